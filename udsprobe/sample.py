@@ -1,0 +1,232 @@
+"""What was read from the system at one moment: cumulative, immutable.
+
+Knows no kernel interface and computes nothing. `None` means *not measured*;
+a zero was counted. Two samples of the same observation make a report
+(`udsprobe.model`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Optional, Tuple
+
+
+@dataclass(frozen=True)
+class LatencyCounts:
+    """Cumulative log-linear histogram of durations (`bpf/latency.bpf.h`).
+
+    Attributes:
+        count: durations recorded.
+        total_ns: their sum.
+        max_ns: the longest one.
+        slots: counts by slot; `udsprobe.model.histogram` knows the bounds.
+    """
+
+    count: int
+    total_ns: int
+    max_ns: int
+    slots: Tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """What a file descriptor named in a system call refers to.
+
+    Attributes:
+        transport: `unix`, `tcp`, `udp` or `other` (not a socket).
+        socket_type: `stream`, `seqpacket` or `dgram`; None for `other`.
+    """
+
+    transport: str
+    socket_type: Optional[str]
+
+
+@dataclass(frozen=True)
+class CallCounts:
+    """Completed calls of one system call on one kind of endpoint.
+
+    Attributes:
+        name: the kernel's name, `read`; 32-bit callers have their own rows.
+        abi: `native` or `compat` (a 32-bit task on a 64-bit kernel).
+        calls: calls that returned, failed ones included. A call that the
+            kernel restarts after a signal is one call.
+        errors: errno name → calls that failed with it.
+        bytes: bytes moved; 0 for calls that move none.
+        wall_ns, cpu_ns: time between entry and return; the part on a CPU.
+        slow_ns: the part of `wall_ns` in calls of at least `SLOW_CALL_NS`.
+        latency: of the calls whose entry was seen: those in flight when the
+            observation began are in `calls` and not here.
+    """
+
+    name: str
+    abi: str
+    endpoint: Endpoint
+    calls: int
+    errors: Mapping[str, int]
+    bytes: int
+    wall_ns: int
+    cpu_ns: int
+    slow_ns: int
+    latency: LatencyCounts
+
+
+@dataclass(frozen=True)
+class CallInFlight:
+    """One thread inside one of the table's system calls at sampling time.
+
+    Attributes:
+        since_ns: CLOCK_MONOTONIC at entry, or when observation began.
+    """
+
+    pid: int
+    tid: int
+    name: str
+    abi: str
+    endpoint: Endpoint
+    since_ns: int
+
+
+@dataclass(frozen=True)
+class TargetReading:
+    """One observed process.
+
+    Attributes:
+        comm, cmdline: as the process names itself, undecodable bytes escaped.
+            `cmdline` is None when it ended before it could be read.
+        state: `running` or `exited`.
+        fds_open, fds_limit: None when /proc does not show them to us.
+        via: `selector` or `fork`.
+    """
+
+    pid: int
+    comm: str
+    cmdline: Optional[str]
+    threads: int
+    state: str
+    fds_open: Optional[int]
+    fds_limit: Optional[int]
+    via: str
+
+
+@dataclass(frozen=True)
+class ListenerReading:
+    """One socket in LISTEN.
+
+    Attributes:
+        transport: `unix` or `tcp`.
+        socket_type: `stream` or `seqpacket`.
+        address: path, `@abstract`, `host:port` or `[v6]:port`, escaped.
+        netns: inode number of its network namespace.
+        inode: of the socket, as /proc/PID/fd prints it.
+        pids: owners visible to us, ascending; None when /proc hid some.
+        depth_now: connections in the accept queue.
+        backlog_effective: `sk_max_ack_backlog`; the queue holds one more.
+        backlog_requested: listen()'s argument, when that call was seen.
+        somaxconn: of its network namespace.
+    """
+
+    transport: str
+    socket_type: str
+    address: str
+    netns: int
+    inode: int
+    pids: Optional[Tuple[int, ...]]
+    depth_now: int
+    backlog_effective: int
+    backlog_requested: Optional[int]
+    somaxconn: Optional[int]
+
+
+@dataclass(frozen=True)
+class ServedCounts:
+    """Turns on connections the targets accepted: bytes in, then bytes out.
+
+    Attributes:
+        latency: first byte in the receive queue → the send call that starts
+            the reply returned.
+    """
+
+    count: int
+    latency: LatencyCounts
+
+
+@dataclass(frozen=True)
+class ProbeReading:
+    """udsprobe's account of itself, cumulative.
+
+    Attributes:
+        events_seen: calls of targets that ended, counted or not.
+        events_counted: of these, in the table.
+        lost_*: not counted, by reason; `missed`: probe runs that the kernel
+            skipped (`recursion_misses` of the programs).
+        cpu_ns: CPU time of this process. rss_bytes: resident memory.
+        bpf_cpu_ns: run time of the programs while it was measured;
+            None when the kernel does not say.
+        bpf_measured_ns: how long it was measured.
+    """
+
+    events_seen: int
+    events_counted: int
+    lost_map_full: int
+    lost_ring_full: int
+    lost_missed: int
+    cpu_ns: int
+    rss_bytes: int
+    bpf_cpu_ns: Optional[int]
+    bpf_measured_ns: Optional[int]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Everything read at one moment.
+
+    Attributes:
+        monotonic_ns: CLOCK_MONOTONIC, the clock of every `_ns` instant here.
+        unix_s: wall clock, seconds since the epoch.
+        calls: None when no probe counts system calls.
+        syscalls_by_name: every system call of the targets, by kernel name.
+        targets_exited: processes that ended and are no longer in `targets`.
+    """
+
+    monotonic_ns: int
+    unix_s: float
+    calls: Optional[Tuple[CallCounts, ...]]
+    in_flight: Optional[Tuple[CallInFlight, ...]]
+    syscalls_by_name: Optional[Mapping[str, int]]
+    targets: Tuple[TargetReading, ...]
+    targets_exited: int
+    listeners: Optional[Tuple[ListenerReading, ...]]
+    served: Optional[ServedCounts]
+    probe: ProbeReading
+
+
+@dataclass(frozen=True)
+class MeasurementState:
+    """One measurement and what carries it on this kernel.
+
+    Attributes:
+        name: `syscalls`, `in_flight`, `served_requests`, `listeners` …
+        rests_on: probe or interface, `tp_btf:sys_enter`; None when off.
+        state: `on`, `degraded` or `off`.
+        reason: why it is not `on`; None otherwise.
+    """
+
+    name: str
+    rests_on: Optional[str]
+    state: str
+    reason: Optional[str]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What stays the same from the first sample to the last."""
+
+    version: str
+    kernel: str
+    arch: str
+    cpus: int
+    hostname: str
+    strategy: str
+    measurements: Tuple[MeasurementState, ...]
+    attach_ms: float
+    interval_s: float
