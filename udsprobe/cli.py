@@ -1,0 +1,105 @@
+"""The command line: names the commands, turns errors into one line and an exit code.
+
+Commands are imported when they are used, so that the first sample is not
+kept waiting by another command's libraries.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import List, Optional, Sequence
+
+import click
+
+from udsprobe import __version__
+from udsprobe.errors import EXIT_INTERNAL, EXIT_OK, UdsprobeError
+
+COMMANDS = {
+    "attach": "Observe running processes: system calls, listeners, requests.",
+    "run": "Start a command under observation, from its first system call.",
+    "listeners": "Every listener with its queue now, limit and owners. No root, no BPF.",
+}
+
+
+class Commands(click.Group):
+    """A group whose commands live in `udsprobe.commands.NAME` as `command`."""
+
+    def list_commands(self, ctx: click.Context) -> List[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"udsprobe.commands.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 done; 1 a finding at or above --fail-on; 2 usage; 3 not permitted; "
+    "4 this kernel cannot; 5 no such target; 6 recording unreadable; 70 internal error.",
+)
+@click.version_option(__version__, prog_name="udsprobe")
+@click.option("--debug", is_flag=True, help="Show tracebacks and the kernel's own messages.")
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Is the transport really the bottleneck? Look at a live server and see."""
+    ctx.obj = {"debug": debug}
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """Run one command line; returns the exit code of the contract."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    try:
+        result = cli.main(arguments, prog_name="udsprobe", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else EXIT_OK
+    except UdsprobeError as error:
+        return _failed(error, debug)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        return _misused(error)
+    except click.Abort:
+        return EXIT_OK
+    except BrokenPipeError:
+        return _reader_left()
+    except Exception as error:
+        if debug:
+            raise
+        print(
+            f"udsprobe: error[internal]: {type(error).__name__}: {' '.join(str(error).split())}; "
+            "please report it with the output of the same command with --debug",
+            file=sys.stderr,
+        )
+        return EXIT_INTERNAL
+
+
+def _failed(error: UdsprobeError, debug: bool) -> int:
+    print(error.line(), file=sys.stderr)
+    if debug and error.detail:
+        print(error.detail, file=sys.stderr)
+    return error.exit_code
+
+
+def _misused(error: click.ClickException) -> int:
+    context = getattr(error, "ctx", None)
+    where = context.command_path if context is not None else "udsprobe"
+    what = " ".join(error.format_message().rstrip(".").split())
+    print(f"udsprobe: error[usage]: {what}; see {where} --help", file=sys.stderr)
+    return error.exit_code
+
+
+def _reader_left() -> int:
+    # Python flushes stdout once more at exit; let that write go nowhere.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_OK
