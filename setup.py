@@ -11,7 +11,7 @@ from setuptools.command.sdist import sdist
 
 sys.path.insert(0, str(Path(__file__).parent / "scripts"))
 
-import build_bpf  # noqa: E402
+import build_bpf
 
 
 class BuildPythonAndBpf(build_py):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -21,8 +22,7 @@ async def ended() -> None:
             loop.remove_reader(stdin)
             over.set()
 
-    try:
+    # epoll takes no regular file and no /dev/null: then signals remain.
+    with contextlib.suppress(PermissionError):
         loop.add_reader(stdin, read_stdin)
-    except PermissionError:
-        pass  # epoll takes no regular file and no /dev/null: signals remain.
     await over.wait()

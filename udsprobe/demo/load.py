@@ -12,7 +12,7 @@ import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Any, List, Optional
 
 from udsprobe.demo import REPLY_BYTES, REQUEST_BYTES
 from udsprobe.demo.ending import ended
@@ -52,7 +52,8 @@ class Load:
         """Send until the plan is fulfilled or the process is told to end."""
         over = asyncio.ensure_future(ended())
         work = asyncio.gather(*(self._client(n) for n in range(self.plan.connections)))
-        await asyncio.wait({over, work}, return_when=asyncio.FIRST_COMPLETED)
+        either: List[asyncio.Future[Any]] = [over, work]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         over.cancel()
         if not work.done():
             work.cancel()

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-
 import tempfile
 from pathlib import Path
-from typing import Set
+from typing import Mapping, Set
 
 from udsprobe.demo import REPLY_BYTES, REQUEST_BYTES
 from udsprobe.demo.ending import ended
@@ -79,5 +78,5 @@ def serve() -> None:
     _say(server.truth())
 
 
-def _say(document: dict[str, object]) -> None:
+def _say(document: Mapping[str, object]) -> None:
     print(json.dumps(document), flush=True)
