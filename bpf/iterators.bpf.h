@@ -24,17 +24,19 @@ static __always_inline void adopt_sleeping_call(struct task_struct *task,
 static __always_inline void seed_thread(struct task_struct *task)
 {
 	u32 tgid = task->tgid;
-	u32 *flags = bpf_map_lookup_elem(&seed_tgids, &tgid);
+	struct seed *seed = bpf_map_lookup_elem(&seed_tgids, &tgid);
 	struct thread_state *state;
 
-	if (!flags || thread_state_of(task))
+	if (!seed || thread_state_of(task))
 		return;
-	state = adopt_thread(task, *flags);
+	if (task->group_leader->start_boottime / NS_PER_TICK != seed->start_ticks)
+		return;
+	state = adopt_thread(task, seed->flags);
 	if (!state)
 		return;
 	if (task->pid == task->tgid)
 		adopt_process(task, task->real_parent->tgid, VIA_SELECTOR);
-	if (!(*flags & THREAD_DORMANT))
+	if (!(seed->flags & THREAD_DORMANT))
 		adopt_sleeping_call(task, state);
 }
 

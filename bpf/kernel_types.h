@@ -118,6 +118,7 @@ struct bpf_local_storage;
 struct task_struct {
 	struct thread_info thread_info;
 	int on_cpu;
+	u64 start_boottime;
 	int pid;
 	int tgid;
 	char comm[16];

@@ -72,7 +72,7 @@ struct {
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, u32);
-	__type(value, u32);
+	__type(value, struct seed);
 } seed_tgids SEC(".maps");
 
 /* Every process that is or was a target; user space takes away the dead. */

@@ -20,6 +20,7 @@ enum limits {
 	SERIES_KEYS = 1024,	/* 2 ABIs x CALL_MAX x ENDPOINT_MAX */
 	SERIES_MAX = 128,	/* (call, endpoint) pairs seen at the same time */
 	ERRNO_MAX = 134,	/* slot 0 holds anything above the last errno */
+	NS_PER_TICK = 10000000,	/* USER_HZ is 100 everywhere we run */
 	LATENCY_SUB_BITS = 4,	/* 16 slots per power of two: 3.125 % */
 	LATENCY_LINEAR_BITS = 6,
 	LATENCY_TOP_BITS = 38,	/* 275 s; longer ones share the last slot */
@@ -161,6 +162,13 @@ struct thread_state {
 	struct call_in_flight interrupted;
 	ns_t interrupted_ns;
 	ns_t left_cpu_ns;	/* 0: on a CPU */
+	unsigned int flags;
+	unsigned int pad;
+};
+
+/* Names one process for good: a PID used again began at another tick. */
+struct seed {
+	u64_t start_ticks;	/* as in /proc/PID/stat */
 	unsigned int flags;
 	unsigned int pad;
 };

@@ -58,9 +58,9 @@ class Counters:
         )
         self._per_cpu = SharedArray(loaded, "cpus", cpus, btf.structure("cpu_counts"))
         self._globals = SharedGlobals(loaded)
-        self._call_names = _names(btf.enum("call"), "CALL_")
+        self._call_names = enum_names(btf.enum("call"), "CALL_")
         self._endpoints = {
-            value: endpoint(name) for value, name in _names(btf.enum("endpoint"), "ENDPOINT_").items()
+            value: endpoint(name) for value, name in enum_names(btf.enum("endpoint"), "ENDPOINT_").items()
         }
         self._process = btf.structure("process_state")
         self._thread = btf.structure("thread_record")
@@ -207,5 +207,6 @@ def _latency(words: Sequence[int]) -> LatencyCounts:
     return LatencyCounts(count, total_ns, max_ns, tuple(slots))
 
 
-def _names(enum: Mapping[str, int], prefix: str) -> Dict[int, str]:
+def enum_names(enum: Mapping[str, int], prefix: str) -> Dict[int, str]:
+    """Value → name in lower case, without the prefix C wants."""
     return {value: name[len(prefix) :].lower() for name, value in enum.items()}

@@ -6,9 +6,9 @@ import ctypes
 import errno
 import platform
 import struct
-from typing import Iterable, List
+from typing import Any, List, Mapping
 
-from udsprobe.kernel.counters import Counters
+from udsprobe.kernel.counters import Counters, enum_names
 from udsprobe.kernel.features import kernel_features
 from udsprobe.kernel.libbpf import LibbpfError
 from udsprobe.kernel.loader import load, possible_cpus, refusal
@@ -28,6 +28,7 @@ class Tracer:
     Attributes:
         attached: names of the live event programs.
         counters: everything the kernel half counts.
+        via_names: value of `enum via` → `selector` or `fork`.
 
     Raises:
         KernelCannotError: `no-libbpf`, `no-btf`, `no-tracepoint`, `no-object`, `refused`.
@@ -50,24 +51,31 @@ class Tracer:
             self._object.close()
             raise refusal(error) from error
         self.attached = frozenset(names)
+        self.via_names = enum_names(self._object.btf.enum("via"), "VIA_")
 
-    def seed(self, pids: Iterable[int], *, dormant: bool = False) -> None:
+    def seed(self, processes: Mapping[int, int], *, dormant: bool = False) -> None:
         """Make running processes targets, all their threads at one moment.
 
         Args:
-            pids: thread-group ids; one that is gone is passed over.
+            processes: thread-group id → start time in clock ticks
+                (/proc/PID/stat); one that is gone, or whose PID is somebody
+                else's by now, is passed over.
             dormant: count from the process's next exec on, not before.
         """
-        keys = [struct.pack("<I", pid) for pid in pids]
-        flags = self._object.btf.enum("thread_flag")["THREAD_DORMANT"] if dormant else 0
-        for key in keys:
-            self._object.update("seed_tgids", key, struct.pack("<I", flags))
+        value = self._object.btf.structure("seed")()
+        value.flags = self._object.btf.enum("thread_flag")["THREAD_DORMANT"] if dormant else 0
+        for pid, value.start_ticks in processes.items():
+            self._object.update("seed_tgids", struct.pack("<I", pid), bytes(value))
         with self.counters.seeding():
             self._object.iterate("seed_threads")
-        for key in keys:
-            self._object.delete("seed_tgids", key)
+        for pid in processes:
+            self._object.delete("seed_tgids", struct.pack("<I", pid))
         if not dormant:
             self._seed_connections()
+
+    def take_processes(self) -> Mapping[int, Any]:
+        """Process id → `struct process_state`; the dead ones leave the map."""
+        return self.counters.take_processes()
 
     def detach(self) -> None:
         """Stop counting; what was counted stays readable."""
