@@ -7,7 +7,7 @@ The same words serve the dashboard, `--plain`, the help page and
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence
 
 
 @dataclass(frozen=True)
@@ -15,9 +15,9 @@ class Column:
     """One column of a table.
 
     Attributes:
-        width: terminal cells; of a `flexible` column, the fewest.
+        width: terminal cells; the fewest of a column that grows.
         right: right-aligned, as numbers are.
-        flexible: takes the room that is left.
+        grows_to: cells it may take when room is left.
         says: what it shows, in one sentence.
     """
 
@@ -26,7 +26,11 @@ class Column:
     width: int
     says: str
     right: bool = True
-    flexible: bool = False
+    grows_to: int = 0
+
+
+_ANY = 1000
+"""Grows to whatever room is left."""
 
 
 def _by_key(*columns: Column) -> Dict[str, Column]:
@@ -69,7 +73,7 @@ SYSCALLS = _by_key(
         22,
         "Failed calls since the start, by errno.",
         right=False,
-        flexible=True,
+        grows_to=_ANY,
     ),
 )
 
@@ -81,7 +85,7 @@ LISTENERS = _by_key(
         12,
         "Path, @abstract name or host:port it listens on.",
         right=False,
-        flexible=True,
+        grows_to=44,
     ),
     Column(
         "bar",
@@ -90,6 +94,7 @@ LISTENERS = _by_key(
         "Connections nobody has accepted yet: filled is now, ╎ the most seen, "
         "the right end the limit.",
         right=False,
+        grows_to=36,
     ),
     Column("now", "now", 5, "Connections in the accept queue at this moment."),
     Column("max", "max", 5, "The most connections seen in the queue at once."),
@@ -106,7 +111,9 @@ LISTENERS = _by_key(
     ),
     Column("wait", "wait p99", 8, "99 in 100 connections waited at most this long for accept."),
     Column("refused", "refused", 7, "Connections refused since the start."),
-    Column("owners", "owners", 11, "Processes that hold it open.", right=False),
+    Column(
+        "owners", "owners", 12, "Processes that hold it open.", right=False, grows_to=_ANY
+    ),
 )
 
 TARGETS = _by_key(
@@ -131,7 +138,7 @@ TARGETS = _by_key(
         16,
         "How it was started; [exited] before it when it is gone.",
         right=False,
-        flexible=True,
+        grows_to=_ANY,
     ),
 )
 
@@ -147,14 +154,15 @@ def pick(
     return [column for key, column in columns.items() if key in chosen]
 
 
-def widths(columns: Sequence[Column], width: int, gap: int) -> Tuple[int, ...]:
-    """Width of each column; the room that is left goes to the flexible one."""
+def widths(columns: Sequence[Column], width: int, gap: int) -> Dict[str, int]:
+    """Width of each column by its key; those that grow share the room that is left, in order."""
     spare = max(0, width - _total(columns, gap))
-    flexible = [column.key for column in columns if column.flexible]
-    return tuple(
-        column.width + (spare if flexible and column.key == flexible[-1] else 0)
-        for column in columns
-    )
+    room = {}
+    for column in columns:
+        grown = min(spare, max(0, column.grows_to - column.width))
+        room[column.key] = column.width + grown
+        spare -= grown
+    return room
 
 
 def _total(columns: Sequence[Column], gap: int) -> int:

@@ -101,9 +101,9 @@ def duration_unit(value_us: float, previous: Optional[str] = None) -> str:
 
 
 def span(seconds: float) -> str:
-    """How long something took, for a sentence: `0.2 s`, `9.98 s`, `12 min 05 s`, `3 h 07 min`."""
+    """How long something took, for a sentence: `1 s`, `9.98 s`, `12 min 05 s`, `3 h 07 min`."""
     if seconds < 60:
-        return f"{significant(seconds)} s"
+        return f"{seconds:.3g} s"
     minutes, rest = divmod(int(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest:02} s"

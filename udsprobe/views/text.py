@@ -9,6 +9,7 @@ from __future__ import annotations
 from io import StringIO
 from typing import Callable, Dict, List, Optional, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -93,7 +94,6 @@ def _title(report: Report, width: int) -> List[Text]:
         f"udsprobe {visible(report.version)}",
         words.who(report.targets, report.targets_exited),
         f"{numbers.span(report.window.duration_s)} from {words.started(report.window)}",
-        f"Linux {visible(report.host.kernel)}",
         visible(report.host.hostname),
     ]
     headline, second = words.verdict(report.verdict)
@@ -106,7 +106,7 @@ def _requests(report: Report, width: int) -> List[Text]:
     served = report.requests.served
     body = [heading("requests", width)]
     if served is None:
-        return [*body, _note("served: not measured (see below)")]
+        return [*body, _note(f"not measured: {words.why_not(report, 'served_requests')}")]
     body.append(Text(_INDENT + served_line(served)))
     if served.count:
         body.append(Text(_INDENT + latency_line(served)))
@@ -144,42 +144,52 @@ def latency_line(served: Served) -> str:
 def _listeners(report: Report, width: int) -> List[Text]:
     body = [heading("listeners", width)]
     if report.listeners is None:
-        return [*body, _note("not measured (see below)")]
+        return [*body, _note(f"not measured: {words.why_not(report, 'listeners')}")]
     if not report.listeners:
         return [*body, _note("none: no target listens on a Unix or TCP socket")]
     comms = cells.comms_of(report.targets)
     columns = _listener_columns(report.listeners, comms, width)
     body.append(_header(columns))
     ranked = sorted(report.listeners, key=lambda row: -(row.depth.now or 0) / row.depth.limit)
+    room = {column.key: column.width for column in columns}
     for row in ranked[:_LISTENERS_SHOWN]:
         style = CRITICAL if cells.is_full(row) else ""
-        body.append(_row(columns, cells.listener(row, comms, 12), style, keep={"address": "end"}))
+        shown = cells.listener(row, comms, room["bar"])
+        body.append(_row(columns, shown, style, keep={"address": "end"}))
+        if cell_len(shown["address"]) > room["address"]:
+            body += _wrapped(f"that is {shown['address']}", width, style, indent=" " * 9)
     return [*body, *_more(len(ranked) - _LISTENERS_SHOWN, "listener")]
 
 
 def _listener_columns(
     rows: Sequence[Listener], comms: Dict[int, str], width: int
 ) -> List[Column]:
-    state = 4 if any(cells.is_full(row) for row in rows) else 0
+    longest = max(len(cells.socket_label(row.transport, row.socket_type)) for row in rows)
+    owners = max(cell_len(cells.owners(row.pids, comms)) for row in rows)
+    address = max(cell_len(visible(row.address)) for row in rows)
     fixed = [
-        Column("bar", "accept queue", 12, "", right=False),
         Column("now", "now", 5, ""),
         Column("limit", "limit", 5, ""),
-        *([Column("state", "", state, "")] if state else []),
+        *([Column("state", "", 4, "")] if any(map(cells.is_full, rows)) else []),
         Column("backlog", "backlog", 14, "", right=False),
+        Column("owners", "owners", min(15, max(6, owners)), "", right=False),
     ]
-    longest = max(len(cells.socket_label(row.transport, row.socket_type)) for row in rows)
-    fixed.insert(0, Column("socket", "socket", max(6, longest), "", right=False))
-    owners = min(15, max(6, *(len(cells.owners(row.pids, comms)) for row in rows)))
-    room = width - 2 - owners - sum(column.width + 1 for column in fixed) - 1
-    address = Column("address", "address", room, "", right=False)
-    return [fixed[0], address, *fixed[1:], Column("owners", "owners", owners, "", right=False)]
+    socket = Column("socket", "socket", max(6, longest), "", right=False)
+    room = width - 4 - socket.width - sum(column.width + 1 for column in fixed)
+    bar = max(6, min(12, room - address - 1))
+    title = "accept queue" if bar == 12 else "queue"
+    return [
+        socket,
+        Column("address", "address", room - bar, "", right=False),
+        Column("bar", title, bar, "", right=False),
+        *fixed,
+    ]
 
 
 def _syscalls(report: Report, width: int, room: int) -> List[Text]:
     body = [heading("system calls", width)]
     if report.syscalls is None:
-        return [*body, _note("not measured (see below)")]
+        return [*body, _note(f"not measured: {words.why_not(report, 'syscalls')}")]
     ranked = cells.by_busiest([row for row in report.syscalls if row.calls or row.in_flight])
     if not ranked:
         return [*body, _note("none: no target has called one on a socket or a poller yet")]
@@ -217,8 +227,8 @@ def _targets(report: Report, width: int) -> List[Text]:
         Column("state", "state", 7, "", right=False),
         Column("threads", "threads", 7, ""),
         Column("fds", "fds", 6, ""),
-        Column("fds_limit", "limit", 9, ""),
-        Column("cmdline", "command line", width - 59, "", right=False),
+        Column("fds_limit", "limit", 8, ""),
+        Column("cmdline", "command line", width - 58, "", right=False),
     )
     body.append(_header(columns))
     body += [_row(columns, cells.target(row, 12)) for row in _first_targets(report.targets)]
@@ -245,9 +255,13 @@ def _cost(report: Report, width: int) -> List[Text]:
     style = CRITICAL if words.lost(report.probe) else ""
     return [
         heading("own cost", width),
-        Text(_INDENT + fit(words.cost(report.probe), width - 2)),
+        Text(_INDENT + fit(_host(report) + words.cost(report.probe), width - 2)),
         *_wrapped("events: " + words.events(report.probe), width, style),
     ]
+
+
+def _host(report: Report) -> str:
+    return f"{visible(report.probe.strategy)} on Linux {visible(report.host.kernel)} · "
 
 
 def _header(columns: Sequence[Column]) -> Text:
@@ -284,7 +298,7 @@ def _wrapped(text: str, width: int, style: str = "", indent: str = _INDENT) -> L
     lines: List[str] = [""]
     for word in text.split(" "):
         joined = f"{lines[-1]} {word}" if lines[-1] else word
-        if Text(joined).cell_len <= room:
+        if cell_len(joined) <= room:
             lines[-1] = joined
         else:
             lines.append(fit(word, room))

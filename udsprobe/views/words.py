@@ -90,9 +90,9 @@ def losses(probe: Probe) -> str:
 
 
 def cost(probe: Probe) -> str:
-    """Strategy, own CPU and memory, in one line."""
+    """Own CPU and memory."""
     return (
-        f"{visible(probe.strategy)} · own CPU {numbers.percentage(probe.self_cpu_pct)} %"
+        f"own CPU {numbers.percentage(probe.self_cpu_pct)} %"
         f" · probes {numbers.percentage(probe.bpf_cpu_pct)} %"
         f" · {numbers.size(probe.rss_bytes).replace(' ', '')}"
     )
@@ -111,6 +111,14 @@ def impaired(report: Report) -> List[str]:
         for item in report.probe.measurements
         if item.state != "on"
     ]
+
+
+def why_not(report: Report, name: str) -> str:
+    """Why the measurement `name` has no value."""
+    for item in report.probe.measurements:
+        if item.name == name and item.state != "on":
+            return visible(item.reason or item.state)
+    return "not in this version"
 
 
 def not_built(report: Report) -> List[str]:

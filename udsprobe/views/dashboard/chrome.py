@@ -13,7 +13,7 @@ from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.state import ViewState
 from udsprobe.views.dashboard.widgets import STYLES
 from udsprobe.views.escape import column as padded
-from udsprobe.views.escape import fit
+from udsprobe.views.escape import fit, visible
 
 KEYS: Tuple[Tuple[str, str, str], ...] = (
     ("q", "quit", "app.leave"),
@@ -67,7 +67,8 @@ def status(frame: Optional[Frame], state: ViewState, width: int) -> Text:
     probe = frame.window.probe
     alarm = STYLES["critical"] if words.lost(probe) else Style()
     now = frame.interval.probe
-    left = fit(f" {words.cost(now)} · {words.losses(probe)}", max(0, width - len(chosen) - 1))
+    facts = f" {visible(probe.strategy)} · {words.losses(probe)} · {words.cost(now)}"
+    left = fit(facts, max(0, width - len(chosen) - 1))
     return Text(padded(left, max(0, width - len(chosen))) + chosen, style=alarm)
 
 

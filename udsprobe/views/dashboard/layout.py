@@ -17,10 +17,11 @@ def is_tall(height: int) -> bool:
 
 
 def allot(room: int, wanted: Mapping[str, int]) -> Dict[str, int]:
-    """Lines of each panel, rule included; together at most `room`.
+    """Lines of each panel, rule included; together exactly `room`.
 
     Args:
-        wanted: lines each panel could fill; nobody gets more.
+        wanted: lines each panel could fill. What is left over separates the
+            panels, and the rest follows the last.
     """
     heights = {name: min(LEAST[name], lines) for name, lines in wanted.items()}
     for limits in (_COMFORT, wanted):
@@ -30,6 +31,9 @@ def allot(room: int, wanted: Mapping[str, int]) -> Dict[str, int]:
             heights[name] += max(0, min(spare, target - heights[name]))
     while sum(heights.values()) > max(0, room):
         heights[_largest(heights)] -= 1
+    for name in list(wanted)[:-1]:
+        heights[name] += 1 if room > sum(heights.values()) else 0
+    heights[list(wanted)[-1]] += max(0, room - sum(heights.values()))
     return heights
 
 

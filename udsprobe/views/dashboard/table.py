@@ -45,7 +45,8 @@ def laid_out(name: str, columns: Sequence[Column], lines: Sequence[Line], width:
     named = len(name) + len("──  1–99 of 99 ")
     position, shown = MARGIN, []
     titles_at = 0
-    for column, cells in zip(columns, room):
+    for column in columns:
+        cells = room[column.key]
         if shown or (column.title and position >= named):
             titles_at = titles_at or position
             shown.append(padded(column.title, cells, right=column.right))
@@ -61,14 +62,16 @@ def row(
 ) -> str:
     """Cells joined, each in its column's width; `keep` names the end of a cell worth keeping."""
     ends = keep or {}
-    return (" " * GAP).join(
+    room = widths(columns, width - MARGIN, GAP)
+    shown = (
         padded(
-            fit(cells[column.key], room, keep=ends.get(column.key, "start")),
-            room,
+            fit(cells[column.key], room[column.key], keep=ends.get(column.key, "start")),
+            room[column.key],
             right=column.right,
         )
-        for column, room in zip(columns, widths(columns, width - MARGIN, GAP))
+        for column in columns
     )
+    return (" " * GAP).join(shown).rstrip()
 
 
 def note(text: str) -> Line:

@@ -6,7 +6,7 @@ from typing import Dict, List, Optional
 
 from udsprobe.model.report import Listener, Report, Served, Syscall, Target, Upstream
 from udsprobe.views import bars, cells, numbers, words
-from udsprobe.views.columns import LISTENERS, SYSCALLS, TARGETS, pick
+from udsprobe.views.columns import LISTENERS, SYSCALLS, TARGETS, pick, widths
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.state import ViewState, listener_key
 from udsprobe.views.dashboard.table import (
@@ -57,9 +57,9 @@ def build(frame: Optional[Frame], state: ViewState, width: int, *, tall: bool) -
 def requests(frame: Frame, state: ViewState, width: int, *, tall: bool) -> Table:
     served = frame.interval.requests.served
     if served is None:
-        return Table("requests", (note("not measured: press Enter for what is missing, and why"),))
+        return Table("requests", (_not_measured(frame.window, "served_requests"),))
     room = width - MARGIN
-    lines = [Line("served", _served(served, state, room))]
+    lines = [Line("served", _served(served, state, room, spark=not tall))]
     per_request = frame.window.requests.syscalls_per_request
     if per_request is not None:
         lines.append(Line("served", words.per_request(per_request, room)))
@@ -72,7 +72,7 @@ def requests(frame: Frame, state: ViewState, width: int, *, tall: bool) -> Table
     return Table("requests", tuple(lines))
 
 
-def _served(served: Served, state: ViewState, width: int) -> str:
+def _served(served: Served, state: ViewState, width: int, *, spark: bool) -> str:
     latency = cells.latency(served.latency_us, state.units, ("served",))
     names = ("p50", "p99", "p999") if width < 110 else ("p50", "p90", "p99", "p999", "max")
     right = "  ".join(f"{name} {latency[name]:>6}" for name in names)
@@ -80,7 +80,7 @@ def _served(served: Served, state: ViewState, width: int) -> str:
     if served.turn_based is False:
         left += " (turns, not requests)"
     room = max(0, width - len(left) - len(right) - 4)
-    return f"{left}  {_spark('rate', state, room)}  {right}"
+    return f"{left}  {_spark('rate', state, room) if spark else ''}  {right}"
 
 
 def _upstream(upstream: Upstream, frame: Frame, state: ViewState, width: int) -> str:
@@ -115,13 +115,12 @@ def _spark(name: str, state: ViewState, width: int) -> str:
 def listeners(report: Report, state: ViewState, width: int) -> Table:
     columns = pick(LISTENERS, _LISTENER_BASE, _LISTENER_EXTRA, width - MARGIN, GAP)
     if report.listeners is None:
-        return Table("listeners", (note("not measured: ? lists what is missing, and why"),))
+        return Table("listeners", (_not_measured(report, "listeners"),))
     comms = cells.comms_of(report.targets)
+    bar = widths(columns, width - MARGIN, GAP)["bar"]
     lines: List[Line] = []
     for listener in report.listeners:
-        shown = cells.listener(
-            listener, comms, LISTENERS["bar"].width, peak=state.peak(listener)
-        )
+        shown = cells.listener(listener, comms, bar, peak=state.peak(listener))
         text = row(columns, shown, width, keep={"address": "end"})
         if state.passes(" ".join(shown.values())):
             lines.append(Line(listener_key(listener), text, _listener_severity(listener)))
@@ -138,7 +137,7 @@ def syscalls(frame: Frame, state: ViewState, width: int) -> Table:
     columns = pick(SYSCALLS, _SYSCALL_BASE, _SYSCALL_EXTRA, width - MARGIN, GAP)
     window = frame.window.syscalls
     if window is None:
-        return Table("system calls", (note("not measured: ? lists what is missing, and why"),))
+        return Table("system calls", (_not_measured(frame.window, "syscalls"),))
     latest = {cells.syscall_key(call): call for call in frame.interval.syscalls or []}
     seconds = frame.interval.window.duration_s
     lines = []
@@ -168,6 +167,10 @@ def _target_severity(target: Target) -> str:
     if used is None or not limit:
         return PLAIN
     return WARNING if 100 * used / limit >= _FDS_HEADROOM_PCT else PLAIN
+
+
+def _not_measured(report: Report, name: str) -> Line:
+    return note(f"not measured: {words.why_not(report, name)}")
 
 
 def _empty(state: ViewState, filtered: bool, otherwise: str) -> Line:
