@@ -13,6 +13,7 @@ from textual.screen import Screen
 from udsprobe.views import words
 from udsprobe.views.dashboard import chrome, layout, pages, tables
 from udsprobe.views.dashboard.feed import Feed, Frame
+from udsprobe.views.dashboard.filter import FilterInput
 from udsprobe.views.dashboard.state import ViewState
 from udsprobe.views.dashboard.table import Table
 from udsprobe.views.dashboard.widgets import Lines, Panel
@@ -48,6 +49,7 @@ class Dashboard(App[None]):
     """The screen over one feed."""
 
     ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = "#system-calls"
     CSS = """
     Screen { overflow: hidden; background: ansi_default; color: ansi_default; }
     Lines { height: 1; }
@@ -111,7 +113,6 @@ class Dashboard(App[None]):
         yield Lines(id="keys")
 
     def on_mount(self) -> None:
-        self._panel("system calls").focus()
         self._paint()
         self._reader.start()
 
@@ -170,9 +171,6 @@ class Dashboard(App[None]):
         self._paint()
 
     def action_filter(self) -> None:
-        # Loaded on first use: the input widget is a tenth of the start-up time.
-        from udsprobe.views.dashboard.filter import FilterInput
-
         if not self.query(FilterInput):
             self.mount(FilterInput(self._state.filter, self._set_filter), before="#keys")
             self._panel_or_bar("keys").display = False

@@ -15,6 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from udsprobe.views.dashboard.table import CRITICAL, DIM, WARNING, Line, Table
+from udsprobe.views.escape import column
 
 STYLES = {
     DIM: Style(dim=True),
@@ -48,7 +49,10 @@ class Lines(Widget):
         width = self.size.width
         if y >= len(self._lines):
             return Strip.blank(width)
-        segments: List[Segment] = list(self._lines[y].render(self.app.console))
+        text, console = self._lines[y], self.app.console
+        # Rich leaves a text's own style out when it has no spans.
+        style = console.get_style(text.style)
+        segments = Segment.apply_style(text.render(console), style)
         return Strip(segments).adjust_cell_length(width)
 
 
@@ -167,13 +171,13 @@ class Panel(Lines, can_focus=True):
         chosen = self._selectable and self.has_focus and index == self._cursor
         style = STYLES.get(line.severity, Style())
         if chosen and line.key is not None:
-            return Text("▸ " + line.text, style=style + _CURSOR)
+            return Text(column("▸ " + line.text, self.size.width), style=style + _CURSOR)
         return Text("  " + line.text, style=style)
 
     def _rule(self, rows: int, count: int) -> Text:
         stroke = "━" if self.has_focus else "─"
         name = self._table.name
-        if rows < count:
+        if 0 < rows < count:
             name += f" {self._top + 1}–{self._top + rows} of {count}"
         left = f"{stroke * 2} {name} "
         titles = self._table.titles
