@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from typing import Iterable, List
+from typing import Iterable, List, Optional, Tuple
 
 from udsprobe import __version__
 from udsprobe.collector import Collector, SystemClock
@@ -32,7 +32,8 @@ class Observer:
         chosen: processes to begin with.
         interval_s: between two samples.
         follow: children of targets become targets.
-        dormant: count each target from its next exec on.
+        program: (comm, command line) that the one chosen process is about to
+            become; it counts from that exec on.
 
     Attributes:
         first: the sample at the moment the targets were taken on.
@@ -42,7 +43,7 @@ class Observer:
     """
 
     def __init__(
-        self, chosen: Iterable[Chosen], *, interval_s: float, follow: bool, dormant: bool = False
+        self, chosen: Iterable[Chosen], *, interval_s: float, follow: bool, program: Optional[Tuple[str, str]] = None
     ) -> None:
         began_ns = time.monotonic_ns()
         procfs = Procfs()
@@ -50,10 +51,12 @@ class Observer:
         wanted = list(chosen)
         for process in wanted:
             book.expect(process.pid, process.via)
+            if program is not None:
+                book.expect_program(process.pid, *program)
         self._tracer = Tracer(follow=follow)
         try:
             self._collector = Collector(self._tracer, book, procfs, SystemClock())
-            self._tracer.seed({p.pid: p.start_ticks for p in wanted}, dormant=dormant)
+            self._tracer.seed({p.pid: p.start_ticks for p in wanted}, dormant=program is not None)
             self.first = self._collector.sample()
         except BaseException:
             self._tracer.close()

@@ -12,10 +12,11 @@ import signal
 from typing import Sequence
 
 from udsprobe.errors import NoTargetError, UsageError
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.procfs import Procfs, printable
 from udsprobe.kernel.selectors import Chosen
 
 EXIT_NOT_EXECUTED = 127
+COMM_BYTES = 15
 
 
 class HeldCommand:
@@ -26,6 +27,7 @@ class HeldCommand:
 
     Attributes:
         chosen: the process as a target.
+        program: the comm and the command line it will have.
 
     Raises:
         UsageError: `no-such-command`.
@@ -39,6 +41,10 @@ class HeldCommand:
                 f"there is no command {words[0]!r} to run",
                 "give its path, or a name that is on PATH",
             )
+        self.program = (
+            printable(os.fsencode(os.path.basename(program))[:COMM_BYTES]),
+            printable(os.fsencode(" ".join(words))),
+        )
         gate, self._gate = os.pipe2(os.O_CLOEXEC)
         self.pid = os.fork()
         if self.pid == 0:

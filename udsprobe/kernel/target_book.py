@@ -22,6 +22,7 @@ class TargetBook:
     def __init__(self, procfs: Procfs) -> None:
         self._procfs = procfs
         self._alive: Dict[int, TargetReading] = {}
+        self._held: Dict[int, str] = {}
         self._exited: Deque[TargetReading] = deque(maxlen=EXITED_SHOWN_MAX)
 
     def expect(self, pid: int, via: str) -> None:
@@ -29,6 +30,11 @@ class TargetBook:
         reading = self._procfs.target(pid, via)
         if reading is not None:
             self._alive[pid] = reading
+
+    def expect_program(self, pid: int, name: str, cmdline: str) -> None:
+        """A chosen process will become this program; say so even if it is over at once."""
+        self._alive[pid] = replace(self._alive[pid], comm=name, cmdline=cmdline)
+        self._held[pid] = name
 
     def update(self, processes: Mapping[int, Any], vias: Mapping[int, str]) -> None:
         """Take in the kernel half's word.
@@ -41,8 +47,9 @@ class TargetBook:
             known = self._alive.get(pid) or _unread(pid, process, vias[process.via])
             if process.exited_ns:
                 self._alive.pop(pid, None)
-                self._exited.append(replace(known, state="exited"))
-            else:
+                self._exited.append(_exited(known, printable(process.comm)))
+            elif self._held.get(pid, printable(process.comm)) == printable(process.comm):
+                self._held.pop(pid, None)
                 self._alive[pid] = self._procfs.target(pid, known.via) or known
         for pid in set(self._alive) - set(processes):
             self._exited.append(replace(self._alive.pop(pid), state="exited"))
@@ -54,6 +61,12 @@ class TargetBook:
     def readings(self) -> Tuple[TargetReading, ...]:
         """The living by PID, then the last 64 that exited."""
         return (*(self._alive[pid] for pid in sorted(self._alive)), *self._exited)
+
+
+def _exited(known: TargetReading, comm: str) -> TargetReading:
+    # Another name is another program since we looked: its command line was never read.
+    cmdline = known.cmdline if comm == known.comm else None
+    return replace(known, state="exited", comm=comm, cmdline=cmdline)
 
 
 def _unread(pid: int, process: Any, via: str) -> TargetReading:
