@@ -10,6 +10,9 @@ from typing import Optional, TextIO
 from udsprobe.errors import UdsprobeError, UsageError
 
 
+TO_A_FILE = "write it to a file with --output FILE"
+
+
 class DeliveryError(UdsprobeError):
     """The report could not be written."""
 
@@ -20,16 +23,18 @@ class Outlet:
     Args:
         path: a file, created with mode 0600 at once so that a bad path fails
             before anything is observed; None is `stream`.
-        stream: stdout, or stderr when stdout belongs to an observed command.
+        stream: stdout, or stderr when stdout belongs to an observed command;
+            None (as Python says it) when we were started without it.
 
     Raises:
         UsageError: `output-not-writable`.
+        DeliveryError: `stdout-closed`.
     """
 
-    def __init__(self, path: Optional[str], stream: TextIO) -> None:
+    def __init__(self, path: Optional[str], stream: Optional[TextIO]) -> None:
         self._name = path or ("stdout" if stream is sys.stdout else "stderr")
-        self._stream = stream if path is None else self._opened(path)
-        self.is_terminal = path is None and stream.isatty()
+        self._stream = _given(stream) if path is None else self._opened(path)
+        self.is_terminal = path is None and self._stream.isatty()
 
     def write(self, text: str) -> None:
         """Write one document and see it out.
@@ -63,10 +68,18 @@ class Outlet:
             return DeliveryError(
                 "stdout-closed",
                 "whoever read stdout is gone, the report is lost",
-                "write it to a file with --output FILE",
+                TO_A_FILE,
             )
         return DeliveryError(
             "output-failed",
             f"writing the report to {self._name} failed: {error.strerror}",
             "free space there or give --output another file",
         )
+
+
+def _given(stream: Optional[TextIO]) -> TextIO:
+    if stream is None:
+        raise DeliveryError(
+            "stdout-closed", "there is no stdout to write the report to", TO_A_FILE
+        )
+    return stream
