@@ -159,10 +159,22 @@ def test_maximum_above_the_last_slot_is_the_longest_seen() -> None:
     assert subtract("x", merged(previous, added), previous).max_ns == 2 * TOP_NS
 
 
-def test_a_reading_between_slot_and_maximum_keeps_percentiles_in_their_slot() -> None:
-    torn = replace(latency([5_000]), max_ns=0)
-    shown = latency_us(subtract("x", torn, NOTHING))
+@pytest.mark.parametrize(("max_ns_before", "max_ns"), [(0, 0), (80, 80), (0, 80)])
+def test_a_reading_between_slot_and_maximum_keeps_percentiles_in_their_slot(
+    max_ns_before: int, max_ns: int
+) -> None:
+    torn = replace(latency([5_000]), max_ns=max_ns)
+    shown = latency_us(subtract("x", torn, replace(NOTHING, max_ns=max_ns_before)))
     assert shown.p50 == shown.max == slot_bounds_ns(slot_of(5_000))[0] / 1000
+
+
+def test_each_percentile_is_of_its_own_rank() -> None:
+    by_decade = [1_000] * 500 + [10_000] * 400 + [100_000] * 90 + [1_000_000] * 9 + [10_000_000]
+    shown = latency_us(latency(by_decade))
+    assert (shown.p50, shown.p90, shown.p99, shown.p999) == tuple(
+        sum(slot_bounds_ns(slot_of(exact_ns))) / 2_000
+        for exact_ns in (1_000, 10_000, 100_000, 1_000_000)
+    )
 
 
 def test_a_reading_between_count_and_slot_has_a_mean_and_no_percentiles() -> None:
