@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.run_time import RunTimeMeter
 from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.target_listeners import TargetListeners
 from udsprobe.kernel.tracer import Tracer
@@ -49,10 +50,12 @@ class Collector:
         self._book = book
         self._clock = clock
         self._listeners = TargetListeners(procfs)
+        self._run_time = RunTimeMeter(tracer.run_time_ns)
 
     def sample(self) -> Sample:
         """One moment of the observation, cumulative."""
         counters = self._tracer.counters
+        self._run_time.tick()
         monotonic_ns = self._clock.monotonic_ns()
         calls = counters.calls()
         threads = counters.threads()
@@ -73,6 +76,7 @@ class Collector:
     def close(self) -> None:
         """Let go of what sampling holds open; the tracer is not ours."""
         self._listeners.close()
+        self._run_time.close()
 
     def _account(self) -> ProbeReading:
         events = self._tracer.counters.events()
@@ -85,8 +89,8 @@ class Collector:
             lost_missed=missed,
             cpu_ns=time.process_time_ns(),
             rss_bytes=_resident_bytes(),
-            bpf_cpu_ns=None,
-            bpf_measured_ns=None,
+            bpf_cpu_ns=self._run_time.spent_ns,
+            bpf_measured_ns=self._run_time.measured_ns,
         )
 
 

@@ -89,7 +89,7 @@ class Tracer:
         """Runs the kernel skipped because the program was active on that CPU already."""
         return sum(self._object.program_info(name).recursion_misses for name in self.attached)
 
-    def bpf_cpu_ns(self) -> int:
+    def run_time_ns(self) -> int:
         """Run time of the programs; it grows only while the kernel's statistics are on."""
         return sum(self._object.program_info(name).run_time_ns for name in self.attached)
 
