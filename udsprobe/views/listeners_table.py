@@ -14,12 +14,12 @@ from rich.text import Text
 
 from udsprobe.model.report import Listener
 
-_BAR_CELLS = 8
+_BAR_CELLS = 6
 _EIGHTHS = "▏▎▍▌▋▊▉"
-_OWNERS_CELLS = (12, 24)
+_OWNERS_CELLS = 20
 _ADDRESS_CELLS = 16
 _HEADINGS = ("socket", "address", "queue", "now/limit", "backlog", "owners")
-_ADDRESS, _BAR, _QUEUE, _OWNERS = 1, 2, 3, 5
+_ADDRESS, _QUEUE = 1, 3
 Cells = Tuple[str, ...]
 
 
@@ -56,7 +56,7 @@ def middle_cut(text: str, width: int) -> str:
 def _cells(listener: Listener, at_somaxconn: bool, comms: Mapping[int, str]) -> Cells:
     depth = listener.depth
     now = "–" if depth.now is None else str(depth.now)
-    seqpacket = " seqpacket" if listener.socket_type == "seqpacket" else ""
+    seqpacket = " seq" if listener.socket_type == "seqpacket" else ""
     return (
         listener.transport + seqpacket,
         listener.address or "(no name)",
@@ -68,10 +68,12 @@ def _cells(listener: Listener, at_somaxconn: bool, comms: Mapping[int, str]) -> 
 
 
 def _owners(listener: Listener, comms: Mapping[int, str]) -> str:
-    if listener.pids is None:
-        return "–"
-    named = [f"{comms.get(pid, '?')}:{pid}" for pid in listener.pids]
-    return named[0] + (f" +{len(named) - 1}" if len(named) > 1 else "") if named else "none"
+    """`node:4711 +2`; of a name too long for the column the PID is kept."""
+    if not listener.pids:
+        return "–" if listener.pids is None else "none"
+    first, others = listener.pids[0], len(listener.pids) - 1
+    rest = f":{first}" + (f" +{others}" if others else "")
+    return middle_cut(comms.get(first, "?"), _OWNERS_CELLS - len(rest)) + rest
 
 
 def _full(listener: Listener) -> bool:
@@ -87,22 +89,17 @@ def _bar(now: int, limit: int) -> str:
 
 
 def _widths(rows: Sequence[Cells], total: int) -> List[int]:
+    """Each column as wide as its widest cell; the address gets what is left."""
     widths = [max(map(cell_len, column)) for column in zip(*rows)]
-    least, most = _OWNERS_CELLS
-    widths[_OWNERS] = min(widths[_OWNERS], most)
-    room = total - sum(widths) + widths[_ADDRESS] - len(widths) + 1
-    if room < widths[_ADDRESS]:
-        spare = max(0, widths[_OWNERS] - least)
-        given = min(spare, widths[_ADDRESS] - room)
-        widths[_OWNERS] -= given
-        widths[_ADDRESS] = max(_ADDRESS_CELLS, room + given)
+    others = sum(widths) - widths[_ADDRESS] + len(widths) - 1
+    widths[_ADDRESS] = max(_ADDRESS_CELLS, min(widths[_ADDRESS], total - others))
     return widths
 
 
 def _line(cells: Cells, widths: Sequence[int]) -> str:
     shown = []
     for at, (cell, width) in enumerate(zip(cells, widths)):
-        cut = middle_cut(cell, width) if at in (_ADDRESS, _OWNERS) else cell
+        cut = middle_cut(cell, width) if at == _ADDRESS else cell
         padding = " " * (width - cell_len(cut))
         shown.append(padding + cut if at == _QUEUE else cut + padding)
     return " ".join(shown).rstrip()
