@@ -24,18 +24,20 @@ class ListenersSeen:
 
     Attributes:
         unseen: why some may be missing, one clause each; empty when none is.
+        hidden: of the processes asked about, those whose descriptors we may
+            not see; also named in `unseen`.
     """
 
     listeners: Tuple[ListenerReading, ...]
     unseen: Tuple[str, ...]
+    hidden: Tuple[int, ...] = ()
 
 
 def every_listener(procfs: Optional[Procfs] = None) -> ListenersSeen:
     """Every listener of our own network namespace, whoever holds it.
 
     Raises:
-        KernelCannotError: `no-sock-diag`.
-        OSError: the kernel broke off the dump.
+        KernelCannotError: `no-sock-diag`, `sock-diag-failed`.
     """
     with NetworkNamespace() as namespace:
         found = namespace.listeners()
@@ -77,8 +79,7 @@ class TargetListeners:
         """Listeners that at least one of `pids` holds; owners are among `pids`.
 
         Raises:
-            KernelCannotError: `no-sock-diag`.
-            OSError: the kernel broke off a dump.
+            KernelCannotError: `no-sock-diag`, `sock-diag-failed`.
         """
         targets = sorted(set(pids))
         unseen = self._follow_namespaces(targets)
@@ -86,14 +87,15 @@ class TargetListeners:
         for dump in dumps:
             unseen.extend(reason for reason in dump.unseen if reason not in unseen)
         owners = self._owners(targets, {one.inode for dump in dumps for one in dump.sockets})
-        unseen.extend(self._hidden_targets())
+        hidden = tuple(sorted(self._holdings.hidden.intersection(targets)))
+        unseen.extend(f"the descriptors of process {pid} are hidden from us" for pid in hidden)
         readings = [
             _reading(dump, one, owners[one.inode])
             for dump in dumps
             for one in dump.sockets
             if one.inode in owners
         ]
-        return ListenersSeen(tuple(readings), tuple(unseen))
+        return ListenersSeen(tuple(readings), tuple(unseen), hidden)
 
     def close(self) -> None:
         for namespace in self._namespaces.values():
@@ -159,12 +161,6 @@ class TargetListeners:
         return {
             inode for fd, inode in held if inode in listeners and self._procfs.holds(pid, fd, inode)
         }
-
-    def _hidden_targets(self) -> List[str]:
-        return [
-            f"the descriptors of process {pid} are hidden from this user"
-            for pid in sorted(self._holdings.hidden)
-        ]
 
 
 def _opened(pid: Optional[int]) -> NetworkNamespace:

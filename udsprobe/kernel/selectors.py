@@ -74,7 +74,7 @@ def parse_pids(values: Iterable[str]) -> Tuple[int, ...]:
             if not _is_pid(word):
                 raise UsageError(
                     "usage",
-                    f"{printable(os.fsencode(word))!r} is no process id",
+                    f"`{_shown(word)}` is no process id",
                     "give --pid a number, several, or $(pgrep …) that finds something",
                 )
             pids.append(int(word))
@@ -173,7 +173,7 @@ class _Resolution:
             raise NotPermittedError(
                 "owner-hidden",
                 f"a socket listens at {wanted.shown}, but its process is hidden from this user",
-                "run as root",
+                "run as root with every capability, or name the process with --pid",
             )
         return holders - self._ours
 

@@ -20,7 +20,7 @@ import socket
 import struct
 import threading
 from dataclasses import dataclass
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError, NotPermittedError
 from udsprobe.kernel.procfs import printable
@@ -33,7 +33,7 @@ _SIOCGIFNAME = 0x8910
 _SOMAXCONN = "/proc/sys/net/core/somaxconn"
 _OWN_NAMESPACE = "/proc/thread-self/ns/net"
 _UNIX_TYPES = {socket.SOCK_STREAM: "stream", socket.SOCK_SEQPACKET: "seqpacket"}
-_DIAG_MODULES = {
+_DIAG_MODULES: Dict[int, str] = {
     socket.AF_UNIX: "unix_diag",
     socket.AF_INET: "tcp_diag",
     socket.AF_INET6: "tcp_diag",
@@ -145,7 +145,7 @@ class NetworkNamespace:
         """Every Unix and TCP socket in LISTEN, by transport, then address.
 
         Raises:
-            OSError: the kernel broke off the dump or did not answer.
+            KernelCannotError: `sock-diag-failed`, the dump was refused or broken off.
         """
         dumps = [self._sockets(family) for family in _DIAG_MODULES]
         sockets = [found for dump in dumps for found in dump or ()]
@@ -177,6 +177,12 @@ class NetworkNamespace:
             return list(self._dump(family))
         except FileNotFoundError:  # ENOENT: nobody handles this family
             return None
+        except OSError as error:
+            raise KernelCannotError(
+                "sock-diag-failed",
+                f"the kernel did not list its {_DIAG_MODULES[family]} sockets ({error})",
+                "check that no sandbox filters netlink, then try again",
+            ) from error
 
     def _dump(self, family: int) -> Iterator[ListeningSocket]:
         # Imported here: it costs 6 ms, and only listeners need it.

@@ -1,0 +1,118 @@
+"""`udsprobe listeners`: every listener, its queue and its owners, once.
+
+Needs neither BPF nor root: sock_diag tells anyone, /proc tells root who.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import Any, Dict, Optional, Sequence, Tuple
+
+import click
+
+from udsprobe.errors import NotPermittedError
+from udsprobe.kernel.listening import ListenersSeen, TargetListeners, every_listener
+from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.selectors import Selectors, parse_pids, resolve
+from udsprobe.model.report import Backlog, Depth, Listener
+from udsprobe.sample import ListenerReading
+
+SCHEMA = "udsprobe.listeners/1"
+
+
+@click.command()
+@click.option(
+    "--pid",
+    "pids",
+    multiple=True,
+    metavar="PID",
+    help="Only what this process and its children hold, wherever they run. Takes several, "
+    "a comma list, or $(pgrep -f app.js).",
+)
+@click.option("--json", "as_json", is_flag=True, help=f"One JSON document, {SCHEMA}.")
+@click.argument("more_pids", nargs=-1, metavar="[PID]...")
+def command(pids: Tuple[str, ...], as_json: bool, more_pids: Tuple[str, ...]) -> None:
+    """Every Unix and TCP listener: its accept queue now, its limit, its owners.
+
+    now/limit counts connections that nobody has accepted yet; the kernel turns
+    newcomers away when the limit, the backlog and one more, is reached.
+    =somaxconn marks a backlog as large as net.core.somaxconn allows: a larger
+    one was perhaps asked for. Addresses read as in ss -n. Needs no root, but
+    only root sees who owns other users' sockets.
+    """
+    procfs = Procfs()
+    asked = parse_pids([*pids, *more_pids])
+    seen = _held_by(asked, procfs) if asked else every_listener(procfs)
+    readings = sorted(seen.listeners, key=_fullest_first)
+    if as_json:
+        click.echo(json.dumps(_document(readings, seen.unseen), indent=2, ensure_ascii=False))
+    elif readings:
+        _print(readings, procfs)
+    else:
+        click.echo("no process asked about listens" if asked else "nothing listens here")
+    for reason in seen.unseen:
+        click.echo(f"udsprobe: listeners may be missing: {reason}", err=True)
+
+
+def _held_by(asked: Tuple[int, ...], procfs: Procfs) -> ListenersSeen:
+    chosen = resolve(Selectors(pids=asked), procfs)
+    with TargetListeners(procfs) as source:
+        seen = source.read(one.pid for one in chosen)
+    if seen.hidden and not seen.listeners:
+        raise NotPermittedError(
+            "owner-hidden",
+            f"which sockets process {seen.hidden[0]} holds is hidden from this user",
+            "run as root with every capability, or without --pid",
+        )
+    return seen
+
+
+def _fullest_first(reading: ListenerReading) -> Tuple[float, bool, str, int]:
+    share = reading.depth_now / (reading.backlog_effective + 1)
+    return (-share, reading.transport != "unix", reading.address, reading.inode)
+
+
+def _document(readings: Sequence[ListenerReading], unseen: Sequence[str]) -> Dict[str, Any]:
+    rows = []
+    for reading in readings:
+        row = dataclasses.asdict(_listener(reading))
+        row["backlog"]["equals_somaxconn"] = _at_somaxconn(reading)
+        rows.append(row)
+    return {"schema": SCHEMA, "listeners": rows, "unseen": list(unseen)}
+
+
+def _at_somaxconn(reading: ListenerReading) -> Optional[bool]:
+    limit = reading.somaxconn
+    return None if limit is None else reading.backlog_effective == limit
+
+
+def _listener(reading: ListenerReading) -> Listener:
+    return Listener(
+        transport=reading.transport,
+        socket_type=reading.socket_type,
+        address=reading.address,
+        netns=reading.netns,
+        pids=None if reading.pids is None else list(reading.pids),
+        backlog=Backlog(requested=None, effective=reading.backlog_effective, clamped_by=None),
+        # The kernel refuses above, not at, the backlog.
+        depth=Depth(reading.depth_now, None, reading.backlog_effective + 1, None),
+    )
+
+
+def _print(readings: Sequence[ListenerReading], procfs: Procfs) -> None:
+    # Rich costs as much as the rest of this command: --json goes without.
+    from rich.console import Console
+
+    from udsprobe.views.listeners_table import print_table
+
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    listeners = [_listener(reading) for reading in readings]
+    owners = {pid for reading in readings for pid in reading.pids or ()}
+    processes = {pid: procfs.process(pid) for pid in owners}
+    comms = {pid: process.comm for pid, process in processes.items() if process}
+    print_table(console, listeners, [bool(_at_somaxconn(one)) for one in readings], comms)
+    hidden = sum(reading.pids is None for reading in readings)
+    if hidden:
+        click.echo(f"– {hidden} owned by processes hidden from this user: run as root to see them")
