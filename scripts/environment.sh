@@ -10,13 +10,23 @@ stamp=$venv/udsprobe-setup
 
 # environment_is_current run|tests
 environment_is_current() {
-    local place scope source
+    packages_are_current "$1" && is_older "$root"/{scripts/build_bpf.py,bpf,bpf/*}
+}
+
+# packages_are_current run|tests: .venv was made for this place and holds what it should.
+packages_are_current() {
+    local place scope
     [[ -x $venv/bin/python && -f $stamp ]] || return 1
     { IFS= read -r place && IFS= read -r scope; } <"$stamp" || return 1
-    [[ $place == "$root" ]] || return 1
-    [[ $scope == tests || $1 == run ]] || return 1
-    for source in "$root"/{pyproject.toml,setup.py,scripts/setup,scripts/build_bpf.py,bpf,bpf/*}; do
-        [[ $source -nt $stamp ]] && return 1
+    [[ $place == "$root" && ($scope == tests || $1 == run) ]] &&
+        is_older "$root"/{pyproject.toml,setup.py,scripts/setup}
+}
+
+# is_older FILE…: none of them changed since the stamp was written.
+is_older() {
+    local file
+    for file in "$@"; do
+        [[ $file -nt $stamp ]] && return 1
     done
     return 0
 }

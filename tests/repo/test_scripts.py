@@ -16,11 +16,11 @@ from tests.repo.source_tree import ROOT
 def shell_scripts() -> List[Path]:
     """Every file of scripts/ and .ci/ that bash reads."""
     files = [path for folder in ("scripts", ".ci") for path in (ROOT / folder).iterdir()]
-    return sorted(
-        path
-        for path in files
-        if path.suffix == ".sh" or path.read_bytes().startswith(b"#!/usr/bin/env bash\n")
-    )
+    return sorted(path for path in files if path.is_file() and is_shell(path))
+
+
+def is_shell(path: Path) -> bool:
+    return path.suffix == ".sh" or path.read_bytes().startswith(b"#!/usr/bin/env bash\n")
 
 
 @pytest.mark.parametrize("script", shell_scripts(), ids=lambda path: path.name)

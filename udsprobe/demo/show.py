@@ -1,9 +1,9 @@
 """The whole demo: server, udsprobe attached to it, load; all gone at the end.
 
-The load begins when udsprobe says that every probe is live, and the server
-ends after the load: the window holds every request, and udsprobe ends because
-its target does. Should this process be killed, the server's standard input
-closes and the rest follows.
+The load begins when udsprobe says that every probe is live, and udsprobe is
+told to end when the load is over: its window holds every request, and its
+report still sees the server's listener. Should this process be killed, the
+server's standard input closes, and udsprobe ends because its target does.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import select
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional
 
 READY_POLL_S = 0.02
 GRACE_S = 5.0
+TOLD_S = 1.0
 
 
 class Show:
@@ -47,10 +48,12 @@ class Show:
             truth: Dict[str, object] = {}
             if _is_ready(ready, attach, interrupted):
                 with _part("load", *self._load_options(str(place["socket"]))) as load:
-                    _wait_for_end(attach, load, interrupted)
+                    told = _wait_for_end(attach, load, interrupted)
                     truth["load"] = _ends(load)
+                code = _exit_code(attach, told)
+            else:
+                code = _exit_code(attach, True)
             truth["server"] = _ends(server)
-            code = _exit_code(attach)
         _tell(truth)
         return code
 
@@ -110,13 +113,14 @@ def _is_ready(ready: Path, attach: subprocess.Popen[bytes], interrupted: int) ->
 
 
 def _wait_for_end(
-    one: subprocess.Popen[bytes], other: subprocess.Popen[bytes], interrupted: int
-) -> None:
-    """Return when either process ends, or at an interruption."""
-    ends = [os.pidfd_open(one.pid), os.pidfd_open(other.pid)]
-    select.select([*ends, interrupted], [], [])
-    for end in ends:
-        os.close(end)
+    attach: subprocess.Popen[bytes], load: subprocess.Popen[bytes], interrupted: int
+) -> bool:
+    """Wait for an exit or an interruption; True when udsprobe needs no telling."""
+    attach_exits, load_exits = os.pidfd_open(attach.pid), os.pidfd_open(load.pid)
+    happened = select.select([attach_exits, load_exits, interrupted], [], [])[0]
+    os.close(attach_exits)
+    os.close(load_exits)
+    return attach_exits in happened or interrupted in happened
 
 
 def _said(part: subprocess.Popen[bytes]) -> Dict[str, object]:
@@ -133,13 +137,18 @@ def _ends(part: subprocess.Popen[bytes]) -> Dict[str, object]:
     return _said(part)
 
 
-def _exit_code(attach: subprocess.Popen[bytes]) -> int:
-    """udsprobe ends by itself, its target being gone; after a grace it is told to."""
-    try:
-        return attach.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        _stop(attach, signal.SIGINT)
-        return attach.wait()
+def _exit_code(attach: subprocess.Popen[bytes], told: bool) -> int:
+    """Let udsprobe report and end.
+
+    Args:
+        told: the terminal's Ctrl-C reached it too. A second signal could disturb its
+            report, so it gets one only when it does not end.
+    """
+    if told:
+        with suppress(subprocess.TimeoutExpired):
+            return attach.wait(TOLD_S)
+    _stop(attach, signal.SIGINT)
+    return attach.wait()
 
 
 def _stop(process: subprocess.Popen[bytes], how: signal.Signals) -> None:
