@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* workload CASE FAMILY TRUTH_FILE: makes the calls, then tells which they were. */
+#define _GNU_SOURCE
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,16 @@ static int run_after_exec(char **argv)
 	return 0;
 }
 
+/* Under ptrace even an ignored SIGCHLD makes a sleeping call start again. */
+static void block_child_signal(void)
+{
+	sigset_t children;
+
+	sigemptyset(&children);
+	sigaddset(&children, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &children, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == EXEC_ARGUMENTS && !strcmp(argv[1], "continue"))
@@ -35,6 +47,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: workload CASE FAMILY TRUTH_FILE\n");
 		return 2;
 	}
+	block_child_signal();
 	truth_create();
 	for (size_t i = 0; i < sizeof(NAMED_CASES) / sizeof(NAMED_CASES[0]); i++) {
 		if (strcmp(NAMED_CASES[i].name, argv[1]))
