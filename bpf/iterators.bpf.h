@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Read on request, never by an event: the first targets, their sockets, their threads. */
+#ifndef ITERATORS_BPF_H
+#define ITERATORS_BPF_H
+
+#include "processes.bpf.h"
+
+/* A thread that sleeps or waits inside a call left its registers on its stack. */
+static __always_inline void adopt_sleeping_call(struct task_struct *task,
+						struct thread_state *state)
+{
+	struct pt_regs *regs;
+
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs) || task->on_cpu)
+		return;
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	if (!regs || syscall_nr(regs) < 0)
+		return;
+	adopt_call(task, regs, state, bpf_ktime_get_ns());
+	state->left_cpu_ns = state->now.start_ns;
+	state->flags |= THREAD_IN_CALL;
+}
+
+static __always_inline void seed_thread(struct task_struct *task)
+{
+	u32 tgid = task->tgid;
+	struct seed *seed = bpf_map_lookup_elem(&seed_tgids, &tgid);
+	struct thread_state *state;
+
+	if (!seed || thread_state_of(task))
+		return;
+	if (task->group_leader->start_boottime / NS_PER_TICK != seed->start_ticks)
+		return;
+	state = adopt_thread(task, seed->flags);
+	if (!state)
+		return;
+	if (task->pid == task->tgid)
+		adopt_process(task, task->real_parent->tgid, VIA_SELECTOR);
+	if (!(seed->flags & THREAD_DORMANT))
+		adopt_sleeping_call(task, state);
+}
+
+static __always_inline void write_thread(struct seq_file *seq, struct task_struct *task)
+{
+	struct thread_state *state = thread_state_of(task);
+	struct thread_record record = {};
+
+	if (!state)
+		return;
+	record.tgid = task->tgid;
+	record.tid = task->pid;
+	if (state->flags & THREAD_IN_CALL && state->now.call != CALL_NONE) {
+		record.in_call = 1;
+		record.since_ns = state->now.start_ns;
+		record.call = state->now.call;
+		record.abi = state->now.abi;
+		record.endpoint = state->now.endpoint;
+	}
+	bpf_probe_read_kernel_str(record.comm, sizeof(record.comm), task->comm);
+	bpf_seq_write(seq, &record, sizeof(record));
+}
+
+static __always_inline void write_socket(struct seq_file *seq, struct task_struct *task, u32 fd,
+					 struct file *file)
+{
+	struct socket_record record = {};
+	struct socket_ref ref = {};
+	struct sock *sk;
+
+	if (!thread_state_of(task) || !read_socket_probed(file, &ref))
+		return;
+	sk = (void *)ref.sk;
+	record.sk = ref.sk;
+	record.inode = ref.inode;
+	record.endpoint = ref.endpoint;
+	record.tgid = task->tgid;
+	record.fd = fd;
+	record.state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	record.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	if (ref.endpoint == ENDPOINT_UNIX_STREAM || ref.endpoint == ENDPOINT_UNIX_SEQPACKET)
+		record.unix_address = (u64)BPF_CORE_READ((struct unix_sock *)sk, addr);
+	else
+		record.local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
+	bpf_seq_write(seq, &record, sizeof(record));
+}
+
+#endif

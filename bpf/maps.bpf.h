@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Options and maps: every bound, and why this kind of map. */
+#ifndef MAPS_BPF_H
+#define MAPS_BPF_H
+
+#include "kernel_types.h"
+#include "udsprobe.h"
+#include <bpf/bpf_helpers.h>
+
+/* Options, set between open and load. */
+const volatile struct call_entry native_entries[NR_MAX] = {};
+const volatile struct call_entry compat_entries[NR_MAX] = {};
+const volatile u32 nr_rt_sigreturn = 0xffff;
+const volatile u32 nr_restart_syscall = 0xffff;
+const volatile u32 compat_nr_rt_sigreturn = 0xffff;
+const volatile u32 compat_nr_restart_syscall = 0xffff;
+const volatile bool follow_forks = true;
+/* The kernel has bpf_rdonly_cast() (v6.2 and later). */
+const volatile bool direct_loads = false;
+/* Programs can be preempted by others of their kind (7.0 and later): two
+ * tasks may then add to one CPU's counters at once.
+ */
+const volatile bool preemptible = false;
+
+struct abi_types abi_types = {};
+
+/* Shared with user space through mmap; written at rare events only. */
+u32 series_of_key[SERIES_KEYS] = {};
+u32 key_of_series[SERIES_MAX] = {};
+u32 series_used = 0;
+u32 targets_alive = 0;
+u32 targets_exited = 0;
+u64 threads_turned_away = 0;
+u64 processes_turned_away = 0;
+u64 connections_turned_away = 0;
+/* While set, forks of threads in seed_tgids are adopted too. */
+u32 seeding = 0;
+
+/* [cpu * SERIES_MAX + series]: an index where a hash would do, and readable
+ * without a system call. Sized at load by the number of possible CPUs.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SERIES_MAX);
+	__type(key, u32);
+	__type(value, struct call_counts);
+} calls SEC(".maps");
+
+/* [cpu] */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu_counts);
+} cpus SEC(".maps");
+
+/* Unbounded, freed with the thread: a start time can never be stale. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread_state);
+} thread_states SEC(".maps");
+
+/* The processes to begin with: filled before and emptied after seeding, so
+ * that a PID used again by a stranger means nothing.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct seed);
+} seed_tgids SEC(".maps");
+
+/* Every process that is or was a target; user space takes away the dead. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct process_state);
+} processes SEC(".maps");
+
+/* By address of struct sock: the only key both ends of a call know. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, address_t);
+	__type(value, struct connection);
+} connections SEC(".maps");
+
+static __always_inline void count_add(count_t *counter, u64 amount)
+{
+	if (preemptible)
+		__sync_fetch_and_add(counter, amount);
+	else
+		*counter += amount;
+}
+
+static __always_inline struct cpu_counts *cpu_counts(void)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+#endif

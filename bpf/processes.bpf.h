@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Who is a target: threads born, programs replaced, processes gone. */
+#ifndef PROCESSES_BPF_H
+#define PROCESSES_BPF_H
+
+#include "syscalls.bpf.h"
+
+static __always_inline struct thread_state *adopt_thread(struct task_struct *task, u32 flags)
+{
+	struct thread_state *state;
+
+	state = bpf_task_storage_get(&thread_states, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (state)
+		state->flags = flags;
+	else
+		__sync_fetch_and_add(&threads_turned_away, 1);
+	return state;
+}
+
+static __always_inline void adopt_process(struct task_struct *task, u32 parent, u32 via)
+{
+	struct process_state process = {
+		.started_ns = bpf_ktime_get_ns(),
+		.parent = parent,
+		.via = via,
+	};
+	u32 tgid = task->tgid;
+
+	bpf_probe_read_kernel_str(process.comm, sizeof(process.comm), task->comm);
+	__sync_fetch_and_add(&targets_alive, 1);
+	if (bpf_map_update_elem(&processes, &tgid, &process, BPF_ANY))
+		__sync_fetch_and_add(&processes_turned_away, 1);
+}
+
+/* Between the choice of the first targets and the end of seeding, a thread
+ * that was not visited yet can have children.
+ */
+static __always_inline bool is_seed(struct task_struct *task)
+{
+	u32 tgid = task->tgid;
+
+	return seeding && bpf_map_lookup_elem(&seed_tgids, &tgid);
+}
+
+static __always_inline void process_forked(struct task_struct *parent, struct task_struct *child)
+{
+	struct thread_state *state = thread_state_of(parent);
+	bool is_thread = parent->tgid == child->tgid;
+	u32 flags = THREAD_NEWBORN;
+
+	if (!state && !is_seed(parent))
+		return;
+	if (!is_thread && !follow_forks)
+		return;
+	if (state)
+		flags |= state->flags & THREAD_DORMANT;
+	if (adopt_thread(child, flags) && !is_thread)
+		adopt_process(child, parent->tgid, VIA_FORK);
+}
+
+static __always_inline void program_replaced(struct task_struct *task)
+{
+	struct thread_state *state = thread_state_of(task);
+	struct process_state *process;
+	u32 tgid = task->tgid;
+
+	if (!state)
+		return;
+	if (state->flags & THREAD_DORMANT) {
+		/* Counting begins in the execve call itself, whose entry was not looked at. */
+		state->flags = (state->flags & ~THREAD_DORMANT) | THREAD_NEWBORN;
+	}
+	process = bpf_map_lookup_elem(&processes, &tgid);
+	if (process)
+		bpf_probe_read_kernel_str(process->comm, sizeof(process->comm), task->comm);
+}
+
+static __always_inline void thread_exited(struct task_struct *task)
+{
+	struct thread_state *state = thread_state_of(task);
+	struct process_state *process;
+	u32 tgid = task->tgid;
+
+	if (!state || task->signal->live.counter)
+		return;
+	process = bpf_map_lookup_elem(&processes, &tgid);
+	if (!process || __sync_val_compare_and_swap(&process->exited_ns, 0, bpf_ktime_get_ns()))
+		return;
+	__sync_fetch_and_sub(&targets_alive, 1);
+	__sync_fetch_and_add(&targets_exited, 1);
+}
+
+#endif

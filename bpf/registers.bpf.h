@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Numbers and arguments of a system call, native and 32-bit. */
+#ifndef REGISTERS_BPF_H
+#define REGISTERS_BPF_H
+
+#include "kernel_types.h"
+
+#if defined(__TARGET_ARCH_x86)
+
+#define TS_COMPAT 2	/* arch/x86/include/asm/thread_info.h */
+#define X32_BIT 0x40000000
+
+static __always_inline bool is_compat(struct task_struct *task)
+{
+	return task->thread_info.status & TS_COMPAT;
+}
+
+static __always_inline int syscall_nr(struct pt_regs *regs)
+{
+	return regs->orig_ax;
+}
+
+static __always_inline u64 first_argument(struct pt_regs *regs, bool compat)
+{
+	return compat ? (u32)regs->bx : regs->di;
+}
+
+static __always_inline u64 second_argument(struct pt_regs *regs, bool compat)
+{
+	return compat ? (u32)regs->cx : regs->si;
+}
+
+static __always_inline u64 third_argument(struct pt_regs *regs, bool compat)
+{
+	return compat ? (u32)regs->dx : regs->dx;
+}
+
+#elif defined(__TARGET_ARCH_arm64)
+
+#define X32_BIT 0
+#define TIF_32BIT 22	/* arch/arm64/include/asm/thread_info.h */
+
+static __always_inline bool is_compat(struct task_struct *task)
+{
+	return task->thread_info.flags & (1UL << TIF_32BIT);
+}
+
+static __always_inline int syscall_nr(struct pt_regs *regs)
+{
+	return regs->syscallno;
+}
+
+static __always_inline u64 first_argument(struct pt_regs *regs, bool compat)
+{
+	return compat ? (u32)regs->orig_x0 : regs->orig_x0;
+}
+
+static __always_inline u64 second_argument(struct pt_regs *regs, bool compat)
+{
+	return compat ? (u32)regs->regs[1] : regs->regs[1];
+}
+
+static __always_inline u64 third_argument(struct pt_regs *regs, bool compat)
+{
+	return compat ? (u32)regs->regs[2] : regs->regs[2];
+}
+
+#endif
+
+#endif

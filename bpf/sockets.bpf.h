@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* From a file descriptor to its socket, and from a socket to its kind. */
+#ifndef SOCKETS_BPF_H
+#define SOCKETS_BPF_H
+
+#include "core_fixes.bpf.h"
+#include "maps.bpf.h"
+
+#define S_IFMT 0170000
+#define S_IFSOCK 0140000
+#define AF_UNIX 1
+#define AF_INET 2
+#define AF_INET6 10
+#define SOCK_STREAM 1
+#define SOCK_DGRAM 2
+#define SOCK_SEQPACKET 5
+#define SOCK_TYPE_MASK 0xf
+#define IPPROTO_SCTP 132
+
+/* Loads through it need no helper call and cannot fault (v6.2 and later). */
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
+
+struct socket_ref {
+	address_t sk;
+	u64 inode;
+	u8 endpoint;
+	bool is_socket;
+};
+
+static __always_inline u8 endpoint_of(u16 family, u16 type, u16 protocol)
+{
+	if (family == AF_UNIX) {
+		if (type == SOCK_STREAM)
+			return ENDPOINT_UNIX_STREAM;
+		if (type == SOCK_SEQPACKET)
+			return ENDPOINT_UNIX_SEQPACKET;
+		return ENDPOINT_UNIX_DGRAM;
+	}
+	if (family == AF_INET || family == AF_INET6) {
+		if (type == SOCK_STREAM && protocol != IPPROTO_SCTP)
+			return ENDPOINT_TCP;
+		if (type == SOCK_DGRAM)
+			return ENDPOINT_UDP;
+	}
+	return ENDPOINT_OTHER;
+}
+
+/* A slot of the table is a pointer to a pointer, a scalar to the verifier. */
+static __always_inline struct file *file_of_fd(struct task_struct *task, u32 fd)
+{
+	struct files_struct *files = task->files;
+	struct file *file = NULL;
+	struct fdtable *fdt;
+	struct file **slot;
+
+	if (!files)
+		return NULL;
+	fdt = files->fdt;
+	if (!fdt || fd >= fdt->max_fds)
+		return NULL;
+	slot = fdt->fd + fd;
+	if (direct_loads && bpf_core_type_exists(struct epoll_filefd)) {
+		struct epoll_filefd *holder;
+
+		holder = bpf_rdonly_cast(slot, bpf_core_type_id_kernel(struct epoll_filefd));
+		return holder->file;
+	}
+	bpf_probe_read_kernel(&file, sizeof(file), slot);
+	return file;
+}
+
+/* An O_PATH descriptor and a recycled struct file fail the last test. */
+static __always_inline bool read_socket_direct(struct file *file, struct socket_ref *ref)
+{
+	struct inode *inode = file->f_inode;
+	struct socket *socket;
+	struct sock *sk;
+
+	if (!inode || (inode->i_mode & S_IFMT) != S_IFSOCK)
+		return false;
+	socket = bpf_rdonly_cast(file->private_data, bpf_core_type_id_kernel(struct socket));
+	if ((u64)socket->file != (u64)file)
+		return false;
+	sk = socket->sk;
+	if (!sk)
+		return false;
+	ref->sk = (u64)sk;
+	ref->inode = inode->i_ino;
+	ref->endpoint = endpoint_of(sk->__sk_common.skc_family, sk->sk_type, sk->sk_protocol);
+	return true;
+}
+
+static __always_inline bool read_socket_probed(struct file *file, struct socket_ref *ref)
+{
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+	struct socket *socket;
+	struct sock *sk;
+
+	if (!inode || (BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFSOCK)
+		return false;
+	socket = BPF_CORE_READ(file, private_data);
+	if (!socket || BPF_CORE_READ(socket, file) != file)
+		return false;
+	sk = BPF_CORE_READ(socket, sk);
+	if (!sk)
+		return false;
+	ref->sk = (u64)sk;
+	ref->inode = BPF_CORE_READ(inode, i_ino);
+	ref->endpoint = endpoint_of(BPF_CORE_READ(sk, __sk_common.skc_family),
+				    BPF_CORE_READ(sk, sk_type), BPF_CORE_READ(sk, sk_protocol));
+	return true;
+}
+
+static __always_inline bool read_socket(struct file *file, struct socket_ref *ref)
+{
+	if (direct_loads)
+		return read_socket_direct(file, ref);
+	return read_socket_probed(file, ref);
+}
+
+/* Leaves ref zeroed, which is ENDPOINT_OTHER, when fd is no socket. */
+static __always_inline void resolve_fd(struct task_struct *task, u32 fd, struct socket_ref *ref)
+{
+	struct file *file = file_of_fd(task, fd);
+
+	ref->sk = 0;
+	ref->inode = 0;
+	ref->endpoint = ENDPOINT_OTHER;
+	ref->is_socket = file && read_socket(file, ref);
+}
+
+#endif

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Every call of the table: how often, how long, with what result, on what. */
+#ifndef SYSCALLS_BPF_H
+#define SYSCALLS_BPF_H
+
+#include "latency.bpf.h"
+#include "registers.bpf.h"
+#include "requests.bpf.h"
+#include "sockets.bpf.h"
+
+#define EINTR 4
+#define ERESTARTSYS 512
+#define ERESTARTNOINTR 513
+#define ERESTARTNOHAND 514
+#define ERESTART_RESTARTBLOCK 516
+
+/* Layouts of struct mmsghdr, native and 32-bit. */
+#define MESSAGE_SIZE 64
+#define MESSAGE_LENGTH_AT 56
+#define COMPAT_MESSAGE_SIZE 32
+#define COMPAT_MESSAGE_LENGTH_AT 28
+
+/* One comparison for the tasks of everybody else on this host. */
+static __always_inline struct thread_state *thread_state_of(struct task_struct *task)
+{
+	if (!task->bpf_storage)
+		return NULL;
+	return bpf_task_storage_get(&thread_states, task, NULL, 0);
+}
+
+/* 0 when all series are taken; the call is then counted as lost. */
+static __always_inline u32 series_of(u8 call, u8 abi, u8 endpoint)
+{
+	u32 key = ((abi & 1) << 9) | ((call & (CALL_MAX - 1)) << 3) | (endpoint & 7);
+	u32 series = series_of_key[key & (SERIES_KEYS - 1)];
+	u32 fresh;
+
+	if (series)
+		return series;
+	if (series_used >= SERIES_MAX - 1)
+		return 0;
+	fresh = __sync_fetch_and_add(&series_used, 1) + 1;
+	if (fresh >= SERIES_MAX)
+		return 0;
+	key_of_series[fresh & (SERIES_MAX - 1)] = key;
+	/* A second winner on another CPU costs one series; user space adds up by key. */
+	series_of_key[key & (SERIES_KEYS - 1)] = fresh;
+	return fresh;
+}
+
+static __always_inline struct call_counts *counts_of(u32 series)
+{
+	u32 index = bpf_get_smp_processor_id() * SERIES_MAX + series;
+
+	return bpf_map_lookup_elem(&calls, &index);
+}
+
+static __always_inline void resolve_endpoint(struct task_struct *task, struct pt_regs *regs,
+					     struct call_in_flight *call, struct socket_ref *ref)
+{
+	bool compat = call->abi == ABI_COMPAT;
+
+	if (call->traits & (TRAIT_FD | TRAIT_FD_EITHER)) {
+		call->fd = first_argument(regs, compat);
+		resolve_fd(task, call->fd, ref);
+		if (!(call->traits & TRAIT_FD_EITHER))
+			return;
+		call->traits |= ref->is_socket ? TRAIT_RECEIVES : TRAIT_SENDS;
+		if (ref->is_socket)
+			return;
+	}
+	if (call->traits & (TRAIT_FD_THIRD | TRAIT_FD_EITHER)) {
+		call->fd = third_argument(regs, compat);
+		resolve_fd(task, call->fd, ref);
+	} else if (call->traits & TRAIT_FAMILY) {
+		ref->endpoint = endpoint_of(first_argument(regs, compat),
+					    second_argument(regs, compat) & SOCK_TYPE_MASK,
+					    third_argument(regs, compat));
+	}
+}
+
+/* What a call is about; it must be asked at entry, when a close has not happened yet. */
+static __always_inline void describe_call(struct task_struct *task, struct pt_regs *regs,
+					  struct call_in_flight *call)
+{
+	struct socket_ref ref = {};
+
+	resolve_endpoint(task, regs, call, &ref);
+	call->sk = ref.sk;
+	call->inode = ref.inode;
+	call->endpoint = ref.endpoint;
+	call->series = series_of(call->call, call->abi, ref.endpoint);
+	if (call->call == CALL_CLOSE && ref.is_socket)
+		connection_closing(task, call->fd, &ref);
+}
+
+static __always_inline void identify_call(struct task_struct *task, int nr,
+					  struct call_in_flight *call)
+{
+	const volatile struct call_entry *entry;
+
+	call->nr = nr & (NR_MAX - 1);
+	call->abi = is_compat(task) ? ABI_COMPAT : ABI_NATIVE;
+	entry = call->abi == ABI_COMPAT ? &compat_entries[call->nr & (NR_MAX - 1)] :
+					  &native_entries[call->nr & (NR_MAX - 1)];
+	if ((u32)nr >= NR_MAX) {
+		call->nr = NR_MAX - 1;
+		call->call = CALL_NONE;
+		return;
+	}
+	call->call = entry->call;
+	call->traits = entry->traits;
+}
+
+static __always_inline bool is_nr(struct call_in_flight *call, u32 native, u32 compat)
+{
+	return call->nr == (call->abi == ABI_COMPAT ? compat : native);
+}
+
+/* Its restart goes on with the same call; the time in between was not in it. */
+static __always_inline bool resume_interrupted(struct thread_state *state, u32 fd, ns_t now)
+{
+	struct call_in_flight *call = &state->now, *old = &state->interrupted;
+	bool same = call->nr == old->nr && call->abi == old->abi &&
+		    (!(old->traits & TRAIT_FD) || old->fd == fd);
+
+	if (!same && !is_nr(call, nr_restart_syscall, compat_nr_restart_syscall))
+		return false;
+	state->flags &= ~THREAD_INTERRUPTED;
+	old->start_ns += now - state->interrupted_ns;
+	*call = *old;
+	return true;
+}
+
+static __always_inline void call_entered(struct task_struct *task, struct pt_regs *regs, int nr)
+{
+	struct thread_state *state = thread_state_of(task);
+	struct call_in_flight *call;
+
+	if (!state || state->flags & THREAD_DORMANT)
+		return;
+	call = &state->now;
+	identify_call(task, nr, call);
+	state->flags = (state->flags | THREAD_IN_CALL) & ~THREAD_NEWBORN;
+	state->left_cpu_ns = 0;
+	if (state->flags & THREAD_INTERRUPTED &&
+	    resume_interrupted(state, first_argument(regs, call->abi == ABI_COMPAT),
+			       bpf_ktime_get_ns()))
+		return;
+	if (call->call == CALL_NONE)
+		return;
+	describe_call(task, regs, call);
+	call->early = 0;
+	call->off_cpu_ns = 0;
+	call->start_ns = bpf_ktime_get_ns();
+}
+
+struct messages {
+	bytes_t bytes;
+	u64 length_at;
+	u32 stride;
+	u32 unread;
+};
+
+static long add_message(u32 index, struct messages *messages)
+{
+	u32 length;
+
+	if (bpf_probe_read_user(&length, sizeof(length), (void *)messages->length_at))
+		messages->unread++;
+	else
+		messages->bytes += length;
+	messages->length_at += messages->stride;
+	return 0;
+}
+
+/* A global function: the verifier walks its loop once, not once for each way to it. */
+__noinline u64 bytes_of_messages(u64 length_at, u32 stride, u32 count)
+{
+	struct messages messages = { .length_at = length_at, .stride = stride };
+	struct cpu_counts *counts;
+
+	if (count > MESSAGES_MAX)
+		count = MESSAGES_MAX;
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) {
+		bpf_loop(count, add_message, &messages, 0);
+	} else {
+		for (u32 i = 0; i < MESSAGES_MAX && i < count; i++)
+			add_message(i, &messages);
+	}
+	counts = messages.unread ? cpu_counts() : NULL;
+	if (counts)
+		count_add(&counts->unread_messages, messages.unread);
+	return messages.bytes;
+}
+
+static __always_inline bytes_t message_bytes(struct pt_regs *regs, bool compat, u32 count)
+{
+	u64 first = second_argument(regs, compat);
+
+	if (compat)
+		return bytes_of_messages(first + COMPAT_MESSAGE_LENGTH_AT, COMPAT_MESSAGE_SIZE, count);
+	return bytes_of_messages(first + MESSAGE_LENGTH_AT, MESSAGE_SIZE, count);
+}
+
+static __always_inline void record_error(struct call_counts *counts, long ret)
+{
+	u32 error = -ret;
+
+	if (error >= ERRNO_MAX)
+		error = 0;
+	count_add(&counts->errors[error], 1);
+}
+
+static __always_inline void record_time(struct call_counts *counts, struct call_in_flight *call,
+					ns_t now)
+{
+	ns_t wall = now - call->start_ns;
+
+	if ((s64)wall < 0)
+		wall = 0;
+	if (call->early) {
+		count_add(&counts->early_calls, 1);
+		count_add(&counts->early_wall_ns, wall);
+	} else {
+		latency_add(&counts->latency, wall);
+	}
+	if (wall > call->off_cpu_ns)
+		count_add(&counts->cpu_ns, wall - call->off_cpu_ns);
+	if (wall >= SLOW_CALL_NS)
+		count_add(&counts->slow_ns, wall);
+}
+
+static __always_inline void follow_bytes(struct call_in_flight *call, bytes_t bytes, ns_t now)
+{
+	if (!call->sk || !bytes)
+		return;
+	if (call->traits & TRAIT_RECEIVES)
+		bytes_received(call, bytes);
+	else if (call->traits & TRAIT_SENDS)
+		bytes_sent(call, bytes, now);
+}
+
+static __always_inline void follow_sockets(struct task_struct *task, struct call_in_flight *call,
+					   long ret, ns_t now)
+{
+	struct socket_ref ref;
+
+	if (call->call == CALL_ACCEPT || call->call == CALL_ACCEPT4) {
+		resolve_fd(task, ret, &ref);
+		if (ref.is_socket)
+			connection_opened(&ref, ROLE_SERVED, now);
+	}
+}
+
+/* The call has its result: one row of the table grows by exactly one call. */
+static __always_inline void record_call(struct task_struct *task, struct pt_regs *regs,
+					struct call_in_flight *call, long ret, ns_t now)
+{
+	struct cpu_counts *cpu = cpu_counts();
+	struct call_counts *counts;
+	bytes_t bytes = 0;
+
+	if (!cpu)
+		return;
+	count_add(&cpu->events_seen, 1);
+	counts = call->series ? counts_of(call->series) : NULL;
+	if (!counts) {
+		count_add(&cpu->lost_map_full, 1);
+		return;
+	}
+	count_add(&cpu->events_counted, 1);
+	record_time(counts, call, now);
+	if (ret < 0) {
+		record_error(counts, ret);
+		return;
+	}
+	if (call->traits & TRAIT_MESSAGES)
+		bytes = message_bytes(regs, call->abi == ABI_COMPAT, ret);
+	else if (call->traits & (TRAIT_SENDS | TRAIT_RECEIVES))
+		bytes = ret;
+	if (bytes) {
+		count_add(&counts->bytes, bytes);
+		follow_bytes(call, bytes, now);
+	}
+	if (call->traits & TRAIT_CONNECTS)
+		follow_sockets(task, call, ret, now);
+}
+
+static __always_inline void count_number(struct call_in_flight *call)
+{
+	struct cpu_counts *counts = cpu_counts();
+	u32 nr = call->nr & (NR_MAX - 1);
+
+	if (counts)
+		count_add(call->abi == ABI_COMPAT ? &counts->compat_calls[nr] :
+						    &counts->native_calls[nr], 1);
+}
+
+static __always_inline bool is_restart(long ret)
+{
+	return ret == -ERESTARTSYS || ret == -ERESTARTNOINTR || ret == -ERESTARTNOHAND ||
+	       ret == -ERESTART_RESTARTBLOCK;
+}
+
+/* The kernel will restart the call, unless a handler turns it into EINTR: then
+ * the return value of the handler's rt_sigreturn says so.
+ */
+static __always_inline void keep_interrupted(struct thread_state *state, ns_t now)
+{
+	state->interrupted = state->now;
+	state->interrupted_ns = now;
+	state->flags |= THREAD_INTERRUPTED;
+}
+
+static __always_inline void fail_interrupted(struct task_struct *task, struct pt_regs *regs,
+					     struct thread_state *state)
+{
+	state->flags &= ~THREAD_INTERRUPTED;
+	count_number(&state->interrupted);
+	if (state->interrupted.call != CALL_NONE)
+		record_call(task, regs, &state->interrupted, -EINTR, state->interrupted_ns);
+}
+
+/* The first event of a thread that was inside a call when we came. */
+static __always_inline void adopt_call(struct task_struct *task, struct pt_regs *regs,
+				       struct thread_state *state, ns_t now)
+{
+	struct call_in_flight *call = &state->now;
+
+	identify_call(task, syscall_nr(regs), call);
+	if (call->call == CALL_NONE)
+		return;
+	describe_call(task, regs, call);
+	call->early = 1;
+	call->off_cpu_ns = 0;
+	call->start_ns = now;
+}
+
+static __always_inline void call_returned(struct task_struct *task, struct pt_regs *regs, long ret)
+{
+	struct thread_state *state = thread_state_of(task);
+	ns_t now;
+
+	if (!state || state->flags & THREAD_DORMANT)
+		return;
+	if (state->flags & THREAD_NEWBORN) {
+		state->flags &= ~THREAD_NEWBORN;
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	if (!(state->flags & THREAD_IN_CALL))
+		adopt_call(task, regs, state, now);
+	state->flags &= ~THREAD_IN_CALL;
+	if (is_restart(ret)) {
+		keep_interrupted(state, now);
+		return;
+	}
+	if (state->flags & THREAD_INTERRUPTED && ret == -EINTR &&
+	    is_nr(&state->now, nr_rt_sigreturn, compat_nr_rt_sigreturn))
+		fail_interrupted(task, regs, state);
+	count_number(&state->now);
+	if (state->now.call != CALL_NONE)
+		record_call(task, regs, &state->now, ret, now);
+}
+
+#endif

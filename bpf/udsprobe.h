@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The ABI between the kernel half and the Python half: the only place where a
+ * layout is written. Python reads it from the .BTF of the built object, so
+ * constants are enums (a #define leaves no trace) and a typedef is a unit.
+ */
+#ifndef UDSPROBE_H
+#define UDSPROBE_H
+
+typedef unsigned long long u64_t;
+typedef u64_t ns_t;
+typedef u64_t bytes_t;
+typedef u64_t count_t;
+typedef u64_t address_t;
+
+enum limits {
+	NR_MAX = 512,		/* system-call numbers per ABI */
+	CALL_MAX = 64,
+	ENDPOINT_MAX = 8,
+	SERIES_KEYS = 1024,	/* 2 ABIs x CALL_MAX x ENDPOINT_MAX */
+	SERIES_MAX = 128,	/* (call, endpoint) pairs seen at the same time */
+	ERRNO_MAX = 134,	/* slot 0 holds anything above the last errno */
+	NS_PER_TICK = 10000000,	/* USER_HZ is 100 everywhere we run */
+	LATENCY_SUB_BITS = 4,	/* 16 slots per power of two: 3.125 % */
+	LATENCY_LINEAR_BITS = 6,
+	LATENCY_TOP_BITS = 38,	/* 275 s; longer ones share the last slot */
+	LATENCY_SLOTS = 528,
+	SLOW_CALL_NS = 1000000,
+	COMM_LEN = 16,
+	MESSAGES_MAX = 1024,	/* UIO_MAXIOV bounds sendmmsg and recvmmsg */
+};
+
+enum abi {
+	ABI_NATIVE = 0,
+	ABI_COMPAT = 1,
+};
+
+/* What a file descriptor refers to. */
+enum endpoint {
+	ENDPOINT_OTHER = 0,
+	ENDPOINT_UNIX_STREAM = 1,
+	ENDPOINT_UNIX_SEQPACKET = 2,
+	ENDPOINT_UNIX_DGRAM = 3,
+	ENDPOINT_TCP = 4,
+	ENDPOINT_UDP = 5,
+};
+
+/* The system calls of the table; the name is the kernel's. */
+enum call {
+	CALL_NONE = 0,
+	CALL_READ,
+	CALL_WRITE,
+	CALL_READV,
+	CALL_WRITEV,
+	CALL_PREAD64,
+	CALL_PWRITE64,
+	CALL_PREADV,
+	CALL_PWRITEV,
+	CALL_PREADV2,
+	CALL_PWRITEV2,
+	CALL_SENDTO,
+	CALL_RECVFROM,
+	CALL_SENDMSG,
+	CALL_RECVMSG,
+	CALL_SENDMMSG,
+	CALL_RECVMMSG,
+	CALL_SENDFILE,
+	CALL_SPLICE,
+	CALL_ACCEPT,
+	CALL_ACCEPT4,
+	CALL_CONNECT,
+	CALL_BIND,
+	CALL_LISTEN,
+	CALL_SOCKET,
+	CALL_SOCKETPAIR,
+	CALL_SHUTDOWN,
+	CALL_CLOSE,
+	CALL_EPOLL_WAIT,
+	CALL_EPOLL_PWAIT,
+	CALL_EPOLL_PWAIT2,
+	CALL_EPOLL_CTL,
+	CALL_POLL,
+	CALL_PPOLL,
+	CALL_SELECT,
+	CALL_PSELECT6,
+	CALL_IO_URING_ENTER,
+};
+
+/* How a call is to be read; bits. */
+enum trait {
+	TRAIT_FD = 1,		/* first argument is the descriptor */
+	TRAIT_FD_THIRD = 2,	/* epoll_ctl: the third is */
+	TRAIT_FD_EITHER = 4,	/* splice: the first or, if no socket, the third */
+	TRAIT_FAMILY = 8,	/* socket, socketpair: the arguments say it */
+	TRAIT_SENDS = 16,	/* returns bytes sent */
+	TRAIT_RECEIVES = 32,	/* returns bytes received */
+	TRAIT_MESSAGES = 64,	/* returns messages; bytes are in user memory */
+	TRAIT_CONNECTS = 128,	/* accept, listen, close ...: changes what a socket is */
+};
+
+/* One entry per system-call number, made in user space from the names. */
+struct call_entry {
+	unsigned char call;
+	unsigned char traits;
+};
+
+struct latency {
+	count_t count;
+	ns_t total_ns;
+	ns_t max_ns;
+	count_t slots[LATENCY_SLOTS];
+};
+
+/* One (call, ABI, endpoint) on one CPU. "early" calls began before we looked. */
+struct call_counts {
+	struct latency latency;
+	ns_t cpu_ns;
+	ns_t slow_ns;
+	bytes_t bytes;
+	count_t early_calls;
+	ns_t early_wall_ns;
+	count_t errors[ERRNO_MAX];
+};
+
+/* Everything else that is counted, on one CPU. */
+struct cpu_counts {
+	count_t native_calls[NR_MAX];
+	count_t compat_calls[NR_MAX];
+	count_t events_seen;
+	count_t events_counted;
+	count_t lost_map_full;
+	count_t unread_messages;
+	struct latency served;
+};
+
+struct call_in_flight {
+	ns_t start_ns;
+	ns_t off_cpu_ns;
+	address_t sk;
+	u64_t inode;
+	unsigned int series;	/* 0: not in the table */
+	unsigned int fd;
+	unsigned short nr;
+	unsigned char abi;
+	unsigned char call;
+	unsigned char traits;
+	unsigned char endpoint;
+	unsigned char early;	/* it began before we looked */
+	unsigned char pad;
+};
+
+enum thread_flag {
+	THREAD_IN_CALL = 1,
+	THREAD_NEWBORN = 2,	/* its first event is the return of its parent's clone */
+	THREAD_DORMANT = 4,	/* counts from its next exec */
+	THREAD_INTERRUPTED = 8,	/* a call waits to be restarted or to fail with EINTR */
+};
+
+/* Task storage: a thread has it if and only if it is a target. */
+struct thread_state {
+	struct call_in_flight now;
+	struct call_in_flight interrupted;
+	ns_t interrupted_ns;
+	ns_t left_cpu_ns;	/* 0: on a CPU */
+	unsigned int flags;
+	unsigned int pad;
+};
+
+/* Names one process for good: a PID used again began at another tick. */
+struct seed {
+	u64_t start_ticks;	/* as in /proc/PID/stat */
+	unsigned int flags;
+	unsigned int pad;
+};
+
+enum via {
+	VIA_SELECTOR = 0,
+	VIA_FORK = 1,
+};
+
+struct process_state {
+	ns_t started_ns;
+	ns_t exited_ns;		/* 0: alive */
+	unsigned int parent;
+	unsigned int via;
+	char comm[COMM_LEN];
+};
+
+enum role {
+	ROLE_UNKNOWN = 0,
+	ROLE_SERVED = 1,
+	ROLE_UPSTREAM = 2,
+};
+
+enum phase {
+	PHASE_IDLE = 0,
+	PHASE_RECEIVING = 1,
+	PHASE_REPLYING = 2,
+};
+
+/* One connection, keyed by the address of its struct sock; inode tells reuse. */
+struct connection {
+	u64_t inode;
+	ns_t established_ns;
+	ns_t arrived_ns;	/* first byte not yet received; 0: none */
+	ns_t turn_ns;		/* when the turn in progress began */
+	bytes_t bytes_in;
+	bytes_t bytes_out;
+	count_t turns;
+	unsigned char role;
+	unsigned char phase;
+	unsigned char endpoint;
+	unsigned char pad[5];
+};
+
+/* Records of the iterators. */
+struct thread_record {
+	ns_t since_ns;
+	unsigned int tgid;
+	unsigned int tid;
+	unsigned char call;
+	unsigned char abi;
+	unsigned char endpoint;
+	unsigned char in_call;
+	unsigned int pad;
+	char comm[COMM_LEN];
+};
+
+struct socket_record {
+	address_t sk;
+	u64_t inode;
+	address_t unix_address;	/* shared by a listener and what it accepted */
+	unsigned int tgid;
+	unsigned int fd;
+	unsigned int netns;
+	unsigned short local_port;
+	unsigned char endpoint;
+	unsigned char state;	/* TCP_ESTABLISHED 1, TCP_LISTEN 10; Unix sockets too */
+};
+
+/* Held by a global of every object: BTF keeps a type only if something has it. */
+struct abi_types {
+	enum limits limits;
+	enum abi abi;
+	enum endpoint endpoint;
+	enum call call;
+	enum trait trait;
+	enum thread_flag thread_flag;
+	enum via via;
+	enum role role;
+	enum phase phase;
+	struct thread_record thread_record;
+	struct socket_record socket_record;
+};
+
+#endif

@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Compiles `bpf/*.bpf.c` into `udsprobe/_bpf/`, one object per strategy and architecture.
+
+Run by setup.py when a wheel, an sdist or an editable install is made, or by
+hand. Objects are current when `sources.sha256` beside them matches the
+sources and flags; then no compiler is needed. Time stamps are not used:
+unpacking an archive does not keep their order.
+
+Knows the compiler and nothing of udsprobe's Python code: the standard
+library only, because it runs in an isolated build environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import List, Mapping, NamedTuple, Optional
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# As in os.uname().machine → as in libbpf's bpf_tracing.h.
+ARCHITECTURES = {"x86_64": "x86", "aarch64": "arm64"}
+
+FLAGS = ("-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-I", "bpf")
+
+PACKAGES = (
+    "Debian/Ubuntu: apt install clang llvm libbpf-dev; Fedora: dnf install clang llvm "
+    "libbpf-devel; Alpine: apk add clang llvm libbpf-dev linux-headers"
+)
+
+
+class BuildError(Exception):
+    """Says in one line what is missing or wrong; `detail` is the compiler's own output."""
+
+    def __init__(self, line: str, detail: str = "") -> None:
+        super().__init__(line)
+        self.detail = detail
+
+
+class Toolchain(NamedTuple):
+    clang: str
+    strip: str
+
+
+class Source(NamedTuple):
+    program: Path
+    arch: str
+
+
+def build(root: Path = ROOT) -> List[Path]:
+    """Compile what is not current in a source tree; returns every object's path.
+
+    Raises:
+        BuildError: a tool or header is missing, or the compiler refused.
+    """
+    wanted = wanted_objects(root)
+    digest = source_digest(root)
+    if not _current(root, wanted, digest):
+        _compile_all(root, wanted, digest)
+    return list(wanted)
+
+
+def wanted_objects(root: Path = ROOT) -> Mapping[Path, Source]:
+    """Object path → what it is compiled from.
+
+    Raises:
+        BuildError: the tree has no program.
+    """
+    programs = sorted((root / "bpf").glob("*.bpf.c"))
+    if not programs:
+        raise BuildError("no BPF program (bpf/*.bpf.c) here; take a complete checkout or sdist")
+    objects = root / "udsprobe" / "_bpf"
+    return {
+        objects / f"{program.name[: -len('.bpf.c')]}.{arch}.bpf.o": Source(program, arch)
+        for program in programs
+        for arch in ARCHITECTURES
+    }
+
+
+def source_digest(root: Path = ROOT) -> str:
+    """SHA-256 over flags and every C source and header, by name and content."""
+    digest = hashlib.sha256(" ".join((*FLAGS, *ARCHITECTURES)).encode())
+    for path in sorted([*(root / "bpf").glob("*.c"), *(root / "bpf").glob("*.h")]):
+        digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def build_or_exit() -> None:
+    """`build`, for callers that end the process with one line on failure."""
+    try:
+        build()
+    except BuildError as error:
+        if error.detail:
+            print(error.detail, file=sys.stderr)
+        sys.exit(f"udsprobe: error[build]: {error}")
+
+
+def _stamp(root: Path) -> Path:
+    return root / "udsprobe" / "_bpf" / "sources.sha256"
+
+
+def _current(root: Path, wanted: Mapping[Path, Source], digest: str) -> bool:
+    stamp = _stamp(root)
+    return (
+        stamp.is_file()
+        and stamp.read_text().strip() == digest
+        and all(path.is_file() for path in wanted)
+    )
+
+
+def _compile_all(root: Path, wanted: Mapping[Path, Source], digest: str) -> None:
+    tools = _find_toolchain()
+    objects = _stamp(root).parent
+    objects.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=objects) as built:
+        for target, source in wanted.items():
+            _compile(root, tools, source, Path(built) / target.name)
+        for stale in objects.glob("*.bpf.o"):
+            stale.unlink()
+        for target in wanted:
+            (Path(built) / target.name).replace(target)
+    _stamp(root).write_text(digest + "\n")
+
+
+def _compile(root: Path, tools: Toolchain, source: Source, target: Path) -> None:
+    relative = source.program.relative_to(root)
+    # Objects name their source in .BTF.ext: keep the build machine's paths out of them.
+    places = [f"-ffile-prefix-map={root}=.", f"-D__TARGET_ARCH_{ARCHITECTURES[source.arch]}"]
+    _run(
+        [tools.clang, *FLAGS, *places, "-c", str(relative), "-o", str(target)],
+        root,
+        f"{relative} does not compile for {source.arch}",
+    )
+    # Drops DWARF and keeps .BTF.
+    _run([tools.strip, "-g", str(target)], root, f"cannot strip the object of {relative}")
+
+
+def _run(command: List[str], root: Path, failure: str) -> None:
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"{failure} ({Path(command[0]).name})", done.stderr.strip())
+
+
+def _find_toolchain() -> Toolchain:
+    clang = _find_clang()
+    if clang is None:
+        raise BuildError(f"clang is not installed and is needed to build from sources; {PACKAGES}")
+    strip = _find_strip(clang)
+    if strip is None:
+        raise BuildError(f"llvm-strip is not installed; {PACKAGES}")
+    if not _has_libbpf_headers(clang):
+        raise BuildError(f"libbpf's headers (bpf/bpf_helpers.h) are not installed; {PACKAGES}")
+    return Toolchain(clang, strip)
+
+
+def _find_clang() -> Optional[str]:
+    named = os.environ.get("CLANG")
+    names = [named] if named else ["clang", *(f"clang-{n}" for n in range(25, 10, -1))]
+    return next((path for path in map(shutil.which, names) if path), None)
+
+
+def _find_strip(clang: str) -> Optional[str]:
+    beside = subprocess.run(
+        [clang, "--print-prog-name=llvm-strip"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return shutil.which(beside) or shutil.which("llvm-strip")
+
+
+def _has_libbpf_headers(clang: str) -> bool:
+    probe = subprocess.run(
+        [clang, "-target", "bpf", "-E", "-x", "c", "-"],
+        input="#include <bpf/bpf_helpers.h>\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return probe.returncode == 0
+
+
+if __name__ == "__main__":
+    build_or_exit()

@@ -1,0 +1,71 @@
+"""Rules for all tests: what `root` needs, and when a missing prerequisite is a failure.
+
+On a laptop a test that cannot run is skipped with its reason. With CI=true or
+UDSPROBE_KERNEL_TESTS=1 the same is a failure: a run that was meant to load
+BPF programs and did not is no success.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+from pathlib import Path
+from typing import Callable, Dict, Optional, Union
+
+import pytest
+
+Require = Callable[..., Dict[str, str]]
+
+
+def prerequisites_must_hold() -> bool:
+    """Whether a missing prerequisite fails a test instead of skipping it."""
+    return os.environ.get("CI") == "true" or os.environ.get("UDSPROBE_KERNEL_TESTS") == "1"
+
+
+def missing_for_bpf() -> Optional[str]:
+    """The first thing that keeps real BPF programs from being loaded here."""
+    if os.geteuid() != 0:
+        return "needs root: sudo scripts/test"
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        return "this kernel has no BTF (/sys/kernel/btf/vmlinux)"
+    try:
+        ctypes.CDLL("libbpf.so.1")
+    except OSError as error:
+        return f"libbpf is not installed ({error}): scripts/setup"
+    return None
+
+
+def give_up(reason: str) -> None:
+    """Skip the running test, or fail it where prerequisites must hold."""
+    if prerequisites_must_hold():
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("root"):
+        missing = missing_for_bpf()
+        if missing:
+            give_up(missing)
+
+
+@pytest.fixture(scope="session")
+def require() -> Require:
+    """`require("nginx", "wrk")` → their paths; a missing one follows the rule above."""
+
+    def paths_of(*programs: str) -> Dict[str, str]:
+        path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+        found: Dict[str, Union[str, None]] = {p: shutil.which(p, path=path) for p in programs}
+        missing = [program for program, where in found.items() if where is None]
+        if missing:
+            give_up(f"{', '.join(missing)} not installed: scripts/setup --for-tests")
+        return {program: where for program, where in found.items() if where}
+
+    return paths_of
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The checkout under test."""
+    return Path(__file__).resolve().parent.parent

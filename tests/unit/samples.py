@@ -1,0 +1,209 @@
+"""Samples for unit tests: a node service behind nginx, one keyword to change a thing.
+
+Durations go through `udsprobe.model.histogram.slot_of`, so that counters of a
+sample agree with each other as the kernel's do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Iterable, Mapping, Optional, Sequence, Tuple
+
+from udsprobe.model.histogram import LATENCY_SLOTS, slot_of
+from udsprobe.sample import (
+    CallCounts,
+    CallInFlight,
+    Endpoint,
+    LatencyCounts,
+    ListenerReading,
+    MeasurementState,
+    Observation,
+    ProbeReading,
+    Sample,
+    ServedCounts,
+    TargetReading,
+)
+
+SECOND_NS = 1_000_000_000
+SLOW_CALL_NS = 1_000_000
+BOOT_NS = 86_400 * SECOND_NS
+START_UNIX_S = 1_796_000_000.25
+
+UNIX = Endpoint(transport="unix", socket_type="stream")
+UNIX_DGRAM = Endpoint(transport="unix", socket_type="dgram")
+TCP = Endpoint(transport="tcp", socket_type="stream")
+OTHER = Endpoint(transport="other", socket_type=None)
+
+
+def latency(durations_ns: Iterable[int] = ()) -> LatencyCounts:
+    """The histogram of these durations."""
+    durations = list(durations_ns)
+    slots = [0] * LATENCY_SLOTS
+    for duration in durations:
+        slots[slot_of(duration)] += 1
+    return LatencyCounts(
+        count=len(durations),
+        total_ns=sum(durations),
+        max_ns=max(durations, default=0),
+        slots=tuple(slots),
+    )
+
+
+def call(
+    name: str = "read",
+    endpoint: Endpoint = UNIX,
+    durations_ns: Sequence[int] = (),
+    *,
+    errors: Optional[Mapping[str, int]] = None,
+    **changes: Any,
+) -> CallCounts:
+    """A row whose calls took `durations_ns`, on the CPU all the time but for slow ones."""
+    slow_ns = sum(each for each in durations_ns if each >= SLOW_CALL_NS)
+    row = CallCounts(
+        name=name,
+        abi="native",
+        endpoint=endpoint,
+        calls=len(durations_ns),
+        errors=dict(errors or {}),
+        bytes=100 * len(durations_ns),
+        wall_ns=sum(durations_ns),
+        cpu_ns=sum(durations_ns) - slow_ns,
+        slow_ns=slow_ns,
+        latency=latency(durations_ns),
+    )
+    return replace(row, **changes)
+
+
+def in_flight(
+    name: str = "epoll_pwait", endpoint: Endpoint = OTHER, **changes: Any
+) -> CallInFlight:
+    """The event loop's thread asleep in its poller."""
+    thread = CallInFlight(
+        pid=4711, tid=4711, name=name, abi="native", endpoint=endpoint, since_ns=BOOT_NS
+    )
+    return replace(thread, **changes)
+
+
+def target(**changes: Any) -> TargetReading:
+    reading = TargetReading(
+        pid=4711,
+        comm="node",
+        cmdline="node app.js",
+        threads=7,
+        state="running",
+        fds_open=42,
+        fds_limit=1024,
+        via="selector",
+    )
+    return replace(reading, **changes)
+
+
+def listener(**changes: Any) -> ListenerReading:
+    """Node's default of 511 under a somaxconn of 128."""
+    reading = ListenerReading(
+        transport="unix",
+        socket_type="stream",
+        address="/run/app.sock",
+        netns=4026531840,
+        inode=12345,
+        pids=(4711,),
+        depth_now=97,
+        backlog_effective=128,
+        backlog_requested=511,
+        somaxconn=128,
+    )
+    return replace(reading, **changes)
+
+
+def served(durations_ns: Sequence[int] = ()) -> ServedCounts:
+    return ServedCounts(count=len(durations_ns), latency=latency(durations_ns))
+
+
+def probe(**changes: Any) -> ProbeReading:
+    reading = ProbeReading(
+        events_seen=0,
+        events_counted=0,
+        lost_map_full=0,
+        lost_ring_full=0,
+        lost_missed=0,
+        cpu_ns=80_000_000,
+        rss_bytes=41_000_000,
+        bpf_cpu_ns=0,
+        bpf_measured_ns=0,
+    )
+    return replace(reading, **changes)
+
+
+def sample(at_s: float = 0.0, **changes: Any) -> Sample:
+    """A reading `at_s` seconds into the observation; everything measured, nothing counted."""
+    reading = Sample(
+        monotonic_ns=BOOT_NS + int(at_s * SECOND_NS),
+        unix_s=START_UNIX_S + at_s,
+        calls=(),
+        in_flight=(),
+        syscalls_by_name={},
+        targets=(target(),),
+        targets_exited=0,
+        listeners=(listener(),),
+        served=served(),
+        probe=probe(),
+    )
+    return replace(reading, **changes)
+
+
+def unmeasured_sample(at_s: float = 0.0, **changes: Any) -> Sample:
+    """A reading on a kernel which carries no measurement."""
+    nothing = sample(
+        at_s,
+        calls=None,
+        in_flight=None,
+        syscalls_by_name=None,
+        listeners=None,
+        served=None,
+        probe=probe(bpf_cpu_ns=None, bpf_measured_ns=None),
+    )
+    return replace(nothing, **changes)
+
+
+def observation(**changes: Any) -> Observation:
+    fixed = Observation(
+        version="0.1.0",
+        kernel="6.18.44",
+        arch="x86_64",
+        cpus=2,
+        hostname="web1",
+        strategy="tracepoint",
+        measurements=(
+            MeasurementState("syscalls", "tp_btf:sys_enter", "on", None),
+            MeasurementState("accept_wait", None, "off", "not measured yet"),
+        ),
+        attach_ms=120.5,
+        interval_s=1.0,
+    )
+    return replace(fixed, **changes)
+
+
+def busy_pair() -> Tuple[Sample, Sample]:
+    """Two samples, 10 s apart, of a service which answered 1,000 requests in between."""
+    answers_ns = [2_000_000 + 1_000 * each for each in range(1_000)]
+    waits_ns = [3_000_000] * 500
+    last = sample(
+        10.0,
+        calls=(
+            call("read", UNIX, [1_200] * 1_500, errors={"EAGAIN": 500}),
+            call("writev", UNIX, [3_300] * 1_000),
+            call("accept4", UNIX, [1_900] * 300, errors={"EAGAIN": 150}, bytes=0),
+            call("epoll_pwait", OTHER, waits_ns, bytes=0),
+        ),
+        in_flight=(in_flight(), in_flight("accept4", UNIX, tid=4712)),
+        syscalls_by_name={"read": 1_600, "writev": 1_000, "accept4": 300, "epoll_pwait": 500},
+        served=served(answers_ns),
+        probe=probe(
+            events_seen=3_400,
+            events_counted=3_300,
+            cpu_ns=130_000_000,
+            bpf_cpu_ns=4_000_000,
+            bpf_measured_ns=1_000_000_000,
+        ),
+    )
+    return sample(), last

@@ -1,0 +1,95 @@
+"""All sources and the clock, read together into one Sample."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.target_book import TargetBook
+from udsprobe.kernel.target_listeners import TargetListeners
+from udsprobe.kernel.tracer import Tracer
+from udsprobe.sample import ProbeReading, Sample
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def monotonic_ns(self) -> int:
+        """CLOCK_MONOTONIC."""
+
+    def unix_s(self) -> float:
+        """Seconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class SystemClock:
+    """The machine's own clocks."""
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def unix_s(self) -> float:
+        return time.time()
+
+
+class Collector:
+    """Reads everything there is about the targets.
+
+    Args:
+        tracer: with its targets seeded.
+        book: that knows the chosen processes already.
+    """
+
+    def __init__(self, tracer: Tracer, book: TargetBook, procfs: Procfs, clock: Clock) -> None:
+        self._tracer = tracer
+        self._book = book
+        self._clock = clock
+        self._listeners = TargetListeners(procfs)
+
+    def sample(self) -> Sample:
+        """One moment of the observation, cumulative."""
+        counters = self._tracer.counters
+        monotonic_ns = self._clock.monotonic_ns()
+        calls = counters.calls()
+        threads = counters.threads()
+        self._book.update(self._tracer.take_processes(), self._tracer.via_names)
+        return Sample(
+            monotonic_ns=monotonic_ns,
+            unix_s=self._clock.unix_s(),
+            calls=calls,
+            in_flight=tuple(t.in_flight for t in threads if t.in_flight is not None),
+            syscalls_by_name=counters.calls_by_name(),
+            targets=self._book.readings(),
+            targets_exited=counters.targets_exited(),
+            listeners=self._listeners.read(self._book.alive()),
+            served=counters.served(),
+            probe=self._account(),
+        )
+
+    def close(self) -> None:
+        """Let go of what sampling holds open; the tracer is not ours."""
+        self._listeners.close()
+
+    def _account(self) -> ProbeReading:
+        events = self._tracer.counters.events()
+        missed = self._tracer.recursion_misses()
+        return ProbeReading(
+            events_seen=events.seen + missed,
+            events_counted=events.counted,
+            lost_map_full=events.map_full,
+            lost_ring_full=0,
+            lost_missed=missed,
+            cpu_ns=time.process_time_ns(),
+            rss_bytes=_resident_bytes(),
+            bpf_cpu_ns=None,
+            bpf_measured_ns=None,
+        )
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,72 @@
+"""Where a report goes: stdout, stderr or a file; and what happens when it cannot."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import Optional, TextIO
+
+from udsprobe.errors import UdsprobeError, UsageError
+
+
+class DeliveryError(UdsprobeError):
+    """The report could not be written."""
+
+
+class Outlet:
+    """Writes documents to one place.
+
+    Args:
+        path: a file, created with mode 0600 at once so that a bad path fails
+            before anything is observed; None is `stream`.
+        stream: stdout, or stderr when stdout belongs to an observed command.
+
+    Raises:
+        UsageError: `output-not-writable`.
+    """
+
+    def __init__(self, path: Optional[str], stream: TextIO) -> None:
+        self._name = path or ("stdout" if stream is sys.stdout else "stderr")
+        self._stream = stream if path is None else self._opened(path)
+        self.is_terminal = path is None and stream.isatty()
+
+    def write(self, text: str) -> None:
+        """Write one document and see it out.
+
+        Raises:
+            DeliveryError: `stdout-closed` or `output-failed`.
+        """
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _opened(self, path: str) -> TextIO:
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            return os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(
+                "output-not-writable",
+                f"cannot write to {path!r}: {error.strerror}",
+                "give --output a file in a directory you can write to",
+            ) from error
+
+    def _failure(self, error: OSError) -> DeliveryError:
+        # Whatever is still in its buffer would fail again, loudly, at exit.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+        if error.errno == errno.EPIPE and self._name == "stdout":
+            return DeliveryError(
+                "stdout-closed",
+                "whoever read stdout is gone, the report is lost",
+                "write it to a file with --output FILE",
+            )
+        return DeliveryError(
+            "output-failed",
+            f"writing the report to {self._name} failed: {error.strerror}",
+            "free space there or give --output another file",
+        )

@@ -1,0 +1,102 @@
+"""Options that `attach` and `run` share, read into one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Optional, TypeVar
+
+import click
+
+from udsprobe.errors import KernelCannotError, UsageError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+INTERVAL_MIN_S = 0.1
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """How to watch and how to answer.
+
+    Attributes:
+        form: `screen` (the dashboard where stdout is a terminal, else text),
+            `plain`, `json` or `jsonl`.
+    """
+
+    follow: bool
+    interval_s: float
+    duration_s: Optional[float]
+    form: str
+    output: Optional[str]
+    ready_file: Optional[str]
+
+
+def watch_options(command: Command) -> Command:
+    """Add the shared options to a click command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def read_options(
+    *,
+    no_follow: bool,
+    interval: float,
+    duration: Optional[float],
+    forms: "tuple[bool, bool, bool]",
+    output: Optional[str],
+    ready_file: Optional[str],
+    strategy: str,
+) -> WatchOptions:
+    """Check what click cannot.
+
+    Args:
+        forms: of --json, --jsonl, --plain.
+
+    Raises:
+        UsageError: `usage`. KernelCannotError: `no-strategy`.
+    """
+    if interval < INTERVAL_MIN_S:
+        raise UsageError(
+            "usage", f"--interval {interval:g} is too short", f"give {INTERVAL_MIN_S:g} s or more"
+        )
+    if duration is not None and duration <= 0:
+        raise UsageError(
+            "usage", f"--duration {duration:g} is no length of time", "give seconds above 0"
+        )
+    if sum(forms) > 1:
+        raise UsageError("usage", "--json, --jsonl and --plain exclude each other", "give one")
+    if strategy not in ("auto", "tracepoint"):
+        raise KernelCannotError(
+            "no-strategy",
+            f"strategy {strategy} is not in this version",
+            "leave --strategy out, or give tracepoint",
+        )
+    names = [name for name, given in zip(("json", "jsonl", "plain"), forms) if given]
+    form = names[0] if names else "screen"
+    return WatchOptions(not no_follow, interval, duration, form, output, ready_file)
+
+
+_OPTIONS = (
+    click.option("--no-follow", is_flag=True, help="Leave children of the targets alone."),
+    click.option(
+        "--interval", type=float, default=1.0, show_default=True, metavar="S",
+        help="Seconds between two samples.",
+    ),
+    click.option(
+        "--duration", type=float, metavar="S",
+        help="Stop after so many seconds; without it, at Ctrl-C or when the targets are gone.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="One report document at the end."),
+    click.option("--jsonl", "as_jsonl", is_flag=True, help="One report document per interval."),
+    click.option("--plain", is_flag=True, help="One readable report at the end, no screen."),
+    click.option("--output", metavar="FILE", help="Write the report there."),
+    click.option("--ready-file", metavar="FILE", help="Created once every probe is live."),
+    click.option(
+        "--strategy", type=click.Choice(["auto", "tracepoint", "fentry", "bcc"]), default="auto",
+        show_default=True, help="How the kernel calls the probes.",
+    ),
+    click.option(
+        "--fail-on", type=click.Choice(["info", "warning", "critical"]),
+        help="Exit with 1 when there is a finding at or above it.",
+    ),
+)

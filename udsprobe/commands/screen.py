@@ -1,0 +1,35 @@
+"""The dashboard's feed: samples taken in its worker thread, at the pace of the interval."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from udsprobe.ending import Ending
+from udsprobe.observe import Observer
+from udsprobe.views.dashboard.feed import Frame
+
+# The first figures come early: an engineer on call is looking.
+FIRST_SAMPLE_S = 0.2
+
+
+class ScreenFeed:
+    """Frames for the dashboard until the observation ends or the user quits."""
+
+    def __init__(self, observer: Observer, ending: Ending, interval_s: float) -> None:
+        self._observer = observer
+        self._ending = ending
+        self._interval_s = interval_s
+        self._wait_s = min(FIRST_SAMPLE_S, interval_s)
+
+    def next(self) -> Optional[Frame]:
+        """The next frame, after the rest of the interval; None at the end."""
+        if self._ending.wait(self._wait_s):
+            return None
+        self._wait_s = self._interval_s
+        interval = self._observer.interval()
+        self._ending.watch(self._observer.alive_pids())
+        return Frame(interval, self._observer.window())
+
+    def close(self) -> None:
+        """The user quits: let a wait in progress end."""
+        self._ending.stop()

@@ -1,0 +1,212 @@
+"""What the kernel half has counted, read from its maps into sample types."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import struct
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from udsprobe.kernel.probe_object import ProbeObject
+from udsprobe.kernel.shared_memory import Row, SharedArray, SharedGlobals, combined
+from udsprobe.kernel.syscall_table import SyscallTable
+from udsprobe.sample import CallCounts, CallInFlight, Endpoint, LatencyCounts, ServedCounts
+
+ABIS = ("native", "compat")
+
+
+@dataclass(frozen=True)
+class ThreadReading:
+    """A living thread of a target, and the call it is in, if any."""
+
+    pid: int
+    tid: int
+    comm: bytes
+    in_flight: Optional[CallInFlight]
+
+
+@dataclass(frozen=True)
+class EventAccount:
+    """Calls of targets that ended: all, those in the table, those without a free series."""
+
+    seen: int
+    counted: int
+    map_full: int
+
+
+class Counters:
+    """Everything one loaded object has counted.
+
+    Args:
+        loaded: the object; its maps stay open as long as this.
+        tables: native and 32-bit system-call numbers.
+        cpus: entries of the per-CPU arrays.
+    """
+
+    def __init__(
+        self, loaded: ProbeObject, tables: Tuple[SyscallTable, SyscallTable], cpus: int
+    ) -> None:
+        self._object = loaded
+        self._tables = tables
+        self._cpus = range(cpus)
+        btf = loaded.btf
+        self._series_max = btf.enum("limits")["SERIES_MAX"]
+        self._calls = SharedArray(
+            loaded, "calls", cpus * self._series_max, btf.structure("call_counts")
+        )
+        self._per_cpu = SharedArray(loaded, "cpus", cpus, btf.structure("cpu_counts"))
+        self._globals = SharedGlobals(loaded)
+        self._call_names = enum_names(btf.enum("call"), "CALL_")
+        self._endpoints = {
+            value: endpoint(name) for value, name in enum_names(btf.enum("endpoint"), "ENDPOINT_").items()
+        }
+        self._process = btf.structure("process_state")
+        self._thread = btf.structure("thread_record")
+
+    @contextmanager
+    def seeding(self) -> Iterator[None]:
+        """While it lasts, children of processes not visited yet are adopted too."""
+        self._globals.set("seeding", 1)
+        try:
+            yield
+        finally:
+            self._globals.set("seeding", 0)
+
+    def targets_alive(self) -> int:
+        """Target processes that have not exited."""
+        return self._globals.get("targets_alive")
+
+    def targets_exited(self) -> int:
+        """Target processes that have exited since the beginning."""
+        return self._globals.get("targets_exited")
+
+    def turned_away(self) -> int:
+        """Threads, processes and connections that found no room."""
+        names = ("threads_turned_away", "processes_turned_away", "connections_turned_away")
+        return sum(map(self._globals.get, names))
+
+    def count_turned_away_connection(self) -> None:
+        """Count one for which the map of connections had no room."""
+        name = "connections_turned_away"
+        self._globals.set(name, self._globals.get(name) + 1)
+
+    def calls(self) -> Tuple[CallCounts, ...]:
+        """One entry for each (call, ABI, endpoint) seen so far."""
+        rows: Dict[int, List[Row]] = {}
+        used = min(self._globals.get("series_used"), self._series_max - 1)
+        keys = self._globals.words("key_of_series")
+        for series in range(1, used + 1):
+            found = (self._calls.row(cpu * self._series_max + series) for cpu in self._cpus)
+            rows.setdefault(keys[series], []).extend(found)
+        maximum = self._calls.place("latency", "max_ns").start
+        return tuple(
+            self._call_counts(key, combined(parts, maximum)) for key, parts in rows.items()
+        )
+
+    def calls_by_name(self) -> Dict[str, int]:
+        """Every system call of the targets; 32-bit ones as `compat:NAME`."""
+        row = self._all_cpus()
+        totals: Dict[str, int] = {}
+        for abi, table in zip(ABIS, self._tables):
+            prefix = "" if abi == "native" else f"{abi}:"
+            for number, calls in enumerate(row[self._per_cpu.place(f"{abi}_calls")]):
+                if calls:
+                    name = prefix + table.names.get(number, f"syscall_{number}")
+                    totals[name] = totals.get(name, 0) + calls
+        return totals
+
+    def events(self) -> EventAccount:
+        """The account of all calls that ended."""
+        row = self._all_cpus()
+        names = ("events_seen", "events_counted", "lost_map_full")
+        return EventAccount(*(row[self._per_cpu.place(name).start] for name in names))
+
+    def served(self) -> ServedCounts:
+        """Served requests: how many, and how long each took."""
+        latency = _latency(self._all_cpus()[self._per_cpu.place("served")])
+        return ServedCounts(latency.count, latency)
+
+    def take_processes(self) -> Dict[int, Any]:
+        """Process id → `struct process_state`; the dead ones leave the map."""
+        found = {}
+        size = ctypes.sizeof(self._process)
+        for key, value in list(self._object.entries("processes", 4, size)):
+            process = self._process.from_buffer_copy(value)
+            found[struct.unpack("<I", key)[0]] = process
+            if process.exited_ns:
+                self._object.delete("processes", key)
+        return found
+
+    def threads(self) -> List[ThreadReading]:
+        """Every living thread of the targets."""
+        raw = self._object.iterate("list_threads")
+        size = ctypes.sizeof(self._thread)
+        return [
+            self._thread_reading(self._thread.from_buffer_copy(raw, at))
+            for at in range(0, len(raw) - size + 1, size)
+        ]
+
+    def _all_cpus(self) -> Row:
+        maximum = self._per_cpu.place("served", "max_ns").start
+        return combined(map(self._per_cpu.row, self._cpus), maximum)
+
+    def _thread_reading(self, record: Any) -> ThreadReading:
+        in_flight = None
+        if record.in_call:
+            in_flight = CallInFlight(
+                record.tgid,
+                record.tid,
+                self._call_names[record.call],
+                ABIS[record.abi],
+                self._endpoints[record.endpoint],
+                record.since_ns,
+            )
+        return ThreadReading(record.tgid, record.tid, record.comm, in_flight)
+
+    def _call_counts(self, key: int, row: Row) -> CallCounts:
+        latency = _latency(row[self._calls.place("latency")])
+
+        def number(name: str) -> int:
+            return row[self._calls.place(name).start]
+
+        return CallCounts(
+            name=self._call_names[key >> 3 & 63],
+            abi=ABIS[key >> 9],
+            endpoint=self._endpoints[key & 7],
+            calls=latency.count + number("early_calls"),
+            errors=errors_by_name(row[self._calls.place("errors")]),
+            bytes=number("bytes"),
+            wall_ns=latency.total_ns + number("early_wall_ns"),
+            cpu_ns=number("cpu_ns"),
+            slow_ns=number("slow_ns"),
+            latency=latency,
+        )
+
+
+def endpoint(name: str) -> Endpoint:
+    """`unix_stream` → Endpoint("unix", "stream"); the names of `enum endpoint`."""
+    transport, _, socket_type = name.partition("_")
+    implied = {"tcp": "stream", "udp": "dgram"}
+    return Endpoint(transport, socket_type or implied.get(transport))
+
+
+def errors_by_name(slots: Sequence[int]) -> Mapping[str, int]:
+    """errno name → failures, from the slots of `call_counts.errors`."""
+    names = {0: "above EHWPOISON", **errno.errorcode}
+    return {
+        names.get(number, f"errno {number}"): count
+        for number, count in enumerate(slots)
+        if count
+    }
+
+
+def _latency(words: Sequence[int]) -> LatencyCounts:
+    count, total_ns, max_ns, *slots = words
+    return LatencyCounts(count, total_ns, max_ns, tuple(slots))
+
+
+def enum_names(enum: Mapping[str, int], prefix: str) -> Dict[int, str]:
+    """Value → name in lower case, without the prefix C wants."""
+    return {value: name[len(prefix) :].lower() for name, value in enum.items()}

@@ -1,0 +1,63 @@
+"""What the running kernel offers, asked of its own type information."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import FrozenSet
+
+from udsprobe.errors import KernelCannotError
+from udsprobe.kernel.plan import EVENT_PROGRAMS
+
+KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
+WITHOUT = "`udsprobe listeners` works without it"
+
+
+@dataclass(frozen=True)
+class Features:
+    """What can be used.
+
+    Attributes:
+        tracepoints: names of those we have programs for.
+        direct_loads: `bpf_rdonly_cast()` exists: Linux kernel commit a35b9af4ec2c
+            "bpf: Add a kfunc for generic type cast" (in v6.2).
+    """
+
+    tracepoints: FrozenSet[str]
+    direct_loads: bool
+
+
+def kernel_features() -> Features:
+    """Ask the running kernel.
+
+    Raises:
+        KernelCannotError: `no-btf`, or `no-tracepoint` when a required one is absent.
+    """
+    types = _kernel_types()
+    features = Features(
+        frozenset(p.name for p in EVENT_PROGRAMS if _has(types, p.type_name)),
+        _has(types, "bpf_rdonly_cast"),
+    )
+    required = {program.name for program in EVENT_PROGRAMS if program.required}
+    absent = sorted(required - features.tracepoints)
+    if absent:
+        raise KernelCannotError(
+            "no-tracepoint", f"this kernel has no tracepoint {', '.join(absent)}", WITHOUT
+        )
+    return features
+
+
+def _kernel_types() -> bytes:
+    try:
+        return KERNEL_BTF.read_bytes()
+    except OSError as error:
+        raise KernelCannotError(
+            "no-btf",
+            f"this kernel does not describe its types in {KERNEL_BTF} ({error.strerror})",
+            f"it takes CONFIG_DEBUG_INFO_BTF=y; {WITHOUT}",
+        ) from error
+
+
+def _has(types: bytes, name: str) -> bool:
+    # A name stands whole in the string section exactly when a type bears it.
+    return b"\0" + name.encode() + b"\0" in types

@@ -1,0 +1,184 @@
+"""libbpf through ctypes: the only place that loads it or calls it.
+
+Thin and typed: errno becomes `LibbpfError`, nothing is interpreted. Works
+with libbpf 1.x; no bindings package of PyPI carries iterators and mmap.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import lru_cache
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from udsprobe.errors import KernelCannotError
+
+LIBRARY = "libbpf.so.1"
+BTF_KIND_FUNC = 12
+BTF_KIND_TYPEDEF = 8
+STATS_RUN_TIME = 0
+MAX_LOG_LINES = 400
+
+_pointer, _int, _uint, _size, _text = (
+    ctypes.c_void_p,
+    ctypes.c_int,
+    ctypes.c_uint32,
+    ctypes.c_size_t,
+    ctypes.c_char_p,
+)
+SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
+    "libbpf_set_print": (_pointer, [_pointer]),
+    "bpf_object__open_mem": (_pointer, [_text, _size, _pointer]),
+    "bpf_object__btf": (_pointer, [_pointer]),
+    "bpf_object__load": (_int, [_pointer]),
+    "bpf_object__close": (None, [_pointer]),
+    "bpf_object__find_map_by_name": (_pointer, [_pointer, _text]),
+    "bpf_object__find_program_by_name": (_pointer, [_pointer, _text]),
+    "btf__raw_data": (_pointer, [_pointer, ctypes.POINTER(_uint)]),
+    "btf__load_vmlinux_btf": (_pointer, []),
+    "btf__find_by_name_kind": (_int, [_pointer, _text, _uint]),
+    "btf__free": (None, [_pointer]),
+    "bpf_map__fd": (_int, [_pointer]),
+    "bpf_map__set_max_entries": (_int, [_pointer, _uint]),
+    "bpf_map__max_entries": (_uint, [_pointer]),
+    "bpf_map__initial_value": (_pointer, [_pointer, ctypes.POINTER(_size)]),
+    "bpf_program__set_autoload": (_int, [_pointer, ctypes.c_bool]),
+    "bpf_program__attach": (_pointer, [_pointer]),
+    "bpf_program__attach_iter": (_pointer, [_pointer, _pointer]),
+    "bpf_program__fd": (_int, [_pointer]),
+    "bpf_link__fd": (_int, [_pointer]),
+    "bpf_link__destroy": (_int, [_pointer]),
+    "bpf_iter_create": (_int, [_int]),
+    "bpf_map_update_elem": (_int, [_int, _pointer, _pointer, ctypes.c_uint64]),
+    "bpf_map_delete_elem": (_int, [_int, _pointer]),
+    "bpf_map_lookup_batch": (
+        _int,
+        [_int, _pointer, _pointer, _pointer, _pointer, ctypes.POINTER(_uint), _pointer],
+    ),
+    "bpf_obj_get_info_by_fd": (_int, [_int, _pointer, ctypes.POINTER(_uint)]),
+    "bpf_enable_stats": (_int, [_int]),
+}
+PRINT = ctypes.CFUNCTYPE(_int, _int, _text, _pointer)
+
+
+class LibbpfError(OSError):
+    """A call failed; `errno` says why, `log` holds what libbpf printed."""
+
+    def __init__(self, what: str, code: int, log: str = "") -> None:
+        super().__init__(code, f"{what}: {os.strerror(code)}")
+        self.log = log
+
+
+class ProgInfo(ctypes.Structure):
+    """`struct bpf_prog_info` up to `recursion_misses` (Linux uapi/linux/bpf.h)."""
+
+    _fields_ = [
+        ("type", _uint),
+        ("id", _uint),
+        ("tag", ctypes.c_uint8 * 8),
+        ("jited_prog_len", _uint),
+        ("xlated_prog_len", _uint),
+        ("jited_prog_insns", ctypes.c_uint64),
+        ("xlated_prog_insns", ctypes.c_uint64),
+        ("load_time", ctypes.c_uint64),
+        ("created_by_uid", _uint),
+        ("nr_map_ids", _uint),
+        ("map_ids", ctypes.c_uint64),
+        ("name", ctypes.c_char * 16),
+        ("ifindex", _uint),
+        ("gpl_compatible", _uint),
+        ("netns_dev", ctypes.c_uint64),
+        ("netns_ino", ctypes.c_uint64),
+        ("nr_jited_ksyms", _uint),
+        ("nr_jited_func_lens", _uint),
+        ("jited_ksyms", ctypes.c_uint64),
+        ("jited_func_lens", ctypes.c_uint64),
+        ("btf_id", _uint),
+        ("func_info_rec_size", _uint),
+        ("func_info", ctypes.c_uint64),
+        ("nr_func_info", _uint),
+        ("nr_line_info", _uint),
+        ("line_info", ctypes.c_uint64),
+        ("jited_line_info", ctypes.c_uint64),
+        ("nr_jited_line_info", _uint),
+        ("line_info_rec_size", _uint),
+        ("jited_line_info_rec_size", _uint),
+        ("nr_prog_tags", _uint),
+        ("prog_tags", ctypes.c_uint64),
+        ("run_time_ns", ctypes.c_uint64),
+        ("run_cnt", ctypes.c_uint64),
+        ("recursion_misses", ctypes.c_uint64),
+    ]
+
+
+class Libbpf:
+    """The loaded library, its log and its functions with checked results."""
+
+    def __init__(self) -> None:
+        self.functions = _load_library()
+        self._log: List[str] = []
+        self._libc = ctypes.CDLL(None)
+        # ctypes frees a callback nobody holds.
+        self._print = PRINT(self._printed)
+        self.functions.libbpf_set_print(self._print)
+
+    def _printed(self, _level: int, form: bytes, arguments: int) -> int:
+        text = ctypes.create_string_buffer(65536)
+        self._libc.vsnprintf(text, ctypes.c_size_t(65536), form, _pointer(arguments))
+        self._log += text.value.decode(errors="replace").splitlines()
+        del self._log[:-MAX_LOG_LINES]
+        return 0
+
+    def log(self) -> str:
+        """What libbpf and the verifier said last, at most 400 lines."""
+        return "\n".join(self._log)
+
+    def call(self, name: str, *arguments: Any) -> int:
+        """Call a function that returns a negative errno on failure.
+
+        Raises:
+            LibbpfError: with the errno.
+        """
+        result: int = getattr(self.functions, name)(*arguments)
+        if result < 0:
+            # libbpf 1.x returns -errno, its thin bpf() wrappers too.
+            raise LibbpfError(name, -result, self.log())
+        return result
+
+    def pointer(self, name: str, *arguments: Any) -> int:
+        """Call a function that returns NULL and sets errno on failure.
+
+        Raises:
+            LibbpfError: with the errno.
+        """
+        result: Optional[int] = getattr(self.functions, name)(*arguments)
+        if not result:
+            raise LibbpfError(name, ctypes.get_errno(), self.log())
+        return result
+
+
+@lru_cache(maxsize=None)
+def libbpf() -> Libbpf:
+    """The one instance.
+
+    Raises:
+        KernelCannotError: `no-libbpf`, naming the packages.
+    """
+    return Libbpf()
+
+
+def _load_library() -> Any:
+    try:
+        library = ctypes.CDLL(LIBRARY, use_errno=True)
+        for name, (result, arguments) in SIGNATURES.items():
+            function: Callable[..., Any] = getattr(library, name)
+            function.restype = result  # type: ignore[attr-defined]
+            function.argtypes = arguments  # type: ignore[attr-defined]
+    except (OSError, AttributeError) as error:
+        raise KernelCannotError(
+            "no-libbpf",
+            f"cannot use {LIBRARY} ({error})",
+            "install it: Debian/Ubuntu `apt install libbpf1`, Fedora `dnf install libbpf`, "
+            "Alpine `apk add libbpf`; `udsprobe listeners` works without it",
+        ) from error
+    return library

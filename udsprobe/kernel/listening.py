@@ -1,0 +1,188 @@
+"""Joins sock_diag and /proc: which listeners a set of processes holds.
+
+Knows how to keep that answer fresh once a second at a bounded price. Knows
+neither netlink nor the formats of /proc.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
+
+from udsprobe.errors import NotPermittedError
+from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.sock_diag import ListeningSocket, NamespaceListeners, NetworkNamespace
+from udsprobe.sample import ListenerReading
+
+# One readlink() costs about 1.5 µs: sockets looked at per read, amortised.
+_SOCKETS_PER_READ = 500
+
+
+@dataclass(frozen=True)
+class ListenersSeen:
+    """Listeners at one moment.
+
+    Attributes:
+        unseen: why some may be missing, one clause each; empty when none is.
+    """
+
+    listeners: Tuple[ListenerReading, ...]
+    unseen: Tuple[str, ...]
+
+
+def every_listener(procfs: Optional[Procfs] = None) -> ListenersSeen:
+    """Every listener of our own network namespace, whoever holds it.
+
+    Raises:
+        KernelCannotError: `no-sock-diag`.
+        OSError: the kernel broke off the dump.
+    """
+    with NetworkNamespace() as namespace:
+        found = namespace.listeners()
+    inodes = [listener.inode for listener in found.sockets]
+    owners = (procfs or Procfs()).owners(inodes)
+    readings = [_reading(found, one, owners.of(one.inode)) for one in found.sockets]
+    return ListenersSeen(tuple(readings), found.unseen)
+
+
+@dataclass
+class _Holdings:
+    """Sockets of the processes as of the last look: pid → descriptor → inode."""
+
+    sockets: Dict[int, Dict[int, int]] = field(default_factory=dict)
+    hidden: Set[int] = field(default_factory=set)
+    inodes_seen: Set[int] = field(default_factory=set)
+    reads_since: int = 0
+
+    def stale(self, listeners: Set[int]) -> bool:
+        """A new listener may be anybody's; else look again when it is affordable."""
+        held = sum(map(len, self.sockets.values()))
+        due = self.reads_since * _SOCKETS_PER_READ >= held
+        return due or not listeners <= self.inodes_seen
+
+
+class TargetListeners:
+    """The listeners that a changing set of processes holds.
+
+    Looks into each network namespace of the processes once per read, and into
+    ours, where sockets handed to a confined service usually live.
+    """
+
+    def __init__(self, procfs: Optional[Procfs] = None) -> None:
+        self._procfs = procfs or Procfs()
+        self._namespaces: Dict[int, NetworkNamespace] = {}
+        self._holdings = _Holdings()
+
+    def read(self, pids: Iterable[int]) -> ListenersSeen:
+        """Listeners that at least one of `pids` holds; owners are among `pids`.
+
+        Raises:
+            KernelCannotError: `no-sock-diag`.
+            OSError: the kernel broke off a dump.
+        """
+        targets = sorted(set(pids))
+        unseen = self._follow_namespaces(targets)
+        dumps = [self._namespaces[inode].listeners() for inode in sorted(self._namespaces)]
+        for dump in dumps:
+            unseen.extend(reason for reason in dump.unseen if reason not in unseen)
+        owners = self._owners(targets, {one.inode for dump in dumps for one in dump.sockets})
+        unseen.extend(self._hidden_targets())
+        readings = [
+            _reading(dump, one, owners[one.inode])
+            for dump in dumps
+            for one in dump.sockets
+            if one.inode in owners
+        ]
+        return ListenersSeen(tuple(readings), tuple(unseen))
+
+    def close(self) -> None:
+        for namespace in self._namespaces.values():
+            namespace.close()
+        self._namespaces.clear()
+
+    def __enter__(self) -> TargetListeners:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _follow_namespaces(self, targets: Sequence[int]) -> List[str]:
+        """Opens the targets' namespaces, closes those that none is in any more."""
+        own = self._procfs.netns_of_this_thread()
+        wanted: Dict[int, Optional[int]] = {own: None}
+        for pid in targets:
+            inode = self._procfs.netns(pid)
+            if inode is not None:
+                wanted.setdefault(inode, pid)
+        for inode in self._namespaces.keys() - wanted.keys():
+            self._namespaces.pop(inode).close()
+        unseen: List[str] = []
+        for inode in wanted.keys() - self._namespaces.keys():
+            try:
+                opened = _opened(wanted[inode])
+            except ProcessLookupError:
+                continue
+            except NotPermittedError as error:
+                unseen.append(error.what)
+                continue
+            self._keep(opened)
+        return unseen
+
+    def _keep(self, opened: NetworkNamespace) -> None:
+        # The process may have changed its namespace since we looked.
+        known = self._namespaces.setdefault(opened.inode, opened)
+        if known is not opened:
+            opened.close()
+
+    def _owners(self, targets: Sequence[int], listeners: Set[int]) -> Dict[int, Tuple[int, ...]]:
+        holdings = self._holdings
+        holdings.reads_since += 1
+        if holdings.stale(listeners):
+            self._holdings = holdings = _Holdings(inodes_seen=listeners)
+        for pid in targets:
+            if pid not in holdings.sockets:
+                self._look_into(pid)
+        owners: Dict[int, List[int]] = {}
+        for pid in targets:
+            for inode in self._held(pid, listeners):
+                owners.setdefault(inode, []).append(pid)
+        return {inode: tuple(who) for inode, who in owners.items()}
+
+    def _look_into(self, pid: int) -> None:
+        held = self._procfs.socket_fds(pid)
+        self._holdings.sockets[pid] = held or {}
+        if held is None and self._procfs.hides_descriptors(pid):
+            self._holdings.hidden.add(pid)
+
+    def _held(self, pid: int, listeners: Set[int]) -> Set[int]:
+        held = self._holdings.sockets[pid].items()
+        return {
+            inode for fd, inode in held if inode in listeners and self._procfs.holds(pid, fd, inode)
+        }
+
+    def _hidden_targets(self) -> List[str]:
+        return [
+            f"the descriptors of process {pid} are hidden from this user"
+            for pid in sorted(self._holdings.hidden)
+        ]
+
+
+def _opened(pid: Optional[int]) -> NetworkNamespace:
+    return NetworkNamespace() if pid is None else NetworkNamespace.of(pid)
+
+
+def _reading(
+    dump: NamespaceListeners, found: ListeningSocket, pids: Optional[Tuple[int, ...]]
+) -> ListenerReading:
+    return ListenerReading(
+        transport=found.transport,
+        socket_type=found.socket_type,
+        address=found.address,
+        netns=dump.netns,
+        inode=found.inode,
+        pids=pids,
+        depth_now=found.depth_now,
+        backlog_effective=found.backlog_effective,
+        backlog_requested=None,
+        somaxconn=dump.somaxconn,
+    )

@@ -1,0 +1,199 @@
+"""One BPF object from file to attached programs: open, configure, load, attach, close.
+
+Nothing is pinned: when this process ends, however it ends, the kernel takes
+everything back with the last file descriptor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+from typing import Dict, Iterator, List, Mapping, Tuple
+
+from udsprobe.kernel.btf import Btf
+from udsprobe.kernel.libbpf import LibbpfError, ProgInfo, libbpf
+
+ITERATOR_READ_BYTES = 1 << 18
+BATCH_ENTRIES = 1024
+
+
+class _OpenOptions(ctypes.Structure):
+    _fields_ = [("sz", ctypes.c_size_t), ("object_name", ctypes.c_char_p)]
+
+
+class ProbeObject:
+    """A BPF object in the hands of libbpf.
+
+    Args:
+        raw: the content of a `.bpf.o`.
+
+    Attributes:
+        btf: the object's own types, section offsets filled in by libbpf.
+
+    Raises:
+        LibbpfError: libbpf cannot open it.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self._bpf = libbpf()
+        self._raw = raw
+        options = _OpenOptions(ctypes.sizeof(_OpenOptions), b"udsprobe")
+        self._object = self._bpf.pointer(
+            "bpf_object__open_mem", raw, len(raw), ctypes.addressof(options)
+        )
+        self.btf = Btf(self._raw_btf())
+        self._links: Dict[str, int] = {}
+        self._iterators: Dict[str, int] = {}
+        self._mapped: List[mmap.mmap] = []
+
+    def set_options(self, values: Mapping[str, bytes]) -> None:
+        """Write `const volatile` globals, before `load`.
+
+        Args:
+            values: name → its bytes, exactly as many as the variable has.
+        """
+        variables = self.btf.variables(".rodata")
+        size = ctypes.c_size_t()
+        image = self._bpf.pointer(
+            "bpf_map__initial_value", self._map(".rodata"), ctypes.byref(size)
+        )
+        for name, value in values.items():
+            place = variables[name]
+            if len(value) != place.size_bytes:
+                raise ValueError(f"{name} has {place.size_bytes} bytes, not {len(value)}")
+            ctypes.memmove(image + place.offset_bytes, value, len(value))
+
+    def resize(self, map_name: str, entries: int) -> None:
+        """Set a map's bound, before `load`."""
+        self._bpf.call("bpf_map__set_max_entries", self._map(map_name), entries)
+
+    def leave_out(self, program: str) -> None:
+        """Do not load `program`."""
+        self._bpf.call("bpf_program__set_autoload", self._program(program), False)
+
+    def load(self) -> None:
+        """Verify and load maps and programs.
+
+        Raises:
+            LibbpfError: with the verifier's words in `log`.
+        """
+        self._bpf.call("bpf_object__load", self._object)
+
+    def attach(self, program: str) -> None:
+        """Attach by the program's section name.
+
+        Raises:
+            LibbpfError: the kernel refused.
+        """
+        self._links[program] = self._bpf.pointer("bpf_program__attach", self._program(program))
+
+    def detach(self) -> None:
+        """Detach every program that runs on events; maps and iterators stay readable."""
+        for link in self._links.values():
+            self._bpf.functions.bpf_link__destroy(link)
+        self._links.clear()
+
+    def close(self) -> None:
+        """Give everything back. May be called twice."""
+        if not self._object:
+            return
+        self.detach()
+        for link in self._iterators.values():
+            self._bpf.functions.bpf_link__destroy(link)
+        self._iterators.clear()
+        self._bpf.functions.bpf_object__close(self._object)
+        self._object = 0
+
+    def iterate(self, program: str) -> bytes:
+        """Run an iterator program over all its objects.
+
+        Returns:
+            What it wrote: records, one behind the other.
+        """
+        if program not in self._iterators:
+            self._iterators[program] = self._bpf.pointer(
+                "bpf_program__attach_iter", self._program(program), None
+            )
+        link = self._bpf.functions.bpf_link__fd(self._iterators[program])
+        descriptor = self._bpf.call("bpf_iter_create", link)
+        try:
+            return b"".join(iter(lambda: os.read(descriptor, ITERATOR_READ_BYTES), b""))
+        finally:
+            os.close(descriptor)
+
+    def mapped(self, map_name: str, size_bytes: int, *, writable: bool = False) -> mmap.mmap:
+        """The live content of an mmap-able array or of `.bss`."""
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        mapped = mmap.mmap(self._map_fd(map_name), size_bytes, mmap.MAP_SHARED, protection)
+        self._mapped.append(mapped)
+        return mapped
+
+    def update(self, map_name: str, key: bytes, value: bytes, flags: int = 0) -> None:
+        """`bpf_map_update_elem`. Raises LibbpfError (EEXIST with BPF_NOEXIST, E2BIG when full)."""
+        self._bpf.call("bpf_map_update_elem", self._map_fd(map_name), key, value, flags)
+
+    def delete(self, map_name: str, key: bytes) -> None:
+        """`bpf_map_delete_elem`; a key that is already gone is no error."""
+        self._bpf.functions.bpf_map_delete_elem(self._map_fd(map_name), key)
+
+    def entries(
+        self, map_name: str, key_bytes: int, value_bytes: int
+    ) -> Iterator[Tuple[bytes, bytes]]:
+        """All (key, value) pairs of a hash map, read in batches."""
+        descriptor = self._map_fd(map_name)
+        keys = ctypes.create_string_buffer(key_bytes * BATCH_ENTRIES)
+        values = ctypes.create_string_buffer(value_bytes * BATCH_ENTRIES)
+        cursor = ctypes.create_string_buffer(max(key_bytes, 8))
+        start = None
+        done = False
+        while not done:
+            count = ctypes.c_uint32(BATCH_ENTRIES)
+            done = self._read_batch(descriptor, start, cursor, keys, values, count)
+            for at in range(count.value):
+                key = keys.raw[at * key_bytes : (at + 1) * key_bytes]
+                yield key, values.raw[at * value_bytes : (at + 1) * value_bytes]
+            start = ctypes.byref(cursor)
+
+    def program_info(self, program: str) -> ProgInfo:
+        """Run time (when statistics are on), run count and recursion misses."""
+        info = ProgInfo()
+        size = ctypes.c_uint32(ctypes.sizeof(info))
+        descriptor = self._bpf.call("bpf_program__fd", self._program(program))
+        self._bpf.call(
+            "bpf_obj_get_info_by_fd", descriptor, ctypes.addressof(info), ctypes.byref(size)
+        )
+        return info
+
+    def _read_batch(self, descriptor, start, cursor, keys, values, count) -> bool:  # type: ignore[no-untyped-def]
+        try:
+            self._bpf.call(
+                "bpf_map_lookup_batch", descriptor, start, ctypes.byref(cursor), keys, values,
+                ctypes.byref(count), None,
+            )
+        except LibbpfError as error:
+            if error.errno != errno.ENOENT:
+                raise
+            return True
+        return False
+
+    def _map(self, name: str) -> int:
+        return self._bpf.pointer(
+            "bpf_object__find_map_by_name", self._object, name.encode()
+        )
+
+    def _map_fd(self, name: str) -> int:
+        return self._bpf.call("bpf_map__fd", self._map(name))
+
+    def _program(self, name: str) -> int:
+        return self._bpf.pointer(
+            "bpf_object__find_program_by_name", self._object, name.encode()
+        )
+
+    def _raw_btf(self) -> bytes:
+        size = ctypes.c_uint32()
+        handle = self._bpf.pointer("bpf_object__btf", self._object)
+        return ctypes.string_at(
+            self._bpf.pointer("btf__raw_data", handle, ctypes.byref(size)), size.value
+        )

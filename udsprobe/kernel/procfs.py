@@ -1,0 +1,349 @@
+"""Processes as /proc shows them: names, threads, descriptors, limits, relatives.
+
+Knows the text formats under /proc and that everything there can vanish between
+two reads, belong to somebody else, or be named by somebody hostile. A process
+that is gone is `None`; so is what /proc hides from us, never an empty answer.
+Knows nothing of selectors, listeners or samples other than `TargetReading`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import unicodedata
+from dataclasses import dataclass
+from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+
+from udsprobe.sample import TargetReading
+
+# include/linux/sched.h; the flags of /proc/PID/stat are these, since 2.6.
+_PF_KTHREAD = 0x00200000
+_CMDLINE_MAX_BYTES = 4096
+# Control, format (text direction, zero width), surrogate, private use,
+# unassigned, line and paragraph separators.
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def printable(raw: bytes) -> str:
+    """`raw` as text in which every character can be seen.
+
+    Bytes that are not UTF-8 become `\\xNN`, control and invisible characters
+    `\\xNN`, `\\uNNNN` or `\\UNNNNNNNN`. Nothing else changes.
+    """
+    text = raw.decode("utf-8", "surrogateescape")
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(map(_visible, text))
+
+
+def _visible(character: str) -> str:
+    category = unicodedata.category(character)
+    if category not in _INVISIBLE and (category != "Zs" or character == " "):
+        return character
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+@dataclass(frozen=True)
+class Process:
+    """One thread group, from /proc/PID/stat.
+
+    Attributes:
+        comm: of its leader, escaped; `comm_raw` as the kernel has it.
+        state: one letter, `R`, `S`, `Z` …
+        start_ticks: clock ticks after boot; with the PID it names a process
+            for good, because a reused PID starts later.
+    """
+
+    pid: int
+    ppid: int
+    comm: str
+    comm_raw: bytes
+    state: str
+    threads: int
+    start_ticks: int
+    kernel_thread: bool
+
+    @property
+    def ended(self) -> bool:
+        """A zombie or on its way out: it holds nothing any more."""
+        return self.state in "ZXx"
+
+
+@dataclass(frozen=True)
+class Owners:
+    """Who holds which socket.
+
+    Attributes:
+        by_inode: socket inode → PIDs, ascending, for the sockets asked about.
+        hidden: processes whose descriptors /proc does not show us.
+    """
+
+    by_inode: Mapping[int, Tuple[int, ...]]
+    hidden: FrozenSet[int]
+
+    def of(self, inode: int) -> Optional[Tuple[int, ...]]:
+        """PIDs that hold the socket; None when nobody we may look into does.
+
+        A listener always has an owner: none found means it is hidden.
+        """
+        found = self.by_inode.get(inode, ())
+        return None if self.hidden and not found else found
+
+
+class Procfs:
+    """A mounted procfs.
+
+    Args:
+        root: where it is mounted.
+    """
+
+    def __init__(self, root: str = "/proc") -> None:
+        self._root = root
+
+    def pids(self) -> Tuple[int, ...]:
+        """Thread groups that exist now, ascending."""
+        return tuple(sorted(int(name) for name in os.listdir(self._root) if name.isdigit()))
+
+    def process(self, pid: int) -> Optional[Process]:
+        """The process, or None when there is none with this PID."""
+        raw = self._read(pid, "stat")
+        return _parse_stat(raw) if raw else None
+
+    def processes(self) -> Iterator[Process]:
+        """Every process, kernel threads and zombies included."""
+        for pid in self.pids():
+            found = self.process(pid)
+            if found is not None:
+                yield found
+
+    def thread_group(self, tid: int) -> Optional[int]:
+        """PID of the process that thread `tid` belongs to; None when it is gone.
+
+        /proc/TID answers for any thread, though it lists only leaders.
+        """
+        for line in (self._read(tid, "status") or b"").splitlines():
+            if line.startswith(b"Tgid:"):
+                return int(line[5:])
+        return None
+
+    def cmdline(self, pid: int) -> Optional[str]:
+        """The command line, escaped, arguments joined by spaces.
+
+        `[comm]` when it has none; None when the process is gone.
+        """
+        raw = self._read(pid, "cmdline", _CMDLINE_MAX_BYTES)
+        if raw is None:
+            return None
+        if raw.strip(b"\0 "):
+            return printable(raw.rstrip(b"\0").replace(b"\0", b" "))
+        process = self.process(pid)
+        return f"[{process.comm}]" if process else None
+
+    def executable_name(self, pid: int) -> Optional[bytes]:
+        """Last part of the path of its executable; None when hidden or none."""
+        try:
+            path = os.readlink(os.fsencode(f"{self._root}/{pid}/exe"))
+        except OSError:
+            return None
+        deleted = b" (deleted)"
+        return os.path.basename(path[: -len(deleted)] if path.endswith(deleted) else path)
+
+    def fds_open(self, pid: int) -> Optional[int]:
+        """How many descriptors are open; None when gone or hidden.
+
+        Since Linux 6.2 the size of /proc/PID/fd is their number, for anyone
+        (f1f1f2569901 "proc: report open files as size in stat() for
+        /proc/pid/fd"); before it is 0 and they have to be counted.
+        """
+        path = f"{self._root}/{pid}/fd"
+        try:
+            size = os.stat(path).st_size
+            if size > 0:
+                return size
+            with os.scandir(path) as entries:
+                return sum(1 for _ in entries)
+        except OSError:
+            return None
+
+    def fds_limit(self, pid: int) -> Optional[int]:
+        """Soft RLIMIT_NOFILE; None when gone, hidden or unlimited."""
+        for line in (self._read(pid, "limits") or b"").splitlines():
+            if line.startswith(b"Max open files"):
+                soft = line.split()[3]
+                return int(soft) if soft.isdigit() else None
+        return None
+
+    def socket_fds(self, pid: int) -> Optional[Dict[int, int]]:
+        """Descriptor → socket inode; None when gone or hidden.
+
+        Root may list the descriptors of a process with more capabilities than
+        itself, and not read one of them: that is hidden too.
+        """
+        found: Dict[int, int] = {}
+        try:
+            for name in os.listdir(f"{self._root}/{pid}/fd"):
+                inode = self._socket_inode(pid, name)
+                if inode is not None:
+                    found[int(name)] = inode
+        except OSError:
+            return None
+        return found
+
+    def hides_descriptors(self, pid: int) -> bool:
+        """Whether a process has descriptors that we may not see.
+
+        To ask when `socket_fds` says None: a kernel thread and a zombie have
+        none, and of a process that is gone there is nothing to hide.
+        """
+        process = self.process(pid)
+        return process is not None and not process.kernel_thread and not process.ended
+
+    def holds(self, pid: int, fd: int, inode: int) -> bool:
+        """Whether descriptor `fd` of the process is the socket `inode`."""
+        try:
+            return self._socket_inode(pid, str(fd)) == inode
+        except OSError:
+            return False
+
+    def _socket_inode(self, pid: int, fd: str) -> Optional[int]:
+        try:
+            link = os.readlink(f"{self._root}/{pid}/fd/{fd}")
+        except FileNotFoundError:  # closed since it was listed
+            return None
+        return int(link[8:-1]) if link.startswith("socket:[") else None
+
+    def owners(self, inodes: Iterable[int], pids: Optional[Iterable[int]] = None) -> Owners:
+        """Which of `pids` (default: every process) hold the sockets `inodes`."""
+        wanted = frozenset(inodes)
+        found: Dict[int, List[int]] = {inode: [] for inode in wanted}
+        hidden: Set[int] = set()
+        for pid in sorted(set(self.pids() if pids is None else pids)):
+            held = self.socket_fds(pid)
+            if held is None and self.hides_descriptors(pid):
+                hidden.add(pid)
+            for inode in wanted.intersection((held or {}).values()):
+                found[inode].append(pid)
+        return Owners({inode: tuple(who) for inode, who in found.items()}, frozenset(hidden))
+
+    def netns(self, pid: int) -> Optional[int]:
+        """Inode number of its network namespace; None when gone or hidden."""
+        try:
+            return os.stat(f"{self._root}/{pid}/ns/net").st_ino
+        except OSError:
+            return None
+
+    def netns_of_this_thread(self) -> int:
+        """Inode number of the calling thread's network namespace."""
+        return os.stat(f"{self._root}/thread-self/ns/net").st_ino
+
+    def children(self) -> Dict[int, List[int]]:
+        """Parent → its living children, of all processes."""
+        tree: Dict[int, List[int]] = {}
+        for process in self.processes():
+            if not process.ended:
+                tree.setdefault(process.ppid, []).append(process.pid)
+        return tree
+
+    def descendants(self, pids: Iterable[int]) -> Set[int]:
+        """Children, grandchildren … of `pids`, without `pids` themselves."""
+        tree = self.children()
+        roots = set(pids)
+        reached: Set[int] = set()
+        waiting = list(roots)
+        while waiting:
+            fresh = [pid for pid in tree.get(waiting.pop(), ()) if pid not in reached]
+            reached.update(fresh)
+            waiting.extend(fresh)
+        return reached - roots
+
+    def ancestors(self, pid: int) -> Tuple[int, ...]:
+        """Parent, grandparent … up to the first process of this PID namespace."""
+        line: List[int] = []
+        process = self.process(pid)
+        while process is not None and process.ppid and process.ppid not in line:
+            line.append(process.ppid)
+            process = self.process(process.ppid)
+        return tuple(line)
+
+    def cgroups(self, pid: int) -> Dict[str, str]:
+        """Controllers → cgroup path, escaped; the key of cgroup v2 is empty."""
+        paths: Dict[str, str] = {}
+        for line in (self._read(pid, "cgroup") or b"").splitlines():
+            _, controllers, path = line.split(b":", 2)
+            paths[printable(controllers)] = printable(path)
+        return paths
+
+    def target(self, pid: int, via: str) -> Optional[TargetReading]:
+        """What a sample says of a target; None when no such process runs.
+
+        Args:
+            via: `selector` or `fork`, passed on.
+        """
+        process = self.process(pid)
+        if process is None or process.ended:
+            return None
+        return TargetReading(
+            pid=pid,
+            comm=process.comm,
+            cmdline=self.cmdline(pid),
+            threads=process.threads,
+            state="running",
+            fds_open=self.fds_open(pid),
+            fds_limit=self.fds_limit(pid),
+            via=via,
+        )
+
+    def _read(self, pid: int, name: str, size: int = 65536) -> Optional[bytes]:
+        try:
+            descriptor = os.open(f"{self._root}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            return os.read(descriptor, size)
+        except OSError:  # ESRCH: it ended after the open
+            return None
+        finally:
+            os.close(descriptor)
+
+
+def _parse_stat(raw: bytes) -> Optional[Process]:
+    # comm may hold spaces, parentheses and newlines: the last `)` ends it.
+    start, end = raw.find(b"("), raw.rfind(b")")
+    fields = raw[end + 1 :].split()
+    if start < 0 or end < start or len(fields) < 20:
+        return None
+    comm = raw[start + 1 : end]
+    return Process(
+        pid=int(raw[:start]),
+        ppid=int(fields[1]),
+        comm=printable(comm),
+        comm_raw=comm,
+        state=fields[0].decode("ascii"),
+        threads=int(fields[17]),
+        start_ticks=int(fields[19]),
+        kernel_thread=bool(int(fields[6]) & _PF_KTHREAD),
+    )
+
+
+def same_file(path: bytes, device: int, inode: int) -> bool:
+    """Whether `path` leads, for us, to the socket file `inode` on `device`.
+
+    Args:
+        device: the kernel's own dev_t (12 bits minor from 20: major << 20).
+        inode: its low 32 bits, which is what sock_diag reports.
+    """
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    kernel_device = os.major(found.st_dev) << 20 | os.minor(found.st_dev)
+    return (
+        stat.S_ISSOCK(found.st_mode)
+        and found.st_ino & 0xFFFFFFFF == inode
+        and kernel_device == device
+    )

@@ -1,0 +1,98 @@
+"""Maps that the kernel half shares through mmap: reading costs no system call."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import struct
+from typing import Dict, Iterable, List, Tuple, Type
+
+from udsprobe.kernel.probe_object import ProbeObject
+
+Row = List[int]
+WORD_BYTES = 8
+
+
+def combined(rows: Iterable[Row], maximum_at: int) -> Row:
+    """Rows of several CPUs added up, word by word.
+
+    Args:
+        maximum_at: the word that is a maximum and not a sum.
+    """
+    kept = list(rows)
+    if len(kept) == 1:
+        return kept[0]
+    total = [sum(column) for column in zip(*kept)]
+    total[maximum_at] = max(row[maximum_at] for row in kept)
+    return total
+
+
+class SharedArray:
+    """An mmap-able array map of structures of 64-bit words.
+
+    Args:
+        entries: how many it was loaded with.
+        layout: the structure's ctypes twin.
+    """
+
+    def __init__(
+        self, loaded: ProbeObject, name: str, entries: int, layout: Type[ctypes.Structure]
+    ) -> None:
+        self._size = ctypes.sizeof(layout)
+        self._words = self._size // WORD_BYTES
+        self._layout = layout
+        mapped = loaded.mapped(name, _whole_pages(self._size * entries))
+        self._bytes = memoryview(mapped)
+        self._decoded: Dict[int, Tuple[bytes, Row]] = {}
+
+    def row(self, index: int) -> Row:
+        """The words of one entry; decoded again only when they changed."""
+        raw = bytes(self._bytes[index * self._size : (index + 1) * self._size])
+        known = self._decoded.get(index)
+        if known is None or known[0] != raw:
+            known = (raw, list(struct.unpack(f"<{self._words}Q", raw)))
+            self._decoded[index] = known
+        return known[1]
+
+    def place(self, *path: str) -> slice:
+        """Where the words of a member are in a row, nested members by path."""
+        layout: type = self._layout
+        start_bytes = 0
+        for name in path:
+            member = getattr(layout, name)
+            start_bytes += member.offset
+            size_bytes = member.size
+            layout = dict((field[0], field[1]) for field in layout._fields_)[name]  # type: ignore[attr-defined]
+        start = start_bytes // WORD_BYTES
+        return slice(start, start + size_bytes // WORD_BYTES)
+
+
+class SharedGlobals:
+    """The object's `.bss`: counters and flags of rare events."""
+
+    def __init__(self, loaded: ProbeObject) -> None:
+        self._places = loaded.btf.variables(".bss")
+        size = max(place.offset_bytes + place.size_bytes for place in self._places.values())
+        self._bytes: mmap.mmap = loaded.mapped(".bss", _whole_pages(size), writable=True)
+
+    def get(self, name: str) -> int:
+        """A global of 4 or 8 bytes."""
+        place = self._places[name]
+        raw = self._bytes[place.offset_bytes : place.offset_bytes + place.size_bytes]
+        return int.from_bytes(raw, "little")
+
+    def set(self, name: str, value: int) -> None:
+        """Write a global of 4 or 8 bytes."""
+        place = self._places[name]
+        raw = value.to_bytes(place.size_bytes, "little")
+        self._bytes[place.offset_bytes : place.offset_bytes + place.size_bytes] = raw
+
+    def words(self, name: str) -> Tuple[int, ...]:
+        """A global array of 32-bit words."""
+        place = self._places[name]
+        raw = self._bytes[place.offset_bytes : place.offset_bytes + place.size_bytes]
+        return struct.unpack(f"<{len(raw) // 4}I", raw)
+
+
+def _whole_pages(size_bytes: int) -> int:
+    return -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE

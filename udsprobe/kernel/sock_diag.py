@@ -1,0 +1,282 @@
+"""Listening sockets of a network namespace, as sock_diag reports them.
+
+Knows netlink, address formats and how to look into another network namespace.
+Knows nothing of processes: who holds a socket is `udsprobe.kernel.procfs`'s
+business. Needs no privilege for the caller's own namespace.
+
+Addresses are written as `ss -n` writes them, with two differences that keep
+them unambiguous: NUL bytes of an abstract name are `\\x00` (ss: `@`), and bytes
+that are not printable UTF-8 are escaped. For TCP `0.0.0.0:80` is IPv4 only,
+`[::]:80` IPv6 only, `*:80` both; a socket bound to a device is `0.0.0.0%eth0:80`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import itertools
+import os
+import socket
+import struct
+import threading
+from dataclasses import dataclass
+from typing import Any, Iterator, List, Optional, Tuple
+
+from udsprobe.errors import KernelCannotError, NotPermittedError
+from udsprobe.kernel.procfs import printable
+
+_NETLINK_SOCK_DIAG = 4
+_RECEIVE_BYTES = 1 << 16  # netlink dumps come in datagrams of at most 32 KiB
+_ANSWER_WITHIN_S = 5.0
+_CLONE_NEWNET = 0x40000000
+_SIOCGIFNAME = 0x8910
+_SOMAXCONN = "/proc/sys/net/core/somaxconn"
+_OWN_NAMESPACE = "/proc/thread-self/ns/net"
+_UNIX_TYPES = {socket.SOCK_STREAM: "stream", socket.SOCK_SEQPACKET: "seqpacket"}
+_DIAG_MODULES = {
+    socket.AF_UNIX: "unix_diag",
+    socket.AF_INET: "tcp_diag",
+    socket.AF_INET6: "tcp_diag",
+}
+_sequences = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class ListeningSocket:
+    """One socket in LISTEN.
+
+    Attributes:
+        transport: `unix` or `tcp`. socket_type: `stream` or `seqpacket`.
+        address: for people, see the module. `` for a Unix socket without name.
+        unix_name: the bytes given to bind(), without the final NUL of a path;
+            an abstract name starts with NUL. None for TCP.
+        unix_file: (device, inode) of the socket file as the kernel numbers
+            them: dev_t with 20 minor bits, low 32 bits of the inode.
+        tcp_local: (host, port) bound to; None for Unix.
+        inode: of the socket, as /proc/PID/fd prints it.
+        depth_now: connections in the accept queue.
+        backlog_effective: `sk_max_ack_backlog`, the backlog in force.
+    """
+
+    transport: str
+    socket_type: str
+    address: str
+    unix_name: Optional[bytes]
+    unix_file: Optional[Tuple[int, int]]
+    tcp_local: Optional[Tuple[str, int]]
+    inode: int
+    depth_now: int
+    backlog_effective: int
+
+
+@dataclass(frozen=True)
+class NamespaceListeners:
+    """The listeners of one network namespace at one moment.
+
+    Attributes:
+        netns: inode number of the namespace.
+        somaxconn: its net.core.somaxconn; None when /proc/sys hides it.
+        unseen: why sockets may be missing, one clause each.
+    """
+
+    netns: int
+    somaxconn: Optional[int]
+    sockets: Tuple[ListeningSocket, ...]
+    unseen: Tuple[str, ...]
+
+
+class NetworkNamespace:
+    """A window into one network namespace; keeps it alive until `close`.
+
+    Its netlink socket and its somaxconn belong to the namespace in which they
+    were opened, whichever thread uses them later (one at a time).
+    """
+
+    def __init__(self) -> None:
+        """Opens the calling thread's own namespace.
+
+        Raises:
+            KernelCannotError: `no-sock-diag`.
+        """
+        self.inode = os.stat(_OWN_NAMESPACE).st_ino
+        try:
+            self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
+        except OSError as error:
+            raise KernelCannotError(
+                "no-sock-diag",
+                f"this kernel has no sock_diag sockets ({error.strerror})",
+                "listeners cannot be seen here; load the module sock_diag if it has one",
+            ) from error
+        self._netlink.settimeout(_ANSWER_WITHIN_S)
+        try:
+            self._somaxconn: Optional[int] = os.open(_SOMAXCONN, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._somaxconn = None
+
+    @classmethod
+    def of(cls, pid: int) -> NetworkNamespace:
+        """Opens the namespace of process `pid`.
+
+        Entered by a thread that ends at once: the caller's own stays what it is.
+
+        Raises:
+            ProcessLookupError: there is no such process.
+            NotPermittedError: `foreign-netns`.
+            KernelCannotError: `no-sock-diag`.
+        """
+        try:
+            descriptor = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if os.fstat(descriptor).st_ino == os.stat(_OWN_NAMESPACE).st_ino:
+                    return cls()
+                return _elsewhere(descriptor)
+            finally:
+                os.close(descriptor)
+        except FileNotFoundError:
+            raise ProcessLookupError(pid) from None
+        except PermissionError as error:
+            raise NotPermittedError(
+                "foreign-netns",
+                f"the network namespace of process {pid} is closed to this user",
+                "run as root, or with CAP_SYS_ADMIN and CAP_SYS_PTRACE, to see its listeners",
+            ) from error
+
+    def listeners(self) -> NamespaceListeners:
+        """Every Unix and TCP socket in LISTEN, by transport, then address.
+
+        Raises:
+            OSError: the kernel broke off the dump or did not answer.
+        """
+        dumps = [self._sockets(family) for family in _DIAG_MODULES]
+        sockets = [found for dump in dumps for found in dump or ()]
+        sockets.sort(key=lambda found: (found.transport != "unix", found.address, found.inode))
+        missing = {module for dump, module in zip(dumps, _DIAG_MODULES.values()) if dump is None}
+        unseen = tuple(f"this kernel has no {module}" for module in sorted(missing))
+        return NamespaceListeners(self.inode, self.somaxconn(), tuple(sockets), unseen)
+
+    def somaxconn(self) -> Optional[int]:
+        """net.core.somaxconn of this namespace, now; None when hidden."""
+        if self._somaxconn is None:
+            return None
+        return int(os.pread(self._somaxconn, 32, 0))
+
+    def close(self) -> None:
+        self._netlink.close()
+        if self._somaxconn is not None:
+            os.close(self._somaxconn)
+            self._somaxconn = None
+
+    def __enter__(self) -> NetworkNamespace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _sockets(self, family: int) -> Optional[List[ListeningSocket]]:
+        try:
+            return list(self._dump(family))
+        except FileNotFoundError:  # ENOENT: nobody handles this family
+            return None
+
+    def _dump(self, family: int) -> Iterator[ListeningSocket]:
+        # Imported here: it costs 6 ms, and only listeners need it.
+        from udsprobe.kernel import diag_messages as messages
+
+        sequence = next(_sequences)
+        if family == socket.AF_UNIX:
+            request = messages.unix_listeners_request(family, sequence)
+        else:
+            request = messages.inet_listeners_request(family, socket.IPPROTO_TCP, sequence)
+        self._netlink.send(request)
+        while True:
+            for last, message in messages.answers(self._netlink.recv(_RECEIVE_BYTES), sequence):
+                if last:
+                    return
+                found = (
+                    _unix_socket(message)
+                    if family == socket.AF_UNIX
+                    else self._tcp_socket(message, family)
+                )
+                if found is not None:
+                    yield found
+
+    def _tcp_socket(self, message: Any, family: int) -> ListeningSocket:
+        size = 4 if family == socket.AF_INET else 16
+        host = socket.inet_ntop(family, message["idiag_src"][:size])
+        port = message["idiag_sport"]
+        device = self._device(message["idiag_if"]) if message["idiag_if"] else ""
+        v6_only = bool(message.get_attr("INET_DIAG_SKV6ONLY"))
+        return ListeningSocket(
+            transport="tcp",
+            socket_type="stream",
+            address=_tcp_address(host, port, device, v6_only),
+            unix_name=None,
+            unix_file=None,
+            tcp_local=(host, port),
+            inode=message["idiag_inode"],
+            depth_now=message["idiag_rqueue"],
+            backlog_effective=message["idiag_wqueue"],
+        )
+
+    def _device(self, index: int) -> str:
+        # Not if_indextoname(): that asks in the calling thread's namespace.
+        request = struct.pack("=16si20x", b"", index)
+        try:
+            answer = fcntl.ioctl(self._netlink.fileno(), _SIOCGIFNAME, request)
+        except OSError:
+            return f"%if{index}"
+        return "%" + printable(answer[:16].split(b"\0")[0])
+
+
+def _elsewhere(namespace: int) -> NetworkNamespace:
+    opened: List[NetworkNamespace] = []
+    failed: List[Exception] = []
+
+    def enter() -> None:
+        try:
+            libc = ctypes.CDLL(None, use_errno=True)
+            if libc.setns(ctypes.c_int(namespace), ctypes.c_int(_CLONE_NEWNET)) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number))
+            opened.append(NetworkNamespace())
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=enter, name="udsprobe-netns")
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return opened[0]
+
+
+def _unix_socket(message: Any) -> Optional[ListeningSocket]:
+    socket_type = _UNIX_TYPES.get(message["udiag_type"])
+    queue = message.get_attr("UNIX_DIAG_RQLEN")
+    if socket_type is None or queue is None:
+        return None
+    file = message.get_attr("UNIX_DIAG_VFS")
+    name = bytes(message.get_attr("UNIX_DIAG_NAME") or b"")
+    if not name.startswith(b"\0"):
+        name = name.split(b"\0")[0]
+    return ListeningSocket(
+        transport="unix",
+        socket_type=socket_type,
+        address=_unix_address(name),
+        unix_name=name,
+        unix_file=(file["udiag_vfs_dev"], file["udiag_vfs_ino"]) if file else None,
+        tcp_local=None,
+        inode=message["udiag_ino"],
+        depth_now=queue["udiag_rqueue"],
+        backlog_effective=queue["udiag_wqueue"],
+    )
+
+
+def _unix_address(name: bytes) -> str:
+    return "@" + printable(name[1:]) if name.startswith(b"\0") else printable(name)
+
+
+def _tcp_address(host: str, port: int, device: str, v6_only: bool) -> str:
+    if host == "::" and not v6_only:
+        return f"*{device}:{port}"
+    return f"[{host}]{device}:{port}" if ":" in host else f"{host}{device}:{port}"

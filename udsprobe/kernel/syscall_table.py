@@ -1,0 +1,88 @@
+"""System-call numbers of this machine, and how each call of the table is read.
+
+Numbers come from the `system-calls` package, built from the kernel's own
+tables; what the kernel half must know of a call is in `TRAITS`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Optional, Tuple
+
+# machine (uname) → tables of the package: native, and 32-bit callers'.
+TABLES = {"x86_64": ("x86_64", "i386"), "aarch64": ("arm64", "arm")}
+
+TRAITS: Mapping[str, Tuple[str, ...]] = {
+    **dict.fromkeys(("read", "readv", "pread64", "preadv", "preadv2"), ("FD", "RECEIVES")),
+    **dict.fromkeys(("recvfrom", "recvmsg"), ("FD", "RECEIVES")),
+    **dict.fromkeys(("write", "writev", "pwrite64", "pwritev", "pwritev2"), ("FD", "SENDS")),
+    **dict.fromkeys(("sendto", "sendmsg", "sendfile"), ("FD", "SENDS")),
+    "recvmmsg": ("FD", "RECEIVES", "MESSAGES"),
+    "sendmmsg": ("FD", "SENDS", "MESSAGES"),
+    "splice": ("FD_EITHER",),
+    **dict.fromkeys(("accept", "accept4", "connect", "listen"), ("FD", "CONNECTS")),
+    **dict.fromkeys(("bind", "shutdown", "close"), ("FD",)),
+    **dict.fromkeys(("socket", "socketpair"), ("FAMILY",)),
+    "epoll_ctl": ("FD_THIRD",),
+    **dict.fromkeys(("epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"), ()),
+    **dict.fromkeys(("select", "pselect6", "io_uring_enter"), ()),
+}
+
+# The kernel's other names for the same call: 64-bit time_t for 32-bit callers.
+ALIASES = {
+    "_newselect": "select",
+    "sendfile64": "sendfile",
+    "ppoll_time64": "ppoll",
+    "pselect6_time64": "pselect6",
+    "recvmmsg_time64": "recvmmsg",
+}
+
+
+@dataclass(frozen=True)
+class SyscallTable:
+    """Numbers of one ABI.
+
+    Attributes:
+        names: number → the kernel's name.
+    """
+
+    names: Mapping[int, str]
+
+    def number(self, name: str) -> Optional[int]:
+        """The number of `name`, None when this ABI has no such call."""
+        return next((number for number, known in self.names.items() if known == name), None)
+
+    def entries(self, calls: Mapping[str, int], traits: Mapping[str, int]) -> List[Tuple[int, int, int]]:
+        """(number, call, traits) for the kernel half.
+
+        Args:
+            calls: `enum call` of the object, `CALL_READ` → value.
+            traits: `enum trait`, `TRAIT_FD` → bit.
+        """
+        entries = []
+        for number, name in self.names.items():
+            name = ALIASES.get(name, name)
+            if name in TRAITS:
+                bits = sum(traits[f"TRAIT_{trait}"] for trait in TRAITS[name])
+                entries.append((number, calls[f"CALL_{name.upper()}"], bits))
+        return entries
+
+
+def syscall_tables(machine: str) -> Tuple[SyscallTable, SyscallTable]:
+    """Native and 32-bit table of a machine.
+
+    Args:
+        machine: as `uname -m` says, `x86_64` or `aarch64`.
+
+    Raises:
+        KeyError: a machine without a built object.
+    """
+    native, compat = (_table(name) for name in TABLES[machine])
+    return native, compat
+
+
+def _table(name: str) -> SyscallTable:
+    module = importlib.import_module(f"system_calls.tables.{name}")
+    numbers: Dict[str, int] = getattr(module, f"syscalls_{name}")
+    return SyscallTable({number: call for call, number in numbers.items()})

@@ -1,0 +1,52 @@
+"""Subtraction of cumulative counters that only ever grow.
+
+Knows no sample and no report. A counter that shrinks is a defect in what was
+read, and is refused by name rather than shown.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping, Optional
+
+
+def grown(name: str, last: int, first: int) -> int:
+    """`last - first`.
+
+    Raises:
+        ValueError: the counter went backwards; the message names it.
+    """
+    if last < first:
+        raise ValueError(f"counter {name} went backwards: {first} to {last}")
+    return last - first
+
+
+def grown_if_measured(name: str, last: Optional[int], first: Optional[int]) -> Optional[int]:
+    """`grown`, or None when either reading is not measured."""
+    if last is None or first is None:
+        return None
+    return grown(name, last, first)
+
+
+def grown_by_key(name: str, last: Mapping[str, int], first: Mapping[str, int]) -> Dict[str, int]:
+    """`grown` by key, keys that did not grow left out; the largest first, then by key.
+
+    Raises:
+        ValueError: the counter of a key went backwards or the key is gone.
+    """
+    keys = set(last).union(first)
+    growth = {key: grown(f"{name}[{key}]", last.get(key, 0), first.get(key, 0)) for key in keys}
+    order = sorted(keys, key=lambda key: (-growth[key], key))
+    return {key: growth[key] for key in order if growth[key]}
+
+
+def ratio(part: float, whole: float) -> Optional[float]:
+    """`part / whole`; None when `whole` is zero."""
+    return part / whole if whole else None
+
+
+def percent(part: Optional[float], whole: Optional[float]) -> Optional[float]:
+    """`part` in % of `whole`; None when either is not measured or `whole` is zero."""
+    if part is None or whole is None:
+        return None
+    share = ratio(part, whole)
+    return None if share is None else 100 * share

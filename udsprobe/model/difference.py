@@ -1,0 +1,214 @@
+"""Two samples of one observation → the report of the time between them.
+
+Knows `sample` and `report`; reads no clock and nothing from the system. What
+either sample did not measure is None in the report, never 0.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from math import floor, log10
+from typing import List, Optional
+
+from udsprobe.model.counters import (
+    grown,
+    grown_by_key,
+    grown_if_measured,
+    percent,
+    ratio,
+)
+from udsprobe.model.histogram import latency_us, subtract
+from udsprobe.model.report import (
+    Backlog,
+    Depth,
+    EventsLost,
+    Fds,
+    Host,
+    Listener,
+    Measurement,
+    Probe,
+    Report,
+    Requests,
+    Served,
+    Stages,
+    SyscallsPerRequest,
+    Target,
+    Window,
+)
+from udsprobe.model.syscall_rows import syscall_rows
+from udsprobe.sample import ListenerReading, Observation, Sample, TargetReading
+
+_NS_PER_S = 1_000_000_000
+_SIGNIFICANT_DIGITS = 4
+
+
+def report(observation: Observation, first: Sample, last: Sample) -> Report:
+    """The report of the window from `first` to `last`.
+
+    Verdict, findings, time, upstream requests and connections are not measured
+    here: None.
+
+    Raises:
+        ValueError: a counter went backwards; the message names it.
+    """
+    return Report(
+        version=observation.version,
+        host=Host(
+            kernel=observation.kernel,
+            arch=observation.arch,
+            cpus=observation.cpus,
+            hostname=observation.hostname,
+        ),
+        window=_window(first, last),
+        probe=_probe(observation, first, last),
+        targets=[_target(reading) for reading in last.targets],
+        targets_exited=last.targets_exited,
+        verdict=None,
+        findings=None,
+        time=None,
+        requests=_requests(first, last),
+        syscalls=syscall_rows(first, last),
+        listeners=_listeners(last),
+        connections=None,
+        connections_total=None,
+    )
+
+
+def _elapsed_ns(first: Sample, last: Sample) -> int:
+    return grown("monotonic_ns", last.monotonic_ns, first.monotonic_ns)
+
+
+def _window(first: Sample, last: Sample) -> Window:
+    start = datetime.fromtimestamp(first.unix_s, tz=timezone.utc)
+    return Window(
+        start=start.isoformat(timespec="milliseconds"),
+        duration_s=_elapsed_ns(first, last) / _NS_PER_S,
+    )
+
+
+def _probe(observation: Observation, first: Sample, last: Sample) -> Probe:
+    start, end = first.probe, last.probe
+    cpu_ns = grown("probe cpu_ns", end.cpu_ns, start.cpu_ns)
+    bpf_cpu_ns = grown_if_measured("bpf_cpu_ns", end.bpf_cpu_ns, start.bpf_cpu_ns)
+    measured_ns = grown_if_measured("bpf_measured_ns", end.bpf_measured_ns, start.bpf_measured_ns)
+    return Probe(
+        strategy=observation.strategy,
+        measurements=_measurements(observation),
+        attach_ms=observation.attach_ms,
+        self_cpu_pct=percent(cpu_ns, _elapsed_ns(first, last)),
+        bpf_cpu_pct=percent(bpf_cpu_ns, measured_ns),
+        rss_bytes=end.rss_bytes,
+        events_seen=grown("events_seen", end.events_seen, start.events_seen),
+        events_counted=grown("events_counted", end.events_counted, start.events_counted),
+        events_lost=_events_lost(first, last),
+    )
+
+
+def _measurements(observation: Observation) -> List[Measurement]:
+    return [
+        Measurement(name=each.name, rests_on=each.rests_on, state=each.state, reason=each.reason)
+        for each in observation.measurements
+    ]
+
+
+def _events_lost(first: Sample, last: Sample) -> EventsLost:
+    start, end = first.probe, last.probe
+    return EventsLost(
+        map_full=grown("lost_map_full", end.lost_map_full, start.lost_map_full),
+        ring_full=grown("lost_ring_full", end.lost_ring_full, start.lost_ring_full),
+        missed=grown("lost_missed", end.lost_missed, start.lost_missed),
+    )
+
+
+def _target(reading: TargetReading) -> Target:
+    return Target(
+        pid=reading.pid,
+        comm=reading.comm,
+        cmdline=reading.cmdline,
+        threads=reading.threads,
+        state=reading.state,
+        fds=Fds(open=reading.fds_open, limit=reading.fds_limit),
+        via=reading.via,
+    )
+
+
+def _requests(first: Sample, last: Sample) -> Requests:
+    served = _served(first, last)
+    return Requests(
+        served=served,
+        upstream=None,
+        syscalls_per_request=_syscalls_per_request(served, first, last),
+    )
+
+
+def _served(first: Sample, last: Sample) -> Optional[Served]:
+    if first.served is None or last.served is None:
+        return None
+    count = grown("served count", last.served.count, first.served.count)
+    latency = subtract("served latency", last.served.latency, first.served.latency)
+    return Served(
+        count=count,
+        rate_per_s=ratio(count * _NS_PER_S, _elapsed_ns(first, last)),
+        latency_us=latency_us(latency),
+        stages_us=Stages(),
+        app_time_pct=None,
+        turn_based=None,
+    )
+
+
+def _syscalls_per_request(
+    served: Optional[Served], first: Sample, last: Sample
+) -> Optional[SyscallsPerRequest]:
+    if first.syscalls_by_name is None or last.syscalls_by_name is None:
+        return None
+    made = grown_by_key("syscalls_by_name", last.syscalls_by_name, first.syscalls_by_name)
+    if served is None or served.count == 0:
+        return None
+    return SyscallsPerRequest(
+        total=_significant(sum(made.values()) / served.count),
+        by_syscall={name: _significant(calls / served.count) for name, calls in made.items()},
+    )
+
+
+def _significant(value: float) -> float:
+    if value == 0:
+        return 0.0
+    return round(value, max(0, _SIGNIFICANT_DIGITS - 1 - floor(log10(value))))
+
+
+def _listeners(last: Sample) -> Optional[List[Listener]]:
+    if last.listeners is None:
+        return None
+    return [_listener(reading) for reading in last.listeners]
+
+
+def _listener(reading: ListenerReading) -> Listener:
+    limit = reading.backlog_effective + 1
+    return Listener(
+        transport=reading.transport,
+        socket_type=reading.socket_type,
+        address=reading.address,
+        netns=reading.netns,
+        pids=None if reading.pids is None else list(reading.pids),
+        backlog=_backlog(reading),
+        depth=Depth(now=reading.depth_now, max=None, limit=limit, histogram=None),
+    )
+
+
+def _backlog(reading: ListenerReading) -> Backlog:
+    at_somaxconn = (
+        None if reading.somaxconn is None else reading.backlog_effective == reading.somaxconn
+    )
+    clamped = at_somaxconn and _asks_for_more(reading)
+    return Backlog(
+        requested=reading.backlog_requested,
+        effective=reading.backlog_effective,
+        clamped_by="net.core.somaxconn" if clamped else None,
+        equals_somaxconn=at_somaxconn,
+    )
+
+
+def _asks_for_more(reading: ListenerReading) -> bool:
+    # The kernel compares listen()'s argument as unsigned: -1 asks for the most.
+    requested = reading.backlog_requested
+    return requested is not None and (requested < 0 or requested > reading.backlog_effective)

@@ -1,0 +1,211 @@
+"""Table cells from the rows of a report: one dict of strings a row, keyed by column.
+
+The dashboard and `--plain` both take their cells here, so they cannot show
+different numbers. Knows nothing of screens.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from udsprobe.model.report import Backlog, Latency, Listener, Syscall, Target
+from udsprobe.views import numbers
+from udsprobe.views.bars import limit_bar
+from udsprobe.views.escape import fit, visible
+
+Cells = Dict[str, str]
+SyscallKey = Tuple[str, str, str, str]
+
+NOTHING_HAPPENED = "·"
+"""Shown where a percentile has no calls to rest on: measured, and there were none."""
+
+_SHORT_TYPES = {"seqpacket": "seqpkt", "dgram": "dgram"}
+_PERCENTILES = ("p50", "p90", "p99", "p999", "max", "mean")
+
+
+def syscall_key(call: Syscall) -> SyscallKey:
+    """What tells one row of the table from another."""
+    return call.name, call.transport, call.socket_type or "", call.abi
+
+
+def socket_label(transport: str, socket_type: Optional[str]) -> str:
+    """`unix`, `unix/seqpkt`, `tcp` …: the type is named where it is not the usual one."""
+    short = _SHORT_TYPES.get(socket_type or "")
+    return visible(f"{transport}/{short}" if short and transport == "unix" else transport)
+
+
+def call_label(call: Syscall) -> str:
+    return visible(call.name + ("/32" if call.abi == "compat" else ""))
+
+
+def per_second(amount: Optional[float], seconds: float) -> Optional[float]:
+    """A rate; None where there was no time to have one in."""
+    return amount / seconds if amount is not None and seconds > 0 else None
+
+
+def share_pct(part: float, whole: float) -> Optional[float]:
+    return 100 * part / whole if whole > 0 else None
+
+
+def failed(call: Syscall) -> int:
+    return sum(call.errors.values())
+
+
+def syscall(
+    interval: Optional[Syscall],
+    window: Syscall,
+    interval_s: float,
+    units: Optional[numbers.SteadyUnits] = None,
+) -> Cells:
+    """One row of the system-call table.
+
+    Args:
+        interval: the same row of the last interval, which rates and
+            percentiles are of; None when nothing happened in it.
+        window: since the start.
+        units: remembers each cell's unit between refreshes.
+    """
+    rates = interval or _quiet(window)
+    cells = {
+        "name": call_label(window),
+        "socket": socket_label(window.transport, window.socket_type),
+        "calls": numbers.count(window.calls),
+        "calls_per_s": numbers.rate(per_second(rates.calls, interval_s)),
+        "errors_per_s": numbers.rate(per_second(failed(rates), interval_s)),
+        "cpu": numbers.percentage(share_pct(rates.cpu_us, interval_s * 1e6)),
+        "now": numbers.count(rates.in_flight, 4),
+        "bytes": numbers.size(window.bytes),
+        "bytes_per_s": numbers.size(per_second(rates.bytes, interval_s)),
+        "slow": slow_share(rates),
+        "errors": errors(window.errors),
+    }
+    cells.update(latency(rates.latency_us, units, syscall_key(window)))
+    return cells
+
+
+def latency(
+    value: Optional[Latency],
+    units: Optional[numbers.SteadyUnits] = None,
+    place: Tuple[str, ...] = (),
+) -> Cells:
+    """Percentiles, `max` and `mean` of a latency; `–` when None, `·` when nothing happened."""
+    if value is None:
+        return dict.fromkeys(_PERCENTILES, numbers.NOT_MEASURED)
+    if value.count == 0:
+        return dict.fromkeys(_PERCENTILES, NOTHING_HAPPENED)
+    steady = units or numbers.SteadyUnits()
+    return {name: steady.duration((*place, name), getattr(value, name)) for name in _PERCENTILES}
+
+
+def slow_share(call: Syscall) -> str:
+    if call.wall_us <= 0:
+        return NOTHING_HAPPENED
+    return numbers.percentage(share_pct(call.slow_us, call.wall_us))
+
+
+def errors(by_errno: Mapping[str, int]) -> str:
+    """`EAGAIN 842, EMFILE 3`, most frequent first; empty when none failed."""
+    ranked = sorted(by_errno.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{visible(name)} {numbers.count(calls)}" for name, calls in ranked if calls)
+
+
+def listener(
+    row: Listener, comms: Mapping[int, str], bar_width: int, peak: Optional[int] = None
+) -> Cells:
+    """One row of the listener table.
+
+    Args:
+        comms: names of the processes that are known, by PID.
+        peak: most connections seen by the caller, where the kernel's
+            high-water mark is not measured.
+    """
+    depth = row.depth
+    most = depth.max if depth.max is not None else peak
+    return {
+        "socket": socket_label(row.transport, row.socket_type),
+        "address": visible(row.address),
+        "bar": limit_bar(depth.now, depth.limit, bar_width, peak=most),
+        "now": numbers.count(depth.now, 5),
+        "max": numbers.count(depth.max, 5),
+        "limit": numbers.count(depth.limit, 5),
+        "state": "FULL" if is_full(row) else "",
+        "backlog": backlog(row.backlog),
+        "wait": latency(row.wait_us)["p99"],
+        "refused": numbers.count(None if row.refused is None else sum(row.refused.values()), 7),
+        "owners": owners(row.pids, comms),
+    }
+
+
+def is_full(row: Listener) -> bool:
+    return row.depth.now is not None and row.depth.now >= row.depth.limit
+
+
+def backlog(value: Backlog) -> str:
+    """`128=somaxconn` where that bound binds, else the number."""
+    if value.clamped_by is None:
+        return str(value.effective)
+    return f"{value.effective}={visible(value.clamped_by.rsplit('.', 1)[-1])}"
+
+
+def owners(pids: Optional[Sequence[int]], comms: Mapping[int, str]) -> str:
+    """`node 4711 +2`; `–` when other users' processes hide the owners."""
+    if pids is None:
+        return numbers.NOT_MEASURED
+    if not pids:
+        return "none"
+    first = pids[0]
+    more = f" +{len(pids) - 1}" if len(pids) > 1 else ""
+    return f"{process(first, comms.get(first))}{more}"
+
+
+def process(pid: int, comm: Optional[str]) -> str:
+    return f"{visible(comm)} {pid}" if comm else f"pid {pid}"
+
+
+def comms_of(targets: Sequence[Target]) -> Dict[int, str]:
+    return {target.pid: target.comm for target in targets}
+
+
+def target(row: Target, bar_width: int) -> Cells:
+    """One row of the target table."""
+    fds = row.fds
+    used = None if fds.open is None or not fds.limit else share_pct(fds.open, fds.limit)
+    return {
+        "pid": str(row.pid),
+        "comm": fit(row.comm, 15),
+        "state": visible(row.state),
+        "via": visible(row.via),
+        "threads": numbers.count(row.threads, 7),
+        "bar": limit_bar(fds.open, fds.limit, bar_width),
+        "fds": numbers.count(fds.open, 6),
+        "fds_limit": numbers.count(fds.limit, 8),
+        "fds_pct": numbers.percentage(used),
+        "cmdline": _command_line(row),
+    }
+
+
+def _command_line(row: Target) -> str:
+    shown = numbers.NOT_MEASURED if row.cmdline is None else visible(row.cmdline)
+    return shown if row.state == "running" else f"[{visible(row.state)}] {shown}"
+
+
+def by_busiest(calls: Sequence[Syscall]) -> List[Syscall]:
+    """Most calls first; ties in name order, so that equal rows never swap."""
+    return sorted(calls, key=lambda call: (-call.calls, syscall_key(call)))
+
+
+def _quiet(call: Syscall) -> Syscall:
+    return Syscall(
+        name=call.name,
+        transport=call.transport,
+        socket_type=call.socket_type,
+        abi=call.abi,
+        calls=0,
+        in_flight=call.in_flight,
+        errors={},
+        bytes=0,
+        wall_us=0.0,
+        cpu_us=0.0,
+        latency_us=Latency(count=0),
+        slow_us=0.0,
+    )

@@ -1,0 +1,169 @@
+"""The columns of every table: title, width, and one sentence for the reader.
+
+The same words serve the dashboard, `--plain`, the help page and
+`docs/screen.md` (a test compares them). Knows no report and no screen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Sequence
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table.
+
+    Attributes:
+        width: terminal cells; the fewest of a column that grows.
+        right: right-aligned, as numbers are.
+        grows_to: cells it may take when room is left.
+        says: what it shows, in one sentence.
+    """
+
+    key: str
+    title: str
+    width: int
+    says: str
+    right: bool = True
+    grows_to: int = 0
+
+
+_ANY = 1000
+"""Grows to whatever room is left."""
+
+
+def _by_key(*columns: Column) -> Dict[str, Column]:
+    return {column.key: column for column in columns}
+
+
+SYSCALLS = _by_key(
+    Column(
+        "name",
+        "system call",
+        14,
+        "The kernel's name of the call; /32 marks calls of 32-bit programs.",
+        right=False,
+    ),
+    Column(
+        "socket",
+        "socket",
+        10,
+        "What its file descriptor was: unix, unix/seqpkt, unix/dgram, tcp, udp, "
+        "or other for what is no socket (pipe, file, epoll).",
+        right=False,
+    ),
+    Column("calls", "calls", 9, "Calls that returned since the start, failed ones included."),
+    Column("calls_per_s", "calls/s", 7, "Calls that returned, per second."),
+    Column("errors_per_s", "err/s", 6, "Calls that failed, per second; EAGAIN counts."),
+    Column("p50", "p50", 6, "Half of the calls took at most this long, entry to return."),
+    Column("p90", "p90", 6, "Nine in ten calls took at most this long."),
+    Column("p99", "p99", 6, "99 in 100 calls took at most this long."),
+    Column("p999", "p999", 6, "999 in 1,000 calls took at most this long."),
+    Column("max", "max", 6, "The longest call."),
+    Column("mean", "mean", 6, "The mean duration of a call."),
+    Column("cpu", "cpu %", 5, "CPU time inside these calls, in percent of one CPU."),
+    Column("now", "now", 4, "Threads inside this call at this moment, asleep or not."),
+    Column("bytes", "bytes", 7, "Bytes moved since the start."),
+    Column("bytes_per_s", "bytes/s", 7, "Bytes moved, per second."),
+    Column("slow", "slow %", 6, "Share of the time that was spent in calls of 1 ms or longer."),
+    Column(
+        "errors",
+        "errors since the start",
+        22,
+        "Failed calls since the start, by errno.",
+        right=False,
+        grows_to=_ANY,
+    ),
+)
+
+LISTENERS = _by_key(
+    Column("socket", "socket", 11, "Transport and type of the listening socket.", right=False),
+    Column(
+        "address",
+        "address",
+        12,
+        "Path, @abstract name or host:port it listens on.",
+        right=False,
+        grows_to=44,
+    ),
+    Column(
+        "bar",
+        "accept queue",
+        12,
+        "Connections nobody has accepted yet: filled is now, ╎ the most seen, "
+        "the right end the limit.",
+        right=False,
+        grows_to=36,
+    ),
+    Column("now", "now", 5, "Connections in the accept queue at this moment."),
+    Column("max", "max", 5, "The most connections seen in the queue at once."),
+    Column("limit", "limit", 5, "The queue is full at this many: the backlog and one more."),
+    Column(
+        "state", "", 4, "FULL when the queue is at its limit and newcomers wait or are refused."
+    ),
+    Column(
+        "backlog",
+        "backlog",
+        14,
+        "The backlog in force; =somaxconn when net.core.somaxconn is what binds it.",
+        right=False,
+    ),
+    Column("wait", "wait p99", 8, "99 in 100 connections waited at most this long for accept."),
+    Column("refused", "refused", 7, "Connections refused since the start."),
+    Column(
+        "owners", "owners", 12, "Processes that hold it open.", right=False, grows_to=_ANY
+    ),
+)
+
+TARGETS = _by_key(
+    Column("pid", "pid", 7, "Process number."),
+    Column("comm", "process", 15, "The name the process gives itself.", right=False),
+    Column("state", "state", 7, "Running or exited.", right=False),
+    Column(
+        "via",
+        "via",
+        8,
+        "How it became a target: named by a selector, or forked by one.",
+        right=False,
+    ),
+    Column("threads", "threads", 7, "Its threads."),
+    Column("bar", "open files", 12, "Open file descriptors against the limit.", right=False),
+    Column("fds", "fds", 6, "File descriptors open."),
+    Column("fds_limit", "limit", 8, "File descriptors it may open (RLIMIT_NOFILE)."),
+    Column("fds_pct", "used %", 6, "File descriptors open, in percent of the limit."),
+    Column(
+        "cmdline",
+        "command line",
+        16,
+        "How it was started; [exited] before it when it is gone.",
+        right=False,
+        grows_to=_ANY,
+    ),
+)
+
+
+def pick(
+    columns: Dict[str, Column], base: Sequence[str], extra: Sequence[str], width: int, gap: int
+) -> List[Column]:
+    """`base`, and of `extra` as many as fit into `width`; all in the table's own order."""
+    chosen = set(base)
+    for key in extra:
+        if _total([columns[name] for name in (*chosen, key)], gap) <= width:
+            chosen.add(key)
+    return [column for key, column in columns.items() if key in chosen]
+
+
+def widths(columns: Sequence[Column], width: int, gap: int) -> Dict[str, int]:
+    """Width of each column by its key; those that grow share the room that is left, in order."""
+    spare = max(0, width - _total(columns, gap))
+    room = {}
+    for column in columns:
+        grown = min(spare, max(0, column.grows_to - column.width))
+        room[column.key] = column.width + grown
+        spare -= grown
+    return room
+
+
+def _total(columns: Sequence[Column], gap: int) -> int:
+    return sum(column.width for column in columns) + gap * max(0, len(columns) - 1)

@@ -1,0 +1,248 @@
+"""The Textual application: wires feed, state, tables and keys; formats nothing itself."""
+
+from __future__ import annotations
+
+from threading import Thread
+from typing import Callable, Dict, Optional
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding
+from textual.message import Message
+from textual.screen import Screen
+
+from udsprobe.views import words
+from udsprobe.views.dashboard import chrome, layout, pages, tables
+from udsprobe.views.dashboard.feed import Feed, Frame
+from udsprobe.views.dashboard.filter import FilterInput
+from udsprobe.views.dashboard.state import ViewState
+from udsprobe.views.dashboard.table import Table
+from udsprobe.views.dashboard.widgets import Lines, Panel
+
+_TITLE_LINES = 1
+_FOOTER_LINES = 2
+
+PageMaker = Callable[[int], Table]
+
+
+class Page(Screen[None]):
+    """A full-screen page of text that follows the frames beneath it."""
+
+    BINDINGS = [
+        Binding("escape,q,enter,question_mark", "app.pop_screen", show=False),
+    ]
+
+    def __init__(self, make: PageMaker) -> None:
+        super().__init__()
+        self._make = make
+
+    def compose(self) -> ComposeResult:
+        yield Panel(self._make(self.app.size.width), id="page", selectable=False)
+
+    def renew(self) -> None:
+        self.query_one(Panel).put(self._make(self.app.size.width))
+
+    def on_resize(self) -> None:
+        self.renew()
+
+
+class Dashboard(App[None]):
+    """The screen over one feed."""
+
+    ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = "#system-calls"
+    CSS = """
+    Screen { overflow: hidden; background: ansi_default; color: ansi_default; }
+    Lines { height: 1; }
+    #page { height: 1fr; }
+    #filter { height: 1; border: none; padding: 0 1; background: ansi_default; }
+    """
+    BINDINGS = [
+        Binding("q,ctrl+c", "leave", show=False, priority=False),
+        Binding("p", "pause", show=False),
+        Binding("s", "sort", show=False),
+        Binding("slash", "filter", show=False),
+        Binding("z", "zoom", show=False),
+        Binding("question_mark", "help", show=False),
+        Binding("escape", "back", show=False),
+    ]
+
+    class Arrived(Message):
+        """The feed handed over a frame."""
+
+        def __init__(self, frame: Frame) -> None:
+            super().__init__()
+            self.frame = frame
+
+    class Ended(Message):
+        """The feed has no more frames, or failed."""
+
+    def __init__(self, feed: Feed, interval_s: float) -> None:
+        super().__init__(ansi_color=True)
+        self._feed = feed
+        self._interval_s = interval_s
+        self._reader = Thread(target=self._read, name="udsprobe-feed", daemon=True)
+        self._failure: Optional[BaseException] = None
+        self._state = ViewState()
+        self._newest: Optional[Frame] = None
+        self._painted: Optional[Frame] = None
+        self._paused_at: Optional[str] = None
+        self._zoomed: Optional[str] = None
+        self._wanted: Dict[str, int] = {}
+
+    def observe(self) -> None:
+        """Run until the user quits or the feed ends; raise what the feed raised."""
+        try:
+            self.run()
+        finally:
+            self.end_feed()
+        if self._failure is not None:
+            raise self._failure
+
+    def end_feed(self) -> None:
+        """Close the feed and wait until its thread has left it."""
+        self._feed.close()
+        if self._reader.ident is not None:
+            self._reader.join()
+
+    def compose(self) -> ComposeResult:
+        yield Lines(id="title")
+        yield Lines(id="verdict")
+        for name in tables.PANELS:
+            yield Panel(Table(name, ()), id=_id(name))
+        yield Lines(id="status")
+        yield Lines(id="keys")
+
+    def on_mount(self) -> None:
+        self._paint()
+        self._reader.start()
+
+    def on_resize(self) -> None:
+        self._wanted.clear()
+        self._paint()
+
+    def on_dashboard_arrived(self, message: Arrived) -> None:
+        self._newest = message.frame
+        self._state.take(message.frame)
+        if self._paused_at is None:
+            self._painted = message.frame
+            self._paint()
+
+    def on_dashboard_ended(self) -> None:
+        self.exit()
+
+    def on_panel_opened(self, message: Panel.Opened) -> None:
+        self._open(message.panel, message.key)
+
+    def action_leave(self) -> None:
+        self.exit()
+
+    def action_pause(self) -> None:
+        if self._paused_at is not None or self._newest is None:
+            self._paused_at = None
+            self._painted = self._newest
+        else:
+            self._paused_at = words.clock(self._newest.window.window)
+        self._paint()
+
+    def action_sort(self) -> None:
+        if self._painted is not None:
+            self._state.next_sort(self._painted.window.syscalls or [])
+            self._paint()
+
+    def action_zoom(self) -> None:
+        focused = self.screen.focused
+        if self._zoomed is None and isinstance(focused, Panel):
+            self._zoomed = focused.table.name
+        else:
+            self._zoomed = None
+        self._paint()
+
+    def action_details(self) -> None:
+        focused = self.screen.focused
+        if isinstance(focused, Panel):
+            focused.action_open()
+
+    def action_help(self) -> None:
+        self.push_screen(Page(lambda width: pages.help_page(self._painted, width)))
+
+    def action_back(self) -> None:
+        self._state.filter = ""
+        self._zoomed = None
+        self._paint()
+
+    def action_filter(self) -> None:
+        if not self.query(FilterInput):
+            self.mount(FilterInput(self._state.filter, self._set_filter), before="#keys")
+            self._panel_or_bar("keys").display = False
+
+    def _set_filter(self, text: str, done: bool) -> None:
+        self._state.filter = text
+        if done:
+            self._panel_or_bar("keys").display = True
+            self._panel(self._zoomed or "system calls").focus()
+        self._paint()
+
+    def _open(self, panel: str, key: object) -> None:
+        if self._painted is None:
+            return
+
+        def make(width: int) -> Table:
+            assert self._painted is not None
+            return pages.details(panel, key, self._painted, width)
+
+        self.push_screen(Page(make))
+
+    def _read(self) -> None:
+        try:
+            frame = self._feed.next()
+            while frame is not None:
+                self.post_message(self.Arrived(Frame(*frame)))
+                frame = self._feed.next()
+        except BaseException as failure:  # shown by the caller, after the screen is gone
+            self._failure = failure
+        self.post_message(self.Ended())
+
+    def _paint(self) -> None:
+        width, height = self.size
+        frame = self._painted
+        verdict = chrome.verdict(frame, width)
+        self._bar("title").show(
+            [chrome.title(frame, self._interval_s, self._paused_at, width)]
+        )
+        self._bar("verdict").show(verdict)
+        self._bar("status").show([chrome.status(frame, self._state, width)])
+        self._bar("keys").show([chrome.keys()])
+        content = tables.build(frame, self._state, width, tall=layout.is_tall(height))
+        for name, table in content.items():
+            self._panel(name).put(table)
+        self._arrange(height - _TITLE_LINES - len(verdict) - _FOOTER_LINES, len(verdict))
+        if isinstance(self.screen, Page):
+            self.screen.renew()
+
+    def _arrange(self, room: int, verdict_lines: int) -> None:
+        for name in tables.PANELS:
+            wanted = self._panel(name).wanted_height
+            self._wanted[name] = max(wanted, self._wanted.get(name, 0))
+        heights = layout.allot(room, self._wanted)
+        if self._zoomed is not None:
+            heights = {name: room if name == self._zoomed else 0 for name in heights}
+        heights_of = {_id(name): lines for name, lines in heights.items()}
+        heights_of["verdict"] = verdict_lines
+        for identity, lines in heights_of.items():
+            widget = self._panel_or_bar(identity)
+            if widget.styles.height is None or widget.styles.height.value != lines:
+                widget.styles.height = lines
+                widget.display = lines > 0
+
+    def _panel_or_bar(self, identity: str) -> Lines:
+        return self.screen_stack[0].query_one(f"#{identity}", Lines)
+
+    def _bar(self, identity: str) -> Lines:
+        return self._panel_or_bar(identity)
+
+    def _panel(self, name: str) -> Panel:
+        return self.screen_stack[0].query_one(f"#{_id(name)}", Panel)
+
+
+def _id(name: str) -> str:
+    return name.replace(" ", "-")

@@ -1,0 +1,104 @@
+"""What the screen remembers between frames: order of rows, filter, history, units."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Callable, Deque, Dict, Hashable, List, Optional, Sequence, Tuple
+
+from udsprobe.model.report import Listener, Report, Syscall
+from udsprobe.views import cells, numbers
+from udsprobe.views.dashboard.feed import Frame
+
+HISTORY_FRAMES = 600
+_SETTLING_FRAMES = 3
+"""Rows find their order in the first frames, then keep their place."""
+
+SortKey = Callable[[Syscall], float]
+SORTS: Tuple[Tuple[str, SortKey], ...] = (
+    ("calls", lambda call: call.calls),
+    ("errors", cells.failed),
+    ("p99", lambda call: call.latency_us.p99 or 0.0),
+    ("cpu", lambda call: call.cpu_us),
+    ("bytes", lambda call: call.bytes),
+)
+"""Orders of the system-call table, most first; of the whole window, so that they are calm."""
+
+HISTORIES = ("rate", "p50", "p99", "calls a request", "errors")
+
+
+class ViewState:
+    """Everything the user chose and every frame left behind; no widget, no report kept."""
+
+    def __init__(self) -> None:
+        self.sort = 0
+        self.filter = ""
+        self.units = numbers.SteadyUnits()
+        self.frames = 0
+        self.history: Dict[str, Deque[Optional[float]]] = {
+            name: deque(maxlen=HISTORY_FRAMES) for name in HISTORIES
+        }
+        self._order: List[cells.SyscallKey] = []
+        self._peaks: Dict[Hashable, int] = {}
+
+    @property
+    def sorted_by(self) -> str:
+        return SORTS[self.sort][0]
+
+    def take(self, frame: Frame) -> None:
+        """Remember what later frames are compared with."""
+        self.frames += 1
+        for name, value in _moments(frame.interval).items():
+            self.history[name].append(value)
+        for listener in frame.window.listeners or []:
+            now = listener.depth.now
+            if now is not None:
+                key = listener_key(listener)
+                self._peaks[key] = max(now, self._peaks.get(key, 0))
+        calls = frame.window.syscalls or []
+        if self.frames <= _SETTLING_FRAMES:
+            self._order = self._ranked(calls)
+        else:
+            known = set(self._order)
+            self._order += [key for key in self._ranked(calls) if key not in known]
+
+    def next_sort(self, calls: Sequence[Syscall]) -> None:
+        self.sort = (self.sort + 1) % len(SORTS)
+        self._order = self._ranked(calls)
+
+    def ordered(self, calls: Sequence[Syscall]) -> List[Syscall]:
+        """`calls` in the order the rows had before."""
+        place = {key: index for index, key in enumerate(self._order)}
+        return sorted(calls, key=lambda call: place.get(cells.syscall_key(call), len(place)))
+
+    def peak(self, listener: Listener) -> Optional[int]:
+        """The deepest queue any frame showed: no high-water mark, but a floor of it."""
+        return self._peaks.get(listener_key(listener))
+
+    def passes(self, text: str) -> bool:
+        return self.filter.casefold() in text.casefold()
+
+    def _ranked(self, calls: Sequence[Syscall]) -> List[cells.SyscallKey]:
+        most = SORTS[self.sort][1]
+        ranked = sorted(calls, key=lambda call: (-most(call), cells.syscall_key(call)))
+        return [cells.syscall_key(call) for call in ranked]
+
+
+def listener_key(listener: Listener) -> Hashable:
+    return listener.transport, listener.address, listener.netns
+
+
+def _moments(report: Report) -> Dict[str, Optional[float]]:
+    served = report.requests.served
+    per_request = report.requests.syscalls_per_request
+    latency = None if served is None else served.latency_us
+    calls = report.syscalls
+    seconds = report.window.duration_s
+    return {
+        "rate": None if served is None else served.rate_per_s,
+        "p50": None if latency is None else latency.p50,
+        "p99": None if latency is None else latency.p99,
+        "calls a request": None if per_request is None else per_request.total,
+        "errors": None
+        if calls is None
+        else cells.per_second(sum(cells.failed(call) for call in calls), seconds),
+    }

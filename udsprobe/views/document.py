@@ -1,0 +1,82 @@
+"""The report document: a `Report` as JSON, exactly what `docs/report.schema.json` describes.
+
+Knows the report's dataclasses and nothing else: field names and their order
+are the document's. Strings pass through as they are, made safe to print by
+JSON's own escapes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, is_dataclass
+from typing import Any, Dict, Optional
+
+from udsprobe.model.report import Report
+
+_DECIMALS = 3
+# Ratios far below one, rounded to significant digits where they are computed.
+_NOT_ROUNDED = frozenset({"syscalls_per_request"})
+
+
+def document(report: Report) -> Dict[str, Any]:
+    """The report as dicts, lists, strings, numbers, booleans and None; `schema` first.
+
+    Floats have at most 3 decimals. Undecodable bytes (lone surrogates) are
+    written out as `\\xNN`, so that every string is valid UTF-8.
+    """
+    plain = _object(report, _DECIMALS)
+    return {"schema": plain.pop("schema"), **plain}
+
+
+def json_text(report: Report) -> str:
+    """One document for a file or a pipe: indented ASCII, ends with a newline.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    return json.dumps(document(report), indent=2, allow_nan=False) + "\n"
+
+
+def json_line(report: Report) -> str:
+    """One document as one line of ASCII, newline included.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    return json.dumps(document(report), separators=(",", ":"), allow_nan=False) + "\n"
+
+
+def _object(value: Any, decimals: Optional[int]) -> Dict[str, Any]:
+    return {
+        field.name: _plain(
+            getattr(value, field.name), None if field.name in _NOT_ROUNDED else decimals
+        )
+        for field in fields(value)
+    }
+
+
+def _plain(value: Any, decimals: Optional[int]) -> Any:
+    if isinstance(value, float):
+        return value if decimals is None else round(value, decimals)
+    if isinstance(value, str):
+        return _utf8(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(each, decimals) for each in value]
+    if isinstance(value, dict):
+        return {_utf8(key): _plain(each, decimals) for key, each in value.items()}
+    if is_dataclass(value):
+        return _object(value, decimals)
+    return value
+
+
+def _utf8(text: str) -> str:
+    return text if text.isascii() else "".join(map(_encodable, text))
+
+
+def _encodable(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that was not UTF-8, as os.fsdecode gives it
+        return f"\\x{code - 0xDC00:02x}"
+    if 0xD800 <= code <= 0xDFFF:
+        return f"\\u{code:04x}"
+    return character

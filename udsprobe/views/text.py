@@ -1,0 +1,305 @@
+"""The report as text, `--plain`: fits 80 columns and 40 lines for a usual service.
+
+Shows what the dashboard shows, in the same order, words and numbers. Rows that
+do not fit the budget are counted, never dropped silently.
+"""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Callable, Dict, List, Optional, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from udsprobe.model.report import Listener, Report, Served, Syscall, Target
+from udsprobe.views import cells, numbers, words
+from udsprobe.views.columns import Column
+from udsprobe.views.escape import column as padded
+from udsprobe.views.escape import fit, visible
+
+MIN_WIDTH = 80
+MAX_LINES = 40
+_LISTENERS_SHOWN = 5
+_TARGETS_SHOWN = 4
+_SYSCALLS_SHOWN_AT_LEAST = 6
+_ERROR_LINES = 3
+_INDENT = "  "
+
+# What is wrong or missing; every style has a word beside it.
+HEADING, DIM, WARNING, CRITICAL = "bold", "dim", "yellow", "bold red"
+
+_SYSCALLS = (
+    Column("name", "system call", 14, "", right=False),
+    Column("socket", "socket", 11, "", right=False),
+    Column("calls", "calls", 9, ""),
+    Column("calls_per_s", "/s", 5, ""),
+    Column("bytes", "bytes", 6, ""),
+    Column("p50", "p50", 6, ""),
+    Column("p99", "p99", 6, ""),
+    Column("max", "max", 6, ""),
+    Column("cpu", "cpu%", 5, ""),
+    Column("now", "now", 3, ""),
+)
+
+
+def render(
+    report: Report, width: int = MIN_WIDTH, *, lines: int = MAX_LINES, colour: bool = False
+) -> str:
+    """The whole report, ending in a newline.
+
+    Args:
+        width: terminal columns; at least 80 are used.
+        lines: the budget that system-call rows are cut to; other sections
+            have budgets of their own.
+        colour: ANSI styles; without them nothing is lost.
+    """
+    width = max(MIN_WIDTH, width)
+    above = [
+        *_title(report, width),
+        *_requests(report, width),
+        *_listeners(report, width),
+    ]
+    below = [*_targets(report, width), *_unmeasured(report, width), *_cost(report, width)]
+    room = max(_SYSCALLS_SHOWN_AT_LEAST, lines - len(above) - len(below) - 2)
+    return _printed([*above, *_syscalls(report, width, room), *below], width, colour)
+
+
+def _printed(document: Sequence[Text], width: int, colour: bool) -> str:
+    console = Console(
+        file=StringIO(),
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        legacy_windows=False,
+        _environ={},
+    )
+    with console.capture() as capture:
+        for line in document:
+            line.rstrip()
+            console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
+    return capture.get()
+
+
+def heading(title: str, width: int) -> Text:
+    text = Text(f"── {title} ", style=HEADING)
+    text.append("─" * (width - text.cell_len))
+    return text
+
+
+def _title(report: Report, width: int) -> List[Text]:
+    parts = [
+        f"udsprobe {visible(report.version)}",
+        words.who(report.targets, report.targets_exited),
+        f"{numbers.span(report.window.duration_s)} from {words.started(report.window)}",
+        visible(report.host.hostname),
+    ]
+    headline, second = words.verdict(report.verdict)
+    title = [Text(fit(" · ".join(parts), width), style=HEADING)]
+    title += _wrapped(headline, width, DIM if report.verdict is None else HEADING, indent="")
+    return [*title, *([Text(_INDENT + second)] if second else [])]
+
+
+def _requests(report: Report, width: int) -> List[Text]:
+    served = report.requests.served
+    body = [heading("requests", width)]
+    if served is None:
+        return [*body, _note(f"not measured: {words.why_not(report, 'served_requests')}")]
+    body.append(Text(_INDENT + served_line(served)))
+    if served.count:
+        body.append(Text(_INDENT + latency_line(served)))
+    else:
+        body[-1].append(": no reply was sent yet on a connection the target accepted")
+    if report.requests.syscalls_per_request is not None:
+        text = words.per_request(report.requests.syscalls_per_request, 2 * (width - 4))
+        body += _wrapped(text, width)
+    for upstream in (report.requests.upstream or [])[:3]:
+        quantiles = cells.latency(upstream.latency_us)
+        where = fit(f"{upstream.transport}:{upstream.address}", 36, keep="middle")
+        body.append(
+            Text(f"{_INDENT}upstream {where}  {numbers.count(upstream.count)}"
+                 f"  p50 {quantiles['p50']}  p99 {quantiles['p99']}")
+        )
+    return body
+
+
+def served_line(served: Served) -> str:
+    """`served 48,120 · 4,812/s`."""
+    unsure = " · pipelined or multiplexed: turns are not requests"
+    return (
+        f"served {numbers.count(served.count, 15)} · {numbers.rate(served.rate_per_s)}/s"
+        + (unsure if served.turn_based is False else "")
+    )
+
+
+def latency_line(served: Served) -> str:
+    """`latency p50 2.10ms  p90 …  max 31.5ms`."""
+    quantiles = cells.latency(served.latency_us)
+    names = ("p50", "p90", "p99", "p999", "max")
+    return "latency " + "  ".join(f"{name} {quantiles[name]}" for name in names)
+
+
+def _listeners(report: Report, width: int) -> List[Text]:
+    body = [heading("listeners", width)]
+    if report.listeners is None:
+        return [*body, _note(f"not measured: {words.why_not(report, 'listeners')}")]
+    if not report.listeners:
+        return [*body, _note("none: no target listens on a Unix or TCP socket")]
+    comms = cells.comms_of(report.targets)
+    columns = _listener_columns(report.listeners, comms, width)
+    body.append(_header(columns))
+    ranked = sorted(report.listeners, key=lambda row: -(row.depth.now or 0) / row.depth.limit)
+    room = {column.key: column.width for column in columns}
+    for row in ranked[:_LISTENERS_SHOWN]:
+        style = CRITICAL if cells.is_full(row) else ""
+        shown = cells.listener(row, comms, room["bar"])
+        body.append(_row(columns, shown, style, keep={"address": "end"}))
+        if cell_len(shown["address"]) > room["address"]:
+            body += _wrapped(f"that is {shown['address']}", width, style, indent=" " * 9)
+    return [*body, *_more(len(ranked) - _LISTENERS_SHOWN, "listener")]
+
+
+def _listener_columns(
+    rows: Sequence[Listener], comms: Dict[int, str], width: int
+) -> List[Column]:
+    longest = max(len(cells.socket_label(row.transport, row.socket_type)) for row in rows)
+    owners = max(cell_len(cells.owners(row.pids, comms)) for row in rows)
+    address = max(cell_len(visible(row.address)) for row in rows)
+    fixed = [
+        Column("now", "now", 5, ""),
+        Column("limit", "limit", 5, ""),
+        *([Column("state", "", 4, "")] if any(map(cells.is_full, rows)) else []),
+        Column("backlog", "backlog", 14, "", right=False),
+        Column("owners", "owners", min(15, max(6, owners)), "", right=False),
+    ]
+    socket = Column("socket", "socket", max(6, longest), "", right=False)
+    room = width - 4 - socket.width - sum(column.width + 1 for column in fixed)
+    bar = max(6, min(12, room - address - 1))
+    title = "accept queue" if bar == 12 else "queue"
+    return [
+        socket,
+        Column("address", "address", room - bar, "", right=False),
+        Column("bar", title, bar, "", right=False),
+        *fixed,
+    ]
+
+
+def _syscalls(report: Report, width: int, room: int) -> List[Text]:
+    body = [heading("system calls", width)]
+    if report.syscalls is None:
+        return [*body, _note(f"not measured: {words.why_not(report, 'syscalls')}")]
+    ranked = cells.by_busiest([row for row in report.syscalls if row.calls or row.in_flight])
+    if not ranked:
+        return [*body, _note("none: no target has called one on a socket or a poller yet")]
+    failures = _failures(ranked, width)
+    body.append(_header(_SYSCALLS))
+    space = max(_SYSCALLS_SHOWN_AT_LEAST, room - len(failures))
+    shown = ranked if len(ranked) <= space else ranked[: space - 1]
+    seconds = report.window.duration_s
+    body += [_row(_SYSCALLS, cells.syscall(row, row, seconds)) for row in shown]
+    return [*body, *_more(len(ranked) - len(shown), "row"), *failures]
+
+
+def _failures(calls: Sequence[Syscall], width: int) -> List[Text]:
+    failing = sorted((row for row in calls if row.errors), key=lambda row: -cells.failed(row))
+    parts = [
+        f"{cells.call_label(row)} {cells.socket_label(row.transport, row.socket_type)} "
+        f"{cells.errors(row.errors)}"
+        for row in failing
+    ]
+    if not parts:
+        return []
+    lines = _wrapped("errors: " + " · ".join(parts), width, WARNING)
+    if len(lines) > _ERROR_LINES:
+        lines[_ERROR_LINES - 1 :] = [Text(_INDENT + "and more errors: --json has all", DIM)]
+    return lines
+
+
+def _targets(report: Report, width: int) -> List[Text]:
+    body = [heading("targets", width)]
+    if not report.targets:
+        return [*body, _note(f"none left: {report.targets_exited} exited")]
+    columns = (
+        Column("pid", "pid", 7, ""),
+        Column("comm", "process", 15, "", right=False),
+        Column("state", "state", 7, "", right=False),
+        Column("threads", "threads", 7, ""),
+        Column("fds", "fds", 6, ""),
+        Column("fds_limit", "limit", 8, ""),
+        Column("cmdline", "command line", width - 58, "", right=False),
+    )
+    body.append(_header(columns))
+    body += [_row(columns, cells.target(row, 12)) for row in _first_targets(report.targets)]
+    body += _more(len(report.targets) - _TARGETS_SHOWN, "target")
+    if report.targets_exited:
+        body.append(_note(f"and {report.targets_exited} that exited"))
+    return body
+
+
+def _first_targets(targets: Sequence[Target]) -> List[Target]:
+    by_use: Callable[[Target], float] = lambda row: -(row.fds.open or 0) / (row.fds.limit or 1)  # noqa: E731
+    return sorted(targets, key=by_use)[:_TARGETS_SHOWN]
+
+
+def _unmeasured(report: Report, width: int) -> List[Text]:
+    missing = words.not_built(report)
+    lines = [line for reason in words.impaired(report) for line in _wrapped(reason, width)]
+    if missing:
+        lines += _wrapped(f"{words.NOT_IN_THIS_VERSION}: {', '.join(missing)}", width, DIM)
+    return [heading("not measured", width), *lines] if lines else []
+
+
+def _cost(report: Report, width: int) -> List[Text]:
+    style = CRITICAL if words.lost(report.probe) else ""
+    return [
+        heading("own cost", width),
+        Text(_INDENT + fit(_host(report) + words.cost(report.probe), width - 2)),
+        *_wrapped("events: " + words.events(report.probe), width, style),
+    ]
+
+
+def _host(report: Report) -> str:
+    return f"{visible(report.probe.strategy)} on Linux {visible(report.host.kernel)} · "
+
+
+def _header(columns: Sequence[Column]) -> Text:
+    titles = (padded(c.title, c.width, right=c.right) for c in columns)
+    return Text(_INDENT + " ".join(titles), style=DIM)
+
+
+def _row(
+    columns: Sequence[Column],
+    row: cells.Cells,
+    style: str = "",
+    keep: Optional[Dict[str, str]] = None,
+) -> Text:
+    ends = keep or {}
+    shown = (
+        padded(fit(row[c.key], c.width, keep=ends.get(c.key, "start")), c.width, right=c.right)
+        for c in columns
+    )
+    return Text(_INDENT + " ".join(shown), style=style)
+
+
+def _note(text: str) -> Text:
+    return Text(_INDENT + text, style=DIM)
+
+
+def _more(count: int, noun: str) -> List[Text]:
+    if count <= 0:
+        return []
+    return [_note(f"and {count} more {noun}{'s' if count > 1 else ''}: --json has all")]
+
+
+def _wrapped(text: str, width: int, style: str = "", indent: str = _INDENT) -> List[Text]:
+    room = width - len(indent)
+    lines: List[str] = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(joined) <= room:
+            lines[-1] = joined
+        else:
+            lines.append(fit(word, room))
+    return [Text(indent + line, style=style) for line in lines]

@@ -1,0 +1,163 @@
+"""The sentences views share: who is watched, the verdict, what is missing, what it costs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import List, Optional, Sequence, Tuple
+
+from udsprobe.model.report import Probe, Report, SyscallsPerRequest, Target, Verdict, Window
+from udsprobe.views import numbers
+from udsprobe.views.cells import process
+from udsprobe.views.escape import visible
+
+NOT_IN_THIS_VERSION = "not measured in this version"
+_NAMES_OF_CAUSES = {"healthy": "HEALTHY", "unknown": "NOT KNOWN YET"}
+
+
+def who(targets: Sequence[Target], exited: int = 0) -> str:
+    """`node 4711 +3`: the first target a selector named, and how many more there are."""
+    if not targets:
+        return "no target left" if exited else "no target yet"
+    first = next((target for target in targets if target.via == "selector"), targets[0])
+    more = len(targets) - 1
+    return process(first.pid, first.comm) + (f" +{more}" if more else "")
+
+
+def clock(window: Window) -> str:
+    """Wall clock at the end of the window, `03:12:41`, in the report's own offset."""
+    moment = _moment(window.start)
+    if moment is None:
+        return "--:--:--"
+    return (moment + timedelta(seconds=window.duration_s)).strftime("%H:%M:%S")
+
+
+def started(window: Window) -> str:
+    """`2026-11-21 03:12:41`; whatever the report says where that is no time."""
+    moment = _moment(window.start)
+    return visible(window.start) if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def verdict(value: Optional[Verdict]) -> Tuple[str, str]:
+    """Headline and second line of the verdict; the second is empty while there is none."""
+    if value is None:
+        return f"verdict: {NOT_IN_THIS_VERSION}", ""
+    name = _NAMES_OF_CAUSES.get(value.cause)
+    if name is None:
+        name = "THE TRANSPORT" if value.transport_bound else "NOT THE TRANSPORT"
+    headline = f"verdict: {name} · {visible(value.cause)} · {visible(value.summary)}"
+    share = numbers.percentage(value.transport_share_pct)
+    gain = numbers.percentage(value.max_gain_pct)
+    sure = numbers.percentage(value.confidence * 100)
+    return headline, (
+        f"transport is {share} % of request time; a free one would save {gain} %; sure {sure} %"
+    )
+
+
+def per_request(value: SyscallsPerRequest, width: int) -> str:
+    """`3.35 calls a request: read 1.00, writev 1.00, and 5 more`, cut to `width`."""
+    ranked = sorted(value.by_syscall.items(), key=lambda item: (-item[1], item[0]))
+    parts = [f"{visible(name)} {numbers.ratio(calls)}" for name, calls in ranked]
+    head = f"{numbers.ratio(value.total)} system calls a request"
+    for shown in range(len(parts), 0, -1):
+        more = len(parts) - shown
+        line = f"{head}: {', '.join(parts[:shown])}" + (f", and {more} more" if more else "")
+        if len(line) <= width:
+            return line
+    return head
+
+
+def lost(probe: Probe) -> int:
+    losses = probe.events_lost
+    return losses.map_full + losses.ring_full + losses.missed
+
+
+def losses(probe: Probe) -> str:
+    """`lost 0`, or how many and why."""
+    total = lost(probe)
+    if not total:
+        return "lost 0"
+    kinds = probe.events_lost
+    reasons = [
+        f"{name} {numbers.count(events)}"
+        for name, events in (
+            ("map full", kinds.map_full),
+            ("ring full", kinds.ring_full),
+            ("missed", kinds.missed),
+        )
+        if events
+    ]
+    return f"LOST {numbers.count(total)} ({', '.join(reasons)})"
+
+
+def cost(probe: Probe) -> str:
+    """Own CPU and memory."""
+    return (
+        f"own CPU {numbers.percentage(probe.self_cpu_pct)} %"
+        f" · probes {numbers.percentage(probe.bpf_cpu_pct)} %"
+        f" · {numbers.size(probe.rss_bytes).replace(' ', '')}"
+    )
+
+
+def events(probe: Probe) -> str:
+    """`seen 1,234 · counted 1,234 · lost 0`."""
+    seen, counted = numbers.count(probe.events_seen, 15), numbers.count(probe.events_counted, 15)
+    return f"seen {seen} · counted {counted} · {losses(probe)}"
+
+
+def impaired(report: Report) -> List[str]:
+    """A line for each measurement this kernel does not fully carry, with the reason."""
+    return [
+        f"{visible(item.name)}: {visible(item.state)}: {visible(item.reason or 'no reason given')}"
+        for item in report.probe.measurements
+        if item.state != "on"
+    ]
+
+
+def why_not(report: Report, name: str) -> str:
+    """Why the measurement `name` has no value."""
+    for item in report.probe.measurements:
+        if item.name == name and item.state != "on":
+            return visible(item.reason or item.state)
+    return "not in this version"
+
+
+def not_built(report: Report) -> List[str]:
+    """What the report has no value for and no measurement accounts for."""
+    accounted = {item.name for item in report.probe.measurements if item.state != "on"}
+    return [name for name, keys in _absent(report) if not accounted.intersection(keys)]
+
+
+def _absent(report: Report) -> List[Tuple[str, Tuple[str, ...]]]:
+    served = report.requests.served
+    listeners = report.listeners or []
+    stages = None if served is None else served.stages_us
+    return [
+        (words, keys)
+        for words, keys, absent in (
+            ("verdict", ("verdict",), report.verdict is None),
+            ("system calls", ("syscalls",), report.syscalls is None),
+            ("served requests", ("served_requests",), served is None),
+            ("request stages", ("stages", "served_requests"), _all_none(stages)),
+            ("upstream requests", ("upstream",), report.requests.upstream is None),
+            ("listeners", ("listeners",), report.listeners is None),
+            (
+                "accept-queue high-water and wait",
+                ("accept_wait", "accept_queue", "listeners"),
+                bool(listeners) and all(row.depth.max is None for row in listeners),
+            ),
+            ("connections", ("connections",), report.connections is None),
+            ("thread time", ("time",), report.time is None),
+        )
+        if absent
+    ]
+
+
+def _all_none(stages: object) -> bool:
+    return stages is None or all(value is None for value in vars(stages).values())
+
+
+def _moment(start: str) -> Optional[datetime]:
+    try:
+        return datetime.fromisoformat(start.replace("Z", "+00:00"))
+    except ValueError:
+        return None
