@@ -2,43 +2,42 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterator
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "workloads"))
+from tests.conftest import Require, give_up
+from tests.kernel import leftovers
+from tests.workloads import build
 
-import build  # noqa: E402
-
-
-def lacking(what: str) -> None:
-    """Skip on a laptop that lacks `what`; fail where the tests are required."""
-    if os.environ.get("UDSPROBE_KERNEL_TESTS") == "1":
-        pytest.fail(f"{what} (UDSPROBE_KERNEL_TESTS=1 forbids skipping)")
-    pytest.skip(what)
-
-
-def need_command(*names: str) -> None:
-    """Skip or fail unless all these programs are installed."""
-    for name in names:
-        if not shutil.which(name):
-            lacking(f"{name} is not installed")
+Workload = Callable[[int], Path]
 
 
 @pytest.fixture(scope="session")
-def workload() -> Callable[[int], Path]:
-    """The workload program for a width in bits."""
+def strace_installed(require: Require) -> str:
+    """The path of strace."""
+    return require("strace")["strace"]
+
+
+@pytest.fixture(scope="session")
+def workload() -> Workload:
+    """The workload program for a width in bits, compiled when it is stale."""
 
     def built(bits: int = 64) -> Path:
         try:
             return build.build(bits)
         except build.BuildError as error:
-            lacking(f"workloads for {bits} bits do not build: {error}")
-            raise AssertionError("unreachable") from error
+            give_up(f"no workloads of {bits} bits: {error}")
+            raise
 
     return built
+
+
+@pytest.fixture
+def nothing_left_over(require: Require) -> Iterator[None]:
+    """Fails the test when BPF programs or links survive it."""
+    require("bpftool")
+    before = leftovers.loaded()
+    yield
+    assert not any(leftovers.left_over_since(before))

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Callable, Dict
 
 import pytest
-import strace
-from cases import RESTARTING, VARYING, Case, Truth, all_cases, command, read_truth
-from conftest import need_command
+
+from tests.kernel import strace
+from tests.kernel.cases import RESTARTING, VARYING, Case, Truth, all_cases, command, read_truth
 
 Workload = Callable[[int], Path]
+
+pytestmark = pytest.mark.usefixtures("strace_installed")
 
 # strace names an O_PATH descriptor by its inode; to the kernel it is no socket.
 DECODED = [case for case in all_cases() if case.name != "path_only"]
@@ -40,7 +42,6 @@ def assert_traced_as_told(program: Path, case: Case, tmp_path: Path, **options: 
 
 @pytest.mark.parametrize("case", DECODED, ids=str)
 def test_every_row_is_as_traced(case: Case, workload: Workload, tmp_path: Path) -> None:
-    need_command("strace")
     assert_traced_as_told(workload(64), case, tmp_path)
 
 
@@ -48,12 +49,10 @@ def test_every_row_is_as_traced(case: Case, workload: Workload, tmp_path: Path) 
 def test_every_row_of_32_bits_is_as_traced(
     case: Case, workload: Workload, tmp_path: Path
 ) -> None:
-    need_command("strace")
     assert_traced_as_told(workload(32), case, tmp_path)
 
 
 def test_exec_between_widths_is_as_traced(workload: Workload, tmp_path: Path) -> None:
-    need_command("strace")
     environment = {"WORKLOAD_EXEC_1": str(workload(32)), "WORKLOAD_EXEC_2": str(workload(64))}
     case = Case("exec", "unix-stream")
     assert_traced_as_told(workload(64), case, tmp_path, env=environment)
@@ -61,7 +60,6 @@ def test_exec_between_widths_is_as_traced(workload: Workload, tmp_path: Path) ->
 
 @pytest.mark.parametrize("case", REPEATABLE, ids=str)
 def test_totals_are_those_of_strace_c(case: Case, workload: Workload, tmp_path: Path) -> None:
-    need_command("strace")
     truth_path = tmp_path / "truth.json"
     counted = strace.totals(command(workload(64), case, truth_path))
     calls = {name: total.calls for name, total in counted.items() if name in strace.NAMES}
