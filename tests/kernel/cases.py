@@ -1,0 +1,115 @@
+"""Which workload runs over which transports, and how its own account is read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Counter as CounterOf
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+STREAMS = ("unix-stream", "tcp4")
+TRANSFERS = ("unix-stream", "unix-seqpacket", "unix-dgram", "tcp4", "tcp6", "udp4")
+CONNECTED = ("unix-stream", "unix-seqpacket", "tcp4", "tcp6")
+ONE = ("unix-stream",)
+
+FAMILIES_OF_CASE: Dict[str, Tuple[str, ...]] = {
+    "send": (*TRANSFERS, "udp6"),
+    "read": TRANSFERS,
+    "readv": TRANSFERS,
+    "preadv2": STREAMS,
+    "sendmsg": TRANSFERS,
+    "sendmmsg": TRANSFERS,
+    "nonblocking": TRANSFERS,
+    "sendfile": (*STREAMS, "unix-seqpacket"),
+    "splice": (*STREAMS, "tcp6"),
+    "epoll": TRANSFERS,
+    "poll": (*STREAMS, "unix-dgram"),
+    "connect": CONNECTED,
+    "errors": CONNECTED,
+    "no_socket": ONE,
+    "files": ONE,
+    "duplicates": TRANSFERS,
+    "path_only": STREAMS,
+    "passed": TRANSFERS,
+    "threads": STREAMS,
+    "forks": STREAMS,
+    "grandchildren": STREAMS,
+    "exec": STREAMS,
+    "exec_from_thread": STREAMS,
+    "spawn": STREAMS,
+    "vfork": STREAMS,
+    "abandoned": STREAMS,
+    "restarted": STREAMS,
+    "interrupted": STREAMS,
+    "stopped": STREAMS,
+    "uring": STREAMS,
+    "requests": CONNECTED,
+    "requests_pieces": CONNECTED,
+    "requests_epoll": STREAMS,
+    "requests_passed": STREAMS,
+    "requests_threads": STREAMS,
+    "requests_prefork": STREAMS,
+    "requests_greeting": STREAMS,
+}
+
+# Cases in which the kernel restarts calls: strace -c counts every entry.
+RESTARTING = ("restarted", "interrupted", "stopped", "requests_prefork")
+# The number of calls depends on the scheduler or on buffers, not on the program alone.
+VARYING = ("nonblocking", "requests_epoll", "stopped")
+
+
+class Case(NamedTuple):
+    name: str
+    family: str
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.family}"
+
+
+def all_cases() -> List[Case]:
+    return [Case(name, family) for name in FAMILIES_OF_CASE for family in FAMILIES_OF_CASE[name]]
+
+
+class Key(NamedTuple):
+    name: str
+    transport: str
+    socket_type: Optional[str]
+    abi: str
+
+
+class Counts(NamedTuple):
+    calls: int
+    errors: Dict[str, int]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Every call of udsprobe's table that the workload made, and its requests."""
+
+    rows: Dict[Key, Counts]
+    requests: Optional[int]
+
+    def calls_by_name(self) -> CounterOf[str]:
+        total: CounterOf[str] = Counter()
+        for key, counts in self.rows.items():
+            total[key.name] += counts.calls
+        return total
+
+
+def command(program: Path, case: Case, truth: Path) -> List[str]:
+    """The workload's command line; it writes its account to `truth`."""
+    return [str(program), case.name, case.family, str(truth)]
+
+
+def read_truth(path: Path) -> Truth:
+    document = json.loads(path.read_text())
+    rows = {
+        Key(row["name"], row["transport"], row["socket_type"], row["abi"]): Counts(
+            row["calls"], row["errors"], row["bytes"]
+        )
+        for row in document["calls"]
+    }
+    return Truth(rows, document["requests"])

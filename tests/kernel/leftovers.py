@@ -1,0 +1,64 @@
+"""BPF programs and links that nobody holds any more and that are still there.
+
+Other users of the machine load programs too: one that a living process holds
+is theirs, or belongs to an udsprobe which still runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import FrozenSet, NamedTuple, Set
+
+# The kernel frees programs some RCU grace periods after their last user.
+PATIENCE_S = 5.0
+HELD = re.compile(r"^(prog_id|link_id):\s+(\d+)$", re.MULTILINE)
+
+
+class Loaded(NamedTuple):
+    """Ids, as `bpftool prog list` and `bpftool link list` print them."""
+
+    programs: FrozenSet[int]
+    links: FrozenSet[int]
+
+    def without(self, other: "Loaded") -> "Loaded":
+        return Loaded(self.programs - other.programs, self.links - other.links)
+
+
+def loaded() -> Loaded:
+    """What is loaded now, by anyone."""
+    return Loaded(_ids("prog"), _ids("link"))
+
+
+def left_over_since(before: Loaded) -> Loaded:
+    """What was loaded after `before` and outlives its owner by `PATIENCE_S`."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while True:
+        left = loaded().without(before)
+        if any(left):
+            left = left.without(_held())
+        if not any(left) or time.monotonic() > give_up_at:
+            return left
+
+
+def _ids(what: str) -> FrozenSet[int]:
+    listed = subprocess.run(
+        ["bpftool", "--json", what, "list"], capture_output=True, text=True, check=True
+    )
+    return frozenset(entry["id"] for entry in json.loads(listed.stdout))
+
+
+def _held() -> Loaded:
+    programs: Set[int] = set()
+    links: Set[int] = set()
+    for entry in Path("/proc").glob("[0-9]*/fdinfo/*"):
+        try:
+            text = entry.read_text()
+        except OSError:  # it was closed, or its process has ended
+            continue
+        for kind, number in HELD.findall(text):
+            (programs if kind == "prog_id" else links).add(int(number))
+    return Loaded(frozenset(programs), frozenset(links))
