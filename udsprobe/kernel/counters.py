@@ -14,6 +14,8 @@ from udsprobe.kernel.shared_memory import Row, SharedArray, SharedGlobals, combi
 from udsprobe.kernel.syscall_table import SyscallTable
 from udsprobe.sample import CallCounts, CallInFlight, Endpoint, LatencyCounts, ServedCounts
 
+# Where Python prefers the C library's second name; 0 is the slot of the rest.
+KERNEL_ERRNO_NAMES = {0: "above EHWPOISON", 35: "EDEADLK", 95: "EOPNOTSUPP"}
 ABIS = ("native", "compat")
 
 
@@ -194,7 +196,7 @@ def endpoint(name: str) -> Endpoint:
 
 def errors_by_name(slots: Sequence[int]) -> Mapping[str, int]:
     """errno name → failures, from the slots of `call_counts.errors`."""
-    names = {0: "above EHWPOISON", **errno.errorcode}
+    names = {**errno.errorcode, **KERNEL_ERRNO_NAMES}
     return {
         names.get(number, f"errno {number}"): count
         for number, count in enumerate(slots)
