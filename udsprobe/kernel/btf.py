@@ -157,9 +157,9 @@ class Btf:
 
 
 def _integer(found: _Type) -> type:
-    signed = struct.unpack("<I", found.tail)[0] >> 24 & 1
+    encoding: int = struct.unpack("<I", found.tail)[0]
     if found.name == "char":
         return ctypes.c_char
-    sizes = {1: (ctypes.c_uint8, ctypes.c_int8), 2: (ctypes.c_uint16, ctypes.c_int16)}
+    sizes: Dict[int, Tuple[type, type]] = {1: (ctypes.c_uint8, ctypes.c_int8), 2: (ctypes.c_uint16, ctypes.c_int16)}
     sizes.update({4: (ctypes.c_uint32, ctypes.c_int32), 8: (ctypes.c_uint64, ctypes.c_int64)})
-    return sizes[found.size_or_type][signed]
+    return sizes[found.size_or_type][encoding >> 24 & 1]
