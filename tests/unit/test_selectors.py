@@ -226,6 +226,20 @@ def test_an_abstract_name_is_understood_as_printed(start: Start) -> None:
     assert resolved(listeners=(rf"@udsprobe-{os.getpid()}\x00x",)) == {child.pid}
 
 
+def test_a_socket_of_systemd_names_its_service_only(start: Start, tmp_path: Path) -> None:
+    where = str(tmp_path / "activated.sock")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(where)
+        server.listen()
+        code = "open('/proc/self/comm', 'w').write('systemd')"
+        manager = start(code, pass_fds=[server.fileno()])
+        service = start(pass_fds=[server.fileno()])
+    assert resolved(listeners=(where,)) == {service.pid}
+    service.communicate()
+    assert refusal(listeners=(where,)).slug == "not-activated"
+    assert manager.poll() is None
+
+
 def test_a_port_leads_to_its_listener(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
