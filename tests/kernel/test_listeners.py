@@ -504,7 +504,7 @@ def test_the_fullest_queue_is_first(listen: Listen) -> None:
     rows = json.loads(CliRunner().invoke(command, ["--json"]).output)["listeners"]
     shares = [row["depth"]["now"] / row["depth"]["limit"] for row in rows]
     assert shares == sorted(shares, reverse=True)
-    assert shares[0] == 1
+    assert shares[0] >= 1
 
 
 @pytest.mark.root
