@@ -194,11 +194,24 @@ def busy(seconds: float = 10.0, scale: float = 1.0, queue: int = 97) -> Report:
 def busy_calls(requests: int) -> List[Syscall]:
     accepts = requests * 35 // 100
     return [
-        syscall("read", calls=requests * 2, p50=1.2, moved=requests * 412, in_flight=0,
-                errors={"EAGAIN": requests}),
+        syscall(
+            "read",
+            calls=requests * 2,
+            p50=1.2,
+            moved=requests * 412,
+            in_flight=0,
+            errors={"EAGAIN": requests},
+        ),
         syscall("writev", calls=requests, p50=3.3, moved=requests * 1290),
-        syscall("epoll_pwait", "other", calls=requests * 132 // 100, p50=310, in_flight=4,
-                cpu_share=0.01, errors={"EINTR": 2}),
+        syscall(
+            "epoll_pwait",
+            "other",
+            calls=requests * 132 // 100,
+            p50=310,
+            in_flight=4,
+            cpu_share=0.01,
+            errors={"EINTR": 2},
+        ),
         syscall("accept4", calls=accepts * 2, p50=1.9, errors={"EAGAIN": accepts, "EMFILE": 3}),
         syscall("close", calls=accepts, p50=2.4),
         syscall("epoll_ctl", "other", calls=requests * 98 // 100, p50=0.4),

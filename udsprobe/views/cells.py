@@ -19,7 +19,7 @@ SyscallKey = Tuple[str, str, str, str]
 NOTHING_HAPPENED = "·"
 """Shown where a percentile has no calls to rest on: measured, and there were none."""
 
-_SHORT_TYPES = {"seqpacket": "seqpkt", "dgram": "dgram"}
+_SHORT_TYPES = {"seqpacket": "seq", "dgram": "dgram"}
 _PERCENTILES = ("p50", "p90", "p99", "p999", "max", "mean")
 
 
@@ -29,7 +29,7 @@ def syscall_key(call: Syscall) -> SyscallKey:
 
 
 def socket_label(transport: str, socket_type: Optional[str]) -> str:
-    """`unix`, `unix/seqpkt`, `tcp` …: the type is named where it is not the usual one."""
+    """`unix`, `unix/seq`, `tcp` …: the type is named where it is not the usual one."""
     short = _SHORT_TYPES.get(socket_type or "")
     return visible(f"{transport}/{short}" if short and transport == "unix" else transport)
 

@@ -32,14 +32,14 @@ HEADING, DIM, WARNING, CRITICAL = "bold", "dim", "yellow", "bold red"
 
 _SYSCALLS = (
     Column("name", "system call", 14, "", right=False),
-    Column("socket", "socket", 11, "", right=False),
+    Column("socket", "socket", 10, "", right=False),
     Column("calls", "calls", 9, ""),
     Column("calls_per_s", "/s", 5, ""),
     Column("bytes", "bytes", 6, ""),
     Column("p50", "p50", 6, ""),
     Column("p99", "p99", 6, ""),
     Column("max", "max", 6, ""),
-    Column("cpu", "cpu%", 5, ""),
+    Column("cpu", "cpu%", 4, ""),
     Column("now", "now", 3, ""),
 )
 
@@ -119,8 +119,10 @@ def _requests(report: Report, width: int) -> List[Text]:
         quantiles = cells.latency(upstream.latency_us)
         where = fit(f"{upstream.transport}:{upstream.address}", 36, keep="middle")
         body.append(
-            Text(f"{_INDENT}upstream {where}  {numbers.count(upstream.count)}"
-                 f"  p50 {quantiles['p50']}  p99 {quantiles['p99']}")
+            Text(
+                f"{_INDENT}upstream {where}  {numbers.count(upstream.count)}"
+                f"  p50 {quantiles['p50']}  p99 {quantiles['p99']}"
+            )
         )
     return body
 
@@ -128,9 +130,8 @@ def _requests(report: Report, width: int) -> List[Text]:
 def served_line(served: Served) -> str:
     """`served 48,120 · 4,812/s`."""
     unsure = " · pipelined or multiplexed: turns are not requests"
-    return (
-        f"served {numbers.count(served.count, 15)} · {numbers.rate(served.rate_per_s)}/s"
-        + (unsure if served.turn_based is False else "")
+    return f"served {numbers.count(served.count, 15)} · {numbers.rate(served.rate_per_s)}/s" + (
+        unsure if served.turn_based is False else ""
     )
 
 
@@ -161,9 +162,7 @@ def _listeners(report: Report, width: int) -> List[Text]:
     return [*body, *_more(len(ranked) - _LISTENERS_SHOWN, "listener")]
 
 
-def _listener_columns(
-    rows: Sequence[Listener], comms: Dict[int, str], width: int
-) -> List[Column]:
+def _listener_columns(rows: Sequence[Listener], comms: Dict[int, str], width: int) -> List[Column]:
     longest = max(len(cells.socket_label(row.transport, row.socket_type)) for row in rows)
     owners = max(cell_len(cells.owners(row.pids, comms)) for row in rows)
     address = max(cell_len(visible(row.address)) for row in rows)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from threading import Thread
-from typing import Callable, Dict, Optional
+from typing import Callable, ClassVar, Dict, List, Optional
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.message import Message
-from textual.screen import Screen
+from textual.screen import ModalScreen
 
 from udsprobe.views import words
 from udsprobe.views.dashboard import chrome, layout, pages, tables
@@ -24,11 +24,13 @@ _FOOTER_LINES = 2
 PageMaker = Callable[[int], Table]
 
 
-class Page(Screen[None]):
+class Page(ModalScreen[None]):
     """A full-screen page of text that follows the frames beneath it."""
 
-    BINDINGS = [
-        Binding("escape,q,enter,question_mark", "app.pop_screen", show=False),
+    AUTO_FOCUS = "#page"
+
+    BINDINGS: ClassVar[List[Binding]] = [  # type: ignore[assignment]
+        Binding("escape,q,question_mark", "app.pop_screen", show=False),
     ]
 
     def __init__(self, make: PageMaker) -> None:
@@ -51,19 +53,20 @@ class Dashboard(App[None]):
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = "#system-calls"
     CSS = """
-    Screen { overflow: hidden; background: ansi_default; color: ansi_default; }
+    Screen, Page { overflow: hidden; background: ansi_default; color: ansi_default; }
     Lines { height: 1; }
     #page { height: 1fr; }
     #filter { height: 1; border: none; padding: 0 1; background: ansi_default; }
     """
-    BINDINGS = [
-        Binding("q,ctrl+c", "leave", show=False, priority=False),
+    BINDINGS: ClassVar[List[Binding]] = [  # type: ignore[assignment]
+        Binding("q", "leave", show=False),
+        Binding("ctrl+c", "leave", show=False, priority=True),
         Binding("p", "pause", show=False),
         Binding("s", "sort", show=False),
         Binding("slash", "filter", show=False),
         Binding("z", "zoom", show=False),
         Binding("question_mark", "help", show=False),
-        Binding("escape", "back", show=False),
+        Binding("escape", "reset", show=False),
     ]
 
     class Arrived(Message):
@@ -137,11 +140,14 @@ class Dashboard(App[None]):
         self.exit()
 
     def action_pause(self) -> None:
-        if self._paused_at is not None or self._newest is None:
-            self._paused_at = None
-            self._painted = self._newest
-        else:
+        if self._newest is None:
+            return
+        if self._paused_at is None:
             self._paused_at = words.clock(self._newest.window.window)
+            self._state.freeze()
+        else:
+            self._paused_at, self._painted = None, self._newest
+            self._state.thaw()
         self._paint()
 
     def action_sort(self) -> None:
@@ -165,7 +171,7 @@ class Dashboard(App[None]):
     def action_help(self) -> None:
         self.push_screen(Page(lambda width: pages.help_page(self._painted, width)))
 
-    def action_back(self) -> None:
+    def action_reset(self) -> None:
         self._state.filter = ""
         self._zoomed = None
         self._paint()
@@ -206,9 +212,7 @@ class Dashboard(App[None]):
         width, height = self.size
         frame = self._painted
         verdict = chrome.verdict(frame, width)
-        self._bar("title").show(
-            [chrome.title(frame, self._interval_s, self._paused_at, width)]
-        )
+        self._bar("title").show([chrome.title(frame, self._interval_s, self._paused_at, width)])
         self._bar("verdict").show(verdict)
         self._bar("status").show([chrome.status(frame, self._state, width)])
         self._bar("keys").show([chrome.keys()])

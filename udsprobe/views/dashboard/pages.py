@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Optional, Sequence
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Latency, Listener, Report, Syscall, Target
 from udsprobe.views import cells, numbers, words
@@ -11,6 +11,8 @@ from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.state import listener_key
 from udsprobe.views.dashboard.table import DIM, Line, Table
 from udsprobe.views.escape import visible
+
+Fact = Tuple[str, str]
 
 _LABEL = 22
 
@@ -66,7 +68,8 @@ def details(panel: str, key: object, frame: Frame, width: int) -> Table:
         "system calls": _syscall,
         "targets": _target,
     }
-    lines = makers[panel](key, frame, width)
+    missing = key is None
+    lines = _missing(frame.window, width) if missing else makers[panel](key, frame, width)
     return Table(f"{panel}: details (Esc leaves)", tuple(lines))
 
 
@@ -104,9 +107,7 @@ def _requests(key: object, frame: Frame, width: int) -> List[Line]:
     latencies = {"since the start": since.latency_us}
     if served is not None:
         latencies = {"this interval": served.latency_us, **latencies}
-    stages = {
-        name: value for name, value in vars(since.stages_us).items() if value is not None
-    }
+    stages = {name: value for name, value in vars(since.stages_us).items() if value is not None}
     return [
         *_section("since the start", [("served", numbers.count(since.count, 15))], width),
         *_latencies(latencies),
@@ -132,7 +133,7 @@ def _listener(key: object, frame: Frame, width: int) -> List[Line]:
     ]
 
 
-def _listener_facts(row: Listener, report: Report) -> List["tuple[str, str]"]:
+def _listener_facts(row: Listener, report: Report) -> List[Fact]:
     comms = cells.comms_of(report.targets)
     pids = row.pids
     held = (
@@ -160,7 +161,7 @@ def _listener_facts(row: Listener, report: Report) -> List["tuple[str, str]"]:
 def _when_full(row: Listener) -> str:
     if row.transport == "unix":
         return "connect() blocks, or fails with EAGAIN on a non-blocking socket"
-    return "the kernel drops the client's last handshake packet; it retries after a second"
+    return "handshakes are dropped and retried after about a second, unseen by the target"
 
 
 def _target(key: object, frame: Frame, width: int) -> List[Line]:
@@ -173,7 +174,7 @@ def _target(key: object, frame: Frame, width: int) -> List[Line]:
     ]
 
 
-def _target_facts(row: Target) -> List["tuple[str, str]"]:
+def _target_facts(row: Target) -> List[Fact]:
     return [
         ("command line", "–" if row.cmdline is None else visible(row.cmdline)),
         ("state", visible(row.state)),
@@ -215,11 +216,11 @@ def _missing(report: Report, width: int) -> List[Line]:
     return _section("not measured", facts, width) if facts else []
 
 
-def _sentences(columns: Dict[str, Column]) -> List["tuple[str, str]"]:
+def _sentences(columns: Dict[str, Column]) -> List[Fact]:
     return [(column.title or "FULL", column.says) for column in columns.values()]
 
 
-def _section(name: str, facts: Iterable["tuple[str, str]"], width: int) -> List[Line]:
+def _section(name: str, facts: Iterable[Fact], width: int) -> List[Line]:
     lines = [_rule(name)]
     for label, text in facts:
         wrapped = _wrap(text, max(20, width - _LABEL - 6))

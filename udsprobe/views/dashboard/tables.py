@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional
 
-from udsprobe.model.report import Listener, Report, Served, Syscall, Target, Upstream
+from udsprobe.model.report import Listener, Report, Served, Target, Upstream
 from udsprobe.views import bars, cells, numbers, words
 from udsprobe.views.columns import LISTENERS, SYSCALLS, TARGETS, pick, widths
 from udsprobe.views.dashboard.feed import Frame
@@ -66,7 +66,7 @@ def requests(frame: Frame, state: ViewState, width: int, *, tall: bool) -> Table
     else:
         lines.append(note("no reply was sent yet on a connection a target accepted"))
     if tall:
-        lines += [Line("served", _history(name, state, room)) for name in state.history]
+        lines += [Line("served", _history(name, state, room)) for name in state.shown]
     for upstream in frame.interval.requests.upstream or []:
         lines.append(Line(("upstream", upstream.address), _upstream(upstream, frame, state, room)))
     return Table("requests", tuple(lines))
@@ -93,7 +93,7 @@ def _upstream(upstream: Upstream, frame: Frame, state: ViewState, width: int) ->
 
 
 def _history(name: str, state: ViewState, width: int) -> str:
-    values = state.history[name]
+    values = state.shown[name]
     newest = values[-1] if values else None
     if name in ("p50", "p99"):
         shown = state.units.duration(("history", name), newest) if newest is not None else "·"
@@ -108,7 +108,7 @@ def _history(name: str, state: ViewState, width: int) -> str:
 
 
 def _spark(name: str, state: ViewState, width: int) -> str:
-    values = list(state.history[name])[-width:] if width > 0 else []
+    values = list(state.shown[name])[-width:] if width > 0 else []
     return bars.sparkline(values, max(0, width), bars.steady_ceiling(values))
 
 
@@ -177,8 +177,3 @@ def _empty(state: ViewState, filtered: bool, otherwise: str) -> Line:
     if filtered and state.filter:
         return note(f"no row matches the filter {fit(state.filter, 30)!r}; Esc clears it")
     return note(otherwise)
-
-
-def find_syscall(report: Report, key: cells.SyscallKey) -> Optional[Syscall]:
-    rows = report.syscalls or []
-    return next((call for call in rows if cells.syscall_key(call) == key), None)
