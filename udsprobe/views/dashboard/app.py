@@ -121,7 +121,8 @@ class Dashboard(App[None]):
 
     def on_resize(self) -> None:
         self._wanted.clear()
-        self._paint()
+        # Textual notes the new size after this handler.
+        self.call_later(self._paint)
 
     def on_dashboard_arrived(self, message: Arrived) -> None:
         self._newest = message.frame
