@@ -95,6 +95,7 @@ def listener(
             requested=None,
             effective=backlog,
             clamped_by="net.core.somaxconn" if clamped else None,
+            equals_somaxconn=clamped,
         ),
         depth=Depth(now=now, max=peak, limit=backlog + 1, histogram=None),
     )

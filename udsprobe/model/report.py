@@ -59,10 +59,12 @@ class EventsLost:
 
 @dataclass(frozen=True)
 class Probe:
+    """`self_cpu_pct` is None when the window has no length."""
+
     strategy: str
     measurements: List[Measurement]
     attach_ms: float
-    self_cpu_pct: float
+    self_cpu_pct: Optional[float]
     bpf_cpu_pct: Optional[float]
     rss_bytes: int
     events_seen: int
@@ -227,9 +229,12 @@ class Syscall:
 
 @dataclass(frozen=True)
 class Backlog:
+    """`equals_somaxconn`: None when the limit of its network namespace is not known."""
+
     requested: Optional[int]
     effective: int
     clamped_by: Optional[str]
+    equals_somaxconn: Optional[bool] = None
 
 
 @dataclass(frozen=True)

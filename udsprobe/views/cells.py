@@ -141,10 +141,10 @@ def is_full(row: Listener) -> bool:
 
 
 def backlog(value: Backlog) -> str:
-    """`128=somaxconn` where that bound binds, else the number."""
-    if value.clamped_by is None:
-        return str(value.effective)
-    return f"{value.effective}={visible(value.clamped_by.rsplit('.', 1)[-1])}"
+    """`128=somaxconn` where that limit is what one would have to raise, else the number."""
+    if value.equals_somaxconn or value.clamped_by is not None:
+        return f"{value.effective}=somaxconn"
+    return str(value.effective)
 
 
 def owners(pids: Optional[Sequence[int]], comms: Mapping[int, str]) -> str:

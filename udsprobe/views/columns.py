@@ -106,7 +106,7 @@ LISTENERS = _by_key(
         "backlog",
         "backlog",
         14,
-        "The backlog in force; =somaxconn when net.core.somaxconn is what binds it.",
+        "The backlog in force; =somaxconn when it equals net.core.somaxconn, its upper bound.",
         right=False,
     ),
     Column("wait", "wait p99", 8, "99 in 100 connections waited at most this long for accept."),

@@ -12,6 +12,7 @@ from textual.screen import ModalScreen
 
 from udsprobe.views import words
 from udsprobe.views.dashboard import chrome, layout, pages, tables
+from udsprobe.views.dashboard.driver import StdoutDriver
 from udsprobe.views.dashboard.feed import Feed, Frame
 from udsprobe.views.dashboard.filter import FilterInput
 from udsprobe.views.dashboard.state import ViewState
@@ -80,7 +81,7 @@ class Dashboard(App[None]):
         """The feed has no more frames, or failed."""
 
     def __init__(self, feed: Feed, interval_s: float) -> None:
-        super().__init__(ansi_color=True)
+        super().__init__(driver_class=StdoutDriver, ansi_color=True)
         self._feed = feed
         self._interval_s = interval_s
         self._reader = Thread(target=self._read, name="udsprobe-feed", daemon=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Latency, Listener, Report, Syscall, Target
+from udsprobe.model.report import Backlog, Latency, Listener, Report, Syscall, Target
 from udsprobe.views import cells, numbers, words
 from udsprobe.views.columns import LISTENERS, SYSCALLS, TARGETS, Column
 from udsprobe.views.dashboard.feed import Frame
@@ -141,7 +141,6 @@ def _listener_facts(row: Listener, report: Report) -> List[Fact]:
         if pids is None
         else ", ".join(cells.process(pid, comms.get(pid)) for pid in pids) or "none"
     )
-    bound = row.backlog.clamped_by
     requested = row.backlog.requested
     return [
         ("socket", cells.socket_label(row.transport, row.socket_type)),
@@ -150,12 +149,20 @@ def _listener_facts(row: Listener, report: Report) -> List[Fact]:
         ("queue now", f"{numbers.count(row.depth.now)} of {row.depth.limit}"),
         ("queue high-water", numbers.count(row.depth.max)),
         ("backlog in force", str(row.backlog.effective)),
-        ("bound by", visible(bound) if bound else "listen()'s own argument, as far as is known"),
+        ("and net.core.somaxconn", _somaxconn(row.backlog)),
         ("asked of listen()", "not seen" if requested is None else str(requested)),
         ("accepted", numbers.count(row.accepted, 15)),
         ("refused", "–" if row.refused is None else cells.errors(row.refused) or "0"),
         ("when full", _when_full(row)),
     ]
+
+
+def _somaxconn(backlog: Backlog) -> str:
+    if backlog.clamped_by is not None:
+        return f"cut to it: raise {visible(backlog.clamped_by)}, then listen again"
+    if backlog.equals_somaxconn is None:
+        return "not known: it has the limit of another network namespace"
+    return "equal to it" if backlog.equals_somaxconn else "below it: listen() asked for no more"
 
 
 def _when_full(row: Listener) -> str:
