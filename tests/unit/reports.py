@@ -26,6 +26,7 @@ from udsprobe.model.report import (
 )
 
 START = "2026-11-21T03:12:31+00:00"
+NOT_BUILT = ("verdict", "accept_queue", "stages", "thread_time", "connections")
 HOSTILE = "\x1b[31mred\x1b[0m [bold]x[/bold] \u202egnp.exe\n\udcff\x07"
 
 
@@ -123,7 +124,8 @@ def probe(*measurements: Measurement, lost: int = 0) -> Probe:
         strategy="tracepoint",
         measurements=list(measurements)
         or [
-            measurement(name) for name in ("syscalls", "in_flight", "served_requests", "listeners")
+            *map(measurement, ("syscalls", "in_flight", "served_requests", "listeners")),
+            *(measurement(name, "off", "not measured in this version") for name in NOT_BUILT),
         ],
         attach_ms=84.0,
         self_cpu_pct=0.42,

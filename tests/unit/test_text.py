@@ -137,7 +137,8 @@ def test_a_verdict_is_shown_when_there_is_one() -> None:
         summary="node's main thread is 97 % busy",
         subject="thread 4711",
     )
-    text = render(replace(reports.busy(), verdict=verdict))
+    probe = reports.probe(reports.measurement("verdict"))
+    text = render(replace(reports.busy(), verdict=verdict, probe=probe))
     assert "NOT THE TRANSPORT · app-cpu · node's main thread is 97 % busy" in text
     assert "transport is 3.90 % of request time; a free one would save 4.10 %; sure 94.0 %" in text
     assert "in this version: verdict" not in text

@@ -20,6 +20,7 @@ from udsprobe.views.escape import column as padded
 from udsprobe.views.escape import fit, visible
 
 MIN_WIDTH = 80
+MAX_WIDTH = 120
 MAX_LINES = 40
 _LISTENERS_SHOWN = 5
 _TARGETS_SHOWN = 4
@@ -50,12 +51,12 @@ def render(
     """The whole report, ending in a newline.
 
     Args:
-        width: terminal columns; at least 80 are used.
+        width: terminal columns; at least 80 and at most 120 are used.
         lines: the budget that system-call rows are cut to; other sections
             have budgets of their own.
         colour: ANSI styles; without them nothing is lost.
     """
-    width = max(MIN_WIDTH, width)
+    width = max(MIN_WIDTH, min(width, MAX_WIDTH))
     above = [
         *_title(report, width),
         *_requests(report, width),
@@ -179,7 +180,7 @@ def _listener_columns(rows: Sequence[Listener], comms: Dict[int, str], width: in
     title = "accept queue" if bar == 12 else "queue"
     return [
         socket,
-        Column("address", "address", room - bar, "", right=False),
+        Column("address", "address", min(room - bar, max(7, address)), "", right=False),
         Column("bar", title, bar, "", right=False),
         *fixed,
     ]

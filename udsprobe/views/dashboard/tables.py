@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Sequence
 
 from udsprobe.model.report import Listener, Report, Served, Target, Upstream
 from udsprobe.views import bars, cells, numbers, words
@@ -96,7 +96,7 @@ def _history(name: str, state: ViewState, width: int) -> str:
     values = state.shown[name]
     newest = values[-1] if values else None
     if name in ("p50", "p99"):
-        shown = state.units.duration(("history", name), newest) if newest is not None else "·"
+        shown = state.units.duration(("served", name), newest) if newest is not None else "·"
         top = numbers.duration(bars.steady_ceiling(values))
     else:
         per = "/s" if name in ("rate", "errors") else ""
@@ -113,7 +113,8 @@ def _spark(name: str, state: ViewState, width: int) -> str:
 
 
 def listeners(report: Report, state: ViewState, width: int) -> Table:
-    columns = pick(LISTENERS, _LISTENER_BASE, _LISTENER_EXTRA, width - MARGIN, GAP)
+    extra = [key for key in _LISTENER_EXTRA if _measured(report.listeners or [], key)]
+    columns = pick(LISTENERS, _LISTENER_BASE, extra, width - MARGIN, GAP)
     if report.listeners is None:
         return Table("listeners", (_not_measured(report, "listeners"),))
     comms = cells.comms_of(report.targets)
@@ -121,12 +122,22 @@ def listeners(report: Report, state: ViewState, width: int) -> Table:
     lines: List[Line] = []
     for listener in report.listeners:
         shown = cells.listener(listener, comms, bar, peak=state.peak(listener))
-        text = row(columns, shown, width, keep={"address": "end"})
+        text = row(columns, shown, width, keep={"address": "end", "owners": "end"})
         if state.passes(" ".join(shown.values())):
             lines.append(Line(listener_key(listener), text, _listener_severity(listener)))
     if not lines:
         lines.append(_empty(state, bool(report.listeners), "no listener: no target listens"))
     return laid_out("listeners", columns, lines, width)
+
+
+def _measured(rows: Sequence[Listener], key: str) -> bool:
+    """A column that nothing fills leaves its room to the others."""
+    fields: Dict[str, Callable[[Listener], object]] = {
+        "max": lambda row: row.depth.max,
+        "wait": lambda row: row.wait_us,
+        "refused": lambda row: row.refused,
+    }
+    return key not in fields or any(fields[key](row) is not None for row in rows)
 
 
 def _listener_severity(listener: Listener) -> str:
