@@ -12,6 +12,7 @@ from textual.strip import Strip
 from tests.unit.feeds import ListFeed
 from udsprobe.views.dashboard import Frame
 from udsprobe.views.dashboard.app import Dashboard
+from udsprobe.views.dashboard.reader import Reader
 
 Size = Tuple[int, int]
 SIZES: Sequence[Size] = ((80, 24), (120, 40), (200, 60))
@@ -71,9 +72,13 @@ class Screenful:
 @asynccontextmanager
 async def dashboard(*frames: Frame, size: Size = (80, 24)) -> AsyncIterator[Screenful]:
     feed = ListFeed()
-    app = Dashboard(feed, 1.0)
-    async with app.run_test(size=size) as pilot:
-        screen = Screenful(app, feed, pilot)
-        await screen.give(*frames)
-        yield screen
-    app.end_feed()
+    reader = Reader(feed)
+    reader.start()
+    app = Dashboard(reader, 1.0)
+    try:
+        async with app.run_test(size=size) as pilot:
+            screen = Screenful(app, feed, pilot)
+            await screen.give(*frames)
+            yield screen
+    finally:
+        reader.close()

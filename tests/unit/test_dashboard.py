@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Callable
 
@@ -287,12 +286,10 @@ async def test_no_colour_carries_a_meaning_alone(monkeypatch: pytest.MonkeyPatch
         assert "FULL" in screen.row("/run/app.sock")
 
 
-async def test_quit_closes_the_feed() -> None:
+async def test_q_quits() -> None:
     async with dashboard(frame(reports.busy())) as screen:
         await screen.press("q")
         assert not screen.app.is_running
-        screen.app.end_feed()
-        assert screen.feed.closed
 
 
 async def test_ctrl_c_quits_even_from_the_filter_line() -> None:
@@ -301,27 +298,31 @@ async def test_ctrl_c_quits_even_from_the_filter_line() -> None:
         assert not screen.app.is_running
 
 
-async def test_the_end_of_the_feed_ends_the_screen() -> None:
-    async with dashboard(frame(reports.busy())) as screen:
-        screen.feed.give(None)
-        await asyncio.to_thread(screen.app._reader.join)
-        await screen.settle()
-        assert not screen.app.is_running
-
-
-def test_what_the_feed_raised_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def headless(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Dashboard.run
     monkeypatch.setattr(Dashboard, "run", lambda app: run(app, headless=True, size=(80, 24)))
-    feed = FailingFeed(KernelCannotError("no-btf", "no BTF", "try another kernel"))
-    with pytest.raises(KernelCannotError):
-        run_dashboard(feed)
-    assert feed.closed
 
 
-def test_run_dashboard_returns_when_the_feed_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Dashboard.run
-    monkeypatch.setattr(Dashboard, "run", lambda app: run(app, headless=True, size=(80, 24)))
+@pytest.mark.usefixtures("headless")
+def test_the_end_of_the_feed_ends_the_screen_and_closes_the_feed() -> None:
     feed = ListFeed(frame(reports.busy()))
     feed.give(None)
     run_dashboard(feed)
+    assert feed.closed
+
+
+@pytest.mark.usefixtures("headless")
+def test_quitting_closes_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = ListFeed(frame(reports.busy()))
+    monkeypatch.setattr(Dashboard, "on_dashboard_arrived", lambda app, message: app.action_leave())
+    run_dashboard(feed)
+    assert feed.closed
+
+
+@pytest.mark.usefixtures("headless")
+def test_what_the_feed_raised_reaches_the_caller() -> None:
+    feed = FailingFeed(KernelCannotError("no-btf", "no BTF", "try another kernel"))
+    with pytest.raises(KernelCannotError):
+        run_dashboard(feed)
     assert feed.closed

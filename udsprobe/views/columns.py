@@ -111,7 +111,7 @@ LISTENERS = _by_key(
     ),
     Column("wait", "wait p99", 8, "99 in 100 connections waited at most this long for accept."),
     Column("refused", "refused", 7, "Connections refused since the start."),
-    Column("owners", "owners", 12, "Processes that hold it open.", right=False, grows_to=_ANY),
+    Column("owners", "owners", 14, "Processes that hold it open.", right=False, grows_to=_ANY),
 )
 
 TARGETS = _by_key(

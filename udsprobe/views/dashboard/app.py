@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from threading import Thread
 from typing import Callable, ClassVar, Dict, List, Optional
 
 from textual.app import App, ComposeResult
@@ -13,8 +12,9 @@ from textual.screen import ModalScreen
 from udsprobe.views import words
 from udsprobe.views.dashboard import chrome, layout, pages, tables
 from udsprobe.views.dashboard.driver import StdoutDriver
-from udsprobe.views.dashboard.feed import Feed, Frame
+from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.filter import FilterInput
+from udsprobe.views.dashboard.reader import Reader
 from udsprobe.views.dashboard.state import ViewState
 from udsprobe.views.dashboard.table import Table
 from udsprobe.views.dashboard.widgets import Lines, Panel
@@ -49,7 +49,7 @@ class Page(ModalScreen[None]):
 
 
 class Dashboard(App[None]):
-    """The screen over one feed."""
+    """The screen over one feed, which somebody else starts and closes."""
 
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = "#system-calls"
@@ -71,42 +71,25 @@ class Dashboard(App[None]):
     ]
 
     class Arrived(Message):
-        """The feed handed over a frame."""
+        """A frame to show."""
 
         def __init__(self, frame: Frame) -> None:
             super().__init__()
             self.frame = frame
 
     class Ended(Message):
-        """The feed has no more frames, or failed."""
+        """There are no more frames."""
 
-    def __init__(self, feed: Feed, interval_s: float) -> None:
+    def __init__(self, reader: Reader, interval_s: float) -> None:
         super().__init__(driver_class=StdoutDriver, ansi_color=True)
-        self._feed = feed
+        self._reader = reader
         self._interval_s = interval_s
-        self._reader = Thread(target=self._read, name="udsprobe-feed", daemon=True)
-        self._failure: Optional[BaseException] = None
         self._state = ViewState()
         self._newest: Optional[Frame] = None
         self._painted: Optional[Frame] = None
         self._paused_at: Optional[str] = None
         self._zoomed: Optional[str] = None
         self._wanted: Dict[str, int] = {}
-
-    def observe(self) -> None:
-        """Run until the user quits or the feed ends; raise what the feed raised."""
-        try:
-            self.run()
-        finally:
-            self.end_feed()
-        if self._failure is not None:
-            raise self._failure
-
-    def end_feed(self) -> None:
-        """Close the feed and wait until its thread has left it."""
-        self._feed.close()
-        if self._reader.ident is not None:
-            self._reader.join()
 
     def compose(self) -> ComposeResult:
         yield Lines(id="title")
@@ -118,7 +101,7 @@ class Dashboard(App[None]):
 
     def on_mount(self) -> None:
         self._paint()
-        self._reader.start()
+        self._reader.hand_to(self._take)
 
     def on_resize(self) -> None:
         self._wanted.clear()
@@ -200,15 +183,8 @@ class Dashboard(App[None]):
 
         self.push_screen(Page(make))
 
-    def _read(self) -> None:
-        try:
-            frame = self._feed.next()
-            while frame is not None:
-                self.post_message(self.Arrived(Frame(*frame)))
-                frame = self._feed.next()
-        except BaseException as failure:  # shown by the caller, after the screen is gone
-            self._failure = failure
-        self.post_message(self.Ended())
+    def _take(self, frame: Optional[Frame]) -> None:
+        self.post_message(self.Ended() if frame is None else self.Arrived(frame))
 
     def _paint(self) -> None:
         width, height = self.size
