@@ -78,7 +78,11 @@ def assert_served(report: tool.Report, requests: int) -> None:
     served = report["requests"]["served"]
     assert served["count"] == requests
     assert served["latency_us"]["count"] == requests
-    assert report["probe"]["events_lost"] == {"map_full": 0, "ring_full": 0, "missed": 0}
+    # `missed` is not asserted: under load the kernel now and then skips
+    # sk_data_ready inside itself, which loses no call and no request.
+    probe = report["probe"]
+    assert probe["events_lost"]["map_full"] == probe["events_lost"]["ring_full"] == 0
+    assert probe["events_counted"] == sum(row["calls"] for row in report["syscalls"])
 
 
 def calls(report: tool.Report, name: str, transport: str) -> int:
