@@ -33,7 +33,7 @@ class Ending:
         self._wakeup, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll.register(self._wakeup, select.POLLIN)
 
-    def __enter__(self) -> "Ending":
+    def __enter__(self) -> Ending:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             self._handlers.append((number, signal.signal(number, self._on_signal)))
         return self

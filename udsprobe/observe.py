@@ -24,7 +24,6 @@ from udsprobe.model.report import Report
 from udsprobe.sample import Observation
 
 
-
 class Observer:
     """Live probes on chosen targets.
 
@@ -43,7 +42,12 @@ class Observer:
     """
 
     def __init__(
-        self, chosen: Iterable[Chosen], *, interval_s: float, follow: bool, program: Optional[Tuple[str, str]] = None
+        self,
+        chosen: Iterable[Chosen],
+        *,
+        interval_s: float,
+        follow: bool,
+        program: Optional[Tuple[str, str]] = None,
     ) -> None:
         began_ns = time.monotonic_ns()
         procfs = Procfs()
@@ -97,7 +101,7 @@ class Observer:
         self._collector.close()
         self._tracer.close()
 
-    def __enter__(self) -> "Observer":
+    def __enter__(self) -> Observer:
         return self
 
     def __exit__(self, *_: object) -> None:

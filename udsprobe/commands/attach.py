@@ -18,13 +18,20 @@ from udsprobe.observe import Observer
 @click.command(
     name="attach",
     short_help="Observe running processes.",
-    epilog="Ctrl-C, SIGTERM and the exit of the last target end the observation and print the report.",
+    epilog="Ctrl-C, SIGTERM and the exit of the last target end it and print the report.",
 )
-@click.option("--pid", "pids", multiple=True, metavar="PID", help="A process; repeatable, or 1,2,3.")
-@click.argument("more_pids", nargs=-1, metavar="[PID]...")
-@click.option("--comm", "comms", multiple=True, metavar="NAME", help="Every process with this name.")
 @click.option(
-    "--listener", "listeners", multiple=True, metavar="ADDRESS",
+    "--pid", "pids", multiple=True, metavar="PID", help="A process; repeatable, or 1,2,3."
+)
+@click.argument("more_pids", nargs=-1, metavar="[PID]...")
+@click.option(
+    "--comm", "comms", multiple=True, metavar="NAME", help="Every process with this name."
+)
+@click.option(
+    "--listener",
+    "listeners",
+    multiple=True,
+    metavar="ADDRESS",
     help="Whoever listens on a socket path, @abstract name, PORT or HOST:PORT.",
 )
 @click.option("--unit", "units", multiple=True, metavar="UNIT", help="Processes of a systemd unit.")

@@ -9,7 +9,6 @@ from typing import Optional, TextIO
 
 from udsprobe.errors import UdsprobeError, UsageError
 
-
 TO_A_FILE = "write it to a file with --output FILE"
 
 
@@ -79,7 +78,5 @@ class Outlet:
 
 def _given(stream: Optional[TextIO]) -> TextIO:
     if stream is None:
-        raise DeliveryError(
-            "stdout-closed", "there is no stdout to write the report to", TO_A_FILE
-        )
+        raise DeliveryError("stdout-closed", "there is no stdout to write the report to", TO_A_FILE)
     return stream

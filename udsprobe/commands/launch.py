@@ -59,7 +59,7 @@ class HeldCommand:
         os.write(self._gate, b"\1")
         os.close(self._gate)
 
-    def __enter__(self) -> "HeldCommand":
+    def __enter__(self) -> HeldCommand:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -42,7 +42,7 @@ def read_options(
     no_follow: bool,
     interval: float,
     duration: Optional[float],
-    forms: "tuple[bool, bool, bool]",
+    forms: tuple[bool, bool, bool],
     output: Optional[str],
     ready_file: Optional[str],
     strategy: str,
@@ -79,11 +79,17 @@ def read_options(
 _OPTIONS = (
     click.option("--no-follow", is_flag=True, help="Leave children of the targets alone."),
     click.option(
-        "--interval", type=float, default=1.0, show_default=True, metavar="S",
+        "--interval",
+        type=float,
+        default=1.0,
+        show_default=True,
+        metavar="S",
         help="Seconds between two samples.",
     ),
     click.option(
-        "--duration", type=float, metavar="S",
+        "--duration",
+        type=float,
+        metavar="S",
         help="Stop after so many seconds; without it, at Ctrl-C or when the targets are gone.",
     ),
     click.option("--json", "as_json", is_flag=True, help="One report document at the end."),
@@ -92,11 +98,15 @@ _OPTIONS = (
     click.option("--output", metavar="FILE", help="Write the report there."),
     click.option("--ready-file", metavar="FILE", help="Created once every probe is live."),
     click.option(
-        "--strategy", type=click.Choice(["auto", "tracepoint", "fentry", "bcc"]), default="auto",
-        show_default=True, help="How the kernel calls the probes.",
+        "--strategy",
+        type=click.Choice(["auto", "tracepoint", "fentry", "bcc"]),
+        default="auto",
+        show_default=True,
+        help="How the kernel calls the probes.",
     ),
     click.option(
-        "--fail-on", type=click.Choice(["info", "warning", "critical"]),
+        "--fail-on",
+        type=click.Choice(["info", "warning", "critical"]),
         help="Exit with 1 when there is a finding at or above it.",
     ),
 )

@@ -33,8 +33,14 @@ def command(words: Tuple[str, ...], **shared: Any) -> int:
     """
     options = options_of(shared)
     outlet = Outlet(options.output, sys.stderr)
-    with HeldCommand(words) as held, Observer(
-        [held.chosen], interval_s=options.interval_s, follow=options.follow, program=held.program
-    ) as observer:
+    with (
+        HeldCommand(words) as held,
+        Observer(
+            [held.chosen],
+            interval_s=options.interval_s,
+            follow=options.follow,
+            program=held.program,
+        ) as observer,
+    ):
         watch(observer, options, outlet, started=held.go)
     return EXIT_OK

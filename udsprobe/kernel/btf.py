@@ -150,16 +150,23 @@ class Btf:
             return self.structure(found.name)
         if found.kind == KIND_ARRAY:
             element, _, length = struct.unpack("<III", found.tail)
-            return self._ctype(element) * length
+            array: type = self._ctype(element) * length
+            return array
         if found.kind == KIND_INT:
             return _integer(found)
         raise BtfError(f"cannot decode BTF kind {found.kind} ({found.name!r})")
 
 
+_INTEGERS: Dict[int, Tuple[type, type]] = {
+    1: (ctypes.c_uint8, ctypes.c_int8),
+    2: (ctypes.c_uint16, ctypes.c_int16),
+    4: (ctypes.c_uint32, ctypes.c_int32),
+    8: (ctypes.c_uint64, ctypes.c_int64),
+}
+
+
 def _integer(found: _Type) -> type:
-    signed = struct.unpack("<I", found.tail)[0] >> 24 & 1
     if found.name == "char":
         return ctypes.c_char
-    sizes = {1: (ctypes.c_uint8, ctypes.c_int8), 2: (ctypes.c_uint16, ctypes.c_int16)}
-    sizes.update({4: (ctypes.c_uint32, ctypes.c_int32), 8: (ctypes.c_uint64, ctypes.c_int64)})
-    return sizes[found.size_or_type][signed]
+    encoding: int = struct.unpack("<I", found.tail)[0]
+    return _INTEGERS[found.size_or_type][encoding >> 24 & 1]

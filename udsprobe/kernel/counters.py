@@ -62,7 +62,8 @@ class Counters:
         self._globals = SharedGlobals(loaded)
         self._call_names = enum_names(btf.enum("call"), "CALL_")
         self._endpoints = {
-            value: endpoint(name) for value, name in enum_names(btf.enum("endpoint"), "ENDPOINT_").items()
+            value: endpoint(name)
+            for value, name in enum_names(btf.enum("endpoint"), "ENDPOINT_").items()
         }
         self._process = btf.structure("process_state")
         self._thread = btf.structure("thread_record")
@@ -171,7 +172,7 @@ class Counters:
         latency = _latency(row[self._calls.place("latency")])
 
         def number(name: str) -> int:
-            return row[self._calls.place(name).start]
+            return row[self._calls.place(name)][0]
 
         return CallCounts(
             name=self._call_names[key >> 3 & 63],
@@ -198,9 +199,7 @@ def errors_by_name(slots: Sequence[int]) -> Mapping[str, int]:
     """errno name → failures, from the slots of `call_counts.errors`."""
     names = {**errno.errorcode, **KERNEL_ERRNO_NAMES}
     return {
-        names.get(number, f"errno {number}"): count
-        for number, count in enumerate(slots)
-        if count
+        names.get(number, f"errno {number}"): count for number, count in enumerate(slots) if count
     }
 
 

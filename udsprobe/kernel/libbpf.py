@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from functools import lru_cache
+from functools import cache
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError
@@ -157,7 +157,7 @@ class Libbpf:
         return result
 
 
-@lru_cache(maxsize=None)
+@cache
 def libbpf() -> Libbpf:
     """The one instance.
 

@@ -75,9 +75,7 @@ def measurements(attached: FrozenSet[str]) -> Tuple[MeasurementState, ...]:
 
 def _served_requests(has_arrival: bool) -> MeasurementState:
     if has_arrival:
-        return MeasurementState(
-            "served_requests", "tp_btf:sys_exit+sk_data_ready", "on", None
-        )
+        return MeasurementState("served_requests", "tp_btf:sys_exit+sk_data_ready", "on", None)
     return MeasurementState(
         "served_requests",
         "tp_btf:sys_exit",

@@ -169,8 +169,14 @@ class ProbeObject:
     def _read_batch(self, descriptor, start, cursor, keys, values, count) -> bool:  # type: ignore[no-untyped-def]
         try:
             self._bpf.call(
-                "bpf_map_lookup_batch", descriptor, start, ctypes.byref(cursor), keys, values,
-                ctypes.byref(count), None,
+                "bpf_map_lookup_batch",
+                descriptor,
+                start,
+                ctypes.byref(cursor),
+                keys,
+                values,
+                ctypes.byref(count),
+                None,
             )
         except LibbpfError as error:
             if error.errno != errno.ENOENT:
@@ -179,17 +185,13 @@ class ProbeObject:
         return False
 
     def _map(self, name: str) -> int:
-        return self._bpf.pointer(
-            "bpf_object__find_map_by_name", self._object, name.encode()
-        )
+        return self._bpf.pointer("bpf_object__find_map_by_name", self._object, name.encode())
 
     def _map_fd(self, name: str) -> int:
         return self._bpf.call("bpf_map__fd", self._map(name))
 
     def _program(self, name: str) -> int:
-        return self._bpf.pointer(
-            "bpf_object__find_program_by_name", self._object, name.encode()
-        )
+        return self._bpf.pointer("bpf_object__find_program_by_name", self._object, name.encode())
 
     def _raw_btf(self) -> bytes:
         size = ctypes.c_uint32()

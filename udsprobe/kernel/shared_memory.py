@@ -62,7 +62,8 @@ class SharedArray:
             member = getattr(layout, name)
             start_bytes += member.offset
             size_bytes = member.size
-            layout = dict((field[0], field[1]) for field in layout._fields_)[name]  # type: ignore[attr-defined]
+            types = {field[0]: field[1] for field in layout._fields_}  # type: ignore[attr-defined]
+            layout = types[name]
         start = start_bytes // WORD_BYTES
         return slice(start, start + size_bytes // WORD_BYTES)
 

@@ -28,7 +28,7 @@ class SocketRecord:
     state: int
 
     @classmethod
-    def of(cls, record: Any) -> "SocketRecord":
+    def of(cls, record: Any) -> SocketRecord:
         """From the ctypes twin of the record."""
         return cls(*(getattr(record, name) for name in cls.__dataclass_fields__))
 

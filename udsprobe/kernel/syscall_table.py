@@ -53,7 +53,9 @@ class SyscallTable:
         """The number of `name`, None when this ABI has no such call."""
         return next((number for number, known in self.names.items() if known == name), None)
 
-    def entries(self, calls: Mapping[str, int], traits: Mapping[str, int]) -> List[Tuple[int, int, int]]:
+    def entries(
+        self, calls: Mapping[str, int], traits: Mapping[str, int]
+    ) -> List[Tuple[int, int, int]]:
         """(number, call, traits) for the kernel half.
 
         Args:
