@@ -61,7 +61,7 @@ class Server:
     def pid(self) -> int:
         return self._process.pid
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Server:
         with self._log.open("w") as log:
             self._process = subprocess.Popen(self._argv, stdout=log, stderr=log)
         try:
@@ -112,9 +112,7 @@ def nginx(program: str, upstream: Address, keepalive: int, folder: Path) -> Serv
     port = free_port()
     configuration = folder / "nginx.conf"
     configuration.write_text(
-        NGINX_CONFIGURATION.format(
-            folder=folder, upstream=upstream, keepalive=keepalive, port=port
-        )
+        NGINX_CONFIGURATION.format(folder=folder, upstream=upstream, keepalive=keepalive, port=port)
     )
     argv = [program, "-p", str(folder), "-c", str(configuration), "-e", str(folder / "start.log")]
     return Server(argv, ("127.0.0.1", port), folder / "nginx.log")

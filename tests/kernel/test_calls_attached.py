@@ -34,7 +34,7 @@ def threads_inside(pid: int, number: int) -> int:
     return sum(task.read_text().split()[0] == str(number) for task in tasks)
 
 
-def wait_until_inside(process: "subprocess.Popen[bytes]", number: int) -> None:
+def wait_until_inside(process: subprocess.Popen[bytes], number: int) -> None:
     give_up_at = time.monotonic() + PATIENCE_S
     while not threads_inside(process.pid, number):
         assert process.poll() is None
@@ -54,7 +54,7 @@ def connected(family: str) -> Tuple[socket.socket, socket.socket]:
 class Echo(NamedTuple):
     """A workload asleep in recvfrom, and the socket that wakes it."""
 
-    process: "subprocess.Popen[bytes]"
+    process: subprocess.Popen[bytes]
     ours: socket.socket
     truth: Path
     transport: str
@@ -74,13 +74,11 @@ class Echo(NamedTuple):
 
 
 @pytest.fixture(params=KEYS)
-def echo(
-    request: pytest.FixtureRequest, workload: Workload, tmp_path: Path
-) -> Iterator[Echo]:
+def echo(request: pytest.FixtureRequest, workload: Workload, tmp_path: Path) -> Iterator[Echo]:
     ours, theirs = connected(request.param)
     truth = tmp_path / "truth.json"
     argv = [str(workload(64)), "echo", request.param, str(truth)]
-    process = subprocess.Popen(argv, stdin=theirs)
+    process = subprocess.Popen(argv, stdin=theirs.fileno())
     theirs.close()
     try:
         wait_until_inside(process, RECVFROM)
@@ -92,14 +90,10 @@ def echo(
 
 
 def latencies(report: tool.Report, name: str) -> int:
-    return sum(
-        row["latency_us"]["count"] for row in report["syscalls"] if row["name"] == name
-    )
+    return sum(row["latency_us"]["count"] for row in report["syscalls"] if row["name"] == name)
 
 
-def test_a_thread_asleep_all_the_time_is_one_in_flight(
-    workload: Workload, tmp_path: Path
-) -> None:
+def test_a_thread_asleep_all_the_time_is_one_in_flight(workload: Workload, tmp_path: Path) -> None:
     argv = [str(workload(64)), "asleep", "unix-stream", str(tmp_path / "truth.json")]
     with subprocess.Popen(argv) as process:
         try:
@@ -113,9 +107,7 @@ def test_a_thread_asleep_all_the_time_is_one_in_flight(
     assert tool.rows(attached.report) == {}
 
 
-def test_a_call_that_began_before_is_counted_and_has_no_latency(
-    echo: Echo, tmp_path: Path
-) -> None:
+def test_a_call_that_began_before_is_counted_and_has_no_latency(echo: Echo, tmp_path: Path) -> None:
     with tool.Attached(["--pid", str(echo.process.pid)], tmp_path) as attached:
         echo.rounds()
         wait_until_inside(echo.process, RECVFROM)

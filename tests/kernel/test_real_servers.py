@@ -129,15 +129,14 @@ def test_connections_older_than_the_observation_serve_too(
     assert calls(attached.report, "accept4", "unix") < CONNECTIONS, "nothing was kept alive"
 
 
-def churn(
-    require: Require, node: str, script: Path, keepalive: int, folder: Path
-) -> List[float]:
+def churn(require: Require, node: str, script: Path, keepalive: int, folder: Path) -> List[float]:
     """accept4, close and epoll_ctl per request of Node behind so many kept connections."""
     folder.mkdir()
     nginx = require("nginx")["nginx"]
-    with servers.node(node, script, folder) as app, servers.nginx(
-        nginx, app.address, keepalive, folder
-    ) as proxy:
+    with (
+        servers.node(node, script, folder) as app,
+        servers.nginx(nginx, app.address, keepalive, folder) as proxy,
+    ):
         http_load(require, proxy, WARM_UP_REQUESTS)
         with tool.Attached(["--pid", str(app.pid)], folder) as attached:
             http_load(require, proxy, REQUESTS)
@@ -155,7 +154,8 @@ def test_keepalive_8_shows_its_churn_per_request(
     kept = churn(require, node, script, 64, folder / "kept")
     churned = churn(require, node, script, 8, folder / "churned")
     assert all(more > 0.05 and more > 10 * less for less, more in zip(kept, churned)), (
-        kept, churned,
+        kept,
+        churned,
     )
 
 

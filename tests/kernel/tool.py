@@ -27,7 +27,12 @@ def run(
     """The report of `udsprobe run OPTIONS --json --output OUTPUT -- COMMAND`."""
     argv = [*UDSPROBE, "run", *options, "--json", "--output", str(output), "--", *command]
     done = subprocess.run(
-        argv, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S,
+        argv,
+        cwd=REPOSITORY,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -65,7 +70,7 @@ class Attached:
         self._argv = [*UDSPROBE, "attach", *selectors, "--json", "--output", str(self._output)]
         self._argv += ["--ready-file", str(self._ready)]
 
-    def __enter__(self) -> "Attached":
+    def __enter__(self) -> Attached:
         self._process = subprocess.Popen(
             self._argv, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
         )

@@ -55,7 +55,8 @@ static int receive_message(const struct family *family, int fd, const struct man
 {
 	for (int i = 0; i < manner->pieces; i++) {
 		int bytes = piece_bytes(manner, i);
-		long got = CALL(family->kind, recvfrom, fd, payload, bytes, MSG_WAITALL, NULL, NULL);
+		long got =
+			CALL(family->kind, recvfrom, fd, payload, bytes, MSG_WAITALL, NULL, NULL);
 		if (got == 0)
 			return 0;
 		must("recvfrom", got, bytes);
@@ -352,7 +353,8 @@ void case_requests_splice(const struct family *family)
 	for (int i = 0; i <= CONNECTIONS; i++) {
 		int fd = accepted(family, listener, 0);
 		while (CALL(family->kind, splice, fd, NULL, pipe_fds[1], NULL, PAYLOAD, 0) > 0)
-			MUST(PAYLOAD, family->kind, splice, pipe_fds[0], NULL, fd, NULL, PAYLOAD, 0);
+			MUST(PAYLOAD, family->kind, splice, pipe_fds[0], NULL, fd, NULL, PAYLOAD,
+			     0);
 		close_counted(family->kind, fd);
 	}
 	wait_for_child(client);
