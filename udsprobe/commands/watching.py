@@ -37,7 +37,7 @@ def watch(
             _announce(options.ready_file)
         if started is not None:
             started()
-        if options.form == "screen" and outlet.is_terminal:
+        if options.form == "screen" and outlet.is_terminal and _has_keyboard():
             _watch_screen(observer, options, ending)
         else:
             _watch_quietly(observer, options, outlet, ending)
@@ -77,6 +77,11 @@ def _rendered(report: Report, form: str) -> str:
     from udsprobe.views.text import render
 
     return render(report, _columns())
+
+
+def _has_keyboard() -> bool:
+    # The dashboard reads keys from stdin and, as Textual does, draws on stderr.
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def _columns() -> int:
