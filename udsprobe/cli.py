@@ -76,7 +76,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return _misused(error)
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # click makes the latter of the former
         return _reader_left()
     except Exception as error:
         lost = _lost_output() if isinstance(error, OSError) else None
