@@ -50,11 +50,17 @@ class Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done; 1 a finding at or above --fail-on; 2 usage; 3 not permitted; "
     "4 this kernel cannot; 5 no such target; 6 recording unreadable; 70 internal error.",
+    invoke_without_command=True,
 )
 @click.version_option(__version__, prog_name="udsprobe")
 @debug_option
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> int:
     """Is the transport really the bottleneck? Look at a live server and see."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        return EXIT_USAGE
+    return EXIT_OK
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -62,8 +68,6 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     asked: Dict[str, bool] = {"debug": False}
     try:
-        if not arguments:
-            return _nothing_asked()
         result = cli.main(arguments, prog_name="udsprobe", standalone_mode=False, obj=asked)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -76,17 +80,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return _misused(error)
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()
-    except (BrokenPipeError, SystemExit):  # click makes the latter of the former
+    except BrokenPipeError:
         return _reader_left()
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # click's way of saying so
+            return _reader_left()
+        raise  # shell completion is done
     except Exception as error:
         lost = _lost_output() if isinstance(error, OSError) else None
         return _failed(lost or _defect(error), asked["debug"])
-
-
-def _nothing_asked() -> int:
-    with click.Context(cli, info_name="udsprobe") as context:
-        click.echo(cli.get_help(context), err=True)
-    return EXIT_USAGE
 
 
 def _defect(error: Exception) -> UdsprobeError:
