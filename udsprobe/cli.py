@@ -66,6 +66,7 @@ def cli(ctx: click.Context) -> int:
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one command line; returns the exit code of the contract."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    stdout = sys.stdout
     asked: Dict[str, bool] = {"debug": False}
     try:
         result = cli.main(arguments, prog_name="udsprobe", standalone_mode=False, obj=asked)
@@ -82,8 +83,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return _interrupted()
     except BrokenPipeError:
         return _reader_left()
-    except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):  # click's way of saying so
+    except SystemExit:
+        if sys.stdout is not stdout:  # click replaces it when its reader has left
             return _reader_left()
         raise  # shell completion is done
     except Exception as error:
