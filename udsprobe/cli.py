@@ -83,8 +83,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return _interrupted()
     except BrokenPipeError:
         return _reader_left()
-    except SystemExit:
-        if sys.stdout is not stdout:  # click replaces it when its reader has left
+    except SystemExit as stop:
+        # The reader of stdout has left: click then replaces it, Rich just exits.
+        if sys.stdout is not stdout or isinstance(stop.__context__, BrokenPipeError):
             return _reader_left()
         raise  # shell completion is done
     except Exception as error:

@@ -40,7 +40,7 @@ def only_line(text: str) -> str:
         (["attach", "--pid", "1", "--duration", "1s"], "error[usage]: Invalid value for '--dur"),
         (
             ["attach", "--pid", "1", "--interval", "0.01"],
-            "error[usage]: --interval 0.01 is no pace",
+            "error[usage]: --interval 0.01",
         ),
         (["attach", "--pid", "1", "--interval", "nan"], "error[usage]: --interval nan is no pace"),
         (["attach", "--pid", "1", "--json", "--plain"], "error[usage]: --json, --jsonl and --pl"),

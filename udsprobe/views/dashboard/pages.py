@@ -132,7 +132,7 @@ def _listener(key: object, frame: Frame, width: int) -> List[Line]:
     ]
 
 
-def _listener_facts(row: Listener, report: Report) -> List["tuple[str, str]"]:
+def _listener_facts(row: Listener, report: Report) -> List[tuple[str, str]]:
     comms = cells.comms_of(report.targets)
     pids = row.pids
     held = (
@@ -173,7 +173,7 @@ def _target(key: object, frame: Frame, width: int) -> List[Line]:
     ]
 
 
-def _target_facts(row: Target) -> List["tuple[str, str]"]:
+def _target_facts(row: Target) -> List[tuple[str, str]]:
     return [
         ("command line", "–" if row.cmdline is None else visible(row.cmdline)),
         ("state", visible(row.state)),
@@ -215,11 +215,11 @@ def _missing(report: Report, width: int) -> List[Line]:
     return _section("not measured", facts, width) if facts else []
 
 
-def _sentences(columns: Dict[str, Column]) -> List["tuple[str, str]"]:
+def _sentences(columns: Dict[str, Column]) -> List[tuple[str, str]]:
     return [(column.title or "FULL", column.says) for column in columns.values()]
 
 
-def _section(name: str, facts: Iterable["tuple[str, str]"], width: int) -> List[Line]:
+def _section(name: str, facts: Iterable[tuple[str, str]], width: int) -> List[Line]:
     lines = [_rule(name)]
     for label, text in facts:
         wrapped = _wrap(text, max(20, width - _LABEL - 6))
