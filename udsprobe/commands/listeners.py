@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from typing import Any, Dict, Optional, Sequence, Tuple
 
@@ -119,4 +120,5 @@ def _print(readings: Sequence[ListenerReading], procfs: Procfs) -> None:
     print_table(console, listeners, [bool(_at_somaxconn(one)) for one in readings], comms)
     hidden = sum(reading.pids is None for reading in readings)
     if hidden:
-        click.echo(f"– {hidden} owned by processes hidden from this user: run as root to see them")
+        remedy = ": run as root to see them" if os.geteuid() else ""
+        click.echo(f"– {hidden} owned by processes hidden from this user{remedy}")

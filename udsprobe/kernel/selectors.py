@@ -92,7 +92,7 @@ def resolve(selectors: Selectors, procfs: Optional[Procfs] = None) -> Tuple[Chos
     Raises:
         UsageError: no selector, a malformed one, or this process itself.
         NoTargetError: `no-such-pid`, `thread-id`, `kernel-thread`, `no-match`,
-            `no-systemd`.
+            `no-systemd`, `not-activated`.
         NotPermittedError: `owner-hidden`.
     """
     if selectors.empty:
@@ -175,7 +175,22 @@ class _Resolution:
                 f"a socket listens at {wanted.shown}, but its process is hidden from this user",
                 "run as root with every capability, or name the process with --pid",
             )
-        return holders - self._ours
+        return self._servers_among(holders - self._ours, wanted)
+
+    def _servers_among(self, holders: Set[int], wanted: Wanted) -> Set[int]:
+        """Without the service manager: all processes of the host descend from it."""
+        managers = {pid for pid in holders if self._is_service_manager(pid)}
+        if managers and managers == holders:
+            raise NoTargetError(
+                "not-activated",
+                f"only systemd holds {wanted.shown}: its service has not started",
+                "start the service, or connect to it once",
+            )
+        return holders - managers
+
+    def _is_service_manager(self, pid: int) -> bool:
+        process = self._alive.get(pid)
+        return process is not None and process.comm_raw == b"systemd"
 
     def _elsewhere(self, wanted: Wanted, own: int) -> Set[int]:
         """Listeners of other network namespaces, such as containers'."""
