@@ -75,7 +75,7 @@ def test_every_struct_decodes_with_the_members_of_the_header(btf: Btf, name: str
     shown = members(name)
     assert [field[0] for field in layout._fields_] == [member for _, member in shown]
     for kind, member in shown:
-        field_type = dict((field[0], field[1]) for field in layout._fields_)[member]
+        field_type = {field[0]: field[1] for field in layout._fields_}[member]
         element = field_type._type_ if issubclass(field_type, ctypes.Array) else field_type
         assert kind.startswith("struct ") or ctypes.sizeof(element) == CTYPES[kind], member
 
@@ -93,7 +93,7 @@ def test_latency_layout_is_the_models(btf: Btf) -> None:
     ours = {name: value for name, value in limits.items() if name.startswith("LATENCY_")}
     assert len(ours) == 4
     assert ours == {name: getattr(histogram, name) for name in ours}
-    slots = dict((f[0], f[1]) for f in btf.structure("latency")._fields_)["slots"]
+    slots = {f[0]: f[1] for f in btf.structure("latency")._fields_}["slots"]
     assert slots._length_ == histogram.LATENCY_SLOTS
 
 
