@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
-from typing import List, Optional, Sequence
+import traceback
+from typing import Dict, List, Optional, Sequence
 
 import click
 
 from udsprobe import __version__
-from udsprobe.errors import EXIT_INTERNAL, EXIT_OK, UdsprobeError
+from udsprobe.commands.delivery import DeliveryError, Outlet
+from udsprobe.commands.options import debug_option
+from udsprobe.errors import EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, UdsprobeError, UsageError
 
 COMMANDS = {
     "attach": "Observe running processes: system calls, listeners, requests.",
@@ -46,57 +50,88 @@ class Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done; 1 a finding at or above --fail-on; 2 usage; 3 not permitted; "
     "4 this kernel cannot; 5 no such target; 6 recording unreadable; 70 internal error.",
+    invoke_without_command=True,
 )
 @click.version_option(__version__, prog_name="udsprobe")
-@click.option("--debug", is_flag=True, help="Show tracebacks and the kernel's own messages.")
+@debug_option
 @click.pass_context
-def cli(ctx: click.Context, debug: bool) -> None:
+def cli(ctx: click.Context) -> int:
     """Is the transport really the bottleneck? Look at a live server and see."""
-    ctx.obj = {"debug": debug}
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        return EXIT_USAGE
+    return EXIT_OK
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one command line; returns the exit code of the contract."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    debug = "--debug" in arguments
+    stdout = sys.stdout
+    asked: Dict[str, bool] = {"debug": False}
     try:
-        result = cli.main(arguments, prog_name="udsprobe", standalone_mode=False)
-        sys.stdout.flush()
+        result = cli.main(arguments, prog_name="udsprobe", standalone_mode=False, obj=asked)
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return result if isinstance(result, int) else EXIT_OK
     except UdsprobeError as error:
-        return _failed(error, debug)
+        return _failed(error, asked["debug"])
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
         return _misused(error)
-    except click.Abort:
-        return EXIT_OK
+    except (click.Abort, KeyboardInterrupt):
+        return _interrupted()
     except BrokenPipeError:
         return _reader_left()
+    except SystemExit as stop:
+        # The reader of stdout has left: click then replaces it, Rich just exits.
+        if sys.stdout is not stdout or isinstance(stop.__context__, BrokenPipeError):
+            return _reader_left()
+        raise  # shell completion is done
     except Exception as error:
-        if debug:
-            raise
-        print(
-            f"udsprobe: error[internal]: {type(error).__name__}: {' '.join(str(error).split())}; "
-            "please report it with the output of the same command with --debug",
-            file=sys.stderr,
-        )
-        return EXIT_INTERNAL
+        lost = _lost_output() if isinstance(error, OSError) else None
+        return _failed(lost or _defect(error), asked["debug"])
+
+
+def _defect(error: Exception) -> UdsprobeError:
+    return UdsprobeError(
+        "internal",
+        f"{type(error).__name__}: {error}",
+        "please report it with the output of the same command with --debug",
+        detail=traceback.format_exc(),
+    )
+
+
+def _lost_output() -> Optional[DeliveryError]:
+    # What could not be written is in stdout's buffer still and fails again.
+    try:
+        Outlet(None, sys.stdout).write("")
+    except DeliveryError as error:
+        return error
+    return None
+
+
+def _interrupted() -> int:
+    # Ctrl-C before there was a report: end as any program does that the signal ends.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
+    return EXIT_INTERNAL
 
 
 def _failed(error: UdsprobeError, debug: bool) -> int:
-    print(error.line(), file=sys.stderr)
-    if debug and error.detail:
-        print(error.detail, file=sys.stderr)
+    # Started without stderr, `print` would fall back to stdout.
+    if sys.stderr is not None:
+        print(error.line(), file=sys.stderr)
+        if debug and error.detail:
+            print(error.detail, file=sys.stderr)
     return error.exit_code
 
 
 def _misused(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "udsprobe"
-    what = " ".join(error.format_message().rstrip(".").split())
-    print(f"udsprobe: error[usage]: {what}; see {where} --help", file=sys.stderr)
-    return error.exit_code
+    what = error.format_message().rstrip(".")
+    return _failed(UsageError("usage", what, f"see {where} --help"), debug=False)
 
 
 def _reader_left() -> int:

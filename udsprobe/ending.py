@@ -12,6 +12,9 @@ import time
 from types import FrameType
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
+# poll(2) counts milliseconds in an int.
+POLL_MAX_S = 86_400.0
+
 
 class Ending:
     """Watches for the reasons to stop.
@@ -72,7 +75,8 @@ class Ending:
             left_s = until - time.monotonic()
             if left_s <= 0:
                 return False
-            self._forget([fd for fd, _ in self._poll.poll(left_s * 1000 + 0.5)])
+            timeout_ms = min(left_s, POLL_MAX_S) * 1000 + 0.5
+            self._forget([fd for fd, _ in self._poll.poll(timeout_ms)])
         return True
 
     def _time_is_up(self) -> bool:

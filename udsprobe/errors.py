@@ -33,9 +33,13 @@ class UdsprobeError(Exception):
         self.detail = detail
 
     def line(self) -> str:
-        """The one line for stderr, without control characters."""
+        """The one line for stderr, every character of it visible."""
         text = f"udsprobe: error[{self.slug}]: {self.what}; {self.next_step}"
-        return " ".join(text.split())
+        return "".join(map(_visible, " ".join(text.split())))
+
+
+def _visible(character: str) -> str:
+    return character if character.isprintable() else ascii(character)[1:-1]
 
 
 class UsageError(UdsprobeError):

@@ -9,6 +9,7 @@ from typing import Optional, TextIO
 
 from udsprobe.errors import UdsprobeError, UsageError
 
+TEXT_COLUMNS = 80
 TO_A_FILE = "write it to a file with --output FILE"
 
 
@@ -34,6 +35,12 @@ class Outlet:
         self._name = path or ("stdout" if stream is sys.stdout else "stderr")
         self._stream = _given(stream) if path is None else self._opened(path)
         self.is_terminal = path is None and self._stream.isatty()
+
+    def columns(self) -> int:
+        """How wide a line can be: the terminal's width, or 80."""
+        if not self.is_terminal:
+            return TEXT_COLUMNS
+        return os.get_terminal_size(self._stream.fileno()).columns or TEXT_COLUMNS
 
     def write(self, text: str) -> None:
         """Write one document and see it out.

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from typing import Sequence
+import struct
+from typing import Optional, Sequence
 
 from udsprobe.errors import NoTargetError, UsageError
 from udsprobe.kernel.procfs import Procfs, printable
 from udsprobe.kernel.selectors import Chosen
 
 EXIT_NOT_EXECUTED = 127
+ERRNO = struct.Struct("i")
 COMM_BYTES = 15
 
 
@@ -30,7 +32,7 @@ class HeldCommand:
         program: the comm and the command line it will have.
 
     Raises:
-        UsageError: `no-such-command`.
+        UsageError: `no-such-command`, and `not-executed` from `go`.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -46,18 +48,45 @@ class HeldCommand:
             printable(os.fsencode(" ".join(words))),
         )
         gate, self._gate = os.pipe2(os.O_CLOEXEC)
+        self._refusal, refusal = os.pipe2(os.O_CLOEXEC)
+        self._path = program
         self.pid = os.fork()
         if self.pid == 0:
-            self._become(program, words, gate)
+            self._become(words, gate, refusal)
         os.close(gate)
+        os.close(refusal)
         self.chosen = _as_chosen(self.pid)
         self._started = False
 
     def go(self) -> None:
-        """Let the child become its program."""
+        """Let the child become its program; returns once it has.
+
+        Raises:
+            UsageError: `not-executed`, the kernel does not execute it.
+        """
         self._started = True
         os.write(self._gate, b"\1")
         os.close(self._gate)
+        # Exec closes the other end; a child that could not writes why.
+        refused = os.read(self._refusal, ERRNO.size)
+        if refused:
+            raise UsageError(
+                "not-executed",
+                f"cannot run {self._path!r}: {os.strerror(ERRNO.unpack(refused)[0])}",
+                "check that it, and the interpreter it names, are programs for this machine",
+            )
+
+    def status(self, *, ended: bool) -> Optional[int]:
+        """What wait(2) says of the command; None while it runs, and when asked again.
+
+        Args:
+            ended: it is known to have exited: wait until the kernel says how.
+        """
+        try:
+            pid, status = os.waitpid(self.pid, 0 if ended else os.WNOHANG)
+        except ChildProcessError:
+            return None
+        return status if pid else None
 
     def __enter__(self) -> HeldCommand:
         return self
@@ -65,20 +94,18 @@ class HeldCommand:
     def __exit__(self, *_: object) -> None:
         if not self._started:
             os.close(self._gate)
-            os.waitpid(self.pid, 0)
-        else:
-            os.waitpid(self.pid, os.WNOHANG)
+        os.close(self._refusal)
+        self.status(ended=not self._started)
 
-    def _become(self, program: str, words: Sequence[str], gate: int) -> None:
+    def _become(self, words: Sequence[str], gate: int, refusal: int) -> None:
         try:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_DFL)
             os.close(self._gate)
             if os.read(gate, 1):
-                os.execv(program, list(words))
+                os.execv(self._path, list(words))
         except OSError as error:
-            message = f"udsprobe: error[not-executed]: cannot run {program}: {error.strerror}; "
-            os.write(2, (message + "check that it is a program for this machine\n").encode())
+            os.write(refusal, ERRNO.pack(error.errno or 0))
         finally:
             os._exit(EXIT_NOT_EXECUTED)
 

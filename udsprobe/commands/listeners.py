@@ -13,6 +13,8 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 
 import click
 
+from udsprobe.commands.delivery import Outlet
+from udsprobe.commands.options import debug_option
 from udsprobe.errors import NotPermittedError
 from udsprobe.kernel.listening import ListenersSeen, TargetListeners, every_listener
 from udsprobe.kernel.procfs import Procfs
@@ -33,6 +35,7 @@ SCHEMA = "udsprobe.listeners/1"
     "a comma list, or $(pgrep -f app.js).",
 )
 @click.option("--json", "as_json", is_flag=True, help=f"One JSON document, {SCHEMA}.")
+@debug_option
 @click.argument("more_pids", nargs=-1, metavar="[PID]...")
 def command(pids: Tuple[str, ...], as_json: bool, more_pids: Tuple[str, ...]) -> None:
     """Every Unix and TCP listener: its accept queue now, its limit, its owners.
@@ -43,6 +46,7 @@ def command(pids: Tuple[str, ...], as_json: bool, more_pids: Tuple[str, ...]) ->
     one was perhaps asked for. Addresses read as in ss -n. Needs no root, but
     only root sees who owns other users' sockets.
     """
+    Outlet(None, sys.stdout)  # raises when there is no stdout
     procfs = Procfs()
     asked = parse_pids([*pids, *more_pids])
     seen = _held_by(asked, procfs) if asked else every_listener(procfs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, TypeVar
 
@@ -30,9 +31,25 @@ class WatchOptions:
     ready_file: Optional[str]
 
 
+def debug_option(command: Command) -> Command:
+    """Add `--debug`, taken before and after the command's name."""
+    return click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        callback=_set_debug,
+        help="Show tracebacks and the kernel's own messages.",
+    )(command)
+
+
+def _set_debug(ctx: click.Context, _: click.Parameter, given: bool) -> None:
+    if given:
+        ctx.obj["debug"] = True
+
+
 def watch_options(command: Command) -> Command:
     """Add the shared options to a click command."""
-    for option in reversed(_OPTIONS):
+    for option in reversed((*_OPTIONS, debug_option)):
         command = option(command)
     return command
 
@@ -55,11 +72,13 @@ def read_options(
     Raises:
         UsageError: `usage`. KernelCannotError: `no-strategy`.
     """
-    if interval < INTERVAL_MIN_S:
+    if not (math.isfinite(interval) and interval >= INTERVAL_MIN_S):
         raise UsageError(
-            "usage", f"--interval {interval:g} is too short", f"give {INTERVAL_MIN_S:g} s or more"
+            "usage",
+            f"--interval {interval:g} is no pace to sample at",
+            f"give {INTERVAL_MIN_S:g} s or more",
         )
-    if duration is not None and duration <= 0:
+    if duration is not None and not (math.isfinite(duration) and duration > 0):
         raise UsageError(
             "usage", f"--duration {duration:g} is no length of time", "give seconds above 0"
         )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from typing import Any, Tuple
+from dataclasses import replace
+from typing import Any, Optional, Tuple
 
 import click
 
 from udsprobe.commands.attach import options_of
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.launch import HeldCommand
-from udsprobe.commands.options import watch_options
+from udsprobe.commands.options import WatchOptions, watch_options
 from udsprobe.commands.watching import watch
 from udsprobe.errors import EXIT_OK
 from udsprobe.observe import Observer
@@ -31,7 +34,7 @@ def command(words: Tuple[str, ...], **shared: Any) -> int:
     \b
     sudo udsprobe run --output report.json --json -- ./server --port 8080
     """
-    options = options_of(shared)
+    options = _sharing_the_terminal(options_of(shared))
     outlet = Outlet(options.output, sys.stderr)
     with (
         HeldCommand(words) as held,
@@ -43,4 +46,24 @@ def command(words: Tuple[str, ...], **shared: Any) -> int:
         ) as observer,
     ):
         watch(observer, options, outlet, started=held.go)
+        status = held.status(ended=observer.targets_alive() == 0)
+    if options.output is not None or options.form not in ("json", "jsonl"):
+        _tell(held.program[0], status)
     return EXIT_OK
+
+
+def _sharing_the_terminal(options: WatchOptions) -> WatchOptions:
+    # A dashboard, and a command that writes to the same terminal, destroy each other's output.
+    shared = sys.stdout is not None and sys.stdout.isatty()
+    return replace(options, form="plain") if options.form == "screen" and shared else options
+
+
+def _tell(name: str, status: Optional[int]) -> None:
+    if status is None or status == 0:
+        return
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        how = f"was ended by signal {number} ({signal.strsignal(number)})"
+    else:
+        how = f"exited with status {os.WEXITSTATUS(status)}"
+    print(f"udsprobe: {name} {how}", file=sys.stderr)

@@ -13,8 +13,6 @@ from udsprobe.errors import UsageError
 from udsprobe.model.report import Report
 from udsprobe.observe import Observer
 
-TEXT_COLUMNS = 80
-
 
 def watch(
     observer: Observer,
@@ -37,13 +35,13 @@ def watch(
             _announce(options.ready_file)
         if started is not None:
             started()
-        if options.form == "screen" and outlet.is_terminal:
+        if options.form == "screen" and outlet.is_terminal and _has_keyboard():
             _watch_screen(observer, options, ending)
         else:
             _watch_quietly(observer, options, outlet, ending)
         final = observer.finish()
     if options.form != "jsonl":
-        outlet.write(_rendered(final, options.form))
+        outlet.write(_rendered(final, options.form, outlet.columns()))
     return final
 
 
@@ -54,10 +52,10 @@ def _watch_quietly(
         interval = observer.interval()
         ending.watch(observer.alive_pids())
         if options.form == "jsonl":
-            outlet.write(_rendered(interval, "jsonl"))
+            outlet.write(_rendered(interval, "jsonl", outlet.columns()))
     if options.form == "jsonl":
         observer.stop()
-        outlet.write(_rendered(observer.interval(), "jsonl"))
+        outlet.write(_rendered(observer.interval(), "jsonl", outlet.columns()))
 
 
 def _watch_screen(observer: Observer, options: WatchOptions, ending: Ending) -> None:
@@ -67,7 +65,7 @@ def _watch_screen(observer: Observer, options: WatchOptions, ending: Ending) -> 
     run_dashboard(ScreenFeed(observer, ending, options.interval_s), options.interval_s)
 
 
-def _rendered(report: Report, form: str) -> str:
+def _rendered(report: Report, form: str, columns: int) -> str:
     from udsprobe.views.document import json_line, json_text
 
     if form == "json":
@@ -76,13 +74,12 @@ def _rendered(report: Report, form: str) -> str:
         return json_line(report)
     from udsprobe.views.text import render
 
-    return render(report, _columns())
+    return render(report, columns)
 
 
-def _columns() -> int:
-    if not sys.stdout.isatty():
-        return TEXT_COLUMNS
-    return os.get_terminal_size(sys.stdout.fileno()).columns
+def _has_keyboard() -> bool:
+    # The dashboard reads keys from stdin and, as Textual does, draws on stderr.
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def _announce(path: str) -> None:

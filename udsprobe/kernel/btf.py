@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Dict, List, Tuple, Type
+from typing import Dict, Iterator, List, Tuple, Type
 
 MAGIC = 0xEB9F
 KIND_INT, KIND_PTR, KIND_ARRAY, KIND_STRUCT = 1, 2, 3, 4
@@ -23,8 +24,25 @@ BYTES_PER_MEMBER = {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
 BYTES_ONCE = {1: 4, 3: 12, 14: 4, 17: 4}
 
 
+_DAMAGE = (
+    *(struct.error, LookupError, ValueError, TypeError),
+    *(ArithmeticError, AttributeError, RecursionError),
+)
+
+
 class BtfError(ValueError):
     """The bytes are not the BTF this reader understands."""
+
+
+@contextmanager
+def _damage_refused() -> Iterator[None]:
+    # References to nowhere, names that are no text, types that contain themselves.
+    try:
+        yield
+    except BtfError:
+        raise
+    except _DAMAGE as error:
+        raise BtfError(f"damaged BTF: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -56,10 +74,8 @@ class Btf:
 
     def __init__(self, raw: bytes) -> None:
         self._types: List[_Type] = [_Type(0, 0, "void", 0, b"")]
-        try:
+        with _damage_refused():
             self._read(raw)
-        except (struct.error, IndexError, UnicodeDecodeError) as error:
-            raise BtfError(f"damaged BTF: {error}") from error
         self._structs: Dict[str, Type[ctypes.Structure]] = {}
 
     def structure(self, name: str) -> Type[ctypes.Structure]:
@@ -69,7 +85,8 @@ class Btf:
             BtfError: no such structure, or one with bit-fields or padding ctypes places elsewhere.
         """
         if name not in self._structs:
-            self._structs[name] = self._build(self._named(name, KIND_STRUCT))
+            with _damage_refused():
+                self._structs[name] = self._build(self._named(name, KIND_STRUCT))
         return self._structs[name]
 
     def enum(self, name: str) -> Dict[str, int]:
@@ -80,7 +97,8 @@ class Btf:
         """
         found = self._named(name, KIND_ENUM)
         pairs = struct.iter_unpack("<Ii", found.tail)
-        return {self._string(offset): value for offset, value in pairs}
+        with _damage_refused():
+            return {self._string(offset): value for offset, value in pairs}
 
     def variables(self, section: str) -> Dict[str, Variable]:
         """The globals of `section` (`.bss`, `.rodata`) by name.
@@ -89,10 +107,11 @@ class Btf:
             BtfError: no such section.
         """
         found = self._named(section, KIND_DATASEC)
-        return {
-            self._types[type_id].name: Variable(offset, size)
-            for type_id, offset, size in struct.iter_unpack("<III", found.tail)
-        }
+        with _damage_refused():
+            return {
+                self._types[type_id].name: Variable(offset, size)
+                for type_id, offset, size in struct.iter_unpack("<III", found.tail)
+            }
 
     def _read(self, raw: bytes) -> None:
         magic, _, _, header, type_at, type_len, string_at, string_len = struct.unpack_from(
