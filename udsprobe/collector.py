@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Tuple
 
+from udsprobe.kernel.listener_table import joined
+from udsprobe.kernel.listening import TargetListeners
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.run_time import RunTimeMeter
 from udsprobe.kernel.target_book import TargetBook
-from udsprobe.kernel.listener_table import joined
-from udsprobe.kernel.listening import TargetListeners
 from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import ListenerReading, ProbeReading, Sample
 

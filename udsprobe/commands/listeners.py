@@ -9,7 +9,7 @@ import dataclasses
 import json
 import os
 import sys
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import click
 
@@ -95,7 +95,8 @@ def _print(readings: Sequence[ListenerReading], procfs: Procfs) -> None:
     owners = {pid for reading in readings for pid in reading.pids or ()}
     processes = {pid: procfs.process(pid) for pid in owners}
     comms = {pid: process.comm for pid, process in processes.items() if process}
-    print_table(console, listeners, [bool(one.backlog.equals_somaxconn) for one in listeners], comms)
+    at_somaxconn = [bool(one.backlog.equals_somaxconn) for one in listeners]
+    print_table(console, listeners, at_somaxconn, comms)
     hidden = sum(reading.pids is None for reading in readings)
     if hidden:
         remedy = ": run as root to see them" if os.geteuid() else ""

@@ -97,8 +97,8 @@ class Counters:
 
     def turned_away(self) -> int:
         """Threads, processes and connections that found no room."""
-        names = ("threads_turned_away", "processes_turned_away", "connections_turned_away")
-        names += ("listeners_turned_away", "connects_turned_away")
+        what = ("threads", "processes", "connections", "listeners", "connects")
+        names = (f"{name}_turned_away" for name in what)
         return sum(map(self._globals.get, names))
 
     def count_turned_away_connection(self) -> None:

@@ -103,9 +103,7 @@ def _grown_latency(
     return subtract(f"connects to {counts.address}", counts.latency, earlier)
 
 
-def _connect(
-    key: Tuple[str, str], results: List[Tuple[Optional[str], LatencyCounts]]
-) -> Connect:
+def _connect(key: Tuple[str, str], results: List[Tuple[Optional[str], LatencyCounts]]) -> Connect:
     total = added([latency for _, latency in results])
     return Connect(
         transport=key[0],
