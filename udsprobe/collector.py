@@ -16,7 +16,6 @@ from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import ListenerReading, ProbeReading, Sample
 
-
 SWEEP_EVERY_SAMPLES = 10
 
 
