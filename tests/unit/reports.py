@@ -91,6 +91,8 @@ def listener(
         socket_type=socket_type,
         address=address,
         netns=4026531840,
+        inode=12345,
+        state="listening",
         pids=pids,
         backlog=Backlog(
             requested=None,
@@ -189,6 +191,7 @@ def busy(seconds: float = 10.0, scale: float = 1.0, queue: int = 97) -> Report:
             listener("127.0.0.1:9229", "tcp", now=0, backlog=511, pids=[4711]),
             listener("0.0.0.0:80", "tcp", now=1, backlog=511, pids=[812, 813, 814]),
         ],
+        connects=None,
         connections=None,
         connections_total=None,
     )
