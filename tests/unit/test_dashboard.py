@@ -7,7 +7,7 @@ from typing import Callable
 
 import pytest
 from rich.cells import cell_len
-from textual.events import MouseScrollDown
+from textual.events import Key, MouseScrollDown
 
 from tests.unit import reports
 from tests.unit.feeds import FailingFeed, ListFeed, frame
@@ -151,9 +151,26 @@ async def test_filter_hides_what_does_not_match_and_escape_shows_all() -> None:
         await screen.press("slash", *"accept4", "enter")
         assert "accept4" in screen.text() and "epoll_ctl  " not in screen.text()
         assert "filter accept4" in screen.lines()[-2]
-        assert "no row matches the filter 'accept4'; Esc clears it" in screen.text()
+        assert screen.row("/run/app.sock")
         await screen.press("escape")
         assert "epoll_ctl  " in screen.text()
+
+
+async def test_the_filter_is_of_the_panel_it_was_begun_in() -> None:
+    async with dashboard(frame(reports.busy()), size=(120, 40)) as screen:
+        await screen.press("tab", "slash", *"master", "enter")
+        assert "no row matches the filter 'master'; Esc clears it" in screen.below("targets")
+        assert screen.row("accept4", "unix") and screen.row("/run/app.sock")
+        assert screen.rule("targets").startswith("━━")
+
+
+async def test_what_is_typed_at_once_is_all_in_the_filter() -> None:
+    async with dashboard(frame(reports.busy()), size=(120, 40)) as screen:
+        for character in "/q/sp":
+            screen.app.post_message(Key("slash" if character == "/" else character, character))
+        await screen.press("enter")
+        assert "filter q/sp" in screen.lines()[-2]
+        assert "PAUSED" not in screen.lines()[0]
 
 
 async def test_escape_leaves_the_filter_line() -> None:

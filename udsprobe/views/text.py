@@ -7,7 +7,7 @@ do not fit the budget are counted, never dropped silently.
 from __future__ import annotations
 
 from io import StringIO
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -239,8 +239,11 @@ def _targets(report: Report, width: int) -> List[Text]:
 
 
 def _first_targets(targets: Sequence[Target]) -> List[Target]:
-    by_use: Callable[[Target], float] = lambda row: -(row.fds.open or 0) / (row.fds.limit or 1)  # noqa: E731
-    return sorted(targets, key=by_use)[:_TARGETS_SHOWN]
+    return sorted(targets, key=_fds_used, reverse=True)[:_TARGETS_SHOWN]
+
+
+def _fds_used(row: Target) -> float:
+    return (row.fds.open or 0) / (row.fds.limit or 1)
 
 
 def _unmeasured(report: Report, width: int) -> List[Text]:

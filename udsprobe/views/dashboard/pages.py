@@ -20,7 +20,7 @@ KEYS_HELP = (
     ("q, Ctrl+C", "quit; the report of everything seen stays in the terminal"),
     ("p", "freeze the picture; measuring goes on"),
     ("s", "sort system calls by the next of: calls, errors, p99, cpu, bytes"),
-    ("/", "show only rows that contain a text; Esc shows all again"),
+    ("/", "show only rows of this panel that contain a text; Esc shows all again"),
     ("Tab, Shift+Tab", "next panel, previous panel; a click does the same"),
     ("↑ ↓ PgUp PgDn", "move in the panel; the wheel does the same"),
     ("z", "give the panel the whole screen, and back"),

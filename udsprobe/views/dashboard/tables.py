@@ -123,7 +123,7 @@ def listeners(report: Report, state: ViewState, width: int) -> Table:
     for listener in report.listeners:
         shown = cells.listener(listener, comms, bar, peak=state.peak(listener))
         text = row(columns, shown, width, keep={"address": "end", "owners": "end"})
-        if state.passes(" ".join(shown.values())):
+        if state.passes("listeners", " ".join(shown.values())):
             lines.append(Line(listener_key(listener), text, _listener_severity(listener)))
     if not lines:
         lines.append(_empty(state, bool(report.listeners), "no listener: no target listens"))
@@ -154,7 +154,7 @@ def syscalls(frame: Frame, state: ViewState, width: int) -> Table:
     lines = []
     for call in state.ordered(window):
         shown = cells.syscall(latest.get(cells.syscall_key(call)), call, seconds, state.units)
-        if state.passes(f"{shown['name']} {shown['socket']} {shown['errors']}"):
+        if state.passes("system calls", f"{shown['name']} {shown['socket']} {shown['errors']}"):
             lines.append(Line(cells.syscall_key(call), row(columns, shown, width)))
     if not lines:
         lines.append(_empty(state, bool(window), "no call on a socket or a poller yet"))
@@ -166,7 +166,7 @@ def targets(report: Report, state: ViewState, width: int) -> Table:
     lines = []
     for target in report.targets:
         shown = cells.target(target, TARGETS["bar"].width)
-        if state.passes(" ".join(shown.values())):
+        if state.passes("targets", " ".join(shown.values())):
             lines.append(Line(target.pid, row(columns, shown, width), _target_severity(target)))
     if not lines:
         lines.append(_empty(state, bool(report.targets), "no target is left"))
