@@ -10,6 +10,7 @@ by anyone: views build `rich.text.Text` from plain strings.
 from __future__ import annotations
 
 import unicodedata
+
 from rich.cells import cell_len, set_cell_size
 
 # Control, format (direction overrides, zero-width), surrogate, private use,
