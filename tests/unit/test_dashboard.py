@@ -210,9 +210,9 @@ async def test_the_cursor_stays_on_its_row_when_rows_are_sorted() -> None:
 @pytest.mark.parametrize(
     ("tabs", "words"),
     [
-        (0, ("calls                   96,240", "EAGAIN 48,120", "tp_btf:sys_enter")),
-        (1, ("command line            node --serve", "142 of 1,024")),
-        (2, ("served                  48,120", "futex                   0.21")),
+        (0, ("calls                    96,240", "EAGAIN 48,120", "tp_btf:sys_enter")),
+        (1, ("command line             node --serve", "142 of 1,024")),
+        (2, ("served                   48,120", "futex                    0.21")),
         (3, ("97 of 129", "net.core.somaxconn", "node 4711")),
     ],
 )
@@ -248,6 +248,27 @@ async def test_losses_are_said_in_a_word() -> None:
 async def test_a_full_listener_is_said_in_a_word() -> None:
     async with dashboard(frame(reports.busy(queue=129))) as screen:
         assert "FULL" in screen.row("/run/app.sock")
+
+
+async def test_what_befell_connections_at_a_listener() -> None:
+    report = replace(reports.busy(), listeners=[reports.crowded()])
+    async with dashboard(frame(report), size=(140, 40)) as screen:
+        row = screen.row("/run/app.sock").split()
+        assert row[-4:] == ["27.0ms", "312", "node", "4711"]
+        await screen.press("shift+tab", "enter")
+        for words in (
+            "refused                  EAGAIN 312",
+            "in connect(), queue full",
+            "4711 1,200",
+        ):
+            assert words in screen.text()
+
+
+async def test_past_refusals_are_said_in_a_word() -> None:
+    emptied = replace(reports.crowded(), depth=reports.listener("", now=0).depth)
+    report = replace(reports.busy(), listeners=[emptied])
+    async with dashboard(frame(report), size=(80, 24)) as screen:
+        assert "REFUSED" in screen.row("/run/app.sock")
 
 
 async def test_the_verdict_takes_two_lines_when_there_is_one() -> None:

@@ -94,7 +94,7 @@ class ViewState:
 
 
 def listener_key(listener: Listener) -> Hashable:
-    return listener.transport, listener.address, listener.netns
+    return listener.transport, listener.address, listener.netns, listener.inode
 
 
 def _moments(report: Report) -> Dict[str, Optional[float]]:

@@ -141,7 +141,7 @@ def _measured(rows: Sequence[Listener], key: str) -> bool:
 
 
 def _listener_severity(listener: Listener) -> str:
-    return CRITICAL if cells.is_full(listener) else PLAIN
+    return CRITICAL if cells.is_full(listener) or cells.refused(listener) else PLAIN
 
 
 def syscalls(frame: Frame, state: ViewState, width: int) -> Table:
