@@ -68,14 +68,18 @@ def _refuse_pid_namespace() -> None:
 
 
 def _kernel_types() -> bytes:
+    why = "it is empty"
     try:
-        return KERNEL_BTF.read_bytes()
+        types = KERNEL_BTF.read_bytes()
+        if types:
+            return types
     except OSError as error:
-        raise KernelCannotError(
-            "no-btf",
-            f"this kernel does not describe its types in {KERNEL_BTF} ({error.strerror})",
-            f"it takes CONFIG_DEBUG_INFO_BTF=y; {WITHOUT}",
-        ) from error
+        why = error.strerror
+    raise KernelCannotError(
+        "no-btf",
+        f"this kernel does not describe its types in {KERNEL_BTF} ({why})",
+        f"it takes CONFIG_DEBUG_INFO_BTF=y; {WITHOUT}",
+    )
 
 
 def _has(types: bytes, name: str) -> bool:
