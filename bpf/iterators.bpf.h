@@ -84,4 +84,55 @@ static __always_inline void write_socket(struct seq_file *seq, struct task_struc
 	bpf_seq_write(seq, &record, sizeof(record));
 }
 
+/* The listeners that are open when we come. */
+static __always_inline void seed_listener(struct task_struct *task, struct file *file)
+{
+	struct socket_ref ref = {};
+	struct sock *sk;
+
+	if (!thread_state_of(task) || !read_socket_probed(file, &ref))
+		return;
+	sk = (void *)ref.sk;
+	if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_LISTEN &&
+	    ref.endpoint != ENDPOINT_OTHER)
+		adopt_listener(&ref, task->tgid);
+}
+
+static __always_inline void write_listener(struct seq_file *seq, address_t *key,
+					   struct listener *listener)
+{
+	struct inet_connection_sock *tcp = (void *)*key;
+	struct sock *sk = (void *)*key;
+	struct listener_record record = { .sk = *key };
+
+	record.is_alive = inode_of_socket(sk) == listener->inode &&
+			  BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_LISTEN;
+	record.depth = queue_length(sk, listener->endpoint);
+	record.backlog = BPF_CORE_READ(sk, sk_max_ack_backlog);
+	record.somaxconn = BPF_CORE_READ(sk, __sk_common.skc_net.net, core.sysctl_somaxconn);
+	record.drops = BPF_CORE_READ(sk, sk_drops.counter);
+	if (listener->endpoint == ENDPOINT_TCP) {
+		record.syn_queue = BPF_CORE_READ(tcp, icsk_accept_queue.qlen.counter);
+		record.syn_young = BPF_CORE_READ(tcp, icsk_accept_queue.young.counter);
+	}
+	bpf_seq_write(seq, &record, sizeof(record));
+}
+
+/* Nothing tells of the end of a Unix socket, so its connection is asked for now and then. */
+static __always_inline void sweep_connection(address_t *key, struct connection *connection)
+{
+	address_t sk = *key, at = connection->listener;
+	struct listener *listener;
+
+	if (connection->phase == PHASE_QUEUED) {
+		listener = bpf_map_lookup_elem(&listeners, &at);
+		if (listener && listener->inode == connection->listener_inode &&
+		    listener->inode == inode_of_socket((struct sock *)at))
+			return;
+	} else if (connection->inode == inode_of_socket((struct sock *)sk)) {
+		return;
+	}
+	bpf_map_delete_elem(&connections, &sk);
+}
+
 #endif

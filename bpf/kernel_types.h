@@ -115,8 +115,12 @@ struct signal_struct {
 
 struct bpf_local_storage;
 
+struct nsproxy;
+
 struct task_struct {
 	struct thread_info thread_info;
+	unsigned long nvcsw;
+	struct nsproxy *nsproxy;
 	int on_cpu;
 	u64 start_boottime;
 	int pid;
@@ -133,22 +137,48 @@ struct ns_common {
 	unsigned int inum;
 };
 
+struct netns_core {
+	int sysctl_somaxconn;
+};
+
 struct net {
 	struct ns_common ns;
+	struct netns_core core;
+};
+
+struct mnt_namespace {
+	struct ns_common ns;
+};
+
+struct nsproxy {
+	struct mnt_namespace *mnt_ns;
+	struct net *net_ns;
 };
 
 typedef struct {
 	struct net *net;
 } possible_net_t;
 
+struct in6_addr {
+	u8 bytes[16];
+};
+
 struct sock_common {
+	__be32 skc_rcv_saddr;
+	struct in6_addr skc_v6_rcv_saddr;
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
 	u16 skc_num;
 	possible_net_t skc_net;
 };
 
+struct sk_buff {
+	struct sk_buff *prev;
+	struct sock *sk;
+};
+
 struct sk_buff_head {
+	struct sk_buff *prev;
 	u32 qlen;
 };
 
@@ -160,14 +190,46 @@ struct sock {
 	struct sk_buff_head sk_receive_queue;
 	u32 sk_ack_backlog;
 	u32 sk_max_ack_backlog;
+	atomic_t sk_drops;
 };
 
-struct unix_address;
+struct sockaddr_un {
+	unsigned short sun_family;
+	char sun_path[108];
+};
+
+struct unix_address {
+	int len;
+	struct sockaddr_un name[];
+};
+
+struct super_block {
+	u32 s_dev;
+};
+
+struct dentry {
+	struct inode *d_inode;
+	struct super_block *d_sb;
+};
+
+struct path {
+	struct dentry *dentry;
+};
 
 struct unix_sock {
 	struct sock sk;
 	struct unix_address *addr;
+	struct path path;
 	struct sock *peer;
+};
+
+struct request_sock_queue {
+	atomic_t qlen;
+	atomic_t young;
+};
+
+struct inet_connection_sock {
+	struct request_sock_queue icsk_accept_queue;
 };
 
 struct socket {
@@ -194,6 +256,12 @@ struct bpf_iter_meta {
 struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;
+};
+
+struct bpf_iter__bpf_map_elem {
+	struct bpf_iter_meta *meta;
+	void *key;
+	void *value;
 };
 
 struct bpf_iter__task_file {

@@ -13,6 +13,8 @@ const volatile struct call_entry compat_entries[NR_MAX] = {};
 const volatile u32 nr_rt_sigreturn = 0xffff;
 const volatile u32 nr_restart_syscall = 0xffff;
 const volatile u32 compat_nr_rt_sigreturn = 0xffff;
+const volatile u32 nr_connect = 0xffff;
+const volatile u32 compat_nr_connect = 0xffff;
 const volatile u32 compat_nr_restart_syscall = 0xffff;
 const volatile bool follow_forks = true;
 /* The kernel has bpf_rdonly_cast() (v6.2 and later). */
@@ -33,8 +35,12 @@ u32 targets_exited = 0;
 u64 threads_turned_away = 0;
 u64 processes_turned_away = 0;
 u64 connections_turned_away = 0;
+u64 listeners_turned_away = 0;
+u64 connects_turned_away = 0;
 /* While set, forks of threads in seed_tgids are adopted too. */
 u32 seeding = 0;
+/* User space counts its samples here: a high-water mark is kept for each. */
+u32 interval = 0;
 
 /* [cpu * SERIES_MAX + series]: an index where a hash would do, and readable
  * without a system call. Sized at load by the number of possible CPUs.
@@ -91,6 +97,53 @@ struct {
 	__type(key, address_t);
 	__type(value, struct connection);
 } connections SEC(".maps");
+
+/* Allocated when a listener appears: 11 KB each. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, address_t);
+	__type(value, struct listener);
+} listeners SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct acceptor);
+	__type(value, count_t);
+} acceptors SEC(".maps");
+
+/* By thread: bounded by the threads that are inside connect() at one moment. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct connecting);
+} connectings SEC(".maps");
+
+/* Emptied by user space at every sample. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct failed_connect);
+	__type(value, count_t);
+} failed_connects SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct destination);
+	__type(value, struct destination_counts);
+} destinations SEC(".maps");
+
+/* New entries are made from these: a value is larger than the stack. */
+static const struct listener no_listener = {};
+static const struct destination_counts no_destination_counts = {};
 
 static __always_inline void count_add(count_t *counter, u64 amount)
 {

@@ -19,23 +19,6 @@ static __always_inline struct connection *connection_of(address_t sk, u64 inode)
 	return connection;
 }
 
-static __always_inline void connection_opened(struct socket_ref *ref, u8 role, ns_t now)
-{
-	struct connection fresh = {
-		.inode = ref->inode,
-		.established_ns = now,
-		.role = role,
-		.endpoint = ref->endpoint,
-	};
-	struct sock *sk = (void *)ref->sk;
-
-	/* Sent before we were told of the connection: it waits since at least now. */
-	if (BPF_CORE_READ(sk, sk_receive_queue.qlen))
-		fresh.arrived_ns = now;
-	if (bpf_map_update_elem(&connections, &ref->sk, &fresh, BPF_ANY))
-		__sync_fetch_and_add(&connections_turned_away, 1);
-}
-
 static __always_inline void connection_closing(struct task_struct *task, u32 fd,
 					       struct socket_ref *ref)
 {

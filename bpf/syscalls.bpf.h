@@ -3,7 +3,9 @@
 #ifndef SYSCALLS_BPF_H
 #define SYSCALLS_BPF_H
 
+#include "connects.bpf.h"
 #include "latency.bpf.h"
+#include "listeners.bpf.h"
 #include "registers.bpf.h"
 #include "requests.bpf.h"
 #include "sockets.bpf.h"
@@ -132,11 +134,21 @@ static __always_inline bool resume_interrupted(struct thread_state *state, u32 f
 	return true;
 }
 
+/* Anybody's: whom a listener refuses need not be a target. */
+static __always_inline bool is_connect(struct task_struct *task, int nr)
+{
+	if (nr != nr_connect && nr != compat_nr_connect)
+		return false;
+	return nr == (is_compat(task) ? compat_nr_connect : nr_connect);
+}
+
 static __always_inline void call_entered(struct task_struct *task, struct pt_regs *regs, int nr)
 {
 	struct thread_state *state = thread_state_of(task);
 	struct call_in_flight *call;
 
+	if (is_connect(task, nr))
+		connect_entered(task, regs);
 	if (!state || state->flags & THREAD_DORMANT)
 		return;
 	call = &state->now;
@@ -241,15 +253,24 @@ static __always_inline void follow_bytes(struct call_in_flight *call, bytes_t by
 		bytes_sent(call, bytes, now);
 }
 
-static __always_inline void follow_sockets(struct task_struct *task, struct call_in_flight *call,
-					   long ret, ns_t now)
+/* Calls after which a socket is something else, failed ones too. */
+static __always_inline void follow_sockets(struct task_struct *task, struct pt_regs *regs,
+					   struct call_in_flight *call, long ret, ns_t now)
 {
+	bool compat = call->abi == ABI_COMPAT;
 	struct socket_ref ref;
 
-	if (call->call == CALL_ACCEPT || call->call == CALL_ACCEPT4) {
+	if (call->call == CALL_CONNECT) {
+		destination_reached(regs, compat, call->endpoint, ret, now - call->start_ns);
+	} else if (ret < 0) {
+		return;
+	} else if (call->call == CALL_LISTEN) {
+		listen_returned(call->sk, call->inode, call->endpoint, task->tgid,
+				second_argument(regs, compat));
+	} else {
 		resolve_fd(task, ret, &ref);
 		if (ref.is_socket)
-			connection_opened(&ref, ROLE_SERVED, now);
+			connection_accepted(task, call->sk, call->inode, &ref, now);
 	}
 }
 
@@ -271,6 +292,8 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 	}
 	count_add(&cpu->events_counted, 1);
 	record_time(counts, call, now);
+	if (call->traits & TRAIT_CONNECTS)
+		follow_sockets(task, regs, call, ret, now);
 	if (ret < 0) {
 		record_error(counts, ret);
 		return;
@@ -283,8 +306,6 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		count_add(&counts->bytes, bytes);
 		follow_bytes(call, bytes, now);
 	}
-	if (call->traits & TRAIT_CONNECTS)
-		follow_sockets(task, call, ret, now);
 }
 
 static __always_inline void count_number(struct call_in_flight *call)
@@ -342,6 +363,8 @@ static __always_inline void call_returned(struct task_struct *task, struct pt_re
 	struct thread_state *state = thread_state_of(task);
 	ns_t now;
 
+	if (is_connect(task, syscall_nr(regs)))
+		connect_returned(task, ret);
 	if (!state || state->flags & THREAD_DORMANT)
 		return;
 	if (state->flags & THREAD_NEWBORN) {

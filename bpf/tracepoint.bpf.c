@@ -58,7 +58,17 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 SEC("tp_btf/sk_data_ready")
 int BPF_PROG(sk_data_ready, struct sock *sk)
 {
-	bytes_arrived((u64)sk);
+	if (sk->__sk_common.skc_state == TCP_LISTEN)
+		connection_queued(sk);
+	else
+		bytes_arrived((u64)sk);
+	return 0;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(inet_sock_set_state, struct sock *sk, int before, int after)
+{
+	tcp_state_changed(sk, before, after);
 	return 0;
 }
 
@@ -79,6 +89,39 @@ int list_threads(struct bpf_iter__task *ctx)
 
 	if (task)
 		write_thread(ctx->meta->seq, task);
+	return 0;
+}
+
+SEC("iter/task_file")
+int seed_listeners(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+
+	if (task && file)
+		seed_listener(task, file);
+	return 0;
+}
+
+SEC("iter/bpf_map_elem")
+int list_listeners(struct bpf_iter__bpf_map_elem *ctx)
+{
+	struct listener *listener = ctx->value;
+	address_t *key = ctx->key;
+
+	if (key && listener)
+		write_listener(ctx->meta->seq, key, listener);
+	return 0;
+}
+
+SEC("iter/bpf_map_elem")
+int sweep_connections(struct bpf_iter__bpf_map_elem *ctx)
+{
+	struct connection *connection = ctx->value;
+	address_t *key = ctx->key;
+
+	if (key && connection)
+		sweep_connection(key, connection);
 	return 0;
 }
 

@@ -27,6 +27,9 @@ enum limits {
 	LATENCY_SLOTS = 528,
 	SLOW_CALL_NS = 1000000,
 	COMM_LEN = 16,
+	NAME_LEN = 112,		/* 108 bytes of sun_path, padded */
+	DEPTH_EXACT = 32,	/* depths below have a slot each; above, 16 per power of two */
+	DEPTH_SLOTS = 224,	/* up to 131,071 */
 	MESSAGES_MAX = 1024,	/* UIO_MAXIOV bounds sendmmsg and recvmmsg */
 };
 
@@ -130,6 +133,10 @@ struct cpu_counts {
 	count_t events_counted;
 	count_t lost_map_full;
 	count_t unread_messages;
+	/* The TCP connection that was established last on this CPU: its
+	 * listener is told in the same breath (tcp_child_process).
+	 */
+	address_t established_child;
 	struct latency served;
 };
 
@@ -196,11 +203,106 @@ enum phase {
 	PHASE_IDLE = 0,
 	PHASE_RECEIVING = 1,
 	PHASE_REPLYING = 2,
+	PHASE_QUEUED = 3,	/* established and not accepted */
+};
+
+/* Where a socket is: a Unix name, or an address and a port. */
+struct socket_name {
+	unsigned char family;	/* AF_UNIX 1, AF_INET 2, AF_INET6 10 */
+	unsigned char length;	/* of the Unix name; an abstract one begins with NUL */
+	unsigned short port;	/* host order */
+	char bytes[NAME_LEN];	/* sun_path, or the address in network order */
+};
+
+struct recent_depth {
+	unsigned int interval;
+	unsigned int depth_max;
+};
+
+/* A socket in LISTEN that belongs to a target, keyed by its address. */
+struct listener {
+	u64_t inode;
+	ns_t seen_ns;		/* since when its events are counted */
+	u64_t file_inode;	/* of the path's socket file */
+	unsigned int file_device;
+	unsigned int netns;
+	unsigned int tgid;	/* who called listen(), or the first owner found */
+	unsigned int somaxconn;
+	unsigned int backlog;	/* in force when it was described */
+	int requested;		/* listen()'s argument */
+	unsigned int is_requested;	/* it was seen */
+	unsigned int drops_before;	/* sk_drops when we came */
+	unsigned int queued_before;	/* connections that were queued already */
+	unsigned char endpoint;
+	unsigned char pad[3];
+	struct socket_name name;
+	count_t established;
+	count_t accepted;
+	count_t accepted_early;	/* of these, queued before we came */
+	count_t depth_max;
+	struct recent_depth recent[2];	/* of this interval and the one before */
+	count_t depth[DEPTH_SLOTS];
+	struct latency wait;
+	struct latency blocked;
+};
+
+/* What an iterator reads of a listener beside its counts. */
+struct listener_record {
+	address_t sk;
+	unsigned int depth;
+	unsigned int backlog;
+	unsigned int drops;
+	unsigned int syn_queue;
+	unsigned int syn_young;
+	unsigned int somaxconn;
+	unsigned int is_alive;
+	unsigned int pad;
+};
+
+struct acceptor {
+	address_t listener;
+	u64_t inode;
+	unsigned int tgid;
+	unsigned int tid;
+};
+
+/* A connect() in progress, anybody's, keyed by its thread. */
+struct connecting {
+	ns_t start_ns;
+	u64_t sleeps;		/* voluntary switches of the thread so far */
+	address_t sk;
+	unsigned int tgid;
+	unsigned int mount_ns;
+	unsigned int net_ns;
+	unsigned int pad;
+	struct socket_name name;
+};
+
+/* Why connects to a Unix socket fail, counted by who and whereto. */
+struct failed_connect {
+	unsigned int tgid;
+	unsigned int mount_ns;
+	unsigned int net_ns;
+	int error;
+	struct socket_name name;
+};
+
+/* connect() calls of the targets by destination and result. */
+struct destination {
+	int error;		/* 0: connected */
+	unsigned int endpoint;
+	struct socket_name name;
+};
+
+struct destination_counts {
+	struct latency latency;
 };
 
 /* One connection, keyed by the address of its struct sock; inode tells reuse. */
 struct connection {
-	u64_t inode;
+	u64_t inode;		/* 0 until it is accepted */
+	address_t listener;	/* 0: it was open already when we came */
+	u64_t listener_inode;
 	ns_t established_ns;
 	ns_t arrived_ns;	/* first byte not yet received; 0: none */
 	ns_t turn_ns;		/* when the turn in progress began */
@@ -251,6 +353,7 @@ struct abi_types {
 	enum phase phase;
 	struct thread_record thread_record;
 	struct socket_record socket_record;
+	struct listener_record listener_record;
 };
 
 #endif

@@ -1,17 +1,13 @@
-"""Look at the dashboard with made-up numbers: `python tests/look.py [SECONDS_PER_FRAME]`."""
+"""Look at the dashboard with made-up numbers: `python -m tests.look [SECONDS_PER_FRAME]`."""
 
 from __future__ import annotations
 
 import math
 import sys
 import threading
-from pathlib import Path
 from typing import Optional
 
-sys.path[:0] = [str(Path(__file__).parent / "unit"), str(Path(__file__).parents[1])]
-
-import reports
-
+from tests.unit import reports
 from udsprobe.views.dashboard import Frame, run_dashboard
 from udsprobe.views.text import render
 

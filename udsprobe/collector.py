@@ -6,14 +6,18 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Tuple
 
+from udsprobe.kernel.listener_table import joined
+from udsprobe.kernel.listening import TargetListeners
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.run_time import RunTimeMeter
 from udsprobe.kernel.target_book import TargetBook
-from udsprobe.kernel.target_listeners import TargetListeners
 from udsprobe.kernel.tracer import Tracer
-from udsprobe.sample import ProbeReading, Sample
+from udsprobe.sample import ListenerReading, ProbeReading, Sample
+
+
+SWEEP_EVERY_SAMPLES = 10
 
 
 class Clock(Protocol):
@@ -50,6 +54,8 @@ class Collector:
         self._book = book
         self._clock = clock
         self._listeners = TargetListeners(procfs)
+        self._table = tracer.listener_table(procfs)
+        self._sequence = 0
         self._run_time = RunTimeMeter(tracer.run_time_ns)
 
     def sample(self) -> Sample:
@@ -60,7 +66,11 @@ class Collector:
         calls = counters.calls()
         threads = counters.threads()
         self._book.update(self._tracer.take_processes(), self._tracer.via_names)
+        self._sequence += 1
+        if self._sequence % SWEEP_EVERY_SAMPLES == 0:
+            self._tracer.sweep_connections()
         return Sample(
+            sequence=self._sequence - 1,
             monotonic_ns=monotonic_ns,
             unix_s=self._clock.unix_s(),
             calls=calls,
@@ -68,7 +78,8 @@ class Collector:
             syscalls_by_name=counters.calls_by_name(),
             targets=self._book.readings(),
             targets_exited=counters.targets_exited(),
-            listeners=self._listeners.read(self._book.alive()),
+            listeners=self._read_listeners(monotonic_ns),
+            connects=self._table.connects(),
             served=counters.served(),
             probe=self._account(),
         )
@@ -77,6 +88,16 @@ class Collector:
         """Let go of what sampling holds open; the tracer is not ours."""
         self._listeners.close()
         self._run_time.close()
+
+    def _read_listeners(self, now_ns: int) -> Tuple[ListenerReading, ...]:
+        shown = self._listeners.read(self._book.alive()).listeners
+        if "sk_data_ready" not in self._tracer.attached:
+            return shown
+        counted = self._table.read(now_ns)
+        if {reading.inode for reading in shown} - {reading.inode for reading in counted}:
+            # Handed over by somebody who is no target: it is counted from now on.
+            self._tracer.adopt_listeners()
+        return joined(shown, counted)
 
     def _account(self) -> ProbeReading:
         events = self._tracer.counters.events()

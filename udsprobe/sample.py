@@ -109,6 +109,64 @@ class TargetReading:
 
 
 @dataclass(frozen=True)
+class QueueCounts:
+    """What happened at one accept queue; cumulative where not said otherwise.
+
+    Attributes:
+        since_ns: CLOCK_MONOTONIC of the first counted event.
+        established: connections that entered the queue.
+        accepted: connections that accept() took out; `accepted_early` of them
+            had been queued before `since_ns`, they wait from then on.
+        accepted_by: process id → accepted; `accepted_by_thread` by thread id.
+        depth: queue length right after a connection entered → how often;
+            above 31 the lower bound of a slot (`bpf/listeners.bpf.h`).
+        depth_max: the highest since `since_ns`, exact.
+        depth_max_recent: the highest since the previous sample; None when
+            nothing entered the queue since.
+        wait: time in the queue, of the accepted.
+        blocked: time in connect(), of the clients that had to wait for room.
+        blocked_now: clients inside connect() at sampling time.
+        refused: errno name → failed connects, of anybody, to this address.
+        drops: `sk_drops` since `since_ns`; None for Unix.
+        syn_queue, syn_young: handshakes in progress now; None for Unix.
+    """
+
+    since_ns: int
+    established: int
+    accepted: int
+    accepted_early: int
+    accepted_by: Mapping[int, int]
+    accepted_by_thread: Mapping[int, int]
+    depth: Mapping[int, int]
+    depth_max: int
+    depth_max_recent: Optional[int]
+    wait: LatencyCounts
+    blocked: LatencyCounts
+    blocked_now: int
+    refused: Mapping[str, int]
+    drops: Optional[int]
+    syn_queue: Optional[int]
+    syn_young: Optional[int]
+
+
+@dataclass(frozen=True)
+class ConnectCounts:
+    """connect() calls of the targets to one destination with one result.
+
+    Attributes:
+        transport: `unix`, `tcp` or `udp`.
+        address: as listeners are written.
+        error: errno name; None when it connected.
+        latency: of the calls.
+    """
+
+    transport: str
+    address: str
+    error: Optional[str]
+    latency: LatencyCounts
+
+
+@dataclass(frozen=True)
 class ListenerReading:
     """One socket in LISTEN.
 
@@ -123,6 +181,8 @@ class ListenerReading:
         backlog_effective: `sk_max_ack_backlog`; the queue holds one more.
         backlog_requested: listen()'s argument, when that call was seen.
         somaxconn: of its network namespace.
+        queue: what happened at it; None when no probe tells.
+        is_open: False once it is closed; then `depth_now` is None.
     """
 
     transport: str
@@ -131,10 +191,12 @@ class ListenerReading:
     netns: int
     inode: int
     pids: Optional[Tuple[int, ...]]
-    depth_now: int
+    depth_now: Optional[int]
     backlog_effective: int
     backlog_requested: Optional[int]
     somaxconn: Optional[int]
+    queue: Optional[QueueCounts] = None
+    is_open: bool = True
 
 
 @dataclass(frozen=True)
@@ -181,13 +243,16 @@ class Sample:
     """Everything read at one moment.
 
     Attributes:
+        sequence: 0 for the first of an observation, then counting.
         monotonic_ns: CLOCK_MONOTONIC, the clock of every `_ns` instant here.
         unix_s: wall clock, seconds since the epoch.
         calls: None when no probe counts system calls.
         syscalls_by_name: every system call of the targets, by kernel name.
         targets_exited: processes that ended and are no longer in `targets`.
+        connects: the targets' own connect() calls by destination.
     """
 
+    sequence: int
     monotonic_ns: int
     unix_s: float
     calls: Optional[Tuple[CallCounts, ...]]
@@ -196,6 +261,7 @@ class Sample:
     targets: Tuple[TargetReading, ...]
     targets_exited: int
     listeners: Optional[Tuple[ListenerReading, ...]]
+    connects: Optional[Tuple[ConnectCounts, ...]]
     served: Optional[ServedCounts]
     probe: ProbeReading
 

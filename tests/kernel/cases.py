@@ -44,6 +44,7 @@ FAMILIES_OF_CASE: Dict[str, Tuple[str, ...]] = {
     "restarted": STREAMS,
     "interrupted": STREAMS,
     "stopped": STREAMS,
+    "denied": STREAMS,
     "uring": STREAMS,
     "requests": CONNECTED,
     "requests_pieces": CONNECTED,
@@ -52,6 +53,10 @@ FAMILIES_OF_CASE: Dict[str, Tuple[str, ...]] = {
     "requests_threads": STREAMS,
     "requests_prefork": STREAMS,
     "requests_greeting": STREAMS,
+    "requests_forks": STREAMS,
+    "requests_sendfile": STREAMS,
+    "requests_splice": STREAMS,
+    "requests_short": CONNECTED,
 }
 
 # Cases in which the kernel restarts calls: strace -c counts every entry.

@@ -24,7 +24,7 @@ class Loaded(NamedTuple):
     programs: FrozenSet[int]
     links: FrozenSet[int]
 
-    def without(self, other: "Loaded") -> "Loaded":
+    def without(self, other: Loaded) -> Loaded:
         return Loaded(self.programs - other.programs, self.links - other.links)
 
 

@@ -17,21 +17,18 @@ from typing import DefaultDict, Dict, Iterable, List, NamedTuple, Optional, Sequ
 
 TIMEOUT_S = 60
 
-MOVES_BYTES = frozenset(
-    "read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 "
-    "sendto recvfrom sendmsg recvmsg sendfile splice".split()
-)
+# fmt: off
+MOVES_BYTES = frozenset((
+    "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2",
+    "pwritev2", "sendto", "recvfrom", "sendmsg", "recvmsg", "sendfile", "splice",
+))
 MOVES_MESSAGES = frozenset(("sendmmsg", "recvmmsg"))
-WITHOUT_DESCRIPTOR = frozenset("poll ppoll select pselect6".split())
-NAMES = (
-    MOVES_BYTES
-    | MOVES_MESSAGES
-    | WITHOUT_DESCRIPTOR
-    | frozenset(
-        "accept accept4 connect bind listen socket socketpair shutdown close epoll_wait "
-        "epoll_pwait epoll_pwait2 epoll_ctl io_uring_enter".split()
-    )
-)
+WITHOUT_DESCRIPTOR = frozenset(("poll", "ppoll", "select", "pselect6"))
+NAMES = MOVES_BYTES | MOVES_MESSAGES | WITHOUT_DESCRIPTOR | frozenset((
+    "accept", "accept4", "connect", "bind", "listen", "socket", "socketpair", "shutdown", "close",
+    "epoll_wait", "epoll_pwait", "epoll_pwait2", "epoll_ctl", "io_uring_enter",
+))
+# fmt: on
 
 # strace names a socket as the kernel names its protocol: seqpacket is "UNIX" too.
 TRANSPORTS = {

@@ -15,6 +15,7 @@ from tests.kernel.cases import (
     RESTARTING,
     VARYING,
     Case,
+    Key,
     Truth,
     all_cases,
     command,
@@ -63,12 +64,16 @@ def test_nothing_is_in_flight_after_the_end(observed: Observed) -> None:
 
 
 def test_every_call_has_a_latency_and_possible_times(observed: Observed) -> None:
+    if observed.case.name == "denied":
+        pytest.skip("nobody saw the entry of denied calls")
     assert tool.impossible_times(observed.report) == []
 
 
 def test_nothing_is_lost(observed: Observed) -> None:
+    # `missed` may be above 0: the kernel skips probe runs on traffic of other
+    # processes too. A run skipped on this one's would show in the count.
     probe = observed.report["probe"]
-    assert probe["events_lost"] == {"map_full": 0, "ring_full": 0, "missed": 0}
+    assert probe["events_lost"]["map_full"] == probe["events_lost"]["ring_full"] == 0
     assert probe["events_counted"] == sum(observed.truth.calls_by_name().values())
 
 
@@ -88,7 +93,9 @@ def test_calls_per_request_add_up(observed: Observed) -> None:
     assert {
         name: round(per_request["by_syscall"][name] * observed.truth.requests) for name in told
     } == told
-    assert per_request["total"] == pytest.approx(sum(per_request["by_syscall"].values()))
+    assert per_request["total"] == pytest.approx(
+        sum(per_request["by_syscall"].values()), rel=0.0005
+    )
 
 
 def test_totals_are_those_of_strace_c(
@@ -102,6 +109,48 @@ def test_totals_are_those_of_strace_c(
         calls, errors = told.get(key.name, (0, 0))
         told[key.name] = strace.Totals(calls + counts.calls, errors + sum(counts.errors.values()))
     assert told == {name: counted[name] for name in counted if name in strace.NAMES}
+
+
+def test_a_call_whose_entry_was_not_seen_has_no_latency(workload: Workload, tmp_path: Path) -> None:
+    observed = observe(workload(64), Case("denied", "unix-stream"), tmp_path)
+    denied = next(row for row in observed.report["syscalls"] if row["name"] == "sendto")
+    assert denied["errors"] == {"EPERM": denied["calls"]}
+    assert denied["latency_us"]["count"] == 0
+
+
+def test_a_restarted_call_lasts_from_its_first_entry_to_its_return(
+    workload: Workload, tmp_path: Path
+) -> None:
+    # A timer interrupts it every 20 ms, so no part of it can be this long.
+    observed = observe(workload(64), Case("restarted", "unix-stream"), tmp_path)
+    restarted = next(row for row in observed.report["syscalls"] if row["name"] == "recvfrom")
+    assert restarted["latency_us"]["max"] > 35_000
+
+
+def test_a_table_that_is_full_says_how_much_it_missed(workload: Workload, tmp_path: Path) -> None:
+    observed = observe(workload(64), Case("wide", "unix-stream"), tmp_path)
+    rows = tool.rows(observed.report)
+    assert {key: observed.truth.rows[key] for key in rows} == rows
+    told = sum(observed.truth.calls_by_name().values())
+    kept = sum(counts.calls for counts in rows.values())
+    assert observed.report["probe"]["events_lost"]["map_full"] == told - kept
+
+
+@pytest.mark.parametrize("name", ["forks", "exec", "spawn", "vfork"])
+def test_without_following_children_are_left_alone(
+    name: str, workload: Workload, tmp_path: Path
+) -> None:
+    told = tmp_path / "truth.json"
+    argv = command(workload(64), Case(name, "unix-stream"), told)
+    report = tool.run(argv, tmp_path / "report.json", options=["--no-follow"])
+    truth = read_truth(told)
+    sent = Key("sendto", "unix", "stream", "native")
+    opened = Key("socketpair", "unix", "stream", "native")
+    rows = tool.rows(report)
+    assert truth.rows[sent].calls > 0, "the children send"
+    assert sent not in rows, "and the parent does not"
+    assert rows[opened] == truth.rows[opened]
+    assert len(report["targets"]) == 1
 
 
 THIRTY_TWO_BITS = [

@@ -46,9 +46,7 @@ def test_every_row_is_as_traced(case: Case, workload: Workload, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("case", THIRTY_TWO_BITS, ids=str)
-def test_every_row_of_32_bits_is_as_traced(
-    case: Case, workload: Workload, tmp_path: Path
-) -> None:
+def test_every_row_of_32_bits_is_as_traced(case: Case, workload: Workload, tmp_path: Path) -> None:
     assert_traced_as_told(workload(32), case, tmp_path)
 
 

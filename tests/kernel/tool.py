@@ -19,12 +19,20 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def run(
-    command: Sequence[str], output: Path, environment: Optional[Mapping[str, str]] = None
+    command: Sequence[str],
+    output: Path,
+    environment: Optional[Mapping[str, str]] = None,
+    options: Sequence[str] = (),
 ) -> Report:
-    """The report of `udsprobe run --json --output OUTPUT -- COMMAND`."""
-    argv = [*UDSPROBE, "run", "--json", "--output", str(output), "--", *command]
+    """The report of `udsprobe run OPTIONS --json --output OUTPUT -- COMMAND`."""
+    argv = [*UDSPROBE, "run", *options, "--json", "--output", str(output), "--", *command]
     done = subprocess.run(
-        argv, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S,
+        argv,
+        cwd=REPOSITORY,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -43,19 +51,26 @@ class Attached:
     Args:
         selectors: such as `--pid 1`.
         folder: where the report and the ready file go.
+        ending: the signal that ends the window; None: it ends by itself.
 
     Attributes:
         report: the document; there once the block was left.
     """
 
-    def __init__(self, selectors: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self,
+        selectors: Sequence[str],
+        folder: Path,
+        ending: Optional[signal.Signals] = signal.SIGINT,
+    ) -> None:
         self.report: Report = {}
+        self._ending = ending
         self._output = folder / "report.json"
         self._ready = folder / "ready"
         self._argv = [*UDSPROBE, "attach", *selectors, "--json", "--output", str(self._output)]
         self._argv += ["--ready-file", str(self._ready)]
 
-    def __enter__(self) -> "Attached":
+    def __enter__(self) -> Attached:
         self._process = subprocess.Popen(
             self._argv, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
         )
@@ -75,12 +90,15 @@ class Attached:
             time.sleep(0.005)
 
     def __exit__(self, *raised: object) -> None:
-        self._process.send_signal(signal.SIGINT)
+        if self._ending is not None:
+            self._process.send_signal(self._ending)
         try:
             _, said = self._process.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise
+        if self._ending is signal.SIGKILL:
+            return
         assert self._process.returncode == 0, said
         self.report = read_report(self._output)
 

@@ -15,7 +15,7 @@ from udsprobe.demo import REPLY_BYTES, REQUEST_BYTES
 Served = Tuple["subprocess.Popen[str]", Path]
 
 
-def demo(*arguments: str) -> "subprocess.Popen[str]":
+def demo(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "udsprobe.demo", *arguments],
         stdin=subprocess.PIPE,
@@ -24,7 +24,7 @@ def demo(*arguments: str) -> "subprocess.Popen[str]":
     )
 
 
-def line(process: "subprocess.Popen[str]") -> Dict[str, int]:
+def line(process: subprocess.Popen[str]) -> Dict[str, int]:
     assert process.stdout is not None
     said: Dict[str, int] = json.loads(process.stdout.readline())
     return said
@@ -34,7 +34,7 @@ def line(process: "subprocess.Popen[str]") -> Dict[str, int]:
 def served() -> Iterator[Served]:
     with demo("serve") as server:
         yield server, Path(str(line(server)["socket"]))
-        server.kill()
+        server.terminate()
 
 
 def load(socket: Path, *options: str) -> Dict[str, int]:
@@ -78,6 +78,6 @@ def test_the_server_ends_at_sigterm(served: Served) -> None:
 def test_the_load_ends_when_the_server_is_gone(served: Served) -> None:
     server, socket = served
     with demo("load", "--socket", str(socket), "--seconds", "60") as process:
-        server.kill()
+        server.terminate()
         assert line(process).keys() >= {"requests", "connects"}
         assert process.wait() == 0

@@ -1,41 +1,53 @@
-"""Feeds of made-up frames, for the dashboard's tests and for looking at it by hand."""
+"""Feeds of made-up frames, for the dashboard's tests."""
 
 from __future__ import annotations
 
+import queue
 import threading
-from typing import Iterable, Iterator, List, Optional
+from typing import List, Optional
 
 from udsprobe.model.report import Report
 from udsprobe.views.dashboard import Frame
 
 
 class ListFeed:
-    """Hands over the given frames at once, then blocks until it is closed."""
+    """Hands over what it is given, and blocks in between until it is closed."""
 
-    def __init__(self, frames: Iterable[Frame], *, ends: bool = False) -> None:
-        self._frames: Iterator[Frame] = iter(frames)
-        self._ends = ends
-        self._closed = threading.Event()
+    def __init__(self, *frames: Frame) -> None:
+        self._frames: queue.Queue[Optional[Frame]] = queue.Queue()
+        self._drained = threading.Condition()
+        self._given = 0
+        self._asked = 0
+        self.closed = False
+        self.give(*frames)
+
+    def give(self, *frames: Optional[Frame]) -> None:
+        """Add frames; None ends the feed."""
+        self._given += len(frames)
+        for frame in frames:
+            self._frames.put(frame)
 
     def next(self) -> Optional[Frame]:
-        frame = next(self._frames, None)
-        if frame is None and not self._ends:
-            self._closed.wait()
-        return None if self._closed.is_set() else frame
+        with self._drained:
+            self._asked += 1
+            self._drained.notify_all()
+        return self._frames.get()
 
     def close(self) -> None:
-        self._closed.set()
+        self.closed = True
+        self._frames.put(None)
 
-    @property
-    def closed(self) -> bool:
-        return self._closed.is_set()
+    def wait_until_drained(self) -> None:
+        """Return once the dashboard has posted all frames and asks for another."""
+        with self._drained:
+            assert self._drained.wait_for(lambda: self._asked > self._given, timeout=30)
 
 
 class FailingFeed(ListFeed):
     """Fails as a kernel that refuses the programs would."""
 
     def __init__(self, failure: Exception) -> None:
-        super().__init__([])
+        super().__init__()
         self._failure = failure
 
     def next(self) -> Optional[Frame]:

@@ -26,6 +26,7 @@ from udsprobe.model.report import (
 )
 
 START = "2026-11-21T03:12:31+00:00"
+NOT_BUILT = ("verdict", "accept_queue", "stages", "thread_time", "connections")
 HOSTILE = "\x1b[31mred\x1b[0m [bold]x[/bold] \u202egnp.exe\n\udcff\x07"
 
 
@@ -95,6 +96,7 @@ def listener(
             requested=None,
             effective=backlog,
             clamped_by="net.core.somaxconn" if clamped else None,
+            equals_somaxconn=clamped,
         ),
         depth=Depth(now=now, max=peak, limit=backlog + 1, histogram=None),
     )
@@ -122,7 +124,8 @@ def probe(*measurements: Measurement, lost: int = 0) -> Probe:
         strategy="tracepoint",
         measurements=list(measurements)
         or [
-            measurement(name) for name in ("syscalls", "in_flight", "served_requests", "listeners")
+            *map(measurement, ("syscalls", "in_flight", "served_requests", "listeners")),
+            *(measurement(name, "off", "not measured in this version") for name in NOT_BUILT),
         ],
         attach_ms=84.0,
         self_cpu_pct=0.42,
@@ -194,11 +197,24 @@ def busy(seconds: float = 10.0, scale: float = 1.0, queue: int = 97) -> Report:
 def busy_calls(requests: int) -> List[Syscall]:
     accepts = requests * 35 // 100
     return [
-        syscall("read", calls=requests * 2, p50=1.2, moved=requests * 412, in_flight=0,
-                errors={"EAGAIN": requests}),
+        syscall(
+            "read",
+            calls=requests * 2,
+            p50=1.2,
+            moved=requests * 412,
+            in_flight=0,
+            errors={"EAGAIN": requests},
+        ),
         syscall("writev", calls=requests, p50=3.3, moved=requests * 1290),
-        syscall("epoll_pwait", "other", calls=requests * 132 // 100, p50=310, in_flight=4,
-                cpu_share=0.01, errors={"EINTR": 2}),
+        syscall(
+            "epoll_pwait",
+            "other",
+            calls=requests * 132 // 100,
+            p50=310,
+            in_flight=4,
+            cpu_share=0.01,
+            errors={"EINTR": 2},
+        ),
         syscall("accept4", calls=accepts * 2, p50=1.9, errors={"EAGAIN": accepts, "EMFILE": 3}),
         syscall("close", calls=accepts, p50=2.4),
         syscall("epoll_ctl", "other", calls=requests * 98 // 100, p50=0.4),

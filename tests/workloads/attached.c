@@ -40,7 +40,8 @@ void case_echo(const struct family *family)
 {
 	long got;
 
-	while ((got = CALL(family->kind, recvfrom, STDIN_FILENO, payload, PAYLOAD, 0, NULL, NULL)) > 0)
+	while ((got = CALL(family->kind, recvfrom, STDIN_FILENO, payload, PAYLOAD, 0, NULL, NULL)) >
+	       0)
 		MUST(got, family->kind, sendto, STDIN_FILENO, payload, got, 0, NULL, 0);
 	must("recvfrom", got, 0);
 }

@@ -11,7 +11,9 @@
 #include "cases.h"
 #include "family.h"
 
-enum { ABSENT_FD = 999 };
+enum {
+	ABSENT_FD = 999
+};
 
 static char payload[PAYLOAD];
 
@@ -44,7 +46,8 @@ void case_connect(const struct family *family)
 
 	for (int i = 0; i < ROUNDS; i++) {
 		int client = connected_socket(family, &address);
-		int server = i % 2 ? accept_plain(family, listener) : accept_flagged(family, listener);
+		int server =
+			i % 2 ? accept_plain(family, listener) : accept_flagged(family, listener);
 
 		FAILS(EISCONN, family->kind, connect, client, &address.bytes, address.size);
 		MUST(0, family->kind, shutdown, client, SHUT_RDWR);
@@ -80,8 +83,10 @@ static void nothing_to_accept(const struct family *family)
 	int listener = family_socket(family, SOCK_NONBLOCK);
 
 	FAILS(EINVAL, family->kind, accept4, idle, NULL, NULL, 0);
-	must("bind", CALL(family->kind, bind, listener, &(sa_family_t){family->domain},
-			  sizeof(sa_family_t)), family->domain == AF_UNIX ? 0 : -1);
+	must("bind",
+	     CALL(family->kind, bind, listener, &(sa_family_t){family->domain},
+		  sizeof(sa_family_t)),
+	     family->domain == AF_UNIX ? 0 : -1);
 	MUST(0, family->kind, listen, listener, 1);
 	for (int i = 0; i < ROUNDS; i++)
 		FAILS(EAGAIN, family->kind, accept4, listener, NULL, NULL, 0);

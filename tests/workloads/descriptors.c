@@ -11,7 +11,9 @@
 #include "cases.h"
 #include "family.h"
 
-enum { HIGH_FD = 1000 };
+enum {
+	HIGH_FD = 1000
+};
 
 static char payload[PAYLOAD];
 

@@ -38,7 +38,8 @@ int family_socket(const struct family *family, int flags)
 	if (fd < 0)
 		die("socket", fd);
 	if (family->kind == TCP) /* else small pieces wait for delayed ACKs */
-		must("setsockopt", setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)), 0);
+		must("setsockopt", setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)),
+		     0);
 	return fd;
 }
 

@@ -9,7 +9,9 @@
 #include "cases.h"
 #include "family.h"
 
-enum { EXEC_ARGUMENTS = 8 };
+enum {
+	EXEC_ARGUMENTS = 8
+};
 
 static const struct {
 	const char *name;

@@ -11,7 +11,12 @@
 #include "cases.h"
 #include "family.h"
 
-enum { THREADS = 16, CHILDREN = 100, GENERATIONS = 5, LAST_STAGE = 2 };
+enum {
+	THREADS = 16,
+	CHILDREN = 100,
+	GENERATIONS = 5,
+	LAST_STAGE = 2
+};
 
 extern char **environ;
 static char payload[PAYLOAD];

@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -17,6 +19,7 @@ enum {
 	CONNECTIONS = 7,
 	WORKERS = 3,
 	FIRST_PIECE = 24,
+	SHORT_CONNECTIONS = 1009,
 	REQUESTS_MADE = CONNECTIONS * ROUNDS,
 };
 
@@ -52,7 +55,8 @@ static int receive_message(const struct family *family, int fd, const struct man
 {
 	for (int i = 0; i < manner->pieces; i++) {
 		int bytes = piece_bytes(manner, i);
-		long got = CALL(family->kind, recvfrom, fd, payload, bytes, MSG_WAITALL, NULL, NULL);
+		long got =
+			CALL(family->kind, recvfrom, fd, payload, bytes, MSG_WAITALL, NULL, NULL);
 		if (got == 0)
 			return 0;
 		must("recvfrom", got, bytes);
@@ -73,12 +77,18 @@ static void use_connection(const struct family *family, int fd, const struct man
 	close_counted(family->kind, fd);
 }
 
-static void use_server(const struct family *family, const struct address *address,
-		       const struct manner *manner)
+static void use_connections(const struct family *family, const struct address *address,
+			    const struct manner *manner)
 {
 	for (int i = 0; i < CONNECTIONS; i++)
 		use_connection(family, connected_socket(family, address), manner);
-	close_counted(family->kind, connected_socket(family, address));
+}
+
+static void use_server(const struct family *family, const struct address *address,
+		       const struct manner *manner)
+{
+	use_connections(family, address, manner);
+	close_counted(family->kind, connected_socket(family, address)); /* asks nothing */
 }
 
 static void serve_connection(const struct family *family, int fd, const struct manner *manner)
@@ -177,6 +187,27 @@ void case_requests_threads(const struct family *family)
 	}
 	for (int i = 0; i <= CONNECTIONS; i++)
 		must("pthread_join", pthread_join(threads[i], NULL), 0);
+	wait_for_child(client);
+}
+
+/* A child a connection, the way of inetd; the parent closes its copy at once. */
+void case_requests_forks(const struct family *family)
+{
+	pid_t children[CONNECTIONS + 1];
+	int listener;
+	pid_t client = start_client(family, &listener, &WHOLE);
+
+	for (int i = 0; i <= CONNECTIONS; i++) {
+		int fd = accepted(family, listener, 0);
+		children[i] = fork();
+		if (!children[i]) {
+			serve_connection(family, fd, &WHOLE);
+			_exit(0);
+		}
+		close_counted(family->kind, fd);
+	}
+	for (int i = 0; i <= CONNECTIONS; i++)
+		wait_for_child(children[i]);
 	wait_for_child(client);
 }
 
@@ -284,5 +315,74 @@ void case_requests_epoll(const struct family *family)
 				open -= answer_all(family, events[i].data.fd);
 		}
 	}
+	wait_for_child(client);
+}
+
+/* Replies that no call of the send family makes. */
+static void reply_from_file(const struct family *family, int fd, int file)
+{
+	off_t start = 0;
+
+	MUST(PAYLOAD, family->kind, sendfile, fd, file, &start, PAYLOAD);
+}
+
+void case_requests_sendfile(const struct family *family)
+{
+	int file = memfd_create("reply", 0);
+	int listener;
+	pid_t client = start_client(family, &listener, &WHOLE);
+
+	must("ftruncate", ftruncate(file, PAYLOAD), 0);
+	for (int i = 0; i <= CONNECTIONS; i++) {
+		int fd = accepted(family, listener, 0);
+		while (receive_message(family, fd, &WHOLE))
+			reply_from_file(family, fd, file);
+		close_counted(family->kind, fd);
+	}
+	wait_for_child(client);
+}
+
+/* Neither request nor reply comes to user space. */
+void case_requests_splice(const struct family *family)
+{
+	int pipe_fds[2];
+	int listener;
+	pid_t client = start_client(family, &listener, &WHOLE);
+
+	must("pipe", pipe(pipe_fds), 0);
+	for (int i = 0; i <= CONNECTIONS; i++) {
+		int fd = accepted(family, listener, 0);
+		while (CALL(family->kind, splice, fd, NULL, pipe_fds[1], NULL, PAYLOAD, 0) > 0)
+			MUST(PAYLOAD, family->kind, splice, pipe_fds[0], NULL, fd, NULL, PAYLOAD,
+			     0);
+		close_counted(family->kind, fd);
+	}
+	wait_for_child(client);
+}
+
+/* One request a connection: the kernel gives new sockets the memory of old ones. */
+static void ask_once(const struct family *family, const struct address *address)
+{
+	int fd = connected_socket(family, address);
+
+	send_message(family, fd, &WHOLE);
+	must("reply", receive_message(family, fd, &WHOLE), 1);
+	close_counted(family->kind, fd);
+}
+
+void case_requests_short(const struct family *family)
+{
+	struct address address;
+	int listener = listening_socket(family, &address, 1);
+
+	truth_requests(SHORT_CONNECTIONS);
+	pid_t client = fork();
+	if (!client) {
+		for (int i = 0; i < SHORT_CONNECTIONS; i++)
+			ask_once(family, &address);
+		_exit(0);
+	}
+	for (int i = 0; i < SHORT_CONNECTIONS; i++)
+		serve_connection(family, accepted(family, listener, 0), &WHOLE);
 	wait_for_child(client);
 }

@@ -10,7 +10,10 @@
 #include "cases.h"
 #include "family.h"
 
-enum { ALARM_US = 20000, ALARMS_BEFORE_SENDING = 3 };
+enum {
+	ALARM_US = 20000,
+	ALARMS_BEFORE_SENDING = 3
+};
 
 static char payload[PAYLOAD];
 static enum kind alarm_kind;

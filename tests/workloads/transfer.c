@@ -9,7 +9,10 @@
 #include "cases.h"
 #include "family.h"
 
-enum { MESSAGES = 5, FILL_BYTES = 4096 };
+enum {
+	MESSAGES = 5,
+	FILL_BYTES = 4096
+};
 
 static char payload[FILL_BYTES];
 

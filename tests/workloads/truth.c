@@ -9,13 +9,25 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { NAMES = 40, ERRNOS = 134, ABIS = 2, DOCUMENT_BYTES = 32768 };
-enum moves { NOTHING, BYTES };
+enum {
+	NAMES = 40,
+	ERRNOS = 134,
+	ABIS = 2,
+	DOCUMENT_BYTES = 32768
+};
+enum moves {
+	NOTHING,
+	BYTES
+};
 
 #ifdef __LP64__
-enum { ABI = 0 };
+enum {
+	ABI = 0
+};
 #else
-enum { ABI = 1 };
+enum {
+	ABI = 1
+};
 #endif
 
 /* Calls of the table; the return value of those marked BYTES counts bytes. */
@@ -23,18 +35,18 @@ static const struct {
 	const char *name;
 	enum moves moves;
 } NAMED[NAMES] = {
-	{"read", BYTES},	   {"write", BYTES},	   {"readv", BYTES},
-	{"writev", BYTES},	   {"pread64", BYTES},	   {"pwrite64", BYTES},
-	{"preadv", BYTES},	   {"pwritev", BYTES},	   {"preadv2", BYTES},
-	{"pwritev2", BYTES},	   {"sendto", BYTES},	   {"recvfrom", BYTES},
-	{"sendmsg", BYTES},	   {"recvmsg", BYTES},	   {"sendmmsg", NOTHING},
-	{"recvmmsg", NOTHING},	   {"sendfile", BYTES},	   {"splice", BYTES},
-	{"accept", NOTHING},	   {"accept4", NOTHING},   {"connect", NOTHING},
-	{"bind", NOTHING},	   {"listen", NOTHING},	   {"socket", NOTHING},
-	{"socketpair", NOTHING},   {"shutdown", NOTHING},  {"close", NOTHING},
-	{"epoll_wait", NOTHING},   {"epoll_pwait", NOTHING}, {"epoll_pwait2", NOTHING},
-	{"epoll_ctl", NOTHING},	   {"poll", NOTHING},	   {"ppoll", NOTHING},
-	{"select", NOTHING},	   {"pselect6", NOTHING},  {"io_uring_enter", NOTHING},
+	{"read", BYTES},	 {"write", BYTES},	   {"readv", BYTES},
+	{"writev", BYTES},	 {"pread64", BYTES},	   {"pwrite64", BYTES},
+	{"preadv", BYTES},	 {"pwritev", BYTES},	   {"preadv2", BYTES},
+	{"pwritev2", BYTES},	 {"sendto", BYTES},	   {"recvfrom", BYTES},
+	{"sendmsg", BYTES},	 {"recvmsg", BYTES},	   {"sendmmsg", NOTHING},
+	{"recvmmsg", NOTHING},	 {"sendfile", BYTES},	   {"splice", BYTES},
+	{"accept", NOTHING},	 {"accept4", NOTHING},	   {"connect", NOTHING},
+	{"bind", NOTHING},	 {"listen", NOTHING},	   {"socket", NOTHING},
+	{"socketpair", NOTHING}, {"shutdown", NOTHING},	   {"close", NOTHING},
+	{"epoll_wait", NOTHING}, {"epoll_pwait", NOTHING}, {"epoll_pwait2", NOTHING},
+	{"epoll_ctl", NOTHING},	 {"poll", NOTHING},	   {"ppoll", NOTHING},
+	{"select", NOTHING},	 {"pselect6", NOTHING},	   {"io_uring_enter", NOTHING},
 };
 
 /* The JSON of each enum kind. */

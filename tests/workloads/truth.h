@@ -12,10 +12,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { ROUNDS = 23, PAYLOAD = 64 };
+enum {
+	ROUNDS = 23,
+	PAYLOAD = 64
+};
 
 /* What a descriptor refers to; the order is that of the table's columns. */
-enum kind { OTHER, UNIX_STREAM, UNIX_SEQPACKET, UNIX_DGRAM, TCP, UDP, KINDS };
+enum kind {
+	OTHER,
+	UNIX_STREAM,
+	UNIX_SEQPACKET,
+	UNIX_DGRAM,
+	TCP,
+	UDP,
+	KINDS
+};
 
 /* A table in shared memory, which forked and exec'ed processes add to. */
 void truth_create(void);
@@ -39,9 +50,10 @@ long must(const char *what, long result, long wanted);
 void must_fail(const char *what, long result, int wanted);
 
 #define CALL(kind, name, ...) CALL_PADDED(kind, #name, SYS_##name, __VA_ARGS__, 0, 0, 0, 0, 0, 0)
-#define CALL_PADDED(kind, name, number, a, b, c, d, e, f, ...)                                  \
-	counted_call(kind, name, number,                                                        \
-		     (const long[6]){(long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f)})
+#define CALL_PADDED(kind, name, number, a, b, c, d, e, f, ...) \
+	counted_call(                                          \
+		kind, name, number,                            \
+		(const long[6]){(long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f)})
 #define MUST(wanted, kind, name, ...) must(#name, CALL(kind, name, __VA_ARGS__), wanted)
 #define FAILS(wanted, kind, name, ...) must_fail(#name, CALL(kind, name, __VA_ARGS__), wanted)
 

@@ -9,7 +9,9 @@
 #include "cases.h"
 #include "family.h"
 
-enum { ENTRIES = 8 };
+enum {
+	ENTRIES = 8
+};
 
 struct ring {
 	int fd;

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import os
 import sys
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import click
 
@@ -19,7 +19,7 @@ from udsprobe.errors import NotPermittedError
 from udsprobe.kernel.listening import ListenersSeen, TargetListeners, every_listener
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.selectors import Selectors, parse_pids, resolve
-from udsprobe.model.report import Backlog, Depth, Listener
+from udsprobe.model.listener_rows import listener_row
 from udsprobe.sample import ListenerReading
 
 SCHEMA = "udsprobe.listeners/1"
@@ -75,35 +75,13 @@ def _held_by(asked: Tuple[int, ...], procfs: Procfs) -> ListenersSeen:
 
 
 def _fullest_first(reading: ListenerReading) -> Tuple[float, bool, str, int]:
-    share = reading.depth_now / (reading.backlog_effective + 1)
+    share = (reading.depth_now or 0) / (reading.backlog_effective + 1)
     return (-share, reading.transport != "unix", reading.address, reading.inode)
 
 
 def _document(readings: Sequence[ListenerReading], unseen: Sequence[str]) -> Dict[str, Any]:
-    rows = []
-    for reading in readings:
-        row = dataclasses.asdict(_listener(reading))
-        row["backlog"]["equals_somaxconn"] = _at_somaxconn(reading)
-        rows.append(row)
+    rows = [dataclasses.asdict(listener_row(reading)) for reading in readings]
     return {"schema": SCHEMA, "listeners": rows, "unseen": list(unseen)}
-
-
-def _at_somaxconn(reading: ListenerReading) -> Optional[bool]:
-    limit = reading.somaxconn
-    return None if limit is None else reading.backlog_effective == limit
-
-
-def _listener(reading: ListenerReading) -> Listener:
-    return Listener(
-        transport=reading.transport,
-        socket_type=reading.socket_type,
-        address=reading.address,
-        netns=reading.netns,
-        pids=None if reading.pids is None else list(reading.pids),
-        backlog=Backlog(requested=None, effective=reading.backlog_effective, clamped_by=None),
-        # The kernel refuses above, not at, the backlog.
-        depth=Depth(reading.depth_now, None, reading.backlog_effective + 1, None),
-    )
 
 
 def _print(readings: Sequence[ListenerReading], procfs: Procfs) -> None:
@@ -113,11 +91,12 @@ def _print(readings: Sequence[ListenerReading], procfs: Procfs) -> None:
     from udsprobe.views.listeners_table import print_table
 
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
-    listeners = [_listener(reading) for reading in readings]
+    listeners = [listener_row(reading) for reading in readings]
     owners = {pid for reading in readings for pid in reading.pids or ()}
     processes = {pid: procfs.process(pid) for pid in owners}
     comms = {pid: process.comm for pid, process in processes.items() if process}
-    print_table(console, listeners, [bool(_at_somaxconn(one)) for one in readings], comms)
+    at_somaxconn = [bool(one.backlog.equals_somaxconn) for one in listeners]
+    print_table(console, listeners, at_somaxconn, comms)
     hidden = sum(reading.pids is None for reading in readings)
     if hidden:
         remedy = ": run as root to see them" if os.geteuid() else ""

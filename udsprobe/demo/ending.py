@@ -9,8 +9,8 @@ import signal
 import sys
 
 
-async def ended() -> None:
-    """Wait for SIGTERM, SIGINT or the end of standard input."""
+def ending() -> asyncio.Event:
+    """From now on SIGTERM, SIGINT and the end of standard input set the event."""
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -25,4 +25,4 @@ async def ended() -> None:
     # epoll takes no regular file and no /dev/null: then signals remain.
     with contextlib.suppress(PermissionError):
         loop.add_reader(stdin, read_stdin)
-    await over.wait()
+    return over

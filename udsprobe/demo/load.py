@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, List, Optional
 
 from udsprobe.demo import REPLY_BYTES, REQUEST_BYTES
-from udsprobe.demo.ending import ended
+from udsprobe.demo.ending import ending
 
 REQUEST = b"?" * REQUEST_BYTES
 
@@ -50,7 +50,7 @@ class Load:
 
     async def run(self) -> None:
         """Send until the plan is fulfilled or the process is told to end."""
-        over = asyncio.ensure_future(ended())
+        over = asyncio.ensure_future(ending().wait())
         work = asyncio.gather(*(self._client(n) for n in range(self.plan.connections)))
         either: List[asyncio.Future[Any]] = [over, work]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Mapping, Set
 
 from udsprobe.demo import REPLY_BYTES, REQUEST_BYTES
-from udsprobe.demo.ending import ended
+from udsprobe.demo.ending import ending
 
 REPLY = b"." * REPLY_BYTES
 
@@ -32,9 +32,10 @@ class Server:
 
     async def run(self, path: Path) -> None:
         """Serve on `path` until told to end."""
+        over = ending()
         server = await asyncio.start_unix_server(self._accepted, path=str(path), backlog=128)
         _say({"socket": str(path), "pid": os.getpid()})
-        await ended()
+        await over.wait()
         server.close()
         for connection in self._connections:
             connection.cancel()

@@ -43,6 +43,8 @@ class Show:
             interrupted = stack.enter_context(_interruption())
             server = stack.enter_context(_part("serve"))
             place = _said(server)
+            if not place:
+                return server.wait()  # It has said why on standard error.
             ready = Path(str(place["socket"])).parent / "ready"
             attach = stack.enter_context(self._attach(str(place["pid"]), ready))
             truth: Dict[str, object] = {}

@@ -77,6 +77,16 @@ class Counters:
         finally:
             self._globals.set("seeding", 0)
 
+    def endpoint(self, value: int) -> Endpoint:
+        """What a value of `enum endpoint` means."""
+        return self._endpoints[value]
+
+    def next_interval(self) -> int:
+        """Begin another interval for high-water marks; returns the one that ended."""
+        ended = self._globals.get("interval")
+        self._globals.set("interval", (ended + 1) % (1 << 32))
+        return ended
+
     def targets_alive(self) -> int:
         """Target processes that have not exited."""
         return self._globals.get("targets_alive")
@@ -87,7 +97,8 @@ class Counters:
 
     def turned_away(self) -> int:
         """Threads, processes and connections that found no room."""
-        names = ("threads_turned_away", "processes_turned_away", "connections_turned_away")
+        what = ("threads", "processes", "connections", "listeners", "connects")
+        names = (f"{name}_turned_away" for name in what)
         return sum(map(self._globals.get, names))
 
     def count_turned_away_connection(self) -> None:
@@ -197,10 +208,18 @@ def endpoint(name: str) -> Endpoint:
 
 def errors_by_name(slots: Sequence[int]) -> Mapping[str, int]:
     """errno name → failures, from the slots of `call_counts.errors`."""
-    names = {**errno.errorcode, **KERNEL_ERRNO_NAMES}
-    return {
-        names.get(number, f"errno {number}"): count for number, count in enumerate(slots) if count
-    }
+    return {error_name(number): count for number, count in enumerate(slots) if count}
+
+
+def error_name(number: int) -> str:
+    """The kernel's name of an errno."""
+    known = KERNEL_ERRNO_NAMES.get(number) or errno.errorcode.get(number)
+    return known or f"errno {number}"
+
+
+def latency_of(record: Any) -> LatencyCounts:
+    """From the ctypes twin of `struct latency`."""
+    return LatencyCounts(record.count, record.total_ns, record.max_ns, tuple(record.slots))
 
 
 def _latency(words: Sequence[int]) -> LatencyCounts:

@@ -26,6 +26,7 @@ _pointer, _int, _uint, _size, _text = (
     ctypes.c_size_t,
     ctypes.c_char_p,
 )
+_BATCH: List[Any] = [_int, *[_pointer] * 4, ctypes.POINTER(_uint), _pointer]
 SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "libbpf_set_print": (_pointer, [_pointer]),
     "bpf_object__open_mem": (_pointer, [_text, _size, _pointer]),
@@ -51,10 +52,8 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "bpf_iter_create": (_int, [_int]),
     "bpf_map_update_elem": (_int, [_int, _pointer, _pointer, ctypes.c_uint64]),
     "bpf_map_delete_elem": (_int, [_int, _pointer]),
-    "bpf_map_lookup_batch": (
-        _int,
-        [_int, _pointer, _pointer, _pointer, _pointer, ctypes.POINTER(_uint), _pointer],
-    ),
+    "bpf_map_lookup_batch": (_int, _BATCH),
+    "bpf_map_lookup_and_delete_batch": (_int, _BATCH),
     "bpf_obj_get_info_by_fd": (_int, [_int, _pointer, ctypes.POINTER(_uint)]),
     "bpf_enable_stats": (_int, [_int]),
 }

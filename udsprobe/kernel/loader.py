@@ -107,7 +107,7 @@ def _options(
     }
     for prefix, table in zip(("", "compat_"), tables):
         options[f"{prefix or 'native_'}entries"] = _entries(opened, table)
-        for name in ("rt_sigreturn", "restart_syscall"):
+        for name in ("rt_sigreturn", "restart_syscall", "connect"):
             number = table.number(name)
             if number is not None:
                 options[f"{prefix}nr_{name}"] = struct.pack("<I", number)

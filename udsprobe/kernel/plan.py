@@ -39,6 +39,7 @@ EVENT_PROGRAMS = (
     EventProgram("sched_switch", True),
     # Linux kernel commit 40e0b0908142 "net/sock: Introduce trace_sk_data_ready()" (in v6.3)
     EventProgram("sk_data_ready", False),
+    EventProgram("inet_sock_set_state", False),
     EventProgram("sys_enter", True),
     EventProgram("sys_exit", True),
 )
@@ -51,34 +52,47 @@ def measurements(attached: FrozenSet[str]) -> Tuple[MeasurementState, ...]:
         attached: names of the event programs that are live.
     """
     return (
-        MeasurementState("syscalls", "tp_btf:sys_enter+sys_exit", "on", None),
-        MeasurementState("cpu_time", "tp_btf:sched_switch", "on", None),
-        MeasurementState("in_flight", "iter:task", "on", None),
-        MeasurementState("processes", "tp_btf:sched_process_fork+exec+exit", "on", None),
+        _on("syscalls", "tp_btf:sys_enter+sys_exit"),
+        _on("cpu_time", "tp_btf:sched_switch"),
+        _on("in_flight", "iter:task"),
+        _on("processes", "tp_btf:sched_process_fork+exec+exit"),
         _served_requests("sk_data_ready" in attached),
-        MeasurementState("listeners", "sock_diag", "on", None),
+        _on("listeners", "sock_diag+iter:task_file"),
+        *_accept_queue("sk_data_ready" in attached),
+        _on("refused_connects", "tp_btf:sys_enter+sys_exit"),
+        _on("connects", "tp_btf:sys_exit"),
         *(
             MeasurementState(name, None, "off", NOT_BUILT)
-            for name in (
-                "accept_queue",
-                "accept_wait",
-                "refused_connects",
-                "stages",
-                "upstream_requests",
-                "thread_time",
-                "connections",
-                "verdict",
-            )
+            for name in ("stages", "upstream_requests", "thread_time", "connections", "verdict")
         ),
     )
 
 
+def _on(name: str, rests_on: str) -> MeasurementState:
+    return MeasurementState(name, rests_on, "on", None)
+
+
 def _served_requests(has_arrival: bool) -> MeasurementState:
     if has_arrival:
-        return MeasurementState("served_requests", "tp_btf:sys_exit+sk_data_ready", "on", None)
+        return _on("served_requests", "tp_btf:sys_exit+sk_data_ready")
     return MeasurementState(
         "served_requests",
         "tp_btf:sys_exit",
         "degraded",
         "a request is timed from its receive call: this kernel tells nobody when bytes arrive",
+    )
+
+
+def _accept_queue(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
+    if has_arrival:
+        return (
+            _on("accept_queue", "tp_btf:sk_data_ready"),
+            _on("accept_wait", "tp_btf:sk_data_ready+inet_sock_set_state+sys_exit"),
+        )
+    reason = "this kernel tells nobody when a connection enters a queue"
+    return (
+        MeasurementState(
+            "accept_queue", "sock_diag", "degraded", f"read once an interval: {reason}"
+        ),
+        MeasurementState("accept_wait", None, "off", reason),
     )

@@ -10,17 +10,31 @@ import ctypes
 import errno
 import mmap
 import os
-from typing import Dict, Iterator, List, Mapping, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Tuple
 
 from udsprobe.kernel.btf import Btf
 from udsprobe.kernel.libbpf import LibbpfError, ProgInfo, libbpf
 
 ITERATOR_READ_BYTES = 1 << 18
-BATCH_ENTRIES = 1024
+BATCH_ENTRIES, BATCH_ENTRIES_MIN, BATCH_BYTES = 1024, 16, 1 << 20
 
 
 class _OpenOptions(ctypes.Structure):
     _fields_ = [("sz", ctypes.c_size_t), ("object_name", ctypes.c_char_p)]
+
+
+class _MapIteratorInfo(ctypes.Structure):
+    """`union bpf_iter_link_info`, whose largest member has 16 bytes."""
+
+    _fields_ = [("map_fd", ctypes.c_uint32), ("rest", ctypes.c_uint32 * 3)]
+
+
+class _IteratorOptions(ctypes.Structure):
+    _fields_ = [
+        ("sz", ctypes.c_size_t),
+        ("link_info", ctypes.c_void_p),
+        ("link_info_len", ctypes.c_uint32),
+    ]
 
 
 class ProbeObject:
@@ -106,16 +120,17 @@ class ProbeObject:
         self._bpf.functions.bpf_object__close(self._object)
         self._object = 0
 
-    def iterate(self, program: str) -> bytes:
+    def iterate(self, program: str, *, over: Optional[str] = None) -> bytes:
         """Run an iterator program over all its objects.
+
+        Args:
+            over: the map whose elements it visits, for `iter/bpf_map_elem`.
 
         Returns:
             What it wrote: records, one behind the other.
         """
         if program not in self._iterators:
-            self._iterators[program] = self._bpf.pointer(
-                "bpf_program__attach_iter", self._program(program), None
-            )
+            self._iterators[program] = self._attach_iterator(program, over)
         link = self._bpf.functions.bpf_link__fd(self._iterators[program])
         descriptor = self._bpf.call("bpf_iter_create", link)
         try:
@@ -142,15 +157,28 @@ class ProbeObject:
         self, map_name: str, key_bytes: int, value_bytes: int
     ) -> Iterator[Tuple[bytes, bytes]]:
         """All (key, value) pairs of a hash map, read in batches."""
-        descriptor = self._map_fd(map_name)
-        keys = ctypes.create_string_buffer(key_bytes * BATCH_ENTRIES)
-        values = ctypes.create_string_buffer(value_bytes * BATCH_ENTRIES)
+        return self._batches("bpf_map_lookup_batch", map_name, key_bytes, value_bytes)
+
+    def take(
+        self, map_name: str, key_bytes: int, value_bytes: int
+    ) -> Iterator[Tuple[bytes, bytes]]:
+        """The same, and the pairs leave the map."""
+        return self._batches("bpf_map_lookup_and_delete_batch", map_name, key_bytes, value_bytes)
+
+    def _batches(
+        self, function: str, map_name: str, key_bytes: int, value_bytes: int
+    ) -> Iterator[Tuple[bytes, bytes]]:
+        size = max(BATCH_ENTRIES_MIN, min(BATCH_ENTRIES, BATCH_BYTES // value_bytes))
+        keys = ctypes.create_string_buffer(key_bytes * size)
+        values = ctypes.create_string_buffer(value_bytes * size)
+        # The kernel keeps a bucket number there, whatever the key's size.
         cursor = ctypes.create_string_buffer(max(key_bytes, 8))
         start = None
         done = False
         while not done:
-            count = ctypes.c_uint32(BATCH_ENTRIES)
-            done = self._read_batch(descriptor, start, cursor, keys, values, count)
+            count = ctypes.c_uint32(size)
+            arguments = (start, cursor, keys, values, ctypes.byref(count), None)
+            done = self._read_batch(function, self._map_fd(map_name), *arguments)
             for at in range(count.value):
                 key = keys.raw[at * key_bytes : (at + 1) * key_bytes]
                 yield key, values.raw[at * value_bytes : (at + 1) * value_bytes]
@@ -166,23 +194,27 @@ class ProbeObject:
         )
         return info
 
-    def _read_batch(self, descriptor, start, cursor, keys, values, count) -> bool:  # type: ignore[no-untyped-def]
+    def _read_batch(self, function: str, *arguments: object) -> bool:
         try:
-            self._bpf.call(
-                "bpf_map_lookup_batch",
-                descriptor,
-                start,
-                ctypes.byref(cursor),
-                keys,
-                values,
-                ctypes.byref(count),
-                None,
-            )
+            self._bpf.call(function, *arguments)
         except LibbpfError as error:
             if error.errno != errno.ENOENT:
                 raise
             return True
         return False
+
+    def _attach_iterator(self, program: str, over: Optional[str]) -> int:
+        options = None
+        if over is not None:
+            info = _MapIteratorInfo(self._map_fd(over))
+            options = _IteratorOptions(
+                ctypes.sizeof(_IteratorOptions), ctypes.addressof(info), ctypes.sizeof(info)
+            )
+        return self._bpf.pointer(
+            "bpf_program__attach_iter",
+            self._program(program),
+            None if options is None else ctypes.addressof(options),
+        )
 
     def _map(self, name: str) -> int:
         return self._bpf.pointer("bpf_object__find_map_by_name", self._object, name.encode())

@@ -215,7 +215,7 @@ class NetworkNamespace:
         return ListeningSocket(
             transport="tcp",
             socket_type="stream",
-            address=_tcp_address(host, port, device, v6_only),
+            address=tcp_address(host, port, device, v6_only),
             unix_name=None,
             unix_file=None,
             tcp_local=(host, port),
@@ -268,7 +268,7 @@ def _unix_socket(message: Any) -> Optional[ListeningSocket]:
     return ListeningSocket(
         transport="unix",
         socket_type=socket_type,
-        address=_unix_address(name),
+        address=unix_address(name),
         unix_name=name,
         unix_file=(file["udiag_vfs_dev"], file["udiag_vfs_ino"]) if file else None,
         tcp_local=None,
@@ -278,11 +278,13 @@ def _unix_socket(message: Any) -> Optional[ListeningSocket]:
     )
 
 
-def _unix_address(name: bytes) -> str:
+def unix_address(name: bytes) -> str:
+    """A Unix socket's name as people read it, from the bytes given to bind()."""
     return "@" + printable(name[1:]) if name.startswith(b"\0") else printable(name)
 
 
-def _tcp_address(host: str, port: int, device: str, v6_only: bool) -> str:
+def tcp_address(host: str, port: int, device: str, v6_only: bool) -> str:
+    """`host:port` as people read it; `device` is empty or `%eth0`."""
     if host == "::" and not v6_only:
         return f"*{device}:{port}"
     return f"[{host}]{device}:{port}" if ":" in host else f"{host}{device}:{port}"

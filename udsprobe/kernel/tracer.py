@@ -11,8 +11,10 @@ from typing import Any, List, Mapping
 from udsprobe.kernel.counters import Counters, enum_names
 from udsprobe.kernel.features import kernel_features
 from udsprobe.kernel.libbpf import LibbpfError
+from udsprobe.kernel.listener_table import ListenerTable
 from udsprobe.kernel.loader import load, possible_cpus, refusal
 from udsprobe.kernel.plan import EVENT_PROGRAMS
+from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.socket_roles import SocketRecord, served_sockets
 from udsprobe.kernel.syscall_table import syscall_tables
 
@@ -71,7 +73,20 @@ class Tracer:
         for pid in processes:
             self._object.delete("seed_tgids", struct.pack("<I", pid))
         if not dormant:
+            self.adopt_listeners()
             self._seed_connections()
+
+    def adopt_listeners(self) -> None:
+        """Count at every listener that a target holds, those of before included."""
+        self._object.iterate("seed_listeners")
+
+    def sweep_connections(self) -> None:
+        """Forget the connections whose sockets are gone."""
+        self._object.iterate("sweep_connections", over="connections")
+
+    def listener_table(self, procfs: Procfs) -> ListenerTable:
+        """The account of the targets' listeners."""
+        return ListenerTable(self._object, self.counters, procfs)
 
     def take_processes(self) -> Mapping[int, Any]:
         """Process id → `struct process_state`; the dead ones leave the map."""

@@ -6,7 +6,9 @@ read, and is refused by name rather than shown.
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional
+from typing import Dict, Mapping, Optional, TypeVar
+
+_Key = TypeVar("_Key", str, int)
 
 
 def grown(name: str, last: int, first: int) -> int:
@@ -27,7 +29,7 @@ def grown_if_measured(name: str, last: Optional[int], first: Optional[int]) -> O
     return grown(name, last, first)
 
 
-def grown_by_key(name: str, last: Mapping[str, int], first: Mapping[str, int]) -> Dict[str, int]:
+def grown_by_key(name: str, last: Mapping[_Key, int], first: Mapping[_Key, int]) -> Dict[_Key, int]:
     """`grown` by key, keys that did not grow left out; the largest first, then by key.
 
     Raises:

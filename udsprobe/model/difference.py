@@ -18,13 +18,11 @@ from udsprobe.model.counters import (
     ratio,
 )
 from udsprobe.model.histogram import latency_us, subtract
+from udsprobe.model.listener_rows import connect_rows, listener_rows
 from udsprobe.model.report import (
-    Backlog,
-    Depth,
     EventsLost,
     Fds,
     Host,
-    Listener,
     Measurement,
     Probe,
     Report,
@@ -36,7 +34,7 @@ from udsprobe.model.report import (
     Window,
 )
 from udsprobe.model.syscall_rows import syscall_rows
-from udsprobe.sample import ListenerReading, Observation, Sample, TargetReading
+from udsprobe.sample import Observation, Sample, TargetReading
 
 _NS_PER_S = 1_000_000_000
 _SIGNIFICANT_DIGITS = 4
@@ -68,7 +66,8 @@ def report(observation: Observation, first: Sample, last: Sample) -> Report:
         time=None,
         requests=_requests(first, last),
         syscalls=syscall_rows(first, last),
-        listeners=_listeners(last),
+        listeners=listener_rows(first, last),
+        connects=connect_rows(first, last),
         connections=None,
         connections_total=None,
     )
@@ -174,41 +173,3 @@ def _significant(value: float) -> float:
     if value == 0:
         return 0.0
     return round(value, max(0, _SIGNIFICANT_DIGITS - 1 - floor(log10(value))))
-
-
-def _listeners(last: Sample) -> Optional[List[Listener]]:
-    if last.listeners is None:
-        return None
-    return [_listener(reading) for reading in last.listeners]
-
-
-def _listener(reading: ListenerReading) -> Listener:
-    limit = reading.backlog_effective + 1
-    return Listener(
-        transport=reading.transport,
-        socket_type=reading.socket_type,
-        address=reading.address,
-        netns=reading.netns,
-        pids=None if reading.pids is None else list(reading.pids),
-        backlog=_backlog(reading),
-        depth=Depth(now=reading.depth_now, max=None, limit=limit, histogram=None),
-    )
-
-
-def _backlog(reading: ListenerReading) -> Backlog:
-    at_somaxconn = (
-        None if reading.somaxconn is None else reading.backlog_effective == reading.somaxconn
-    )
-    clamped = at_somaxconn and _asks_for_more(reading)
-    return Backlog(
-        requested=reading.backlog_requested,
-        effective=reading.backlog_effective,
-        clamped_by="net.core.somaxconn" if clamped else None,
-        equals_somaxconn=at_somaxconn,
-    )
-
-
-def _asks_for_more(reading: ListenerReading) -> bool:
-    # The kernel compares listen()'s argument as unsigned: -1 asks for the most.
-    requested = reading.backlog_requested
-    return requested is not None and (requested < 0 or requested > reading.backlog_effective)

@@ -97,6 +97,18 @@ def _highest_slot(slots: Sequence[int]) -> Optional[int]:
     return next((slot for slot in range(len(slots) - 1, -1, -1) if slots[slot]), None)
 
 
+def added(parts: Sequence[LatencyCounts]) -> LatencyCounts:
+    """Several histograms as one."""
+    if not parts:
+        return NOTHING
+    return LatencyCounts(
+        sum(part.count for part in parts),
+        sum(part.total_ns for part in parts),
+        max(part.max_ns for part in parts),
+        tuple(map(sum, zip(*(part.slots for part in parts)))),
+    )
+
+
 def percentiles_ns(counts: LatencyCounts, per_mille: Sequence[int]) -> Tuple[Optional[float], ...]:
     """Nearest-rank percentiles, each the midpoint of the slot it falls in.
 

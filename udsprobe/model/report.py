@@ -239,7 +239,12 @@ class Backlog:
 
 @dataclass(frozen=True)
 class Depth:
-    """`limit` is backlog + 1: the kernel refuses above, not at, the backlog."""
+    """Connections in the accept queue.
+
+    `limit` is backlog + 1: the kernel refuses above, not at, the backlog.
+    `max` is the high-water mark of the window. `histogram`: depth right after
+    a connection entered → how often; above 31 the lower bound of a slot.
+    """
 
     now: Optional[int]
     max: Optional[int]
@@ -249,27 +254,59 @@ class Depth:
 
 @dataclass(frozen=True)
 class BlockedConnects:
+    """Clients that waited inside connect() because the queue was full.
+
+    `waiting_now` are inside at this moment, for 1 ms or longer.
+    """
+
     count: int
     wait_us: Latency
+    waiting_now: int
 
 
 @dataclass(frozen=True)
 class Listener:
+    """One listener. `inode` tells apart those that share an address (SO_REUSEPORT).
+
+    `accepted_early` of `accepted` were queued before we came; their wait
+    counts from then. `accepted_by` is by process, `accepted_by_thread` by
+    thread. `refused`: errno → failed connects of anybody to this address.
+    """
+
     transport: str
     socket_type: str
     address: str
     netns: int
+    inode: int
+    state: str
     pids: Optional[List[int]]
     backlog: Backlog
     depth: Depth
     established: Optional[int] = None
     accepted: Optional[int] = None
+    accepted_early: Optional[int] = None
     accepted_by: Optional[Dict[str, int]] = None
+    accepted_by_thread: Optional[Dict[str, int]] = None
     wait_us: Optional[Latency] = None
     refused: Optional[Dict[str, int]] = None
     blocked_connects: Optional[BlockedConnects] = None
     drops: Optional[int] = None
     syn_queue: Optional[Dict[str, int]] = None
+
+
+@dataclass(frozen=True)
+class Connect:
+    """connect() calls of the targets to one destination.
+
+    `errors`: errno → calls that failed with it; a TCP connect that goes on in
+    the background is EINPROGRESS. `latency_us` is of the calls, all results.
+    """
+
+    transport: str
+    address: str
+    calls: int
+    errors: Dict[str, int]
+    latency_us: Latency
 
 
 @dataclass(frozen=True)
@@ -310,6 +347,7 @@ class Report:
     requests: Requests
     syscalls: Optional[List[Syscall]]
     listeners: Optional[List[Listener]]
+    connects: Optional[List[Connect]]
     connections: Optional[List[Connection]]
     connections_total: Optional[int]
     schema: str = SCHEMA

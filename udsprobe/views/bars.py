@@ -6,6 +6,7 @@ from typing import Optional, Sequence
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LEVELS = "▁▂▃▄▅▆▇█"
+_ROUND = (0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 _TICK = "╎"
 
 
@@ -51,7 +52,7 @@ def _level(value: Optional[float], ceiling: float) -> str:
 
 
 def steady_ceiling(values: Sequence[Optional[float]]) -> float:
-    """The next 1, 2 or 5 × 10ⁿ at or above the largest value: a scale that seldom moves."""
+    """A round number at or above the largest value: a scale that seldom moves."""
     largest = max((value for value in values if value is not None), default=0.0)
     if largest <= 0:
         return 1.0
@@ -60,7 +61,4 @@ def steady_ceiling(values: Sequence[Optional[float]]) -> float:
         power *= 10
     while power / 10 >= largest:
         power /= 10
-    for part in (0.2, 0.5):
-        if power * part >= largest:
-            return power * part
-    return power
+    return next(power * step for step in _ROUND if power * step >= largest)

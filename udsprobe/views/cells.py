@@ -19,7 +19,7 @@ SyscallKey = Tuple[str, str, str, str]
 NOTHING_HAPPENED = "·"
 """Shown where a percentile has no calls to rest on: measured, and there were none."""
 
-_SHORT_TYPES = {"seqpacket": "seqpkt", "dgram": "dgram"}
+_SHORT_TYPES = {"seqpacket": "seq", "dgram": "dgram"}
 _PERCENTILES = ("p50", "p90", "p99", "p999", "max", "mean")
 
 
@@ -29,7 +29,7 @@ def syscall_key(call: Syscall) -> SyscallKey:
 
 
 def socket_label(transport: str, socket_type: Optional[str]) -> str:
-    """`unix`, `unix/seqpkt`, `tcp` …: the type is named where it is not the usual one."""
+    """`unix`, `unix/seq`, `tcp` …: the type is named where it is not the usual one."""
     short = _SHORT_TYPES.get(socket_type or "")
     return visible(f"{transport}/{short}" if short and transport == "unix" else transport)
 
@@ -141,10 +141,10 @@ def is_full(row: Listener) -> bool:
 
 
 def backlog(value: Backlog) -> str:
-    """`128=somaxconn` where that bound binds, else the number."""
-    if value.clamped_by is None:
-        return str(value.effective)
-    return f"{value.effective}={visible(value.clamped_by.rsplit('.', 1)[-1])}"
+    """`128=somaxconn` where that limit is what one would have to raise, else the number."""
+    if value.equals_somaxconn or value.clamped_by is not None:
+        return f"{value.effective}=somaxconn"
+    return str(value.effective)
 
 
 def owners(pids: Optional[Sequence[int]], comms: Mapping[int, str]) -> str:

@@ -49,7 +49,7 @@ SYSCALLS = _by_key(
         "socket",
         "socket",
         10,
-        "What its file descriptor was: unix, unix/seqpkt, unix/dgram, tcp, udp, "
+        "What its file descriptor was: unix (stream), unix/seq (seqpacket), unix/dgram, tcp, udp, "
         "or other for what is no socket (pipe, file, epoll).",
         right=False,
     ),
@@ -78,7 +78,7 @@ SYSCALLS = _by_key(
 )
 
 LISTENERS = _by_key(
-    Column("socket", "socket", 11, "Transport and type of the listening socket.", right=False),
+    Column("socket", "socket", 10, "Transport and type of the listening socket.", right=False),
     Column(
         "address",
         "address",
@@ -106,14 +106,12 @@ LISTENERS = _by_key(
         "backlog",
         "backlog",
         14,
-        "The backlog in force; =somaxconn when net.core.somaxconn is what binds it.",
+        "The backlog in force; =somaxconn when it equals net.core.somaxconn, its upper bound.",
         right=False,
     ),
     Column("wait", "wait p99", 8, "99 in 100 connections waited at most this long for accept."),
     Column("refused", "refused", 7, "Connections refused since the start."),
-    Column(
-        "owners", "owners", 12, "Processes that hold it open.", right=False, grows_to=_ANY
-    ),
+    Column("owners", "owners", 14, "Processes that hold it open.", right=False, grows_to=_ANY),
 )
 
 TARGETS = _by_key(

@@ -61,8 +61,8 @@ def ratio(value: Optional[float]) -> str:
 
 
 def percentage(value: Optional[float]) -> str:
-    """A percentage without its sign: `0.42`, `97.0`, `1,600`."""
-    return rate(value)
+    """A percentage without its sign, of one CPU up to 9,999: `0.42`, `97.0`, `1600`."""
+    return NOT_MEASURED if value is None else significant(value)
 
 
 def size(value: Optional[float]) -> str:
@@ -77,7 +77,9 @@ def size(value: Optional[float]) -> str:
 
 
 def duration(value_us: Optional[float], unit: Optional[str] = None) -> str:
-    """A duration given in µs, in at most six characters: ` 310µs`, `2.10ms`, `1.00 s`.
+    """A duration given in µs, in at most six characters: `310µs`, `2.10ms`, `1.00 s`.
+
+    Up to 9,999 hours.
 
     Args:
         unit: `µs`, `ms`, ` s` or ` h`; None picks the one that reads best.

@@ -20,6 +20,7 @@ from udsprobe.views.escape import column as padded
 from udsprobe.views.escape import fit, visible
 
 MIN_WIDTH = 80
+MAX_WIDTH = 120
 MAX_LINES = 40
 _LISTENERS_SHOWN = 5
 _TARGETS_SHOWN = 4
@@ -32,14 +33,14 @@ HEADING, DIM, WARNING, CRITICAL = "bold", "dim", "yellow", "bold red"
 
 _SYSCALLS = (
     Column("name", "system call", 14, "", right=False),
-    Column("socket", "socket", 11, "", right=False),
+    Column("socket", "socket", 10, "", right=False),
     Column("calls", "calls", 9, ""),
     Column("calls_per_s", "/s", 5, ""),
     Column("bytes", "bytes", 6, ""),
     Column("p50", "p50", 6, ""),
     Column("p99", "p99", 6, ""),
     Column("max", "max", 6, ""),
-    Column("cpu", "cpu%", 5, ""),
+    Column("cpu", "cpu%", 4, ""),
     Column("now", "now", 3, ""),
 )
 
@@ -50,12 +51,12 @@ def render(
     """The whole report, ending in a newline.
 
     Args:
-        width: terminal columns; at least 80 are used.
+        width: terminal columns; at least 80 and at most 120 are used.
         lines: the budget that system-call rows are cut to; other sections
             have budgets of their own.
         colour: ANSI styles; without them nothing is lost.
     """
-    width = max(MIN_WIDTH, width)
+    width = max(MIN_WIDTH, min(width, MAX_WIDTH))
     above = [
         *_title(report, width),
         *_requests(report, width),
@@ -119,8 +120,10 @@ def _requests(report: Report, width: int) -> List[Text]:
         quantiles = cells.latency(upstream.latency_us)
         where = fit(f"{upstream.transport}:{upstream.address}", 36, keep="middle")
         body.append(
-            Text(f"{_INDENT}upstream {where}  {numbers.count(upstream.count)}"
-                 f"  p50 {quantiles['p50']}  p99 {quantiles['p99']}")
+            Text(
+                f"{_INDENT}upstream {where}  {numbers.count(upstream.count)}"
+                f"  p50 {quantiles['p50']}  p99 {quantiles['p99']}"
+            )
         )
     return body
 
@@ -128,9 +131,8 @@ def _requests(report: Report, width: int) -> List[Text]:
 def served_line(served: Served) -> str:
     """`served 48,120 · 4,812/s`."""
     unsure = " · pipelined or multiplexed: turns are not requests"
-    return (
-        f"served {numbers.count(served.count, 15)} · {numbers.rate(served.rate_per_s)}/s"
-        + (unsure if served.turn_based is False else "")
+    return f"served {numbers.count(served.count, 15)} · {numbers.rate(served.rate_per_s)}/s" + (
+        unsure if served.turn_based is False else ""
     )
 
 
@@ -161,9 +163,7 @@ def _listeners(report: Report, width: int) -> List[Text]:
     return [*body, *_more(len(ranked) - _LISTENERS_SHOWN, "listener")]
 
 
-def _listener_columns(
-    rows: Sequence[Listener], comms: Dict[int, str], width: int
-) -> List[Column]:
+def _listener_columns(rows: Sequence[Listener], comms: Dict[int, str], width: int) -> List[Column]:
     longest = max(len(cells.socket_label(row.transport, row.socket_type)) for row in rows)
     owners = max(cell_len(cells.owners(row.pids, comms)) for row in rows)
     address = max(cell_len(visible(row.address)) for row in rows)
@@ -180,7 +180,7 @@ def _listener_columns(
     title = "accept queue" if bar == 12 else "queue"
     return [
         socket,
-        Column("address", "address", room - bar, "", right=False),
+        Column("address", "address", min(room - bar, max(7, address)), "", right=False),
         Column("bar", title, bar, "", right=False),
         *fixed,
     ]

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Probe, Report, SyscallsPerRequest, Target, Verdict, Window
+from udsprobe.model.report import (
+    Measurement,
+    Probe,
+    Report,
+    SyscallsPerRequest,
+    Target,
+    Verdict,
+    Window,
+)
 from udsprobe.views import numbers
 from udsprobe.views.cells import process
 from udsprobe.views.escape import visible
 
 NOT_IN_THIS_VERSION = "not measured in this version"
+_WORTH_NAMING = 0.01
 _NAMES_OF_CAUSES = {"healthy": "HEALTHY", "unknown": "NOT KNOWN YET"}
 
 
@@ -56,10 +65,14 @@ def verdict(value: Optional[Verdict]) -> Tuple[str, str]:
 def per_request(value: SyscallsPerRequest, width: int) -> str:
     """`3.35 calls a request: read 1.00, writev 1.00, and 5 more`, cut to `width`."""
     ranked = sorted(value.by_syscall.items(), key=lambda item: (-item[1], item[0]))
-    parts = [f"{visible(name)} {numbers.ratio(calls)}" for name, calls in ranked]
+    parts = [
+        f"{visible(name)} {numbers.ratio(calls)}"
+        for name, calls in ranked
+        if calls >= _WORTH_NAMING
+    ]
     head = f"{numbers.ratio(value.total)} system calls a request"
     for shown in range(len(parts), 0, -1):
-        more = len(parts) - shown
+        more = len(ranked) - shown
         line = f"{head}: {', '.join(parts[:shown])}" + (f", and {more} more" if more else "")
         if len(line) <= width:
             return line
@@ -105,11 +118,15 @@ def events(probe: Probe) -> str:
 
 
 def impaired(report: Report) -> List[str]:
-    """A line for each measurement this kernel does not fully carry, with the reason."""
+    """A line for each reason why this kernel does not fully carry a measurement."""
+    names: Dict[Tuple[str, str], List[str]] = {}
+    for item in report.probe.measurements:
+        if item.state != "on" and not _not_built(item):
+            reason = item.reason or "no reason given"
+            names.setdefault((item.state, reason), []).append(_spoken(item))
     return [
-        f"{visible(item.name)}: {visible(item.state)}: {visible(item.reason or 'no reason given')}"
-        for item in report.probe.measurements
-        if item.state != "on"
+        f"{', '.join(named)}: {visible(state)}: {visible(reason)}"
+        for (state, reason), named in names.items()
     ]
 
 
@@ -122,9 +139,19 @@ def why_not(report: Report, name: str) -> str:
 
 
 def not_built(report: Report) -> List[str]:
-    """What the report has no value for and no measurement accounts for."""
-    accounted = {item.name for item in report.probe.measurements if item.state != "on"}
-    return [name for name, keys in _absent(report) if not accounted.intersection(keys)]
+    """What this version cannot measure anywhere, whatever the kernel."""
+    off = [item for item in report.probe.measurements if item.state != "on"]
+    accounted = {item.name for item in off}
+    absent = [name for name, keys in _absent(report) if not accounted.intersection(keys)]
+    return [_spoken(item) for item in off if _not_built(item)] + absent
+
+
+def _not_built(item: Measurement) -> bool:
+    return item.reason == NOT_IN_THIS_VERSION
+
+
+def _spoken(item: Measurement) -> str:
+    return visible(item.name.replace("_", " "))
 
 
 def _absent(report: Report) -> List[Tuple[str, Tuple[str, ...]]]:
@@ -138,7 +165,11 @@ def _absent(report: Report) -> List[Tuple[str, Tuple[str, ...]]]:
             ("system calls", ("syscalls",), report.syscalls is None),
             ("served requests", ("served_requests",), served is None),
             ("request stages", ("stages", "served_requests"), _all_none(stages)),
-            ("upstream requests", ("upstream",), report.requests.upstream is None),
+            (
+                "upstream requests",
+                ("upstream_requests", "served_requests"),
+                report.requests.upstream is None,
+            ),
             ("listeners", ("listeners",), report.listeners is None),
             (
                 "accept-queue high-water and wait",
@@ -146,7 +177,7 @@ def _absent(report: Report) -> List[Tuple[str, Tuple[str, ...]]]:
                 bool(listeners) and all(row.depth.max is None for row in listeners),
             ),
             ("connections", ("connections",), report.connections is None),
-            ("thread time", ("time",), report.time is None),
+            ("thread time", ("thread_time",), report.time is None),
         )
         if absent
     ]

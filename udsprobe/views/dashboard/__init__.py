@@ -6,6 +6,7 @@ Importing this package is cheap: Textual is loaded by `run_dashboard`.
 from __future__ import annotations
 
 from udsprobe.views.dashboard.feed import Feed, Frame
+from udsprobe.views.dashboard.reader import Reader
 
 __all__ = ["Feed", "Frame", "run_dashboard"]
 
@@ -18,6 +19,14 @@ def run_dashboard(feed: Feed, interval_s: float = 1.0) -> None:
     Raises:
         Whatever `feed.next()` raised; the terminal is restored first.
     """
-    from udsprobe.views.dashboard.app import Dashboard
+    # The first interval passes while Textual is being imported.
+    reader = Reader(feed)
+    reader.start()
+    try:
+        from udsprobe.views.dashboard.app import Dashboard
 
-    Dashboard(feed, interval_s).observe()
+        Dashboard(reader, interval_s).run()
+    finally:
+        reader.close()
+    if reader.failure is not None:
+        raise reader.failure

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from threading import Thread
-from typing import Callable, Dict, Optional
+from typing import Callable, ClassVar, Dict, List, Optional
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.message import Message
-from textual.screen import Screen
+from textual.screen import ModalScreen
 
 from udsprobe.views import words
 from udsprobe.views.dashboard import chrome, layout, pages, tables
-from udsprobe.views.dashboard.feed import Feed, Frame
+from udsprobe.views.dashboard.driver import StdoutDriver
+from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.filter import FilterInput
+from udsprobe.views.dashboard.reader import Reader
 from udsprobe.views.dashboard.state import ViewState
 from udsprobe.views.dashboard.table import Table
 from udsprobe.views.dashboard.widgets import Lines, Panel
@@ -24,11 +25,13 @@ _FOOTER_LINES = 2
 PageMaker = Callable[[int], Table]
 
 
-class Page(Screen[None]):
+class Page(ModalScreen[None]):
     """A full-screen page of text that follows the frames beneath it."""
 
-    BINDINGS = [
-        Binding("escape,q,enter,question_mark", "app.pop_screen", show=False),
+    AUTO_FOCUS = "#page"
+
+    BINDINGS: ClassVar[List[Binding]] = [  # type: ignore[assignment]
+        Binding("escape,q,question_mark", "app.pop_screen", show=False),
     ]
 
     def __init__(self, make: PageMaker) -> None:
@@ -46,63 +49,47 @@ class Page(Screen[None]):
 
 
 class Dashboard(App[None]):
-    """The screen over one feed."""
+    """The screen over one feed, which somebody else starts and closes."""
 
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = "#system-calls"
     CSS = """
-    Screen { overflow: hidden; background: ansi_default; color: ansi_default; }
+    Screen, Page { overflow: hidden; background: ansi_default; color: ansi_default; }
     Lines { height: 1; }
     #page { height: 1fr; }
     #filter { height: 1; border: none; padding: 0 1; background: ansi_default; }
     """
-    BINDINGS = [
-        Binding("q,ctrl+c", "leave", show=False, priority=False),
+    BINDINGS: ClassVar[List[Binding]] = [  # type: ignore[assignment]
+        Binding("q", "leave", show=False),
+        Binding("ctrl+c", "leave", show=False, priority=True),
         Binding("p", "pause", show=False),
         Binding("s", "sort", show=False),
         Binding("slash", "filter", show=False),
         Binding("z", "zoom", show=False),
         Binding("question_mark", "help", show=False),
-        Binding("escape", "back", show=False),
+        Binding("escape", "reset", show=False),
     ]
 
     class Arrived(Message):
-        """The feed handed over a frame."""
+        """A frame to show."""
 
         def __init__(self, frame: Frame) -> None:
             super().__init__()
             self.frame = frame
 
     class Ended(Message):
-        """The feed has no more frames, or failed."""
+        """There are no more frames."""
 
-    def __init__(self, feed: Feed, interval_s: float) -> None:
-        super().__init__(ansi_color=True)
-        self._feed = feed
+    def __init__(self, reader: Reader, interval_s: float) -> None:
+        super().__init__(driver_class=StdoutDriver, ansi_color=True)
+        self._reader = reader
         self._interval_s = interval_s
-        self._reader = Thread(target=self._read, name="udsprobe-feed", daemon=True)
-        self._failure: Optional[BaseException] = None
         self._state = ViewState()
         self._newest: Optional[Frame] = None
         self._painted: Optional[Frame] = None
         self._paused_at: Optional[str] = None
         self._zoomed: Optional[str] = None
         self._wanted: Dict[str, int] = {}
-
-    def observe(self) -> None:
-        """Run until the user quits or the feed ends; raise what the feed raised."""
-        try:
-            self.run()
-        finally:
-            self.end_feed()
-        if self._failure is not None:
-            raise self._failure
-
-    def end_feed(self) -> None:
-        """Close the feed and wait until its thread has left it."""
-        self._feed.close()
-        if self._reader.ident is not None:
-            self._reader.join()
 
     def compose(self) -> ComposeResult:
         yield Lines(id="title")
@@ -114,11 +101,12 @@ class Dashboard(App[None]):
 
     def on_mount(self) -> None:
         self._paint()
-        self._reader.start()
+        self._reader.hand_to(self._take)
 
     def on_resize(self) -> None:
         self._wanted.clear()
-        self._paint()
+        # Textual notes the new size after this handler.
+        self.call_later(self._paint)
 
     def on_dashboard_arrived(self, message: Arrived) -> None:
         self._newest = message.frame
@@ -137,11 +125,14 @@ class Dashboard(App[None]):
         self.exit()
 
     def action_pause(self) -> None:
-        if self._paused_at is not None or self._newest is None:
-            self._paused_at = None
-            self._painted = self._newest
-        else:
+        if self._newest is None:
+            return
+        if self._paused_at is None:
             self._paused_at = words.clock(self._newest.window.window)
+            self._state.freeze()
+        else:
+            self._paused_at, self._painted = None, self._newest
+            self._state.thaw()
         self._paint()
 
     def action_sort(self) -> None:
@@ -165,7 +156,7 @@ class Dashboard(App[None]):
     def action_help(self) -> None:
         self.push_screen(Page(lambda width: pages.help_page(self._painted, width)))
 
-    def action_back(self) -> None:
+    def action_reset(self) -> None:
         self._state.filter = ""
         self._zoomed = None
         self._paint()
@@ -192,23 +183,14 @@ class Dashboard(App[None]):
 
         self.push_screen(Page(make))
 
-    def _read(self) -> None:
-        try:
-            frame = self._feed.next()
-            while frame is not None:
-                self.post_message(self.Arrived(Frame(*frame)))
-                frame = self._feed.next()
-        except BaseException as failure:  # shown by the caller, after the screen is gone
-            self._failure = failure
-        self.post_message(self.Ended())
+    def _take(self, frame: Optional[Frame]) -> None:
+        self.post_message(self.Ended() if frame is None else self.Arrived(frame))
 
     def _paint(self) -> None:
         width, height = self.size
         frame = self._painted
         verdict = chrome.verdict(frame, width)
-        self._bar("title").show(
-            [chrome.title(frame, self._interval_s, self._paused_at, width)]
-        )
+        self._bar("title").show([chrome.title(frame, self._interval_s, self._paused_at, width)])
         self._bar("verdict").show(verdict)
         self._bar("status").show([chrome.status(frame, self._state, width)])
         self._bar("keys").show([chrome.keys()])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, ClassVar, List
 
 from textual.binding import Binding
 from textual.widgets import Input
@@ -13,7 +13,7 @@ Changed = Callable[[str, bool], None]
 class FilterInput(Input):
     """Tells every change, and whether it was the last; Enter keeps the text, Esc drops it."""
 
-    BINDINGS = [Binding("escape", "drop", show=False)]
+    BINDINGS: ClassVar[List[Binding]] = [Binding("escape", "drop", show=False)]  # type: ignore[assignment]
 
     def __init__(self, text: str, changed: Changed) -> None:
         super().__init__(text, placeholder="show rows that contain …", id="filter")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Optional, Sequence
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Latency, Listener, Report, Syscall, Target
+from udsprobe.model.report import Backlog, Latency, Listener, Report, Syscall, Target
 from udsprobe.views import cells, numbers, words
 from udsprobe.views.columns import LISTENERS, SYSCALLS, TARGETS, Column
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.state import listener_key
 from udsprobe.views.dashboard.table import DIM, Line, Table
 from udsprobe.views.escape import visible
+
+Fact = Tuple[str, str]
 
 _LABEL = 22
 
@@ -66,7 +68,8 @@ def details(panel: str, key: object, frame: Frame, width: int) -> Table:
         "system calls": _syscall,
         "targets": _target,
     }
-    lines = makers[panel](key, frame, width)
+    missing = key is None
+    lines = _missing(frame.window, width) if missing else makers[panel](key, frame, width)
     return Table(f"{panel}: details (Esc leaves)", tuple(lines))
 
 
@@ -104,9 +107,7 @@ def _requests(key: object, frame: Frame, width: int) -> List[Line]:
     latencies = {"since the start": since.latency_us}
     if served is not None:
         latencies = {"this interval": served.latency_us, **latencies}
-    stages = {
-        name: value for name, value in vars(since.stages_us).items() if value is not None
-    }
+    stages = {name: value for name, value in vars(since.stages_us).items() if value is not None}
     return [
         *_section("since the start", [("served", numbers.count(since.count, 15))], width),
         *_latencies(latencies),
@@ -132,7 +133,7 @@ def _listener(key: object, frame: Frame, width: int) -> List[Line]:
     ]
 
 
-def _listener_facts(row: Listener, report: Report) -> List[tuple[str, str]]:
+def _listener_facts(row: Listener, report: Report) -> List[Fact]:
     comms = cells.comms_of(report.targets)
     pids = row.pids
     held = (
@@ -140,7 +141,6 @@ def _listener_facts(row: Listener, report: Report) -> List[tuple[str, str]]:
         if pids is None
         else ", ".join(cells.process(pid, comms.get(pid)) for pid in pids) or "none"
     )
-    bound = row.backlog.clamped_by
     requested = row.backlog.requested
     return [
         ("socket", cells.socket_label(row.transport, row.socket_type)),
@@ -149,7 +149,7 @@ def _listener_facts(row: Listener, report: Report) -> List[tuple[str, str]]:
         ("queue now", f"{numbers.count(row.depth.now)} of {row.depth.limit}"),
         ("queue high-water", numbers.count(row.depth.max)),
         ("backlog in force", str(row.backlog.effective)),
-        ("bound by", visible(bound) if bound else "listen()'s own argument, as far as is known"),
+        ("and net.core.somaxconn", _somaxconn(row.backlog)),
         ("asked of listen()", "not seen" if requested is None else str(requested)),
         ("accepted", numbers.count(row.accepted, 15)),
         ("refused", "–" if row.refused is None else cells.errors(row.refused) or "0"),
@@ -157,10 +157,18 @@ def _listener_facts(row: Listener, report: Report) -> List[tuple[str, str]]:
     ]
 
 
+def _somaxconn(backlog: Backlog) -> str:
+    if backlog.clamped_by is not None:
+        return f"cut to it: raise {visible(backlog.clamped_by)}, then listen again"
+    if backlog.equals_somaxconn is None:
+        return "not known: it has the limit of another network namespace"
+    return "equal to it" if backlog.equals_somaxconn else "below it: listen() asked for no more"
+
+
 def _when_full(row: Listener) -> str:
     if row.transport == "unix":
         return "connect() blocks, or fails with EAGAIN on a non-blocking socket"
-    return "the kernel drops the client's last handshake packet; it retries after a second"
+    return "handshakes are dropped and retried after about a second, unseen by the target"
 
 
 def _target(key: object, frame: Frame, width: int) -> List[Line]:
@@ -173,7 +181,7 @@ def _target(key: object, frame: Frame, width: int) -> List[Line]:
     ]
 
 
-def _target_facts(row: Target) -> List[tuple[str, str]]:
+def _target_facts(row: Target) -> List[Fact]:
     return [
         ("command line", "–" if row.cmdline is None else visible(row.cmdline)),
         ("state", visible(row.state)),
@@ -215,11 +223,11 @@ def _missing(report: Report, width: int) -> List[Line]:
     return _section("not measured", facts, width) if facts else []
 
 
-def _sentences(columns: Dict[str, Column]) -> List[tuple[str, str]]:
+def _sentences(columns: Dict[str, Column]) -> List[Fact]:
     return [(column.title or "FULL", column.says) for column in columns.values()]
 
 
-def _section(name: str, facts: Iterable[tuple[str, str]], width: int) -> List[Line]:
+def _section(name: str, facts: Iterable[Fact], width: int) -> List[Line]:
     lines = [_rule(name)]
     for label, text in facts:
         wrapped = _wrap(text, max(20, width - _LABEL - 6))

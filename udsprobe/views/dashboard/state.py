@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Callable, Deque, Dict, Hashable, List, Optional, Sequence, Tuple
+from typing import Callable, Deque, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Listener, Report, Syscall
 from udsprobe.views import cells, numbers
@@ -37,6 +37,7 @@ class ViewState:
         self.history: Dict[str, Deque[Optional[float]]] = {
             name: deque(maxlen=HISTORY_FRAMES) for name in HISTORIES
         }
+        self.shown: Mapping[str, Sequence[Optional[float]]] = self.history
         self._order: List[cells.SyscallKey] = []
         self._peaks: Dict[Hashable, int] = {}
 
@@ -44,12 +45,19 @@ class ViewState:
     def sorted_by(self) -> str:
         return SORTS[self.sort][0]
 
+    def freeze(self) -> None:
+        """Keep showing the history as it is now; `take` goes on."""
+        self.shown = {name: tuple(values) for name, values in self.history.items()}
+
+    def thaw(self) -> None:
+        self.shown = self.history
+
     def take(self, frame: Frame) -> None:
         """Remember what later frames are compared with."""
         self.frames += 1
         for name, value in _moments(frame.interval).items():
             self.history[name].append(value)
-        for listener in frame.window.listeners or []:
+        for listener in frame.interval.listeners or []:
             now = listener.depth.now
             if now is not None:
                 key = listener_key(listener)

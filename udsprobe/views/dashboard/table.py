@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Hashable, Mapping, Optional, Sequence, Tuple
+from typing import Hashable, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.views.columns import Column, widths
 from udsprobe.views.escape import column as padded
@@ -43,8 +43,8 @@ def laid_out(name: str, columns: Sequence[Column], lines: Sequence[Line], width:
     """A table whose rule carries the column titles, right of the panel's name."""
     room = widths(columns, width - MARGIN, GAP)
     named = len(name) + len("──  1–99 of 99 ")
-    position, shown = MARGIN, []
-    titles_at = 0
+    shown: List[str] = []
+    position, titles_at = MARGIN, 0
     for column in columns:
         cells = room[column.key]
         if shown or (column.title and position >= named):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Sequence
 
-from udsprobe.model.report import Listener, Report, Served, Syscall, Target, Upstream
+from udsprobe.model.report import Listener, Report, Served, Target, Upstream
 from udsprobe.views import bars, cells, numbers, words
 from udsprobe.views.columns import LISTENERS, SYSCALLS, TARGETS, pick, widths
 from udsprobe.views.dashboard.feed import Frame
@@ -66,7 +66,7 @@ def requests(frame: Frame, state: ViewState, width: int, *, tall: bool) -> Table
     else:
         lines.append(note("no reply was sent yet on a connection a target accepted"))
     if tall:
-        lines += [Line("served", _history(name, state, room)) for name in state.history]
+        lines += [Line("served", _history(name, state, room)) for name in state.shown]
     for upstream in frame.interval.requests.upstream or []:
         lines.append(Line(("upstream", upstream.address), _upstream(upstream, frame, state, room)))
     return Table("requests", tuple(lines))
@@ -93,10 +93,10 @@ def _upstream(upstream: Upstream, frame: Frame, state: ViewState, width: int) ->
 
 
 def _history(name: str, state: ViewState, width: int) -> str:
-    values = state.history[name]
+    values = state.shown[name]
     newest = values[-1] if values else None
     if name in ("p50", "p99"):
-        shown = state.units.duration(("history", name), newest) if newest is not None else "·"
+        shown = state.units.duration(("served", name), newest) if newest is not None else "·"
         top = numbers.duration(bars.steady_ceiling(values))
     else:
         per = "/s" if name in ("rate", "errors") else ""
@@ -108,12 +108,13 @@ def _history(name: str, state: ViewState, width: int) -> str:
 
 
 def _spark(name: str, state: ViewState, width: int) -> str:
-    values = list(state.history[name])[-width:] if width > 0 else []
+    values = list(state.shown[name])[-width:] if width > 0 else []
     return bars.sparkline(values, max(0, width), bars.steady_ceiling(values))
 
 
 def listeners(report: Report, state: ViewState, width: int) -> Table:
-    columns = pick(LISTENERS, _LISTENER_BASE, _LISTENER_EXTRA, width - MARGIN, GAP)
+    extra = [key for key in _LISTENER_EXTRA if _measured(report.listeners or [], key)]
+    columns = pick(LISTENERS, _LISTENER_BASE, extra, width - MARGIN, GAP)
     if report.listeners is None:
         return Table("listeners", (_not_measured(report, "listeners"),))
     comms = cells.comms_of(report.targets)
@@ -121,12 +122,22 @@ def listeners(report: Report, state: ViewState, width: int) -> Table:
     lines: List[Line] = []
     for listener in report.listeners:
         shown = cells.listener(listener, comms, bar, peak=state.peak(listener))
-        text = row(columns, shown, width, keep={"address": "end"})
+        text = row(columns, shown, width, keep={"address": "end", "owners": "end"})
         if state.passes(" ".join(shown.values())):
             lines.append(Line(listener_key(listener), text, _listener_severity(listener)))
     if not lines:
         lines.append(_empty(state, bool(report.listeners), "no listener: no target listens"))
     return laid_out("listeners", columns, lines, width)
+
+
+def _measured(rows: Sequence[Listener], key: str) -> bool:
+    """A column that nothing fills leaves its room to the others."""
+    fields: Dict[str, Callable[[Listener], object]] = {
+        "max": lambda row: row.depth.max,
+        "wait": lambda row: row.wait_us,
+        "refused": lambda row: row.refused,
+    }
+    return key not in fields or any(fields[key](row) is not None for row in rows)
 
 
 def _listener_severity(listener: Listener) -> str:
@@ -177,8 +188,3 @@ def _empty(state: ViewState, filtered: bool, otherwise: str) -> Line:
     if filtered and state.filter:
         return note(f"no row matches the filter {fit(state.filter, 30)!r}; Esc clears it")
     return note(otherwise)
-
-
-def find_syscall(report: Report, key: cells.SyscallKey) -> Optional[Syscall]:
-    rows = report.syscalls or []
-    return next((call for call in rows if cells.syscall_key(call) == key), None)

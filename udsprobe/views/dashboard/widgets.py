@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+from typing import ClassVar, List, Optional, Sequence
 
 from rich.segment import Segment
 from rich.style import Style
@@ -65,7 +65,7 @@ def _same(one: Optional[Text], other: Optional[Text]) -> bool:
 class Panel(Lines, can_focus=True):
     """A table with its name on a rule, a cursor, and more rows than may be visible."""
 
-    BINDINGS = [
+    BINDINGS: ClassVar[List[Binding]] = [  # type: ignore[assignment]
         Binding("up,k", "move(-1)", show=False),
         Binding("down,j", "move(1)", show=False),
         Binding("pageup", "page(-1)", show=False),
@@ -117,10 +117,7 @@ class Panel(Lines, can_focus=True):
         if self._selectable:
             self.post_message(self.Opened(self._table.name, self._key()))
 
-    def on_focus(self) -> None:
-        self._redraw()
-
-    def on_blur(self) -> None:
+    def watch_has_focus(self, focused: bool) -> None:
         self._redraw()
 
     def on_resize(self) -> None:

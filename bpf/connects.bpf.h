@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * connect() on Unix sockets, whoever calls it: refused, or made to wait because
+ * the queue is full. A thread that went to sleep in there slept for exactly
+ * that (net/unix/af_unix.c, unix_wait_for_peer).
+ */
+#ifndef CONNECTS_BPF_H
+#define CONNECTS_BPF_H
+
+#include "listeners.bpf.h"
+
+#define EINPROGRESS 115
+
+static __always_inline bool is_unix_with_queue(u8 endpoint)
+{
+	return endpoint == ENDPOINT_UNIX_STREAM || endpoint == ENDPOINT_UNIX_SEQPACKET;
+}
+
+static __always_inline void connect_entered(struct task_struct *task, struct pt_regs *regs)
+{
+	struct connecting connecting = {}, *before;
+	bool compat = is_compat(task);
+	struct socket_ref ref = {};
+	u32 tid = task->pid;
+
+	resolve_fd(task, first_argument(regs, compat), &ref);
+	if (!is_unix_with_queue(ref.endpoint))
+		return;
+	before = bpf_map_lookup_elem(&connectings, &tid);
+	/* Restarted after a signal: it has waited since it began. */
+	if (before && before->sk == ref.sk)
+		return;
+	connecting.sk = ref.sk;
+	connecting.tgid = task->tgid;
+	connecting.sleeps = task->nvcsw;
+	connecting.mount_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
+	connecting.net_ns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+	name_given(second_argument(regs, compat), third_argument(regs, compat), &connecting.name);
+	connecting.start_ns = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(&connectings, &tid, &connecting, BPF_ANY))
+		shared_add(&connects_turned_away, 1);
+}
+
+/* Through the other end, which knows whose queue it is or was in. */
+static __always_inline struct listener *listener_connected_to(address_t sk)
+{
+	struct sock *peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
+	struct connection *connection;
+	address_t address = (u64)peer;
+
+	connection = bpf_map_lookup_elem(&connections, &address);
+	return connection ? bpf_map_lookup_elem(&listeners, &connection->listener) : NULL;
+}
+
+static __always_inline void connect_failed(struct connecting *connecting, long error)
+{
+	struct failed_connect failed = {
+		.tgid = connecting->tgid,
+		.mount_ns = connecting->mount_ns,
+		.net_ns = connecting->net_ns,
+		.error = error,
+	};
+	count_t *count, one = 1;
+
+	failed.name = connecting->name;
+	count = bpf_map_lookup_elem(&failed_connects, &failed);
+	if (count)
+		shared_add(count, 1);
+	else if (bpf_map_update_elem(&failed_connects, &failed, &one, BPF_ANY))
+		shared_add(&connects_turned_away, 1);
+}
+
+static __always_inline void connect_returned(struct task_struct *task, long ret)
+{
+	struct connecting *connecting;
+	struct listener *listener;
+	u32 tid = task->pid;
+
+	connecting = bpf_map_lookup_elem(&connectings, &tid);
+	if (!connecting || ret == -512)
+		return;
+	if (ret < 0) {
+		connect_failed(connecting, -ret);
+	} else if (task->nvcsw != connecting->sleeps) {
+		listener = listener_connected_to(connecting->sk);
+		if (listener)
+			shared_latency_add(&listener->blocked,
+					   bpf_ktime_get_ns() - connecting->start_ns);
+	}
+	bpf_map_delete_elem(&connectings, &tid);
+}
+
+/* A target's own connects, of every family. */
+static __always_inline void destination_reached(struct pt_regs *regs, bool compat, u8 endpoint,
+						long ret, ns_t took_ns)
+{
+	struct destination destination = { .error = ret < 0 ? -ret : 0, .endpoint = endpoint };
+	struct destination_counts *counts;
+
+	if (!name_given(second_argument(regs, compat), third_argument(regs, compat),
+			&destination.name))
+		return;
+	counts = bpf_map_lookup_elem(&destinations, &destination);
+	if (!counts) {
+		bpf_map_update_elem(&destinations, &destination, &no_destination_counts,
+				    BPF_NOEXIST);
+		counts = bpf_map_lookup_elem(&destinations, &destination);
+	}
+	if (counts)
+		shared_latency_add(&counts->latency, took_ns);
+	else
+		shared_add(&connects_turned_away, 1);
+}
+
+#endif

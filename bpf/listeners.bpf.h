@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The accept queue: how deep it is after every new connection, how long each
+ * waits in it, who takes them out. The kernel tells a listener of a new
+ * connection with sk_data_ready, in the context of whoever connects, after it
+ * was queued; nothing is told when one is taken out, so accept()'s return is.
+ */
+#ifndef LISTENERS_BPF_H
+#define LISTENERS_BPF_H
+
+#include "latency.bpf.h"
+#include "registers.bpf.h"
+#include "socket_names.bpf.h"
+
+#define TCP_ESTABLISHED 1
+#define TCP_SYN_RECV 3
+#define TCP_CLOSE 7
+#define TCP_LISTEN 10
+/* CPUs that can be between queueing a connection and telling of it. */
+#define QUEUE_TAIL_MAX 16
+
+/* Listeners are shared by CPUs; connections are rare beside calls. */
+#define shared_add(counter, amount) __sync_fetch_and_add(counter, amount)
+
+static __always_inline void shared_latency_add(struct latency *latency, ns_t value)
+{
+	u32 slot = latency_slot(value);
+
+	shared_add(&latency->count, 1);
+	shared_add(&latency->total_ns, value);
+	if (value > latency->max_ns)
+		latency->max_ns = value;
+	if (slot < LATENCY_SLOTS)
+		shared_add(&latency->slots[slot], 1);
+}
+
+static __always_inline u32 depth_slot(u32 depth)
+{
+	u32 exponent, slot;
+
+	if (depth < DEPTH_EXACT)
+		return depth;
+	exponent = floor_log2(depth) & 31;
+	slot = DEPTH_EXACT + ((exponent - 5) << 4) + ((depth >> (exponent - 4)) & 15);
+	return slot < DEPTH_SLOTS ? slot : DEPTH_SLOTS - 1;
+}
+
+static __always_inline u64 inode_of_socket(struct sock *sk)
+{
+	return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
+}
+
+/* An address that was used again by another socket has another inode. */
+static __always_inline struct listener *listener_of(address_t sk)
+{
+	struct listener *listener = bpf_map_lookup_elem(&listeners, &sk);
+
+	if (!listener || listener->inode != inode_of_socket((struct sock *)sk))
+		return NULL;
+	return listener;
+}
+
+static __always_inline u32 queue_length(struct sock *sk, u8 endpoint)
+{
+	if (endpoint == ENDPOINT_TCP)
+		return BPF_CORE_READ(sk, sk_ack_backlog);
+	return BPF_CORE_READ(sk, sk_receive_queue.qlen);
+}
+
+static __always_inline void describe_listener(struct listener *listener, struct sock *sk,
+					      u64 inode, u32 tgid)
+{
+	struct inode *file;
+
+	listener->seen_ns = bpf_ktime_get_ns();
+	listener->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	listener->somaxconn = BPF_CORE_READ(sk, __sk_common.skc_net.net, core.sysctl_somaxconn);
+	listener->tgid = tgid;
+	listener->backlog = BPF_CORE_READ(sk, sk_max_ack_backlog);
+	listener->drops_before = BPF_CORE_READ(sk, sk_drops.counter);
+	name_of_socket(sk, &listener->name);
+	if (listener->name.family == AF_UNIX) {
+		file = BPF_CORE_READ((struct unix_sock *)sk, path.dentry, d_inode);
+		listener->file_inode = file ? BPF_CORE_READ(file, i_ino) : 0;
+		listener->file_device =
+			file ? BPF_CORE_READ((struct unix_sock *)sk, path.dentry, d_sb, s_dev) : 0;
+	}
+	listener->queued_before = queue_length(sk, listener->endpoint);
+	listener->depth_max = listener->queued_before;
+	listener->inode = inode;
+}
+
+/* Returns its entry, old or new; NULL when there is no room. */
+static __always_inline struct listener *adopt_listener(struct socket_ref *ref, u32 tgid)
+{
+	struct listener *listener = bpf_map_lookup_elem(&listeners, &ref->sk);
+
+	if (listener && listener->inode == ref->inode)
+		return listener;
+	if (bpf_map_update_elem(&listeners, &ref->sk, &no_listener, BPF_ANY)) {
+		shared_add(&listeners_turned_away, 1);
+		return NULL;
+	}
+	listener = bpf_map_lookup_elem(&listeners, &ref->sk);
+	if (!listener)
+		return NULL;
+	listener->endpoint = ref->endpoint;
+	describe_listener(listener, (struct sock *)ref->sk, ref->inode, tgid);
+	return listener;
+}
+
+static __always_inline void listen_returned(address_t sk, u64 inode, u8 endpoint, u32 tgid,
+					    int requested)
+{
+	struct socket_ref ref = { .sk = sk, .inode = inode, .endpoint = endpoint };
+	struct listener *listener;
+
+	if (!sk || endpoint == ENDPOINT_OTHER)
+		return;
+	listener = adopt_listener(&ref, tgid);
+	if (!listener)
+		return;
+	listener->requested = requested;
+	listener->is_requested = 1;
+	listener->backlog = BPF_CORE_READ((struct sock *)sk, sk_max_ack_backlog);
+	listener->somaxconn = BPF_CORE_READ((struct sock *)sk, __sk_common.skc_net.net,
+					    core.sysctl_somaxconn);
+}
+
+/* False when it is known already. What waits for a living listener waits until
+ * it is accepted, so an entry of another listener is of another connection.
+ */
+static __always_inline bool queue_connection(address_t sk, address_t at, struct listener *listener,
+					     ns_t now)
+{
+	struct connection *known = bpf_map_lookup_elem(&connections, &sk);
+	struct connection fresh = {
+		.listener = at,
+		.listener_inode = listener->inode,
+		.established_ns = now,
+		.role = ROLE_SERVED,
+		.phase = PHASE_QUEUED,
+		.endpoint = listener->endpoint,
+	};
+
+	if (known && known->phase == PHASE_QUEUED && known->listener == at &&
+	    known->listener_inode == listener->inode)
+		return false;
+	if (bpf_map_update_elem(&connections, &sk, &fresh, BPF_ANY))
+		shared_add(&connections_turned_away, 1);
+	return true;
+}
+
+/* From the tail on: another CPU may have queued behind us before we were told. */
+static __always_inline void queue_unix_connections(struct sock *sk, struct listener *listener,
+						   ns_t now)
+{
+	u64 address = (u64)BPF_CORE_READ((struct unix_sock *)sk, addr);
+	struct sk_buff *end = (void *)&sk->sk_receive_queue;
+	struct sk_buff *skb = BPF_CORE_READ(sk, sk_receive_queue.prev);
+
+	for (int i = 0; i < QUEUE_TAIL_MAX; i++) {
+		struct sock *fresh;
+
+		if (!skb || skb == end)
+			return;
+		fresh = BPF_CORE_READ(skb, sk);
+		/* Another CPU can take it out and free it under our eyes. */
+		if (!fresh || (u64)BPF_CORE_READ((struct unix_sock *)fresh, addr) != address)
+			return;
+		if (!queue_connection((u64)fresh, (u64)sk, listener, now))
+			return;
+		skb = BPF_CORE_READ(skb, prev);
+	}
+}
+
+static __always_inline void note_depth(struct listener *listener, u32 depth)
+{
+	struct recent_depth *recent = &listener->recent[interval & 1];
+	u32 slot = depth_slot(depth);
+
+	if (recent->interval != interval) {
+		recent->depth_max = 0;
+		recent->interval = interval;
+	}
+	if (depth > recent->depth_max)
+		recent->depth_max = depth;
+	if (depth > listener->depth_max)
+		listener->depth_max = depth;
+	if (slot < DEPTH_SLOTS)
+		shared_add(&listener->depth[slot], 1);
+}
+
+static __always_inline void connection_queued(struct sock *sk)
+{
+	struct listener *listener = listener_of((u64)sk);
+	struct cpu_counts *counts;
+	ns_t now;
+
+	if (!listener)
+		return;
+	now = bpf_ktime_get_ns();
+	shared_add(&listener->established, 1);
+	note_depth(listener, queue_length(sk, listener->endpoint));
+	if (listener->endpoint != ENDPOINT_TCP) {
+		queue_unix_connections(sk, listener, now);
+		return;
+	}
+	counts = cpu_counts();
+	if (counts && counts->established_child)
+		queue_connection(counts->established_child, (u64)sk, listener, now);
+}
+
+static __always_inline void tcp_state_changed(struct sock *sk, int before, int after)
+{
+	struct cpu_counts *counts;
+	address_t address = (u64)sk;
+
+	if (before == TCP_SYN_RECV && after == TCP_ESTABLISHED) {
+		counts = cpu_counts();
+		if (counts)
+			counts->established_child = address;
+	} else if (after == TCP_CLOSE) {
+		bpf_map_delete_elem(&connections, &address);
+	}
+}
+
+static __always_inline void count_acceptor(address_t sk, u64 inode, struct task_struct *task)
+{
+	struct acceptor acceptor = {
+		.listener = sk,
+		.inode = inode,
+		.tgid = task->tgid,
+		.tid = task->pid,
+	};
+	count_t *accepted = bpf_map_lookup_elem(&acceptors, &acceptor);
+	count_t one = 1;
+
+	if (accepted)
+		*accepted += 1;	/* only this thread counts here */
+	else if (bpf_map_update_elem(&acceptors, &acceptor, &one, BPF_ANY))
+		shared_add(&listeners_turned_away, 1);
+}
+
+/* The time in the queue; of one that was queued before we came, since we came. */
+static __always_inline void connection_left_queue(struct task_struct *task, address_t sk, u64 inode,
+						  struct connection *queued, ns_t now)
+{
+	struct listener *listener = bpf_map_lookup_elem(&listeners, &sk);
+	ns_t wait = 0;
+
+	if (!listener || listener->inode != inode)
+		return;
+	shared_add(&listener->accepted, 1);
+	count_acceptor(sk, inode, task);
+	if (queued) {
+		wait = now - queued->established_ns;
+	} else if (listener->accepted_early < listener->queued_before) {
+		shared_add(&listener->accepted_early, 1);
+		wait = now - listener->seen_ns;
+	}
+	shared_latency_add(&listener->wait, wait);
+}
+
+/* From here on the connection has an inode, and requests. */
+static __always_inline void connection_accepted(struct task_struct *task, address_t sk, u64 inode,
+						struct socket_ref *ref, ns_t now)
+{
+	struct connection *queued = bpf_map_lookup_elem(&connections, &ref->sk);
+	struct connection fresh = {
+		.inode = ref->inode,
+		.listener = sk,
+		.listener_inode = inode,
+		.established_ns = now,
+		.role = ROLE_SERVED,
+		.endpoint = ref->endpoint,
+	};
+	struct sock *accepted = (void *)ref->sk;
+
+	if (queued && (queued->phase != PHASE_QUEUED || queued->listener_inode != inode))
+		queued = NULL;
+	connection_left_queue(task, sk, inode, queued, now);
+	if (queued) {
+		queued->inode = ref->inode;
+		queued->phase = PHASE_IDLE;
+		return;
+	}
+	/* Sent before we knew of the connection: it waits since at least now. */
+	if (BPF_CORE_READ(accepted, sk_receive_queue.qlen))
+		fresh.arrived_ns = now;
+	if (bpf_map_update_elem(&connections, &ref->sk, &fresh, BPF_ANY))
+		shared_add(&connections_turned_away, 1);
+}
+
+#endif

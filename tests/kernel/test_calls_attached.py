@@ -1,0 +1,197 @@
+"""`udsprobe attach` to processes that are already inside a call, or not alone."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Iterator, List, NamedTuple, Sequence, Tuple
+
+import pytest
+
+from tests.kernel import leftovers, tool
+from tests.kernel.cases import Counts, Key, read_truth
+from tests.kernel.conftest import Workload
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
+
+ROUNDS = 23
+PAYLOAD = b"x" * 64
+PATIENCE_S = 10
+# Numbers of system calls on x86-64, where the workloads run.
+RECVFROM = 45
+EPOLL_WAIT = 232
+
+KEYS = {"unix-stream": ("unix", "stream"), "tcp4": ("tcp", "stream")}
+
+
+def threads_inside(pid: int, number: int) -> int:
+    """Threads of `pid` that sleep in system call `number`, as /proc tells it."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/syscall")
+    return sum(task.read_text().split()[0] == str(number) for task in tasks)
+
+
+def wait_until_inside(process: subprocess.Popen[bytes], number: int) -> None:
+    give_up_at = time.monotonic() + PATIENCE_S
+    while not threads_inside(process.pid, number):
+        assert process.poll() is None
+        assert time.monotonic() < give_up_at, f"never in system call {number}"
+        time.sleep(0.005)
+
+
+def connected(family: str) -> Tuple[socket.socket, socket.socket]:
+    """Our end and the workload's."""
+    if family == "unix-stream":
+        return socket.socketpair()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        return ours, listener.accept()[0]
+
+
+class Echo(NamedTuple):
+    """A workload asleep in recvfrom, and the socket that wakes it."""
+
+    process: subprocess.Popen[bytes]
+    ours: socket.socket
+    truth: Path
+    transport: str
+    socket_type: str
+
+    def key(self, name: str) -> Key:
+        return Key(name, self.transport, self.socket_type, "native")
+
+    def rounds(self) -> None:
+        for _ in range(ROUNDS):
+            self.ours.sendall(PAYLOAD)
+            assert self.ours.recv(len(PAYLOAD), socket.MSG_WAITALL) == PAYLOAD
+
+    def end(self) -> None:
+        self.ours.close()
+        assert self.process.wait(PATIENCE_S) == 0
+
+
+@pytest.fixture(params=KEYS)
+def echo(request: pytest.FixtureRequest, workload: Workload, tmp_path: Path) -> Iterator[Echo]:
+    ours, theirs = connected(request.param)
+    truth = tmp_path / "truth.json"
+    argv = [str(workload(64)), "echo", request.param, str(truth)]
+    process = subprocess.Popen(argv, stdin=theirs.fileno())
+    theirs.close()
+    try:
+        wait_until_inside(process, RECVFROM)
+        yield Echo(process, ours, truth, *KEYS[request.param])
+    finally:
+        ours.close()
+        process.kill()
+        process.wait()
+
+
+def latencies(report: tool.Report, name: str) -> int:
+    return sum(row["latency_us"]["count"] for row in report["syscalls"] if row["name"] == name)
+
+
+def test_a_thread_asleep_all_the_time_is_one_in_flight(workload: Workload, tmp_path: Path) -> None:
+    argv = [str(workload(64)), "asleep", "unix-stream", str(tmp_path / "truth.json")]
+    with subprocess.Popen(argv) as process:
+        try:
+            wait_until_inside(process, EPOLL_WAIT)
+            with tool.Attached(["--pid", str(process.pid)], tmp_path) as attached:
+                assert threads_inside(process.pid, EPOLL_WAIT) == 1
+        finally:
+            process.terminate()
+    waiting = Key("epoll_wait", "other", None, "native")
+    assert tool.in_flight(attached.report) == {waiting: 1}
+    assert tool.rows(attached.report) == {}
+
+
+def test_a_call_that_began_before_is_counted_and_has_no_latency(echo: Echo, tmp_path: Path) -> None:
+    with tool.Attached(["--pid", str(echo.process.pid)], tmp_path) as attached:
+        echo.rounds()
+        wait_until_inside(echo.process, RECVFROM)
+    moved = ROUNDS * len(PAYLOAD)
+    assert tool.rows(attached.report) == {
+        echo.key("recvfrom"): Counts(ROUNDS, {}, moved),
+        echo.key("sendto"): Counts(ROUNDS, {}, moved),
+    }
+    assert tool.in_flight(attached.report) == {echo.key("recvfrom"): 1}
+    assert latencies(attached.report, "recvfrom") == ROUNDS - 1
+    assert latencies(attached.report, "sendto") == ROUNDS
+
+
+def test_the_window_ends_with_the_target(echo: Echo, tmp_path: Path) -> None:
+    with tool.Attached(["--pid", str(echo.process.pid)], tmp_path, ending=None) as attached:
+        echo.rounds()
+        echo.end()
+    assert tool.rows(attached.report) == read_truth(echo.truth).rows
+    assert [target["state"] for target in attached.report["targets"]] == ["exited"]
+
+
+def test_what_happened_before_is_not_counted(echo: Echo, tmp_path: Path) -> None:
+    echo.rounds()
+    wait_until_inside(echo.process, RECVFROM)
+    with tool.Attached(["--pid", str(echo.process.pid)], tmp_path) as attached:
+        pass
+    assert tool.rows(attached.report) == {}
+
+
+def test_sigterm_ends_the_window_with_a_report(echo: Echo, tmp_path: Path) -> None:
+    selectors = ["--pid", str(echo.process.pid)]
+    with tool.Attached(selectors, tmp_path, ending=signal.SIGTERM) as attached:
+        echo.rounds()
+    assert tool.rows(attached.report)[echo.key("sendto")].calls == ROUNDS
+
+
+def test_a_killed_udsprobe_leaves_nothing_and_hurts_nobody(echo: Echo, tmp_path: Path) -> None:
+    selectors = ["--pid", str(echo.process.pid)]
+    before = leftovers.loaded()
+    with tool.Attached(selectors, tmp_path, ending=signal.SIGKILL):
+        assert leftovers.loaded().without(before).programs, "nothing was attached"
+        echo.rounds()
+    assert not any(leftovers.left_over_since(before))
+    echo.rounds()
+    echo.end()
+
+
+def process_with_pid(pid: int, argv: Sequence[str]) -> bool:
+    """Run `argv` to its end; whether it got `pid`."""
+    Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+    with subprocess.Popen(argv) as process:
+        assert process.wait(PATIENCE_S) == 0
+        return process.pid == pid
+
+
+def test_a_stranger_that_gets_a_targets_pid_is_no_target(
+    echo: Echo, workload: Workload, tmp_path: Path
+) -> None:
+    truth = tmp_path / "stranger.json"
+    stranger = [str(workload(64)), "sendmsg", "unix-dgram", str(truth)]
+    asleep = [str(workload(64)), "asleep", "unix-stream", str(tmp_path / "asleep.json")]
+    with subprocess.Popen(asleep) as other:
+        try:
+            wait_until_inside(other, EPOLL_WAIT)
+            selectors = ["--pid", f"{echo.process.pid},{other.pid}"]
+            with tool.Attached(selectors, tmp_path) as attached:
+                echo.rounds()
+                echo.end()
+                reused = any(process_with_pid(echo.process.pid, stranger) for _ in range(50))
+        finally:
+            other.terminate()
+    assert reused, "the PID was never given again"
+    assert tool.rows(attached.report) == read_truth(echo.truth).rows
+
+
+def python_echo(folder: Path) -> List[str]:
+    script = tool.REPOSITORY / "tests" / "workloads" / "python_echo.py"
+    return [sys.executable, "-I", str(script), str(folder / "truth.json")]
+
+
+def test_an_interpreter_with_threads(tmp_path: Path) -> None:
+    report = tool.run(python_echo(tmp_path), tmp_path / "report.json")
+    truth = read_truth(tmp_path / "truth.json")
+    rows = tool.rows(report)
+    assert {key: rows.get(key) for key in truth.rows} == truth.rows
+    assert {key for key in rows if key.transport == "unix"} == set(truth.rows)
+    assert report["requests"]["served"]["count"] == truth.requests

@@ -1,0 +1,173 @@
+"""`udsprobe attach` to nginx, Node and Redis under load: served requests, exactly."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+
+from tests.conftest import Require
+from tests.kernel import servers, tool
+from tests.kernel.servers import Server
+
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("nothing_left_over")]
+
+REQUESTS = 20_000
+WARM_UP_REQUESTS = 500
+CONNECTIONS = 32
+REDIS_REQUESTS = 100_000
+REDIS_CONNECTIONS = 50
+# redis-benchmark first asks CONFIG GET save and appendonly, in one send on a
+# connection of its own (seen by strace); redis answers both in one write.
+REDIS_EXTRA_TURNS = 1
+REDIS_EXTRA_CONNECTIONS = 1
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path: a Unix socket's address holds 107 bytes."""
+    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def app(require: Require, folder: Path, repository: Path) -> Iterator[Server]:
+    script = repository / "tests" / "workloads" / "http_server.js"
+    with servers.node(require("node")["node"], script, folder) as started:
+        yield started
+
+
+@pytest.fixture
+def keepalive(request: pytest.FixtureRequest) -> int:
+    return int(getattr(request, "param", 64))
+
+
+@pytest.fixture
+def proxy(require: Require, app: Server, keepalive: int, folder: Path) -> Iterator[Server]:
+    with servers.nginx(require("nginx")["nginx"], app.address, keepalive, folder) as started:
+        yield started
+
+
+@pytest.fixture
+def cache(require: Require, folder: Path) -> Iterator[Server]:
+    with servers.redis(require("redis-server")["redis-server"], folder) as started:
+        yield started
+
+
+def http_load(require: Require, proxy: Server, requests: int) -> None:
+    """Make exactly `requests` requests, all of which must succeed."""
+    url = "http://{}:{}/".format(*proxy.address)
+    argv = [require("h2load")["h2load"], "--h1", "-n", str(requests), "-c", str(CONNECTIONS), url]
+    said = servers.load(argv)
+    assert f"{requests} succeeded" in said, said
+
+
+def redis_load(require: Require, cache: Server) -> None:
+    program = require("redis-benchmark")["redis-benchmark"]
+    counts = ["-n", str(REDIS_REQUESTS), "-c", str(REDIS_CONNECTIONS)]
+    said = servers.load([program, "-s", str(cache.address), *counts, "-t", "get"])
+    assert re.search(rf"{REDIS_REQUESTS} requests completed", said), said
+
+
+def assert_served(report: tool.Report, requests: int) -> None:
+    served = report["requests"]["served"]
+    assert served["count"] == requests
+    assert served["latency_us"]["count"] == requests
+    # `missed` is not asserted: under load the kernel now and then skips
+    # sk_data_ready inside itself, which loses no call and no request.
+    probe = report["probe"]
+    assert probe["events_lost"]["map_full"] == probe["events_lost"]["ring_full"] == 0
+    assert probe["events_counted"] == sum(row["calls"] for row in report["syscalls"])
+
+
+def calls(report: tool.Report, name: str, transport: str) -> int:
+    return sum(
+        row["calls"]
+        for row in report["syscalls"]
+        if row["name"] == name and row["transport"] == transport
+    )
+
+
+@pytest.mark.parametrize("keepalive", [64, 8], indirect=True)
+def test_node_behind_nginx_serves_every_request(
+    require: Require, app: Server, proxy: Server, folder: Path
+) -> None:
+    with tool.Attached(["--pid", str(app.pid)], folder) as attached:
+        http_load(require, proxy, REQUESTS)
+    assert_served(attached.report, REQUESTS)
+
+
+def test_nginx_serves_every_request(require: Require, proxy: Server, folder: Path) -> None:
+    with tool.Attached(["--pid", str(proxy.pid)], folder) as attached:
+        http_load(require, proxy, REQUESTS)
+    assert_served(attached.report, REQUESTS)
+    assert calls(attached.report, "accept4", "tcp") >= CONNECTIONS
+    assert len(attached.report["targets"]) == 3, "master and two workers"
+
+
+def test_both_together_serve_every_request_twice(
+    require: Require, app: Server, proxy: Server, folder: Path
+) -> None:
+    selectors = ["--pid", f"{app.pid},{proxy.pid}"]
+    with tool.Attached(selectors, folder) as attached:
+        http_load(require, proxy, REQUESTS)
+    assert_served(attached.report, 2 * REQUESTS)
+
+
+def test_connections_older_than_the_observation_serve_too(
+    require: Require, app: Server, proxy: Server, folder: Path
+) -> None:
+    http_load(require, proxy, WARM_UP_REQUESTS)
+    with tool.Attached(["--pid", str(app.pid)], folder) as attached:
+        http_load(require, proxy, REQUESTS)
+    assert_served(attached.report, REQUESTS)
+    assert calls(attached.report, "accept4", "unix") < CONNECTIONS, "nothing was kept alive"
+
+
+def churn(require: Require, node: str, script: Path, keepalive: int, folder: Path) -> List[float]:
+    """accept4, close and epoll_ctl per request of Node behind so many kept connections."""
+    folder.mkdir()
+    nginx = require("nginx")["nginx"]
+    with (
+        servers.node(node, script, folder) as app,
+        servers.nginx(nginx, app.address, keepalive, folder) as proxy,
+    ):
+        http_load(require, proxy, WARM_UP_REQUESTS)
+        with tool.Attached(["--pid", str(app.pid)], folder) as attached:
+            http_load(require, proxy, REQUESTS)
+    assert_served(attached.report, REQUESTS)
+    return [
+        tool.calls_per_request(attached.report, name) for name in ("accept4", "close", "epoll_ctl")
+    ]
+
+
+def test_keepalive_8_shows_its_churn_per_request(
+    require: Require, folder: Path, repository: Path
+) -> None:
+    node = require("node")["node"]
+    script = repository / "tests" / "workloads" / "http_server.js"
+    kept = churn(require, node, script, 64, folder / "kept")
+    churned = churn(require, node, script, 8, folder / "churned")
+    assert all(more > 0.05 and more > 10 * less for less, more in zip(kept, churned)), (
+        kept,
+        churned,
+    )
+
+
+def test_redis_serves_every_request(require: Require, cache: Server, folder: Path) -> None:
+    with tool.Attached(["--pid", str(cache.pid)], folder) as attached:
+        redis_load(require, cache)
+    assert_served(attached.report, REDIS_REQUESTS + REDIS_EXTRA_TURNS)
+    accepted = REDIS_CONNECTIONS + REDIS_EXTRA_CONNECTIONS
+    rows = tool.rows(attached.report)
+    succeeded = sum(
+        counts.calls - sum(counts.errors.values())
+        for key, counts in rows.items()
+        if key.name in ("accept", "accept4") and key.transport == "unix"
+    )
+    assert succeeded == accepted

@@ -1,0 +1,328 @@
+"""The live screen, on terminals of three sizes: what is on it, what keys do, what stays put."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Callable
+
+import pytest
+from rich.cells import cell_len
+from textual.events import MouseScrollDown
+
+from tests.unit import reports
+from tests.unit.feeds import FailingFeed, ListFeed, frame
+from tests.unit.screens import SIZES, Size, dashboard
+from udsprobe.errors import KernelCannotError
+from udsprobe.model.report import Report, Verdict
+from udsprobe.views.dashboard import Frame, run_dashboard
+from udsprobe.views.dashboard.app import Dashboard
+
+KINDS = [reports.busy, reports.empty, reports.degraded, reports.hostile]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_fills_the_screen_and_nothing_sticks_out(
+    kind: Callable[[], Report], size: Size
+) -> None:
+    async with dashboard(frame(kind()), size=size) as screen:
+        lines = screen.lines()
+        assert len(lines) == size[1]
+        assert max(cell_len(line) for line in lines) <= size[0]
+        assert all(line.isprintable() for line in lines)
+        assert lines[0].startswith(" udsprobe · ")
+        assert "q quit" in lines[-1] and "tracepoint · " in lines[-2]
+        for name in ("requests", "listeners", "system calls", "targets"):
+            assert any(f"{name} " in line for line in lines if line[:1] in "─━")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_order_from_the_verdict_to_the_targets(size: Size) -> None:
+    async with dashboard(frame(reports.busy()), size=size) as screen:
+        lines = screen.lines()
+        names = ("requests", "listeners", "system calls", "targets")
+        places = [lines.index(screen.rule(name)) for name in names]
+        assert places == sorted(places)
+        assert "verdict:" in lines[1]
+
+
+async def test_the_smallest_screen_shows_the_first_rows_of_everything() -> None:
+    async with dashboard(frame(reports.busy()), size=(80, 24)) as screen:
+        assert "verdict: not measured in this version" in screen.lines()[1]
+        assert "p50 2.10ms  p99 7.35ms" in screen.row("served 4,812/s")
+        assert "97    129" in screen.row("/run/app.sock")
+        read = screen.row("read ", "unix").replace("▸", " ").split()
+        assert read[:6] == ["read", "unix", "9,624", "4,812", "1.20µs", "3.60µs"]
+        assert "1,024" in screen.row("4711", "▕")
+
+
+async def test_a_larger_screen_shows_more_columns_rows_and_history() -> None:
+    async with dashboard(frame(reports.busy()), size=(200, 60)) as screen:
+        titles = screen.rule("system calls")
+        for title in ("calls", "p90", "p999", "mean", "slow %", "errors since the start"):
+            assert title in titles
+        assert "EAGAIN 16,842, EMFILE 3" in screen.row("accept4", "unix")
+        assert screen.row("sendmsg")
+        assert "calls a request" in screen.text()
+
+
+async def test_columns_line_up_under_their_titles() -> None:
+    async with dashboard(frame(reports.busy()), size=(120, 40)) as screen:
+        titles = screen.rule("system calls")
+        row = screen.row("epoll_pwait", "other")
+        for title, value in (("calls/s", "6,352"), ("p99", "930µs"), ("now", "4")):
+            end = titles.index(title) + len(title)
+            assert row[:end].endswith(value)
+
+
+async def test_before_the_first_frame() -> None:
+    async with dashboard() as screen:
+        assert "warming up" in screen.lines()[1]
+        assert "waiting for the first numbers" in screen.text()
+        assert "starting" in screen.lines()[0]
+
+
+async def test_clock_comes_with_the_report() -> None:
+    async with dashboard(frame(reports.busy(10.0))) as screen:
+        assert screen.lines()[0].endswith("● live · every 1 s · 03:12:41")
+
+
+async def test_rows_keep_their_place_between_frames() -> None:
+    first = reports.busy(1.0)
+    assert first.syscalls is not None
+    turned = replace(
+        first, syscalls=[replace(c, calls=900 + i) for i, c in enumerate(first.syscalls)]
+    )
+    async with dashboard(*[frame(first)] * 3, size=(120, 40)) as screen:
+        before = [line[2:30] for line in screen.lines()]
+        await screen.give(frame(turned))
+        assert [line[2:30] for line in screen.lines()] == before
+
+
+async def test_a_frame_changes_digits_and_moves_nothing() -> None:
+    async with dashboard(*[frame(reports.busy(1.0))] * 3, size=(120, 40)) as screen:
+        before = screen.row("epoll_pwait", "other")
+        await screen.give(frame(reports.busy(1.0, scale=0.013)))
+        after = screen.row("epoll_pwait", "other")
+        assert after != before
+        for unit in ("µs", "ms"):
+            assert after.rindex(unit) == before.rindex(unit)
+
+
+async def test_new_rows_are_added_below() -> None:
+    first = reports.busy(1.0)
+    assert first.syscalls is not None
+    more = [reports.syscall("sendfile", "tcp", calls=10**9), *first.syscalls]
+    async with dashboard(*[frame(first)] * 3, size=(120, 40)) as screen:
+        await screen.give(frame(replace(first, syscalls=more)))
+        lines = screen.lines()
+        names = [line.split()[0] for line in lines if " 1.20µs" in line or "sendmsg" in line]
+        assert "sendfile" in names and names.index("sendfile") > names.index("sendmsg")
+
+
+async def test_a_row_with_nothing_in_this_interval_stays() -> None:
+    window = reports.busy()
+    async with dashboard(Frame(replace(window, syscalls=[]), window), size=(120, 40)) as screen:
+        assert screen.row("accept4", "unix").split()[2:6] == ["0", "0", "·", "·"]
+
+
+async def test_sort_cycles_and_says_so() -> None:
+    async with dashboard(frame(reports.busy()), size=(120, 40)) as screen:
+        assert screen.lines()[-2].endswith("sorted by calls")
+        await screen.press("s", "s")
+        assert screen.lines()[-2].endswith("sorted by p99")
+        assert "epoll_pwait" in screen.below("system calls")
+
+
+async def test_pause_freezes_the_picture_and_not_the_measuring() -> None:
+    async with dashboard(frame(reports.busy(10.0)), size=(120, 40)) as screen:
+        await screen.press("p")
+        frozen = screen.lines()
+        assert "PAUSED at 03:12:41, still measuring" in frozen[0]
+        await screen.give(frame(reports.busy(20.0, scale=2.0)))
+        await screen.press("down", "up")
+        assert screen.lines() == frozen
+        await screen.press("p")
+        assert "9,624/s" in screen.text() and "03:12:51" in screen.lines()[0]
+
+
+async def test_filter_hides_what_does_not_match_and_escape_shows_all() -> None:
+    async with dashboard(frame(reports.busy()), size=(120, 40)) as screen:
+        await screen.press("slash", *"accept4", "enter")
+        assert "accept4" in screen.text() and "epoll_ctl  " not in screen.text()
+        assert "filter accept4" in screen.lines()[-2]
+        assert "no row matches the filter 'accept4'; Esc clears it" in screen.text()
+        await screen.press("escape")
+        assert "epoll_ctl  " in screen.text()
+
+
+async def test_escape_leaves_the_filter_line() -> None:
+    async with dashboard(frame(reports.busy())) as screen:
+        await screen.press("slash", "q", "escape")
+        assert "q quit" in screen.lines()[-1]
+        assert screen.app.is_running
+
+
+async def test_tab_moves_to_the_next_panel_and_zoom_fills_the_screen() -> None:
+    async with dashboard(frame(reports.busy())) as screen:
+        await screen.press("tab")
+        assert screen.rule("targets").startswith("━━ targets ")
+        await screen.press("z")
+        assert "system calls 1–" not in screen.text()
+        assert screen.row("4711", "node --serve") and screen.row("814", "–")
+        await screen.press("z")
+        assert screen.rule("system calls")
+
+
+async def test_the_cursor_scrolls_through_rows_that_do_not_fit() -> None:
+    async with dashboard(frame(reports.busy()), size=(80, 24)) as screen:
+        assert "1–9 of 14" in screen.rule("system calls")
+        await screen.press("end")
+        assert "6–14 of 14" in screen.rule("system calls")
+        assert screen.row("▸").split()[:2] == ["▸", "sendmsg"]
+        await screen.press("home", "down")
+        assert screen.row("▸").split()[:2] == ["▸", "epoll_pwait"]
+
+
+async def test_the_cursor_stays_on_its_row_when_rows_are_sorted() -> None:
+    async with dashboard(frame(reports.busy()), size=(120, 40)) as screen:
+        await screen.press("down", "s")
+        assert screen.row("▸").split()[:2] == ["▸", "epoll_pwait"]
+
+
+@pytest.mark.parametrize(
+    ("tabs", "words"),
+    [
+        (0, ("calls                   96,240", "EAGAIN 48,120", "tp_btf:sys_enter")),
+        (1, ("command line            node --serve", "142 of 1,024")),
+        (2, ("served                  48,120", "futex                   0.21")),
+        (3, ("97 of 129", "net.core.somaxconn", "node 4711")),
+    ],
+)
+async def test_details_of_a_row(tabs: int, words: tuple[str, ...]) -> None:
+    async with dashboard(frame(reports.busy()), size=(100, 40)) as screen:
+        await screen.press(*["tab"] * tabs, "enter")
+        assert "details (Esc leaves)" in screen.lines()[0]
+        for word in words:
+            assert word in screen.text()
+        await screen.press("escape")
+        assert "q quit" in screen.lines()[-1]
+
+
+async def test_details_follow_the_frames() -> None:
+    async with dashboard(frame(reports.busy(10.0)), size=(100, 40)) as screen:
+        await screen.press("enter")
+        await screen.give(frame(reports.busy(20.0)))
+        assert "192,480" in screen.text()
+
+
+async def test_details_of_what_is_not_measured_say_why() -> None:
+    async with dashboard(frame(reports.degraded()), size=(100, 40)) as screen:
+        assert "not measured: this kernel has no BTF" in screen.text()
+        await screen.press("enter")
+        assert "syscalls: off: this kernel has no BTF" in screen.text()
+
+
+async def test_losses_are_said_in_a_word() -> None:
+    async with dashboard(frame(reports.degraded()), size=(120, 40)) as screen:
+        assert "LOST 312 (map full 312)" in screen.lines()[-2]
+
+
+async def test_a_full_listener_is_said_in_a_word() -> None:
+    async with dashboard(frame(reports.busy(queue=129))) as screen:
+        assert "FULL" in screen.row("/run/app.sock")
+
+
+async def test_the_verdict_takes_two_lines_when_there_is_one() -> None:
+    verdict = Verdict("app-cpu", False, 3.9, 4.1, 0.94, "one thread is 97 % busy", None)
+    report = replace(reports.busy(), verdict=verdict)
+    async with dashboard(frame(report)) as screen:
+        assert "NOT THE TRANSPORT · app-cpu · one thread is 97 % busy" in screen.lines()[1]
+        assert "transport is 3.90 % of request time" in screen.lines()[2]
+        assert "requests" in screen.lines()[3]
+
+
+async def test_resize_lays_the_screen_out_again() -> None:
+    async with dashboard(frame(reports.busy()), size=(200, 60)) as screen:
+        await screen.pilot.resize_terminal(80, 24)
+        await screen.settle()
+        lines = screen.lines()
+        assert len(lines) == 24 and "q quit" in lines[-1]
+        assert "slow %" not in screen.text() and "verdict:" in lines[1]
+
+
+async def test_a_click_selects_and_a_double_click_opens() -> None:
+    async with dashboard(frame(reports.busy())) as screen:
+        row = next(i for i, line in enumerate(screen.lines()) if "/run/app.sock" in line)
+        await screen.pilot.click(offset=(5, row + 1))
+        await screen.settle()
+        assert screen.row("▸").split()[:3] == ["▸", "tcp", "127.0.0.1:9229"]
+        await screen.pilot.click(offset=(5, row), times=2)
+        await screen.settle()
+        assert "listeners: details" in screen.lines()[0]
+
+
+async def test_the_wheel_scrolls_the_panel_under_it() -> None:
+    async with dashboard(frame(reports.busy())) as screen:
+        row = next(i for i, line in enumerate(screen.lines()) if "epoll_ctl" in line)
+        for _ in range(5):
+            await screen.pilot._post_mouse_events([MouseScrollDown], offset=(5, row))
+        await screen.settle()
+        assert "6–14 of 14" in screen.rule("system calls")
+
+
+async def test_a_key_at_the_foot_can_be_clicked() -> None:
+    async with dashboard(frame(reports.busy())) as screen:
+        at = screen.lines()[-1].index("sort")
+        await screen.pilot.click(offset=(at, 23))
+        await screen.settle()
+        assert screen.lines()[-2].endswith("sorted by errors")
+
+
+async def test_no_colour_carries_a_meaning_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with dashboard(frame(reports.busy(queue=129)), size=(120, 40)) as screen:
+        assert screen.app.no_color
+        assert "FULL" in screen.row("/run/app.sock")
+
+
+async def test_q_quits() -> None:
+    async with dashboard(frame(reports.busy())) as screen:
+        await screen.press("q")
+        assert not screen.app.is_running
+
+
+async def test_ctrl_c_quits_even_from_the_filter_line() -> None:
+    async with dashboard(frame(reports.busy())) as screen:
+        await screen.press("slash", "a", "ctrl+c")
+        assert not screen.app.is_running
+
+
+@pytest.fixture
+def headless(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Dashboard.run
+    monkeypatch.setattr(Dashboard, "run", lambda app: run(app, headless=True, size=(80, 24)))
+
+
+@pytest.mark.usefixtures("headless")
+def test_the_end_of_the_feed_ends_the_screen_and_closes_the_feed() -> None:
+    feed = ListFeed(frame(reports.busy()))
+    feed.give(None)
+    run_dashboard(feed)
+    assert feed.closed
+
+
+@pytest.mark.usefixtures("headless")
+def test_quitting_closes_the_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = ListFeed(frame(reports.busy()))
+    monkeypatch.setattr(Dashboard, "on_dashboard_arrived", lambda app, message: app.action_leave())
+    run_dashboard(feed)
+    assert feed.closed
+
+
+@pytest.mark.usefixtures("headless")
+def test_what_the_feed_raised_reaches_the_caller() -> None:
+    feed = FailingFeed(KernelCannotError("no-btf", "no BTF", "try another kernel"))
+    with pytest.raises(KernelCannotError):
+        run_dashboard(feed)
+    assert feed.closed

@@ -1,0 +1,152 @@
+"""`--plain`: what it says, that it fits, and that nobody else can write on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Callable
+
+import pytest
+from rich.cells import cell_len
+
+from tests.unit import reports
+from udsprobe.model.report import Report, SyscallsPerRequest, Verdict
+from udsprobe.views.text import render
+
+KINDS = [reports.busy, reports.empty, reports.degraded, reports.hostile]
+Kind = Callable[[], Report]
+
+
+def line_with(text: str, *words: str) -> str:
+    return next(line for line in text.splitlines() if all(word in line for word in words))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("width", [80, 132])
+def test_fits(kind: Kind, width: int) -> None:
+    lines = render(kind(), width).splitlines()
+    assert max(cell_len(line) for line in lines) <= width
+    assert len(lines) <= 40
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_plain_text_has_no_control_characters(kind: Kind) -> None:
+    text = render(kind())
+    assert all(line.isprintable() for line in text.splitlines())
+    assert text.endswith("\n")
+
+
+def test_colour_adds_escapes_and_changes_no_word() -> None:
+    coloured = render(reports.degraded(), colour=True)
+    assert "\x1b[" in coloured
+    plain = render(reports.degraded())
+    stripped = "".join(part.split("m", 1)[-1] for part in ("m" + coloured).split("\x1b["))
+    assert stripped.split() == plain.split()
+
+
+def test_hostile_names_are_shown_and_not_obeyed() -> None:
+    text = render(reports.hostile(), colour=True)
+    assert "\\e[31mred" in text and "[bold]x[/bold]" in text
+    assert "\x1b[31mred" not in text
+    assert "\u202e" not in text and "\x07" not in text
+
+
+def test_order_of_sections() -> None:
+    text = render(reports.busy())
+    words = [
+        "verdict:",
+        "── requests",
+        "── listeners",
+        "── system calls",
+        "── targets",
+        "── own cost",
+    ]
+    places = [text.index(word) for word in words]
+    assert places == sorted(places)
+
+
+def test_requests() -> None:
+    text = render(reports.busy())
+    assert "served 48,120 · 4,812/s" in text
+    assert "p50 2.10ms" in text and "p999 12.6ms" in text
+    assert "6.71 system calls a request: read 2.01, epoll_pwait 1.32" in text
+
+
+def test_rows_beyond_the_budget_are_counted() -> None:
+    text = render(reports.busy())
+    shown = [line for line in text.splitlines() if line.endswith(("   0", "   4"))]
+    assert f"and {14 - len(shown)} more rows: --json has all" in text
+
+
+def test_a_larger_budget_shows_every_row() -> None:
+    text = render(reports.busy(), lines=60)
+    assert "more rows" not in text
+    assert line_with(text, "sendmsg").split()[:3] == ["sendmsg", "unix/dgram", "23"]
+
+
+def test_listener_against_its_limit() -> None:
+    row = line_with(render(reports.busy()), "/run/app.sock").split()
+    assert row[-5:] == ["97", "129", "128=somaxconn", "node", "4711"]
+
+
+def test_a_full_listener_is_named_in_a_word_and_comes_first() -> None:
+    report = reports.busy(queue=129)
+    assert report.listeners is not None
+    turned = replace(report, listeners=report.listeners[::-1])
+    lines = render(turned).splitlines()
+    start = next(index for index, line in enumerate(lines) if "── listeners" in line)
+    assert "FULL" in lines[start + 2] and "/run/app.sock" in lines[start + 2]
+
+
+def test_a_path_that_does_not_fit_its_column_is_written_below() -> None:
+    path = "/run/" + "a" * 50 + "/app.sock"
+    report = replace(reports.busy(), listeners=[reports.listener(path, pids=[4711])])
+    assert path in render(report)
+
+
+def test_errors_by_errno() -> None:
+    text = " ".join(render(reports.busy()).split())
+    assert "accept4 unix EAGAIN 16,842, EMFILE 3" in text
+
+
+def test_what_is_not_measured_says_why_and_is_no_zero() -> None:
+    text = render(reports.degraded())
+    assert "not measured: this kernel has no BTF" in text
+    assert line_with(text, "/run/app.sock").split()[-4:] == ["–", "129", "128", "–"]
+    assert "served 0" not in text
+    assert "LOST 312 (map full 312)" in text
+
+
+def test_empty_tables_say_what_would_fill_them() -> None:
+    text = render(reports.empty())
+    assert "none: no target listens on a Unix or TCP socket" in text
+    assert "none: no target has called one" in text
+    assert "no reply was sent yet" in text
+
+
+def test_the_verdict_is_not_made_up() -> None:
+    assert "verdict: not measured in this version" in render(reports.busy())
+
+
+def test_a_verdict_is_shown_when_there_is_one() -> None:
+    verdict = Verdict(
+        cause="app-cpu",
+        transport_bound=False,
+        transport_share_pct=3.9,
+        max_gain_pct=4.1,
+        confidence=0.94,
+        summary="node's main thread is 97 % busy",
+        subject="thread 4711",
+    )
+    probe = reports.probe(reports.measurement("verdict"))
+    text = render(replace(reports.busy(), verdict=verdict, probe=probe))
+    assert "NOT THE TRANSPORT · app-cpu · node's main thread is 97 % busy" in text
+    assert "transport is 3.90 % of request time; a free one would save 4.10 %; sure 94.0 %" in text
+    assert "in this version: verdict" not in text
+
+
+def test_a_hundred_system_calls_a_request_stay_in_two_lines() -> None:
+    report = reports.busy()
+    many = SyscallsPerRequest(100.0, {f"call_number_{n}": 1.0 for n in range(100)})
+    crowded = replace(report, requests=replace(report.requests, syscalls_per_request=many))
+    assert len(render(crowded).splitlines()) <= 40
+    assert ", and 9" in render(crowded)

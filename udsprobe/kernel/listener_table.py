@@ -1,0 +1,245 @@
+"""The kernel half's account of listeners, as sample types.
+
+Joins it with the sockets that sock_diag shows: by inode, which both know.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import struct
+from dataclasses import replace
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from udsprobe.kernel.counters import Counters, error_name, latency_of
+from udsprobe.kernel.probe_object import ProbeObject
+from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.refusals import Bound, Refusals, UnixConnect
+from udsprobe.kernel.socket_names import SocketName
+from udsprobe.sample import ConnectCounts, Endpoint, ListenerReading, QueueCounts
+
+# A connect that does not wait takes microseconds.
+WAITING_MIN_NS = 1_000_000
+DEPTH_EXACT = 32
+Worker = Tuple[int, int]
+
+
+class ListenerTable:
+    """Reads listeners, who accepted from them, and who could not connect.
+
+    Args:
+        loaded: the object that counts.
+        counters: for the endpoints' names and the interval counter.
+    """
+
+    def __init__(self, loaded: ProbeObject, counters: Counters, procfs: Procfs) -> None:
+        self._object = loaded
+        self._counters = counters
+        self._refusals = Refusals(procfs)
+        btf = loaded.btf
+        self._listener = btf.structure("listener")
+        self._record = btf.structure("listener_record")
+        self._connecting = btf.structure("connecting")
+        self._failed = btf.structure("failed_connect")
+        self._acceptor = btf.structure("acceptor")
+        self._destination = btf.structure("destination")
+        self._destination_counts = btf.structure("destination_counts")
+
+    def read(self, now_ns: int) -> Tuple[ListenerReading, ...]:
+        """Every listener of a target, open or closed by now.
+
+        Args:
+            now_ns: CLOCK_MONOTONIC of this sample.
+
+        Returns:
+            Readings with `queue`; `pids` holds only who called listen().
+        """
+        interval = self._counters.next_interval()
+        records = {record.sk: record for record in self._records()}
+        found = [(sk, entry, records[sk]) for sk, entry in self._listeners() if sk in records]
+        self._refusals.learn(_bound(entry) for _, entry, _ in found if _is_unix(entry))
+        self._refusals.add(self._failures())
+        accepted, waiting = self._accepted(), self._waiting(now_ns)
+        return tuple(
+            _reading(
+                entry,
+                record,
+                self._counters.endpoint(entry.endpoint),
+                self._queue(
+                    entry,
+                    record,
+                    interval,
+                    accepted.get((sk, entry.inode), {}),
+                    waiting.get(entry.inode, 0),
+                ),
+            )
+            for sk, entry, record in found
+        )
+
+    def connects(self) -> Tuple[ConnectCounts, ...]:
+        """The targets' own connect() calls by destination and result."""
+        key_size = ctypes.sizeof(self._destination)
+        value_size = ctypes.sizeof(self._destination_counts)
+        return tuple(
+            self._connects_of(self._destination.from_buffer_copy(key), value)
+            for key, value in self._object.entries("destinations", key_size, value_size)
+        )
+
+    def unplaced_failures(self) -> int:
+        """Failed connects of clients that were gone before their path could be looked up."""
+        return self._refusals.unplaced
+
+    def _queue(
+        self, entry: Any, record: Any, interval: int, by_thread: Mapping[Worker, int], waiting: int
+    ) -> QueueCounts:
+        unix = _is_unix(entry)
+        return QueueCounts(
+            since_ns=entry.seen_ns,
+            established=entry.established,
+            accepted=entry.accepted,
+            accepted_early=entry.accepted_early,
+            accepted_by=_by_process(by_thread),
+            accepted_by_thread={tid: count for (_, tid), count in by_thread.items()},
+            depth=depths(entry.depth),
+            depth_max=entry.depth_max,
+            depth_max_recent=_recent(entry, interval),
+            wait=latency_of(entry.wait),
+            blocked=latency_of(entry.blocked),
+            blocked_now=waiting,
+            refused=dict(self._refusals.of(entry.inode)),
+            drops=None if unix else (record.drops - entry.drops_before) % (1 << 32),
+            syn_queue=None if unix else record.syn_queue,
+            syn_young=None if unix else record.syn_young,
+        )
+
+    def _listeners(self) -> Iterable[Tuple[int, Any]]:
+        size = ctypes.sizeof(self._listener)
+        for key, value in self._object.entries("listeners", 8, size):
+            yield struct.unpack("<Q", key)[0], self._listener.from_buffer_copy(value)
+
+    def _records(self) -> List[Any]:
+        raw = self._object.iterate("list_listeners", over="listeners")
+        size = ctypes.sizeof(self._record)
+        return [
+            self._record.from_buffer_copy(raw, at) for at in range(0, len(raw) - size + 1, size)
+        ]
+
+    def _accepted(self) -> Dict[Tuple[int, int], Dict[Worker, int]]:
+        """(listener, inode) → (process, thread) → accepted."""
+        found: Dict[Tuple[int, int], Dict[Worker, int]] = {}
+        size = ctypes.sizeof(self._acceptor)
+        for key, value in self._object.entries("acceptors", size, 8):
+            who = self._acceptor.from_buffer_copy(key)
+            counts = found.setdefault((who.listener, who.inode), {})
+            counts[(who.tgid, who.tid)] = struct.unpack("<Q", value)[0]
+        return found
+
+    def _failures(self) -> List[UnixConnect]:
+        """Taken out of the map: the next ones begin at zero."""
+        size = ctypes.sizeof(self._failed)
+        return [
+            _connect_of(self._failed.from_buffer_copy(key), struct.unpack("<Q", value)[0])
+            for key, value in self._object.take("failed_connects", size, 8)
+        ]
+
+    def _waiting(self, now_ns: int) -> Dict[int, int]:
+        """Listener's inode → clients that are in connect() for 1 ms or longer."""
+        waiting: Dict[int, int] = {}
+        size = ctypes.sizeof(self._connecting)
+        for _, value in self._object.entries("connectings", 4, size):
+            connecting = self._connecting.from_buffer_copy(value)
+            if now_ns - connecting.start_ns >= WAITING_MIN_NS:
+                inode = self._refusals.listener_meant(_connect_of(connecting, 1))
+                if inode is not None:
+                    waiting[inode] = waiting.get(inode, 0) + 1
+        return waiting
+
+    def _connects_of(self, destination: Any, value: bytes) -> ConnectCounts:
+        counts = self._destination_counts.from_buffer_copy(value)
+        return ConnectCounts(
+            transport=self._counters.endpoint(destination.endpoint).transport,
+            address=SocketName.of(destination.name).address(),
+            error=error_name(destination.error) if destination.error else None,
+            latency=latency_of(counts.latency),
+        )
+
+
+def joined(
+    shown: Iterable[ListenerReading], counted: Iterable[ListenerReading]
+) -> Tuple[ListenerReading, ...]:
+    """Both views of the same sockets: owners and addresses from one, events from the other.
+
+    Args:
+        shown: by sock_diag. counted: by `ListenerTable.read`.
+    """
+    by_inode = {reading.inode: reading for reading in counted}
+    readings = [_with_queue(reading, by_inode.pop(reading.inode, None)) for reading in shown]
+    return (*readings, *by_inode.values())
+
+
+def depths(slots: Sequence[int]) -> Dict[int, int]:
+    """Depth → how often, of the slots that are not empty (`depth_slot` in the kernel half)."""
+    return {_depth_of(slot): count for slot, count in enumerate(slots) if count}
+
+
+def _depth_of(slot: int) -> int:
+    if slot < DEPTH_EXACT:
+        return slot
+    octave, part = divmod(slot - DEPTH_EXACT, 16)
+    return (16 + part) << (octave + 1)
+
+
+def _with_queue(shown: ListenerReading, counted: Optional[ListenerReading]) -> ListenerReading:
+    if counted is None:
+        return shown
+    return replace(shown, backlog_requested=counted.backlog_requested, queue=counted.queue)
+
+
+def _reading(entry: Any, record: Any, place: Endpoint, queue: QueueCounts) -> ListenerReading:
+    is_open = bool(record.is_alive)
+    return ListenerReading(
+        transport=place.transport,
+        socket_type=place.socket_type or "stream",
+        address=SocketName.of(entry.name).address(),
+        netns=entry.netns,
+        inode=entry.inode,
+        pids=(entry.tgid,),
+        depth_now=record.depth if is_open else None,
+        backlog_effective=record.backlog if is_open else entry.backlog,
+        backlog_requested=entry.requested if entry.is_requested else None,
+        somaxconn=entry.somaxconn,
+        queue=queue,
+        is_open=is_open,
+    )
+
+
+def _recent(entry: Any, interval: int) -> Optional[int]:
+    recent = entry.recent[interval & 1]
+    return recent.depth_max if recent.interval == interval else None
+
+
+def _by_process(by_thread: Mapping[Worker, int]) -> Dict[int, int]:
+    totals: Dict[int, int] = {}
+    for (pid, _), count in by_thread.items():
+        totals[pid] = totals.get(pid, 0) + count
+    return totals
+
+
+def _is_unix(entry: Any) -> bool:
+    return bool(entry.name.family == socket.AF_UNIX)
+
+
+def _bound(entry: Any) -> Bound:
+    file = (entry.file_device, entry.file_inode) if entry.file_inode else None
+    return Bound(entry.inode, entry.tgid, entry.netns, SocketName.of(entry.name), file)
+
+
+def _connect_of(record: Any, count: int) -> UnixConnect:
+    return UnixConnect(
+        pid=record.tgid,
+        mount_ns=record.mount_ns,
+        net_ns=record.net_ns,
+        error=getattr(record, "error", 0),
+        name=SocketName.of(record.name),
+        count=count,
+    )

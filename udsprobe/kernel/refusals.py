@@ -1,0 +1,154 @@
+"""Which listener a failed connect() was meant for.
+
+A client names a path as its own root and mount namespace show it, so the path
+is looked up there; a file that is missing is known by its directory. A client
+that is gone lends its view from any process in the same mount namespace.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
+
+from udsprobe.kernel.counters import error_name
+from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.socket_names import SocketName
+
+Place = Tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class UnixConnect:
+    """connect() calls of one process to one name, with one result.
+
+    Attributes:
+        pid: of the client, which may be gone. mount_ns, net_ns: its namespaces.
+        error: errno; 0 while the call is in progress. count: how often.
+    """
+
+    pid: int
+    mount_ns: int
+    net_ns: int
+    error: int
+    name: SocketName
+    count: int
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A listener and where its name lies.
+
+    Attributes:
+        pid: a process that sees the path as it was bound.
+        file: (device, inode) of its socket file; None when it has none.
+    """
+
+    inode: int
+    pid: int
+    net_ns: int
+    name: SocketName
+    file: Optional[Tuple[int, int]]
+
+
+class Refusals:
+    """Failures by listener, added up over the observation.
+
+    Args:
+        procfs: whose `root` links show each process's view.
+
+    Attributes:
+        unplaced: failures that could not be matched because the client was
+            gone and nobody shared its view, or its path was relative.
+    """
+
+    def __init__(self, procfs: Procfs) -> None:
+        self._procfs = procfs
+        self._places: Dict[int, FrozenSet[Place]] = {}
+        self._by_listener: Dict[int, Dict[str, int]] = {}
+        self.unplaced = 0
+
+    def learn(self, listeners: Iterable[Bound]) -> None:
+        """Remember where listeners are, for as long as the observation lasts."""
+        for bound in listeners:
+            if bound.inode not in self._places:
+                self._places[bound.inode] = frozenset(self._places_of_listener(bound))
+                self._by_listener[bound.inode] = {}
+
+    def add(self, failures: Iterable[UnixConnect]) -> None:
+        """Count failures at the listeners they were meant for; others are not ours."""
+        for failed in failures:
+            places = self._places_of_client(failed)
+            if places is None:
+                self.unplaced += failed.count
+                continue
+            inode = self._listener_at(places)
+            if inode is not None:
+                counts, name = self._by_listener[inode], error_name(failed.error)
+                counts[name] = counts.get(name, 0) + failed.count
+
+    def listener_meant(self, connect: UnixConnect) -> Optional[int]:
+        """Inode of the listener that a client asks for; None when it is none of ours."""
+        return self._listener_at(self._places_of_client(connect) or [])
+
+    def of(self, inode: int) -> Mapping[str, int]:
+        """errno name → failed connects to this listener's address."""
+        return self._by_listener.get(inode, {})
+
+    def _listener_at(self, places: List[Place]) -> Optional[int]:
+        # The newest listener of an address is the one that is or was there last.
+        for inode in sorted(self._places, reverse=True):
+            if self._places[inode].intersection(places):
+                return inode
+        return None
+
+    def _places_of_listener(self, bound: Bound) -> List[Place]:
+        if bound.name.is_abstract:
+            return [("abstract", bound.net_ns, bound.name.raw)]
+        places = self._places_of_path(bound.pid, bound.name.raw)
+        if bound.file is not None:
+            places.append(("file", *bound.file))
+        return places
+
+    def _places_of_client(self, failed: UnixConnect) -> Optional[List[Place]]:
+        if failed.name.is_abstract:
+            return [("abstract", failed.net_ns, failed.name.raw)]
+        viewer = self._viewer(failed)
+        if viewer is None:
+            return None
+        return self._places_of_path(viewer, failed.name.raw) or None
+
+    def _places_of_path(self, pid: int, path: bytes) -> List[Place]:
+        prefix = b"/proc/%d/%s" % (pid, b"root" if path.startswith(b"/") else b"cwd")
+        whole = prefix + (path if path.startswith(b"/") else b"/" + path)
+        places: List[Place] = []
+        try:
+            found = os.stat(whole)
+            places.append(("file", _kernel_device(found.st_dev), found.st_ino))
+        except OSError:
+            pass
+        try:
+            parent = os.stat(os.path.dirname(whole))
+            places.append(("entry", parent.st_dev, parent.st_ino, os.path.basename(path)))
+        except OSError:
+            pass
+        return places
+
+    def _viewer(self, failed: UnixConnect) -> Optional[int]:
+        if self._mount_ns(failed.pid) == failed.mount_ns:
+            return failed.pid
+        if not failed.name.raw.startswith(b"/"):
+            return None
+        own = os.getpid()
+        others = (own, *self._procfs.pids()) if failed.mount_ns else ()
+        return next((pid for pid in others if self._mount_ns(pid) == failed.mount_ns), None)
+
+    def _mount_ns(self, pid: int) -> Optional[int]:
+        try:
+            return os.stat(f"/proc/{pid}/ns/mnt").st_ino
+        except OSError:
+            return None
+
+
+def _kernel_device(device: int) -> int:
+    return os.major(device) << 20 | os.minor(device)

@@ -1,0 +1,186 @@
+"""Listeners and outgoing connects of a window, from its first and last sample."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from udsprobe.model.counters import grown, grown_by_key, grown_if_measured
+from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
+from udsprobe.model.report import Backlog, BlockedConnects, Connect, Depth, Listener
+from udsprobe.sample import (
+    ConnectCounts,
+    LatencyCounts,
+    ListenerReading,
+    QueueCounts,
+    Sample,
+)
+
+_NO_EVENTS = QueueCounts(
+    since_ns=0,
+    established=0,
+    accepted=0,
+    accepted_early=0,
+    accepted_by={},
+    accepted_by_thread={},
+    depth={},
+    depth_max=0,
+    depth_max_recent=None,
+    wait=NOTHING,
+    blocked=NOTHING,
+    blocked_now=0,
+    refused={},
+    drops=0,
+    syn_queue=None,
+    syn_young=None,
+)
+
+
+def listener_rows(first: Sample, last: Sample) -> Optional[List[Listener]]:
+    """Every listener known at the end of the window, in the order of the sample.
+
+    One that was closed before the window began is left out.
+    """
+    if last.listeners is None:
+        return None
+    before = {reading.inode: reading for reading in first.listeners or ()}
+    consecutive = last.sequence - first.sequence == 1
+    return [
+        listener_row(reading, before.get(reading.inode), consecutive=consecutive)
+        for reading in last.listeners
+        if reading.is_open or reading.inode not in before or before[reading.inode].is_open
+    ]
+
+
+def listener_row(
+    reading: ListenerReading, before: Optional[ListenerReading] = None, *, consecutive: bool = False
+) -> Listener:
+    """One listener; without a probe at its queue, the events are None.
+
+    Args:
+        before: the same listener at the beginning of the window; None when it
+            was not there.
+        consecutive: the window is one interval, whose high-water mark is known.
+    """
+    row = Listener(
+        transport=reading.transport,
+        socket_type=reading.socket_type,
+        address=reading.address,
+        netns=reading.netns,
+        inode=reading.inode,
+        state="listening" if reading.is_open else "closed",
+        pids=None if reading.pids is None else list(reading.pids),
+        backlog=_backlog(reading),
+        depth=Depth(
+            now=reading.depth_now, max=None, limit=reading.backlog_effective + 1, histogram=None
+        ),
+    )
+    if reading.queue is None:
+        return row
+    earlier = before.queue if before is not None and before.queue is not None else _NO_EVENTS
+    return _with_events(row, reading.queue, earlier, _high_water(reading, before, consecutive))
+
+
+def connect_rows(first: Sample, last: Sample) -> Optional[List[Connect]]:
+    """The targets' connect() calls of the window by destination, most calls first."""
+    if last.connects is None:
+        return None
+    before = {(c.transport, c.address, c.error): c.latency for c in first.connects or ()}
+    grouped: Dict[Tuple[str, str], List[Tuple[Optional[str], LatencyCounts]]] = {}
+    for counts in last.connects:
+        latency = _grown_latency(counts, before)
+        if latency.count:
+            key = (counts.transport, counts.address)
+            grouped.setdefault(key, []).append((counts.error, latency))
+    rows = [_connect(key, results) for key, results in grouped.items()]
+    return sorted(rows, key=lambda row: (-row.calls, row.address))
+
+
+def _grown_latency(
+    counts: ConnectCounts, before: Mapping[Tuple[str, str, Optional[str]], LatencyCounts]
+) -> LatencyCounts:
+    earlier = before.get((counts.transport, counts.address, counts.error), NOTHING)
+    return subtract(f"connects to {counts.address}", counts.latency, earlier)
+
+
+def _connect(key: Tuple[str, str], results: List[Tuple[Optional[str], LatencyCounts]]) -> Connect:
+    total = added([latency for _, latency in results])
+    return Connect(
+        transport=key[0],
+        address=key[1],
+        calls=total.count,
+        errors={error: latency.count for error, latency in results if error is not None},
+        latency_us=latency_us(total),
+    )
+
+
+def _with_events(
+    row: Listener, queue: QueueCounts, earlier: QueueCounts, high_water: int
+) -> Listener:
+    name = f"listener {row.address}"
+    by_process = grown_by_key(name, queue.accepted_by, earlier.accepted_by)
+    by_thread = grown_by_key(name, queue.accepted_by_thread, earlier.accepted_by_thread)
+    blocked = subtract(name, queue.blocked, earlier.blocked)
+    owners = dict.fromkeys(row.pids or (), 0)
+    return replace(
+        row,
+        depth=replace(
+            row.depth,
+            max=high_water,
+            histogram=_as_text(grown_by_key(name, queue.depth, earlier.depth)),
+        ),
+        established=grown(name, queue.established, earlier.established),
+        accepted=grown(name, queue.accepted, earlier.accepted),
+        accepted_early=grown(name, queue.accepted_early, earlier.accepted_early),
+        accepted_by=_as_text({**owners, **by_process}),
+        accepted_by_thread=_as_text(by_thread),
+        wait_us=latency_us(subtract(name, queue.wait, earlier.wait)),
+        refused=grown_by_key(name, queue.refused, earlier.refused),
+        blocked_connects=BlockedConnects(blocked.count, latency_us(blocked), queue.blocked_now),
+        drops=grown_if_measured(name, queue.drops, earlier.drops),
+        syn_queue=_syn_queue(queue),
+    )
+
+
+def _high_water(
+    reading: ListenerReading, before: Optional[ListenerReading], consecutive: bool
+) -> int:
+    queue = reading.queue
+    assert queue is not None
+    if before is None or before.queue is None or queue.depth_max > before.queue.depth_max:
+        return queue.depth_max
+    seen = [depth for depth in (before.depth_now, reading.depth_now) if depth is not None]
+    if consecutive:
+        return max([queue.depth_max_recent or 0, *seen])
+    # Between two samples far apart the slots tell; their lower bound is at most 1/16 too low.
+    grown_slots = grown_by_key("depth", queue.depth, before.queue.depth)
+    return max([depth for depth, count in grown_slots.items() if count] + seen + [0])
+
+
+def _syn_queue(queue: QueueCounts) -> Optional[Dict[str, int]]:
+    if queue.syn_queue is None or queue.syn_young is None:
+        return None
+    return {"now": queue.syn_queue, "young": queue.syn_young}
+
+
+def _as_text(counts: Mapping[int, int]) -> Dict[str, int]:
+    return {str(key): count for key, count in sorted(counts.items())}
+
+
+def _backlog(reading: ListenerReading) -> Backlog:
+    at_somaxconn = (
+        None if reading.somaxconn is None else reading.backlog_effective == reading.somaxconn
+    )
+    clamped = at_somaxconn and _asks_for_more(reading)
+    return Backlog(
+        requested=reading.backlog_requested,
+        effective=reading.backlog_effective,
+        clamped_by="net.core.somaxconn" if clamped else None,
+        equals_somaxconn=at_somaxconn,
+    )
+
+
+def _asks_for_more(reading: ListenerReading) -> bool:
+    # The kernel compares listen()'s argument as unsigned: -1 asks for the most.
+    requested = reading.backlog_requested
+    return requested is not None and (requested < 0 or requested > reading.backlog_effective)
