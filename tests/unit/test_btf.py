@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import give_up
+from tests.elf import section
 from udsprobe.kernel.btf import KIND_DATASEC, KIND_ENUM, KIND_STRUCT, Btf, BtfError
 from udsprobe.kernel.syscall_table import TRAITS
 from udsprobe.model import histogram
@@ -27,25 +28,12 @@ CTYPES = {"u64_t": 8, "ns_t": 8, "bytes_t": 8, "count_t": 8, "address_t": 8}
 CTYPES.update({"unsigned int": 4, "unsigned short": 2, "unsigned char": 1, "char": 1})
 
 
-def section(elf: bytes, wanted: bytes) -> bytes:
-    """A section of a 64-bit little-endian ELF file."""
-    (table,) = struct.unpack_from("<Q", elf, 40)
-    size, count, names_at = struct.unpack_from("<HHH", elf, 58)
-    headers = [struct.unpack_from("<IIQQQQ", elf, table + size * at) for at in range(count)]
-    names = headers[names_at][4]
-    for name, _, _, _, offset, length in headers:
-        start = names + name
-        if elf[start : elf.index(b"\0", start)] == wanted:
-            return elf[offset : offset + length]
-    raise KeyError(wanted)
-
-
 def built(machine: str) -> bytes:
     """The `.BTF` of a built object."""
     path = ROOT / "udsprobe" / "_bpf" / f"tracepoint.{machine}.bpf.o"
     if not path.exists():
         give_up(f"{path.name} is not built: scripts/build_bpf.py")
-    return section(path.read_bytes(), b".BTF")
+    return section(path.read_bytes(), ".BTF").content
 
 
 @pytest.fixture(scope="module", params=["x86_64", "aarch64"])
