@@ -118,4 +118,21 @@ static __always_inline void write_listener(struct seq_file *seq, address_t *key,
 	bpf_seq_write(seq, &record, sizeof(record));
 }
 
+/* Nothing tells of the end of a Unix socket, so its connection is asked for now and then. */
+static __always_inline void sweep_connection(address_t *key, struct connection *connection)
+{
+	address_t sk = *key, at = connection->listener;
+	struct listener *listener;
+
+	if (connection->phase == PHASE_QUEUED) {
+		listener = bpf_map_lookup_elem(&listeners, &at);
+		if (listener && listener->inode == connection->listener_inode &&
+		    listener->inode == inode_of_socket((struct sock *)at))
+			return;
+	} else if (connection->inode == inode_of_socket((struct sock *)sk)) {
+		return;
+	}
+	bpf_map_delete_elem(&connections, &sk);
+}
+
 #endif

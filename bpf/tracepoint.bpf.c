@@ -114,6 +114,17 @@ int list_listeners(struct bpf_iter__bpf_map_elem *ctx)
 	return 0;
 }
 
+SEC("iter/bpf_map_elem")
+int sweep_connections(struct bpf_iter__bpf_map_elem *ctx)
+{
+	struct connection *connection = ctx->value;
+	address_t *key = ctx->key;
+
+	if (key && connection)
+		sweep_connection(key, connection);
+	return 0;
+}
+
 SEC("iter/task_file")
 int list_sockets(struct bpf_iter__task_file *ctx)
 {

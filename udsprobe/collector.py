@@ -17,6 +17,9 @@ from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import ListenerReading, ProbeReading, Sample
 
 
+SWEEP_EVERY_SAMPLES = 10
+
+
 class Clock(Protocol):
     """Where time comes from."""
 
@@ -64,6 +67,8 @@ class Collector:
         threads = counters.threads()
         self._book.update(self._tracer.take_processes(), self._tracer.via_names)
         self._sequence += 1
+        if self._sequence % SWEEP_EVERY_SAMPLES == 0:
+            self._tracer.sweep_connections()
         return Sample(
             sequence=self._sequence - 1,
             monotonic_ns=monotonic_ns,
