@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import give_up
+from udsprobe.kernel import listener_table
 from udsprobe.kernel.btf import KIND_DATASEC, KIND_ENUM, KIND_STRUCT, Btf, BtfError
 from udsprobe.kernel.syscall_table import TRAITS
 from udsprobe.model import histogram
@@ -24,7 +25,7 @@ STRUCTS = re.findall(r"^struct (\w+) \{", HEADER, re.MULTILINE)
 ENUMS = re.findall(r"^enum (\w+) \{", HEADER, re.MULTILINE)
 
 CTYPES = {"u64_t": 8, "ns_t": 8, "bytes_t": 8, "count_t": 8, "address_t": 8}
-CTYPES.update({"unsigned int": 4, "unsigned short": 2, "unsigned char": 1, "char": 1})
+CTYPES.update({"unsigned int": 4, "unsigned short": 2, "unsigned char": 1, "char": 1, "int": 4})
 
 
 def section(elf: bytes, wanted: bytes) -> bytes:
@@ -96,6 +97,13 @@ def test_latency_layout_is_the_models(btf: Btf) -> None:
     assert ours == {name: getattr(histogram, name) for name in ours}
     slots = {f[0]: f[1] for f in btf.structure("latency")._fields_}["slots"]
     assert slots._length_ == histogram.LATENCY_SLOTS
+
+
+def test_depth_layout_is_the_readers(btf: Btf) -> None:
+    limits = btf.enum("limits")
+    assert limits["DEPTH_EXACT"] == listener_table.DEPTH_EXACT
+    slots = {f[0]: f[1] for f in btf.structure("listener")._fields_}["depth"]
+    assert slots._length_ == limits["DEPTH_SLOTS"]
 
 
 def test_calls_are_exactly_those_with_traits(btf: Btf) -> None:
