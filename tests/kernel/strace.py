@@ -97,7 +97,7 @@ def totals(command: Sequence[str], **options: object) -> Dict[str, Totals]:
 
 def rows(command: Sequence[str], trace: Path, **options: object) -> Dict[Key, Row]:
     """Run `command` under `strace -f -yy`, writing to `trace`, and count it."""
-    _run(["strace", "-f", "-yy", "-s", "8", "-o", str(trace), *command], options)
+    _run(["strace", "-f", "-yy", "-s", "1024", "-o", str(trace), *command], options)
     with trace.open(errors="replace") as lines:
         return count(lines)
 
@@ -197,7 +197,9 @@ def _transport(name: str, arguments: str) -> str:
     if name in WITHOUT_DESCRIPTOR:
         return "other"
     if name in ("socket", "socketpair"):
-        family, kind = arguments.split(", ")[:2]
+        family, kind, protocol = arguments.split(", ")[:3]
+        if protocol == "IPPROTO_ICMP":
+            return "other"
         return TRANSPORT_OF_ARGUMENTS.get((family, kind.split("|")[0]), "other")
     if name == "epoll_ctl":
         return _descriptor(arguments.split(", ")[2])

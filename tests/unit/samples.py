@@ -13,12 +13,14 @@ from udsprobe.model.histogram import LATENCY_SLOTS, slot_of
 from udsprobe.sample import (
     CallCounts,
     CallInFlight,
+    ConnectCounts,
     Endpoint,
     LatencyCounts,
     ListenerReading,
     MeasurementState,
     Observation,
     ProbeReading,
+    QueueCounts,
     Sample,
     ServedCounts,
     TargetReading,
@@ -115,6 +117,42 @@ def listener(**changes: Any) -> ListenerReading:
     return replace(reading, **changes)
 
 
+def queue(
+    waits_ns: Sequence[int] = (), blocked_ns: Sequence[int] = (), **changes: Any
+) -> QueueCounts:
+    """A Unix accept queue from which process 4711 took one connection for each wait."""
+    taken = len(waits_ns)
+    counts = QueueCounts(
+        since_ns=BOOT_NS,
+        established=taken,
+        accepted=taken,
+        accepted_early=0,
+        accepted_by={4711: taken} if taken else {},
+        accepted_by_thread={4711: taken} if taken else {},
+        depth={1: taken} if taken else {},
+        depth_max=min(taken, 1),
+        depth_max_recent=1 if taken else None,
+        wait=latency(waits_ns),
+        blocked=latency(blocked_ns),
+        blocked_now=0,
+        refused={},
+        drops=None,
+        syn_queue=None,
+        syn_young=None,
+    )
+    return replace(counts, **changes)
+
+
+def connects(
+    durations_ns: Sequence[int] = (), *, error: Optional[str] = None, **changes: Any
+) -> ConnectCounts:
+    """The service's own connections to its database."""
+    counts = ConnectCounts(
+        transport="unix", address="/run/db.sock", error=error, latency=latency(durations_ns)
+    )
+    return replace(counts, **changes)
+
+
 def served(durations_ns: Sequence[int] = ()) -> ServedCounts:
     return ServedCounts(count=len(durations_ns), latency=latency(durations_ns))
 
@@ -135,8 +173,12 @@ def probe(**changes: Any) -> ProbeReading:
 
 
 def sample(at_s: float = 0.0, **changes: Any) -> Sample:
-    """A reading `at_s` seconds into the observation; everything measured, nothing counted."""
+    """A reading `at_s` seconds into the observation; everything measured, nothing counted.
+
+    Its sequence number is that of one sample a second.
+    """
     reading = Sample(
+        sequence=int(at_s),
         monotonic_ns=BOOT_NS + int(at_s * SECOND_NS),
         unix_s=START_UNIX_S + at_s,
         calls=(),
@@ -145,6 +187,7 @@ def sample(at_s: float = 0.0, **changes: Any) -> Sample:
         targets=(target(),),
         targets_exited=0,
         listeners=(listener(),),
+        connects=(),
         served=served(),
         probe=probe(),
     )
@@ -159,6 +202,7 @@ def unmeasured_sample(at_s: float = 0.0, **changes: Any) -> Sample:
         in_flight=None,
         syscalls_by_name=None,
         listeners=None,
+        connects=None,
         served=None,
         probe=probe(bpf_cpu_ns=None, bpf_measured_ns=None),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import re
 import struct
@@ -171,10 +172,8 @@ def use(raw: bytes) -> None:
         (read.variables, [".bss", ".rodata"]),
     ):
         for name in names:
-            try:
+            with contextlib.suppress(BtfError):
                 ask(name)
-            except BtfError:
-                continue
 
 
 SMALL = made(
