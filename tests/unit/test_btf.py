@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import re
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Dict, List, Tuple
 
@@ -170,18 +170,16 @@ def test_what_is_no_btf(raw: bytes) -> None:
 
 def use(raw: bytes) -> None:
     """Read everything there is; a damaged input may only raise BtfError."""
-    try:
+    with suppress(BtfError):
         read = Btf(raw)
-    except BtfError:
-        return
-    for ask, names in (
-        (read.structure, ["call_counts", "pair", "seed"]),
-        (read.enum, ["limits", "flags"]),
-        (read.variables, [".bss", ".rodata"]),
-    ):
-        for name in names:
-            with contextlib.suppress(BtfError):
-                ask(name)
+        for ask, names in (
+            (read.structure, ["call_counts", "pair", "seed"]),
+            (read.enum, ["limits", "flags"]),
+            (read.variables, [".bss", ".rodata"]),
+        ):
+            for name in names:
+                with suppress(BtfError):
+                    ask(name)
 
 
 SMALL = made(

@@ -74,7 +74,7 @@ def _kernel_types() -> bytes:
         if types:
             return types
     except OSError as error:
-        why = error.strerror or str(error)
+        why = os.strerror(error.errno or 0)
     raise KernelCannotError(
         "no-btf",
         f"this kernel does not describe its types in {KERNEL_BTF} ({why})",

@@ -60,7 +60,7 @@ def measurements(attached: FrozenSet[str]) -> Tuple[MeasurementState, ...]:
         _on("processes", "tp_btf:sched_process_fork+exec+exit"),
         *_requests("sk_data_ready" in attached),
         _on("listeners", "sock_diag+iter:task_file"),
-        *_accept_queue("sk_data_ready" in attached),
+        *_accept_queue("sk_data_ready" in attached, "inet_sock_set_state" in attached),
         _on("refused_connects", "tp_btf:sys_enter+sys_exit"),
         _on("connects", "tp_btf:sys_exit"),
         *(
@@ -94,16 +94,26 @@ def _requests(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
     )
 
 
-def _accept_queue(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
+def _accept_queue(
+    has_arrival: bool, has_tcp_states: bool
+) -> Tuple[MeasurementState, MeasurementState]:
     if has_arrival:
-        return (
-            _on("accept_queue", "tp_btf:sk_data_ready"),
-            _on("accept_wait", "tp_btf:sk_data_ready+inet_sock_set_state+sys_exit"),
-        )
+        return _on("accept_queue", "tp_btf:sk_data_ready"), _accept_wait(has_tcp_states)
     reason = "this kernel tells nobody when a connection enters a queue"
     return (
         MeasurementState(
             "accept_queue", "sock_diag", "degraded", f"read once an interval: {reason}"
         ),
         MeasurementState("accept_wait", None, "off", reason),
+    )
+
+
+def _accept_wait(has_tcp_states: bool) -> MeasurementState:
+    if has_tcp_states:
+        return _on("accept_wait", "tp_btf:sk_data_ready+inet_sock_set_state+sys_exit")
+    return MeasurementState(
+        "accept_wait",
+        "tp_btf:sk_data_ready+sys_exit",
+        "degraded",
+        "Unix connections only: this kernel tells nobody when a TCP connection is established",
     )
