@@ -29,8 +29,15 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	left_cpu(prev);
+	left_cpu(prev, preempt);
 	got_cpu(next);
+	return 0;
+}
+
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(sched_wakeup, struct task_struct *task)
+{
+	woken(task);
 	return 0;
 }
 
@@ -111,6 +118,17 @@ int list_listeners(struct bpf_iter__bpf_map_elem *ctx)
 
 	if (key && listener)
 		write_listener(ctx->meta->seq, key, listener);
+	return 0;
+}
+
+SEC("iter/bpf_map_elem")
+int sweep_connections(struct bpf_iter__bpf_map_elem *ctx)
+{
+	struct connection *connection = ctx->value;
+	address_t *key = ctx->key;
+
+	if (key && connection)
+		sweep_connection(key, connection);
 	return 0;
 }
 

@@ -7,6 +7,7 @@ from typing import Dict, List, Optional
 
 from udsprobe.model.report import (
     Backlog,
+    BlockedConnects,
     Depth,
     EventsLost,
     Fds,
@@ -91,6 +92,8 @@ def listener(
         socket_type=socket_type,
         address=address,
         netns=4026531840,
+        inode=sum(map(ord, address)),
+        state="listening",
         pids=pids,
         backlog=Backlog(
             requested=None,
@@ -99,6 +102,20 @@ def listener(
             equals_somaxconn=clamped,
         ),
         depth=Depth(now=now, max=peak, limit=backlog + 1, histogram=None),
+    )
+
+
+def crowded(address: str = "/run/app.sock") -> Listener:
+    """A listener whose every field is measured: its queue is full and clients suffer."""
+    full = listener(address, now=129, peak=129, clamped=True, pids=[4711])
+    return replace(
+        full,
+        accepted=1200,
+        accepted_by={"4711": 1200},
+        wait_us=latency(1200, 9000),
+        refused={"EAGAIN": 312},
+        blocked_connects=BlockedConnects(count=7, wait_us=latency(7, 41_000), waiting_now=3),
+        drops=0,
     )
 
 
@@ -134,6 +151,7 @@ def probe(*measurements: Measurement, lost: int = 0) -> Probe:
         events_seen=161_204 + lost,
         events_counted=161_204,
         events_lost=EventsLost(map_full=lost, ring_full=0, missed=0),
+        turned_away=0,
     )
 
 
@@ -189,6 +207,7 @@ def busy(seconds: float = 10.0, scale: float = 1.0, queue: int = 97) -> Report:
             listener("127.0.0.1:9229", "tcp", now=0, backlog=511, pids=[4711]),
             listener("0.0.0.0:80", "tcp", now=1, backlog=511, pids=[812, 813, 814]),
         ],
+        connects=None,
         connections=None,
         connections_total=None,
     )

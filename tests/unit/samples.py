@@ -7,21 +7,24 @@ sample agree with each other as the kernel's do.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.histogram import LATENCY_SLOTS, slot_of
 from udsprobe.sample import (
     CallCounts,
     CallInFlight,
+    ConnectCounts,
     Endpoint,
     LatencyCounts,
     ListenerReading,
     MeasurementState,
     Observation,
     ProbeReading,
+    QueueCounts,
     Sample,
     ServedCounts,
     TargetReading,
+    ThreadActivities,
 )
 
 SECOND_NS = 1_000_000_000
@@ -33,6 +36,21 @@ UNIX = Endpoint(transport="unix", socket_type="stream")
 UNIX_DGRAM = Endpoint(transport="unix", socket_type="dgram")
 TCP = Endpoint(transport="tcp", socket_type="stream")
 OTHER = Endpoint(transport="other", socket_type=None)
+ACTIVITIES = (
+    "user",
+    "sys_socket",
+    "sys_poll",
+    "sys_other",
+    "runq",
+    "blocked_poll",
+    "blocked_recv",
+    "blocked_send",
+    "blocked_accept",
+    "blocked_connect",
+    "blocked_lock",
+    "blocked_disk",
+    "blocked_other",
+)
 
 
 def latency(durations_ns: Iterable[int] = ()) -> LatencyCounts:
@@ -115,8 +133,64 @@ def listener(**changes: Any) -> ListenerReading:
     return replace(reading, **changes)
 
 
-def served(durations_ns: Sequence[int] = ()) -> ServedCounts:
-    return ServedCounts(count=len(durations_ns), latency=latency(durations_ns))
+def queue(
+    waits_ns: Sequence[int] = (), blocked_ns: Sequence[int] = (), **changes: Any
+) -> QueueCounts:
+    """A Unix accept queue from which process 4711 took one connection for each wait."""
+    taken = len(waits_ns)
+    counts = QueueCounts(
+        since_ns=BOOT_NS,
+        established=taken,
+        accepted=taken,
+        accepted_early=0,
+        accepted_by={4711: taken} if taken else {},
+        accepted_by_thread={4711: taken} if taken else {},
+        depth={1: taken} if taken else {},
+        depth_max=min(taken, 1),
+        depth_max_recent=1 if taken else None,
+        wait=latency(waits_ns),
+        blocked=latency(blocked_ns),
+        blocked_now=0,
+        refused={},
+        drops=None,
+        syn_queue=None,
+        syn_young=None,
+    )
+    return replace(counts, **changes)
+
+
+def connects(
+    durations_ns: Sequence[int] = (), *, error: Optional[str] = None, **changes: Any
+) -> ConnectCounts:
+    """The service's own connections to its database."""
+    counts = ConnectCounts(
+        transport="unix", address="/run/db.sock", error=error, latency=latency(durations_ns)
+    )
+    return replace(counts, **changes)
+
+
+def served(durations_ns: Sequence[int] = (), **changes: Any) -> ServedCounts:
+    """Requests that spend all their time in the application, on the CPU."""
+    times = latency(durations_ns)
+    stages = dict.fromkeys(("accept_wait", "recv_wait", "recv", "send"), latency(()))
+    counts = ServedCounts(
+        count=len(durations_ns),
+        latency=times,
+        stages={**stages, "app": times},
+        app_activity_ns=activities(user=sum(durations_ns)),
+        handed_over=0,
+        pipelined=0,
+    )
+    return replace(counts, **changes)
+
+
+def activities(**spent_ns: int) -> Dict[str, int]:
+    """ns by activity, the thirteen of `enum activity`."""
+    return {**dict.fromkeys(ACTIVITIES, 0), **spent_ns}
+
+
+def thread(tid: int = 4711, pid: int = 4711, **spent_ns: int) -> ThreadActivities:
+    return ThreadActivities(pid=pid, tid=tid, comm="node", activity_ns=activities(**spent_ns))
 
 
 def probe(**changes: Any) -> ProbeReading:
@@ -126,6 +200,7 @@ def probe(**changes: Any) -> ProbeReading:
         lost_map_full=0,
         lost_ring_full=0,
         lost_missed=0,
+        turned_away=0,
         cpu_ns=80_000_000,
         rss_bytes=41_000_000,
         bpf_cpu_ns=0,
@@ -135,16 +210,23 @@ def probe(**changes: Any) -> ProbeReading:
 
 
 def sample(at_s: float = 0.0, **changes: Any) -> Sample:
-    """A reading `at_s` seconds into the observation; everything measured, nothing counted."""
+    """A reading `at_s` seconds into the observation; everything measured, nothing counted.
+
+    Its sequence number is that of one sample a second.
+    """
     reading = Sample(
+        sequence=int(at_s),
         monotonic_ns=BOOT_NS + int(at_s * SECOND_NS),
         unix_s=START_UNIX_S + at_s,
         calls=(),
         in_flight=(),
         syscalls_by_name={},
+        threads=(),
+        exited_activity_ns=activities(),
         targets=(target(),),
         targets_exited=0,
         listeners=(listener(),),
+        connects=(),
         served=served(),
         probe=probe(),
     )
@@ -158,7 +240,10 @@ def unmeasured_sample(at_s: float = 0.0, **changes: Any) -> Sample:
         calls=None,
         in_flight=None,
         syscalls_by_name=None,
+        threads=None,
+        exited_activity_ns=None,
         listeners=None,
+        connects=None,
         served=None,
         probe=probe(bpf_cpu_ns=None, bpf_measured_ns=None),
     )

@@ -98,6 +98,7 @@ class TargetListeners:
         return ListenersSeen(tuple(readings), tuple(unseen), hidden)
 
     def close(self) -> None:
+        """Leave every network namespace. May be called twice."""
         for namespace in self._namespaces.values():
             namespace.close()
         self._namespaces.clear()

@@ -42,6 +42,7 @@ class Selectors:
 
     @property
     def empty(self) -> bool:
+        """Nothing was asked for."""
         given = (self.pids, self.comms, self.listeners, self.units, self.cgroups)
         return not any(given) and not self.everything
 

@@ -161,6 +161,7 @@ class NetworkNamespace:
         return int(os.pread(self._somaxconn, 32, 0))
 
     def close(self) -> None:
+        """Leave the namespace: it may end once nobody else holds it."""
         self._netlink.close()
         if self._somaxconn is not None:
             os.close(self._somaxconn)

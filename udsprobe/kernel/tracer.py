@@ -80,6 +80,10 @@ class Tracer:
         """Count at every listener that a target holds, those of before included."""
         self._object.iterate("seed_listeners")
 
+    def sweep_connections(self) -> None:
+        """Forget the connections whose sockets are gone."""
+        self._object.iterate("sweep_connections", over="connections")
+
     def listener_table(self, procfs: Procfs) -> ListenerTable:
         """The account of the targets' listeners."""
         return ListenerTable(self._object, self.counters, procfs)
