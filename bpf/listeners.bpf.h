@@ -88,6 +88,7 @@ static __always_inline void describe_listener(struct listener *listener, struct 
 	listener->queued_before = queue_length(sk, listener->endpoint);
 	listener->depth_max = listener->queued_before;
 	listener->inode = inode;
+	newest_listener_ns = listener->seen_ns;
 }
 
 /* Returns its entry, old or new; NULL when there is no room. */
