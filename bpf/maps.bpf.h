@@ -113,6 +113,15 @@ struct {
 	__type(value, struct listener);
 } listeners SEC(".maps");
 
+/* A server that listens anew often gets the memory of the socket it closed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 256);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct closed_listener);
+	__type(value, struct listener);
+} closed_listeners SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);

@@ -301,6 +301,12 @@ struct listener {
 	struct latency blocked;
 };
 
+/* Of a listener whose memory is another one's by now. */
+struct closed_listener {
+	address_t sk;
+	u64_t inode;
+};
+
 /* What an iterator reads of a listener beside its counts. */
 struct listener_record {
 	address_t sk;

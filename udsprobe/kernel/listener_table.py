@@ -22,6 +22,8 @@ from udsprobe.sample import ConnectCounts, Endpoint, LatencyCounts, ListenerRead
 WAITING_MIN_NS = 1_000_000
 DEPTH_EXACT = 32
 Worker = Tuple[int, int]
+# Address and inode: the address alone is used again.
+Key = Tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class ListenerTable:
         self._counters = counters
         self._refusals = Refusals(procfs)
         btf = loaded.btf
-        self._entries: Dict[int, _Entry] = {}
+        self._entries: Dict[Key, _Entry] = {}
         self._drops: Dict[int, int] = {}
         self._listener = btf.structure("listener")
         self._record = btf.structure("listener_record")
@@ -75,9 +77,8 @@ class ListenerTable:
             Readings with `queue`; `pids` holds only who called listen().
         """
         interval = self._counters.next_interval()
-        records = {record.sk: record for record in self._records()}
-        self._entries = dict(self._listeners())
-        found = [(sk, e, records[sk]) for sk, e in self._entries.items() if sk in records]
+        found = self._listeners()
+        self._entries = {key: entry for key, entry, _ in found}
         self._drops = {e.counts.inode: self._drops_of(e.counts, record) for _, e, record in found}
         self._refusals.learn(_bound(entry) for _, entry, _ in found if _is_unix(entry.counts))
         self._refusals.add(self._failures())
@@ -91,11 +92,11 @@ class ListenerTable:
                     entry,
                     record,
                     interval,
-                    accepted.get((sk, entry.counts.inode), {}),
+                    accepted.get(key, {}),
                     waiting.get(entry.counts.inode, 0),
                 ),
             )
-            for sk, entry, record in found
+            for key, entry, record in found
         )
 
     def connects(self) -> Tuple[ConnectCounts, ...]:
@@ -150,11 +151,22 @@ class ListenerTable:
         seen: int = record.drops - counts.drops_before
         return known + (seen - known) % (1 << 32)
 
-    def _listeners(self) -> Iterable[Tuple[int, _Entry]]:
+    def _listeners(self) -> List[Tuple[Key, _Entry, Any]]:
+        """All of them, each with what the iterator read; of a replaced one, that is nothing."""
+        records, gone = {record.sk: record for record in self._records()}, self._record()
+        found: Dict[Key, Tuple[Key, _Entry, Any]] = {}
+        for key, value in self._raw("listeners", 8):
+            if key[0] in records:
+                found[key] = (key, self._decoded(value, self._entries.get(key)), records[key[0]])
+        for key, value in self._raw("closed_listeners", 16):
+            found[key] = (key, self._decoded(value, self._entries.get(key)), gone)
+        return list(found.values())
+
+    def _raw(self, map_name: str, key_size: int) -> Iterable[Tuple[Key, bytes]]:
+        inode_at = self._listener.inode.offset
         size = ctypes.sizeof(self._listener)
-        for key, value in self._object.entries("listeners", 8, size):
-            sk = struct.unpack("<Q", key)[0]
-            yield sk, self._decoded(value, self._entries.get(sk))
+        for key, value in self._object.entries(map_name, key_size, size):
+            yield struct.unpack_from("<Q", key) + struct.unpack_from("<Q", value, inode_at), value
 
     def _decoded(self, value: bytes, known: Optional[_Entry]) -> _Entry:
         if known is not None and bytes(known.counts) == value:
