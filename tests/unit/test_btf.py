@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import re
 import struct
@@ -26,7 +25,7 @@ STRUCTS = re.findall(r"^struct (\w+) \{", HEADER, re.MULTILINE)
 ENUMS = re.findall(r"^enum (\w+) \{", HEADER, re.MULTILINE)
 
 CTYPES = {"u64_t": 8, "ns_t": 8, "bytes_t": 8, "count_t": 8, "address_t": 8}
-CTYPES.update({"unsigned int": 4, "unsigned short": 2, "unsigned char": 1, "char": 1})
+CTYPES.update({"int": 4, "unsigned int": 4, "unsigned short": 2, "unsigned char": 1, "char": 1})
 
 
 def built(machine: str) -> bytes:
