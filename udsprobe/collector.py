@@ -111,6 +111,7 @@ class Collector:
             lost_map_full=events.map_full,
             lost_ring_full=0,
             lost_missed=missed,
+            turned_away=self._tracer.counters.turned_away(),
             cpu_ns=time.process_time_ns(),
             rss_bytes=_resident_bytes(),
             bpf_cpu_ns=self._run_time.spent_ns,

@@ -247,6 +247,8 @@ class ProbeReading:
         events_counted: of these, in the table.
         lost_*: not counted, by reason; `missed`: probe runs that the kernel
             skipped (`recursion_misses` of the programs).
+        turned_away: threads, processes, connections, listeners and connects
+            for which a map had no room.
         cpu_ns: CPU time of this process. rss_bytes: resident memory.
         bpf_cpu_ns: run time of the programs while it was measured;
             None when the kernel does not say.
@@ -258,6 +260,7 @@ class ProbeReading:
     lost_map_full: int
     lost_ring_full: int
     lost_missed: int
+    turned_away: int
     cpu_ns: int
     rss_bytes: int
     bpf_cpu_ns: Optional[int]

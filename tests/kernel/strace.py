@@ -30,6 +30,9 @@ NAMES = MOVES_BYTES | MOVES_MESSAGES | WITHOUT_DESCRIPTOR | frozenset((
 ))
 # fmt: on
 
+# As strace shows what a 32-bit program asks socketcall for: the kernel has no such calls.
+SOCKETCALLS = {"send": "sendto", "recv": "recvfrom"}
+
 # strace names a socket as the kernel names its protocol: seqpacket is "UNIX" too.
 TRANSPORTS = {
     "UNIX-STREAM": "unix-stream",
@@ -155,6 +158,7 @@ class _Counting:
             self._return_from_signal(pid, error)
             return
         self._learn_width(pid, name, error)
+        name = SOCKETCALLS.get(name, name)
         if name == "restart_syscall" and pid in self._in_restart_block:
             key = self._in_restart_block[pid]
         elif name in NAMES:

@@ -197,6 +197,16 @@ def test_32_bit_calls_are_not_read_as_64_bit_ones(
 
 
 @pytest.mark.parametrize("family", ["unix-stream", "tcp4"])
+def test_socketcall_is_the_calls_it_is_asked_for(
+    family: str, workload: Workload, tmp_path: Path
+) -> None:
+    observed = observe(workload(32), Case("socketcall", family), tmp_path)
+    assert tool.rows(observed.report) == observed.truth.rows
+    assert tool.impossible_times(observed.report) == []
+    assert observed.report["requests"]["served"]["count"] == observed.truth.requests
+
+
+@pytest.mark.parametrize("family", ["unix-stream", "tcp4"])
 def test_exec_changes_the_width(family: str, workload: Workload, tmp_path: Path) -> None:
     environment = {"WORKLOAD_EXEC_1": str(workload(32)), "WORKLOAD_EXEC_2": str(workload(64))}
     observed = observe(workload(64), Case("exec", family), tmp_path, environment)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import give_up
 from tests.elf import section
+from udsprobe.kernel import listener_table
 from udsprobe.kernel.btf import KIND_DATASEC, KIND_ENUM, KIND_STRUCT, Btf, BtfError
 from udsprobe.kernel.syscall_table import TRAITS
 from udsprobe.model import histogram
@@ -84,6 +85,13 @@ def test_latency_layout_is_the_models(btf: Btf) -> None:
     assert ours == {name: getattr(histogram, name) for name in ours}
     slots = {f[0]: f[1] for f in btf.structure("latency")._fields_}["slots"]
     assert slots._length_ == histogram.LATENCY_SLOTS
+
+
+def test_depth_layout_is_the_readers(btf: Btf) -> None:
+    limits = btf.enum("limits")
+    assert limits["DEPTH_EXACT"] == listener_table.DEPTH_EXACT
+    slots = {f[0]: f[1] for f in btf.structure("listener")._fields_}["depth"]
+    assert slots._length_ == limits["DEPTH_SLOTS"]
 
 
 def test_calls_are_exactly_those_with_traits(btf: Btf) -> None:

@@ -7,7 +7,14 @@ from typing import Dict
 
 import pytest
 
-from udsprobe.kernel.syscall_table import ALIASES, TABLES, TRAITS, SyscallTable, syscall_tables
+from udsprobe.kernel.syscall_table import (
+    ALIASES,
+    TABLES,
+    TRAITS,
+    WAITS,
+    SyscallTable,
+    syscall_tables,
+)
 
 CALLS = {f"CALL_{name.upper()}": at for at, name in enumerate(TRAITS, 1)}
 BITS = {
@@ -16,7 +23,17 @@ BITS = {
         ("FD", "FD_THIRD", "FD_EITHER", "FAMILY", "SENDS", "RECEIVES", "MESSAGES", "CONNECTS")
     )
 }
-TRAIT_BITS = {f"TRAIT_{name}": bit for name, bit in BITS.items()}
+WAIT_VALUES = {
+    f"WAITS_{name}": at
+    for at, name in enumerate(
+        ("OTHER", "POLL", "RECV", "SEND", "ACCEPT", "CONNECT", "LOCK", "DISK")
+    )
+}
+ENUMS = {
+    "call": CALLS,
+    "trait": {f"TRAIT_{name}": bit for name, bit in BITS.items()},
+    "waits": WAIT_VALUES,
+}
 
 # arch/x86/entry/syscalls/syscall_{64,32}.tbl, include/uapi/asm-generic/unistd.h, arch/arm
 KNOWN: Dict[str, Dict[str, int]] = {
@@ -56,20 +73,23 @@ def test_every_call_has_a_number_in_one_table_at_least(machine: str) -> None:
 @pytest.mark.parametrize("machine", TABLES)
 def test_entries_are_one_for_each_number(machine: str) -> None:
     for table in syscall_tables(machine):
-        entries = table.entries(CALLS, TRAIT_BITS)
-        numbers = [number for number, _, _ in entries]
-        assert len(set(numbers)) == len(numbers) > 30
-        for number, call, _ in entries:
-            name = table.names[number]
-            assert CALLS[f"CALL_{ALIASES.get(name, name).upper()}"] == call
+        entries = table.entries(ENUMS)
+        assert [number for number, *_ in entries] == list(table.names)
+        for number, call, bits, waits in entries:
+            name = ALIASES.get(table.names[number], table.names[number])
+            assert call == (CALLS[f"CALL_{name.upper()}"] if name in TRAITS else 0)
+            assert bool(bits) == bool(TRAITS.get(name))
+            assert waits == WAIT_VALUES[f"WAITS_{WAITS.get(name, 'OTHER')}"]
 
 
 def test_an_alias_has_the_traits_of_its_call() -> None:
     table = SyscallTable({5: "recvmmsg_time64", 6: "recvmmsg", 7: "getppid"})
-    (first, second) = table.entries(CALLS, TRAIT_BITS)
+    first, second, third = table.entries(ENUMS)
     bits = BITS["FD"] | BITS["RECEIVES"] | BITS["MESSAGES"]
-    assert first == (5, CALLS["CALL_RECVMMSG"], bits)
-    assert second == (6, CALLS["CALL_RECVMMSG"], bits)
+    waits = WAIT_VALUES["WAITS_RECV"]
+    assert first == (5, CALLS["CALL_RECVMMSG"], bits, waits)
+    assert second == (6, CALLS["CALL_RECVMMSG"], bits, waits)
+    assert third == (7, 0, 0, WAIT_VALUES["WAITS_OTHER"])
 
 
 def test_a_call_that_the_abi_lacks_has_no_number() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import socket
 import struct
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.kernel.counters import Counters, error_name, latency_of
@@ -16,12 +16,28 @@ from udsprobe.kernel.probe_object import ProbeObject
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.refusals import Bound, Refusals, UnixConnect
 from udsprobe.kernel.socket_names import SocketName
-from udsprobe.sample import ConnectCounts, Endpoint, ListenerReading, QueueCounts
+from udsprobe.sample import ConnectCounts, Endpoint, LatencyCounts, ListenerReading, QueueCounts
 
 # A connect that does not wait takes microseconds.
 WAITING_MIN_NS = 1_000_000
 DEPTH_EXACT = 32
 Worker = Tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One element of the map, decoded; the same object until it changes.
+
+    Attributes:
+        counts: the ctypes twin of `struct listener`.
+    """
+
+    counts: Any
+    name: SocketName
+    address: str
+    depth: Mapping[int, int]
+    wait: LatencyCounts
+    blocked: LatencyCounts
 
 
 class ListenerTable:
@@ -37,8 +53,12 @@ class ListenerTable:
         self._counters = counters
         self._refusals = Refusals(procfs)
         btf = loaded.btf
+        self._entries: Dict[int, _Entry] = {}
+        self._drops: Dict[int, int] = {}
         self._listener = btf.structure("listener")
         self._record = btf.structure("listener_record")
+        self._unused = latency_of(btf.structure("latency")())
+        self._unused_raw = bytes(btf.structure("latency")())
         self._connecting = btf.structure("connecting")
         self._failed = btf.structure("failed_connect")
         self._acceptor = btf.structure("acceptor")
@@ -56,21 +76,23 @@ class ListenerTable:
         """
         interval = self._counters.next_interval()
         records = {record.sk: record for record in self._records()}
-        found = [(sk, entry, records[sk]) for sk, entry in self._listeners() if sk in records]
-        self._refusals.learn(_bound(entry) for _, entry, _ in found if _is_unix(entry))
+        self._entries = dict(self._listeners())
+        found = [(sk, e, records[sk]) for sk, e in self._entries.items() if sk in records]
+        self._drops = {e.counts.inode: self._drops_of(e.counts, record) for _, e, record in found}
+        self._refusals.learn(_bound(entry) for _, entry, _ in found if _is_unix(entry.counts))
         self._refusals.add(self._failures())
         accepted, waiting = self._accepted(), self._waiting(now_ns)
         return tuple(
             _reading(
                 entry,
                 record,
-                self._counters.endpoint(entry.endpoint),
+                self._counters.endpoint(entry.counts.endpoint),
                 self._queue(
                     entry,
                     record,
                     interval,
-                    accepted.get((sk, entry.inode), {}),
-                    waiting.get(entry.inode, 0),
+                    accepted.get((sk, entry.counts.inode), {}),
+                    waiting.get(entry.counts.inode, 0),
                 ),
             )
             for sk, entry, record in found
@@ -90,32 +112,72 @@ class ListenerTable:
         return self._refusals.unplaced
 
     def _queue(
-        self, entry: Any, record: Any, interval: int, by_thread: Mapping[Worker, int], waiting: int
+        self,
+        entry: _Entry,
+        record: Any,
+        interval: int,
+        by_thread: Mapping[Worker, int],
+        waiting: int,
     ) -> QueueCounts:
-        unix = _is_unix(entry)
+        counts = entry.counts
+        unix = _is_unix(counts)
+        has_syns = record.is_alive and not unix
         return QueueCounts(
-            since_ns=entry.seen_ns,
-            established=entry.established,
-            accepted=entry.accepted,
-            accepted_early=entry.accepted_early,
-            accepted_by=_by_process(by_thread),
-            accepted_by_thread={tid: count for (_, tid), count in by_thread.items()},
-            depth=depths(entry.depth),
-            depth_max=entry.depth_max,
-            depth_max_recent=_recent(entry, interval),
-            wait=latency_of(entry.wait),
-            blocked=latency_of(entry.blocked),
+            since_ns=counts.seen_ns,
+            established=counts.established,
+            accepted=counts.accepted,
+            accepted_early=counts.accepted_early,
+            accepted_by=_summed((pid, count) for (pid, _), count in by_thread.items()),
+            accepted_by_thread=_summed((tid, count) for (_, tid), count in by_thread.items()),
+            depth=entry.depth,
+            depth_max=counts.depth_max,
+            depth_max_recent=_recent(counts, interval),
+            wait=entry.wait,
+            blocked=entry.blocked,
             blocked_now=waiting,
-            refused=dict(self._refusals.of(entry.inode)),
-            drops=None if unix else (record.drops - entry.drops_before) % (1 << 32),
-            syn_queue=None if unix else record.syn_queue,
-            syn_young=None if unix else record.syn_young,
+            refused=dict(self._refusals.of(counts.inode)),
+            drops=None if unix else self._drops[counts.inode],
+            syn_queue=record.syn_queue if has_syns else None,
+            syn_young=record.syn_young if has_syns else None,
         )
 
-    def _listeners(self) -> Iterable[Tuple[int, Any]]:
+    def _drops_of(self, counts: Any, record: Any) -> int:
+        """Since the listener was first seen. The kernel's counter has 32 bits, ours goes on."""
+        known = self._drops.get(counts.inode, 0)
+        if not record.is_alive:
+            # Its memory may be another socket's by now.
+            return known
+        seen: int = record.drops - counts.drops_before
+        return known + (seen - known) % (1 << 32)
+
+    def _listeners(self) -> Iterable[Tuple[int, _Entry]]:
         size = ctypes.sizeof(self._listener)
         for key, value in self._object.entries("listeners", 8, size):
-            yield struct.unpack("<Q", key)[0], self._listener.from_buffer_copy(value)
+            sk = struct.unpack("<Q", key)[0]
+            yield sk, self._decoded(value, self._entries.get(sk))
+
+    def _decoded(self, value: bytes, known: Optional[_Entry]) -> _Entry:
+        if known is not None and bytes(known.counts) == value:
+            return known
+        counts = self._listener.from_buffer_copy(value)
+        name = SocketName.of(counts.name)
+        return _Entry(
+            counts=counts,
+            name=name,
+            address=name.address(),
+            depth=depths(counts.depth),
+            wait=self._histogram(counts, "wait", known),
+            blocked=self._histogram(counts, "blocked", known),
+        )
+
+    def _histogram(self, counts: Any, name: str, known: Optional[_Entry]) -> LatencyCounts:
+        """The same object as before where nothing was added, so that a difference is cheap."""
+        raw = bytes(getattr(counts, name))
+        if raw == self._unused_raw:
+            return self._unused
+        if known is not None and bytes(getattr(known.counts, name)) == raw:
+            return known.wait if name == "wait" else known.blocked
+        return latency_of(getattr(counts, name))
 
     def _records(self) -> List[Any]:
         raw = self._object.iterate("list_listeners", over="listeners")
@@ -195,43 +257,46 @@ def _with_queue(shown: ListenerReading, counted: Optional[ListenerReading]) -> L
     return replace(shown, backlog_requested=counted.backlog_requested, queue=counted.queue)
 
 
-def _reading(entry: Any, record: Any, place: Endpoint, queue: QueueCounts) -> ListenerReading:
+def _reading(entry: _Entry, record: Any, place: Endpoint, queue: QueueCounts) -> ListenerReading:
     is_open = bool(record.is_alive)
+    counts = entry.counts
     return ListenerReading(
         transport=place.transport,
         socket_type=place.socket_type or "stream",
-        address=SocketName.of(entry.name).address(),
-        netns=entry.netns,
-        inode=entry.inode,
-        pids=(entry.tgid,),
+        address=entry.address,
+        netns=counts.netns,
+        inode=counts.inode,
+        pids=(counts.tgid,),
         depth_now=record.depth if is_open else None,
-        backlog_effective=record.backlog if is_open else entry.backlog,
-        backlog_requested=entry.requested if entry.is_requested else None,
-        somaxconn=entry.somaxconn,
+        backlog_effective=record.backlog if is_open else counts.backlog,
+        backlog_requested=counts.requested if counts.is_requested else None,
+        somaxconn=counts.somaxconn,
         queue=queue,
         is_open=is_open,
     )
 
 
-def _recent(entry: Any, interval: int) -> Optional[int]:
-    recent = entry.recent[interval & 1]
+def _recent(counts: Any, interval: int) -> Optional[int]:
+    recent = counts.recent[interval & 1]
     return recent.depth_max if recent.interval == interval else None
 
 
-def _by_process(by_thread: Mapping[Worker, int]) -> Dict[int, int]:
+def _summed(counts: Iterable[Tuple[int, int]]) -> Dict[int, int]:
+    """An id can come twice: that of a thread is used again in another process."""
     totals: Dict[int, int] = {}
-    for (pid, _), count in by_thread.items():
-        totals[pid] = totals.get(pid, 0) + count
+    for key, count in counts:
+        totals[key] = totals.get(key, 0) + count
     return totals
 
 
-def _is_unix(entry: Any) -> bool:
-    return bool(entry.name.family == socket.AF_UNIX)
+def _is_unix(counts: Any) -> bool:
+    return bool(counts.name.family == socket.AF_UNIX)
 
 
-def _bound(entry: Any) -> Bound:
-    file = (entry.file_device, entry.file_inode) if entry.file_inode else None
-    return Bound(entry.inode, entry.tgid, entry.netns, SocketName.of(entry.name), file)
+def _bound(entry: _Entry) -> Bound:
+    counts = entry.counts
+    file = (counts.file_device, counts.file_inode) if counts.file_inode else None
+    return Bound(counts.inode, counts.seen_ns, counts.tgid, counts.netns, entry.name, file)
 
 
 def _connect_of(record: Any, count: int) -> UnixConnect:

@@ -171,6 +171,8 @@ class ProbeObject:
         size = max(BATCH_ENTRIES_MIN, min(BATCH_ENTRIES, BATCH_BYTES // value_bytes))
         keys = ctypes.create_string_buffer(key_bytes * size)
         values = ctypes.create_string_buffer(value_bytes * size)
+        # Their `.raw` would copy all of it for every pair.
+        key_view, value_view = memoryview(keys), memoryview(values)
         # The kernel keeps a bucket number there, whatever the key's size.
         cursor = ctypes.create_string_buffer(max(key_bytes, 8))
         start = None
@@ -180,8 +182,9 @@ class ProbeObject:
             arguments = (start, cursor, keys, values, ctypes.byref(count), None)
             done = self._read_batch(function, self._map_fd(map_name), *arguments)
             for at in range(count.value):
-                key = keys.raw[at * key_bytes : (at + 1) * key_bytes]
-                yield key, values.raw[at * value_bytes : (at + 1) * value_bytes]
+                key = key_view[at * key_bytes : (at + 1) * key_bytes]
+                value = value_view[at * value_bytes : (at + 1) * value_bytes]
+                yield bytes(key), bytes(value)
             start = ctypes.byref(cursor)
 
     def program_info(self, program: str) -> ProgInfo:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
 from udsprobe.kernel.counters import error_name
+from udsprobe.kernel.path_view import look_up
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.socket_names import SocketName
 
@@ -40,11 +41,14 @@ class Bound:
     """A listener and where its name lies.
 
     Attributes:
+        since_ns: when it was first seen; inode numbers do not tell who is newer,
+            as each CPU hands out its own.
         pid: a process that sees the path as it was bound.
         file: (device, inode) of its socket file; None when it has none.
     """
 
     inode: int
+    since_ns: int
     pid: int
     net_ns: int
     name: SocketName
@@ -64,19 +68,24 @@ class Refusals:
 
     def __init__(self, procfs: Procfs) -> None:
         self._procfs = procfs
-        self._places: Dict[int, FrozenSet[Place]] = {}
+        self._newest: Dict[Place, Bound] = {}
         self._by_listener: Dict[int, Dict[str, int]] = {}
+        self._lenders: Dict[int, Optional[int]] = {}
         self.unplaced = 0
 
     def learn(self, listeners: Iterable[Bound]) -> None:
         """Remember where listeners are, for as long as the observation lasts."""
         for bound in listeners:
-            if bound.inode not in self._places:
-                self._places[bound.inode] = frozenset(self._places_of_listener(bound))
+            if bound.inode not in self._by_listener:
                 self._by_listener[bound.inode] = {}
+                for place in self._places_of_listener(bound):
+                    known = self._newest.get(place)
+                    if known is None or known.since_ns <= bound.since_ns:
+                        self._newest[place] = bound
 
     def add(self, failures: Iterable[UnixConnect]) -> None:
         """Count failures at the listeners they were meant for; others are not ours."""
+        self._lenders.clear()
         for failed in failures:
             places = self._places_of_client(failed)
             if places is None:
@@ -96,16 +105,14 @@ class Refusals:
         return self._by_listener.get(inode, {})
 
     def _listener_at(self, places: List[Place]) -> Optional[int]:
-        # The newest listener of an address is the one that is or was there last.
-        for inode in sorted(self._places, reverse=True):
-            if self._places[inode].intersection(places):
-                return inode
-        return None
+        # The file says more than the name, which may have been another's before.
+        found = (self._newest[place].inode for place in places if place in self._newest)
+        return next(found, None)
 
     def _places_of_listener(self, bound: Bound) -> List[Place]:
         if bound.name.is_abstract:
             return [("abstract", bound.net_ns, bound.name.raw)]
-        places = self._places_of_path(bound.pid, bound.name.raw)
+        places = _places_of_path(bound.pid, bound.name.raw)
         if bound.file is not None:
             places.append(("file", *bound.file))
         return places
@@ -116,38 +123,36 @@ class Refusals:
         viewer = self._viewer(failed)
         if viewer is None:
             return None
-        return self._places_of_path(viewer, failed.name.raw) or None
-
-    def _places_of_path(self, pid: int, path: bytes) -> List[Place]:
-        prefix = b"/proc/%d/%s" % (pid, b"root" if path.startswith(b"/") else b"cwd")
-        whole = prefix + (path if path.startswith(b"/") else b"/" + path)
-        places: List[Place] = []
-        try:
-            found = os.stat(whole)
-            places.append(("file", _kernel_device(found.st_dev), found.st_ino))
-        except OSError:
-            pass
-        try:
-            parent = os.stat(os.path.dirname(whole))
-            places.append(("entry", parent.st_dev, parent.st_ino, os.path.basename(path)))
-        except OSError:
-            pass
-        return places
+        return _places_of_path(viewer, failed.name.raw) or None
 
     def _viewer(self, failed: UnixConnect) -> Optional[int]:
         if self._mount_ns(failed.pid) == failed.mount_ns:
             return failed.pid
         if not failed.name.raw.startswith(b"/"):
             return None
-        own = os.getpid()
-        others = (own, *self._procfs.pids()) if failed.mount_ns else ()
-        return next((pid for pid in others if self._mount_ns(pid) == failed.mount_ns), None)
+        if failed.mount_ns not in self._lenders:
+            self._lenders[failed.mount_ns] = self._lender(failed.mount_ns)
+        return self._lenders[failed.mount_ns]
+
+    def _lender(self, mount_ns: int) -> Optional[int]:
+        others = (os.getpid(), *self._procfs.pids()) if mount_ns else ()
+        return next((pid for pid in others if self._mount_ns(pid) == mount_ns), None)
 
     def _mount_ns(self, pid: int) -> Optional[int]:
         try:
             return os.stat(f"/proc/{pid}/ns/mnt").st_ino
         except OSError:
             return None
+
+
+def _places_of_path(pid: int, path: bytes) -> List[Place]:
+    found = look_up(b"/proc/%d" % pid, path)
+    if found is None:
+        return []
+    entry = ("entry", found.directory.st_dev, found.directory.st_ino, found.name)
+    if found.file is None:
+        return [entry]
+    return [("file", _kernel_device(found.file.st_dev), found.file.st_ino), entry]
 
 
 def _kernel_device(device: int) -> int:

@@ -35,6 +35,8 @@ def grown_by_key(name: str, last: Mapping[_Key, int], first: Mapping[_Key, int])
     Raises:
         ValueError: the counter of a key went backwards or the key is gone.
     """
+    if last == first:
+        return {}
     keys = set(last).union(first)
     growth = {key: grown(f"{name}[{key}]", last.get(key, 0), first.get(key, 0)) for key in keys}
     order = sorted(keys, key=lambda key: (-growth[key], key))

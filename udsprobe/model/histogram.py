@@ -72,7 +72,7 @@ def subtract(name: str, current: LatencyCounts, previous: LatencyCounts) -> Late
     Raises:
         ValueError: a count went backwards; the message has `name`.
     """
-    if current == previous:
+    if current is previous or current == previous:
         return NOTHING
     slots = tuple(map(operator.sub, current.slots, previous.slots))
     count = current.count - previous.count

@@ -39,7 +39,8 @@ _NO_EVENTS = QueueCounts(
 def listener_rows(first: Sample, last: Sample) -> Optional[List[Listener]]:
     """Every listener known at the end of the window, in the order of the sample.
 
-    One that was closed before the window began is left out.
+    One that was closed before the window began is left out, unless somebody
+    still tried to connect to its address.
     """
     if last.listeners is None:
         return None
@@ -48,7 +49,7 @@ def listener_rows(first: Sample, last: Sample) -> Optional[List[Listener]]:
     return [
         listener_row(reading, before.get(reading.inode), consecutive=consecutive)
         for reading in last.listeners
-        if reading.is_open or reading.inode not in before or before[reading.inode].is_open
+        if _has_news(reading, before.get(reading.inode))
     ]
 
 
@@ -81,11 +82,19 @@ def listener_row(
     return _with_events(row, reading.queue, earlier, _high_water(reading, before, consecutive))
 
 
+def _has_news(reading: ListenerReading, before: Optional[ListenerReading]) -> bool:
+    if reading.is_open or before is None or before.is_open:
+        return True
+    if reading.queue is None or before.queue is None:
+        return False
+    return reading.queue.refused != before.queue.refused
+
+
 def connect_rows(first: Sample, last: Sample) -> Optional[List[Connect]]:
     """The targets' connect() calls of the window by destination, most calls first."""
-    if last.connects is None:
+    if first.connects is None or last.connects is None:
         return None
-    before = {(c.transport, c.address, c.error): c.latency for c in first.connects or ()}
+    before = {(c.transport, c.address, c.error): c.latency for c in first.connects}
     grouped: Dict[Tuple[str, str], List[Tuple[Optional[str], LatencyCounts]]] = {}
     for counts in last.connects:
         latency = _grown_latency(counts, before)
@@ -147,14 +156,16 @@ def _high_water(
 ) -> int:
     queue = reading.queue
     assert queue is not None
+    seen = [reading.depth_now or 0]
+    if before is not None and before.depth_now is not None:
+        seen.append(before.depth_now)
     if before is None or before.queue is None or queue.depth_max > before.queue.depth_max:
-        return queue.depth_max
-    seen = [depth for depth in (before.depth_now, reading.depth_now) if depth is not None]
-    if consecutive:
-        return max([queue.depth_max_recent or 0, *seen])
-    # Between two samples far apart the slots tell; their lower bound is at most 1/16 too low.
-    grown_slots = grown_by_key("depth", queue.depth, before.queue.depth)
-    return max([depth for depth, count in grown_slots.items() if count] + seen + [0])
+        return max(queue.depth_max, *seen)
+    # Slots tell the depth, or a lower bound at most 1/16 too low; an event that
+    # falls between a sample's parts is in them and not in its interval's mark.
+    slots = grown_by_key("depth", queue.depth, before.queue.depth)
+    recent = queue.depth_max_recent if consecutive else None
+    return max(recent or 0, *seen, *slots)
 
 
 def _syn_queue(queue: QueueCounts) -> Optional[Dict[str, int]]:

@@ -70,6 +70,7 @@ class Probe:
     events_seen: int
     events_counted: int
     events_lost: EventsLost
+    turned_away: int
 
 
 @dataclass(frozen=True)
