@@ -105,6 +105,18 @@ def test_an_error_after_the_probes_are_live(
     assert ended.line.startswith("udsprobe: error[ready-file-not-writable]")
 
 
+def test_an_earlier_ready_file_is_gone_before_the_probes_are_live(
+    actor: Actor, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready"
+    ready.write_text("of an earlier run")
+    arguments = attach(actor, "--ready-file", str(ready), "--duration", "0.2")
+    assert answer(arguments, without_capabilities()).code == 3
+    assert not ready.exists()
+    assert answer(arguments).code == 0
+    assert ready.read_text() == ""
+
+
 def test_each_interval_is_a_line(actor: Actor, tmp_path: Path) -> None:
     arguments = ["attach", "--pid", str(actor.pid), "--jsonl", "--interval", "0.1"]
     with Live([*arguments, "--duration", "0.5"], tmp_path) as live:
