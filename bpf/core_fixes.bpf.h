@@ -40,6 +40,16 @@ struct task_struct___state32 {
 
 #pragma clang attribute pop
 
+static __always_inline long state_of_task(struct task_struct *task)
+{
+	struct task_struct___state32 *now = (void *)task;
+	struct task_struct___state *old = (void *)task;
+
+	if (bpf_core_field_exists(now->__state))
+		return BPF_CORE_READ(now, __state);
+	return BPF_CORE_READ(old, state);
+}
+
 /* True when closing this descriptor closes the open file itself. */
 static __always_inline bool is_last_reference(struct file *file)
 {

@@ -16,9 +16,20 @@ static __always_inline void adopt_sleeping_call(struct task_struct *task,
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	if (!regs || syscall_nr(regs) < 0)
 		return;
-	adopt_call(task, regs, state, bpf_ktime_get_ns());
-	state->left_cpu_ns = state->now.start_ns;
+	adopt_call(task, regs, state, state->since_ns);
 	state->flags |= THREAD_IN_CALL;
+}
+
+static __always_inline void adopt_activity(struct task_struct *task, struct thread_state *state)
+{
+	long task_state = state_of_task(task);
+
+	if (task->on_cpu) {
+		state->left_cpu_ns = 0;
+		state->activity = activity_on_cpu(state);
+	} else if (task_state) {
+		state->activity = activity_asleep(task, state, task_state);
+	}
 }
 
 static __always_inline void seed_thread(struct task_struct *task)
@@ -38,15 +49,24 @@ static __always_inline void seed_thread(struct task_struct *task)
 		adopt_process(task, task->real_parent->tgid, VIA_SELECTOR);
 	if (!(seed->flags & THREAD_DORMANT))
 		adopt_sleeping_call(task, state);
+	adopt_activity(task, state);
 }
 
 static __always_inline void write_thread(struct seq_file *seq, struct task_struct *task)
 {
 	struct thread_state *state = thread_state_of(task);
 	struct thread_record record = {};
+	u32 activity;
+	ns_t now;
 
-	if (!state)
+	if (!state || state->flags & (THREAD_DORMANT | THREAD_EXITED))
 		return;
+	now = bpf_ktime_get_ns();
+	for (u32 i = 0; i < ACTIVITY_MAX; i++)
+		record.activity_ns[i] = state->activity_ns[i];
+	activity = state->activity;
+	if (activity < ACTIVITY_MAX && now > state->since_ns)
+		record.activity_ns[activity] += now - state->since_ns;
 	record.tgid = task->tgid;
 	record.tid = task->pid;
 	if (state->flags & THREAD_IN_CALL && state->now.call != CALL_NONE) {

@@ -122,6 +122,7 @@ struct task_struct {
 	unsigned long nvcsw;
 	struct nsproxy *nsproxy;
 	int on_cpu;
+	unsigned int in_iowait : 1;
 	u64 start_boottime;
 	int pid;
 	int tgid;

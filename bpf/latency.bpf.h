@@ -26,7 +26,8 @@ static __always_inline u32 floor_log2(u64 value)
 	return log2_by_product[(value * DE_BRUIJN) >> 58];
 }
 
-static __always_inline u32 latency_slot(ns_t value)
+/* A global function: the verifier walks its branches once, not at every use. */
+__noinline u32 latency_slot(ns_t value)
 {
 	u32 exponent;
 

@@ -272,6 +272,7 @@ static __always_inline void connection_accepted(struct task_struct *task, addres
 		.listener = sk,
 		.listener_inode = inode,
 		.established_ns = now,
+		.accepted_ns = now,
 		.role = ROLE_SERVED,
 		.endpoint = ref->endpoint,
 	};
@@ -282,6 +283,7 @@ static __always_inline void connection_accepted(struct task_struct *task, addres
 	connection_left_queue(task, sk, inode, queued, now);
 	if (queued) {
 		queued->inode = ref->inode;
+		queued->accepted_ns = now;
 		queued->phase = PHASE_IDLE;
 		return;
 	}

@@ -10,10 +10,14 @@ static __always_inline struct thread_state *adopt_thread(struct task_struct *tas
 	struct thread_state *state;
 
 	state = bpf_task_storage_get(&thread_states, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (state)
+	if (state) {
 		state->flags = flags;
-	else
+		state->since_ns = bpf_ktime_get_ns();
+		state->activity = ACTIVITY_RUNQ;
+		state->left_cpu_ns = state->since_ns;
+	} else {
 		__sync_fetch_and_add(&threads_turned_away, 1);
+	}
 	return state;
 }
 
@@ -67,6 +71,8 @@ static __always_inline void program_replaced(struct task_struct *task)
 	if (!state)
 		return;
 	if (state->flags & THREAD_DORMANT) {
+		state->since_ns = bpf_ktime_get_ns();
+		state->activity = ACTIVITY_SYS_OTHER;
 		/* Counting begins in the execve call itself, whose entry was not looked at. */
 		state->flags = (state->flags & ~THREAD_DORMANT) | THREAD_NEWBORN;
 	}
@@ -81,7 +87,10 @@ static __always_inline void thread_exited(struct task_struct *task)
 	struct process_state *process;
 	u32 tgid = task->tgid;
 
-	if (!state || task->signal->live.counter)
+	if (!state)
+		return;
+	keep_activities(state);
+	if (task->signal->live.counter)
 		return;
 	process = bpf_map_lookup_elem(&processes, &tgid);
 	if (!process || __sync_val_compare_and_swap(&process->exited_ns, 0, bpf_ktime_get_ns()))

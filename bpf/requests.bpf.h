@@ -40,7 +40,25 @@ static __always_inline void bytes_arrived(address_t sk)
 		connection->arrived_ns = bpf_ktime_get_ns();
 }
 
-static __always_inline void bytes_received(struct call_in_flight *call, bytes_t bytes)
+static __always_inline void begin_turn(struct connection *connection, struct call_in_flight *call,
+				       ns_t now)
+{
+	ns_t arrived = connection->arrived_ns, waits_from;
+
+	/* A server that waits inside the call has the bytes at once. */
+	if (!arrived || arrived > now)
+		arrived = call->start_ns;
+	/* What arrived before accept() returned was waiting for that. */
+	waits_from = arrived > connection->accepted_ns ? arrived : connection->accepted_ns;
+	connection->phase = PHASE_RECEIVING;
+	connection->turn_ns = arrived;
+	connection->recv_wait_ns = call->start_ns > waits_from ? call->start_ns - waits_from : 0;
+	connection->recv_ns = now - (call->start_ns > arrived ? call->start_ns : arrived);
+	connection->app_ns = 0;
+}
+
+static __always_inline void bytes_received(struct task_struct *task, struct thread_state *state,
+					   struct call_in_flight *call, bytes_t bytes, ns_t now)
 {
 	struct connection *connection = connection_of(call->sk, call->inode);
 
@@ -48,13 +66,60 @@ static __always_inline void bytes_received(struct call_in_flight *call, bytes_t 
 		return;
 	connection->bytes_in += bytes;
 	if (connection->phase != PHASE_RECEIVING) {
-		connection->phase = PHASE_RECEIVING;
-		connection->turn_ns = connection->arrived_ns ?: call->start_ns;
+		begin_turn(connection, call, now);
+	} else {
+		connection->recv_ns += now - call->start_ns;
+		connection->app_ns += call->start_ns - connection->received_ns;
 	}
 	connection->arrived_ns = 0;
+	connection->received_ns = now;
+	connection->receiver = (u64)task;
+	for (u32 i = 0; i < ACTIVITY_MAX; i++)
+		connection->app_activity_ns[i] = state->activity_ns[i];
 }
 
-static __always_inline void bytes_sent(struct call_in_flight *call, bytes_t bytes, ns_t now)
+/* What the thread did between the last receive call and this send call. */
+static __always_inline void record_app_activities(struct cpu_counts *counts,
+						  struct thread_state *state,
+						  struct connection *connection,
+						  struct call_in_flight *call, ns_t now)
+{
+	ns_t sending = now - call->start_ns, asleep = call->off_cpu_ns;
+
+	for (u32 i = 0; i < ACTIVITY_MAX; i++) {
+		ns_t spent = state->activity_ns[i] - connection->app_activity_ns[i];
+
+		if (i == ACTIVITY_SYS_SOCKET)
+			spent = spent + asleep > sending ? spent + asleep - sending : 0;
+		else if (i == ACTIVITY_BLOCKED_SEND)
+			spent = spent > asleep ? spent - asleep : 0;
+		count_add(&counts->app_activity_ns[i], spent);
+	}
+}
+
+static __always_inline void record_turn(struct task_struct *task, struct cpu_counts *counts,
+					struct thread_state *state, struct connection *connection,
+					struct call_in_flight *call, ns_t now)
+{
+	connection->app_ns += call->start_ns - connection->received_ns;
+	latency_add(&counts->served, now - connection->turn_ns);
+	latency_add(&counts->stages[STAGE_RECV_WAIT], connection->recv_wait_ns);
+	latency_add(&counts->stages[STAGE_RECV], connection->recv_ns);
+	latency_add(&counts->stages[STAGE_APP], connection->app_ns);
+	latency_add(&counts->stages[STAGE_SEND], now - call->start_ns);
+	if (connection->turns == 0 && connection->accepted_ns)
+		latency_add(&counts->stages[STAGE_ACCEPT_WAIT],
+			    connection->accepted_ns - connection->established_ns);
+	if (connection->arrived_ns)
+		count_add(&counts->pipelined, 1);
+	if (connection->receiver == (u64)task)
+		record_app_activities(counts, state, connection, call, now);
+	else
+		count_add(&counts->handed_over, 1);
+}
+
+static __always_inline void bytes_sent(struct task_struct *task, struct thread_state *state,
+				       struct call_in_flight *call, bytes_t bytes, ns_t now)
 {
 	struct connection *connection = connection_of(call->sk, call->inode);
 	struct cpu_counts *counts;
@@ -65,10 +130,10 @@ static __always_inline void bytes_sent(struct call_in_flight *call, bytes_t byte
 	if (connection->phase != PHASE_RECEIVING || connection->role != ROLE_SERVED)
 		return;
 	connection->phase = PHASE_REPLYING;
-	connection->turns++;
 	counts = cpu_counts();
 	if (counts)
-		latency_add(&counts->served, now - connection->turn_ns);
+		record_turn(task, counts, state, connection, call, now);
+	connection->turns++;
 }
 
 #endif

@@ -9,6 +9,7 @@
 #include "registers.bpf.h"
 #include "requests.bpf.h"
 #include "sockets.bpf.h"
+#include "threads.bpf.h"
 
 #define EINTR 4
 #define ERESTARTSYS 512
@@ -21,14 +22,6 @@
 #define MESSAGE_LENGTH_AT 56
 #define COMPAT_MESSAGE_SIZE 32
 #define COMPAT_MESSAGE_LENGTH_AT 28
-
-/* One comparison for the tasks of everybody else on this host. */
-static __always_inline struct thread_state *thread_state_of(struct task_struct *task)
-{
-	if (!task->bpf_storage)
-		return NULL;
-	return bpf_task_storage_get(&thread_states, task, NULL, 0);
-}
 
 /* 0 when all series are taken; the call is then counted as lost. */
 static __always_inline u32 series_of(u8 call, u8 abi, u8 endpoint)
@@ -105,13 +98,16 @@ static __always_inline void identify_call(struct task_struct *task, int nr,
 	call->abi = is_compat(task) ? ABI_COMPAT : ABI_NATIVE;
 	entry = call->abi == ABI_COMPAT ? &compat_entries[call->nr & (NR_MAX - 1)] :
 					  &native_entries[call->nr & (NR_MAX - 1)];
+	call->endpoint = ENDPOINT_OTHER;
 	if ((u32)nr >= NR_MAX) {
 		call->nr = NR_MAX - 1;
 		call->call = CALL_NONE;
+		call->waits = WAITS_OTHER;
 		return;
 	}
 	call->call = entry->call;
 	call->traits = entry->traits;
+	call->waits = entry->waits;
 }
 
 static __always_inline bool is_nr(struct call_in_flight *call, u32 native, u32 compat)
@@ -142,29 +138,36 @@ static __always_inline bool is_connect(struct task_struct *task, int nr)
 	return nr == (is_compat(task) ? compat_nr_connect : nr_connect);
 }
 
-static __always_inline void call_entered(struct task_struct *task, struct pt_regs *regs, int nr)
+/* The clock is read last: our own work is not the call's. */
+static __always_inline void begin_call(struct thread_state *state, struct task_struct *task,
+				       struct pt_regs *regs, int nr)
 {
-	struct thread_state *state = thread_state_of(task);
-	struct call_in_flight *call;
+	struct call_in_flight *call = &state->now;
+	ns_t now;
 
-	if (is_connect(task, nr))
-		connect_entered(task, regs);
-	if (!state || state->flags & THREAD_DORMANT)
-		return;
-	call = &state->now;
 	identify_call(task, nr, call);
 	state->flags = (state->flags | THREAD_IN_CALL) & ~THREAD_NEWBORN;
 	state->left_cpu_ns = 0;
+	if (call->call != CALL_NONE)
+		describe_call(task, regs, call);
+	now = bpf_ktime_get_ns();
+	change_activity(state, now, activity_on_cpu(state));
 	if (state->flags & THREAD_INTERRUPTED &&
-	    resume_interrupted(state, first_argument(regs, call->abi == ABI_COMPAT),
-			       bpf_ktime_get_ns()))
+	    resume_interrupted(state, first_argument(regs, call->abi == ABI_COMPAT), now))
 		return;
-	if (call->call == CALL_NONE)
-		return;
-	describe_call(task, regs, call);
 	call->early = 0;
 	call->off_cpu_ns = 0;
-	call->start_ns = bpf_ktime_get_ns();
+	call->start_ns = now;
+}
+
+static __always_inline void call_entered(struct task_struct *task, struct pt_regs *regs, int nr)
+{
+	struct thread_state *state = thread_state_of(task);
+
+	if (is_connect(task, nr))
+		connect_entered(task, regs);
+	if (state && !(state->flags & THREAD_DORMANT))
+		begin_call(state, task, regs, nr);
 }
 
 struct messages {
@@ -243,18 +246,19 @@ static __always_inline void record_time(struct call_counts *counts, struct call_
 		count_add(&counts->slow_ns, wall);
 }
 
-static __always_inline void follow_bytes(struct call_in_flight *call, bytes_t bytes, ns_t now)
+static __noinline void follow_bytes(struct task_struct *task, struct thread_state *state,
+					 struct call_in_flight *call, bytes_t bytes, ns_t now)
 {
-	if (!call->sk || !bytes)
+	if (!call->sk)
 		return;
 	if (call->traits & TRAIT_RECEIVES)
-		bytes_received(call, bytes);
+		bytes_received(task, state, call, bytes, now);
 	else if (call->traits & TRAIT_SENDS)
-		bytes_sent(call, bytes, now);
+		bytes_sent(task, state, call, bytes, now);
 }
 
 /* Calls after which a socket is something else, failed ones too. */
-static __always_inline void follow_sockets(struct task_struct *task, struct pt_regs *regs,
+static __noinline void follow_sockets(struct task_struct *task, struct pt_regs *regs,
 					   struct call_in_flight *call, long ret, ns_t now)
 {
 	bool compat = call->abi == ABI_COMPAT;
@@ -276,7 +280,8 @@ static __always_inline void follow_sockets(struct task_struct *task, struct pt_r
 
 /* The call has its result: one row of the table grows by exactly one call. */
 static __always_inline void record_call(struct task_struct *task, struct pt_regs *regs,
-					struct call_in_flight *call, long ret, ns_t now)
+					struct thread_state *state, struct call_in_flight *call,
+					long ret, ns_t now)
 {
 	struct cpu_counts *cpu = cpu_counts();
 	struct call_counts *counts;
@@ -304,7 +309,7 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		bytes = ret;
 	if (bytes) {
 		count_add(&counts->bytes, bytes);
-		follow_bytes(call, bytes, now);
+		follow_bytes(task, state, call, bytes, now);
 	}
 }
 
@@ -340,7 +345,8 @@ static __always_inline void fail_interrupted(struct task_struct *task, struct pt
 	state->flags &= ~THREAD_INTERRUPTED;
 	count_number(&state->interrupted);
 	if (state->interrupted.call != CALL_NONE)
-		record_call(task, regs, &state->interrupted, -EINTR, state->interrupted_ns);
+		record_call(task, regs, state, &state->interrupted, -EINTR,
+			    state->interrupted_ns);
 }
 
 /* The first event of a thread that was inside a call when we came. */
@@ -367,11 +373,12 @@ static __always_inline void call_returned(struct task_struct *task, struct pt_re
 		connect_returned(task, ret);
 	if (!state || state->flags & THREAD_DORMANT)
 		return;
+	now = bpf_ktime_get_ns();
+	change_activity(state, now, ACTIVITY_USER);
 	if (state->flags & THREAD_NEWBORN) {
 		state->flags &= ~THREAD_NEWBORN;
 		return;
 	}
-	now = bpf_ktime_get_ns();
 	if (!(state->flags & THREAD_IN_CALL))
 		adopt_call(task, regs, state, now);
 	state->flags &= ~THREAD_IN_CALL;
@@ -384,7 +391,7 @@ static __always_inline void call_returned(struct task_struct *task, struct pt_re
 		fail_interrupted(task, regs, state);
 	count_number(&state->now);
 	if (state->now.call != CALL_NONE)
-		record_call(task, regs, &state->now, ret, now);
+		record_call(task, regs, state, &state->now, ret, now);
 }
 
 #endif

@@ -1,26 +1,134 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* When a target's thread is on a CPU. */
+/*
+ * Where each target's thread spends its time: thirteen activities, exactly one
+ * at any moment, so they add up to the wall clock.
+ */
 #ifndef THREADS_BPF_H
 #define THREADS_BPF_H
 
-#include "syscalls.bpf.h"
+#include "core_fixes.bpf.h"
+#include "maps.bpf.h"
 
-static __always_inline void left_cpu(struct task_struct *task)
+#define TASK_UNINTERRUPTIBLE 2
+
+/* One comparison for the tasks of everybody else on this host. */
+static __always_inline struct thread_state *thread_state_of(struct task_struct *task)
+{
+	if (!task->bpf_storage)
+		return NULL;
+	return bpf_task_storage_get(&thread_states, task, NULL, 0);
+}
+
+/* The activity until now is over, another begins. */
+static __always_inline void change_activity(struct thread_state *state, ns_t now, u8 next)
+{
+	u32 before = state->activity;
+
+	if (now > state->since_ns && before < ACTIVITY_MAX) {
+		state->activity_ns[before] += now - state->since_ns;
+		state->since_ns = now;
+	}
+	state->activity = next;
+}
+
+static __always_inline u8 activity_on_cpu(struct thread_state *state)
+{
+	if (!(state->flags & THREAD_IN_CALL))
+		return ACTIVITY_USER;
+	if (state->now.waits == WAITS_POLL)
+		return ACTIVITY_SYS_POLL;
+	return state->now.endpoint == ENDPOINT_OTHER ? ACTIVITY_SYS_OTHER : ACTIVITY_SYS_SOCKET;
+}
+
+static __always_inline u8 activity_in_call(struct call_in_flight *call, bool is_uninterruptible)
+{
+	bool is_socket = call->endpoint != ENDPOINT_OTHER;
+
+	if (is_uninterruptible && (call->waits == WAITS_DISK ||
+				   (!is_socket && (call->waits == WAITS_RECV ||
+						   call->waits == WAITS_SEND))))
+		return ACTIVITY_BLOCKED_DISK;
+	if (is_uninterruptible)
+		return ACTIVITY_BLOCKED_OTHER;
+	switch (call->waits) {
+	case WAITS_POLL:
+		return ACTIVITY_BLOCKED_POLL;
+	case WAITS_RECV:
+		return is_socket ? ACTIVITY_BLOCKED_RECV : ACTIVITY_BLOCKED_OTHER;
+	case WAITS_SEND:
+		return is_socket ? ACTIVITY_BLOCKED_SEND : ACTIVITY_BLOCKED_OTHER;
+	case WAITS_ACCEPT:
+		return ACTIVITY_BLOCKED_ACCEPT;
+	case WAITS_CONNECT:
+		return ACTIVITY_BLOCKED_CONNECT;
+	case WAITS_LOCK:
+		return ACTIVITY_BLOCKED_LOCK;
+	}
+	return ACTIVITY_BLOCKED_OTHER;
+}
+
+static __always_inline u8 activity_asleep(struct task_struct *task, struct thread_state *state,
+					  long task_state)
+{
+	bool is_uninterruptible = task_state & TASK_UNINTERRUPTIBLE;
+
+	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))
+		return ACTIVITY_BLOCKED_DISK;
+	if (!(state->flags & THREAD_IN_CALL))
+		return is_uninterruptible ? ACTIVITY_BLOCKED_DISK : ACTIVITY_BLOCKED_OTHER;
+	return activity_in_call(&state->now, is_uninterruptible);
+}
+
+static __always_inline void left_cpu(struct task_struct *task, bool preempted)
+{
+	struct thread_state *state = thread_state_of(task);
+	long task_state;
+	ns_t now;
+
+	if (!state)
+		return;
+	now = bpf_ktime_get_ns();
+	state->left_cpu_ns = now;
+	task_state = preempted ? 0 : state_of_task(task);
+	change_activity(state, now,
+			task_state ? activity_asleep(task, state, task_state) : ACTIVITY_RUNQ);
+}
+
+static __always_inline void woken(struct task_struct *task)
 {
 	struct thread_state *state = thread_state_of(task);
 
-	if (state && state->flags & THREAD_IN_CALL)
-		state->left_cpu_ns = bpf_ktime_get_ns();
+	/* A task can be woken before it went to sleep, and more than once. */
+	if (state && state->activity > ACTIVITY_RUNQ)
+		change_activity(state, bpf_ktime_get_ns(), ACTIVITY_RUNQ);
 }
 
 static __always_inline void got_cpu(struct task_struct *task)
 {
 	struct thread_state *state = thread_state_of(task);
+	ns_t now;
 
 	if (!state || !state->left_cpu_ns)
 		return;
-	state->now.off_cpu_ns += bpf_ktime_get_ns() - state->left_cpu_ns;
+	now = bpf_ktime_get_ns();
+	/* Never woken means that it never slept: a signal was pending. */
+	state->activity = ACTIVITY_RUNQ;
+	change_activity(state, now, activity_on_cpu(state));
+	state->now.off_cpu_ns += now - state->left_cpu_ns;
 	state->left_cpu_ns = 0;
+}
+
+/* Its time is kept when its storage goes. */
+static __always_inline void keep_activities(struct thread_state *state)
+{
+	struct cpu_counts *counts = cpu_counts();
+
+	change_activity(state, bpf_ktime_get_ns(), ACTIVITY_USER);
+	state->flags |= THREAD_EXITED;
+	if (!counts)
+		return;
+	for (u32 i = 0; i < ACTIVITY_MAX; i++)
+		count_add(&counts->exited_activity_ns[i], state->activity_ns[i]);
 }
 
 #endif

@@ -89,6 +89,36 @@ enum call {
 	CALL_IO_URING_ENTER,
 };
 
+/* Where a thread's time goes; exactly one at any moment. */
+enum activity {
+	ACTIVITY_USER = 0,
+	ACTIVITY_SYS_SOCKET,
+	ACTIVITY_SYS_POLL,
+	ACTIVITY_SYS_OTHER,
+	ACTIVITY_RUNQ,
+	ACTIVITY_BLOCKED_POLL,
+	ACTIVITY_BLOCKED_RECV,
+	ACTIVITY_BLOCKED_SEND,
+	ACTIVITY_BLOCKED_ACCEPT,
+	ACTIVITY_BLOCKED_CONNECT,
+	ACTIVITY_BLOCKED_LOCK,
+	ACTIVITY_BLOCKED_DISK,
+	ACTIVITY_BLOCKED_OTHER,
+	ACTIVITY_MAX,
+};
+
+/* What a thread waits for when it sleeps in a call, before the socket is known. */
+enum waits {
+	WAITS_OTHER = 0,
+	WAITS_POLL,
+	WAITS_RECV,
+	WAITS_SEND,
+	WAITS_ACCEPT,
+	WAITS_CONNECT,
+	WAITS_LOCK,
+	WAITS_DISK,
+};
+
 /* How a call is to be read; bits. */
 enum trait {
 	TRAIT_FD = 1,		/* first argument is the descriptor */
@@ -105,6 +135,8 @@ enum trait {
 struct call_entry {
 	unsigned char call;
 	unsigned char traits;
+	unsigned char waits;
+	unsigned char pad;
 };
 
 struct latency {
@@ -125,6 +157,16 @@ struct call_counts {
 	count_t errors[ERRNO_MAX];
 };
 
+/* The parts of a served request, in order. */
+enum stage {
+	STAGE_ACCEPT_WAIT = 0,	/* first request of a connection only */
+	STAGE_RECV_WAIT,
+	STAGE_RECV,
+	STAGE_APP,
+	STAGE_SEND,
+	STAGE_MAX,
+};
+
 /* Everything else that is counted, on one CPU. */
 struct cpu_counts {
 	count_t native_calls[NR_MAX];
@@ -137,7 +179,12 @@ struct cpu_counts {
 	 * listener is told in the same breath (tcp_child_process).
 	 */
 	address_t established_child;
+	ns_t exited_activity_ns[ACTIVITY_MAX];
+	count_t handed_over;	/* requests answered by another thread than received them */
+	count_t pipelined;	/* more bytes came before the reply began */
+	ns_t app_activity_ns[ACTIVITY_MAX];
 	struct latency served;
+	struct latency stages[STAGE_MAX];
 };
 
 struct call_in_flight {
@@ -153,7 +200,7 @@ struct call_in_flight {
 	unsigned char traits;
 	unsigned char endpoint;
 	unsigned char early;	/* it began before we looked */
-	unsigned char pad;
+	unsigned char waits;
 };
 
 enum thread_flag {
@@ -161,6 +208,7 @@ enum thread_flag {
 	THREAD_NEWBORN = 2,	/* its first event is the return of its parent's clone */
 	THREAD_DORMANT = 4,	/* counts from its next exec */
 	THREAD_INTERRUPTED = 8,	/* a call waits to be restarted or to fail with EINTR */
+	THREAD_EXITED = 16,	/* a zombie may be left of it */
 };
 
 /* Task storage: a thread has it if and only if it is a target. */
@@ -169,8 +217,11 @@ struct thread_state {
 	struct call_in_flight interrupted;
 	ns_t interrupted_ns;
 	ns_t left_cpu_ns;	/* 0: on a CPU */
+	ns_t since_ns;		/* of the activity now */
+	ns_t activity_ns[ACTIVITY_MAX];
 	unsigned int flags;
-	unsigned int pad;
+	unsigned char activity;
+	unsigned char pad[3];
 };
 
 /* Names one process for good: a PID used again began at another tick. */
@@ -306,6 +357,13 @@ struct connection {
 	ns_t established_ns;
 	ns_t arrived_ns;	/* first byte not yet received; 0: none */
 	ns_t turn_ns;		/* when the turn in progress began */
+	ns_t accepted_ns;	/* 0: it was open already when we came */
+	ns_t recv_wait_ns;	/* of the turn */
+	ns_t recv_ns;
+	ns_t app_ns;
+	ns_t received_ns;	/* the last receive call of the turn returned */
+	ns_t app_activity_ns[ACTIVITY_MAX];	/* of the thread that received, then */
+	u64_t receiver;		/* its task, to know it again */
 	bytes_t bytes_in;
 	bytes_t bytes_out;
 	count_t turns;
@@ -318,6 +376,7 @@ struct connection {
 /* Records of the iterators. */
 struct thread_record {
 	ns_t since_ns;
+	ns_t activity_ns[ACTIVITY_MAX];	/* up to now */
 	unsigned int tgid;
 	unsigned int tid;
 	unsigned char call;
@@ -347,6 +406,9 @@ struct abi_types {
 	enum endpoint endpoint;
 	enum call call;
 	enum trait trait;
+	enum activity activity;
+	enum waits waits;
+	enum stage stage;
 	enum thread_flag thread_flag;
 	enum via via;
 	enum role role;

@@ -10,11 +10,11 @@ from typing import Protocol, Tuple
 
 from udsprobe.kernel.listener_table import joined
 from udsprobe.kernel.listening import TargetListeners
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.procfs import Procfs, printable
 from udsprobe.kernel.run_time import RunTimeMeter
 from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
-from udsprobe.sample import ListenerReading, ProbeReading, Sample
+from udsprobe.sample import ListenerReading, ProbeReading, Sample, ThreadActivities
 
 SWEEP_EVERY_SAMPLES = 10
 
@@ -75,6 +75,10 @@ class Collector:
             calls=calls,
             in_flight=tuple(t.in_flight for t in threads if t.in_flight is not None),
             syscalls_by_name=counters.calls_by_name(),
+            threads=tuple(
+                ThreadActivities(t.pid, t.tid, printable(t.comm), t.activity_ns) for t in threads
+            ),
+            exited_activity_ns=counters.exited_activity_ns(),
             targets=self._book.readings(),
             targets_exited=counters.targets_exited(),
             listeners=self._read_listeners(monotonic_ns),
@@ -107,6 +111,7 @@ class Collector:
             lost_map_full=events.map_full,
             lost_ring_full=0,
             lost_missed=missed,
+            turned_away=self._tracer.counters.turned_away(),
             cpu_ns=time.process_time_ns(),
             rss_bytes=_resident_bytes(),
             bpf_cpu_ns=self._run_time.spent_ns,

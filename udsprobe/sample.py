@@ -206,10 +206,36 @@ class ServedCounts:
     Attributes:
         latency: first byte in the receive queue → the send call that starts
             the reply returned.
+        stages: by name, `accept_wait`, `recv_wait`, `recv`, `app`, `send`;
+            one that this kernel does not tell is absent.
+        app_activity_ns: activity → time of the serving thread between its
+            last receive call and the reply.
+        handed_over: requests answered by another thread than received them;
+            they are not in `app_activity_ns`.
+        pipelined: requests to which more bytes came before the reply began.
     """
 
     count: int
     latency: LatencyCounts
+    stages: Mapping[str, LatencyCounts]
+    app_activity_ns: Mapping[str, int]
+    handed_over: int
+    pipelined: int
+
+
+@dataclass(frozen=True)
+class ThreadActivities:
+    """Where one living thread's time went since it was observed.
+
+    Attributes:
+        activity_ns: `user`, `sys_socket` … `blocked_other` → ns; the thirteen
+            add up to the time observed.
+    """
+
+    pid: int
+    tid: int
+    comm: str
+    activity_ns: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -221,6 +247,8 @@ class ProbeReading:
         events_counted: of these, in the table.
         lost_*: not counted, by reason; `missed`: probe runs that the kernel
             skipped (`recursion_misses` of the programs).
+        turned_away: threads, processes, connections, listeners and connects
+            for which a map had no room.
         cpu_ns: CPU time of this process. rss_bytes: resident memory.
         bpf_cpu_ns: run time of the programs while it was measured;
             None when the kernel does not say.
@@ -232,6 +260,7 @@ class ProbeReading:
     lost_map_full: int
     lost_ring_full: int
     lost_missed: int
+    turned_away: int
     cpu_ns: int
     rss_bytes: int
     bpf_cpu_ns: Optional[int]
@@ -248,6 +277,8 @@ class Sample:
         unix_s: wall clock, seconds since the epoch.
         calls: None when no probe counts system calls.
         syscalls_by_name: every system call of the targets, by kernel name.
+        threads: the living threads of the targets; `exited_activity_ns` adds
+            up those that ended.
         targets_exited: processes that ended and are no longer in `targets`.
         connects: the targets' own connect() calls by destination.
     """
@@ -258,6 +289,8 @@ class Sample:
     calls: Optional[Tuple[CallCounts, ...]]
     in_flight: Optional[Tuple[CallInFlight, ...]]
     syscalls_by_name: Optional[Mapping[str, int]]
+    threads: Optional[Tuple[ThreadActivities, ...]]
+    exited_activity_ns: Optional[Mapping[str, int]]
     targets: Tuple[TargetReading, ...]
     targets_exited: int
     listeners: Optional[Tuple[ListenerReading, ...]]

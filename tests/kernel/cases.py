@@ -44,6 +44,9 @@ FAMILIES_OF_CASE: Dict[str, Tuple[str, ...]] = {
     "restarted": STREAMS,
     "interrupted": STREAMS,
     "stopped": STREAMS,
+    "retried": STREAMS,
+    "restarted_twice": STREAMS,
+    "jumped_out": STREAMS,
     "denied": STREAMS,
     "uring": STREAMS,
     "requests": CONNECTED,
@@ -60,7 +63,15 @@ FAMILIES_OF_CASE: Dict[str, Tuple[str, ...]] = {
 }
 
 # Cases in which the kernel restarts calls: strace -c counts every entry.
-RESTARTING = ("restarted", "interrupted", "stopped", "requests_prefork")
+RESTARTING = (
+    "restarted",
+    "interrupted",
+    "stopped",
+    "retried",
+    "restarted_twice",
+    "jumped_out",
+    "requests_prefork",
+)
 # The number of calls depends on the scheduler or on buffers, not on the program alone.
 VARYING = ("nonblocking", "requests_epoll", "stopped")
 

@@ -107,6 +107,12 @@ def node(program: str, script: Path, folder: Path) -> Server:
     return Server([program, str(script), path], path, folder / "node.log")
 
 
+def node_on_tcp(program: str, script: Path, folder: Path) -> Server:
+    """`script` by node, on a free port of `[::]`, which IPv4 clients reach too."""
+    port = free_port()
+    return Server([program, str(script), str(port)], ("127.0.0.1", port), folder / "node.log")
+
+
 def nginx(program: str, upstream: Address, keepalive: int, folder: Path) -> Server:
     """nginx with two workers before `upstream`, keeping `keepalive` connections each."""
     port = free_port()

@@ -30,6 +30,9 @@ NAMES = MOVES_BYTES | MOVES_MESSAGES | WITHOUT_DESCRIPTOR | frozenset((
 ))
 # fmt: on
 
+# As strace shows what a 32-bit program asks socketcall for: the kernel has no such calls.
+SOCKETCALLS = {"send": "sendto", "recv": "recvfrom"}
+
 # strace names a socket as the kernel names its protocol: seqpacket is "UNIX" too.
 TRANSPORTS = {
     "UNIX-STREAM": "unix-stream",
@@ -97,7 +100,7 @@ def totals(command: Sequence[str], **options: object) -> Dict[str, Totals]:
 
 def rows(command: Sequence[str], trace: Path, **options: object) -> Dict[Key, Row]:
     """Run `command` under `strace -f -yy`, writing to `trace`, and count it."""
-    _run(["strace", "-f", "-yy", "-s", "8", "-o", str(trace), *command], options)
+    _run(["strace", "-f", "-yy", "-s", "1024", "-o", str(trace), *command], options)
     with trace.open(errors="replace") as lines:
         return count(lines)
 
@@ -155,6 +158,7 @@ class _Counting:
             self._return_from_signal(pid, error)
             return
         self._learn_width(pid, name, error)
+        name = SOCKETCALLS.get(name, name)
         if name == "restart_syscall" and pid in self._in_restart_block:
             key = self._in_restart_block[pid]
         elif name in NAMES:
@@ -197,7 +201,9 @@ def _transport(name: str, arguments: str) -> str:
     if name in WITHOUT_DESCRIPTOR:
         return "other"
     if name in ("socket", "socketpair"):
-        family, kind = arguments.split(", ")[:2]
+        family, kind, protocol = arguments.split(", ")[:3]
+        if protocol == "IPPROTO_ICMP":
+            return "other"
         return TRANSPORT_OF_ARGUMENTS.get((family, kind.split("|")[0]), "other")
     if name == "epoll_ctl":
         return _descriptor(arguments.split(", ")[2])

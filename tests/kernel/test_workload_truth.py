@@ -17,7 +17,13 @@ pytestmark = pytest.mark.usefixtures("strace_installed")
 # strace names an O_PATH descriptor by its inode; to the kernel it is no socket.
 DECODED = [case for case in all_cases() if case.name != "path_only"]
 REPEATABLE = [case for case in all_cases() if case.name not in RESTARTING + VARYING]
-THIRTY_TWO_BITS = [Case("send", "unix-stream"), Case("read", "tcp4"), Case("sendmmsg", "tcp4")]
+THIRTY_TWO_BITS = [
+    Case("send", "unix-stream"),
+    Case("read", "tcp4"),
+    Case("sendmmsg", "tcp4"),
+    Case("socketcall", "unix-stream"),
+    Case("socketcall", "tcp4"),
+]
 
 
 def as_strace_tells(truth: Truth) -> Dict[strace.Key, strace.Row]:

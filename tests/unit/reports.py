@@ -7,6 +7,7 @@ from typing import Dict, List, Optional
 
 from udsprobe.model.report import (
     Backlog,
+    BlockedConnects,
     Depth,
     EventsLost,
     Fds,
@@ -91,7 +92,7 @@ def listener(
         socket_type=socket_type,
         address=address,
         netns=4026531840,
-        inode=12345,
+        inode=sum(map(ord, address)),
         state="listening",
         pids=pids,
         backlog=Backlog(
@@ -101,6 +102,20 @@ def listener(
             equals_somaxconn=clamped,
         ),
         depth=Depth(now=now, max=peak, limit=backlog + 1, histogram=None),
+    )
+
+
+def crowded(address: str = "/run/app.sock") -> Listener:
+    """A listener whose every field is measured: its queue is full and clients suffer."""
+    full = listener(address, now=129, peak=129, clamped=True, pids=[4711])
+    return replace(
+        full,
+        accepted=1200,
+        accepted_by={"4711": 1200},
+        wait_us=latency(1200, 9000),
+        refused={"EAGAIN": 312},
+        blocked_connects=BlockedConnects(count=7, wait_us=latency(7, 41_000), waiting_now=3),
+        drops=0,
     )
 
 
@@ -136,6 +151,7 @@ def probe(*measurements: Measurement, lost: int = 0) -> Probe:
         events_seen=161_204 + lost,
         events_counted=161_204,
         events_lost=EventsLost(map_full=lost, ring_full=0, missed=0),
+        turned_away=0,
     )
 
 

@@ -7,7 +7,7 @@ sample agree with each other as the kernel's do.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Iterable, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.histogram import LATENCY_SLOTS, slot_of
 from udsprobe.sample import (
@@ -24,6 +24,7 @@ from udsprobe.sample import (
     Sample,
     ServedCounts,
     TargetReading,
+    ThreadActivities,
 )
 
 SECOND_NS = 1_000_000_000
@@ -35,6 +36,21 @@ UNIX = Endpoint(transport="unix", socket_type="stream")
 UNIX_DGRAM = Endpoint(transport="unix", socket_type="dgram")
 TCP = Endpoint(transport="tcp", socket_type="stream")
 OTHER = Endpoint(transport="other", socket_type=None)
+ACTIVITIES = (
+    "user",
+    "sys_socket",
+    "sys_poll",
+    "sys_other",
+    "runq",
+    "blocked_poll",
+    "blocked_recv",
+    "blocked_send",
+    "blocked_accept",
+    "blocked_connect",
+    "blocked_lock",
+    "blocked_disk",
+    "blocked_other",
+)
 
 
 def latency(durations_ns: Iterable[int] = ()) -> LatencyCounts:
@@ -153,8 +169,28 @@ def connects(
     return replace(counts, **changes)
 
 
-def served(durations_ns: Sequence[int] = ()) -> ServedCounts:
-    return ServedCounts(count=len(durations_ns), latency=latency(durations_ns))
+def served(durations_ns: Sequence[int] = (), **changes: Any) -> ServedCounts:
+    """Requests that spend all their time in the application, on the CPU."""
+    times = latency(durations_ns)
+    stages = dict.fromkeys(("accept_wait", "recv_wait", "recv", "send"), latency(()))
+    counts = ServedCounts(
+        count=len(durations_ns),
+        latency=times,
+        stages={**stages, "app": times},
+        app_activity_ns=activities(user=sum(durations_ns)),
+        handed_over=0,
+        pipelined=0,
+    )
+    return replace(counts, **changes)
+
+
+def activities(**spent_ns: int) -> Dict[str, int]:
+    """ns by activity, the thirteen of `enum activity`."""
+    return {**dict.fromkeys(ACTIVITIES, 0), **spent_ns}
+
+
+def thread(tid: int = 4711, pid: int = 4711, **spent_ns: int) -> ThreadActivities:
+    return ThreadActivities(pid=pid, tid=tid, comm="node", activity_ns=activities(**spent_ns))
 
 
 def probe(**changes: Any) -> ProbeReading:
@@ -164,6 +200,7 @@ def probe(**changes: Any) -> ProbeReading:
         lost_map_full=0,
         lost_ring_full=0,
         lost_missed=0,
+        turned_away=0,
         cpu_ns=80_000_000,
         rss_bytes=41_000_000,
         bpf_cpu_ns=0,
@@ -184,6 +221,8 @@ def sample(at_s: float = 0.0, **changes: Any) -> Sample:
         calls=(),
         in_flight=(),
         syscalls_by_name={},
+        threads=(),
+        exited_activity_ns=activities(),
         targets=(target(),),
         targets_exited=0,
         listeners=(listener(),),
@@ -201,6 +240,8 @@ def unmeasured_sample(at_s: float = 0.0, **changes: Any) -> Sample:
         calls=None,
         in_flight=None,
         syscalls_by_name=None,
+        threads=None,
+        exited_activity_ns=None,
         listeners=None,
         connects=None,
         served=None,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import re
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Dict, List, Tuple
 
@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import give_up
+from tests.elf import section
 from udsprobe.kernel import listener_table
 from udsprobe.kernel.btf import KIND_DATASEC, KIND_ENUM, KIND_STRUCT, Btf, BtfError
 from udsprobe.kernel.syscall_table import TRAITS
@@ -25,20 +26,7 @@ STRUCTS = re.findall(r"^struct (\w+) \{", HEADER, re.MULTILINE)
 ENUMS = re.findall(r"^enum (\w+) \{", HEADER, re.MULTILINE)
 
 CTYPES = {"u64_t": 8, "ns_t": 8, "bytes_t": 8, "count_t": 8, "address_t": 8}
-CTYPES.update({"unsigned int": 4, "unsigned short": 2, "unsigned char": 1, "char": 1, "int": 4})
-
-
-def section(elf: bytes, wanted: bytes) -> bytes:
-    """A section of a 64-bit little-endian ELF file."""
-    (table,) = struct.unpack_from("<Q", elf, 40)
-    size, count, names_at = struct.unpack_from("<HHH", elf, 58)
-    headers = [struct.unpack_from("<IIQQQQ", elf, table + size * at) for at in range(count)]
-    names = headers[names_at][4]
-    for name, _, _, _, offset, length in headers:
-        start = names + name
-        if elf[start : elf.index(b"\0", start)] == wanted:
-            return elf[offset : offset + length]
-    raise KeyError(wanted)
+CTYPES.update({"int": 4, "unsigned int": 4, "unsigned short": 2, "unsigned char": 1, "char": 1})
 
 
 def built(machine: str) -> bytes:
@@ -46,7 +34,7 @@ def built(machine: str) -> bytes:
     path = ROOT / "udsprobe" / "_bpf" / f"tracepoint.{machine}.bpf.o"
     if not path.exists():
         give_up(f"{path.name} is not built: scripts/build_bpf.py")
-    return section(path.read_bytes(), b".BTF")
+    return section(path.read_bytes(), ".BTF").content
 
 
 @pytest.fixture(scope="module", params=["x86_64", "aarch64"])
@@ -182,18 +170,16 @@ def test_what_is_no_btf(raw: bytes) -> None:
 
 def use(raw: bytes) -> None:
     """Read everything there is; a damaged input may only raise BtfError."""
-    try:
+    with suppress(BtfError):
         read = Btf(raw)
-    except BtfError:
-        return
-    for ask, names in (
-        (read.structure, ["call_counts", "pair", "seed"]),
-        (read.enum, ["limits", "flags"]),
-        (read.variables, [".bss", ".rodata"]),
-    ):
-        for name in names:
-            with contextlib.suppress(BtfError):
-                ask(name)
+        for ask, names in (
+            (read.structure, ["call_counts", "pair", "seed"]),
+            (read.enum, ["limits", "flags"]),
+            (read.variables, [".bss", ".rodata"]),
+        ):
+            for name in names:
+                with suppress(BtfError):
+                    ask(name)
 
 
 SMALL = made(

@@ -7,7 +7,7 @@ from typing import Callable
 
 import pytest
 from rich.cells import cell_len
-from textual.events import MouseScrollDown
+from textual.events import Key, MouseScrollDown
 
 from tests.unit import reports
 from tests.unit.feeds import FailingFeed, ListFeed, frame
@@ -151,9 +151,26 @@ async def test_filter_hides_what_does_not_match_and_escape_shows_all() -> None:
         await screen.press("slash", *"accept4", "enter")
         assert "accept4" in screen.text() and "epoll_ctl  " not in screen.text()
         assert "filter accept4" in screen.lines()[-2]
-        assert "no row matches the filter 'accept4'; Esc clears it" in screen.text()
+        assert screen.row("/run/app.sock")
         await screen.press("escape")
         assert "epoll_ctl  " in screen.text()
+
+
+async def test_the_filter_is_of_the_panel_it_was_begun_in() -> None:
+    async with dashboard(frame(reports.busy()), size=(120, 40)) as screen:
+        await screen.press("tab", "slash", *"master", "enter")
+        assert "no row matches the filter 'master'; Esc clears it" in screen.below("targets")
+        assert screen.row("accept4", "unix") and screen.row("/run/app.sock")
+        assert screen.rule("targets").startswith("━━")
+
+
+async def test_what_is_typed_at_once_is_all_in_the_filter() -> None:
+    async with dashboard(frame(reports.busy()), size=(120, 40)) as screen:
+        for character in "/q/sp":
+            screen.app.post_message(Key("slash" if character == "/" else character, character))
+        await screen.press("enter")
+        assert "filter q/sp" in screen.lines()[-2]
+        assert "PAUSED" not in screen.lines()[0]
 
 
 async def test_escape_leaves_the_filter_line() -> None:
@@ -193,9 +210,9 @@ async def test_the_cursor_stays_on_its_row_when_rows_are_sorted() -> None:
 @pytest.mark.parametrize(
     ("tabs", "words"),
     [
-        (0, ("calls                   96,240", "EAGAIN 48,120", "tp_btf:sys_enter")),
-        (1, ("command line            node --serve", "142 of 1,024")),
-        (2, ("served                  48,120", "futex                   0.21")),
+        (0, ("calls                    96,240", "EAGAIN 48,120", "tp_btf:sys_enter")),
+        (1, ("command line             node --serve", "142 of 1,024")),
+        (2, ("served                   48,120", "futex                    0.21")),
         (3, ("97 of 129", "net.core.somaxconn", "node 4711")),
     ],
 )
@@ -231,6 +248,27 @@ async def test_losses_are_said_in_a_word() -> None:
 async def test_a_full_listener_is_said_in_a_word() -> None:
     async with dashboard(frame(reports.busy(queue=129))) as screen:
         assert "FULL" in screen.row("/run/app.sock")
+
+
+async def test_what_befell_connections_at_a_listener() -> None:
+    report = replace(reports.busy(), listeners=[reports.crowded()])
+    async with dashboard(frame(report), size=(140, 40)) as screen:
+        row = screen.row("/run/app.sock").split()
+        assert row[-4:] == ["27.0ms", "312", "node", "4711"]
+        await screen.press("shift+tab", "enter")
+        for words in (
+            "refused                  EAGAIN 312",
+            "in connect(), queue full",
+            "4711 1,200",
+        ):
+            assert words in screen.text()
+
+
+async def test_past_refusals_are_said_in_a_word() -> None:
+    emptied = replace(reports.crowded(), depth=reports.listener("", now=0).depth)
+    report = replace(reports.busy(), listeners=[emptied])
+    async with dashboard(frame(report), size=(80, 24)) as screen:
+        assert "REFUSED" in screen.row("/run/app.sock")
 
 
 async def test_the_verdict_takes_two_lines_when_there_is_one() -> None:

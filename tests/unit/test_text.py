@@ -103,6 +103,14 @@ def test_a_path_that_does_not_fit_its_column_is_written_below() -> None:
     assert path in render(report)
 
 
+def test_what_befell_connections_at_a_listener() -> None:
+    text = render(replace(reports.busy(), listeners=[reports.crowded()]))
+    assert line_with(text, "/run/app.sock").split()[-7:-3] == ["129", "129", "129", "FULL"]
+    story = " ".join(text.split())
+    assert "waited for accept p50 9.00ms, p99 27.0ms · refused EAGAIN 312" in story
+    assert "clients blocked 7, p99 123ms" in story
+
+
 def test_errors_by_errno() -> None:
     text = " ".join(render(reports.busy()).split())
     assert "accept4 unix EAGAIN 16,842, EMFILE 3" in text

@@ -15,10 +15,10 @@ int passed_descriptor(int over);
 	X(sendfile) X(splice) X(epoll) X(poll) X(connect) X(errors) X(no_socket) \
 	X(files) X(duplicates) X(path_only) X(passed) X(threads) X(forks) \
 	X(grandchildren) X(exec) X(exec_from_thread) X(spawn) X(vfork) X(abandoned) \
-	X(restarted) X(interrupted) X(stopped) X(denied) X(uring) X(requests) \
+	X(restarted) X(interrupted) X(stopped) X(retried) X(restarted_twice) X(jumped_out) X(denied) X(uring) X(requests) \
 	X(requests_pieces) X(requests_epoll) X(requests_passed) X(requests_threads) \
 	X(requests_prefork) X(requests_greeting) X(requests_forks) X(requests_sendfile) \
-	X(requests_splice) X(requests_short) X(wide) X(asleep) X(echo)
+	X(requests_splice) X(requests_short) X(wide) X(socketcall) X(asleep) X(echo)
 /* clang-format on */
 
 #define DECLARE_CASE(name) void case_##name(const struct family *family);

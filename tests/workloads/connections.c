@@ -169,6 +169,15 @@ void case_errors(const struct family *family)
 	out_of_descriptors(family);
 }
 
+/* ICMP is no UDP, though its sockets are of the same family and type. */
+static void ping_socket(void)
+{
+	int fd = CALL(OTHER, socket, AF_INET, SOCK_DGRAM, IPPROTO_ICMP);
+
+	if (fd >= 0)
+		close_counted(OTHER, fd);
+}
+
 /* Without a descriptor there is no socket; a few sockets have no transport of ours. */
 void case_no_socket(const struct family *family)
 {
@@ -186,6 +195,7 @@ void case_no_socket(const struct family *family)
 	}
 	FAILS(EOPNOTSUPP, UDP, listen, datagram, 1);
 	FAILS(ENOTSOCK, OTHER, sendto, truth_fd(), payload, PAYLOAD, 0, NULL, 0);
+	ping_socket();
 	close_counted(OTHER, netlink);
 	close_counted(UDP, datagram);
 }

@@ -2,9 +2,11 @@
 /* A call that a signal interrupts: restarted it is still one call. */
 #define _GNU_SOURCE
 #include <poll.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 
 #include "cases.h"
@@ -74,6 +76,83 @@ void case_interrupted(const struct family *family)
 	set_alarm(SIG_IGN, 0, 0);
 	close_pair(family, fds);
 	close_counted(OTHER, poller);
+}
+
+/* The program itself calls again, with the same arguments: two calls, not a restart. */
+void case_retried(const struct family *family)
+{
+	int fds[2];
+
+	connected_pair(family, fds);
+	set_alarm(ignore_alarm, 0, ALARM_US);
+	for (int i = 0; i < 5; i++)
+		FAILS(EINTR, family->kind, recvfrom, fds[1], payload, PAYLOAD, 0, NULL, NULL);
+	set_alarm(SIG_IGN, 0, 0);
+	MUST(PAYLOAD, family->kind, sendto, fds[0], payload, PAYLOAD, 0, NULL, 0);
+	MUST(PAYLOAD, family->kind, recvfrom, fds[1], payload, PAYLOAD, 0, NULL, NULL);
+	close_pair(family, fds);
+}
+
+static int inner_fds[2];
+
+static void send_to_inner(int signal)
+{
+	(void)signal;
+	set_alarm(SIG_IGN, 0, 0);
+	MUST(PAYLOAD, alarm_kind, sendto, inner_fds[0], payload, PAYLOAD, 0, NULL, 0);
+}
+
+/* Interrupts recvfrom, and is itself interrupted in a read of its own. */
+static void receive_from_inner(int signal)
+{
+	(void)signal;
+	set_alarm(send_to_inner, SA_RESTART | SA_NODEFER, ALARM_US);
+	MUST(PAYLOAD, alarm_kind, read, inner_fds[1], payload, PAYLOAD);
+	MUST(PAYLOAD, alarm_kind, sendto, alarm_fd, payload, PAYLOAD, 0, NULL, 0);
+}
+
+/* A restart inside a restart. */
+void case_restarted_twice(const struct family *family)
+{
+	int fds[2];
+
+	connected_pair(family, fds);
+	connected_pair(family, inner_fds);
+	alarm_kind = family->kind;
+	alarm_fd = fds[0];
+	for (int i = 0; i < 5; i++) {
+		set_alarm(receive_from_inner, SA_RESTART | SA_NODEFER, ALARM_US);
+		MUST(PAYLOAD, family->kind, recvfrom, fds[1], payload, PAYLOAD, 0, NULL, NULL);
+	}
+	close_pair(family, fds);
+	close_pair(family, inner_fds);
+}
+
+static sigjmp_buf out;
+
+static void jump_out(int signal)
+{
+	(void)signal;
+	siglongjmp(out, 1);
+}
+
+/* The handler never returns, nor does the call: only what follows is counted. */
+void case_jumped_out(const struct family *family)
+{
+	int fds[2];
+
+	connected_pair(family, fds);
+	for (volatile int i = 0; i < 5; i++) {
+		if (!sigsetjmp(out, 1)) {
+			set_alarm(jump_out, SA_RESTART, ALARM_US);
+			syscall(SYS_readv, fds[1], &(struct iovec){payload, PAYLOAD}, 1);
+			die("readv", -1);
+		}
+		set_alarm(SIG_IGN, 0, 0);
+		send_rounds(family->kind, fds[0]);
+		receive_rounds(family->kind, fds[1]);
+	}
+	close_pair(family, fds);
 }
 
 static void stop_and_continue(pid_t child)

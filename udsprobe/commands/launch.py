@@ -16,6 +16,8 @@ from udsprobe.errors import NoTargetError, UsageError
 from udsprobe.kernel.procfs import Procfs, printable
 from udsprobe.kernel.selectors import Chosen
 
+# Caught by us, or ignored by Python.
+OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
 EXIT_NOT_EXECUTED = 127
 ERRNO = struct.Struct("i")
 COMM_BYTES = 15
@@ -99,7 +101,7 @@ class HeldCommand:
 
     def _become(self, words: Sequence[str], gate: int, refusal: int) -> None:
         try:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+            for number in OURS:
                 signal.signal(number, signal.SIG_DFL)
             os.close(self._gate)
             if os.read(gate, 1):

@@ -27,6 +27,7 @@ class ThreadReading:
     tid: int
     comm: bytes
     in_flight: Optional[CallInFlight]
+    activity_ns: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ class Counters:
             value: endpoint(name)
             for value, name in enum_names(btf.enum("endpoint"), "ENDPOINT_").items()
         }
+        self._activities = enum_names(btf.enum("activity"), "ACTIVITY_")
+        self._stages = enum_names(btf.enum("stage"), "STAGE_")
+        self._stages_count = btf.enum("stage")["STAGE_MAX"]
+        self._cpu_maxima = self._places_of_maxima()
         self._process = btf.structure("process_state")
         self._thread = btf.structure("thread_record")
 
@@ -114,7 +119,7 @@ class Counters:
         for series in range(1, used + 1):
             found = (self._calls.row(cpu * self._series_max + series) for cpu in self._cpus)
             rows.setdefault(keys[series], []).extend(found)
-        maximum = self._calls.place("latency", "max_ns").start
+        maximum = [self._calls.place("latency", "max_ns").start]
         return tuple(
             self._call_counts(key, combined(parts, maximum)) for key, parts in rows.items()
         )
@@ -138,9 +143,27 @@ class Counters:
         return EventAccount(*(row[self._per_cpu.place(name).start] for name in names))
 
     def served(self) -> ServedCounts:
-        """Served requests: how many, and how long each took."""
-        latency = _latency(self._all_cpus()[self._per_cpu.place("served")])
-        return ServedCounts(latency.count, latency)
+        """Served requests: how many, how long each took and where."""
+        row = self._all_cpus()
+        latency = _latency(row[self._per_cpu.place("served")])
+        stages = row[self._per_cpu.place("stages")]
+        size = len(stages) // self._stages_count
+        return ServedCounts(
+            count=latency.count,
+            latency=latency,
+            stages={
+                name: _latency(stages[at * size : (at + 1) * size])
+                for at, name in self._stages.items()
+                if at < self._stages_count
+            },
+            app_activity_ns=self._by_activity(row[self._per_cpu.place("app_activity_ns")]),
+            handed_over=row[self._per_cpu.place("handed_over")][0],
+            pipelined=row[self._per_cpu.place("pipelined")][0],
+        )
+
+    def exited_activity_ns(self) -> Mapping[str, int]:
+        """Where the time of threads went that have ended."""
+        return self._by_activity(self._all_cpus()[self._per_cpu.place("exited_activity_ns")])
 
     def take_processes(self) -> Dict[int, Any]:
         """Process id → `struct process_state`; the dead ones leave the map."""
@@ -163,8 +186,17 @@ class Counters:
         ]
 
     def _all_cpus(self) -> Row:
-        maximum = self._per_cpu.place("served", "max_ns").start
-        return combined(map(self._per_cpu.row, self._cpus), maximum)
+        return combined(map(self._per_cpu.row, self._cpus), self._cpu_maxima)
+
+    def _places_of_maxima(self) -> List[int]:
+        stages = self._per_cpu.place("stages")
+        size = (stages.stop - stages.start) // self._stages_count
+        at = self._per_cpu.place("served", "max_ns").start
+        offset = at - self._per_cpu.place("served").start
+        return [at, *(stages.start + stage * size + offset for stage in range(self._stages_count))]
+
+    def _by_activity(self, words: Sequence[int]) -> Mapping[str, int]:
+        return {self._activities[at]: spent for at, spent in enumerate(words)}
 
     def _thread_reading(self, record: Any) -> ThreadReading:
         in_flight = None
@@ -177,7 +209,8 @@ class Counters:
                 self._endpoints[record.endpoint],
                 record.since_ns,
             )
-        return ThreadReading(record.tgid, record.tid, record.comm, in_flight)
+        activities = self._by_activity(record.activity_ns)
+        return ThreadReading(record.tgid, record.tid, record.comm, in_flight, activities)
 
     def _call_counts(self, key: int, row: Row) -> CallCounts:
         latency = _latency(row[self._calls.place("latency")])

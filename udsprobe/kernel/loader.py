@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import struct
 from importlib import resources
@@ -116,8 +117,10 @@ def _options(
 
 def _entries(opened: ProbeObject, table: SyscallTable) -> bytes:
     limit = opened.btf.enum("limits")["NR_MAX"]
-    image = bytearray(2 * limit)
-    for number, call, traits in table.entries(opened.btf.enum("call"), opened.btf.enum("trait")):
+    size = ctypes.sizeof(opened.btf.structure("call_entry"))
+    enums = {name: opened.btf.enum(name) for name in ("call", "trait", "waits")}
+    image = bytearray(size * limit)
+    for number, *entry in table.entries(enums):
         if number < limit:
-            image[2 * number : 2 * number + 2] = bytes((call, traits))
+            image[size * number : size * number + len(entry)] = bytes(entry)
     return bytes(image)

@@ -37,6 +37,7 @@ EVENT_PROGRAMS = (
     EventProgram("sched_process_exec", True),
     EventProgram("sched_process_exit", True),
     EventProgram("sched_switch", True),
+    EventProgram("sched_wakeup", True),
     # Linux kernel commit 40e0b0908142 "net/sock: Introduce trace_sk_data_ready()" (in v6.3)
     EventProgram("sk_data_ready", False),
     EventProgram("inet_sock_set_state", False),
@@ -54,16 +55,17 @@ def measurements(attached: FrozenSet[str]) -> Tuple[MeasurementState, ...]:
     return (
         _on("syscalls", "tp_btf:sys_enter+sys_exit"),
         _on("cpu_time", "tp_btf:sched_switch"),
+        _on("thread_time", "tp_btf:sched_switch+sched_wakeup+sys_enter+sys_exit"),
         _on("in_flight", "iter:task"),
         _on("processes", "tp_btf:sched_process_fork+exec+exit"),
-        _served_requests("sk_data_ready" in attached),
+        *_requests("sk_data_ready" in attached),
         _on("listeners", "sock_diag+iter:task_file"),
-        *_accept_queue("sk_data_ready" in attached),
+        *_accept_queue("sk_data_ready" in attached, "inet_sock_set_state" in attached),
         _on("refused_connects", "tp_btf:sys_enter+sys_exit"),
         _on("connects", "tp_btf:sys_exit"),
         *(
             MeasurementState(name, None, "off", NOT_BUILT)
-            for name in ("stages", "upstream_requests", "thread_time", "connections", "verdict")
+            for name in ("upstream_requests", "connections", "verdict")
         ),
     )
 
@@ -72,27 +74,46 @@ def _on(name: str, rests_on: str) -> MeasurementState:
     return MeasurementState(name, rests_on, "on", None)
 
 
-def _served_requests(has_arrival: bool) -> MeasurementState:
+def _requests(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
     if has_arrival:
-        return _on("served_requests", "tp_btf:sys_exit+sk_data_ready")
-    return MeasurementState(
-        "served_requests",
-        "tp_btf:sys_exit",
-        "degraded",
-        "a request is timed from its receive call: this kernel tells nobody when bytes arrive",
+        return (
+            _on("served_requests", "tp_btf:sys_exit+sk_data_ready"),
+            _on("stages", "tp_btf:sys_exit+sk_data_ready"),
+        )
+    reason = "this kernel tells nobody when bytes arrive"
+    return (
+        MeasurementState(
+            "served_requests",
+            "tp_btf:sys_exit",
+            "degraded",
+            f"a request is timed from its receive call: {reason}",
+        ),
+        MeasurementState(
+            "stages", "tp_btf:sys_exit", "degraded", f"without accept_wait and recv_wait: {reason}"
+        ),
     )
 
 
-def _accept_queue(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
+def _accept_queue(
+    has_arrival: bool, has_tcp_states: bool
+) -> Tuple[MeasurementState, MeasurementState]:
     if has_arrival:
-        return (
-            _on("accept_queue", "tp_btf:sk_data_ready"),
-            _on("accept_wait", "tp_btf:sk_data_ready+inet_sock_set_state+sys_exit"),
-        )
+        return _on("accept_queue", "tp_btf:sk_data_ready"), _accept_wait(has_tcp_states)
     reason = "this kernel tells nobody when a connection enters a queue"
     return (
         MeasurementState(
             "accept_queue", "sock_diag", "degraded", f"read once an interval: {reason}"
         ),
         MeasurementState("accept_wait", None, "off", reason),
+    )
+
+
+def _accept_wait(has_tcp_states: bool) -> MeasurementState:
+    if has_tcp_states:
+        return _on("accept_wait", "tp_btf:sk_data_ready+inet_sock_set_state+sys_exit")
+    return MeasurementState(
+        "accept_wait",
+        "tp_btf:sk_data_ready+sys_exit",
+        "degraded",
+        "Unix connections only: this kernel tells nobody when a TCP connection is established",
     )

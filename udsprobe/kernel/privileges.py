@@ -14,15 +14,20 @@ def missing_capabilities() -> List[str]:
 
     CAP_BPF and CAP_PERFMON (Linux v5.8) suffice; CAP_SYS_ADMIN holds both.
     """
-    effective = _effective()
+    return missing_among(effective_set(Path("/proc/self/status").read_text()))
+
+
+def missing_among(effective: int) -> List[str]:
+    """The same for a given set of capabilities, one bit each."""
     if effective >> CAP_SYS_ADMIN & 1:
         return []
     wanted = {"CAP_BPF": CAP_BPF, "CAP_PERFMON": CAP_PERFMON}
     return [name for name, bit in wanted.items() if not effective >> bit & 1]
 
 
-def _effective() -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
+def effective_set(status: str) -> int:
+    """The effective capabilities in the text of /proc/PID/status; none when it has no such line."""
+    for line in status.splitlines():
         if line.startswith("CapEff:"):
             return int(line.split()[1], 16)
     return 0

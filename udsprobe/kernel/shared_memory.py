@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
-from typing import Dict, Iterable, List, Tuple, Type
+from typing import Dict, Iterable, List, Sequence, Tuple, Type
 
 from udsprobe.kernel.probe_object import ProbeObject
 
@@ -13,17 +13,18 @@ Row = List[int]
 WORD_BYTES = 8
 
 
-def combined(rows: Iterable[Row], maximum_at: int) -> Row:
+def combined(rows: Iterable[Row], maxima_at: Sequence[int]) -> Row:
     """Rows of several CPUs added up, word by word.
 
     Args:
-        maximum_at: the word that is a maximum and not a sum.
+        maxima_at: the words that are maxima and not sums.
     """
     kept = list(rows)
     if len(kept) == 1:
         return kept[0]
     total = [sum(column) for column in zip(*kept)]
-    total[maximum_at] = max(row[maximum_at] for row in kept)
+    for at in maxima_at:
+        total[at] = max(row[at] for row in kept)
     return total
 
 

@@ -29,6 +29,21 @@ TRAITS: Mapping[str, Tuple[str, ...]] = {
     **dict.fromkeys(("select", "pselect6", "io_uring_enter"), ()),
 }
 
+# What a thread that sleeps in a call waits for.
+WAITS: Mapping[str, str] = {
+    **dict.fromkeys(("read", "readv", "pread64", "preadv", "preadv2"), "RECV"),
+    **dict.fromkeys(("recvfrom", "recvmsg", "recvmmsg"), "RECV"),
+    **dict.fromkeys(("write", "writev", "pwrite64", "pwritev", "pwritev2"), "SEND"),
+    **dict.fromkeys(("sendto", "sendmsg", "sendmmsg", "sendfile", "splice"), "SEND"),
+    **dict.fromkeys(("accept", "accept4"), "ACCEPT"),
+    "connect": "CONNECT",
+    **dict.fromkeys(("epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"), "POLL"),
+    **dict.fromkeys(("select", "pselect6", "io_uring_enter"), "POLL"),
+    **dict.fromkeys(("futex", "futex_wait", "futex_waitv", "flock"), "LOCK"),
+    **dict.fromkeys(("fsync", "fdatasync", "sync_file_range", "syncfs", "sync", "msync"), "DISK"),
+    **dict.fromkeys(("open", "openat", "openat2", "ftruncate", "rename", "unlink"), "DISK"),
+}
+
 # The kernel's other names for the same call: 64-bit time_t for 32-bit callers.
 ALIASES = {
     "_newselect": "select",
@@ -36,7 +51,10 @@ ALIASES = {
     "ppoll_time64": "ppoll",
     "pselect6_time64": "pselect6",
     "recvmmsg_time64": "recvmmsg",
+    "futex_time64": "futex",
 }
+
+Enums = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -53,21 +71,19 @@ class SyscallTable:
         """The number of `name`, None when this ABI has no such call."""
         return next((number for number, known in self.names.items() if known == name), None)
 
-    def entries(
-        self, calls: Mapping[str, int], traits: Mapping[str, int]
-    ) -> List[Tuple[int, int, int]]:
-        """(number, call, traits) for the kernel half.
+    def entries(self, enums: Enums) -> List[Tuple[int, int, int, int]]:
+        """(number, call, traits, waits) for the kernel half: `struct call_entry` by number.
 
         Args:
-            calls: `enum call` of the object, `CALL_READ` → value.
-            traits: `enum trait`, `TRAIT_FD` → bit.
+            enums: of the object: `call`, `trait` and `waits`.
         """
         entries = []
         for number, name in self.names.items():
-            name = ALIASES.get(name, name)
-            if name in TRAITS:
-                bits = sum(traits[f"TRAIT_{trait}"] for trait in TRAITS[name])
-                entries.append((number, calls[f"CALL_{name.upper()}"], bits))
+            known = ALIASES.get(name, name)
+            waits = enums["waits"][f"WAITS_{WAITS.get(known, 'OTHER')}"]
+            call = enums["call"][f"CALL_{known.upper()}"] if known in TRAITS else 0
+            bits = sum(enums["trait"][f"TRAIT_{trait}"] for trait in TRAITS.get(known, ()))
+            entries.append((number, call, bits, waits))
         return entries
 
 

@@ -15,9 +15,7 @@ from udsprobe.model.counters import (
     grown_by_key,
     grown_if_measured,
     percent,
-    ratio,
 )
-from udsprobe.model.histogram import latency_us, subtract
 from udsprobe.model.listener_rows import connect_rows, listener_rows
 from udsprobe.model.report import (
     EventsLost,
@@ -28,12 +26,13 @@ from udsprobe.model.report import (
     Report,
     Requests,
     Served,
-    Stages,
     SyscallsPerRequest,
     Target,
     Window,
 )
+from udsprobe.model.served_requests import served_requests
 from udsprobe.model.syscall_rows import syscall_rows
+from udsprobe.model.thread_time import thread_time
 from udsprobe.sample import Observation, Sample, TargetReading
 
 _NS_PER_S = 1_000_000_000
@@ -63,7 +62,7 @@ def report(observation: Observation, first: Sample, last: Sample) -> Report:
         targets_exited=last.targets_exited,
         verdict=None,
         findings=None,
-        time=None,
+        time=thread_time(first, last),
         requests=_requests(first, last),
         syscalls=syscall_rows(first, last),
         listeners=listener_rows(first, last),
@@ -100,6 +99,7 @@ def _probe(observation: Observation, first: Sample, last: Sample) -> Probe:
         events_seen=grown("events_seen", end.events_seen, start.events_seen),
         events_counted=grown("events_counted", end.events_counted, start.events_counted),
         events_lost=_events_lost(first, last),
+        turned_away=grown("turned_away", end.turned_away, start.turned_away),
     )
 
 
@@ -132,26 +132,11 @@ def _target(reading: TargetReading) -> Target:
 
 
 def _requests(first: Sample, last: Sample) -> Requests:
-    served = _served(first, last)
+    served = served_requests(first, last, _elapsed_ns(first, last) / _NS_PER_S)
     return Requests(
         served=served,
         upstream=None,
         syscalls_per_request=_syscalls_per_request(served, first, last),
-    )
-
-
-def _served(first: Sample, last: Sample) -> Optional[Served]:
-    if first.served is None or last.served is None:
-        return None
-    count = grown("served count", last.served.count, first.served.count)
-    latency = subtract("served latency", last.served.latency, first.served.latency)
-    return Served(
-        count=count,
-        rate_per_s=ratio(count * _NS_PER_S, _elapsed_ns(first, last)),
-        latency_us=latency_us(latency),
-        stages_us=Stages(),
-        app_time_pct=None,
-        turn_based=None,
     )
 
 

@@ -70,6 +70,7 @@ class Probe:
     events_seen: int
     events_counted: int
     events_lost: EventsLost
+    turned_away: int
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class ThreadTime:
+    """Shares of wall time of one thread; the thirteen of `enum activity` sum to 1."""
+
+    pid: int
     tid: int
     comm: str
     share: Dict[str, float]
@@ -143,6 +147,8 @@ class ThreadTime:
 
 @dataclass(frozen=True)
 class Time:
+    """The 50 busiest threads, the busiest of all, and all threads together."""
+
     threads: List[ThreadTime]
     busiest: Optional[ThreadTime]
     total: Dict[str, float]

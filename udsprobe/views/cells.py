@@ -128,12 +128,41 @@ def listener(
         "now": numbers.count(depth.now, 5),
         "max": numbers.count(depth.max, 5),
         "limit": numbers.count(depth.limit, 5),
-        "state": "FULL" if is_full(row) else "",
+        "state": listener_state(row),
         "backlog": backlog(row.backlog),
         "wait": latency(row.wait_us)["p99"],
-        "refused": numbers.count(None if row.refused is None else sum(row.refused.values()), 7),
+        "refused": numbers.count(refused(row), 7),
         "owners": owners(row.pids, comms),
     }
+
+
+def listener_state(row: Listener) -> str:
+    """The word for what is wrong with it, the worst first; empty when nothing is."""
+    if row.state == "closed":
+        return "GONE"
+    if is_full(row):
+        return "FULL"
+    return "REFUSED" if refused(row) else ""
+
+
+def refused(row: Listener) -> Optional[int]:
+    """Connections refused in the window."""
+    return None if row.refused is None else sum(row.refused.values())
+
+
+def listener_story(row: Listener) -> str:
+    """What befell connections at it: waits, refusals, blocked clients; empty when nothing did."""
+    parts = []
+    if row.wait_us is not None and row.wait_us.count:
+        waits = latency(row.wait_us)
+        parts.append(f"waited for accept p50 {waits['p50']}, p99 {waits['p99']}")
+    if refused(row):
+        parts.append(f"refused {errors(row.refused or {})}")
+    if row.blocked_connects is not None and row.blocked_connects.count:
+        blocked = row.blocked_connects
+        wait = latency(blocked.wait_us)["p99"]
+        parts.append(f"clients blocked {numbers.count(blocked.count)}, p99 {wait}")
+    return " · ".join(parts)
 
 
 def is_full(row: Listener) -> bool:

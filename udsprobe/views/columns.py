@@ -78,7 +78,7 @@ SYSCALLS = _by_key(
 )
 
 LISTENERS = _by_key(
-    Column("socket", "socket", 10, "Transport and type of the listening socket.", right=False),
+    Column("socket", "socket", 8, "Transport and type of the listening socket.", right=False),
     Column(
         "address",
         "address",
@@ -100,7 +100,12 @@ LISTENERS = _by_key(
     Column("max", "max", 5, "The most connections seen in the queue at once."),
     Column("limit", "limit", 5, "The queue is full at this many: the backlog and one more."),
     Column(
-        "state", "", 4, "FULL when the queue is at its limit and newcomers wait or are refused."
+        "state",
+        "state",
+        7,
+        "FULL at its limit, when newcomers wait or are refused; REFUSED if some were; GONE once "
+        "it is closed.",
+        right=False,
     ),
     Column(
         "backlog",

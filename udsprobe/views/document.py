@@ -16,12 +16,14 @@ from udsprobe.model.report import Report
 _DECIMALS = 3
 # Ratios far below one, rounded to significant digits where they are computed.
 _NOT_ROUNDED = frozenset({"syscalls_per_request"})
+# Thirteen shares have to sum to 1.
+_DECIMALS_OF = {"time": 6}
 
 
 def document(report: Report) -> Dict[str, Any]:
     """The report as dicts, lists, strings, numbers, booleans and None; `schema` first.
 
-    Floats have at most 3 decimals. Undecodable bytes (lone surrogates) are
+    Floats have at most 3 decimals, shares 6. Undecodable bytes (lone surrogates) are
     written out as `\\xNN`, so that every string is valid UTF-8.
     """
     plain = _object(report, _DECIMALS)
@@ -49,7 +51,8 @@ def json_line(report: Report) -> str:
 def _object(value: Any, decimals: Optional[int]) -> Dict[str, Any]:
     return {
         field.name: _plain(
-            getattr(value, field.name), None if field.name in _NOT_ROUNDED else decimals
+            getattr(value, field.name),
+            None if field.name in _NOT_ROUNDED else _DECIMALS_OF.get(field.name, decimals),
         )
         for field in fields(value)
     }

@@ -10,7 +10,6 @@ by anyone: views build `rich.text.Text` from plain strings.
 from __future__ import annotations
 
 import unicodedata
-from typing import Optional
 
 from rich.cells import cell_len, set_cell_size
 
@@ -60,11 +59,6 @@ def column(text: str, width: int, *, right: bool = False) -> str:
     if missing < 0:
         return set_cell_size(text, width)
     return " " * missing + text if right else text + " " * missing
-
-
-def name_or(text: Optional[str], otherwise: str) -> str:
-    """`text`, or `otherwise` where there is none or it is empty."""
-    return text if text else otherwise
 
 
 def _hidden(character: str) -> bool:

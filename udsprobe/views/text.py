@@ -7,7 +7,7 @@ do not fit the budget are counted, never dropped silently.
 from __future__ import annotations
 
 from io import StringIO
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -27,6 +27,7 @@ _TARGETS_SHOWN = 4
 _SYSCALLS_SHOWN_AT_LEAST = 6
 _ERROR_LINES = 3
 _INDENT = "  "
+_DEEPER = " " * 9
 
 # What is wrong or missing; every style has a word beside it.
 HEADING, DIM, WARNING, CRITICAL = "bold", "dim", "yellow", "bold red"
@@ -155,11 +156,12 @@ def _listeners(report: Report, width: int) -> List[Text]:
     ranked = sorted(report.listeners, key=lambda row: -(row.depth.now or 0) / row.depth.limit)
     room = {column.key: column.width for column in columns}
     for row in ranked[:_LISTENERS_SHOWN]:
-        style = CRITICAL if cells.is_full(row) else ""
+        style = CRITICAL if cells.is_full(row) or cells.refused(row) else ""
         shown = cells.listener(row, comms, room["bar"])
         body.append(_row(columns, shown, style, keep={"address": "end"}))
         if cell_len(shown["address"]) > room["address"]:
-            body += _wrapped(f"that is {shown['address']}", width, style, indent=" " * 9)
+            body += _wrapped(f"that is {shown['address']}", width, style, indent=_DEEPER)
+        body += _wrapped(cells.listener_story(row), width, style, indent=_DEEPER)
     return [*body, *_more(len(ranked) - _LISTENERS_SHOWN, "listener")]
 
 
@@ -167,11 +169,15 @@ def _listener_columns(rows: Sequence[Listener], comms: Dict[int, str], width: in
     longest = max(len(cells.socket_label(row.transport, row.socket_type)) for row in rows)
     owners = max(cell_len(cells.owners(row.pids, comms)) for row in rows)
     address = max(cell_len(visible(row.address)) for row in rows)
+    state = max(len(cells.listener_state(row)) for row in rows)
+    backlog = max(len(cells.backlog(row.backlog)) for row in rows)
+    high_water = any(row.depth.max is not None for row in rows)
     fixed = [
         Column("now", "now", 5, ""),
+        *([Column("max", "max", 5, "")] if high_water else []),
         Column("limit", "limit", 5, ""),
-        *([Column("state", "", 4, "")] if any(map(cells.is_full, rows)) else []),
-        Column("backlog", "backlog", 14, "", right=False),
+        *([Column("state", "", state, "", right=False)] if state else []),
+        Column("backlog", "backlog", max(7, backlog), "", right=False),
         Column("owners", "owners", min(15, max(6, owners)), "", right=False),
     ]
     socket = Column("socket", "socket", max(6, longest), "", right=False)
@@ -239,8 +245,11 @@ def _targets(report: Report, width: int) -> List[Text]:
 
 
 def _first_targets(targets: Sequence[Target]) -> List[Target]:
-    by_use: Callable[[Target], float] = lambda row: -(row.fds.open or 0) / (row.fds.limit or 1)  # noqa: E731
-    return sorted(targets, key=by_use)[:_TARGETS_SHOWN]
+    return sorted(targets, key=_fds_used, reverse=True)[:_TARGETS_SHOWN]
+
+
+def _fds_used(row: Target) -> float:
+    return (row.fds.open or 0) / (row.fds.limit or 1)
 
 
 def _unmeasured(report: Report, width: int) -> List[Text]:
@@ -294,6 +303,8 @@ def _more(count: int, noun: str) -> List[Text]:
 
 
 def _wrapped(text: str, width: int, style: str = "", indent: str = _INDENT) -> List[Text]:
+    if not text:
+        return []
     room = width - len(indent)
     lines: List[str] = [""]
     for word in text.split(" "):

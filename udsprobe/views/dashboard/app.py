@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, ClassVar, Dict, List, Optional
+from typing import Callable, ClassVar, Dict, List, Optional, Tuple
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding
@@ -21,6 +21,8 @@ from udsprobe.views.dashboard.widgets import Lines, Panel
 
 _TITLE_LINES = 1
 _FOOTER_LINES = 2
+
+FILTERED = ("listeners", "system calls", "targets")
 
 PageMaker = Callable[[int], Table]
 
@@ -64,7 +66,7 @@ class Dashboard(App[None]):
         Binding("ctrl+c", "leave", show=False, priority=True),
         Binding("p", "pause", show=False),
         Binding("s", "sort", show=False),
-        Binding("slash", "filter", show=False),
+        Binding("slash", "filter", show=False, priority=True),
         Binding("z", "zoom", show=False),
         Binding("question_mark", "help", show=False),
         Binding("escape", "reset", show=False),
@@ -97,6 +99,7 @@ class Dashboard(App[None]):
         for name in tables.PANELS:
             yield Panel(Table(name, ()), id=_id(name))
         yield Lines(id="status")
+        yield FilterInput(self._set_filter)
         yield Lines(id="keys")
 
     def on_mount(self) -> None:
@@ -161,16 +164,27 @@ class Dashboard(App[None]):
         self._zoomed = None
         self._paint()
 
+    def check_action(self, action: str, parameters: Tuple[object, ...]) -> Optional[bool]:
+        """`/` begins a filter, except on a page and inside the filter's own text."""
+        if action == "filter":
+            return len(self.screen_stack) == 1 and not self._filter_line().display
+        return super().check_action(action, parameters)
+
     def action_filter(self) -> None:
-        if not self.query(FilterInput):
-            self.mount(FilterInput(self._state.filter, self._set_filter), before="#keys")
-            self._panel_or_bar("keys").display = False
+        focused = self.screen.focused
+        if isinstance(focused, Panel) and focused.table.name in FILTERED:
+            self._state.filtered_panel = focused.table.name
+        self._lines("keys").display = False
+        self._filter_line().open(self._state.filter)
+
+    def _filter_line(self) -> FilterInput:
+        return self.screen_stack[0].query_one(FilterInput)
 
     def _set_filter(self, text: str, done: bool) -> None:
         self._state.filter = text
         if done:
-            self._panel_or_bar("keys").display = True
-            self._panel(self._zoomed or "system calls").focus()
+            self._lines("keys").display = True
+            self.screen.set_focus(self._panel(self._state.filtered_panel))
         self._paint()
 
     def _open(self, panel: str, key: object) -> None:
@@ -190,10 +204,10 @@ class Dashboard(App[None]):
         width, height = self.size
         frame = self._painted
         verdict = chrome.verdict(frame, width)
-        self._bar("title").show([chrome.title(frame, self._interval_s, self._paused_at, width)])
-        self._bar("verdict").show(verdict)
-        self._bar("status").show([chrome.status(frame, self._state, width)])
-        self._bar("keys").show([chrome.keys()])
+        self._lines("title").show([chrome.title(frame, self._interval_s, self._paused_at, width)])
+        self._lines("verdict").show(verdict)
+        self._lines("status").show([chrome.status(frame, self._state, width)])
+        self._lines("keys").show([chrome.keys()])
         content = tables.build(frame, self._state, width, tall=layout.is_tall(height))
         for name, table in content.items():
             self._panel(name).put(table)
@@ -211,16 +225,13 @@ class Dashboard(App[None]):
         heights_of = {_id(name): lines for name, lines in heights.items()}
         heights_of["verdict"] = verdict_lines
         for identity, lines in heights_of.items():
-            widget = self._panel_or_bar(identity)
+            widget = self._lines(identity)
             if widget.styles.height is None or widget.styles.height.value != lines:
                 widget.styles.height = lines
                 widget.display = lines > 0
 
-    def _panel_or_bar(self, identity: str) -> Lines:
+    def _lines(self, identity: str) -> Lines:
         return self.screen_stack[0].query_one(f"#{identity}", Lines)
-
-    def _bar(self, identity: str) -> Lines:
-        return self._panel_or_bar(identity)
 
     def _panel(self, name: str) -> Panel:
         return self.screen_stack[0].query_one(f"#{_id(name)}", Panel)

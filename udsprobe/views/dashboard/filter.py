@@ -11,20 +11,30 @@ Changed = Callable[[str, bool], None]
 
 
 class FilterInput(Input):
-    """Tells every change, and whether it was the last; Enter keeps the text, Esc drops it."""
+    """Tells every change, and whether it was the last; Enter keeps the text, Esc drops it.
+
+    Always there and usually hidden: a line that had to be mounted first would
+    miss what is typed in the meantime.
+    """
 
     BINDINGS: ClassVar[List[Binding]] = [Binding("escape", "drop", show=False)]  # type: ignore[assignment]
 
-    def __init__(self, text: str, changed: Changed) -> None:
-        super().__init__(text, placeholder="show rows that contain …", id="filter")
+    def __init__(self, changed: Changed) -> None:
+        super().__init__(placeholder="show rows that contain …", id="filter")
         self._changed = changed
+        self.display = False
 
-    def on_mount(self) -> None:
-        self.focus()
+    def open(self, text: str) -> None:
+        """Show the line and take the very next key."""
+        self.display = True
+        self.value = text
+        self.cursor_position = len(text)
+        self.screen.set_focus(self)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        self._changed(event.value, False)
+        if self.display:
+            self._changed(event.value, False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -34,5 +44,5 @@ class FilterInput(Input):
         self._finish("")
 
     def _finish(self, text: str) -> None:
-        self.remove()
+        self.display = False
         self._changed(text, True)

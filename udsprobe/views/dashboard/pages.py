@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Backlog, Latency, Listener, Report, Syscall, Target
 from udsprobe.views import cells, numbers, words
@@ -14,13 +14,14 @@ from udsprobe.views.escape import visible
 
 Fact = Tuple[str, str]
 
-_LABEL = 22
+_LABEL = 24
+_LISTENER_MEASUREMENTS = ("listeners", "accept_queue", "accept_wait", "refused_connects")
 
 KEYS_HELP = (
     ("q, Ctrl+C", "quit; the report of everything seen stays in the terminal"),
     ("p", "freeze the picture; measuring goes on"),
     ("s", "sort system calls by the next of: calls, errors, p99, cpu, bytes"),
-    ("/", "show only rows that contain a text; Esc shows all again"),
+    ("/", "show only rows of this panel that contain a text; Esc shows all again"),
     ("Tab, Shift+Tab", "next panel, previous panel; a click does the same"),
     ("↑ ↓ PgUp PgDn", "move in the panel; the wheel does the same"),
     ("z", "give the panel the whole screen, and back"),
@@ -33,7 +34,7 @@ MARKS_HELP = (
     ("–", "not measured; the reason is below or under Enter, and it is never a zero"),
     ("·", "measured, and nothing happened in this interval"),
     ("<.01", "more than zero, less than can be shown"),
-    ("FULL, LOST, PAUSED", "words for whatever else is told by colour"),
+    ("FULL, REFUSED, LOST, PAUSED", "words for whatever else is told by colour"),
 )
 
 
@@ -126,10 +127,16 @@ def _listener(key: object, frame: Frame, width: int) -> List[Line]:
     row = next((item for item in rows if listener_key(item) == key), None)
     if row is None:
         return [_plain("no such listener any more")]
+    waits = {}
+    if row.wait_us is not None:
+        waits["until accept"] = row.wait_us
+    if row.blocked_connects is not None:
+        waits["in connect(), queue full"] = row.blocked_connects.wait_us
     return [
         *_section(visible(row.address), _listener_facts(row, frame.window), width),
-        *(_latencies({"wait for accept": row.wait_us}) if row.wait_us else []),
-        *_rests_on(frame.window, ("listeners", "accept_queue", "accept_wait"), width),
+        *_section("queue", _queue_facts(row), width),
+        *(_latencies(waits, "waits") if waits else []),
+        *_rests_on(frame.window, _LISTENER_MEASUREMENTS, width),
     ]
 
 
@@ -144,17 +151,32 @@ def _listener_facts(row: Listener, report: Report) -> List[Fact]:
     requested = row.backlog.requested
     return [
         ("socket", cells.socket_label(row.transport, row.socket_type)),
-        ("network namespace", str(row.netns)),
+        ("state", visible(row.state)),
+        ("network namespace", f"{row.netns}, socket {row.inode}"),
         ("owners", held),
-        ("queue now", f"{numbers.count(row.depth.now)} of {row.depth.limit}"),
-        ("queue high-water", numbers.count(row.depth.max)),
         ("backlog in force", str(row.backlog.effective)),
-        ("and net.core.somaxconn", _somaxconn(row.backlog)),
         ("asked of listen()", "not seen" if requested is None else str(requested)),
-        ("accepted", numbers.count(row.accepted, 15)),
-        ("refused", "–" if row.refused is None else cells.errors(row.refused) or "0"),
+        ("and net.core.somaxconn", _somaxconn(row.backlog)),
         ("when full", _when_full(row)),
     ]
+
+
+def _queue_facts(row: Listener) -> List[Fact]:
+    return [
+        ("now", f"{numbers.count(row.depth.now)} of {row.depth.limit}"),
+        ("high-water", numbers.count(row.depth.max)),
+        ("accepted", numbers.count(row.accepted, 15)),
+        ("by process", _shares(row.accepted_by)),
+        ("refused", "–" if row.refused is None else cells.errors(row.refused) or "0"),
+        ("dropped", numbers.count(row.drops, 15)),
+    ]
+
+
+def _shares(by_name: Optional[Mapping[str, int]]) -> str:
+    if by_name is None:
+        return numbers.NOT_MEASURED
+    ranked = sorted(by_name.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{visible(name)} {numbers.count(n, 15)}" for name, n in ranked) or "nobody"
 
 
 def _somaxconn(backlog: Backlog) -> str:
@@ -232,7 +254,7 @@ def _section(name: str, facts: Iterable[Fact], width: int) -> List[Line]:
     for label, text in facts:
         wrapped = _wrap(text, max(20, width - _LABEL - 6))
         lines += [
-            _plain(f"{label if index == 0 else '':<{_LABEL}}  {part}")
+            _plain(f"{label if index == 0 else '':<{_LABEL}} {part}")
             for index, part in enumerate(wrapped)
         ]
     return [*lines, _plain("")]

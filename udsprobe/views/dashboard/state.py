@@ -32,6 +32,7 @@ class ViewState:
     def __init__(self) -> None:
         self.sort = 0
         self.filter = ""
+        self.filtered_panel = "system calls"
         self.units = numbers.SteadyUnits()
         self.frames = 0
         self.history: Dict[str, Deque[Optional[float]]] = {
@@ -82,8 +83,9 @@ class ViewState:
         """The deepest queue any frame showed: no high-water mark, but a floor of it."""
         return self._peaks.get(listener_key(listener))
 
-    def passes(self, text: str) -> bool:
-        return self.filter.casefold() in text.casefold()
+    def passes(self, panel: str, text: str) -> bool:
+        """Whether the filter lets a row of `panel` with this text through."""
+        return panel != self.filtered_panel or self.filter.casefold() in text.casefold()
 
     def _ranked(self, calls: Sequence[Syscall]) -> List[cells.SyscallKey]:
         most = SORTS[self.sort][1]
@@ -92,7 +94,7 @@ class ViewState:
 
 
 def listener_key(listener: Listener) -> Hashable:
-    return listener.transport, listener.address, listener.netns
+    return listener.transport, listener.address, listener.netns, listener.inode
 
 
 def _moments(report: Report) -> Dict[str, Optional[float]]:

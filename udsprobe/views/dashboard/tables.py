@@ -29,7 +29,7 @@ PANELS = ("requests", "listeners", "system calls", "targets")
 _SYSCALL_BASE = ("name", "socket", "calls_per_s", "errors_per_s", "p50", "p99", "cpu", "now")
 _SYSCALL_EXTRA = ("bytes_per_s", "max", "errors", "calls", "p90", "p999", "slow", "bytes", "mean")
 _LISTENER_BASE = ("socket", "address", "bar", "now", "limit", "state", "backlog")
-_LISTENER_EXTRA = ("owners", "max", "wait", "refused")
+_LISTENER_EXTRA = ("wait", "refused", "max", "owners")
 _TARGET_BASE = ("pid", "comm", "bar", "fds", "fds_limit", "cmdline")
 _TARGET_EXTRA = ("threads", "state", "via", "fds_pct")
 _FDS_HEADROOM_PCT = 90.0
@@ -123,7 +123,7 @@ def listeners(report: Report, state: ViewState, width: int) -> Table:
     for listener in report.listeners:
         shown = cells.listener(listener, comms, bar, peak=state.peak(listener))
         text = row(columns, shown, width, keep={"address": "end", "owners": "end"})
-        if state.passes(" ".join(shown.values())):
+        if state.passes("listeners", " ".join(shown.values())):
             lines.append(Line(listener_key(listener), text, _listener_severity(listener)))
     if not lines:
         lines.append(_empty(state, bool(report.listeners), "no listener: no target listens"))
@@ -141,7 +141,7 @@ def _measured(rows: Sequence[Listener], key: str) -> bool:
 
 
 def _listener_severity(listener: Listener) -> str:
-    return CRITICAL if cells.is_full(listener) else PLAIN
+    return CRITICAL if cells.is_full(listener) or cells.refused(listener) else PLAIN
 
 
 def syscalls(frame: Frame, state: ViewState, width: int) -> Table:
@@ -154,7 +154,7 @@ def syscalls(frame: Frame, state: ViewState, width: int) -> Table:
     lines = []
     for call in state.ordered(window):
         shown = cells.syscall(latest.get(cells.syscall_key(call)), call, seconds, state.units)
-        if state.passes(f"{shown['name']} {shown['socket']} {shown['errors']}"):
+        if state.passes("system calls", f"{shown['name']} {shown['socket']} {shown['errors']}"):
             lines.append(Line(cells.syscall_key(call), row(columns, shown, width)))
     if not lines:
         lines.append(_empty(state, bool(window), "no call on a socket or a poller yet"))
@@ -166,7 +166,7 @@ def targets(report: Report, state: ViewState, width: int) -> Table:
     lines = []
     for target in report.targets:
         shown = cells.target(target, TARGETS["bar"].width)
-        if state.passes(" ".join(shown.values())):
+        if state.passes("targets", " ".join(shown.values())):
             lines.append(Line(target.pid, row(columns, shown, width), _target_severity(target)))
     if not lines:
         lines.append(_empty(state, bool(report.targets), "no target is left"))

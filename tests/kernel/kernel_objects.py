@@ -1,0 +1,42 @@
+"""The BPF objects of one process, and waiting until the kernel has freed them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Dict, FrozenSet
+
+# The kernel frees programs some RCU grace periods after their last user.
+PATIENCE_S = 10.0
+KINDS = ("prog", "map", "link")
+_ID = re.compile(r"^(prog|map|link)_id:\s+(\d+)$", re.MULTILINE)
+
+Objects = Dict[str, FrozenSet[int]]
+
+
+def held_by(pid: int) -> Objects:
+    """What a process has descriptors of: kind → ids."""
+    texts = [path.read_text() for path in Path(f"/proc/{pid}/fdinfo").iterdir()]
+    found = [match for text in texts for match in _ID.findall(text)]
+    return {kind: frozenset(int(number) for k, number in found if k == kind) for kind in KINDS}
+
+
+def left_of(objects: Objects) -> Objects:
+    """Those that outlive their owner by `PATIENCE_S`, by kind; {} when none does."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while True:
+        left = {kind: ids & _listed(kind) for kind, ids in objects.items()}
+        left = {kind: ids for kind, ids in left.items() if ids}
+        if not left or time.monotonic() > give_up_at:
+            return left
+        time.sleep(0.02)
+
+
+def _listed(kind: str) -> FrozenSet[int]:
+    done = subprocess.run(
+        ["bpftool", "--json", kind, "list"], capture_output=True, text=True, check=True
+    )
+    return frozenset(entry["id"] for entry in json.loads(done.stdout))

@@ -1,0 +1,87 @@
+"""A real terminal of a given size: tmux, with a server of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Callable, Dict, Optional
+
+TIMEOUT_S = 30.0
+Condition = Callable[[str], bool]
+
+
+class Terminal:
+    """A shell in a terminal, until the block is left.
+
+    Args:
+        tmux: its path.
+        folder: for tmux's socket.
+        environment: besides ours.
+    """
+
+    def __init__(
+        self,
+        tmux: str,
+        folder: Path,
+        columns: int = 80,
+        lines: int = 24,
+        environment: Optional[Dict[str, str]] = None,
+    ) -> None:
+        # /dev/null: no configuration of the user's.
+        self._tmux = [tmux, "-S", str(folder / "tmux"), "-f", "/dev/null"]
+        size = ["-x", str(columns), "-y", str(lines)]
+        start = ["new-session", "-d", *size, "-s", "test", "sh"]
+        plain = {**os.environ, "PS1": "$ ", "ENV": "", **(environment or {})}
+        subprocess.run([*self._tmux, *start], check=True, env=plain)
+
+    def type(self, text: str) -> None:
+        """Type a line and press Enter."""
+        self._run("send-keys", "-t", "test", "-l", text)
+        self.press("Enter")
+
+    def press(self, *keys: str) -> None:
+        """Press keys, by tmux's names."""
+        self._run("send-keys", "-t", "test", *keys)
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Give the window another size."""
+        self._run("resize-window", "-t", "test", "-x", str(columns), "-y", str(lines))
+
+    def screen(self) -> str:
+        """What can be seen."""
+        return self._run("capture-pane", "-p", "-t", "test")
+
+    def everything(self) -> str:
+        """What can be seen, and the scrollback above it; wrapped lines joined."""
+        return self._run("capture-pane", "-p", "-J", "-S", "-", "-t", "test")
+
+    def flag(self, name: str) -> str:
+        """One of tmux's formats, such as `alternate_on`."""
+        return self._run("display-message", "-p", "-t", "test", f"#{{{name}}}").strip()
+
+    def wait(self, condition: Condition, what: Optional[Callable[[], str]] = None) -> str:
+        """The screen as soon as the condition holds.
+
+        Args:
+            what: where to look; the screen by default.
+        """
+        look = what or self.screen
+        give_up_at = time.monotonic() + TIMEOUT_S
+        while True:
+            seen = look()
+            if condition(seen):
+                return seen
+            assert time.monotonic() < give_up_at, f"in vain, seen:\n{seen}"
+            time.sleep(0.02)
+
+    def _run(self, *arguments: str) -> str:
+        done = subprocess.run([*self._tmux, *arguments], capture_output=True, text=True, check=True)
+        return done.stdout
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run([*self._tmux, "kill-server"], capture_output=True, check=False)

@@ -1,0 +1,360 @@
+"""However udsprobe ends, the kernel is as before; whatever is missing, it says so in a line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, Iterator, List, Tuple
+
+import pytest
+
+from tests.conftest import Require
+from tests.elf import section
+from tests.kernel import leftovers
+from tests.kernel.actor import Actor, sent
+from tests.kernel.kernel_objects import left_of
+from tests.kernel.live import Live, answer
+from tests.kernel.tool import REPOSITORY, Report
+
+pytestmark = pytest.mark.root
+
+NOBODY = 65534
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_over_by_any(require: Require) -> Iterator[None]:
+    require("bpftool")
+    before = leftovers.loaded()
+    yield
+    assert not any(leftovers.left_over_since(before))
+
+
+@pytest.fixture
+def actor() -> Iterator[Actor]:
+    with Actor() as started:
+        yield started
+
+
+def attach(actor: Actor, *options: str) -> List[str]:
+    return ["attach", "--pid", str(actor.pid), "--json", *options]
+
+
+# every way to end
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_window_with_a_report(actor: Actor, tmp_path: Path, number: int) -> None:
+    with Live(attach(actor), tmp_path) as live:
+        objects = live.objects()
+        calls = actor.does("call", 17)
+        ended = live.end(number)
+    assert all(objects.values())
+    assert (ended.code, ended.err, sent(ended.report)) == (0, "", calls)
+    assert left_of(objects) == {}
+
+
+def test_sigkill_leaves_nothing_in_the_kernel(actor: Actor, tmp_path: Path) -> None:
+    with Live(attach(actor), tmp_path) as live:
+        objects = live.objects()
+        ended = live.end(signal.SIGKILL)
+    assert all(objects.values())
+    assert (ended.code, ended.out) == (-signal.SIGKILL, "")
+    assert left_of(objects) == {}
+
+
+def test_the_time_is_up(actor: Actor, tmp_path: Path) -> None:
+    with Live(attach(actor, "--duration", "0.3"), tmp_path) as live:
+        objects = live.objects()
+        ended = live.end(None)
+    assert ended.code == 0
+    assert ended.report["targets"][0]["state"] == "running"
+    assert left_of(objects) == {}
+
+
+def test_the_target_exits(actor: Actor, tmp_path: Path) -> None:
+    with Live(attach(actor), tmp_path) as live:
+        objects = live.objects()
+        calls = actor.does("call", 5)
+        actor.leave()
+        ended = live.end(None)
+    assert (ended.code, sent(ended.report)) == (0, calls)
+    assert [target["state"] for target in ended.report["targets"]] == ["exited"]
+    assert left_of(objects) == {}
+
+
+def test_the_reader_of_stdout_leaves(actor: Actor, tmp_path: Path) -> None:
+    with Live(attach(actor), tmp_path) as live:
+        objects = live.objects()
+        live.close_stdout()
+        ended = live.end()
+    assert ended.code == 70
+    assert ended.line.startswith("udsprobe: error[stdout-closed]")
+    assert left_of(objects) == {}
+
+
+def test_an_error_after_the_probes_are_live(
+    actor: Actor, tmp_path: Path, nothing_left_over: None
+) -> None:
+    ended = answer(attach(actor, "--ready-file", str(tmp_path / "missing" / "ready")))
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.line.startswith("udsprobe: error[ready-file-not-writable]")
+
+
+def test_each_interval_is_a_line(actor: Actor, tmp_path: Path) -> None:
+    arguments = ["attach", "--pid", str(actor.pid), "--jsonl", "--interval", "0.1"]
+    with Live([*arguments, "--duration", "0.5"], tmp_path) as live:
+        calls = sum(actor.does("call", 7) for _ in range(10))
+        ended = live.end(None)
+    lines = ended.out.splitlines()
+    assert len(lines) > 1 and ended.code == 0
+    counted = sum(sent(ended._replace(out=line).report) for line in lines)
+    assert counted == calls
+
+
+# targets
+
+
+def test_a_pid_that_exits_during_attach_is_reported() -> None:
+    # The process is there when it is looked up and gone when the probes are.
+    script = (
+        "import subprocess, sys\n"
+        "from udsprobe import cli, observe\n"
+        "child = subprocess.Popen(['sleep', '1000'])\n"
+        "class Tracer(observe.Tracer):\n"
+        "    def __init__(self, **given):\n"
+        "        child.kill(); child.wait()\n"
+        "        super().__init__(**given)\n"
+        "observe.Tracer = Tracer\n"
+        "from udsprobe.commands import attach\n"
+        "from udsprobe.kernel.procfs import Procfs\n"
+        "from udsprobe.kernel.selectors import Chosen\n"
+        "one = Chosen(child.pid, Procfs().process(child.pid).start_ticks, 'selector', '')\n"
+        "attach.resolve = lambda _: (one,)\n"
+        "sys.exit(cli.main(['attach', '--pid', str(child.pid), '--json']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert '"state": "exited"' in done.stdout and '"comm": "sleep"' in done.stdout
+
+
+def test_a_dead_pid_is_no_target() -> None:
+    child = subprocess.Popen(["true"])
+    child.wait()
+    ended = answer(["attach", "--pid", str(child.pid)])
+    assert (ended.code, ended.out) == (5, "")
+    assert ended.line.startswith(f"udsprobe: error[no-such-pid]: there is no process {child.pid};")
+
+
+def test_a_zombie_is_no_target() -> None:
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    ended = answer(["attach", "--pid", str(child.pid)])
+    child.wait()
+    assert ended.code == 5
+    assert "has exited" in ended.line
+
+
+def test_two_selectors_that_match_nothing_are_both_named() -> None:
+    ended = answer(["attach", "--comm", "no-such-comm", "--listener", "@no-such-listener"])
+    assert ended.code == 5
+    assert ended.line.startswith("udsprobe: error[no-match]")
+    assert "--comm no-such-comm, --listener @no-such-listener" in ended.line
+
+
+@pytest.mark.parametrize("order", ["thread", "fork", "spawn", "exec"])
+def test_what_a_target_becomes_is_followed(actor: Actor, tmp_path: Path, order: str) -> None:
+    with Live(attach(actor), tmp_path) as live:
+        calls = actor.does("call", 3) + actor.does(order, 0 if order == "exec" else 40)
+        calls += actor.does("call", 2)
+        report = live.end().report
+    assert sent(report) == calls
+    vias = [target["via"] for target in report["targets"]]
+    assert vias.count("selector") == 1
+    assert vias.count("fork") == (1 if order in ("fork", "spawn") else 0)
+
+
+@pytest.mark.parametrize("order", ["fork", "spawn"])
+def test_no_follow_leaves_children_alone(actor: Actor, tmp_path: Path, order: str) -> None:
+    with Live(attach(actor, "--no-follow"), tmp_path) as live:
+        calls = actor.does("call", 3)
+        actor.does(order, 40)
+        calls += actor.does("thread", 4)
+        report = live.end().report
+    assert sent(report) == calls
+    assert [target["pid"] for target in report["targets"]] == [actor.pid]
+
+
+def test_a_reused_pid_is_a_stranger(actor: Actor, tmp_path: Path) -> None:
+    first = Actor()
+    with Live(attach(actor, "--pid", str(first.pid)), tmp_path) as live:
+        calls = actor.does("call", 3) + first.does("call", 4)
+        first.leave()
+        with Actor(pid=first.pid) as stranger:
+            assert stranger.pid == first.pid
+            stranger.does("call", 100)
+            report = live.end().report
+    assert sent(report) == calls
+    states = {target["pid"]: target["state"] for target in report["targets"]}
+    assert states == {actor.pid: "running", first.pid: "exited"}
+
+
+def test_a_pid_reused_before_the_probes_are_live_is_a_stranger(actor: Actor) -> None:
+    from udsprobe.kernel.procfs import Procfs
+    from udsprobe.kernel.tracer import Tracer
+
+    process = Procfs().process(actor.pid)
+    assert process is not None
+    tracer = Tracer()
+    try:
+        tracer.seed({actor.pid: process.start_ticks - 1})
+        assert tracer.counters.targets_alive() == 0
+        tracer.seed({actor.pid: process.start_ticks})
+        assert tracer.counters.targets_alive() == 1
+    finally:
+        tracer.close()
+
+
+def settled_rows(report: Report) -> Dict[Tuple[str, str], Tuple[object, ...]]:
+    """The table without `write`: the actor's last answer can be read before its write returns."""
+    return {
+        (row["name"], row["transport"]): (row["calls"], row["errors"], row["bytes"])
+        for row in report["syscalls"]
+        if row["calls"] and row["name"] != "write"
+    }
+
+
+def test_two_observers_count_the_same(actor: Actor, tmp_path: Path) -> None:
+    with (
+        Live(attach(actor), tmp_path, "one") as one,
+        Live(attach(actor), tmp_path, "two") as two,
+    ):
+        calls = actor.does("call", 250) + actor.does("fork", 50) + actor.does("thread", 30)
+        reports = one.end().report, two.end().report
+    assert [sent(report) for report in reports] == [calls, calls]
+    first, second = map(settled_rows, reports)
+    assert first == second and len(first) > 2
+
+
+# what is missing
+
+
+def without_capabilities(*kept: str) -> List[str]:
+    """root's uid, with only these capabilities."""
+    bound = ",".join(["-all", *(f"+{name}" for name in kept)])
+    return ["setpriv", "--inh-caps", "-all", "--bounding-set", bound]
+
+
+@pytest.mark.parametrize(
+    ("kept", "missing"),
+    [
+        ([], "CAP_BPF and CAP_PERFMON, which"),
+        (["bpf"], "takes CAP_PERFMON, which"),
+        (["perfmon"], "takes CAP_BPF, which"),
+    ],
+    ids=["none", "only CAP_BPF", "only CAP_PERFMON"],
+)
+def test_missing_capabilities_are_named(actor: Actor, kept: List[str], missing: str) -> None:
+    ended = answer(attach(actor, "--duration", "0.2"), without_capabilities(*kept))
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.line.startswith("udsprobe: error[not-root]") and missing in ended.line
+
+
+def as_nobody(*capabilities: str) -> List[str]:
+    """Another user, with these capabilities."""
+    user = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
+    given = ",".join(f"+{name}" for name in capabilities)
+    prefix = [*user, "--inh-caps", given, "--ambient-caps", given] if given else user
+    importing = [*prefix, sys.executable, "-c", "import udsprobe"]
+    if subprocess.run(importing, cwd=REPOSITORY, capture_output=True, check=False).returncode:
+        pytest.skip("this checkout is closed to other users")
+    return prefix
+
+
+def test_not_root(actor: Actor) -> None:
+    ended = answer(attach(actor, "--duration", "0.2"), as_nobody())
+    assert ended.code == 3
+    assert "CAP_BPF and CAP_PERFMON" in ended.line
+
+
+def test_two_capabilities_suffice(actor: Actor) -> None:
+    ended = answer(attach(actor, "--duration", "0.2"), as_nobody("bpf", "perfmon"))
+    assert (ended.code, ended.err) == (0, "")
+    assert [target["pid"] for target in ended.report["targets"]] == [actor.pid]
+
+
+def in_own_mounts(change: str) -> List[str]:
+    """A mount namespace in which `change` was done before the command runs."""
+    return ["unshare", "--mount", "sh", "-c", f'{change} && exec "$@"', "sh"]
+
+
+def test_no_btf(actor: Actor) -> None:
+    hidden = in_own_mounts("mount -t tmpfs none /sys/kernel/btf")
+    ended = answer(attach(actor), hidden)
+    assert ended.code == 4
+    assert ended.line.startswith("udsprobe: error[no-btf]")
+    assert "udsprobe listeners" in ended.line
+
+
+def test_empty_btf(actor: Actor) -> None:
+    hidden = in_own_mounts("mount --bind /dev/null /sys/kernel/btf/vmlinux")
+    ended = answer(attach(actor), hidden)
+    assert ended.code == 4
+    assert ended.line.startswith("udsprobe: error[no-btf]")
+
+
+def test_no_libbpf_names_the_packages_and_listeners_still_work(actor: Actor) -> None:
+    listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    paths = [line.split("=> ")[1] for line in listed.splitlines() if "libbpf.so.1 " in line]
+    assert paths
+    hidden = in_own_mounts(" && ".join(f"mount --bind /dev/null {path}" for path in paths))
+    ended = answer(attach(actor), hidden)
+    assert ended.code == 4
+    assert ended.line.startswith("udsprobe: error[no-libbpf]")
+    for part in ("Debian", "Ubuntu", "apt install libbpf1", "Fedora", "Alpine"):
+        assert part in ended.line
+    assert answer(["listeners", "--json"], hidden).code == 0
+
+
+@pytest.fixture
+def refused(tmp_path: Path) -> Path:
+    """A copy of the package whose sys_exit program reads a register nobody has written."""
+    shutil.copytree(REPOSITORY / "udsprobe", tmp_path / "udsprobe")
+    path = tmp_path / "udsprobe" / "_bpf" / f"tracepoint.{os.uname().machine}.bpf.o"
+    raw = bytearray(path.read_bytes())
+    begin = section(raw, "tp_btf/sys_exit").offset
+    raw[begin : begin + 8] = bytes([0xBF, 0x90, 0, 0, 0, 0, 0, 0])  # r0 = r9
+    path.write_bytes(raw)
+    return tmp_path
+
+
+def test_a_refused_program_is_named(actor: Actor, refused: Path, nothing_left_over: None) -> None:
+    ended = answer(attach(actor), cwd=refused)
+    assert (ended.code, ended.out) == (4, "")
+    assert ended.line.startswith("udsprobe: error[refused]")
+    assert "sys_exit" in ended.line and "--debug" in ended.line
+
+
+def test_debug_shows_why_a_program_is_refused(actor: Actor, refused: Path) -> None:
+    ended = answer(["--debug", *attach(actor)], cwd=refused)
+    assert ended.code == 4
+    assert ended.err.startswith("udsprobe: error[refused]")
+    assert "R9 !read_ok" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_a_pid_namespace_is_told_from_the_host(actor: Actor) -> None:
+    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
+    ended = answer(["run", "--", "true"], inside)
+    assert ended.code == 4
+    assert ended.line.startswith("udsprobe: error[pid-namespace]")

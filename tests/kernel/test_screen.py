@@ -1,0 +1,180 @@
+"""The dashboard in a real terminal over a real server: figures, keys, and what is left behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+import pytest
+
+from tests.conftest import Require
+from tests.kernel.terminal import Terminal
+from tests.kernel.tool import REPOSITORY, UDSPROBE
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
+
+DEMO = [sys.executable, "-m", "udsprobe.demo"]
+SERVED = re.compile(r"served +([\d,.]+)/s")
+
+
+class Service(NamedTuple):
+    pid: int
+    socket: str
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    """A Unix-socket server under load."""
+    serving = subprocess.Popen(
+        [*DEMO, "serve"],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert serving.stdout is not None
+    says = json.loads(serving.stdout.readline())
+    rate = ["--rate", "500", "--connections", "4", "--seconds", "60"]
+    loading = subprocess.Popen(
+        [*DEMO, "load", "--socket", says["socket"], *rate],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    yield Service(says["pid"], says["socket"])
+    for process in (loading, serving):
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+@pytest.fixture
+def terminal(require: Require, tmp_path: Path) -> Iterator[Terminal]:
+    with Terminal(require("tmux")["tmux"], tmp_path) as opened:
+        opened.type(f"cd {shlex.quote(str(REPOSITORY))}; clear")
+        yield opened
+
+
+def command(*arguments: str) -> str:
+    return shlex.join([*UDSPROBE, *arguments])
+
+
+def has_figures(screen: str) -> bool:
+    found = SERVED.search(screen)
+    return found is not None and float(found[1].replace(",", "")) > 0
+
+
+def has_ended(screen: str) -> bool:
+    return re.search(r"^ended \d+$", screen, re.MULTILINE) is not None
+
+
+def start(terminal: Terminal, service: Service, *options: str, after: str = "") -> str:
+    """Attach to the service and wait for figures."""
+    attach = command("attach", "--pid", str(service.pid), *options)
+    terminal.type(f"{attach}; echo ended $?{after}")
+    return terminal.wait(has_figures)
+
+
+def test_the_screen_of_a_live_server(terminal: Terminal, service: Service, tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    terminal.type(f"stty -a > {before}; clear")
+    screen = start(terminal, service, after=f"; stty -a > {after}; echo all done")
+    assert max(map(len, screen.splitlines())) <= 80
+    assert str(service.pid) in screen.splitlines()[0]
+    assert terminal.flag("alternate_on") == "1"
+
+    terminal.press("p")
+    terminal.wait(lambda seen: "PAUSED" in seen)
+    terminal.press("p")
+    terminal.wait(lambda seen: "PAUSED" not in seen)
+
+    assert "sorted by calls" in screen
+    terminal.press("s")
+    terminal.wait(lambda seen: "sorted by errors" in seen)
+
+    terminal.press("?")
+    terminal.wait(lambda seen: "help (Esc leaves)" in seen)
+    terminal.press("?")
+    terminal.wait(lambda seen: "━━ system calls" in seen)
+
+    terminal.press("Tab")
+    terminal.wait(lambda seen: "━━ system calls" not in seen and "━━ " in seen)
+    terminal.press("Enter")
+    terminal.wait(lambda seen: "Esc leaves" in seen)
+    terminal.press("q")
+    terminal.wait(lambda seen: "Esc leaves" not in seen)
+
+    terminal.press("q")
+    told = terminal.wait(lambda seen: "\nall done" in seen, terminal.everything)
+    assert "\nended 0\n" in told
+    assert re.search(r"udsprobe [\d.]+ · \S+ \d+ · .* s from", told), "no final report"
+    assert "  served " in told and service.socket.rsplit("/", 1)[1] in told
+    assert terminal.flag("alternate_on") == "0"
+    assert terminal.flag("mouse_any_flag") == "0"
+    assert terminal.flag("cursor_flag") == "1"
+    assert before.read_text() == after.read_text()
+
+
+@pytest.mark.parametrize("signal", ["INT", "TERM", "HUP"])
+def test_a_signal_restores_the_terminal_and_leaves_the_report(
+    terminal: Terminal, service: Service, signal: str, tmp_path: Path
+) -> None:
+    ready = tmp_path / "pid"
+    attach = command("attach", "--pid", str(service.pid))
+    # The shell becomes udsprobe, so that its PID is known.
+    terminal.type(f"sh -c 'echo $$ > {ready}; exec {attach}'; echo ended $?")
+    terminal.wait(has_figures)
+    subprocess.run(["kill", f"-{signal}", ready.read_text().strip()], check=True)
+    told = terminal.wait(has_ended, terminal.everything)
+    assert "\nended 0\n" in told and "── system calls" in told
+    assert terminal.flag("alternate_on") == "0"
+
+
+def test_ctrl_c_leaves_the_report(terminal: Terminal, service: Service) -> None:
+    start(terminal, service)
+    terminal.press("C-c")
+    told = terminal.wait(has_ended, terminal.everything)
+    assert "\nended 0\n" in told and "── system calls" in told
+
+
+def test_the_targets_exit_ends_the_screen(terminal: Terminal, service: Service) -> None:
+    start(terminal, service)
+    subprocess.run(["kill", str(service.pid)], check=True)
+    told = terminal.wait(has_ended, terminal.everything)
+    assert "\nended 0\n" in told and "exited" in told
+
+
+def test_resizing(terminal: Terminal, service: Service) -> None:
+    start(terminal, service)
+    terminal.resize(200, 60)
+    terminal.wait(lambda seen: max(map(len, seen.splitlines())) > 150 and has_figures(seen))
+    terminal.resize(80, 24)
+    terminal.wait(lambda seen: max(map(len, seen.splitlines())) <= 80 and has_figures(seen))
+    terminal.press("q")
+    terminal.wait(has_ended, terminal.everything)
+
+
+@pytest.mark.parametrize("redirection", ["< /dev/null", "2> /dev/null", "| cat"])
+def test_no_dashboard_where_it_could_not_work(
+    terminal: Terminal, service: Service, redirection: str
+) -> None:
+    attach = command("attach", "--pid", str(service.pid), "--duration", "0.3")
+    terminal.type(f"{attach} {redirection}; echo ended $?")
+    told = terminal.wait(has_ended, terminal.everything)
+    assert "\nended 0\n" in told
+    assert re.search(r"udsprobe [\d.]+ · \S+ \d+ · .* s from", told)
+    assert "q quit" not in told
+
+
+def test_run_leaves_the_terminal_to_its_command(terminal: Terminal) -> None:
+    run = command("run", "--", "sh", "-c", "read line; echo got $line; exit 3")
+    terminal.type(f"{run}; echo ended $?")
+    terminal.type("typed")
+    told = terminal.wait(has_ended, terminal.everything)
+    assert "\ngot typed\n" in told
+    assert "── system calls" in told
+    assert "\nudsprobe: sh exited with status 3\n" in told
