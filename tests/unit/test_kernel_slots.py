@@ -24,6 +24,8 @@ DEPTH_MAX = (1 << 17) - 1
 PRELUDE = """
 #include "udsprobe.h"
 #define __always_inline inline
+#define __noinline
+#define __weak
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -36,8 +38,9 @@ unsigned depth_slot_here(unsigned depth) { return depth_slot(depth); }
 
 
 def cut(source: str, name: str) -> str:
-    """The definition of a static function or table."""
-    found = re.search(rf"^static [^\n]*\b{name}[\[(].*?^\}};?$", source, re.MULTILINE | re.DOTALL)
+    """The definition of a function or table."""
+    pattern = rf"^\w[^\n;]*\b{name}[\[(].*?^\}};?$"
+    found = re.search(pattern, source, re.MULTILINE | re.DOTALL)
     assert found is not None, name
     return found[0]
 
