@@ -91,14 +91,13 @@ static __always_inline void connect_returned(struct task_struct *task, long ret)
 }
 
 /* A target's own connects, of every family. */
-static __always_inline void destination_reached(struct pt_regs *regs, bool compat, u8 endpoint,
-						long ret, ns_t took_ns)
+static __always_inline void destination_reached(struct arguments *arguments, u8 endpoint, long ret,
+						ns_t took_ns)
 {
 	struct destination destination = { .error = ret < 0 ? -ret : 0, .endpoint = endpoint };
 	struct destination_counts *counts;
 
-	if (!name_given(second_argument(regs, compat), third_argument(regs, compat),
-			&destination.name))
+	if (!name_given(arguments->second, arguments->third, &destination.name))
 		return;
 	counts = bpf_map_lookup_elem(&destinations, &destination);
 	if (!counts) {

@@ -10,6 +10,10 @@
 /* Options, set between open and load. */
 const volatile struct call_entry native_entries[NR_MAX] = {};
 const volatile struct call_entry compat_entries[NR_MAX] = {};
+/* By the first argument of socketcall(), include/uapi/linux/net.h. */
+const volatile struct call_entry socketcall_entries[SOCKETCALL_MAX] = {};
+/* Series in use: fewer where many CPUs make each dear. */
+const volatile u32 series_max = SERIES_MAX;
 const volatile u32 nr_rt_sigreturn = 0xffff;
 const volatile u32 nr_restart_syscall = 0xffff;
 const volatile u32 compat_nr_rt_sigreturn = 0xffff;
@@ -42,7 +46,7 @@ u32 seeding = 0;
 /* User space counts its samples here: a high-water mark is kept for each. */
 u32 interval = 0;
 
-/* [cpu * SERIES_MAX + series]: an index where a hash would do, and readable
+/* [cpu * series_max + series]: an index where a hash would do, and readable
  * without a system call. Sized at load by the number of possible CPUs.
  */
 struct {

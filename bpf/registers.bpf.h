@@ -4,6 +4,8 @@
 #define REGISTERS_BPF_H
 
 #include "kernel_types.h"
+#include "udsprobe.h"
+#include <bpf/bpf_helpers.h>
 
 #if defined(__TARGET_ARCH_x86)
 
@@ -66,5 +68,30 @@ static __always_inline u64 third_argument(struct pt_regs *regs, bool compat)
 }
 
 #endif
+
+struct arguments {
+	u64 first;
+	u64 second;
+	u64 third;
+};
+
+/* socketcall() keeps the arguments of the call it stands for in user memory. */
+static __always_inline void read_arguments(struct pt_regs *regs, const struct call_in_flight *call,
+					   struct arguments *arguments)
+{
+	bool compat = call->abi == ABI_COMPAT;
+	u32 words[3] = {};
+
+	if (call->is_socketcall) {
+		bpf_probe_read_user(words, sizeof(words), (void *)second_argument(regs, true));
+		arguments->first = words[0];
+		arguments->second = words[1];
+		arguments->third = words[2];
+		return;
+	}
+	arguments->first = first_argument(regs, compat);
+	arguments->second = second_argument(regs, compat);
+	arguments->third = third_argument(regs, compat);
+}
 
 #endif

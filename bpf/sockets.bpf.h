@@ -15,7 +15,9 @@
 #define SOCK_DGRAM 2
 #define SOCK_SEQPACKET 5
 #define SOCK_TYPE_MASK 0xf
+#define IPPROTO_UDP 17
 #define IPPROTO_SCTP 132
+#define IPPROTO_UDPLITE 136
 
 /* Loads through it need no helper call and cannot fault (v6.2 and later). */
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
@@ -39,7 +41,9 @@ static __always_inline u8 endpoint_of(u16 family, u16 type, u16 protocol)
 	if (family == AF_INET || family == AF_INET6) {
 		if (type == SOCK_STREAM && protocol != IPPROTO_SCTP)
 			return ENDPOINT_TCP;
-		if (type == SOCK_DGRAM)
+		/* ICMP "ping" sockets are datagrams too. */
+		if (type == SOCK_DGRAM &&
+		    (!protocol || protocol == IPPROTO_UDP || protocol == IPPROTO_UDPLITE))
 			return ENDPOINT_UDP;
 	}
 	return ENDPOINT_OTHER;

@@ -32,10 +32,10 @@ static __always_inline u32 series_of(u8 call, u8 abi, u8 endpoint)
 
 	if (series)
 		return series;
-	if (series_used >= SERIES_MAX - 1)
+	if (series_used >= series_max - 1)
 		return 0;
 	fresh = __sync_fetch_and_add(&series_used, 1) + 1;
-	if (fresh >= SERIES_MAX)
+	if (fresh >= series_max)
 		return 0;
 	key_of_series[fresh & (SERIES_MAX - 1)] = key;
 	/* A second winner on another CPU costs one series; user space adds up by key. */
@@ -45,7 +45,7 @@ static __always_inline u32 series_of(u8 call, u8 abi, u8 endpoint)
 
 static __always_inline struct call_counts *counts_of(u32 series)
 {
-	u32 index = bpf_get_smp_processor_id() * SERIES_MAX + series;
+	u32 index = bpf_get_smp_processor_id() * series_max + series;
 
 	return bpf_map_lookup_elem(&calls, &index);
 }
@@ -53,10 +53,11 @@ static __always_inline struct call_counts *counts_of(u32 series)
 static __always_inline void resolve_endpoint(struct task_struct *task, struct pt_regs *regs,
 					     struct call_in_flight *call, struct socket_ref *ref)
 {
-	bool compat = call->abi == ABI_COMPAT;
+	struct arguments arguments;
 
+	read_arguments(regs, call, &arguments);
 	if (call->traits & (TRAIT_FD | TRAIT_FD_EITHER)) {
-		call->fd = first_argument(regs, compat);
+		call->fd = arguments.first;
 		resolve_fd(task, call->fd, ref);
 		if (!(call->traits & TRAIT_FD_EITHER))
 			return;
@@ -65,12 +66,11 @@ static __always_inline void resolve_endpoint(struct task_struct *task, struct pt
 			return;
 	}
 	if (call->traits & (TRAIT_FD_THIRD | TRAIT_FD_EITHER)) {
-		call->fd = third_argument(regs, compat);
+		call->fd = arguments.third;
 		resolve_fd(task, call->fd, ref);
 	} else if (call->traits & TRAIT_FAMILY) {
-		ref->endpoint = endpoint_of(first_argument(regs, compat),
-					    second_argument(regs, compat) & SOCK_TYPE_MASK,
-					    third_argument(regs, compat));
+		ref->endpoint = endpoint_of(arguments.first, arguments.second & SOCK_TYPE_MASK,
+					    arguments.third);
 	}
 }
 
@@ -89,7 +89,7 @@ static __always_inline void describe_call(struct task_struct *task, struct pt_re
 		connection_closing(task, call->fd, &ref);
 }
 
-static __always_inline void identify_call(struct task_struct *task, int nr,
+static __always_inline void identify_call(struct task_struct *task, struct pt_regs *regs, int nr,
 					  struct call_in_flight *call)
 {
 	const volatile struct call_entry *entry;
@@ -99,12 +99,16 @@ static __always_inline void identify_call(struct task_struct *task, int nr,
 	entry = call->abi == ABI_COMPAT ? &compat_entries[call->nr & (NR_MAX - 1)] :
 					  &native_entries[call->nr & (NR_MAX - 1)];
 	call->endpoint = ENDPOINT_OTHER;
+	call->is_socketcall = 0;
 	if ((u32)nr >= NR_MAX) {
 		call->nr = NR_MAX - 1;
 		call->call = CALL_NONE;
 		call->waits = WAITS_OTHER;
 		return;
 	}
+	call->is_socketcall = entry->call == CALL_SOCKETCALL;
+	if (call->is_socketcall)
+		entry = &socketcall_entries[first_argument(regs, true) & (SOCKETCALL_MAX - 1)];
 	call->call = entry->call;
 	call->traits = entry->traits;
 	call->waits = entry->waits;
@@ -145,7 +149,7 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 	struct call_in_flight *call = &state->now;
 	ns_t now;
 
-	identify_call(task, nr, call);
+	identify_call(task, regs, nr, call);
 	state->flags = (state->flags | THREAD_IN_CALL) & ~THREAD_NEWBORN;
 	state->left_cpu_ns = 0;
 	if (call->call != CALL_NONE)
@@ -209,13 +213,16 @@ __noinline u64 bytes_of_messages(u64 length_at, u32 stride, u32 count)
 	return messages.bytes;
 }
 
-static __always_inline bytes_t message_bytes(struct pt_regs *regs, bool compat, u32 count)
+static __always_inline bytes_t message_bytes(struct pt_regs *regs, struct call_in_flight *call,
+					     u32 count)
 {
-	u64 first = second_argument(regs, compat);
+	struct arguments arguments;
 
-	if (compat)
-		return bytes_of_messages(first + COMPAT_MESSAGE_LENGTH_AT, COMPAT_MESSAGE_SIZE, count);
-	return bytes_of_messages(first + MESSAGE_LENGTH_AT, MESSAGE_SIZE, count);
+	read_arguments(regs, call, &arguments);
+	if (call->abi == ABI_COMPAT)
+		return bytes_of_messages(arguments.second + COMPAT_MESSAGE_LENGTH_AT,
+					 COMPAT_MESSAGE_SIZE, count);
+	return bytes_of_messages(arguments.second + MESSAGE_LENGTH_AT, MESSAGE_SIZE, count);
 }
 
 static __always_inline void record_error(struct call_counts *counts, long ret)
@@ -261,16 +268,17 @@ static __noinline void follow_bytes(struct task_struct *task, struct thread_stat
 static __noinline void follow_sockets(struct task_struct *task, struct pt_regs *regs,
 					   struct call_in_flight *call, long ret, ns_t now)
 {
-	bool compat = call->abi == ABI_COMPAT;
+	struct arguments arguments;
 	struct socket_ref ref;
 
+	read_arguments(regs, call, &arguments);
 	if (call->call == CALL_CONNECT) {
-		destination_reached(regs, compat, call->endpoint, ret, now - call->start_ns);
+		destination_reached(&arguments, call->endpoint, ret, now - call->start_ns);
 	} else if (ret < 0) {
 		return;
 	} else if (call->call == CALL_LISTEN) {
 		listen_returned(call->sk, call->inode, call->endpoint, task->tgid,
-				second_argument(regs, compat));
+				arguments.second);
 	} else {
 		resolve_fd(task, ret, &ref);
 		if (ref.is_socket)
@@ -304,7 +312,7 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		return;
 	}
 	if (call->traits & TRAIT_MESSAGES)
-		bytes = message_bytes(regs, call->abi == ABI_COMPAT, ret);
+		bytes = message_bytes(regs, call, ret);
 	else if (call->traits & (TRAIT_SENDS | TRAIT_RECEIVES))
 		bytes = ret;
 	if (bytes) {
@@ -355,7 +363,7 @@ static __always_inline void adopt_call(struct task_struct *task, struct pt_regs 
 {
 	struct call_in_flight *call = &state->now;
 
-	identify_call(task, syscall_nr(regs), call);
+	identify_call(task, regs, syscall_nr(regs), call);
 	if (call->call == CALL_NONE)
 		return;
 	describe_call(task, regs, call);

@@ -15,10 +15,11 @@ typedef u64_t address_t;
 
 enum limits {
 	NR_MAX = 512,		/* system-call numbers per ABI */
+	SOCKETCALL_MAX = 32,
 	CALL_MAX = 64,
 	ENDPOINT_MAX = 8,
 	SERIES_KEYS = 1024,	/* 2 ABIs x CALL_MAX x ENDPOINT_MAX */
-	SERIES_MAX = 128,	/* (call, endpoint) pairs seen at the same time */
+	SERIES_MAX = 256,	/* (call, endpoint) pairs of one observation */
 	ERRNO_MAX = 134,	/* slot 0 holds anything above the last errno */
 	NS_PER_TICK = 10000000,	/* USER_HZ is 100 everywhere we run */
 	LATENCY_SUB_BITS = 4,	/* 16 slots per power of two: 3.125 % */
@@ -87,6 +88,7 @@ enum call {
 	CALL_SELECT,
 	CALL_PSELECT6,
 	CALL_IO_URING_ENTER,
+	CALL_SOCKETCALL,	/* never a row: read as the call it stands for */
 };
 
 /* Where a thread's time goes; exactly one at any moment. */
@@ -201,6 +203,8 @@ struct call_in_flight {
 	unsigned char endpoint;
 	unsigned char early;	/* it began before we looked */
 	unsigned char waits;
+	unsigned char is_socketcall;
+	unsigned char pad[7];
 };
 
 enum thread_flag {

@@ -17,6 +17,8 @@ from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import ListenerReading, ProbeReading, Sample, ThreadActivities
 
 SWEEP_EVERY_SAMPLES = 10
+# A run of these that the kernel skipped can be a call that was not counted.
+CALL_PROGRAMS = ("sys_enter", "sys_exit")
 
 
 class Clock(Protocol):
@@ -104,13 +106,15 @@ class Collector:
 
     def _account(self) -> ProbeReading:
         events = self._tracer.counters.events()
-        missed = self._tracer.recursion_misses()
+        misses = self._tracer.recursion_misses()
+        missed = sum(misses[name] for name in CALL_PROGRAMS)
         return ProbeReading(
             events_seen=events.seen + missed,
             events_counted=events.counted,
             lost_map_full=events.map_full,
             lost_ring_full=0,
             lost_missed=missed,
+            missed_by_program=misses,
             turned_away=self._tracer.counters.turned_away(),
             cpu_ns=time.process_time_ns(),
             rss_bytes=_resident_bytes(),

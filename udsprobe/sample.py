@@ -245,8 +245,9 @@ class ProbeReading:
     Attributes:
         events_seen: calls of targets that ended, counted or not.
         events_counted: of these, in the table.
-        lost_*: not counted, by reason; `missed`: probe runs that the kernel
-            skipped (`recursion_misses` of the programs).
+        lost_*: not counted, by reason; `missed`: runs of the system-call
+            programs that the kernel skipped (`recursion_misses`), of anybody's calls.
+        missed_by_program: the same of every program.
         turned_away: threads, processes, connections, listeners and connects
             for which a map had no room.
         cpu_ns: CPU time of this process. rss_bytes: resident memory.
@@ -260,6 +261,7 @@ class ProbeReading:
     lost_map_full: int
     lost_ring_full: int
     lost_missed: int
+    missed_by_program: Mapping[str, int]
     turned_away: int
     cpu_ns: int
     rss_bytes: int

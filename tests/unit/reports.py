@@ -151,6 +151,7 @@ def probe(*measurements: Measurement, lost: int = 0) -> Probe:
         events_seen=161_204 + lost,
         events_counted=161_204,
         events_lost=EventsLost(map_full=lost, ring_full=0, missed=0),
+        missed_by_program={},
         turned_away=0,
     )
 

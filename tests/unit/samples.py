@@ -200,6 +200,7 @@ def probe(**changes: Any) -> ProbeReading:
         lost_map_full=0,
         lost_ring_full=0,
         lost_missed=0,
+        missed_by_program={},
         turned_away=0,
         cpu_ns=80_000_000,
         rss_bytes=41_000_000,

@@ -251,6 +251,7 @@ probes = st.builds(
     samples.probe,
     events_seen=counters,
     lost_missed=counters,
+    missed_by_program=st.just({}),
     turned_away=counters,
     cpu_ns=st.integers(80_000_000, 2**50),
     bpf_cpu_ns=maybe(counters),

@@ -16,7 +16,8 @@ from udsprobe.kernel.syscall_table import (
     syscall_tables,
 )
 
-CALLS = {f"CALL_{name.upper()}": at for at, name in enumerate(TRAITS, 1)}
+LISTED = (*TRAITS, "socketcall")
+CALLS = {f"CALL_{name.upper()}": at for at, name in enumerate(LISTED, 1)}
 BITS = {
     name: 1 << at
     for at, name in enumerate(
@@ -77,7 +78,7 @@ def test_entries_are_one_for_each_number(machine: str) -> None:
         assert [number for number, *_ in entries] == list(table.names)
         for number, call, bits, waits in entries:
             name = ALIASES.get(table.names[number], table.names[number])
-            assert call == (CALLS[f"CALL_{name.upper()}"] if name in TRAITS else 0)
+            assert call == (CALLS[f"CALL_{name.upper()}"] if name in LISTED else 0)
             assert bool(bits) == bool(TRAITS.get(name))
             assert waits == WAIT_VALUES[f"WAITS_{WAITS.get(name, 'OTHER')}"]
 

@@ -46,16 +46,21 @@ class Counters:
         loaded: the object; its maps stay open as long as this.
         tables: native and 32-bit system-call numbers.
         cpus: entries of the per-CPU arrays.
+        series_max: series of each CPU in the array of calls.
     """
 
     def __init__(
-        self, loaded: ProbeObject, tables: Tuple[SyscallTable, SyscallTable], cpus: int
+        self,
+        loaded: ProbeObject,
+        tables: Tuple[SyscallTable, SyscallTable],
+        cpus: int,
+        series_max: int,
     ) -> None:
         self._object = loaded
         self._tables = tables
         self._cpus = range(cpus)
         btf = loaded.btf
-        self._series_max = btf.enum("limits")["SERIES_MAX"]
+        self._series_max = series_max
         self._calls = SharedArray(
             loaded, "calls", cpus * self._series_max, btf.structure("call_counts")
         )

@@ -7,7 +7,7 @@ import platform
 import struct
 from importlib import resources
 from pathlib import Path
-from typing import Dict, Tuple
+from typing import Dict, Iterable, Tuple
 
 from udsprobe.errors import KernelCannotError, NotPermittedError, UdsprobeError
 from udsprobe.kernel.features import Features
@@ -15,9 +15,11 @@ from udsprobe.kernel.libbpf import LibbpfError
 from udsprobe.kernel.plan import EVENT_PROGRAMS
 from udsprobe.kernel.privileges import missing_capabilities
 from udsprobe.kernel.probe_object import ProbeObject
-from udsprobe.kernel.syscall_table import TABLES, SyscallTable
+from udsprobe.kernel.syscall_table import SOCKETCALLS, TABLES, Entry, Enums, SyscallTable
 
 VERIFIER_LINES = 20
+SERIES_MAX = 256  # `enum limits`
+CPUS_WITH_ALL_SERIES = 32
 WITHOUT = "`udsprobe listeners` works without"
 
 
@@ -38,9 +40,9 @@ def load(
     """
     opened = ProbeObject(_object_bytes())
     try:
-        opened.resize("calls", opened.btf.enum("limits")["SERIES_MAX"] * cpus)
+        opened.resize("calls", series_max(cpus) * cpus)
         opened.resize("cpus", cpus)
-        opened.set_options(_options(opened, features, tables, follow))
+        opened.set_options(_options(opened, features, tables, follow, cpus))
         for program in EVENT_PROGRAMS:
             if program.name not in features.tracepoints:
                 opened.leave_out(program.name)
@@ -49,6 +51,11 @@ def load(
     except LibbpfError as error:
         opened.close()
         raise refusal(error) from error
+
+
+def series_max(cpus: int) -> int:
+    """How many (call, endpoint) pairs there is room for: 5.5 KB each on every CPU."""
+    return SERIES_MAX if cpus <= CPUS_WITH_ALL_SERIES else SERIES_MAX // 2
 
 
 def possible_cpus() -> int:
@@ -101,8 +108,11 @@ def _options(
     features: Features,
     tables: Tuple[SyscallTable, SyscallTable],
     follow: bool,
+    cpus: int,
 ) -> Dict[str, bytes]:
     options = {
+        "series_max": struct.pack("<I", series_max(cpus)),
+        "socketcall_entries": _socketcall_entries(opened),
         "follow_forks": bytes([follow]),
         "direct_loads": bytes([features.direct_loads]),
     }
@@ -116,11 +126,23 @@ def _options(
 
 
 def _entries(opened: ProbeObject, table: SyscallTable) -> bytes:
-    limit = opened.btf.enum("limits")["NR_MAX"]
+    return _image(opened, "NR_MAX", table.entries(_enums(opened)))
+
+
+def _socketcall_entries(opened: ProbeObject) -> bytes:
+    named = SyscallTable(dict(enumerate(SOCKETCALLS, 1)))
+    return _image(opened, "SOCKETCALL_MAX", named.entries(_enums(opened)))
+
+
+def _enums(opened: ProbeObject) -> Enums:
+    return {name: opened.btf.enum(name) for name in ("call", "trait", "waits")}
+
+
+def _image(opened: ProbeObject, limit_name: str, entries: Iterable[Entry]) -> bytes:
+    limit = opened.btf.enum("limits")[limit_name]
     size = ctypes.sizeof(opened.btf.structure("call_entry"))
-    enums = {name: opened.btf.enum(name) for name in ("call", "trait", "waits")}
     image = bytearray(size * limit)
-    for number, *entry in table.entries(enums):
+    for number, *entry in entries:
         if number < limit:
             image[size * number : size * number + len(entry)] = bytes(entry)
     return bytes(image)

@@ -54,7 +54,32 @@ ALIASES = {
     "futex_time64": "futex",
 }
 
+# What 32-bit C libraries ask of socketcall(), from 1 (include/uapi/linux/net.h);
+# send and recv are sendto and recvfrom without an address.
+SOCKETCALLS = (
+    "socket",
+    "bind",
+    "connect",
+    "listen",
+    "accept",
+    "getsockname",
+    "getpeername",
+    "socketpair",
+    "sendto",
+    "recvfrom",
+    "sendto",
+    "recvfrom",
+    "shutdown",
+    "setsockopt",
+    "getsockopt",
+    "sendmsg",
+    "recvmsg",
+    "accept4",
+    "recvmmsg",
+    "sendmmsg",
+)
 Enums = Mapping[str, Mapping[str, int]]
+Entry = Tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -71,7 +96,7 @@ class SyscallTable:
         """The number of `name`, None when this ABI has no such call."""
         return next((number for number, known in self.names.items() if known == name), None)
 
-    def entries(self, enums: Enums) -> List[Tuple[int, int, int, int]]:
+    def entries(self, enums: Enums) -> List[Entry]:
         """(number, call, traits, waits) for the kernel half: `struct call_entry` by number.
 
         Args:
@@ -81,7 +106,8 @@ class SyscallTable:
         for number, name in self.names.items():
             known = ALIASES.get(name, name)
             waits = enums["waits"][f"WAITS_{WAITS.get(known, 'OTHER')}"]
-            call = enums["call"][f"CALL_{known.upper()}"] if known in TRAITS else 0
+            listed = known in TRAITS or known == "socketcall"
+            call = enums["call"][f"CALL_{known.upper()}"] if listed else 0
             bits = sum(enums["trait"][f"TRAIT_{trait}"] for trait in TRAITS.get(known, ()))
             entries.append((number, call, bits, waits))
         return entries

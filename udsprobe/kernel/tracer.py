@@ -12,7 +12,7 @@ from udsprobe.kernel.counters import Counters, enum_names
 from udsprobe.kernel.features import kernel_features
 from udsprobe.kernel.libbpf import LibbpfError
 from udsprobe.kernel.listener_table import ListenerTable
-from udsprobe.kernel.loader import load, possible_cpus, refusal
+from udsprobe.kernel.loader import load, possible_cpus, refusal, series_max
 from udsprobe.kernel.plan import EVENT_PROGRAMS
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.socket_roles import SocketRecord, served_sockets
@@ -45,7 +45,7 @@ class Tracer:
         cpus = possible_cpus()
         self._object = load(features, tables, cpus, follow=follow)
         try:
-            self.counters = Counters(self._object, tables, cpus)
+            self.counters = Counters(self._object, tables, cpus, series_max(cpus))
             names = [p.name for p in EVENT_PROGRAMS if p.name in features.tracepoints]
             for name in names:
                 self._object.attach(name)
@@ -100,9 +100,14 @@ class Tracer:
         """Give every kernel object back. May be called twice."""
         self._object.close()
 
-    def recursion_misses(self) -> int:
-        """Runs the kernel skipped because the program was active on that CPU already."""
-        return sum(self._object.program_info(name).recursion_misses for name in self.attached)
+    def recursion_misses(self) -> Mapping[str, int]:
+        """Program → runs the kernel skipped because it was active on that CPU already.
+
+        Of anybody's events, not only the targets': who is asked inside the program.
+        """
+        return {
+            name: self._object.program_info(name).recursion_misses for name in sorted(self.attached)
+        }
 
     def run_time_ns(self) -> int:
         """Run time of the programs; it grows only while the kernel's statistics are on."""

@@ -99,6 +99,7 @@ def _probe(observation: Observation, first: Sample, last: Sample) -> Probe:
         events_seen=grown("events_seen", end.events_seen, start.events_seen),
         events_counted=grown("events_counted", end.events_counted, start.events_counted),
         events_lost=_events_lost(first, last),
+        missed_by_program=grown_by_key("missed", end.missed_by_program, start.missed_by_program),
         turned_away=grown("turned_away", end.turned_away, start.turned_away),
     )
 

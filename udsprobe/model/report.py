@@ -70,6 +70,7 @@ class Probe:
     events_seen: int
     events_counted: int
     events_lost: EventsLost
+    missed_by_program: Dict[str, int]
     turned_away: int
 
 
