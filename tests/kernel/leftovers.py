@@ -6,15 +6,13 @@ is theirs, or belongs to an udsprobe which still runs.
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 import time
 from pathlib import Path
 from typing import FrozenSet, NamedTuple, Set
 
-# The kernel frees programs some RCU grace periods after their last user.
-PATIENCE_S = 5.0
+from tests.kernel.kernel_objects import PATIENCE_S, listed
+
 HELD = re.compile(r"^(prog_id|link_id):\s+(\d+)$", re.MULTILINE)
 
 
@@ -30,7 +28,7 @@ class Loaded(NamedTuple):
 
 def loaded() -> Loaded:
     """What is loaded now, by anyone."""
-    return Loaded(_ids("prog"), _ids("link"))
+    return Loaded(listed("prog"), listed("link"))
 
 
 def left_over_since(before: Loaded) -> Loaded:
@@ -42,13 +40,6 @@ def left_over_since(before: Loaded) -> Loaded:
             left = left.without(_held())
         if not any(left) or time.monotonic() > give_up_at:
             return left
-
-
-def _ids(what: str) -> FrozenSet[int]:
-    listed = subprocess.run(
-        ["bpftool", "--json", what, "list"], capture_output=True, text=True, check=True
-    )
-    return frozenset(entry["id"] for entry in json.loads(listed.stdout))
 
 
 def _held() -> Loaded:
