@@ -45,11 +45,17 @@ def left_over_since(before: Loaded) -> Loaded:
 def _held() -> Loaded:
     programs: Set[int] = set()
     links: Set[int] = set()
-    for entry in Path("/proc").glob("[0-9]*/fdinfo/*"):
-        try:
-            text = entry.read_text()
-        except OSError:  # it was closed, or its process has ended
-            continue
-        for kind, number in HELD.findall(text):
+    for process in Path("/proc").iterdir():
+        for kind, number in HELD.findall(_descriptors(process)):
             (programs if kind == "prog_id" else links).add(int(number))
     return Loaded(frozenset(programs), frozenset(links))
+
+
+def _descriptors(process: Path) -> str:
+    text = ""
+    try:
+        for descriptor in (process / "fdinfo").iterdir():
+            text += descriptor.read_text()
+    except OSError:  # no process, or it has ended, or closed what we look at
+        return text
+    return text
