@@ -52,10 +52,14 @@ def _held() -> Loaded:
 
 
 def _descriptors(process: Path) -> str:
-    text = ""
     try:
-        for descriptor in (process / "fdinfo").iterdir():
-            text += descriptor.read_text()
-    except OSError:  # no process, or it has ended, or closed what we look at
-        return text
-    return text
+        return "".join(map(_read, (process / "fdinfo").iterdir()))
+    except OSError:  # no process, or it has ended
+        return ""
+
+
+def _read(descriptor: Path) -> str:
+    try:
+        return descriptor.read_text()
+    except OSError:  # closed since it was listed
+        return ""
