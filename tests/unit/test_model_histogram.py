@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from math import ceil
 from typing import List
 
@@ -16,6 +17,7 @@ from udsprobe.model.histogram import (
     LATENCY_TOP_BITS,
     NOTHING,
     RELATIVE_ERROR,
+    added,
     latency_us,
     percentiles_ns,
     slot_bounds_ns,
@@ -180,6 +182,21 @@ def test_each_percentile_is_of_its_own_rank() -> None:
 def test_a_reading_between_count_and_slot_has_a_mean_and_no_percentiles() -> None:
     shown = latency_us(LatencyCounts(1, 7_000, 7_000, NOTHING.slots))
     assert (shown.count, shown.mean, shown.p50, shown.max) == (1, 7.0, None, 7.0)
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(durations_ns, max_size=20), max_size=4))
+def test_histograms_added_are_that_of_all_durations(parts: List[List[int]]) -> None:
+    assert added([latency(part) for part in parts]) == latency(list(chain(*parts)))
+
+
+def test_nothing_added_is_nothing() -> None:
+    assert added([]) == added([NOTHING, NOTHING]) == NOTHING
+
+
+def test_the_same_histogram_has_grown_nothing() -> None:
+    same = latency([70, 90])
+    assert subtract("x", same, same) is subtract("x", same, latency([70, 90])) is NOTHING
 
 
 def test_a_shrinking_histogram_is_refused_by_name() -> None:

@@ -42,7 +42,7 @@ class SocketName:
     @property
     def is_abstract(self) -> bool:
         """A Unix name outside the file system."""
-        return self.raw.startswith(b"\0")
+        return self.family == socket.AF_UNIX and self.raw.startswith(b"\0")
 
     def address(self) -> str:
         """As `ss` writes it, escaped."""

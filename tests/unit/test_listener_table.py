@@ -1,0 +1,378 @@
+"""Listeners as sample types, from maps filled by hand in the built object's layout."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import socket
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+
+import pytest
+
+from tests.conftest import give_up
+from tests.elf import section
+from tests.unit import samples
+from tests.unit.samples import latency, listener, queue
+from udsprobe.kernel.btf import Btf
+from udsprobe.kernel.counters import endpoint, enum_names
+from udsprobe.kernel.listener_table import WAITING_MIN_NS, ListenerTable, joined
+from udsprobe.kernel.procfs import Procfs
+from udsprobe.model.histogram import slot_of
+from udsprobe.sample import Endpoint, ListenerReading, QueueCounts
+
+NOW_NS = 50 * samples.SECOND_NS
+SK, INODE = 0xFFFF888000001000, 4242
+MOUNT_NS = os.stat("/proc/self/ns/mnt").st_ino
+U32 = 1 << 32
+
+
+class Kernel:
+    """What `ListenerTable` asks of a loaded object and its counters."""
+
+    def __init__(self, btf: Btf) -> None:
+        self.btf = btf
+        self.maps: Dict[str, Dict[bytes, bytes]] = {}
+        self.records: Dict[int, Any] = {}
+        self.interval = 1
+        names = enum_names(btf.enum("endpoint"), "ENDPOINT_")
+        self._endpoints = {value: endpoint(name) for value, name in names.items()}
+        self.endpoint_values = {name: value for value, name in names.items()}
+
+    def entries(self, name: str, key_bytes: int, value_bytes: int) -> Iterator[Tuple[bytes, bytes]]:
+        for key, value in self.maps.get(name, {}).items():
+            assert (len(key), len(value)) == (key_bytes, value_bytes), name
+            yield key, value
+
+    def take(self, name: str, key_bytes: int, value_bytes: int) -> Iterator[Tuple[bytes, bytes]]:
+        yield from self.entries(name, key_bytes, value_bytes)
+        self.maps.pop(name, None)
+
+    def iterate(self, program: str, *, over: str) -> bytes:
+        assert (program, over) == ("list_listeners", "listeners")
+        return b"".join(map(bytes, self.records.values()))
+
+    def next_interval(self) -> int:
+        self.interval += 1
+        return self.interval - 1
+
+    def endpoint(self, value: int) -> Endpoint:
+        return self._endpoints[value]
+
+    def put(self, map_name: str, key: bytes, value: bytes) -> None:
+        self.maps.setdefault(map_name, {})[key] = value
+
+    def listener(
+        self, change: Callable[[Any, Any], object] = lambda entry, record: None, sk: int = SK
+    ) -> None:
+        """Put one listener there, changed by `change(entry, record)`."""
+        entry, record = self.btf.structure("listener")(), self.btf.structure("listener_record")()
+        entry.inode, entry.seen_ns, entry.netns, entry.tgid = INODE, 7, 40, 4711
+        entry.endpoint = self.endpoint_values["unix_stream"]
+        entry.backlog = record.backlog = entry.somaxconn = 128
+        write_name(entry.name, socket.AF_UNIX, b"\0app")
+        record.sk, record.is_alive, record.depth = sk, 1, 3
+        change(entry, record)
+        self.put("listeners", struct.pack("<Q", sk), bytes(entry))
+        self.records[sk] = record
+
+    def accepted(self, tgid: int, tid: int, count: int, inode: int = INODE) -> None:
+        who = self.btf.structure("acceptor")(SK, inode, tgid, tid)
+        self.put("acceptors", bytes(who), struct.pack("<Q", count))
+
+    def connecting(self, name: bytes, began_ns: int) -> None:
+        started = self.btf.structure("connecting")()
+        started.start_ns, started.mount_ns, started.net_ns = began_ns, MOUNT_NS, 40
+        started.tgid = os.getpid()
+        write_name(started.name, socket.AF_UNIX, name)
+        key = struct.pack("<I", len(self.maps.get("connectings", {})))
+        self.put("connectings", key, bytes(started))
+
+    def refused(self, name: bytes, error: int, count: int) -> None:
+        failure = self.btf.structure("failed_connect")()
+        failure.tgid, failure.mount_ns, failure.net_ns = os.getpid(), MOUNT_NS, 40
+        failure.error = error
+        write_name(failure.name, socket.AF_UNIX, name)
+        self.put("failed_connects", bytes(failure), struct.pack("<Q", count))
+
+
+def write_name(name: Any, family: int, raw: bytes, port: int = 0) -> None:
+    name.family, name.port = family, port
+    name.length = len(raw) if family == socket.AF_UNIX else 0
+    ctypes.memmove(ctypes.addressof(name) + type(name).bytes.offset, raw, len(raw))
+
+
+def write_latency(histogram: Any, *durations_ns: int) -> None:
+    histogram.count, histogram.total_ns = len(durations_ns), sum(durations_ns)
+    histogram.max_ns = max(durations_ns)
+    for duration in durations_ns:
+        histogram.slots[slot_of(duration)] += 1
+
+
+@pytest.fixture
+def kernel(repository: Path) -> Kernel:
+    path = repository / "udsprobe" / "_bpf" / "tracepoint.x86_64.bpf.o"
+    if not path.exists():
+        give_up(f"{path.name} is not built: scripts/build_bpf.py")
+    return Kernel(Btf(section(path.read_bytes(), ".BTF").content))
+
+
+@pytest.fixture
+def table(kernel: Kernel) -> ListenerTable:
+    both: Any = kernel
+    return ListenerTable(both, both, Procfs())
+
+
+def read(table: ListenerTable) -> Tuple[ListenerReading, QueueCounts]:
+    (reading,) = table.read(NOW_NS)
+    assert reading.queue is not None
+    return reading, reading.queue
+
+
+def tcp(kernel: Kernel, drops_before: int, drops: int, *, alive: int = 1) -> None:
+    def change(entry: Any, record: Any) -> None:
+        entry.endpoint = kernel.endpoint_values["tcp"]
+        write_name(entry.name, socket.AF_INET, b"\x7f\0\0\1", 8080)
+        entry.drops_before, record.drops = drops_before, drops
+        record.syn_queue, record.syn_young, record.is_alive = 5, 2, alive
+
+    kernel.listener(change)
+
+
+def test_a_unix_listener(kernel: Kernel, table: ListenerTable) -> None:
+    def change(entry: Any, record: Any) -> None:
+        entry.established, entry.accepted, entry.accepted_early = 9, 6, 2
+        entry.depth_max = 5
+        entry.depth[1], entry.depth[33] = 7, 2
+        write_latency(entry.wait, 1_000, 5_000)
+        write_latency(entry.blocked, 2_000_000)
+        record.drops, record.syn_queue = 3, 4
+
+    kernel.listener(change)
+    assert read(table)[0] == ListenerReading(
+        transport="unix",
+        socket_type="stream",
+        address="@app",
+        netns=40,
+        inode=INODE,
+        pids=(4711,),
+        depth_now=3,
+        backlog_effective=128,
+        backlog_requested=None,
+        somaxconn=128,
+        queue=QueueCounts(
+            since_ns=7,
+            established=9,
+            accepted=6,
+            accepted_early=2,
+            accepted_by={},
+            accepted_by_thread={},
+            depth={1: 7, 34: 2},
+            depth_max=5,
+            depth_max_recent=None,
+            wait=latency([1_000, 5_000]),
+            blocked=latency([2_000_000]),
+            blocked_now=0,
+            refused={},
+            drops=None,
+            syn_queue=None,
+            syn_young=None,
+        ),
+    )
+
+
+def test_a_tcp_listener(kernel: Kernel, table: ListenerTable) -> None:
+    tcp(kernel, drops_before=10, drops=17)
+    reading, counts = read(table)
+    assert (reading.transport, reading.socket_type) == ("tcp", "stream")
+    assert reading.address == "127.0.0.1:8080"
+    assert (counts.drops, counts.syn_queue, counts.syn_young) == (7, 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("before", "readings", "counted"),
+    [
+        (U32 - 2, [U32 - 1, 1, 5], [1, 3, 7]),
+        (0, [U32 - 1, 0, U32 - 1, 4], [U32 - 1, U32, 2 * U32 - 1, U32 * 2 + 4]),
+    ],
+)
+def test_drops_go_on_where_the_kernels_counter_wraps(
+    kernel: Kernel, table: ListenerTable, before: int, readings: Any, counted: Any
+) -> None:
+    shown = []
+    for drops in readings:
+        tcp(kernel, before, drops)
+        shown.append(read(table)[1].drops)
+    assert shown == counted
+
+
+def test_nothing_is_read_from_the_memory_of_a_closed_one(
+    kernel: Kernel, table: ListenerTable
+) -> None:
+    tcp(kernel, drops_before=10, drops=17)
+    read(table)
+    tcp(kernel, drops_before=10, drops=3, alive=0)
+    kernel.records[SK].depth, kernel.records[SK].backlog = 99, 77
+    reading, counts = read(table)
+    assert not reading.is_open
+    assert (reading.depth_now, reading.backlog_effective) == (None, 128)
+    assert (counts.drops, counts.syn_queue, counts.syn_young) == (7, None, None)
+
+
+@pytest.mark.parametrize("requested", [-1, 0, 511])
+def test_what_listen_was_given(kernel: Kernel, table: ListenerTable, requested: int) -> None:
+    def change(entry: Any, record: Any) -> None:
+        entry.requested, entry.is_requested = requested, 1
+
+    kernel.listener(change)
+    assert read(table)[0].backlog_requested == requested
+
+
+def test_the_mark_of_the_interval_that_ended(kernel: Kernel, table: ListenerTable) -> None:
+    def change(entry: Any, record: Any) -> None:
+        for interval, depth in ((3, 30), (4, 40)):
+            entry.recent[interval & 1].interval = interval
+            entry.recent[interval & 1].depth_max = depth
+
+    kernel.listener(change)
+    for interval, expected in ((2, None), (3, 30), (4, 40), (5, None)):
+        kernel.interval = interval
+        assert read(table)[1].depth_max_recent == expected
+
+
+def test_who_accepted(kernel: Kernel, table: ListenerTable) -> None:
+    kernel.listener()
+    kernel.accepted(10, 10, 3)
+    kernel.accepted(10, 11, 4)
+    kernel.accepted(12, 12, 1)
+    kernel.accepted(12, 13, 9, inode=INODE + 1)
+    counts = read(table)[1]
+    assert counts.accepted_by == {10: 7, 12: 1}
+    assert counts.accepted_by_thread == {10: 3, 11: 4, 12: 1}
+
+
+def test_a_thread_id_used_again_in_another_process(kernel: Kernel, table: ListenerTable) -> None:
+    kernel.listener()
+    kernel.accepted(10, 10, 3)
+    kernel.accepted(9, 10, 4)
+    counts = read(table)[1]
+    assert (counts.accepted_by, counts.accepted_by_thread) == ({10: 3, 9: 4}, {10: 7})
+
+
+def test_refusals_add_up_from_sample_to_sample(kernel: Kernel, table: ListenerTable) -> None:
+    kernel.listener()
+    seen = []
+    for count in (2, 3):
+        kernel.refused(b"\0app", errno.EAGAIN, count)
+        kernel.refused(b"\0other", errno.ECONNREFUSED, 1)
+        seen.append(read(table)[1].refused)
+    assert seen == [{"EAGAIN": 2}, {"EAGAIN": 5}]
+    assert read(table)[1].refused == {"EAGAIN": 5}
+    assert table.unplaced_failures() == 0
+
+
+def test_clients_wait_from_1_ms_on(kernel: Kernel, table: ListenerTable) -> None:
+    kernel.listener()
+    kernel.connecting(b"\0app", NOW_NS - WAITING_MIN_NS)
+    kernel.connecting(b"\0app", NOW_NS - samples.SECOND_NS)
+    kernel.connecting(b"\0app", NOW_NS - WAITING_MIN_NS + 1)
+    kernel.connecting(b"\0other", NOW_NS - samples.SECOND_NS)
+    assert read(table)[1].blocked_now == 2
+
+
+def test_histograms_stay_the_same_objects_until_they_grow(
+    kernel: Kernel, table: ListenerTable
+) -> None:
+    def change(waits: Tuple[int, ...], established: int) -> Callable[[Any, Any], None]:
+        def write(entry: Any, record: Any) -> None:
+            entry.established = established
+            write_latency(entry.wait, *waits)
+            write_latency(entry.blocked, 2_000_000)
+
+        return write
+
+    histories = [((1_000,), 1), ((1_000,), 1), ((1_000,), 2), ((1_000, 5_000), 2)]
+    shown = []
+    for waits, established in histories:
+        kernel.listener(change(waits, established))
+        shown.append(read(table)[1])
+    first, same, more, longer = shown
+    assert same.wait is first.wait is more.wait
+    assert same.blocked is first.blocked is more.blocked is longer.blocked
+    assert [counts.established for counts in shown] == [1, 1, 2, 2]
+    assert longer.wait == latency([1_000, 5_000])
+
+
+def test_another_socket_at_the_same_address_begins_again(
+    kernel: Kernel, table: ListenerTable
+) -> None:
+    tcp(kernel, drops_before=0, drops=9)
+    read(table)
+
+    def change(entry: Any, record: Any) -> None:
+        entry.inode, entry.accepted = INODE + 1, 1
+        entry.endpoint = kernel.endpoint_values["tcp"]
+        write_name(entry.name, socket.AF_INET6, b"\0" * 15 + b"\1", 443)
+        entry.drops_before, record.drops = 2, 3
+
+    kernel.listener(change)
+    reading, counts = read(table)
+    assert (reading.inode, reading.address) == (INODE + 1, "[::1]:443")
+    assert (counts.accepted, counts.drops) == (1, 1)
+
+
+@pytest.mark.parametrize("missing", ["listeners", "records"])
+def test_one_that_came_or_went_between_two_readings_is_left_out(
+    kernel: Kernel, table: ListenerTable, missing: str
+) -> None:
+    kernel.listener()
+    kernel.listener(lambda entry, record: setattr(entry, "inode", INODE + 1), sk=SK + 8)
+    if missing == "listeners":
+        del kernel.maps["listeners"][struct.pack("<Q", SK)]
+    else:
+        del kernel.records[SK]
+    assert [reading.inode for reading in table.read(NOW_NS)] == [INODE + 1]
+
+
+def test_connects_of_the_targets(kernel: Kernel, table: ListenerTable) -> None:
+    def put(name: bytes, family: int, place: str, error: int, port: int = 0) -> None:
+        destination = kernel.btf.structure("destination")()
+        destination.error, destination.endpoint = error, kernel.endpoint_values[place]
+        write_name(destination.name, family, name, port)
+        counts = kernel.btf.structure("destination_counts")()
+        write_latency(counts.latency, 3_000)
+        kernel.put("destinations", bytes(destination), bytes(counts))
+
+    put(b"/run/db.sock", socket.AF_UNIX, "unix_stream", 0)
+    put(b"/run/db.sock", socket.AF_UNIX, "unix_stream", errno.ENOENT)
+    put(b"\x7f\0\0\1", socket.AF_INET, "tcp", errno.EINPROGRESS, 6379)
+    put(b"\x7f\0\0\1", socket.AF_INET, "udp", 0, 53)
+    shown = table.connects()
+    assert [(each.transport, each.address, each.error) for each in shown] == [
+        ("unix", "/run/db.sock", None),
+        ("unix", "/run/db.sock", "ENOENT"),
+        ("tcp", "127.0.0.1:6379", "EINPROGRESS"),
+        ("udp", "127.0.0.1:53", None),
+    ]
+    assert {each.latency for each in shown} == {latency([3_000])}
+
+
+def by_inode(readings: Tuple[ListenerReading, ...]) -> Mapping[int, Optional[QueueCounts]]:
+    return {reading.inode: reading.queue for reading in readings}
+
+
+def test_both_views_of_a_listener_are_joined_by_inode() -> None:
+    counts = queue([1_000])
+    shown = (listener(inode=1, pids=(1, 2), backlog_requested=None), listener(inode=2))
+    counted = (
+        replace(listener(inode=1, pids=(1,), address="?", backlog_requested=64), queue=counts),
+        replace(listener(inode=3, is_open=False), queue=counts),
+    )
+    both = joined(shown, counted)
+    assert by_inode(both) == {1: counts, 2: None, 3: counts}
+    assert both[0] == replace(shown[0], backlog_requested=64, queue=counts)
+    assert both[1] == shown[1]
+    assert both[2] == counted[1]
