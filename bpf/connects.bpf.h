@@ -36,6 +36,7 @@ static __always_inline void connect_entered(struct task_struct *task, struct pt_
 	connecting.mount_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
 	connecting.net_ns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
 	name_given(second_argument(regs, compat), third_argument(regs, compat), &connecting.name);
+	connecting.newest_listener_ns = newest_listener_ns;
 	connecting.start_ns = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(&connectings, &tid, &connecting, BPF_ANY))
 		shared_add(&connects_turned_away, 1);
@@ -59,6 +60,7 @@ static __always_inline void connect_failed(struct connecting *connecting, long e
 		.mount_ns = connecting->mount_ns,
 		.net_ns = connecting->net_ns,
 		.error = error,
+		.newest_listener_ns = connecting->newest_listener_ns,
 	};
 	count_t *count, one = 1;
 

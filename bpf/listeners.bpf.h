@@ -88,6 +88,7 @@ static __always_inline void describe_listener(struct listener *listener, struct 
 	listener->queued_before = queue_length(sk, listener->endpoint);
 	listener->depth_max = listener->queued_before;
 	listener->inode = inode;
+	newest_listener_ns = listener->seen_ns;
 }
 
 /* Returns its entry, old or new; NULL when there is no room. */
@@ -151,6 +152,16 @@ static __always_inline bool queue_connection(address_t sk, address_t at, struct 
 	return true;
 }
 
+/* What came before us is at the head, and is nobody's news. At least one is. */
+static __always_inline u32 queued_since(struct sock *sk, struct listener *listener)
+{
+	u32 depth = queue_length(sk, listener->endpoint);
+	u64 early = listener->queued_before;
+
+	early -= listener->accepted < early ? listener->accepted : early;
+	return depth > early ? depth - early : 1;
+}
+
 /* From the tail on: another CPU may have queued behind us before we were told. */
 static __always_inline void queue_unix_connections(struct sock *sk, struct listener *listener,
 						   ns_t now)
@@ -158,11 +169,12 @@ static __always_inline void queue_unix_connections(struct sock *sk, struct liste
 	u64 address = (u64)BPF_CORE_READ((struct unix_sock *)sk, addr);
 	struct sk_buff *end = (void *)&sk->sk_receive_queue;
 	struct sk_buff *skb = BPF_CORE_READ(sk, sk_receive_queue.prev);
+	u32 since = queued_since(sk, listener);
 
-	for (int i = 0; i < QUEUE_TAIL_MAX; i++) {
+	for (u32 i = 0; i < QUEUE_TAIL_MAX; i++) {
 		struct sock *fresh;
 
-		if (!skb || skb == end)
+		if (!skb || skb == end || i >= since)
 			return;
 		fresh = BPF_CORE_READ(skb, sk);
 		/* Another CPU can take it out and free it under our eyes. */

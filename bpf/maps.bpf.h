@@ -41,6 +41,8 @@ u64 processes_turned_away = 0;
 u64 connections_turned_away = 0;
 u64 listeners_turned_away = 0;
 u64 connects_turned_away = 0;
+/* When the last listener was adopted: what a failed connect can have meant. */
+u64 newest_listener_ns = 0;
 /* While set, forks of threads in seed_tgids are adopted too. */
 u32 seeding = 0;
 /* User space counts its samples here: a high-water mark is kept for each. */

@@ -43,9 +43,31 @@ static __always_inline void name_of_socket(struct sock *sk, struct socket_name *
 		name_of_inet(sk, name);
 }
 
-/* The address a caller gave. The bytes behind a shorter one are not its own:
- * they are left out, as names are keys.
+/* A path ends at its first NUL; callers who give the size of the whole structure
+ * leave anything behind it. An abstract name is all that was given.
  */
+static __always_inline bool unix_name_given(u64 path, u32 length, struct socket_name *name)
+{
+	char first = 0;
+	long copied;
+
+	if (!length)
+		return true;
+	if (length > SUN_PATH_LEN)
+		length = SUN_PATH_LEN;
+	name->length = length;
+	if (bpf_probe_read_user(&first, sizeof(first), (void *)path))
+		return false;
+	if (!first)
+		return !bpf_probe_read_user(name->bytes, length, (void *)path);
+	copied = bpf_probe_read_user_str(name->bytes, length + 1, (void *)path);
+	if (copied <= 0)
+		return false;
+	name->length = copied - 1;
+	return true;
+}
+
+/* The address a caller gave. Names are keys: what is not its own is left out. */
 static __always_inline bool name_given(u64 address, u32 length, struct socket_name *name)
 {
 	u16 family = 0, port = 0;
@@ -53,16 +75,8 @@ static __always_inline bool name_given(u64 address, u32 length, struct socket_na
 	if (length < SUN_PATH_AT || bpf_probe_read_user(&family, sizeof(family), (void *)address))
 		return false;
 	name->family = family;
-	if (family == AF_UNIX) {
-		length -= SUN_PATH_AT;
-		if (length > SUN_PATH_LEN)
-			length = SUN_PATH_LEN;
-		name->length = length;
-		if (length && length <= SUN_PATH_LEN &&
-		    bpf_probe_read_user(name->bytes, length, (void *)address + SUN_PATH_AT))
-			return false;
-		return true;
-	}
+	if (family == AF_UNIX)
+		return unix_name_given(address + SUN_PATH_AT, length - SUN_PATH_AT, name);
 	if (family != AF_INET && family != AF_INET6)
 		return false;
 	bpf_probe_read_user(&port, sizeof(port), (void *)address + 2);

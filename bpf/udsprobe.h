@@ -330,6 +330,7 @@ struct connecting {
 	unsigned int mount_ns;
 	unsigned int net_ns;
 	unsigned int pad;
+	ns_t newest_listener_ns;	/* a listener that came later is not meant */
 	struct socket_name name;
 };
 
@@ -339,6 +340,7 @@ struct failed_connect {
 	unsigned int mount_ns;
 	unsigned int net_ns;
 	int error;
+	ns_t newest_listener_ns;
 	struct socket_name name;
 };
 

@@ -10,7 +10,6 @@ import importlib
 import os
 import signal
 import sys
-import traceback
 from typing import Dict, List, Optional, Sequence
 
 import click
@@ -94,6 +93,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _defect(error: Exception) -> UdsprobeError:
+    import traceback
+
     return UdsprobeError(
         "internal",
         f"{type(error).__name__}: {error}",

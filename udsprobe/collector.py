@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Tuple
 
+from udsprobe.kernel.counters import EventAccount
 from udsprobe.kernel.listener_table import joined
 from udsprobe.kernel.listening import TargetListeners
 from udsprobe.kernel.procfs import Procfs, printable
@@ -64,7 +65,9 @@ class Collector:
         counters = self._tracer.counters
         self._run_time.tick()
         monotonic_ns = self._clock.monotonic_ns()
+        # One behind the other: what is divided by each other has to be of one moment.
         calls = counters.calls()
+        by_name, served, events = counters.calls_by_name(), counters.served(), counters.events()
         threads = counters.threads()
         self._book.update(self._tracer.take_processes(), self._tracer.via_names)
         self._sequence += 1
@@ -76,7 +79,7 @@ class Collector:
             unix_s=self._clock.unix_s(),
             calls=calls,
             in_flight=tuple(t.in_flight for t in threads if t.in_flight is not None),
-            syscalls_by_name=counters.calls_by_name(),
+            syscalls_by_name=by_name,
             threads=tuple(
                 ThreadActivities(t.pid, t.tid, printable(t.comm), t.activity_ns) for t in threads
             ),
@@ -85,8 +88,8 @@ class Collector:
             targets_exited=counters.targets_exited(),
             listeners=self._read_listeners(monotonic_ns),
             connects=self._table.connects(),
-            served=counters.served(),
-            probe=self._account(),
+            served=served,
+            probe=self._account(events),
         )
 
     def close(self) -> None:
@@ -104,8 +107,7 @@ class Collector:
             self._tracer.adopt_listeners()
         return joined(shown, counted)
 
-    def _account(self) -> ProbeReading:
-        events = self._tracer.counters.events()
+    def _account(self, events: EventAccount) -> ProbeReading:
         misses = self._tracer.recursion_misses()
         missed = sum(misses[name] for name in CALL_PROGRAMS)
         return ProbeReading(

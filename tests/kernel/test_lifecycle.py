@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,18 @@ def test_an_error_after_the_probes_are_live(
     ended = answer(attach(actor, "--ready-file", str(tmp_path / "missing" / "ready")))
     assert (ended.code, ended.out) == (2, "")
     assert ended.line.startswith("udsprobe: error[ready-file-not-writable]")
+
+
+def test_an_earlier_ready_file_is_gone_before_the_probes_are_live(
+    actor: Actor, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready"
+    ready.write_text("of an earlier run")
+    arguments = attach(actor, "--ready-file", str(ready), "--duration", "0.2")
+    assert answer(arguments, without_capabilities()).code == 3
+    assert not ready.exists()
+    assert answer(arguments).code == 0
+    assert ready.read_text() == ""
 
 
 def test_each_interval_is_a_line(actor: Actor, tmp_path: Path) -> None:
@@ -288,9 +301,28 @@ def test_not_root(actor: Actor) -> None:
 
 
 def test_two_capabilities_suffice(actor: Actor) -> None:
-    ended = answer(attach(actor, "--duration", "0.2"), as_nobody("bpf", "perfmon"))
+    name = f"@udsprobe-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("\0" + name[1:])
+        listener.listen(5)
+        pids = f"{actor.pid},{os.getpid()}"
+        arguments = ["attach", "--pid", pids, "--json", "--duration", "0.2", "--no-follow"]
+        ended = answer(arguments, as_nobody("bpf", "perfmon"))
     assert (ended.code, ended.err) == (0, "")
-    assert [target["pid"] for target in ended.report["targets"]] == [actor.pid]
+    assert {target["pid"] for target in ended.report["targets"]} == {actor.pid, os.getpid()}
+    owners = {one["address"]: one["pids"] for one in ended.report["listeners"]}
+    assert owners[name] == [os.getpid()]
+    assert ended.report["probe"]["bpf_cpu_pct"] is None
+
+
+def test_without_more_a_listeners_owner_is_hidden_and_it_is_said() -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"\0udsprobe-test-hidden-{os.getpid()}")
+        listener.listen(5)
+        selector = f"@udsprobe-test-hidden-{os.getpid()}"
+        ended = answer(["attach", "--listener", selector], as_nobody("bpf", "perfmon"))
+    assert ended.code == 3
+    assert ended.line.startswith("udsprobe: error[owner-hidden]")
 
 
 def in_own_mounts(change: str) -> List[str]:

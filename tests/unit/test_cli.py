@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -172,3 +173,18 @@ def test_a_reader_that_leaves_is_no_failure(command: str) -> None:
 def test_an_error_without_stderr_goes_nowhere_else() -> None:
     done = shell('"$@" bogus 2>&-')
     assert (done.returncode, done.stdout) == (EXIT_USAGE, "")
+
+
+def test_ctrl_c_before_there_is_a_report_ends_it_as_the_signal_does() -> None:
+    script = (
+        "import sys\n"
+        "from udsprobe import cli\n"
+        "from udsprobe.commands import attach\n"
+        "def interrupted(_): raise KeyboardInterrupt\n"
+        "attach.resolve = interrupted\n"
+        "sys.exit(cli.main(['attach', '--pid', '1']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (-signal.SIGINT, "", "")

@@ -9,7 +9,7 @@ import click
 
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.options import WatchOptions, read_options, watch_options
-from udsprobe.commands.watching import watch
+from udsprobe.commands.watching import watch, withdraw_announcement
 from udsprobe.errors import EXIT_OK, UsageError
 from udsprobe.kernel.selectors import Selectors, parse_pids, resolve
 from udsprobe.observe import Observer
@@ -72,6 +72,7 @@ def command(
         )
     chosen = resolve(selectors)
     outlet = Outlet(options.output, sys.stdout)
+    withdraw_announcement(options)
     with Observer(chosen, interval_s=options.interval_s, follow=options.follow) as observer:
         watch(observer, options, outlet)
     return EXIT_OK

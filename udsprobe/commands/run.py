@@ -14,7 +14,7 @@ from udsprobe.commands.attach import options_of
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.launch import HeldCommand
 from udsprobe.commands.options import WatchOptions, watch_options
-from udsprobe.commands.watching import watch
+from udsprobe.commands.watching import watch, withdraw_announcement
 from udsprobe.errors import EXIT_OK
 from udsprobe.observe import Observer
 
@@ -36,6 +36,7 @@ def command(words: Tuple[str, ...], **shared: Any) -> int:
     """
     options = _sharing_the_terminal(options_of(shared))
     outlet = Outlet(options.output, sys.stderr)
+    withdraw_announcement(options)
     with (
         HeldCommand(words) as held,
         Observer(

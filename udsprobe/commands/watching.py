@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Callable, Optional
 
 from udsprobe.commands.delivery import Outlet
@@ -80,6 +81,14 @@ def _rendered(report: Report, form: str, columns: int) -> str:
 def _has_keyboard() -> bool:
     # The dashboard reads keys from stdin and, as Textual does, draws on stderr.
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def withdraw_announcement(options: WatchOptions) -> None:
+    """Remove the ready file of an earlier observation: whoever waits for it would not wait."""
+    path = options.ready_file
+    if path and os.path.isfile(path):
+        with suppress(OSError):  # `watch` says so when it cannot be made either
+            os.unlink(path)
 
 
 def _announce(path: str) -> None:

@@ -307,4 +307,5 @@ def _connect_of(record: Any, count: int) -> UnixConnect:
         error=getattr(record, "error", 0),
         name=SocketName.of(record.name),
         count=count,
+        newest_ns=record.newest_listener_ns,
     )

@@ -26,6 +26,8 @@ class UnixConnect:
     Attributes:
         pid: of the client, which may be gone. mount_ns, net_ns: its namespaces.
         error: errno; 0 while the call is in progress. count: how often.
+        newest_ns: when the newest listener of that moment was first seen; one
+            that came later was not meant. None: not known.
     """
 
     pid: int
@@ -34,6 +36,7 @@ class UnixConnect:
     error: int
     name: SocketName
     count: int
+    newest_ns: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Refusals:
 
     def __init__(self, procfs: Procfs) -> None:
         self._procfs = procfs
-        self._newest: Dict[Place, Bound] = {}
+        self._bound: Dict[Place, List[Bound]] = {}
         self._by_listener: Dict[int, Dict[str, int]] = {}
         self._lenders: Dict[int, Optional[int]] = {}
         self.unplaced = 0
@@ -79,9 +82,9 @@ class Refusals:
             if bound.inode not in self._by_listener:
                 self._by_listener[bound.inode] = {}
                 for place in self._places_of_listener(bound):
-                    known = self._newest.get(place)
-                    if known is None or known.since_ns <= bound.since_ns:
-                        self._newest[place] = bound
+                    at_place = self._bound.setdefault(place, [])
+                    at_place.append(bound)
+                    at_place.sort(key=lambda one: one.since_ns)
 
     def add(self, failures: Iterable[UnixConnect]) -> None:
         """Count failures at the listeners they were meant for; others are not ours."""
@@ -91,23 +94,28 @@ class Refusals:
             if places is None:
                 self.unplaced += failed.count
                 continue
-            inode = self._listener_at(places)
+            inode = self._listener_at(places, failed.newest_ns)
             if inode is not None:
                 counts, name = self._by_listener[inode], error_name(failed.error)
                 counts[name] = counts.get(name, 0) + failed.count
 
     def listener_meant(self, connect: UnixConnect) -> Optional[int]:
         """Inode of the listener that a client asks for; None when it is none of ours."""
-        return self._listener_at(self._places_of_client(connect) or [])
+        return self._listener_at(self._places_of_client(connect) or [], connect.newest_ns)
 
     def of(self, inode: int) -> Mapping[str, int]:
         """errno name → failed connects to this listener's address."""
         return self._by_listener.get(inode, {})
 
-    def _listener_at(self, places: List[Place]) -> Optional[int]:
+    def _listener_at(self, places: List[Place], newest_ns: Optional[int]) -> Optional[int]:
         # The file says more than the name, which may have been another's before.
-        found = (self._newest[place].inode for place in places if place in self._newest)
-        return next(found, None)
+        at_places = [self._bound[place] for place in places if place in self._bound]
+        for bound in at_places:
+            then = [one for one in bound if newest_ns is None or one.since_ns <= newest_ns]
+            if then:
+                return then[-1].inode
+        # Nobody had the address yet: it is the business of the first who got it.
+        return at_places[0][0].inode if at_places else None
 
     def _places_of_listener(self, bound: Bound) -> List[Place]:
         if bound.name.is_abstract:
