@@ -67,16 +67,16 @@ class ListenerTable:
         self._destination = btf.structure("destination")
         self._destination_counts = btf.structure("destination_counts")
 
-    def read(self, now_ns: int) -> Tuple[ListenerReading, ...]:
+    def read(self, now_ns: int, interval: int) -> Tuple[ListenerReading, ...]:
         """Every listener of a target, open or closed by now.
 
         Args:
             now_ns: CLOCK_MONOTONIC of this sample.
+            interval: the one that this sample ends (`Counters.next_interval`).
 
         Returns:
             Readings with `queue`; `pids` holds only who called listen().
         """
-        interval = self._counters.next_interval()
         found = self._listeners()
         self._entries = {key: entry for key, entry, _ in found}
         self._drops = {e.counts.inode: self._drops_of(e.counts, record) for _, e, record in found}
