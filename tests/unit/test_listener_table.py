@@ -289,6 +289,23 @@ def test_a_failure_knows_which_listeners_there_were(kernel: Kernel, table: Liste
     assert (last.refused, last.blocked_now) == ({"EAGAIN": 5}, 0)
 
 
+def test_a_failure_at_a_listener_that_comes_while_we_read_is_not_lost(
+    kernel: Kernel, table: ListenerTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_records = kernel.iterate
+
+    def arrives_meanwhile(program: str, *, over: str) -> bytes:
+        shown = read_records(program, over=over)
+        kernel.listener()
+        kernel.refused(b"\0app", errno.EAGAIN, 2)
+        monkeypatch.undo()
+        return shown
+
+    monkeypatch.setattr(kernel, "iterate", arrives_meanwhile)
+    assert table.read(NOW_NS) == ()
+    assert read(table)[1].refused == {"EAGAIN": 2}
+
+
 def test_clients_wait_from_1_ms_on(kernel: Kernel, table: ListenerTable) -> None:
     kernel.listener()
     kernel.connecting(b"\0app", NOW_NS - WAITING_MIN_NS)

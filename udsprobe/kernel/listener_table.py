@@ -77,11 +77,14 @@ class ListenerTable:
         Returns:
             Readings with `queue`; `pids` holds only who called listen().
         """
+        # First: whom they meant is among the listeners that are read after them.
+        failures = self._failures()
         found = self._listeners()
         self._entries = {key: entry for key, entry, _ in found}
         self._drops = {e.counts.inode: self._drops_of(e.counts, record) for _, e, record in found}
-        self._refusals.learn(_bound(entry) for _, entry, _ in found if _is_unix(entry.counts))
-        self._refusals.add(self._failures())
+        entries = self._entries.values()
+        self._refusals.learn(_bound(entry) for entry in entries if _is_unix(entry.counts))
+        self._refusals.add(failures)
         accepted, waiting = self._accepted(), self._waiting(now_ns)
         return tuple(
             _reading(
