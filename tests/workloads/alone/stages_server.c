@@ -15,6 +15,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -124,6 +125,16 @@ static void listen_at(const char *where)
 	must("getsockname", getsockname(listener, (void *)&address.name, &address.length));
 }
 
+/* A call returns before its thread may be preempted, a stamp is taken after it: nobody
+ * should preempt us then. Where this is refused, means are less exact.
+ */
+static void run_ahead_of_others(int priority)
+{
+	struct sched_param param = {.sched_priority = priority};
+
+	sched_setscheduler(0, SCHED_FIFO, &param);
+}
+
 static void send_at_once(int fd)
 {
 	int on = 1;
@@ -184,6 +195,7 @@ static void talk(int fd, long first)
 
 static void be_the_client(void)
 {
+	run_ahead_of_others(1);
 	for (long i = 0; i < plan.connections; i++) {
 		int fd = must("socket", socket(address.name.ss_family, SOCK_STREAM, 0));
 
@@ -347,6 +359,7 @@ int main(int argc, char **argv)
 	char byte;
 
 	parse(argc, argv);
+	run_ahead_of_others(2);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		      -1, 0);
 	listen_at(argv[1]);
