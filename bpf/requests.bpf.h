@@ -136,15 +136,17 @@ static __always_inline void record_app_activities(struct cpu_counts *counts,
 						  struct connection *connection,
 						  struct call_in_flight *call, ns_t now)
 {
-	ns_t sending = now - call->start_ns, asleep = call->off_cpu_ns;
+	ns_t on_cpu = elapsed(call->off_cpu_ns, now - call->start_ns);
 
 	for (u32 i = 0; i < ACTIVITY_MAX; i++) {
 		ns_t spent = state->activity_ns[i] - connection->app_activity_ns[i];
 
 		if (i == ACTIVITY_SYS_SOCKET)
-			spent = spent + asleep > sending ? spent + asleep - sending : 0;
+			spent = elapsed(on_cpu, spent);
+		else if (i == ACTIVITY_RUNQ)
+			spent = elapsed(call->runq_ns, spent);
 		else if (i == ACTIVITY_BLOCKED_SEND)
-			spent = spent > asleep ? spent - asleep : 0;
+			spent = elapsed(call->off_cpu_ns - call->runq_ns, spent);
 		count_add(&counts->app_activity_ns[i], spent);
 	}
 }

@@ -162,6 +162,7 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 		return;
 	call->early = 0;
 	call->off_cpu_ns = 0;
+	call->runq_ns = 0;
 	call->start_ns = now;
 }
 
@@ -383,6 +384,7 @@ static __always_inline void adopt_call(struct task_struct *task, struct pt_regs 
 	describe_call(task, regs, call);
 	call->early = 1;
 	call->off_cpu_ns = 0;
+	call->runq_ns = 0;
 	call->start_ns = now;
 }
 

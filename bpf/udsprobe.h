@@ -192,6 +192,7 @@ struct cpu_counts {
 struct call_in_flight {
 	ns_t start_ns;
 	ns_t off_cpu_ns;
+	ns_t runq_ns;		/* of these, ready to run */
 	address_t sk;
 	u64_t inode;
 	unsigned int series;	/* 0: not in the table */
