@@ -13,6 +13,7 @@
 
 #define EINTR 4
 #define EAGAIN 11
+#define MSG_PEEK 2
 #define ERESTARTSYS 512
 #define ERESTARTNOINTR 513
 #define ERESTARTNOHAND 514
@@ -163,6 +164,7 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 	call->early = 0;
 	call->off_cpu_ns = 0;
 	call->send_blocked_before_ns = state->activity_ns[ACTIVITY_BLOCKED_SEND];
+	call->runq_ns = 0;
 	call->start_ns = now;
 }
 
@@ -255,6 +257,18 @@ static __always_inline void record_time(struct call_counts *counts, struct call_
 		count_add(&counts->slow_ns, wall);
 }
 
+/* What is only looked at stays in the queue. */
+static __always_inline bool is_peek(struct pt_regs *regs, struct call_in_flight *call)
+{
+	struct arguments arguments;
+
+	if (call->call != CALL_RECVFROM && call->call != CALL_RECVMSG &&
+	    call->call != CALL_RECVMMSG)
+		return false;
+	read_arguments(regs, call, &arguments);
+	return (call->call == CALL_RECVMSG ? arguments.third : arguments.fourth) & MSG_PEEK;
+}
+
 static __noinline void follow_bytes(struct task_struct *task, struct thread_state *state,
 					 struct call_in_flight *call, bytes_t bytes, ns_t now)
 {
@@ -336,7 +350,8 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		bytes = ret;
 	if (bytes) {
 		count_add(&counts->bytes, bytes);
-		follow_bytes(task, state, call, bytes, now);
+		if (!is_peek(regs, call))
+			follow_bytes(task, state, call, bytes, now);
 	}
 }
 
@@ -388,6 +403,7 @@ static __always_inline void adopt_call(struct task_struct *task, struct pt_regs 
 	describe_call(task, regs, call);
 	call->early = 1;
 	call->off_cpu_ns = 0;
+	call->runq_ns = 0;
 	call->start_ns = now;
 }
 

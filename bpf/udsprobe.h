@@ -194,6 +194,7 @@ struct call_in_flight {
 	ns_t start_ns;
 	ns_t off_cpu_ns;
 	ns_t send_blocked_before_ns;	/* of the thread, when a send call began */
+	ns_t runq_ns;		/* of these, ready to run */
 	address_t sk;
 	u64_t inode;
 	unsigned int series;	/* 0: not in the table */
