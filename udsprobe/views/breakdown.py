@@ -92,7 +92,8 @@ def activities(share: Mapping[str, float]) -> List[Part]:
 def _request(served: Served, width: int, app: bool) -> List[str]:
     means = stages(served)
     if means is None:
-        return [column("request", _head_width(width)) + " no request was served"]
+        quiet = [column("request", _head_width(width)) + " no request was served"]
+        return [*quiet, *(["└ app"] if app else [])]
     total = sum(means.values()) or 1.0
     parts = [
         Part("accept", means["accept"] / total, WAITING),
@@ -100,7 +101,7 @@ def _request(served: Served, width: int, app: bool) -> List[str]:
     ]
     lines = [_line(f"request {numbers.duration(total)}", parts, width)]
     inside = app_parts(served)
-    if app and inside:
+    if app:
         lines.append(_line(f"└ app {numbers.duration(means['app'])}", inside, width))
     return lines
 

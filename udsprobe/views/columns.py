@@ -99,7 +99,7 @@ LISTENERS = _by_key(
     Column("now", "now", 5, "Connections in the accept queue at this moment."),
     Column("max", "max", 5, "The most connections seen in the queue at once."),
     Column("limit", "limit", 5, "The queue is full at this many: the backlog and one more."),
-    Column("wait", "wait p99", 8, "99 in 100 connections waited at most this long for accept."),
+    Column("wait", "wait p99", 8, "99 in 100 of those accepted waited at most this long for it."),
     Column(
         "state",
         "state",

@@ -121,13 +121,13 @@ def _syn_queue(queue: Optional[Mapping[str, int]]) -> str:
 def _depths(row: Listener) -> List[Line]:
     if not row.depth.histogram:
         return []
-    ranges = depth_ranges(row.depth.histogram)
+    ranges = depth_ranges(row.depth.histogram, row.depth.limit)
     most = max(count for _, count in ranges)
     lines = [rule("depth right after a connection came in"), *_bars(ranges, most)]
     return [*lines, plain("")]
 
 
-def depth_ranges(histogram: Mapping[str, int]) -> List[Tuple[str, int]]:
+def depth_ranges(histogram: Mapping[str, int], limit: int) -> List[Tuple[str, int]]:
     """`1`, `2–3`, `4–7` … → how often; empty ranges between the others included."""
     counts: Dict[int, int] = {}
     for depth, count in histogram.items():
@@ -136,11 +136,13 @@ def depth_ranges(histogram: Mapping[str, int]) -> List[Tuple[str, int]]:
     used = [power for power, count in counts.items() if count]
     if not used:
         return [("0", 0)]
-    return [(_range(power), counts.get(power, 0)) for power in range(min(used), max(used) + 1)]
+    powers = range(min(used), max(used) + 1)
+    return [(_range(power, limit), counts.get(power, 0)) for power in powers]
 
 
-def _range(power: int) -> str:
+def _range(power: int, limit: int) -> str:
     low, high = (1 << power) >> 1, (1 << power) - 1
+    high = min(high, limit) if limit >= low else high
     return f"{low:,}" if low >= high else f"{low:,}–{high:,}"
 
 

@@ -37,6 +37,7 @@ _TARGET_BASE = ("pid", "comm", "bar", "fds", "fds_limit", "cmdline")
 _TARGET_EXTRA = ("threads", "state", "via", "fds_pct")
 _ENDS = {"address": "end", "owners": "end"}
 _BELOW = " " * 10
+_ROOM_FOR_ADDRESSES, _ADDRESS = 96, 26
 _FDS_HEADROOM_PCT = 90.0
 _HISTORY_LABEL = 16
 
@@ -153,8 +154,9 @@ def listeners(frame: Frame, state: ViewState, width: int) -> Table:
     if report.listeners is None:
         return Table("listeners", (_not_measured(report, "listeners"),))
     extra = [key for key in _LISTENER_EXTRA if _measured(report.listeners, key)]
-    columns = pick(LISTENERS, _LISTENER_BASE, extra, width - MARGIN, GAP)
-    rows = ListenerRows(columns, cells.comms_of(report.targets), state, width)
+    table = _with_room_for(report.listeners, width)
+    columns = pick(table, _LISTENER_BASE, extra, width - MARGIN, GAP)
+    rows = ListenerRows(columns, frame, state, width)
     lines: List[Line] = []
     groups = cells.listener_groups(report.listeners)
     for group in sorted(groups, key=_has_not_suffered):
@@ -165,15 +167,26 @@ def listeners(frame: Frame, state: ViewState, width: int) -> Table:
     return laid_out("listeners", columns, lines, width)
 
 
+def _with_room_for(rows: Sequence[Listener], width: int) -> Dict[str, Column]:
+    """The columns, with one for addresses that is as wide as they need and the screen allows."""
+    address = LISTENERS["address"]
+    longest = max((len(row.address) for row in rows), default=0) + len(" ×99")
+    needed = max(address.width, min(longest, address.grows_to))
+    least = min(needed, address.width if width < _ROOM_FOR_ADDRESSES else _ADDRESS)
+    return {**LISTENERS, "address": replace(address, width=least, grows_to=needed)}
+
+
 class ListenerRows:
     """Draws listeners in the columns that are shown; tells their trouble below without one."""
 
     def __init__(
-        self, columns: Sequence[Column], comms: Dict[int, str], state: ViewState, width: int
+        self, columns: Sequence[Column], frame: Frame, state: ViewState, width: int
     ) -> None:
         self._columns = columns
         self._room = widths(columns, width - MARGIN, GAP)
-        self._comms = comms
+        self._comms = cells.comms_of(frame.window.targets)
+        self._latest = {listener_key(row): row for row in frame.interval.listeners or []}
+        self._seconds = frame.interval.window.duration_s
         self._state = state
         self._width = width
 
@@ -188,6 +201,7 @@ class ListenerRows:
         if not self._state.passes("listeners", " ".join(shown.values())):
             return []
         shown["history"] = self._history(listener)
+        shown["trouble"] = self._trouble(listener)
         if is_member:
             shown["address"] = cells.member_address(listener, self._comms)
         key = listener_key(listener)
@@ -197,6 +211,15 @@ class ListenerRows:
             told = fit(_BELOW + shown["trouble"], self._width - MARGIN)
             lines.append(Line(key, told, severity))
         return lines
+
+    def _trouble(self, listener: Listener) -> str:
+        """Since the start; and, while there is trouble, how fast connections are taken now."""
+        told = cells.trouble(listener)
+        latest = self._latest.get(listener_key(listener))
+        if latest is None or latest.accepted is None or not cells.suffers(listener):
+            return told
+        rate = numbers.rate(cells.per_second(latest.accepted, self._seconds))
+        return " · ".join(filter(None, (told, f"accepting {rate}/s")))
 
     def _history(self, listener: Listener) -> str:
         room = self._room.get("history", 0)
