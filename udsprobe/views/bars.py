@@ -92,12 +92,11 @@ def stacked_bar(parts: Sequence[Part], width: int, room: int) -> Tuple[str, str]
     unnamed: List[Part] = []
     fill_before = ""
     for part, cells in zip(parts, _cells(parts, inner)):
-        label = f" {_named(part)} "
-        fits = cells > len(label)
-        body = label.center(cells, part.fill) if fits else part.fill * cells
-        if part.fill == fill_before and cells > 1:
-            body = "│" + body[1:]
-        drawn.append(body)
+        divider = "│" if part.fill == fill_before and cells > 1 else ""
+        room, label = cells - len(divider), _named(part)
+        fits = room >= len(label)
+        body = (f" {label} " if room > len(label) + 1 else label) if fits else ""
+        drawn.append(divider + body.center(room, part.fill))
         if cells:
             fill_before = part.fill
         if not fits and part.share >= _LEAST_NAMED:

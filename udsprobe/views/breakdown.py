@@ -114,7 +114,7 @@ def _thread(thread: ThreadTime, width: int) -> str:
 
 def _line(head: str, parts: Sequence[Part], width: int) -> str:
     first = _head_width(width)
-    room = max(24, (width - first) * 3 // 10)
+    room = max(27, (width - first) * 3 // 10)
     bar, unnamed = bars.stacked_bar(parts, width - first - room - 2, room)
     return f"{column(head, first)} {bar} {unnamed}".rstrip()
 

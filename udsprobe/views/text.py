@@ -102,17 +102,22 @@ def _title(report: Report, width: int) -> List[Text]:
         visible(report.host.hostname),
     ]
     headline, second = words.verdict(report.verdict)
+    served = report.requests.served
     title = [Text(fit(" · ".join(parts), width), style=HEADING)]
     title += _wrapped(headline, width, DIM if report.verdict is None else HEADING, indent="")
     title += [Text(_INDENT + second)] if second else []
-    return [*title, *map(Text, time_lines(report, width, app=True))]
+    return [
+        *title,
+        *map(Text, time_lines(report, width, app=served is not None and served.count > 0)),
+    ]
 
 
 def _requests(report: Report, width: int) -> List[Text]:
     served = report.requests.served
     body = [heading("requests", width)]
     if served is None:
-        return [*body, _note(f"not measured: {words.why_not(report, 'served_requests')}")]
+        body.append(_note(f"not measured: {words.why_not(report, 'served_requests')}"))
+        return [*body, *_connects(report, width)]
     body.append(Text(_INDENT + served_line(served)))
     if served.count:
         body.append(Text(_INDENT + latency_line(served)))
@@ -194,8 +199,10 @@ def _listener_group(
     if len(group) == 1:
         return _listener(group[0], comms, columns, width)
     bar = next(column.width for column in columns if column.key == "bar")
-    body = [_row(columns, cells.listener_sum(group, bar), keep={"address": "end"})]
-    for row in group[:_MEMBERS_SHOWN]:
+    style = CRITICAL if any(map(cells.suffers, group)) else ""
+    body = [_row(columns, cells.listener_sum(group, bar), style, keep={"address": "end"})]
+    ranked = sorted(group, key=lambda row: not cells.has_suffered(row))
+    for row in ranked[:_MEMBERS_SHOWN]:
         body += _listener(row, comms, columns, width, is_member=True)
     return [*body, *_more(len(group) - _MEMBERS_SHOWN, f"socket of {group[0].address}")]
 
@@ -226,6 +233,8 @@ def _listener_columns(rows: Sequence[Listener], comms: Dict[int, str], width: in
     owners = max(cell_len(cells.owners(row.pids, comms)) for row in rows)
     address = max(cell_len(visible(row.address)) for row in rows)
     state = max(len(cells.listener_state(row)) for row in rows)
+    shares_address = len(cells.listener_groups(rows)) < len(rows)
+    state = max(state, len("99 FULL")) if shares_address and state else state
     backlog = max(len(cells.backlog(row.backlog)) for row in rows)
     high_water = any(row.depth.max is not None for row in rows)
     fixed = [

@@ -61,12 +61,19 @@ def build(frame: Optional[Frame], state: ViewState, width: int, *, tall: bool) -
 
 
 def requests(frame: Frame, state: ViewState, width: int, *, tall: bool) -> Table:
+    room = width - MARGIN
+    lines = _served_lines(frame, state, room, tall=tall)
+    for upstream in frame.interval.requests.upstream or []:
+        lines.append(Line(("upstream", upstream.address), _upstream(upstream, frame, state, room)))
+    return Table("requests", (*lines, *_connects(frame, state, room)))
+
+
+def _served_lines(frame: Frame, state: ViewState, room: int, *, tall: bool) -> List[Line]:
     served = frame.interval.requests.served
     if served is None:
-        return Table("requests", (_not_measured(frame.window, "served_requests"),))
-    room = width - MARGIN
+        return [_not_measured(frame.window, "served_requests")]
     lines = [Line("served", _served(served, state, room, spark=not tall))]
-    if frame.window.requests.served is not None and _is_pipelined(frame):
+    if _is_pipelined(frame):
         lines.append(Line("served", PIPELINED, WARNING))
     per_request = frame.window.requests.syscalls_per_request
     if per_request is not None:
@@ -75,9 +82,7 @@ def requests(frame: Frame, state: ViewState, width: int, *, tall: bool) -> Table
         lines.append(note("no reply was sent yet on a connection a target accepted"))
     if tall:
         lines += [Line("served", _history(name, state, room)) for name in state.shown]
-    for upstream in frame.interval.requests.upstream or []:
-        lines.append(Line(("upstream", upstream.address), _upstream(upstream, frame, state, room)))
-    return Table("requests", (*lines, *_connects(frame, state, room)))
+    return lines
 
 
 def _is_pipelined(frame: Frame) -> bool:
@@ -101,12 +106,12 @@ def _connects(frame: Frame, state: ViewState, width: int) -> List[Line]:
 
 
 def _connect(since: Connect, shown: cells.Cells, width: int) -> str:
-    right = f"{shown['calls_per_s']:>5}/s  p50 {shown['p50']:>6}  p99 {shown['p99']:>6}"
+    right = f"{shown['calls_per_s']:>5}/s"
+    for name in ("p50", "p99") if width >= _ROOM_FOR_ADDRESSES else ("p99",):
+        right += f"  {name} {shown[name]:>6}"
     failed = cells.connect_failed(since)
-    told = f"  FAILED {cells.errors(since.errors)}" if failed else ""
-    if since.errors and not failed:
-        told = f"  {cells.errors(since.errors)}"
-    where = min(44, max(16, width - len(right) - 10 - 28))
+    told = f"  {'FAILED ' if failed else ''}{cells.errors(since.errors)}" if since.errors else ""
+    where = 28 if width < _ROOM_FOR_ADDRESSES else 40
     address = padded(fit(shown["address"], where, keep="middle"), where)
     return fit(f"connect  {address}  {right}{told}", width)
 
@@ -160,7 +165,8 @@ def listeners(frame: Frame, state: ViewState, width: int) -> Table:
     lines: List[Line] = []
     groups = cells.listener_groups(report.listeners)
     for group in sorted(groups, key=_has_not_suffered):
-        members = [line for listener in group for line in rows.lines(listener, len(group) > 1)]
+        ranked = sorted(group, key=lambda row: not cells.has_suffered(row))
+        members = [line for listener in ranked for line in rows.lines(listener, len(group) > 1)]
         lines += [rows.sum_line(group), *members] if len(group) > 1 and members else members
     if not lines:
         lines.append(_empty(state, bool(report.listeners), "no listener: no target listens"))
@@ -192,7 +198,9 @@ class ListenerRows:
 
     def sum_line(self, group: Sequence[Listener]) -> Line:
         shown = cells.listener_sum(group, self._room["bar"])
-        return Line(group_key(group[0]), row(self._columns, shown, self._width, keep=_ENDS))
+        severity = CRITICAL if any(map(cells.suffers, group)) else PLAIN
+        text = row(self._columns, shown, self._width, keep=_ENDS)
+        return Line(group_key(group[0]), text, severity)
 
     def lines(self, listener: Listener, is_member: bool) -> List[Line]:
         shown = cells.listener(
