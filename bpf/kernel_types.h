@@ -240,11 +240,6 @@ struct unix_sock {
 	int inq_len;
 };
 
-struct tcp_sock {
-	u32 rcv_nxt;
-	u32 copied_seq;
-};
-
 struct request_sock_queue {
 	atomic_t qlen;
 	atomic_t young;
