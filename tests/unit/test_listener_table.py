@@ -83,18 +83,18 @@ class Kernel:
         who = self.btf.structure("acceptor")(SK, inode, tgid, tid)
         self.put("acceptors", bytes(who), struct.pack("<Q", count))
 
-    def connecting(self, name: bytes, began_ns: int) -> None:
+    def connecting(self, name: bytes, began_ns: int, newest_ns: int = 7) -> None:
         started = self.btf.structure("connecting")()
         started.start_ns, started.mount_ns, started.net_ns = began_ns, MOUNT_NS, 40
-        started.tgid = os.getpid()
+        started.tgid, started.newest_listener_ns = os.getpid(), newest_ns
         write_name(started.name, socket.AF_UNIX, name)
         key = struct.pack("<I", len(self.maps.get("connectings", {})))
         self.put("connectings", key, bytes(started))
 
-    def refused(self, name: bytes, error: int, count: int) -> None:
+    def refused(self, name: bytes, error: int, count: int, newest_ns: int = 7) -> None:
         failure = self.btf.structure("failed_connect")()
         failure.tgid, failure.mount_ns, failure.net_ns = os.getpid(), MOUNT_NS, 40
-        failure.error = error
+        failure.error, failure.newest_listener_ns = error, newest_ns
         write_name(failure.name, socket.AF_UNIX, name)
         self.put("failed_connects", bytes(failure), struct.pack("<Q", count))
 
@@ -272,6 +272,21 @@ def test_refusals_add_up_from_sample_to_sample(kernel: Kernel, table: ListenerTa
     assert seen == [{"EAGAIN": 2}, {"EAGAIN": 5}]
     assert read(table)[1].refused == {"EAGAIN": 5}
     assert table.unplaced_failures() == 0
+
+
+def test_a_failure_knows_which_listeners_there_were(kernel: Kernel, table: ListenerTable) -> None:
+    def second(entry: Any, record: Any) -> None:
+        entry.inode, entry.seen_ns = INODE - 1, 20
+
+    kernel.listener()
+    kernel.listener(second, sk=SK + 8)
+    kernel.refused(b"\0app", errno.EAGAIN, 2, newest_ns=7)
+    kernel.refused(b"\0app", errno.EAGAIN, 5, newest_ns=20)
+    kernel.connecting(b"\0app", NOW_NS - samples.SECOND_NS, newest_ns=7)
+    first, last = (reading.queue for reading in table.read(NOW_NS))
+    assert first is not None and last is not None
+    assert (first.refused, first.blocked_now) == ({"EAGAIN": 2}, 1)
+    assert (last.refused, last.blocked_now) == ({"EAGAIN": 5}, 0)
 
 
 def test_clients_wait_from_1_ms_on(kernel: Kernel, table: ListenerTable) -> None:

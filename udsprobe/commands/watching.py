@@ -36,7 +36,7 @@ def watch(
             _announce(options.ready_file)
         if started is not None:
             started()
-        if options.form == "screen" and outlet.is_terminal and _has_keyboard():
+        if options.form == "screen" and outlet.is_terminal and _can_draw():
             _watch_screen(observer, options, ending)
         else:
             _watch_quietly(observer, options, outlet, ending)
@@ -78,9 +78,10 @@ def _rendered(report: Report, form: str, columns: int) -> str:
     return render(report, columns)
 
 
-def _has_keyboard() -> bool:
+def _can_draw() -> bool:
     # The dashboard reads keys from stdin and, as Textual does, draws on stderr.
-    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+    terminals = (stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+    return all(terminals) and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def withdraw_announcement(options: WatchOptions) -> None:
