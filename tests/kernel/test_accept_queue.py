@@ -6,7 +6,9 @@ Clients are other processes, which udsprobe was not told about.
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
+import signal
 import socket
 import tempfile
 from pathlib import Path
@@ -234,6 +236,66 @@ def test_clients_that_wait_at_the_end_of_the_window_are_told(
         assert row["blocked_connects"]["count"] == 0
         server.do("accept", listener=heard["listener"], count=5)
         client.do("reap", pids=pids)
+
+
+def test_clients_killed_while_they_wait_wait_no_more(unix_places: Places, tmp_path: Path) -> None:
+    with Actor() as server, Actor() as client:
+        with attached(server, tmp_path) as watched:
+            place, heard = unix_places.listen(server, 0)
+            client.connect(place, 1)
+            pids = client.do("connect_by_children", address=place, count=4)["pids"]
+            wait_until_asleep(pids)
+            client.do("kill", pids=pids[:3])
+            server.do("idle", turns=20)
+        row = row_of(watched.report, heard)
+        assert row["blocked_connects"]["waiting_now"] == 1
+        assert row["refused"] == {}
+        assert row["established"] == 1
+        server.do("accept", listener=heard["listener"], count=2)
+        client.do("reap", pids=pids[3:])
+
+
+def test_a_signal_does_not_end_the_wait(unix_places: Places, tmp_path: Path) -> None:
+    """A handler with SA_RESTART: the call goes on, and so does its time."""
+    with Actor() as server, Actor() as client:
+        with attached(server, tmp_path) as watched:
+            place, heard = unix_places.listen(server, 0)
+            client.connect(place, 1)
+            pids = client.do("connect_by_children", address=place, count=1)["pids"]
+            wait_until_asleep(pids)
+            for _ in range(5):
+                os.kill(pids[0], signal.SIGUSR1)
+                server.do("idle", turns=10)
+                wait_until_asleep(pids)
+            server.do("accept", listener=heard["listener"], count=2)
+            (waited,) = client.do("reap", pids=pids)["answers"]
+        row = row_of(watched.report, heard)
+        assert waited["results"] == {"OK": 1}
+        assert row["refused"] == {}
+        wait = row["blocked_connects"]["wait_us"]
+        own_us = (waited["after_ns"] - waited["before_ns"]) / 1000
+        assert wait["count"] == 1
+        assert 50_000 <= wait["max"] <= own_us
+        assert wait["max"] == pytest.approx(own_us, rel=0.05)
+
+
+def test_a_signal_can_end_the_wait(unix_places: Places, tmp_path: Path) -> None:
+    """A handler without SA_RESTART: EINTR, and the client goes on with something else."""
+    with Actor() as server, Actor() as client, Actor() as patient:
+        with attached(server, tmp_path) as watched:
+            place, heard = unix_places.listen(server, 0)
+            client.connect(place, 1)
+            for waiting in (client, patient):
+                waiting.start("connect", address=place)
+                wait_until_asleep([waiting.pid])
+            os.kill(client.pid, signal.SIGUSR2)
+            assert client.finish()["results"] == {"EINTR": 1}
+            server.do("idle", turns=20)
+        row = row_of(watched.report, heard)
+        assert row["blocked_connects"]["waiting_now"] == 1
+        assert row["blocked_connects"]["count"] == 0
+        server.do("accept", listener=heard["listener"], count=2)
+        assert patient.finish()["results"] == {"OK": 1}
 
 
 def test_a_listener_that_closes_refuses_those_who_wait(unix_places: Places, tmp_path: Path) -> None:

@@ -204,6 +204,14 @@ class Actor:
             os.waitpid(pid, 0)
         return {"answers": answers}
 
+    def kill(self, pids: Sequence[int]) -> Answer:
+        """SIGKILL to children; they are gone on return."""
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.close(self._children.pop(pid))
+            os.waitpid(pid, 0)
+        return {}
+
     # ------------------------------------------------------------ its surroundings
 
     def become_nobody(self) -> Answer:
@@ -285,6 +293,9 @@ def name_of(error: int) -> str:
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    signal.siginterrupt(signal.SIGUSR1, False)
+    signal.signal(signal.SIGUSR2, lambda *_: None)
     hard = max(DESCRIPTORS_MAX, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS_MAX, hard))
     descriptor = int((argv or sys.argv[1:])[0])
