@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * connects one|two MILLISECONDS: opens Unix connections as fast as it can and
- * prints how many, in how many ns of wall time and of CPU time.
+ * connects one|two MILLISECONDS RATE: opens so many Unix connections a second,
+ * with RATE 0 as many as it can, and prints how many it opened, in how many ns
+ * of wall time and of CPU time.
  * `one`: a single thread is client and server, so nothing waits for anybody.
  * `two`: client and server are processes of their own. Prints its PID first and
  * begins when it reads a byte; ends when its input is closed.
@@ -87,7 +88,15 @@ static pid_t accepting(int listener)
 	return pid;
 }
 
-static void run(const struct sockaddr_un *address, int listener, int accepts, long long for_ns)
+static void sleep_until(long long at_ns)
+{
+	struct timespec at = {.tv_sec = at_ns / 1000000000, .tv_nsec = at_ns % 1000000000};
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+}
+
+static void run(const struct sockaddr_un *address, int listener, int accepts, long long for_ns,
+		long long rate)
 {
 	long long began = now_ns(), cpu = cpu_ns_of(RUSAGE_SELF), opened = 0;
 	long long end = began + for_ns, now;
@@ -101,6 +110,8 @@ static void run(const struct sockaddr_un *address, int listener, int accepts, lo
 			close(fd);
 		}
 		opened += BETWEEN_CLOCKS;
+		if (rate)
+			sleep_until(began + opened * 1000000000LL / rate);
 		now = now_ns();
 	} while (now < end);
 	printf("%lld %lld %lld\n", opened, now - began, cpu_ns_of(RUSAGE_SELF) - cpu);
@@ -114,7 +125,7 @@ int main(int argc, char **argv)
 	pid_t server = 0;
 	char go;
 
-	if (argc != 3)
+	if (argc != 4)
 		return 2;
 	alone = !strcmp(argv[1], "one");
 	listener = listening(&address);
@@ -123,7 +134,7 @@ int main(int argc, char **argv)
 	printf("%d\n", getpid());
 	fflush(stdout);
 	while (read(0, &go, 1) == 1)
-		run(&address, listener, alone, atoll(argv[2]) * 1000000LL);
+		run(&address, listener, alone, atoll(argv[2]) * 1000000LL, atoll(argv[3]));
 	if (server) {
 		kill(server, SIGTERM);
 		waitpid(server, NULL, 0);
