@@ -208,9 +208,13 @@ class Actor:
         """One byte on a connection of `connect`, by its number."""
         return {"sent": self._kept[connection].send(b"x")}
 
-    def connect_by_children(self, address: Answer, count: int) -> Answer:
+    def connect_by_children(self, address: Answer, count: int, each: int = 1) -> Answer:
         """So many processes that connect at once and may block; their PIDs."""
-        return {"pids": [self._child(lambda: self.connect(address, 1)) for _ in range(count)]}
+
+        def work() -> Answer:
+            return self.connect(address, each, keep=False)
+
+        return {"pids": [self._child(work) for _ in range(count)]}
 
     def reap(self, pids: Sequence[int]) -> Answer:
         """Wait for children; their own answers."""
