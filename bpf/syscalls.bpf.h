@@ -413,7 +413,7 @@ static __always_inline void call_returned(struct task_struct *task, struct pt_re
 	ns_t now;
 
 	if (is_connect(task, syscall_nr(regs)))
-		connect_returned(task, ret);
+		connect_returned(task, regs, ret);
 	if (!state || state->flags & THREAD_DORMANT)
 		return;
 	now = bpf_ktime_get_ns();

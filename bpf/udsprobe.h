@@ -339,7 +339,7 @@ struct connecting {
 	unsigned int tgid;
 	unsigned int mount_ns;
 	unsigned int net_ns;
-	unsigned int pad;
+	unsigned int interrupted;	/* by a signal: restarted soon, or never */
 	ns_t newest_listener_ns;	/* a listener that came later is not meant */
 	struct socket_name name;
 };

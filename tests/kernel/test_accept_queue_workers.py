@@ -217,6 +217,38 @@ def test_forked_children_take_their_shares(folder: Path, tmp_path: Path) -> None
     assert taken(row, [server.pid, *pids]) == expected
 
 
+@pytest.mark.parametrize("kind", ["stream", "seqpacket", "tcp"])
+def test_all_at_once(folder: Path, tmp_path: Path, kind: str) -> None:
+    """Clients and workers on every CPU: each connection is counted once, with its wait."""
+    clients, each, workers = 4, 1000, 3
+    shares = [clients * each // workers + (n < clients * each % workers) for n in range(workers)]
+    with Actor() as server, Actor() as client:
+        with tool.Attached(["--pid", str(server.pid)], tmp_path) as watched:
+            address = tcp("127.0.0.1") if kind == "tcp" else unix(folder / "s", kind)
+            heard = server.listen(address, 512)
+            if kind == "tcp":
+                address = tcp("127.0.0.1", heard["port"])
+            listener = heard["listener"]
+            accepting = server.do("accept_by_children", listener=listener, shares=shares)["pids"]
+            arguments = {"address": address, "count": clients, "each": each}
+            connecting = client.do("connect_by_children", **arguments)["pids"]
+            connected = client.do("reap", pids=connecting)["answers"]
+            took = server.do("reap", pids=accepting)["answers"]
+        row = row_of(watched.report, heard)
+    assert [answer["results"] for answer in connected] == [{"OK": each}] * clients
+    missed = watched.report["probe"]["events_lost"]["missed"]
+    assert missed == 0
+    assert_all_accounted(row, clients * each)
+    assert row["accepted_early"] == 0
+    assert taken(row, accepting) == {str(pid): n for pid, n in zip(accepting, shares)}
+    assert sum(row["depth"]["histogram"].values()) == clients * each
+    assert row["depth"]["max"] <= row["depth"]["limit"]
+    least_ns = sum(a["before_ns"] for a in took) - sum(a["after_ns"] for a in connected)
+    most_ns = sum(a["after_ns"] for a in took) - sum(a["before_ns"] for a in connected)
+    total_us = row["wait_us"]["mean"] * row["wait_us"]["count"]
+    assert least_ns / 1000 <= total_us <= most_ns / 1000
+
+
 @pytest.mark.parametrize("watch", ["both", "giver", "taker"])
 @pytest.mark.parametrize("place", ["unix", "tcp"])
 def test_a_listener_that_was_handed_over(

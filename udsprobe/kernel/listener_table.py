@@ -225,7 +225,7 @@ class ListenerTable:
         size = ctypes.sizeof(self._connecting)
         for _, value in self._object.entries("connectings", 4, size):
             connecting = self._connecting.from_buffer_copy(value)
-            if now_ns - connecting.start_ns >= WAITING_MIN_NS:
+            if not connecting.interrupted and now_ns - connecting.start_ns >= WAITING_MIN_NS:
                 inode = self._refusals.listener_meant(_connect_of(connecting, 1))
                 if inode is not None:
                     waiting[inode] = waiting.get(inode, 0) + 1
