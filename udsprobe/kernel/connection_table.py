@@ -98,5 +98,3 @@ class ConnectionTable:
 def _weight(reading: ConnectionReading) -> int:
     stuck = reading.send_blocked + reading.send_eagain
     return reading.turns + (reading.bytes_in + reading.bytes_out) // 1024 + 1000 * stuck
-
-
