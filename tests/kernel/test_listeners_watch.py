@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import socket
@@ -15,7 +16,7 @@ from tests.conftest import Require
 from tests.kernel.terminal import Terminal
 from tests.kernel.tool import REPOSITORY, UDSPROBE
 
-WATCH = [*UDSPROBE, "listeners", "--watch", "--interval", "0.1"]
+WATCH = [*UDSPROBE, "listeners", "--watch", "--interval", "0.1", "--pid", str(os.getpid())]
 BACKLOG = 7
 
 
@@ -116,7 +117,8 @@ def test_ctrl_c_ends_it_and_restores_the_terminal(
 def test_the_end_of_the_process_asked_about_ends_it(terminal: Terminal) -> None:
     sleeping = subprocess.Popen(["sleep", "1000"])
     try:
-        terminal.type(f"{shlex.join(WATCH)} --pid {sleeping.pid}; echo ended $?")
+        watch = [*WATCH[:-1], str(sleeping.pid)]
+        terminal.type(f"{shlex.join(watch)}; echo ended $?")
         terminal.wait(lambda seen: "nothing listens" in seen)
     finally:
         sleeping.terminate()

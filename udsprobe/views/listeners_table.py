@@ -72,9 +72,7 @@ def middle_cut(text: str, width: int) -> str:
     return set_cell_size(text, width - 1 - cell_len(kept)).rstrip() + "…" + kept
 
 
-def _cells(
-    listener: Listener, comms: Mapping[int, str], peaks: Optional[Peaks], bar: int
-) -> Cells:
+def _cells(listener: Listener, comms: Mapping[int, str], peaks: Optional[Peaks], bar: int) -> Cells:
     depth, backlog = listener.depth, listener.backlog
     now = "–" if depth.now is None else str(depth.now)
     seqpacket = " seq" if listener.socket_type == "seqpacket" else ""
