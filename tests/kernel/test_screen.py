@@ -158,12 +158,13 @@ def test_resizing(terminal: Terminal, service: Service) -> None:
     terminal.wait(has_ended, terminal.everything)
 
 
-@pytest.mark.parametrize("redirection", ["< /dev/null", "| cat"])
+@pytest.mark.parametrize("where", ["< /dev/null", "| cat", "DUMB"])
 def test_no_dashboard_where_it_could_not_work(
-    terminal: Terminal, service: Service, redirection: str
+    terminal: Terminal, service: Service, where: str
 ) -> None:
     attach = command("attach", "--pid", str(service.pid), "--duration", "0.3")
-    terminal.type(f"{attach} {redirection}; echo ended $?")
+    line = f"TERM=dumb {attach}" if where == "DUMB" else f"{attach} {where}"
+    terminal.type(f"{line}; echo ended $?")
     told = terminal.wait(has_ended, terminal.everything)
     assert "\nended 0\n" in told
     assert re.search(r"udsprobe [\d.]+ · \S+ \d+ · .* s from", told)

@@ -37,7 +37,7 @@ def watch(
             _announce(options.ready_file)
         if started is not None:
             started()
-        if options.form == "screen" and outlet.is_terminal and _has_keyboard():
+        if options.form == "screen" and outlet.is_terminal and _can_draw():
             _watch_screen(observer, options, ending)
         else:
             _watch_quietly(observer, options, outlet, ending)
@@ -85,9 +85,10 @@ def _wants_colour(outlet: Outlet) -> bool:
     return outlet.is_terminal and not plain
 
 
-def _has_keyboard() -> bool:
+def _can_draw() -> bool:
     # The dashboard reads keys from stdin; it draws on stdout, and stderr may go anywhere.
-    return sys.stdin is not None and sys.stdin.isatty()
+    has_keyboard = sys.stdin is not None and sys.stdin.isatty()
+    return has_keyboard and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def withdraw_announcement(options: WatchOptions) -> None:
