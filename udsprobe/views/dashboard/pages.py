@@ -43,8 +43,9 @@ MARKS_HELP = (
     ("·", "measured, and nothing happened in this interval"),
     ("<.01", "more than zero, less than can be shown"),
     (
-        "FULL, REFUSED, BLOCKED, DROPPED, CLOSED, FAILED, LOST, PAUSED",
-        "words for whatever else is told by colour",
+        "CAPITALS",
+        "FULL, REFUSED, BLOCKED, DROPPED, CLOSED, FAILED, LOST, PAUSED: words for whatever else is told "
+        "by colour",
     ),
 )
 
