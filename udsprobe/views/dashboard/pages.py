@@ -44,8 +44,8 @@ MARKS_HELP = (
     ("<.01", "more than zero, less than can be shown"),
     (
         "CAPITALS",
-        "FULL, REFUSED, BLOCKED, DROPPED, CLOSED, FAILED, LOST, PAUSED: words for whatever else is told "
-        "by colour",
+        "FULL, REFUSED, BLOCKED, DROPPED, CLOSED, FAILED, LOST, PAUSED: "
+        "words for whatever else is told by colour",
     ),
 )
 
