@@ -108,9 +108,7 @@ def test_bytes_wait_for_a_server_that_reads_late(kind: str, folder: Path, delay_
 
 
 @pytest.mark.parametrize("delay_ns", DELAYS_NS)
-def test_a_server_that_waits_for_bytes_owes_nothing(
-    kind: str, folder: Path, delay_ns: int
-) -> None:
+def test_a_server_that_waits_for_bytes_owes_nothing(kind: str, folder: Path, delay_ns: int) -> None:
     """The client thinks; the server is inside recv() all that time."""
     seen = observe(kind, folder, turns=turns(delay_ns), think=delay_ns)
     assert_stages_are_true(seen, turns(delay_ns))
