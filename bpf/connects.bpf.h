@@ -16,6 +16,18 @@ static __always_inline bool is_unix_with_queue(u8 endpoint)
 	return endpoint == ENDPOINT_UNIX_STREAM || endpoint == ENDPOINT_UNIX_SEQPACKET;
 }
 
+/* In one read, for whoever asks while the call lasts; exact when it fails. */
+static __always_inline void name_at_entry(u64 address, u32 length, struct socket_name *name)
+{
+	if (length > SUN_PATH_AT + SUN_PATH_LEN)
+		length = SUN_PATH_AT + SUN_PATH_LEN;
+	if (length < SUN_PATH_AT || bpf_probe_read_user(&name->port, length, (void *)address))
+		return;
+	name->family = name->port;
+	name->port = 0;
+	name->length = length - SUN_PATH_AT;
+}
+
 static __always_inline void connect_entered(struct task_struct *task, struct pt_regs *regs)
 {
 	struct connecting connecting = {}, *before;
@@ -26,20 +38,33 @@ static __always_inline void connect_entered(struct task_struct *task, struct pt_
 	resolve_fd(task, first_argument(regs, compat), &ref);
 	if (!is_unix_with_queue(ref.endpoint))
 		return;
-	before = bpf_map_lookup_elem(&connectings, &tid);
-	/* Restarted after a signal: it has waited since it began. */
-	if (before && before->sk == ref.sk)
-		return;
 	connecting.sk = ref.sk;
 	connecting.tgid = task->tgid;
 	connecting.sleeps = task->nvcsw;
-	connecting.mount_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
-	connecting.net_ns = BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
-	name_given(second_argument(regs, compat), third_argument(regs, compat), &connecting.name);
+	connecting.mount_ns = task->nsproxy->mnt_ns->ns.inum;
+	connecting.net_ns = task->nsproxy->net_ns->ns.inum;
+	name_at_entry(second_argument(regs, compat), third_argument(regs, compat),
+		      &connecting.name);
 	connecting.newest_listener_ns = newest_listener_ns;
 	connecting.start_ns = bpf_ktime_get_ns();
+	if (!bpf_map_update_elem(&connectings, &tid, &connecting, BPF_NOEXIST))
+		return;
+	before = bpf_map_lookup_elem(&connectings, &tid);
+	/* Restarted after a signal: it has waited since it began. */
+	if (before && before->sk == ref.sk) {
+		before->interrupted = 0;
+		return;
+	}
 	if (bpf_map_update_elem(&connectings, &tid, &connecting, BPF_ANY))
 		shared_add(&connects_turned_away, 1);
+}
+
+/* Killed while it waited. */
+static __always_inline void connecting_thread_exited(struct task_struct *task)
+{
+	u32 tid = task->pid;
+
+	bpf_map_delete_elem(&connectings, &tid);
 }
 
 /* Through the other end, which knows whose queue it is or was in. */
@@ -53,7 +78,8 @@ static __always_inline struct listener *listener_connected_to(address_t sk)
 	return connection ? bpf_map_lookup_elem(&listeners, &connection->listener) : NULL;
 }
 
-static __always_inline void connect_failed(struct connecting *connecting, long error)
+static __always_inline void connect_failed(struct pt_regs *regs, bool compat,
+					   struct connecting *connecting, long error)
 {
 	struct failed_connect failed = {
 		.tgid = connecting->tgid,
@@ -64,7 +90,9 @@ static __always_inline void connect_failed(struct connecting *connecting, long e
 	};
 	count_t *count, one = 1;
 
-	failed.name = connecting->name;
+	/* Memory that was not there when the call began is there now. */
+	if (!name_given(second_argument(regs, compat), third_argument(regs, compat), &failed.name))
+		return;
 	count = bpf_map_lookup_elem(&failed_connects, &failed);
 	if (count)
 		shared_add(count, 1);
@@ -72,17 +100,22 @@ static __always_inline void connect_failed(struct connecting *connecting, long e
 		shared_add(&connects_turned_away, 1);
 }
 
-static __always_inline void connect_returned(struct task_struct *task, long ret)
+static __always_inline void connect_returned(struct task_struct *task, struct pt_regs *regs,
+					     long ret)
 {
 	struct connecting *connecting;
 	struct listener *listener;
 	u32 tid = task->pid;
 
 	connecting = bpf_map_lookup_elem(&connectings, &tid);
-	if (!connecting || ret == -512)
+	if (!connecting)
 		return;
+	if (ret == -512) {
+		connecting->interrupted = 1;
+		return;
+	}
 	if (ret < 0) {
-		connect_failed(connecting, -ret);
+		connect_failed(regs, is_compat(task), connecting, -ret);
 	} else if (task->nvcsw != connecting->sleeps) {
 		listener = listener_connected_to(connecting->sk);
 		if (listener)

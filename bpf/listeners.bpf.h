@@ -91,6 +91,15 @@ static __always_inline void describe_listener(struct listener *listener, struct 
 	newest_listener_ns = listener->seen_ns;
 }
 
+/* What it counted is still to be reported. */
+static __always_inline void keep_closed_listener(address_t sk, struct listener *listener)
+{
+	struct closed_listener key = { .sk = sk, .inode = listener->inode };
+
+	if (bpf_map_update_elem(&closed_listeners, &key, listener, BPF_ANY))
+		shared_add(&listeners_turned_away, 1);
+}
+
 /* Returns its entry, old or new; NULL when there is no room. */
 static __always_inline struct listener *adopt_listener(struct socket_ref *ref, u32 tgid)
 {
@@ -98,6 +107,8 @@ static __always_inline struct listener *adopt_listener(struct socket_ref *ref, u
 
 	if (listener && listener->inode == ref->inode)
 		return listener;
+	if (listener)
+		keep_closed_listener(ref->sk, listener);
 	if (bpf_map_update_elem(&listeners, &ref->sk, &no_listener, BPF_ANY)) {
 		shared_add(&listeners_turned_away, 1);
 		return NULL;

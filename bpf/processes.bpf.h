@@ -87,6 +87,7 @@ static __always_inline void thread_exited(struct task_struct *task)
 	struct process_state *process;
 	u32 tgid = task->tgid;
 
+	connecting_thread_exited(task);
 	if (!state)
 		return;
 	keep_activities(state);

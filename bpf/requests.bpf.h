@@ -9,6 +9,7 @@
 
 #include "latency.bpf.h"
 #include "sockets.bpf.h"
+#include "upstream.bpf.h"
 
 #define IPPROTO_TCP 6
 #define TCP_CLOSE_WAIT 8
@@ -81,7 +82,11 @@ static __always_inline void bytes_arrived(address_t sk)
 {
 	struct connection *connection = bpf_map_lookup_elem(&connections, &sk);
 
-	if (connection && !connection->arrived_ns && has_unread(sk, connection->endpoint))
+	if (!connection)
+		return;
+	/* Whoever sends does this: the peer, for loopback TCP nearly always too. */
+	connection->peer_tgid = bpf_get_current_pid_tgid() >> 32;
+	if (!connection->arrived_ns && has_unread(sk, connection->endpoint))
 		connection->arrived_ns = bpf_ktime_get_ns();
 }
 
@@ -116,6 +121,12 @@ static __always_inline void bytes_received(struct task_struct *task, struct thre
 	if (!connection)
 		return;
 	connection->bytes_in += bytes;
+	connection->tgid = task->tgid;
+	connection->active = interval;
+	if (connection->role == ROLE_UPSTREAM) {
+		upstream_answered(connection, now);
+		return;
+	}
 	if (connection->phase != PHASE_RECEIVING) {
 		begin_turn(connection, call, now);
 	} else {
@@ -188,6 +199,13 @@ static __always_inline void bytes_sent(struct task_struct *task, struct thread_s
 	if (!connection)
 		return;
 	connection->bytes_out += bytes;
+	connection->tgid = task->tgid;
+	connection->active = interval;
+	if (state->activity_ns[ACTIVITY_BLOCKED_SEND] > call->send_blocked_before_ns)
+		send_waited(connection, state->activity_ns[ACTIVITY_BLOCKED_SEND] -
+					call->send_blocked_before_ns);
+	if (connection->role == ROLE_UPSTREAM)
+		upstream_asked(connection, call);
 	if (connection->phase != PHASE_RECEIVING || connection->role != ROLE_SERVED)
 		return;
 	/* It began before the request was there: no reply to that, say a push. */
@@ -198,6 +216,15 @@ static __always_inline void bytes_sent(struct task_struct *task, struct thread_s
 	if (counts)
 		record_turn(task, counts, state, connection, call, now);
 	connection->turns++;
+}
+
+/* Its buffer is full and it does not want to wait. */
+static __always_inline void send_refused(struct call_in_flight *call)
+{
+	struct connection *connection = connection_of(call->sk, call->inode);
+
+	if (connection)
+		connection->send_eagain++;
 }
 
 #endif

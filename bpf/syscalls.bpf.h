@@ -12,6 +12,7 @@
 #include "threads.bpf.h"
 
 #define EINTR 4
+#define EAGAIN 11
 #define MSG_PEEK 2
 #define ERESTARTSYS 512
 #define ERESTARTNOINTR 513
@@ -162,6 +163,7 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 		return;
 	call->early = 0;
 	call->off_cpu_ns = 0;
+	call->send_blocked_before_ns = state->activity_ns[ACTIVITY_BLOCKED_SEND];
 	call->runq_ns = 0;
 	call->start_ns = now;
 }
@@ -278,6 +280,19 @@ static __noinline void follow_bytes(struct task_struct *task, struct thread_stat
 		bytes_sent(task, state, call, bytes, now);
 }
 
+static __always_inline void remember_upstream(struct task_struct *task, struct call_in_flight *call,
+					      ns_t now)
+{
+	struct socket_ref ref = {
+		.sk = call->sk,
+		.inode = call->inode,
+		.endpoint = call->endpoint,
+	};
+
+	if (is_unix_with_queue(call->endpoint) || call->endpoint == ENDPOINT_TCP)
+		connection_opened(task, &ref, now);
+}
+
 /* Calls after which a socket is something else, failed ones too. */
 static __noinline void follow_sockets(struct task_struct *task, struct pt_regs *regs,
 					   struct call_in_flight *call, long ret, ns_t now)
@@ -288,6 +303,8 @@ static __noinline void follow_sockets(struct task_struct *task, struct pt_regs *
 	read_arguments(regs, call, &arguments);
 	if (call->call == CALL_CONNECT) {
 		destination_reached(&arguments, call->endpoint, ret, now - call->start_ns);
+		if (call->sk && (!ret || ret == -EINPROGRESS))
+			remember_upstream(task, call, now);
 	} else if (ret < 0) {
 		return;
 	} else if (call->call == CALL_LISTEN) {
@@ -323,6 +340,8 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		follow_sockets(task, regs, call, ret, now);
 	if (ret < 0) {
 		record_error(counts, ret);
+		if (ret == -EAGAIN && call->traits & TRAIT_SENDS && call->sk)
+			send_refused(call);
 		return;
 	}
 	if (call->traits & TRAIT_MESSAGES)
@@ -394,7 +413,7 @@ static __always_inline void call_returned(struct task_struct *task, struct pt_re
 	ns_t now;
 
 	if (is_connect(task, syscall_nr(regs)))
-		connect_returned(task, ret);
+		connect_returned(task, regs, ret);
 	if (!state || state->flags & THREAD_DORMANT)
 		return;
 	now = bpf_ktime_get_ns();

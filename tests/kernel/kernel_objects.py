@@ -28,15 +28,19 @@ def left_of(objects: Objects) -> Objects:
     """Those that outlive their owner by `PATIENCE_S`, by kind; {} when none does."""
     give_up_at = time.monotonic() + PATIENCE_S
     while True:
-        left = {kind: ids & _listed(kind) for kind, ids in objects.items()}
+        left = {kind: ids & listed(kind) for kind, ids in objects.items()}
         left = {kind: ids for kind, ids in left.items() if ids}
         if not left or time.monotonic() > give_up_at:
             return left
         time.sleep(0.02)
 
 
-def _listed(kind: str) -> FrozenSet[int]:
-    done = subprocess.run(
-        ["bpftool", "--json", kind, "list"], capture_output=True, text=True, check=True
-    )
-    return frozenset(entry["id"] for entry in json.loads(done.stdout))
+def listed(kind: str) -> FrozenSet[int]:
+    """Ids of everything of a kind, `prog`, `map` or `link`, whoever holds it."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while True:
+        done = subprocess.run(["bpftool", "--json", kind, "list"], capture_output=True, text=True)
+        # It fails when one goes while it lists: others on this machine come and go.
+        if done.returncode == 0 or time.monotonic() > give_up_at:
+            done.check_returncode()
+            return frozenset(entry["id"] for entry in json.loads(done.stdout))

@@ -6,15 +6,13 @@ is theirs, or belongs to an udsprobe which still runs.
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 import time
 from pathlib import Path
 from typing import FrozenSet, NamedTuple, Set
 
-# The kernel frees programs some RCU grace periods after their last user.
-PATIENCE_S = 5.0
+from tests.kernel.kernel_objects import PATIENCE_S, listed
+
 HELD = re.compile(r"^(prog_id|link_id):\s+(\d+)$", re.MULTILINE)
 
 
@@ -30,7 +28,7 @@ class Loaded(NamedTuple):
 
 def loaded() -> Loaded:
     """What is loaded now, by anyone."""
-    return Loaded(_ids("prog"), _ids("link"))
+    return Loaded(listed("prog"), listed("link"))
 
 
 def left_over_since(before: Loaded) -> Loaded:
@@ -44,21 +42,24 @@ def left_over_since(before: Loaded) -> Loaded:
             return left
 
 
-def _ids(what: str) -> FrozenSet[int]:
-    listed = subprocess.run(
-        ["bpftool", "--json", what, "list"], capture_output=True, text=True, check=True
-    )
-    return frozenset(entry["id"] for entry in json.loads(listed.stdout))
-
-
 def _held() -> Loaded:
     programs: Set[int] = set()
     links: Set[int] = set()
-    for entry in Path("/proc").glob("[0-9]*/fdinfo/*"):
-        try:
-            text = entry.read_text()
-        except OSError:  # it was closed, or its process has ended
-            continue
-        for kind, number in HELD.findall(text):
+    for process in Path("/proc").iterdir():
+        for kind, number in HELD.findall(_descriptors(process)):
             (programs if kind == "prog_id" else links).add(int(number))
     return Loaded(frozenset(programs), frozenset(links))
+
+
+def _descriptors(process: Path) -> str:
+    try:
+        return "".join(map(_read, (process / "fdinfo").iterdir()))
+    except OSError:  # no process, or it has ended
+        return ""
+
+
+def _read(descriptor: Path) -> str:
+    try:
+        return descriptor.read_text()
+    except OSError:  # closed since it was listed
+        return ""

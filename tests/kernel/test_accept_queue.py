@@ -6,9 +6,14 @@ Clients are other processes, which udsprobe was not told about.
 from __future__ import annotations
 
 import itertools
+import os
+import re
 import shutil
+import signal
 import socket
+import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
@@ -236,6 +241,66 @@ def test_clients_that_wait_at_the_end_of_the_window_are_told(
         client.do("reap", pids=pids)
 
 
+def test_clients_killed_while_they_wait_wait_no_more(unix_places: Places, tmp_path: Path) -> None:
+    with Actor() as server, Actor() as client:
+        with attached(server, tmp_path) as watched:
+            place, heard = unix_places.listen(server, 0)
+            client.connect(place, 1)
+            pids = client.do("connect_by_children", address=place, count=4)["pids"]
+            wait_until_asleep(pids)
+            client.do("kill", pids=pids[:3])
+            server.do("idle", turns=20)
+        row = row_of(watched.report, heard)
+        assert row["blocked_connects"]["waiting_now"] == 1
+        assert row["refused"] == {}
+        assert row["established"] == 1
+        server.do("accept", listener=heard["listener"], count=2)
+        client.do("reap", pids=pids[3:])
+
+
+def test_a_signal_does_not_end_the_wait(unix_places: Places, tmp_path: Path) -> None:
+    """A handler with SA_RESTART: the call goes on, and so does its time."""
+    with Actor() as server, Actor() as client:
+        with attached(server, tmp_path) as watched:
+            place, heard = unix_places.listen(server, 0)
+            client.connect(place, 1)
+            pids = client.do("connect_by_children", address=place, count=1)["pids"]
+            wait_until_asleep(pids)
+            for _ in range(5):
+                os.kill(pids[0], signal.SIGUSR1)
+                server.do("idle", turns=10)
+                wait_until_asleep(pids)
+            server.do("accept", listener=heard["listener"], count=2)
+            (waited,) = client.do("reap", pids=pids)["answers"]
+        row = row_of(watched.report, heard)
+        assert waited["results"] == {"OK": 1}
+        assert row["refused"] == {}
+        wait = row["blocked_connects"]["wait_us"]
+        own_us = (waited["after_ns"] - waited["before_ns"]) / 1000
+        assert wait["count"] == 1
+        assert 50_000 <= wait["max"] <= own_us
+        assert wait["max"] == pytest.approx(own_us, rel=0.05)
+
+
+def test_a_signal_can_end_the_wait(unix_places: Places, tmp_path: Path) -> None:
+    """A handler without SA_RESTART: EINTR, and the client goes on with something else."""
+    with Actor() as server, Actor() as client, Actor() as patient:
+        with attached(server, tmp_path) as watched:
+            place, heard = unix_places.listen(server, 0)
+            client.connect(place, 1)
+            for waiting in (client, patient):
+                waiting.start("connect", address=place)
+                wait_until_asleep([waiting.pid])
+            os.kill(client.pid, signal.SIGUSR2)
+            assert client.finish()["results"] == {"EINTR": 1}
+            server.do("idle", turns=20)
+        row = row_of(watched.report, heard)
+        assert row["blocked_connects"]["waiting_now"] == 1
+        assert row["blocked_connects"]["count"] == 0
+        server.do("accept", listener=heard["listener"], count=2)
+        assert patient.finish()["results"] == {"OK": 1}
+
+
 def test_a_listener_that_closes_refuses_those_who_wait(unix_places: Places, tmp_path: Path) -> None:
     with Actor() as server, Actor() as client:
         with attached(server, tmp_path) as watched:
@@ -449,6 +514,50 @@ def test_drops_of_before_are_not_ours(tmp_path: Path) -> None:
         assert row_of(watched.report, heard)["drops"] == 3
 
 
+def test_drops_are_the_sockets_own_count(tmp_path: Path) -> None:
+    """With TCP_DEFER_ACCEPT the handshake ends with the first data, and then there is no room.
+
+    The namespace counts that once. The socket (`sk_drops`) counts it twice, as
+    listen drop and as discarded packet, and every bare ACK that it defers.
+    """
+    with Actor(*OWN_NETWORK) as server, Actor(*inside(server, "net")) as client:
+        server.do("loopback_up")
+        with attached(server, tmp_path) as watched:
+            heard = server.listen(tcp("127.0.0.1"), 2)
+            place = tcp("127.0.0.1", heard["port"])
+            assert client.connect(place, 2)["results"] == {"OK": 2}
+            server.do("defer", listener=heard["listener"], seconds=30)
+            before = drops_of_namespace(server)
+            assert client.connect(place, 2)["results"] == {"OK": 2}
+            client.do("send", connection=2)
+            assert grown(before, drops_of_namespace(server)) == [0, 0]
+            client.do("send", connection=3)
+            overflows, listen_drops = grown(before, drops_of_namespace(server))
+            socket_drops = server.do("drops", listener=heard["listener"])["drops"]
+        row = row_of(watched.report, heard)
+    assert overflows == listen_drops == 1
+    assert (row["established"], row["depth"]["max"], row["depth"]["limit"]) == (3, 3, 3)
+    assert row["drops"] == socket_drops >= 2 * overflows
+
+
+def test_listeners_of_a_reuseport_group_stay_apart(tmp_path: Path) -> None:
+    """One address, three sockets: the kernel spreads connections, each has its own queue."""
+    connections = 60
+    with Actor(*OWN_NETWORK) as server, Actor(*inside(server, "net")) as client:
+        server.do("loopback_up")
+        with attached(server, tmp_path) as watched:
+            first = server.listen({**tcp("127.0.0.1"), "reuseport": True}, 100)
+            place = {**tcp("127.0.0.1", first["port"]), "reuseport": True}
+            group = [first, server.listen(place, 100), server.listen(place, 100)]
+            assert client.connect(place, connections)["results"] == {"OK": connections}
+            queued = [server.do("queued", listener=each["listener"])["queued"] for each in group]
+        rows = [row_of(watched.report, each) for each in group]
+    assert len({row["address"] for row in rows}) == 1
+    assert [row["established"] for row in rows] == queued
+    assert [row["depth"]["max"] for row in rows] == queued
+    assert sum(queued) == connections
+
+
 # ------------------------------------------------------------ the incident
 
 
@@ -470,3 +579,22 @@ def test_the_incident_names_itself(folder: Path, tmp_path: Path) -> None:
         assert row["blocked_connects"]["waiting_now"] == 3
         server.do("close", listener=heard["listener"])
         client.do("reap", pids=pids)
+
+
+def test_the_readable_report_names_the_incident(folder: Path, tmp_path: Path) -> None:
+    output, ready = tmp_path / "report.txt", tmp_path / "ready"
+    with Actor() as server, Actor() as client:
+        argv = [*tool.UDSPROBE, "attach", "--pid", str(server.pid), "--plain"]
+        argv += ["--output", str(output), "--ready-file", str(ready)]
+        server.listen(unix(folder / "app.sock"), 511)
+        watching = subprocess.Popen(argv, cwd=tool.REPOSITORY)
+        while not ready.exists():
+            assert watching.poll() is None
+            time.sleep(0.005)
+        client.connect(unix(folder / "app.sock"), 512)
+        client.connect(unix(folder / "app.sock"), 30, blocking=False)
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(tool.TIMEOUT_S) == 0
+    said = output.read_text()
+    assert re.search(r"app\.sock .* 512 +512 +512 FULL +511 ", said), said
+    assert "refused EAGAIN 30" in said

@@ -39,6 +39,15 @@ def test_without_an_optional_program_something_is_no_longer_on(name: str) -> Non
         assert name not in (without[key].rests_on or "")
 
 
+def test_without_events_at_the_queue_nothing_of_a_listener_is_on() -> None:
+    states = {one.name: one.state for one in measurements(ALL - {"sk_data_ready"})}
+    assert [states[name] for name in ("accept_queue", "accept_wait", "refused_connects")] == [
+        "degraded",
+        "off",
+        "off",
+    ]
+
+
 def test_what_is_on_rests_on_programs_that_exist() -> None:
     for measurement in measurements(ALL):
         if measurement.state != "off" and (measurement.rests_on or "").startswith("tp_btf:"):

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Iterator, Optional, Tuple
 
@@ -186,6 +187,32 @@ def test_the_newest_listener_of_a_path_is_meant(
     refusals.add([to(path, error=errno.ENOENT)])
     assert refusals.of(new) == {"EAGAIN": 4, "ENOENT": 1}
     assert refusals.of(old) == ({} if at_once else {"EAGAIN": 1})
+
+
+@pytest.mark.parametrize(
+    ("newest_ns", "meant"), [(4, 1), (5, 1), (8, 1), (9, 2), (11, 2), (12, 3), (99, 3), (None, 3)]
+)
+def test_a_failure_is_of_who_had_the_address_then(
+    refusals: Refusals, newest_ns: Optional[int], meant: int
+) -> None:
+    name = b"\0app"
+    since = {2: 9, 3: 12, 1: 5}
+    refusals.learn(
+        Bound(inode, at, OURSELVES, NET_NS, unix(name), None) for inode, at in since.items()
+    )
+    refusals.add([replace(failed(name), newest_ns=newest_ns)])
+    assert [inode for inode in since if refusals.of(inode)] == [meant]
+
+
+def test_a_path_that_was_bound_again_is_of_the_earlier_one_before(
+    refusals: Refusals, tmp_path: Path
+) -> None:
+    path = tmp_path / "app.sock"
+    refusals.learn([bound(path, inode=1, since_ns=5)])
+    path.rename(tmp_path / "kept, so that its inode is not used again")
+    refusals.learn([bound(path, inode=2, since_ns=9)])
+    refusals.add([replace(to(path, count=3), newest_ns=5), replace(to(path), newest_ns=9)])
+    assert (refusals.of(1), refusals.of(2)) == ({"EAGAIN": 3}, {"EAGAIN": 1})
 
 
 def test_a_client_that_is_gone_borrows_a_view(refusals: Refusals, tmp_path: Path) -> None:

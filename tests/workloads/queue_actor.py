@@ -28,6 +28,7 @@ DESCRIPTORS_MAX = 20_000
 LISTED_MAX = 200
 KINDS = {"stream": socket.SOCK_STREAM, "seqpacket": socket.SOCK_SEQPACKET}
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
+SO_MEMINFO = 55
 NOBODY = 65534
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -40,12 +41,14 @@ class Address:
 
     Of a Unix one, `"kind"` may be `seqpacket`, and `"tail"` (hex) is passed
     behind the path, as callers do who give the size of the whole structure.
+    TCP sockets with `"reuseport"` share their port.
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._unix = bytes.fromhex(given["unix"]) if "unix" in given else None
         self._tail = bytes.fromhex(given.get("tail", ""))
         self._kind = KINDS[given.get("kind", "stream")]
+        self._reuse = socket.SO_REUSEPORT if given.get("reuseport") else socket.SO_REUSEADDR
         self._inet = (given.get("host", ""), given.get("port", 0))
 
     def socket(self) -> socket.socket:
@@ -56,7 +59,7 @@ class Address:
 
     def bind(self, sock: socket.socket) -> None:
         if self._unix is None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.setsockopt(socket.SOL_SOCKET, self._reuse, 1)
             sock.bind(self._inet)
             return
         name = self._structure()
@@ -145,6 +148,16 @@ class Actor:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, seconds)
         return {}
 
+    def queued(self, listener: int) -> Answer:
+        """Connections in the queue of a TCP listener, as tcp_info has it (tcpi_unacked)."""
+        info = self._listeners[listener].getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 32)
+        return {"queued": struct.unpack_from("=I", info, 24)[0]}
+
+    def drops(self, listener: int) -> Answer:
+        """`sk_drops` of a listener (SK_MEMINFO_DROPS)."""
+        info = self._listeners[listener].getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 36)
+        return {"drops": struct.unpack("=9I", info)[8]}
+
     def close(self, listener: int) -> Answer:
         self._listeners[listener].close()
         return {}
@@ -191,9 +204,17 @@ class Actor:
                 sock.close()
         return {"results": results, **summed(stamps)}
 
-    def connect_by_children(self, address: Answer, count: int) -> Answer:
+    def send(self, connection: int) -> Answer:
+        """One byte on a connection of `connect`, by its number."""
+        return {"sent": self._kept[connection].send(b"x")}
+
+    def connect_by_children(self, address: Answer, count: int, each: int = 1) -> Answer:
         """So many processes that connect at once and may block; their PIDs."""
-        return {"pids": [self._child(lambda: self.connect(address, 1)) for _ in range(count)]}
+
+        def work() -> Answer:
+            return self.connect(address, each, keep=False)
+
+        return {"pids": [self._child(work) for _ in range(count)]}
 
     def reap(self, pids: Sequence[int]) -> Answer:
         """Wait for children; their own answers."""
@@ -203,6 +224,14 @@ class Actor:
                 answers.append(json.loads(pipe.read()))
             os.waitpid(pid, 0)
         return {"answers": answers}
+
+    def kill(self, pids: Sequence[int]) -> Answer:
+        """SIGKILL to children; they are gone on return."""
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+            os.close(self._children.pop(pid))
+            os.waitpid(pid, 0)
+        return {}
 
     # ------------------------------------------------------------ its surroundings
 
@@ -285,6 +314,9 @@ def name_of(error: int) -> str:
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, lambda *_: None)
+    signal.siginterrupt(signal.SIGUSR1, False)
+    signal.signal(signal.SIGUSR2, lambda *_: None)
     hard = max(DESCRIPTORS_MAX, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS_MAX, hard))
     descriptor = int((argv or sys.argv[1:])[0])

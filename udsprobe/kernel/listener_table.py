@@ -22,6 +22,8 @@ from udsprobe.sample import ConnectCounts, Endpoint, LatencyCounts, ListenerRead
 WAITING_MIN_NS = 1_000_000
 DEPTH_EXACT = 32
 Worker = Tuple[int, int]
+# Address and inode: the address alone is used again.
+Key = Tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class ListenerTable:
         self._counters = counters
         self._refusals = Refusals(procfs)
         btf = loaded.btf
-        self._entries: Dict[int, _Entry] = {}
+        self._entries: Dict[Key, _Entry] = {}
         self._drops: Dict[int, int] = {}
         self._listener = btf.structure("listener")
         self._record = btf.structure("listener_record")
@@ -65,22 +67,24 @@ class ListenerTable:
         self._destination = btf.structure("destination")
         self._destination_counts = btf.structure("destination_counts")
 
-    def read(self, now_ns: int) -> Tuple[ListenerReading, ...]:
+    def read(self, now_ns: int, interval: int) -> Tuple[ListenerReading, ...]:
         """Every listener of a target, open or closed by now.
 
         Args:
             now_ns: CLOCK_MONOTONIC of this sample.
+            interval: the one that this sample ends (`Counters.next_interval`).
 
         Returns:
             Readings with `queue`; `pids` holds only who called listen().
         """
-        interval = self._counters.next_interval()
-        records = {record.sk: record for record in self._records()}
-        self._entries = dict(self._listeners())
-        found = [(sk, e, records[sk]) for sk, e in self._entries.items() if sk in records]
+        # First: whom they meant is among the listeners that are read after them.
+        failures = self._failures()
+        found = self._listeners()
+        self._entries = {key: entry for key, entry, _ in found}
         self._drops = {e.counts.inode: self._drops_of(e.counts, record) for _, e, record in found}
-        self._refusals.learn(_bound(entry) for _, entry, _ in found if _is_unix(entry.counts))
-        self._refusals.add(self._failures())
+        entries = self._entries.values()
+        self._refusals.learn(_bound(entry) for entry in entries if _is_unix(entry.counts))
+        self._refusals.add(failures)
         accepted, waiting = self._accepted(), self._waiting(now_ns)
         return tuple(
             _reading(
@@ -91,11 +95,11 @@ class ListenerTable:
                     entry,
                     record,
                     interval,
-                    accepted.get((sk, entry.counts.inode), {}),
+                    accepted.get(key, {}),
                     waiting.get(entry.counts.inode, 0),
                 ),
             )
-            for sk, entry, record in found
+            for key, entry, record in found
         )
 
     def connects(self) -> Tuple[ConnectCounts, ...]:
@@ -150,11 +154,22 @@ class ListenerTable:
         seen: int = record.drops - counts.drops_before
         return known + (seen - known) % (1 << 32)
 
-    def _listeners(self) -> Iterable[Tuple[int, _Entry]]:
+    def _listeners(self) -> List[Tuple[Key, _Entry, Any]]:
+        """All of them, each with what the iterator read; of a replaced one, that is nothing."""
+        records, gone = {record.sk: record for record in self._records()}, self._record()
+        found: Dict[Key, Tuple[Key, _Entry, Any]] = {}
+        for key, value in self._raw("listeners", 8):
+            if key[0] in records:
+                found[key] = (key, self._decoded(value, self._entries.get(key)), records[key[0]])
+        for key, value in self._raw("closed_listeners", 16):
+            found[key] = (key, self._decoded(value, self._entries.get(key)), gone)
+        return list(found.values())
+
+    def _raw(self, map_name: str, key_size: int) -> Iterable[Tuple[Key, bytes]]:
+        inode_at = self._listener.inode.offset
         size = ctypes.sizeof(self._listener)
-        for key, value in self._object.entries("listeners", 8, size):
-            sk = struct.unpack("<Q", key)[0]
-            yield sk, self._decoded(value, self._entries.get(sk))
+        for key, value in self._object.entries(map_name, key_size, size):
+            yield struct.unpack_from("<Q", key) + struct.unpack_from("<Q", value, inode_at), value
 
     def _decoded(self, value: bytes, known: Optional[_Entry]) -> _Entry:
         if known is not None and bytes(known.counts) == value:
@@ -210,7 +225,7 @@ class ListenerTable:
         size = ctypes.sizeof(self._connecting)
         for _, value in self._object.entries("connectings", 4, size):
             connecting = self._connecting.from_buffer_copy(value)
-            if now_ns - connecting.start_ns >= WAITING_MIN_NS:
+            if not connecting.interrupted and now_ns - connecting.start_ns >= WAITING_MIN_NS:
                 inode = self._refusals.listener_meant(_connect_of(connecting, 1))
                 if inode is not None:
                     waiting[inode] = waiting.get(inode, 0) + 1

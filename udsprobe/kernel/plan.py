@@ -61,12 +61,10 @@ def measurements(attached: FrozenSet[str]) -> Tuple[MeasurementState, ...]:
         *_requests("sk_data_ready" in attached),
         _on("listeners", "sock_diag+iter:task_file"),
         *_accept_queue("sk_data_ready" in attached, "inet_sock_set_state" in attached),
-        _on("refused_connects", "tp_btf:sys_enter+sys_exit"),
         _on("connects", "tp_btf:sys_exit"),
-        *(
-            MeasurementState(name, None, "off", NOT_BUILT)
-            for name in ("upstream_requests", "connections", "verdict")
-        ),
+        _on("upstream_requests", "tp_btf:sys_enter+sys_exit"),
+        _on("connections", "tp_btf:sys_exit+iter:bpf_map_elem"),
+        MeasurementState("verdict", None, "off", NOT_BUILT),
     )
 
 
@@ -96,15 +94,21 @@ def _requests(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
 
 def _accept_queue(
     has_arrival: bool, has_tcp_states: bool
-) -> Tuple[MeasurementState, MeasurementState]:
+) -> Tuple[MeasurementState, MeasurementState, MeasurementState]:
     if has_arrival:
-        return _on("accept_queue", "tp_btf:sk_data_ready"), _accept_wait(has_tcp_states)
+        return (
+            _on("accept_queue", "tp_btf:sk_data_ready"),
+            _accept_wait(has_tcp_states),
+            _on("refused_connects", "tp_btf:sys_enter+sys_exit"),
+        )
     reason = "this kernel tells nobody when a connection enters a queue"
     return (
         MeasurementState(
             "accept_queue", "sock_diag", "degraded", f"read once an interval: {reason}"
         ),
         MeasurementState("accept_wait", None, "off", reason),
+        # They are counted at listeners, which are followed only with their queues.
+        MeasurementState("refused_connects", None, "off", reason),
     )
 
 
