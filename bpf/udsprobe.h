@@ -394,7 +394,8 @@ struct connection {
 	unsigned char role;
 	unsigned char phase;
 	unsigned char endpoint;
-	unsigned char pad[5];
+	unsigned char pad;
+	unsigned int peer_seen;	/* TCP: somebody else sent, once so far */
 };
 
 /* Requests of the targets to one destination. */
@@ -426,6 +427,7 @@ struct connection_record {
 	bytes_t recv_queue_bytes;
 	bytes_t send_queue_bytes;
 	bytes_t send_buffer_bytes;
+	u64_t peer_inode;	/* of the Unix socket at the other end; 0: not accepted, or gone */
 	unsigned int tgid;
 	unsigned int peer_tgid;
 	unsigned int role;

@@ -82,8 +82,20 @@ static __always_inline void note_peer(struct connection *connection, struct sock
 {
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 
-	if (tgid != connection->peer_tgid && is_sender(connection, sk, tgid))
-		connection->peer_tgid = tgid;
+	if (tgid == connection->peer_tgid) {
+		connection->peer_seen = 0;
+		return;
+	}
+	if (!is_sender(connection, sk, tgid))
+		return;
+	/* A timer sends for whom it interrupted as well, but hardly twice in a row. */
+	if (connection->endpoint == ENDPOINT_TCP && connection->peer_tgid &&
+	    connection->peer_seen != tgid) {
+		connection->peer_seen = tgid;
+		return;
+	}
+	connection->peer_tgid = tgid;
+	connection->peer_seen = 0;
 }
 
 static __always_inline void connection_opened(struct task_struct *task, struct socket_ref *ref,
