@@ -232,6 +232,7 @@ static __always_inline void read_queues(struct sock *sk, u8 endpoint,
 		record->send_queue_bytes = BPF_CORE_READ(sk, sk_wmem_queued);
 		return;
 	}
+	record->peer_inode = inode_of_socket(BPF_CORE_READ((struct unix_sock *)sk, peer));
 	/* The reference count of the allocation begins at 1. */
 	record->send_queue_bytes = BPF_CORE_READ(sk, sk_wmem_alloc.refs.counter) - 1;
 	record->recv_queue_bytes = unread_unix_bytes(sk, endpoint);
@@ -244,6 +245,10 @@ static __always_inline void write_connection(struct seq_file *seq, address_t *ke
 	struct sock *sk = (void *)*key;
 
 	if (!connection->inode || connection->inode != inode_of_socket(sk))
+		return;
+	/* It was refused before connect() said that it is in progress. */
+	if (connection->endpoint == ENDPOINT_TCP &&
+	    BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_CLOSE)
 		return;
 	connections_open++;
 	read_queues(sk, connection->endpoint, &record);
@@ -265,7 +270,9 @@ static __always_inline void write_connection(struct seq_file *seq, address_t *ke
 	record.endpoint = connection->endpoint;
 	name_of_socket(sk, &record.local);
 	name_of_peer(sk, &record.peer);
-	bpf_seq_write(seq, &record, sizeof(record));
+	/* When the buffer is full this one is shown again. */
+	if (bpf_seq_write(seq, &record, sizeof(record)))
+		connections_open--;
 }
 
 /* Nothing tells of the end of a Unix socket, so its connection is asked for now and then. */

@@ -195,6 +195,10 @@ class UpstreamCounts:
     latency: LatencyCounts
 
 
+# A report shows the busiest 50; more are kept so that two samples hold the same ones.
+CONNECTIONS_KEPT_MAX = 200
+
+
 @dataclass(frozen=True)
 class ConnectionReading:
     """One connection of a target; cumulative but for the queues.

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, Optional, Tuple
+from dataclasses import replace
+from typing import Any, Dict, List, Optional, Tuple
 
 from udsprobe.kernel.counters import Counters, latency_of
 from udsprobe.kernel.probe_object import ProbeObject
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.socket_names import SocketName
-from udsprobe.sample import ConnectionReading, PeerReading, UpstreamCounts
-
-# A report shows the busiest 50; more are kept so that two samples hold the same ones.
-KEPT_MAX = 200
+from udsprobe.sample import (
+    CONNECTIONS_KEPT_MAX,
+    ConnectionReading,
+    PeerReading,
+    UpstreamCounts,
+)
 
 
 class ConnectionTable:
@@ -30,21 +33,30 @@ class ConnectionTable:
         self._procfs = procfs
         self._record = loaded.btf.structure("connection_record")
         self._upstream = loaded.btf.structure("upstream")
+        self._upstreams_max = loaded.btf.enum("limits")["UPSTREAMS_MAX"]
         self._roles = {
             value: name[len("ROLE_") :].lower() for name, value in loaded.btf.enum("role").items()
         }
         self._known: Dict[Tuple[int, int], ConnectionReading] = {}
         self._comms: Dict[int, Optional[str]] = {}
+        self._silent: Dict[int, int] = {}
 
     def read(self) -> Tuple[Tuple[ConnectionReading, ...], int]:
         """The busiest connections so far, and how many are open."""
         self._counters.reset_open_connections()
         raw = self._object.iterate("list_connections", over="connections")
         size = ctypes.sizeof(self._record)
-        for at in range(0, len(raw) - size + 1, size):
-            record = self._record.from_buffer_copy(raw, at)
-            self._known[(record.sk, record.inode)] = self._reading(record)
-        kept = sorted(self._known.items(), key=lambda item: -_weight(item[1]))[:KEPT_MAX]
+        records = [
+            self._record.from_buffer_copy(raw, at) for at in range(0, len(raw) - size + 1, size)
+        ]
+        self._comms.clear()
+        self._find_silent_peers(records)
+        # What is not listed is quiet or closed, and holds nothing either way.
+        self._known = {key: _emptied(reading) for key, reading in self._known.items()}
+        self._known.update(((r.sk, r.inode), self._reading(r)) for r in records)
+        kept = sorted(self._known.items(), key=lambda item: -_weight(item[1]))[
+            :CONNECTIONS_KEPT_MAX
+        ]
         self._known = dict(kept)
         return tuple(self._known.values()), self._counters.open_connections()
 
@@ -52,7 +64,9 @@ class ConnectionTable:
         """Requests of the targets by destination."""
         size = ctypes.sizeof(self._upstream)
         found = []
-        for raw in self._object.elements("upstreams", size, self._counters.upstreams_used()):
+        # Two CPUs that run out of places at once count one too many.
+        used = min(self._counters.upstreams_used(), self._upstreams_max)
+        for raw in self._object.elements("upstreams", size, used):
             entry = self._upstream.from_buffer_copy(raw)
             found.append(
                 UpstreamCounts(
@@ -73,7 +87,7 @@ class ConnectionTable:
             role=self._roles[record.role],
             local=SocketName.of(record.local).address(),
             peer_address=SocketName.of(record.peer).address(),
-            peer=self._peer(record.peer_tgid),
+            peer=self._peer(record.peer_tgid or self._silent.get(record.peer_inode, 0)),
             turns=record.turns,
             bytes_in=record.bytes_in,
             bytes_out=record.bytes_out,
@@ -86,6 +100,21 @@ class ConnectionTable:
             send_eagain=record.send_eagain,
         )
 
+    def _find_silent_peers(self, records: List[Any]) -> None:
+        """Who holds the other end where bytes pile up and nothing ever came back."""
+        wanted = {
+            record.peer_inode
+            for record in records
+            if record.peer_inode and not record.peer_tgid and record.send_queue_bytes
+        }
+        unknown = wanted - self._silent.keys()
+        self._silent = {inode: pid for inode, pid in self._silent.items() if inode in wanted}
+        owners = self._procfs.owners(unknown) if unknown else None
+        for inode in unknown:
+            pids = owners.of(inode) if owners is not None else None
+            if pids:
+                self._silent[inode] = pids[0]
+
     def _peer(self, pid: int) -> Optional[PeerReading]:
         if not pid:
             return None
@@ -93,6 +122,12 @@ class ConnectionTable:
             process = self._procfs.process(pid)
             self._comms[pid] = process.comm if process is not None else None
         return PeerReading(pid, self._comms[pid])
+
+
+def _emptied(reading: ConnectionReading) -> ConnectionReading:
+    if not reading.recv_queue_bytes and not reading.send_queue_bytes:
+        return reading
+    return replace(reading, recv_queue_bytes=0, send_queue_bytes=0)
 
 
 def _weight(reading: ConnectionReading) -> int:

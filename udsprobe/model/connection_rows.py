@@ -7,7 +7,13 @@ from typing import Dict, List, Optional, Tuple
 from udsprobe.model.counters import grown
 from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
 from udsprobe.model.report import Connection, Latency, Peer, SendBlocked, Upstream
-from udsprobe.sample import ConnectionReading, PeerReading, Sample, UpstreamCounts
+from udsprobe.sample import (
+    CONNECTIONS_KEPT_MAX,
+    ConnectionReading,
+    PeerReading,
+    Sample,
+    UpstreamCounts,
+)
 
 CONNECTIONS_SHOWN_MAX = 50
 
@@ -17,7 +23,10 @@ def connection_rows(first: Sample, last: Sample) -> Optional[List[Connection]]:
     if last.connections is None:
         return None
     before = {reading.inode: reading for reading in first.connections or ()}
-    rows = [_connection(reading, before.get(reading.inode)) for reading in last.connections]
+    # Of one that found no place before, nobody knows what it did before.
+    is_full = len(before) >= CONNECTIONS_KEPT_MAX
+    known = [each for each in last.connections if each.inode in before or not is_full]
+    rows = [_connection(reading, before.get(reading.inode)) for reading in known]
     rows = [row for row in rows if _is_of_interest(row)]
     return sorted(rows, key=_order)[:CONNECTIONS_SHOWN_MAX]
 
