@@ -35,6 +35,13 @@ def made(address: Mapping[str, Any]) -> Tuple[socket.socket, Any]:
     return socket.socket(family, socket.SOCK_STREAM), (address["host"], address["port"])
 
 
+def at_once(sock: socket.socket) -> socket.socket:
+    """Pieces of TCP wait for no acknowledgement."""
+    if sock.family != socket.AF_UNIX:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
 def sent_whole(sock: socket.socket, data: bytes, pieces: int) -> None:
     size = -(-len(data) // pieces)
     for at in range(0, len(data), size):
@@ -139,7 +146,7 @@ class Actor:
             for key, _ in poller.select():
                 sock: Any = key.fileobj
                 if key.data == "listener":
-                    poller.register(sock.accept()[0], selectors.EVENT_READ)
+                    poller.register(at_once(sock.accept()[0]), selectors.EVENT_READ)
                 elif not replies.serve(sock):
                     poller.unregister(sock)
                     sock.close()
@@ -202,7 +209,7 @@ class Actor:
                 poller.select()
                 poller.close()
                 sock.setblocking(True)
-            opened.append(self._keep(sock))
+            opened.append(self._keep(at_once(sock)))
         return {"sockets": opened, "results": results}
 
     def connect_many(self, folder: str, count: int) -> Answer:

@@ -81,7 +81,7 @@ class Actor:
         """Until it sleeps in a send call for want of room."""
         give_up_at = time.monotonic() + PATIENCE_S
         where = Path(f"/proc/{self.pid}/wchan")
-        while where.read_text() not in ("sock_alloc_send_pskb", "sk_stream_wait_memory"):
+        while where.read_text() not in ("sock_alloc_send_pskb", "wait_woken"):
             assert time.monotonic() < give_up_at, where.read_text()
             time.sleep(0.001)
 

@@ -1,0 +1,241 @@
+"""Connections as sample types, from records made by hand in the built object's layout."""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, FrozenSet, Iterator, List, Tuple
+
+import pytest
+
+from tests.conftest import give_up
+from tests.elf import section
+from tests.unit.samples import latency
+from tests.unit.test_listener_table import write_latency, write_name
+from udsprobe.kernel.btf import Btf
+from udsprobe.kernel.connection_table import ConnectionTable
+from udsprobe.kernel.counters import endpoint, enum_names
+from udsprobe.kernel.procfs import Owners
+from udsprobe.sample import (
+    CONNECTIONS_KEPT_MAX,
+    ConnectionReading,
+    Endpoint,
+    PeerReading,
+    UpstreamCounts,
+)
+
+INODE, PEER_INODE, SILENT = 4242, 4343, 66
+
+
+class Kernel:
+    """What `ConnectionTable` asks of a loaded object, its counters and /proc."""
+
+    def __init__(self, btf: Btf) -> None:
+        self.btf = btf
+        self.records: List[Any] = []
+        self.destinations: List[Any] = []
+        self.used = 0
+        self.open = 0
+        self.asked: List[FrozenSet[int]] = []
+        self.comms: Dict[int, str] = {33: "nginx", SILENT: "sleeper"}
+        names = enum_names(btf.enum("endpoint"), "ENDPOINT_")
+        self._endpoints = {value: endpoint(name) for value, name in names.items()}
+        self._values = {name: value for value, name in names.items()}
+
+    def iterate(self, program: str, *, over: str) -> bytes:
+        assert (program, over) == ("list_connections", "connections")
+        self.open += len(self.records)
+        return b"".join(map(bytes, self.records))
+
+    def elements(self, name: str, value_bytes: int, used: int) -> Iterator[bytes]:
+        assert name == "upstreams"
+        for destination in self.destinations[:used]:
+            assert ctypes.sizeof(destination) == value_bytes
+            yield bytes(destination)
+        assert used <= self.btf.enum("limits")["UPSTREAMS_MAX"]
+
+    def upstreams_used(self) -> int:
+        return self.used
+
+    def reset_open_connections(self) -> None:
+        self.open = 0
+
+    def open_connections(self) -> int:
+        return self.open
+
+    def endpoint(self, value: int) -> Endpoint:
+        return self._endpoints[value]
+
+    def process(self, pid: int) -> Any:
+        return SimpleNamespace(comm=self.comms[pid]) if pid in self.comms else None
+
+    def owners(self, inodes: Any) -> Owners:
+        self.asked.append(frozenset(inodes))
+        return Owners({inode: (SILENT,) for inode in inodes if inode == PEER_INODE}, frozenset())
+
+    def record(self, **fields: Any) -> Any:
+        """One record of the listing; `place` is its endpoint's name."""
+        record = self.btf.structure("connection_record")()
+        record.sk = record.inode = fields.pop("inode", INODE)
+        record.tgid, record.role = 4711, self.btf.enum("role")["ROLE_UPSTREAM"]
+        record.endpoint = self._values[fields.pop("place", "unix_stream")]
+        write_name(record.local, socket.AF_UNIX, b"")
+        write_name(record.peer, socket.AF_UNIX, b"/run/db.sock\0")
+        for name, value in fields.items():
+            setattr(record, name, value)
+        return record
+
+    def destination(self, name: bytes, *durations_ns: int, tgid: int = 33) -> Any:
+        entry = self.btf.structure("upstream")()
+        entry.endpoint, entry.peer_tgid = self._values["unix_stream"], tgid
+        entry.opened = 2
+        write_name(entry.name, socket.AF_UNIX, name)
+        write_latency(entry.latency, *durations_ns)
+        return entry
+
+
+@pytest.fixture
+def kernel(repository: Path) -> Kernel:
+    path = repository / "udsprobe" / "_bpf" / "tracepoint.x86_64.bpf.o"
+    if not path.exists():
+        give_up(f"{path.name} is not built: scripts/build_bpf.py")
+    return Kernel(Btf(section(path.read_bytes(), ".BTF").content))
+
+
+@pytest.fixture
+def table(kernel: Kernel) -> ConnectionTable:
+    everything: Any = kernel
+    return ConnectionTable(everything, everything, everything)
+
+
+def listed(kernel: Kernel, table: ConnectionTable, *records: Any) -> Tuple[ConnectionReading, ...]:
+    kernel.records = list(records)
+    return table.read()[0]
+
+
+def test_a_connection(kernel: Kernel, table: ConnectionTable) -> None:
+    counts = {
+        "turns": 3,
+        "bytes_in": 10,
+        "bytes_out": 20,
+        "recv_queue_bytes": 4,
+        "send_queue_bytes": 5,
+        "send_buffer_bytes": 6,
+        "send_blocked": 7,
+        "send_blocked_ns": 8,
+        "send_blocked_max_ns": 9,
+        "send_eagain": 11,
+    }
+    (reading,) = listed(kernel, table, kernel.record(peer_tgid=33, **counts))
+    assert reading == ConnectionReading(
+        inode=INODE,
+        pid=4711,
+        transport="unix",
+        role="upstream",
+        local="",
+        peer_address="/run/db.sock",
+        peer=PeerReading(33, "nginx"),
+        **counts,
+    )
+
+
+def test_one_of_tcp(kernel: Kernel, table: ConnectionTable) -> None:
+    record = kernel.record(place="tcp", turns=1)
+    write_name(record.local, socket.AF_INET, b"\x7f\0\0\1", 40000)
+    write_name(record.peer, socket.AF_INET6, b"\0" * 15 + b"\1", 443)
+    (reading,) = listed(kernel, table, record)
+    assert (reading.transport, reading.local) == ("tcp", "127.0.0.1:40000")
+    assert (reading.peer_address, reading.peer) == ("[::1]:443", None)
+
+
+def test_the_open_ones_are_counted_anew(kernel: Kernel, table: ConnectionTable) -> None:
+    kernel.records = [kernel.record(inode=n, turns=1) for n in range(1, 4)]
+    assert [table.read()[1], table.read()[1]] == [3, 3]
+
+
+def test_what_is_not_listed_keeps_its_counts_and_holds_nothing(
+    kernel: Kernel, table: ConnectionTable
+) -> None:
+    record = kernel.record(turns=3, bytes_out=20, recv_queue_bytes=4, send_queue_bytes=5)
+    listed(kernel, table, record)
+    (reading,) = listed(kernel, table)
+    assert (reading.turns, reading.bytes_out) == (3, 20)
+    assert (reading.recv_queue_bytes, reading.send_queue_bytes) == (0, 0)
+
+
+def test_the_busiest_are_kept_and_the_stuck_before_them(
+    kernel: Kernel, table: ConnectionTable
+) -> None:
+    many = [kernel.record(inode=n, turns=n) for n in range(1, CONNECTIONS_KEPT_MAX + 50)]
+    kept = {
+        r.inode for r in listed(kernel, table, kernel.record(inode=9999, send_blocked=1), *many)
+    }
+    assert len(kept) == CONNECTIONS_KEPT_MAX
+    assert 9999 in kept and 1 not in kept and many[-1].inode in kept
+
+
+def test_a_socket_in_used_memory_is_another(kernel: Kernel, table: ConnectionTable) -> None:
+    first, second = kernel.record(turns=9), kernel.record(inode=INODE + 1, turns=1)
+    second.sk = first.sk
+    listed(kernel, table, first)
+    assert {r.inode: r.turns for r in listed(kernel, table, second)} == {INODE: 9, INODE + 1: 1}
+
+
+def test_a_peer_is_called_what_it_is_called_now(kernel: Kernel, table: ConnectionTable) -> None:
+    record = kernel.record(peer_tgid=33, turns=1)
+    shown = []
+    for comm in ("sh", "nginx"):
+        kernel.comms[33] = comm
+        shown.append(listed(kernel, table, record)[0].peer)
+    del kernel.comms[33]
+    shown.append(listed(kernel, table, record)[0].peer)
+    assert shown == [PeerReading(33, "sh"), PeerReading(33, "nginx"), PeerReading(33, None)]
+
+
+def test_a_peer_that_never_sent_is_found_by_its_socket(
+    kernel: Kernel, table: ConnectionTable
+) -> None:
+    record = kernel.record(peer_inode=PEER_INODE, send_queue_bytes=9)
+    for _ in range(2):
+        assert listed(kernel, table, record)[0].peer == PeerReading(SILENT, "sleeper")
+    assert kernel.asked == [{PEER_INODE}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [
+        ({"peer_inode": 0, "send_queue_bytes": 9}, 0),
+        ({"peer_inode": PEER_INODE, "send_queue_bytes": 0}, 0),
+        ({"peer_inode": PEER_INODE, "send_queue_bytes": 9, "peer_tgid": 33}, 0),
+        ({"peer_inode": PEER_INODE + 1, "send_queue_bytes": 9}, 1),
+    ],
+)
+def test_nobody_is_searched_without_need(
+    kernel: Kernel, table: ConnectionTable, fields: Any, asked: int
+) -> None:
+    (reading,) = listed(kernel, table, kernel.record(**fields))
+    assert reading.peer == (PeerReading(33, "nginx") if "peer_tgid" in fields else None)
+    assert len(kernel.asked) == asked
+
+
+def test_destinations(kernel: Kernel, table: ConnectionTable) -> None:
+    kernel.destinations = [
+        kernel.destination(b"/run/db\0", 5_000, 7_000),
+        kernel.destination(b"\0x", 1, tgid=0),
+    ]
+    kernel.used = 2
+    assert table.upstream() == (
+        UpstreamCounts("unix", "/run/db", PeerReading(33, "nginx"), 2, latency([5_000, 7_000])),
+        UpstreamCounts("unix", "@x", None, 2, latency([1])),
+    )
+
+
+def test_places_counted_beyond_the_last_are_not_read(
+    kernel: Kernel, table: ConnectionTable
+) -> None:
+    limit = kernel.btf.enum("limits")["UPSTREAMS_MAX"]
+    kernel.destinations = [kernel.destination(b"\0x", 1)] * limit
+    kernel.used = limit + 1
+    assert len(table.upstream()) == limit

@@ -1,0 +1,150 @@
+"""Rows of connections and of upstream requests: what a window says of them."""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+import pytest
+
+from tests.unit.samples import connection, latency, sample, upstream
+from udsprobe.model.connection_rows import CONNECTIONS_SHOWN_MAX, connection_rows, upstream_rows
+from udsprobe.model.report import Connection, Latency, Peer, SendBlocked, Upstream
+from udsprobe.sample import CONNECTIONS_KEPT_MAX, PeerReading
+
+US, MS = 1_000, 1_000_000
+
+
+def connections(before: List[Any], after: List[Any]) -> List[Connection]:
+    first, last = (sample(at, connections=tuple(r)) for at, r in enumerate((before, after)))
+    rows = connection_rows(first, last)
+    assert rows is not None
+    return rows
+
+
+def upstreams(before: List[Any], after: List[Any]) -> List[Upstream]:
+    first, last = (sample(at, upstream=tuple(r)) for at, r in enumerate((before, after)))
+    rows = upstream_rows(first, last)
+    assert rows is not None
+    return rows
+
+
+def test_counts_are_those_of_the_window_and_queues_of_its_end() -> None:
+    before = connection(
+        turns=3,
+        bytes_in=100,
+        bytes_out=200,
+        send_queue_bytes=9,
+        send_blocked=1,
+        send_blocked_ns=MS,
+        send_blocked_max_ns=MS,
+        send_eagain=2,
+    )
+    after = connection(
+        turns=5,
+        bytes_in=150,
+        bytes_out=1200,
+        recv_queue_bytes=7,
+        send_queue_bytes=8,
+        send_blocked=3,
+        send_blocked_ns=7 * MS,
+        send_blocked_max_ns=4 * MS,
+        send_eagain=6,
+    )
+    assert connections([before], [after]) == [
+        Connection(
+            transport="unix",
+            local="/run/app.sock",
+            peer=Peer(33, "nginx", None),
+            pid=4711,
+            role="served",
+            requests=2,
+            bytes_in=50,
+            bytes_out=1000,
+            recv_queue_bytes=7,
+            send_queue_bytes=8,
+            send_buffer_bytes=212_992,
+            send_blocked=SendBlocked(2, Latency(2, mean=3000.0, max=4000.0), 4),
+        )
+    ]
+
+
+def test_one_that_was_opened_in_the_window_counts_from_nothing() -> None:
+    (row,) = connections([connection(inode=1)], [connection(inode=2, turns=4, bytes_in=40)])
+    assert (row.requests, row.bytes_in) == (4, 40)
+
+
+@pytest.mark.parametrize(
+    ("known", "shown"), [(CONNECTIONS_KEPT_MAX - 1, 1), (CONNECTIONS_KEPT_MAX, 0)]
+)
+def test_one_that_found_no_place_before_has_no_history(known: int, shown: int) -> None:
+    before = [connection(inode=number, bytes_in=9) for number in range(known)]
+    rows = connections(before, [*before, connection(inode=9999, turns=4, bytes_in=40)])
+    assert len(rows) == shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [({}, 0), ({"bytes_in": 1}, 1), ({"send_queue_bytes": 1}, 1), ({"recv_queue_bytes": 1}, 1)],
+)
+def test_a_quiet_and_empty_one_is_left_out(changes: Any, shown: int) -> None:
+    assert len(connections([connection()], [connection(**changes)])) == shown
+
+
+def test_those_that_block_come_first_and_fifty_are_shown() -> None:
+    after = [connection(inode=n, turns=n, bytes_in=n + 1) for n in range(70)]
+    after += [
+        connection(inode=100, send_eagain=1, bytes_out=1),
+        connection(inode=101, send_blocked=2, bytes_out=1, send_blocked_ns=US),
+    ]
+    rows = connections([], after)
+    assert len(rows) == CONNECTIONS_SHOWN_MAX
+    assert [row.requests for row in rows[:4]] == [0, 0, 69, 68]
+    assert [row.send_blocked.count for row in rows[:2] if row.send_blocked] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("peer", "address", "shown"),
+    [
+        (PeerReading(5, "db"), "/run/db", Peer(5, "db", "/run/db")),
+        (PeerReading(5, None), "", Peer(5, None, None)),
+        (None, "10.0.0.1:80", Peer(None, None, "10.0.0.1:80")),
+        (None, "", None),
+    ],
+)
+def test_what_is_known_of_the_peer(peer: Any, address: str, shown: Any) -> None:
+    (row,) = connections([], [connection(bytes_in=1, peer=peer, peer_address=address)])
+    assert row.peer == shown
+
+
+def test_upstream_requests_of_the_window_most_first() -> None:
+    before = [upstream([MS]), upstream([US], address="/run/b")]
+    after = [upstream([MS, 2 * MS]), upstream([US, US, US, US], address="/run/b")]
+    rows = upstreams(before, after)
+    assert [(row.address, row.count) for row in rows] == [("/run/b", 3), ("/run/db.sock", 1)]
+    assert rows[1].latency_us.mean == pytest.approx(2000)
+    assert rows[1].peer == Peer(812, "postgres", None)
+
+
+def test_two_rows_of_one_destination_are_added_up() -> None:
+    parts = [upstream([MS], peer=None), upstream([3 * MS]), upstream([MS], transport="tcp")]
+    rows = upstreams([], parts)
+    assert [(row.transport, row.count) for row in rows] == [("unix", 2), ("tcp", 1)]
+    assert rows[0].latency_us.mean == pytest.approx(2000)
+    assert rows[0].peer == Peer(812, "postgres", None)
+
+
+def test_a_destination_nothing_was_asked_of_is_left_out() -> None:
+    assert upstreams([upstream([MS])], [upstream([MS]), upstream(address="/run/b")]) == []
+
+
+def test_what_was_not_measured_is_no_list() -> None:
+    nothing = sample(1, connections=None, upstream=None)
+    assert connection_rows(nothing, nothing) is None
+    assert upstream_rows(nothing, nothing) is None
+
+
+def test_a_counter_that_went_backwards_is_named() -> None:
+    with pytest.raises(ValueError, match="connection 777 turns"):
+        connections([connection(turns=2)], [connection(turns=1)])
+    with pytest.raises(ValueError, match=r"/run/db\.sock"):
+        upstreams([upstream([MS, MS])], [upstream(latency=latency([MS]).__class__(1, MS, MS, {}))])
