@@ -138,6 +138,88 @@ static __always_inline void write_listener(struct seq_file *seq, address_t *key,
 	bpf_seq_write(seq, &record, sizeof(record));
 }
 
+#define EPHEMERAL_PORT_MIN 32768	/* of net.ipv4.ip_local_port_range */
+
+/* A client has no name of its own on Unix, and an ephemeral port on TCP. */
+static __always_inline bool is_client(struct sock *sk, u8 endpoint)
+{
+	struct socket_name peer = {};
+
+	if (endpoint == ENDPOINT_TCP) {
+		name_of_peer(sk, &peer);
+		return BPF_CORE_READ(sk, __sk_common.skc_num) >= EPHEMERAL_PORT_MIN &&
+		       peer.port < EPHEMERAL_PORT_MIN;
+	}
+	if (!is_unix_with_queue(endpoint) || BPF_CORE_READ((struct unix_sock *)sk, addr))
+		return false;
+	name_of_peer(sk, &peer);
+	return peer.length;
+}
+
+/* After the served ones: what a target connected before we came. */
+static __always_inline void seed_upstream(struct task_struct *task, struct file *file)
+{
+	struct socket_ref ref = {};
+	struct sock *sk;
+
+	if (!thread_state_of(task) || !read_socket_probed(file, &ref) ||
+	    bpf_map_lookup_elem(&connections, &ref.sk))
+		return;
+	sk = (void *)ref.sk;
+	if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_ESTABLISHED &&
+	    is_client(sk, ref.endpoint))
+		connection_opened(task, &ref, 0);
+}
+
+static __always_inline void read_queues(struct sock *sk, u8 endpoint,
+					struct connection_record *record)
+{
+	record->send_buffer_bytes = BPF_CORE_READ(sk, sk_sndbuf);
+	if (endpoint == ENDPOINT_TCP) {
+		struct tcp_sock *tcp = (void *)sk;
+
+		record->recv_queue_bytes =
+			BPF_CORE_READ(tcp, rcv_nxt) - BPF_CORE_READ(tcp, copied_seq);
+		record->send_queue_bytes = BPF_CORE_READ(sk, sk_wmem_queued);
+		return;
+	}
+	/* The reference count of the allocation begins at 1. */
+	record->send_queue_bytes = BPF_CORE_READ(sk, sk_wmem_alloc.refs.counter) - 1;
+	if (bpf_core_field_exists(((struct unix_sock *)sk)->inq_len))
+		record->recv_queue_bytes = BPF_CORE_READ((struct unix_sock *)sk, inq_len);
+}
+
+static __always_inline void write_connection(struct seq_file *seq, address_t *key,
+					     struct connection *connection)
+{
+	struct connection_record record = { .sk = *key };
+	struct sock *sk = (void *)*key;
+
+	if (!connection->inode || connection->inode != inode_of_socket(sk))
+		return;
+	connections_open++;
+	read_queues(sk, connection->endpoint, &record);
+	/* Quiet since the last sample and with nothing queued: nothing new to say. */
+	if (connection->active + 1 < interval && !record.recv_queue_bytes &&
+	    !record.send_queue_bytes)
+		return;
+	record.inode = connection->inode;
+	record.bytes_in = connection->bytes_in;
+	record.bytes_out = connection->bytes_out;
+	record.turns = connection->turns;
+	record.send_blocked_ns = connection->send_blocked_ns;
+	record.send_blocked_max_ns = connection->send_blocked_max_ns;
+	record.send_blocked = connection->send_blocked;
+	record.send_eagain = connection->send_eagain;
+	record.tgid = connection->tgid;
+	record.peer_tgid = connection->peer_tgid;
+	record.role = connection->role;
+	record.endpoint = connection->endpoint;
+	name_of_socket(sk, &record.local);
+	name_of_peer(sk, &record.peer);
+	bpf_seq_write(seq, &record, sizeof(record));
+}
+
 /* Nothing tells of the end of a Unix socket, so its connection is asked for now and then. */
 static __always_inline void sweep_connection(address_t *key, struct connection *connection)
 {

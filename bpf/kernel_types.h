@@ -58,6 +58,10 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+typedef struct {
+	atomic_t refs;
+} refcount_t;
+
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
 	unsigned long bx;
@@ -165,8 +169,11 @@ struct in6_addr {
 };
 
 struct sock_common {
+	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
+	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
+	__be16 skc_dport;
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
 	u16 skc_num;
@@ -192,6 +199,14 @@ struct sock {
 	u32 sk_ack_backlog;
 	u32 sk_max_ack_backlog;
 	atomic_t sk_drops;
+	int sk_sndbuf;
+	int sk_wmem_queued;
+	refcount_t sk_wmem_alloc;
+};
+
+struct tcp_sock {
+	u32 copied_seq;
+	u32 rcv_nxt;
 };
 
 struct sockaddr_un {
@@ -222,6 +237,7 @@ struct unix_sock {
 	struct unix_address *addr;
 	struct path path;
 	struct sock *peer;
+	int inq_len;
 };
 
 struct request_sock_queue {

@@ -41,12 +41,16 @@ u64 processes_turned_away = 0;
 u64 connections_turned_away = 0;
 u64 listeners_turned_away = 0;
 u64 connects_turned_away = 0;
+u64 upstreams_turned_away = 0;
+u32 upstreams_used = 0;
 /* When the last listener was adopted: what a failed connect can have meant. */
 u64 newest_listener_ns = 0;
 /* While set, forks of threads in seed_tgids are adopted too. */
 u32 seeding = 0;
 /* User space counts its samples here: a high-water mark is kept for each. */
 u32 interval = 0;
+/* Connections that list_connections found open. */
+u64 connections_open = 0;
 
 /* [cpu * series_max + series]: an index where a hash would do, and readable
  * without a system call. Sized at load by the number of possible CPUs.
@@ -154,6 +158,22 @@ struct {
 	__type(key, struct destination);
 	__type(value, struct destination_counts);
 } destinations SEC(".maps");
+
+/* Destination -> its index in upstreams. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, UPSTREAMS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct upstream_key);
+	__type(value, u32);
+} upstream_indices SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, UPSTREAMS_MAX);
+	__type(key, u32);
+	__type(value, struct upstream);
+} upstreams SEC(".maps");
 
 /* New entries are made from these: a value is larger than the stack. */
 static const struct listener no_listener = {};

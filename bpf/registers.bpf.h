@@ -37,6 +37,11 @@ static __always_inline u64 third_argument(struct pt_regs *regs, bool compat)
 	return compat ? (u32)regs->dx : regs->dx;
 }
 
+static __always_inline u64 fourth_argument(struct pt_regs *regs, bool compat)
+{
+	return compat ? (u32)regs->si : regs->r10;
+}
+
 #elif defined(__TARGET_ARCH_arm64)
 
 #define X32_BIT 0
@@ -67,12 +72,18 @@ static __always_inline u64 third_argument(struct pt_regs *regs, bool compat)
 	return compat ? (u32)regs->regs[2] : regs->regs[2];
 }
 
+static __always_inline u64 fourth_argument(struct pt_regs *regs, bool compat)
+{
+	return compat ? (u32)regs->regs[3] : regs->regs[3];
+}
+
 #endif
 
 struct arguments {
 	u64 first;
 	u64 second;
 	u64 third;
+	u64 fourth;
 };
 
 /* socketcall() keeps the arguments of the call it stands for in user memory. */
@@ -80,18 +91,20 @@ static __always_inline void read_arguments(struct pt_regs *regs, const struct ca
 					   struct arguments *arguments)
 {
 	bool compat = call->abi == ABI_COMPAT;
-	u32 words[3] = {};
+	u32 words[4] = {};
 
 	if (call->is_socketcall) {
 		bpf_probe_read_user(words, sizeof(words), (void *)second_argument(regs, true));
 		arguments->first = words[0];
 		arguments->second = words[1];
 		arguments->third = words[2];
+		arguments->fourth = words[3];
 		return;
 	}
 	arguments->first = first_argument(regs, compat);
 	arguments->second = second_argument(regs, compat);
 	arguments->third = third_argument(regs, compat);
+	arguments->fourth = fourth_argument(regs, compat);
 }
 
 #endif

@@ -9,6 +9,12 @@
 
 #include "latency.bpf.h"
 #include "sockets.bpf.h"
+#include "upstream.bpf.h"
+
+#define IPPROTO_TCP 6
+#define TCP_CLOSE_WAIT 8
+#define TCP_LAST_ACK 9
+#define TCP_CLOSING 11
 
 static __always_inline struct connection *connection_of(address_t sk, u64 inode)
 {
@@ -31,13 +37,63 @@ static __always_inline void connection_closing(struct task_struct *task, u32 fd,
 		bpf_map_delete_elem(&connections, &ref->sk);
 }
 
-/* Bytes became readable. Later pieces of the same turn do not move its start. */
+/* Bytes between those that came and those that were taken; the end of the
+ * stream, once it came, has a number of its own among them.
+ */
+static __always_inline bool has_unread_tcp(u32 received, u32 taken, u8 state)
+{
+	bool ended = state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING;
+
+	return (s32)(received - taken) > ended;
+}
+
+static __always_inline bool has_unread_direct(address_t at, u8 endpoint)
+{
+	struct sock *sk = bpf_rdonly_cast((void *)at, bpf_core_type_id_kernel(struct sock));
+	struct tcp_sock *tcp;
+
+	if (endpoint != ENDPOINT_TCP || sk->sk_protocol != IPPROTO_TCP)
+		return sk->sk_receive_queue.qlen;
+	tcp = bpf_rdonly_cast((void *)at, bpf_core_type_id_kernel(struct tcp_sock));
+	return has_unread_tcp(tcp->rcv_nxt, tcp->copied_seq, sk->__sk_common.skc_state);
+}
+
+static __always_inline bool has_unread_probed(address_t at, u8 endpoint)
+{
+	struct tcp_sock *tcp = (void *)at;
+	struct sock *sk = (void *)at;
+
+	if (endpoint != ENDPOINT_TCP || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return BPF_CORE_READ(sk, sk_receive_queue.qlen);
+	return has_unread_tcp(BPF_CORE_READ(tcp, rcv_nxt), BPF_CORE_READ(tcp, copied_seq),
+			      BPF_CORE_READ(sk, __sk_common.skc_state));
+}
+
+static __always_inline bool has_unread(address_t sk, u8 endpoint)
+{
+	return direct_loads ? has_unread_direct(sk, endpoint) : has_unread_probed(sk, endpoint);
+}
+
+/* Bytes became readable. Later pieces of the same turn do not move its start.
+ * We may be told when a reader on another CPU has taken them already, and TCP
+ * tells of the end of the stream as well.
+ */
 static __always_inline void bytes_arrived(address_t sk)
 {
 	struct connection *connection = bpf_map_lookup_elem(&connections, &sk);
 
-	if (connection && !connection->arrived_ns)
+	if (!connection)
+		return;
+	/* Whoever sends does this: the peer, for loopback TCP nearly always too. */
+	connection->peer_tgid = bpf_get_current_pid_tgid() >> 32;
+	if (!connection->arrived_ns && has_unread(sk, connection->endpoint))
 		connection->arrived_ns = bpf_ktime_get_ns();
+}
+
+/* 0 when `to` is earlier: calls of two threads on one connection can overlap. */
+static __always_inline ns_t elapsed(ns_t from, ns_t to)
+{
+	return to > from ? to - from : 0;
 }
 
 static __always_inline void begin_turn(struct connection *connection, struct call_in_flight *call,
@@ -65,13 +121,20 @@ static __always_inline void bytes_received(struct task_struct *task, struct thre
 	if (!connection)
 		return;
 	connection->bytes_in += bytes;
+	connection->tgid = task->tgid;
+	connection->active = interval;
+	if (connection->role == ROLE_UPSTREAM) {
+		upstream_answered(connection, now);
+		return;
+	}
 	if (connection->phase != PHASE_RECEIVING) {
 		begin_turn(connection, call, now);
 	} else {
 		connection->recv_ns += now - call->start_ns;
-		connection->app_ns += call->start_ns - connection->received_ns;
+		connection->app_ns += elapsed(connection->received_ns, call->start_ns);
 	}
-	connection->arrived_ns = 0;
+	if (!has_unread(call->sk, call->endpoint))
+		connection->arrived_ns = 0;
 	connection->received_ns = now;
 	connection->receiver = (u64)task;
 	for (u32 i = 0; i < ACTIVITY_MAX; i++)
@@ -84,15 +147,17 @@ static __always_inline void record_app_activities(struct cpu_counts *counts,
 						  struct connection *connection,
 						  struct call_in_flight *call, ns_t now)
 {
-	ns_t sending = now - call->start_ns, asleep = call->off_cpu_ns;
+	ns_t on_cpu = elapsed(call->off_cpu_ns, now - call->start_ns);
 
 	for (u32 i = 0; i < ACTIVITY_MAX; i++) {
 		ns_t spent = state->activity_ns[i] - connection->app_activity_ns[i];
 
 		if (i == ACTIVITY_SYS_SOCKET)
-			spent = spent + asleep > sending ? spent + asleep - sending : 0;
+			spent = elapsed(on_cpu, spent);
+		else if (i == ACTIVITY_RUNQ)
+			spent = elapsed(call->runq_ns, spent);
 		else if (i == ACTIVITY_BLOCKED_SEND)
-			spent = spent > asleep ? spent - asleep : 0;
+			spent = elapsed(call->off_cpu_ns - call->runq_ns, spent);
 		count_add(&counts->app_activity_ns[i], spent);
 	}
 }
@@ -101,7 +166,7 @@ static __always_inline void record_turn(struct task_struct *task, struct cpu_cou
 					struct thread_state *state, struct connection *connection,
 					struct call_in_flight *call, ns_t now)
 {
-	connection->app_ns += call->start_ns - connection->received_ns;
+	connection->app_ns += elapsed(connection->received_ns, call->start_ns);
 	latency_add(&counts->served, now - connection->turn_ns);
 	latency_add(&counts->stages[STAGE_RECV_WAIT], connection->recv_wait_ns);
 	latency_add(&counts->stages[STAGE_RECV], connection->recv_ns);
@@ -110,8 +175,15 @@ static __always_inline void record_turn(struct task_struct *task, struct cpu_cou
 	if (connection->turns == 0 && connection->accepted_ns)
 		latency_add(&counts->stages[STAGE_ACCEPT_WAIT],
 			    connection->accepted_ns - connection->established_ns);
-	if (connection->arrived_ns)
-		count_add(&counts->pipelined, 1);
+	/* A quick client has the reply, and asks again, before the send call returns. The
+	 * end of the stream looked like a byte while it was being queued.
+	 */
+	if (connection->arrived_ns && connection->arrived_ns < call->start_ns) {
+		if (has_unread(call->sk, call->endpoint))
+			count_add(&counts->pipelined, 1);
+		else
+			connection->arrived_ns = 0;
+	}
 	if (connection->receiver == (u64)task)
 		record_app_activities(counts, state, connection, call, now);
 	else
@@ -127,13 +199,32 @@ static __always_inline void bytes_sent(struct task_struct *task, struct thread_s
 	if (!connection)
 		return;
 	connection->bytes_out += bytes;
+	connection->tgid = task->tgid;
+	connection->active = interval;
+	if (state->activity_ns[ACTIVITY_BLOCKED_SEND] > call->send_blocked_before_ns)
+		send_waited(connection, state->activity_ns[ACTIVITY_BLOCKED_SEND] -
+					call->send_blocked_before_ns);
+	if (connection->role == ROLE_UPSTREAM)
+		upstream_asked(connection, call);
 	if (connection->phase != PHASE_RECEIVING || connection->role != ROLE_SERVED)
+		return;
+	/* It began before the request was there: no reply to that, say a push. */
+	if (call->start_ns < connection->received_ns)
 		return;
 	connection->phase = PHASE_REPLYING;
 	counts = cpu_counts();
 	if (counts)
 		record_turn(task, counts, state, connection, call, now);
 	connection->turns++;
+}
+
+/* Its buffer is full and it does not want to wait. */
+static __always_inline void send_refused(struct call_in_flight *call)
+{
+	struct connection *connection = connection_of(call->sk, call->inode);
+
+	if (connection)
+		connection->send_eagain++;
 }
 
 #endif

@@ -67,6 +67,27 @@ static __always_inline bool unix_name_given(u64 path, u32 length, struct socket_
 	return true;
 }
 
+/* Where the other end is: for Unix the name that it or its listener was bound to. */
+static __always_inline void name_of_peer(struct sock *sk, struct socket_name *name)
+{
+	struct sock *peer;
+	u16 port;
+
+	name->family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (name->family == AF_UNIX) {
+		peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
+		if (peer)
+			name_of_unix(peer, name);
+		return;
+	}
+	port = BPF_CORE_READ(sk, __sk_common.skc_dport);
+	name->port = __builtin_bswap16(port);
+	if (name->family == AF_INET)
+		bpf_probe_read_kernel(name->bytes, 4, &sk->__sk_common.skc_daddr);
+	else
+		bpf_probe_read_kernel(name->bytes, 16, &sk->__sk_common.skc_v6_daddr);
+}
+
 /* The address a caller gave. Names are keys: what is not its own is left out. */
 static __always_inline bool name_given(u64 address, u32 length, struct socket_name *name)
 {

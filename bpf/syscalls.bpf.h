@@ -12,6 +12,8 @@
 #include "threads.bpf.h"
 
 #define EINTR 4
+#define EAGAIN 11
+#define MSG_PEEK 2
 #define ERESTARTSYS 512
 #define ERESTARTNOINTR 513
 #define ERESTARTNOHAND 514
@@ -161,6 +163,8 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 		return;
 	call->early = 0;
 	call->off_cpu_ns = 0;
+	call->send_blocked_before_ns = state->activity_ns[ACTIVITY_BLOCKED_SEND];
+	call->runq_ns = 0;
 	call->start_ns = now;
 }
 
@@ -253,6 +257,18 @@ static __always_inline void record_time(struct call_counts *counts, struct call_
 		count_add(&counts->slow_ns, wall);
 }
 
+/* What is only looked at stays in the queue. */
+static __always_inline bool is_peek(struct pt_regs *regs, struct call_in_flight *call)
+{
+	struct arguments arguments;
+
+	if (call->call != CALL_RECVFROM && call->call != CALL_RECVMSG &&
+	    call->call != CALL_RECVMMSG)
+		return false;
+	read_arguments(regs, call, &arguments);
+	return (call->call == CALL_RECVMSG ? arguments.third : arguments.fourth) & MSG_PEEK;
+}
+
 static __noinline void follow_bytes(struct task_struct *task, struct thread_state *state,
 					 struct call_in_flight *call, bytes_t bytes, ns_t now)
 {
@@ -262,6 +278,19 @@ static __noinline void follow_bytes(struct task_struct *task, struct thread_stat
 		bytes_received(task, state, call, bytes, now);
 	else if (call->traits & TRAIT_SENDS)
 		bytes_sent(task, state, call, bytes, now);
+}
+
+static __always_inline void remember_upstream(struct task_struct *task, struct call_in_flight *call,
+					      ns_t now)
+{
+	struct socket_ref ref = {
+		.sk = call->sk,
+		.inode = call->inode,
+		.endpoint = call->endpoint,
+	};
+
+	if (is_unix_with_queue(call->endpoint) || call->endpoint == ENDPOINT_TCP)
+		connection_opened(task, &ref, now);
 }
 
 /* Calls after which a socket is something else, failed ones too. */
@@ -274,6 +303,8 @@ static __noinline void follow_sockets(struct task_struct *task, struct pt_regs *
 	read_arguments(regs, call, &arguments);
 	if (call->call == CALL_CONNECT) {
 		destination_reached(&arguments, call->endpoint, ret, now - call->start_ns);
+		if (call->sk && (!ret || ret == -EINPROGRESS))
+			remember_upstream(task, call, now);
 	} else if (ret < 0) {
 		return;
 	} else if (call->call == CALL_LISTEN) {
@@ -309,6 +340,8 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		follow_sockets(task, regs, call, ret, now);
 	if (ret < 0) {
 		record_error(counts, ret);
+		if (ret == -EAGAIN && call->traits & TRAIT_SENDS && call->sk)
+			send_refused(call);
 		return;
 	}
 	if (call->traits & TRAIT_MESSAGES)
@@ -317,7 +350,8 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		bytes = ret;
 	if (bytes) {
 		count_add(&counts->bytes, bytes);
-		follow_bytes(task, state, call, bytes, now);
+		if (!is_peek(regs, call))
+			follow_bytes(task, state, call, bytes, now);
 	}
 }
 
@@ -369,6 +403,7 @@ static __always_inline void adopt_call(struct task_struct *task, struct pt_regs 
 	describe_call(task, regs, call);
 	call->early = 1;
 	call->off_cpu_ns = 0;
+	call->runq_ns = 0;
 	call->start_ns = now;
 }
 

@@ -113,6 +113,7 @@ static __always_inline void got_cpu(struct task_struct *task)
 	now = bpf_ktime_get_ns();
 	/* Never woken means that it never slept: a signal was pending. */
 	state->activity = ACTIVITY_RUNQ;
+	state->now.runq_ns += now - state->since_ns;
 	change_activity(state, now, activity_on_cpu(state));
 	state->now.off_cpu_ns += now - state->left_cpu_ns;
 	state->left_cpu_ns = 0;

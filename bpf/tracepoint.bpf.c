@@ -121,6 +121,28 @@ int list_listeners(struct bpf_iter__bpf_map_elem *ctx)
 	return 0;
 }
 
+SEC("iter/task_file")
+int seed_upstreams(struct bpf_iter__task_file *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct file *file = ctx->file;
+
+	if (task && file)
+		seed_upstream(task, file);
+	return 0;
+}
+
+SEC("iter/bpf_map_elem")
+int list_connections(struct bpf_iter__bpf_map_elem *ctx)
+{
+	struct connection *connection = ctx->value;
+	address_t *key = ctx->key;
+
+	if (key && connection)
+		write_connection(ctx->meta->seq, key, connection);
+	return 0;
+}
+
 SEC("iter/bpf_map_elem")
 int sweep_connections(struct bpf_iter__bpf_map_elem *ctx)
 {

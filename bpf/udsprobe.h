@@ -16,6 +16,7 @@ typedef u64_t address_t;
 enum limits {
 	NR_MAX = 512,		/* system-call numbers per ABI */
 	SOCKETCALL_MAX = 32,
+	UPSTREAMS_MAX = 256,	/* destinations; requests to more are counted as turned away */
 	CALL_MAX = 64,
 	ENDPOINT_MAX = 8,
 	SERIES_KEYS = 1024,	/* 2 ABIs x CALL_MAX x ENDPOINT_MAX */
@@ -192,6 +193,8 @@ struct cpu_counts {
 struct call_in_flight {
 	ns_t start_ns;
 	ns_t off_cpu_ns;
+	ns_t send_blocked_before_ns;	/* of the thread, when a send call began */
+	ns_t runq_ns;		/* of these, ready to run */
 	address_t sk;
 	u64_t inode;
 	unsigned int series;	/* 0: not in the table */
@@ -259,6 +262,7 @@ enum phase {
 	PHASE_RECEIVING = 1,
 	PHASE_REPLYING = 2,
 	PHASE_QUEUED = 3,	/* established and not accepted */
+	PHASE_ASKING = 4,	/* upstream: sent, nothing received yet */
 };
 
 /* Where a socket is: a Unix name, or an address and a port. */
@@ -376,6 +380,14 @@ struct connection {
 	ns_t received_ns;	/* the last receive call of the turn returned */
 	ns_t app_activity_ns[ACTIVITY_MAX];	/* of the thread that received, then */
 	u64_t receiver;		/* its task, to know it again */
+	ns_t send_blocked_ns;	/* asleep in send calls, all together and the longest */
+	ns_t send_blocked_max_ns;
+	count_t send_blocked;
+	count_t send_eagain;
+	unsigned int upstream;	/* index of its destination + 1 */
+	unsigned int tgid;	/* who used it last */
+	unsigned int peer_tgid;	/* who sent to it last */
+	unsigned int active;	/* interval in which it was used last */
 	bytes_t bytes_in;
 	bytes_t bytes_out;
 	count_t turns;
@@ -383,6 +395,43 @@ struct connection {
 	unsigned char phase;
 	unsigned char endpoint;
 	unsigned char pad[5];
+};
+
+/* Requests of the targets to one destination. */
+struct upstream {
+	struct socket_name name;
+	count_t opened;
+	unsigned int endpoint;
+	unsigned int peer_tgid;	/* who answered last */
+	struct latency latency;	/* first byte sent to first byte received */
+};
+
+struct upstream_key {
+	unsigned int endpoint;
+	unsigned int netns;
+	struct socket_name name;
+};
+
+/* A connection as it is now, beside what was counted of it. */
+struct connection_record {
+	address_t sk;
+	u64_t inode;
+	bytes_t bytes_in;
+	bytes_t bytes_out;
+	count_t turns;
+	ns_t send_blocked_ns;
+	ns_t send_blocked_max_ns;
+	count_t send_blocked;
+	count_t send_eagain;
+	bytes_t recv_queue_bytes;
+	bytes_t send_queue_bytes;
+	bytes_t send_buffer_bytes;
+	unsigned int tgid;
+	unsigned int peer_tgid;
+	unsigned int role;
+	unsigned int endpoint;
+	struct socket_name local;
+	struct socket_name peer;
 };
 
 /* Records of the iterators. */
@@ -428,6 +477,7 @@ struct abi_types {
 	struct thread_record thread_record;
 	struct socket_record socket_record;
 	struct listener_record listener_record;
+	struct connection_record connection_record;
 };
 
 #endif

@@ -57,6 +57,7 @@ class Collector:
         self._clock = clock
         self._listeners = TargetListeners(procfs)
         self._table = tracer.listener_table(procfs)
+        self._connections = tracer.connection_table(procfs)
         self._sequence = 0
         self._run_time = RunTimeMeter(tracer.run_time_ns)
 
@@ -70,6 +71,8 @@ class Collector:
         by_name, served, events = counters.calls_by_name(), counters.served(), counters.events()
         threads = counters.threads()
         self._book.update(self._tracer.take_processes(), self._tracer.via_names)
+        interval = counters.next_interval()
+        connections, connections_open = self._connections.read()
         self._sequence += 1
         if self._sequence % SWEEP_EVERY_SAMPLES == 0:
             self._tracer.sweep_connections()
@@ -86,9 +89,12 @@ class Collector:
             exited_activity_ns=counters.exited_activity_ns(),
             targets=self._book.readings(),
             targets_exited=counters.targets_exited(),
-            listeners=self._read_listeners(monotonic_ns),
+            listeners=self._read_listeners(monotonic_ns, interval),
             connects=self._table.connects(),
             served=served,
+            upstream=self._connections.upstream(),
+            connections=connections,
+            connections_open=connections_open,
             probe=self._account(events),
         )
 
@@ -97,11 +103,11 @@ class Collector:
         self._listeners.close()
         self._run_time.close()
 
-    def _read_listeners(self, now_ns: int) -> Tuple[ListenerReading, ...]:
+    def _read_listeners(self, now_ns: int, interval: int) -> Tuple[ListenerReading, ...]:
         shown = self._listeners.read(self._book.alive()).listeners
         if "sk_data_ready" not in self._tracer.attached:
             return shown
-        counted = self._table.read(now_ns)
+        counted = self._table.read(now_ns, interval)
         if {reading.inode for reading in shown} - {reading.inode for reading in counted}:
             # Handed over by somebody who is no target: it is counted from now on.
             self._tracer.adopt_listeners()

@@ -167,6 +167,68 @@ class ConnectCounts:
 
 
 @dataclass(frozen=True)
+class PeerReading:
+    """The process at the other end: who sent there last.
+
+    Attributes:
+        comm: None when it was gone before it could be read.
+    """
+
+    pid: int
+    comm: Optional[str]
+
+
+@dataclass(frozen=True)
+class UpstreamCounts:
+    """Requests of the targets to one destination.
+
+    Attributes:
+        opened: connections to it.
+        latency: the send call that starts the request begins → the receive
+            call with the first byte of the reply returns.
+    """
+
+    transport: str
+    address: str
+    peer: Optional[PeerReading]
+    opened: int
+    latency: LatencyCounts
+
+
+@dataclass(frozen=True)
+class ConnectionReading:
+    """One connection of a target; cumulative but for the queues.
+
+    Attributes:
+        role: `served` or `upstream`.
+        turns: requests served, or made.
+        recv_queue_bytes, send_queue_bytes: now; the send queue of a Unix
+            socket is memory, overhead included (`sk_wmem_alloc`), as is
+            its limit `send_buffer_bytes`.
+        send_blocked: send calls that slept; `_ns` all together and the longest.
+        send_eagain: send calls that found the buffer full and did not wait.
+    """
+
+    inode: int
+    pid: int
+    transport: str
+    role: str
+    local: str
+    peer_address: str
+    peer: Optional[PeerReading]
+    turns: int
+    bytes_in: int
+    bytes_out: int
+    recv_queue_bytes: int
+    send_queue_bytes: int
+    send_buffer_bytes: int
+    send_blocked: int
+    send_blocked_ns: int
+    send_blocked_max_ns: int
+    send_eagain: int
+
+
+@dataclass(frozen=True)
 class ListenerReading:
     """One socket in LISTEN.
 
@@ -283,6 +345,7 @@ class Sample:
             up those that ended.
         targets_exited: processes that ended and are no longer in `targets`.
         connects: the targets' own connect() calls by destination.
+        connections: the busiest; `connections_open` counts all.
     """
 
     sequence: int
@@ -298,6 +361,9 @@ class Sample:
     listeners: Optional[Tuple[ListenerReading, ...]]
     connects: Optional[Tuple[ConnectCounts, ...]]
     served: Optional[ServedCounts]
+    upstream: Optional[Tuple[UpstreamCounts, ...]]
+    connections: Optional[Tuple[ConnectionReading, ...]]
+    connections_open: Optional[int]
     probe: ProbeReading
 
 

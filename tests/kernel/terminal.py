@@ -57,6 +57,10 @@ class Terminal:
         """What can be seen, and the scrollback above it; wrapped lines joined."""
         return self._run("capture-pane", "-p", "-J", "-S", "-", "-t", "test")
 
+    def styled(self) -> str:
+        """`everything` with the escapes that style it."""
+        return self._run("capture-pane", "-p", "-e", "-J", "-S", "-", "-t", "test")
+
     def flag(self, name: str) -> str:
         """One of tmux's formats, such as `alternate_on`."""
         return self._run("display-message", "-p", "-t", "test", f"#{{{name}}}").strip()

@@ -158,7 +158,7 @@ def test_resizing(terminal: Terminal, service: Service) -> None:
     terminal.wait(has_ended, terminal.everything)
 
 
-@pytest.mark.parametrize("where", ["< /dev/null", "2> /dev/null", "| cat", "DUMB"])
+@pytest.mark.parametrize("where", ["< /dev/null", "| cat", "DUMB"])
 def test_no_dashboard_where_it_could_not_work(
     terminal: Terminal, service: Service, where: str
 ) -> None:
@@ -179,3 +179,23 @@ def test_run_leaves_the_terminal_to_its_command(terminal: Terminal) -> None:
     assert "\ngot typed\n" in told
     assert "── system calls" in told
     assert "\nudsprobe: sh exited with status 3\n" in told
+
+
+def test_the_dashboard_does_not_need_stderr(terminal: Terminal, service: Service) -> None:
+    attach = command("attach", "--pid", str(service.pid))
+    terminal.type(f"{attach} 2> /dev/null; echo ended $?")
+    terminal.wait(has_figures)
+    terminal.press("q")
+    assert "\nended 0\n" in terminal.wait(has_ended, terminal.everything)
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_the_final_report_obeys_no_color(
+    terminal: Terminal, service: Service, no_color: str
+) -> None:
+    terminal.type(f"export NO_COLOR={no_color}; clear")
+    start(terminal, service)
+    terminal.press("q")
+    terminal.wait(has_ended, terminal.everything)
+    heading = next(line for line in terminal.styled().splitlines() if "── system calls" in line)
+    assert ("\x1b[" in heading) == (not no_color)

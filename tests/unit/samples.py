@@ -14,17 +14,20 @@ from udsprobe.sample import (
     CallCounts,
     CallInFlight,
     ConnectCounts,
+    ConnectionReading,
     Endpoint,
     LatencyCounts,
     ListenerReading,
     MeasurementState,
     Observation,
+    PeerReading,
     ProbeReading,
     QueueCounts,
     Sample,
     ServedCounts,
     TargetReading,
     ThreadActivities,
+    UpstreamCounts,
 )
 
 SECOND_NS = 1_000_000_000
@@ -193,6 +196,42 @@ def thread(tid: int = 4711, pid: int = 4711, **spent_ns: int) -> ThreadActivitie
     return ThreadActivities(pid=pid, tid=tid, comm="node", activity_ns=activities(**spent_ns))
 
 
+def upstream(durations_ns: Sequence[int] = (), **changes: Any) -> UpstreamCounts:
+    """The service's requests to its database."""
+    counts = UpstreamCounts(
+        transport="unix",
+        address="/run/db.sock",
+        peer=PeerReading(812, "postgres"),
+        opened=1,
+        latency=latency(durations_ns),
+    )
+    return replace(counts, **changes)
+
+
+def connection(**changes: Any) -> ConnectionReading:
+    """A connection that the service accepted from nginx."""
+    reading = ConnectionReading(
+        inode=777,
+        pid=4711,
+        transport="unix",
+        role="served",
+        local="/run/app.sock",
+        peer_address="",
+        peer=PeerReading(33, "nginx"),
+        turns=0,
+        bytes_in=0,
+        bytes_out=0,
+        recv_queue_bytes=0,
+        send_queue_bytes=0,
+        send_buffer_bytes=212_992,
+        send_blocked=0,
+        send_blocked_ns=0,
+        send_blocked_max_ns=0,
+        send_eagain=0,
+    )
+    return replace(reading, **changes)
+
+
 def probe(**changes: Any) -> ProbeReading:
     reading = ProbeReading(
         events_seen=0,
@@ -229,6 +268,9 @@ def sample(at_s: float = 0.0, **changes: Any) -> Sample:
         listeners=(listener(),),
         connects=(),
         served=served(),
+        upstream=(),
+        connections=(),
+        connections_open=0,
         probe=probe(),
     )
     return replace(reading, **changes)
@@ -246,6 +288,9 @@ def unmeasured_sample(at_s: float = 0.0, **changes: Any) -> Sample:
         listeners=None,
         connects=None,
         served=None,
+        upstream=None,
+        connections=None,
+        connections_open=None,
         probe=probe(bpf_cpu_ns=None, bpf_measured_ns=None),
     )
     return replace(nothing, **changes)

@@ -25,6 +25,7 @@ from udsprobe.model.histogram import slot_of
 from udsprobe.sample import Endpoint, ListenerReading, QueueCounts
 
 NOW_NS = 50 * samples.SECOND_NS
+INTERVAL = 1
 SK, INODE = 0xFFFF888000001000, 4242
 MOUNT_NS = os.stat("/proc/self/ns/mnt").st_ino
 U32 = 1 << 32
@@ -37,7 +38,6 @@ class Kernel:
         self.btf = btf
         self.maps: Dict[str, Dict[bytes, bytes]] = {}
         self.records: Dict[int, Any] = {}
-        self.interval = 1
         names = enum_names(btf.enum("endpoint"), "ENDPOINT_")
         self._endpoints = {value: endpoint(name) for value, name in names.items()}
         self.endpoint_values = {name: value for value, name in names.items()}
@@ -54,10 +54,6 @@ class Kernel:
     def iterate(self, program: str, *, over: str) -> bytes:
         assert (program, over) == ("list_listeners", "listeners")
         return b"".join(map(bytes, self.records.values()))
-
-    def next_interval(self) -> int:
-        self.interval += 1
-        return self.interval - 1
 
     def endpoint(self, value: int) -> Endpoint:
         return self._endpoints[value]
@@ -126,8 +122,8 @@ def table(kernel: Kernel) -> ListenerTable:
     return ListenerTable(both, both, Procfs())
 
 
-def read(table: ListenerTable) -> Tuple[ListenerReading, QueueCounts]:
-    (reading,) = table.read(NOW_NS)
+def read(table: ListenerTable, interval: int = INTERVAL) -> Tuple[ListenerReading, QueueCounts]:
+    (reading,) = table.read(NOW_NS, interval)
     assert reading.queue is not None
     return reading, reading.queue
 
@@ -239,8 +235,7 @@ def test_the_mark_of_the_interval_that_ended(kernel: Kernel, table: ListenerTabl
 
     kernel.listener(change)
     for interval, expected in ((2, None), (3, 30), (4, 40), (5, None)):
-        kernel.interval = interval
-        assert read(table)[1].depth_max_recent == expected
+        assert read(table, interval)[1].depth_max_recent == expected
 
 
 def test_who_accepted(kernel: Kernel, table: ListenerTable) -> None:
@@ -283,10 +278,27 @@ def test_a_failure_knows_which_listeners_there_were(kernel: Kernel, table: Liste
     kernel.refused(b"\0app", errno.EAGAIN, 2, newest_ns=7)
     kernel.refused(b"\0app", errno.EAGAIN, 5, newest_ns=20)
     kernel.connecting(b"\0app", NOW_NS - samples.SECOND_NS, newest_ns=7)
-    first, last = (reading.queue for reading in table.read(NOW_NS))
+    first, last = (reading.queue for reading in table.read(NOW_NS, INTERVAL))
     assert first is not None and last is not None
     assert (first.refused, first.blocked_now) == ({"EAGAIN": 2}, 1)
     assert (last.refused, last.blocked_now) == ({"EAGAIN": 5}, 0)
+
+
+def test_a_failure_at_a_listener_that_comes_while_we_read_is_not_lost(
+    kernel: Kernel, table: ListenerTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_records = kernel.iterate
+
+    def arrives_meanwhile(program: str, *, over: str) -> bytes:
+        shown = read_records(program, over=over)
+        kernel.listener()
+        kernel.refused(b"\0app", errno.EAGAIN, 2)
+        monkeypatch.undo()
+        return shown
+
+    monkeypatch.setattr(kernel, "iterate", arrives_meanwhile)
+    assert table.read(NOW_NS, INTERVAL) == ()
+    assert read(table)[1].refused == {"EAGAIN": 2}
 
 
 def test_clients_wait_from_1_ms_on(kernel: Kernel, table: ListenerTable) -> None:
@@ -349,7 +361,7 @@ def test_one_that_came_or_went_between_two_readings_is_left_out(
         del kernel.maps["listeners"][struct.pack("<Q", SK)]
     else:
         del kernel.records[SK]
-    assert [reading.inode for reading in table.read(NOW_NS)] == [INODE + 1]
+    assert [reading.inode for reading in table.read(NOW_NS, INTERVAL)] == [INODE + 1]
 
 
 def test_connects_of_the_targets(kernel: Kernel, table: ListenerTable) -> None:

@@ -65,7 +65,7 @@ def test_counts_are_those_of_the_window() -> None:
         accepted_by={4711: 3, 4712: 1},
         accepted_by_thread={4711: 3, 4720: 1},
         depth={1: 3, 2: 4, 32: 2},
-        blocked_now=2,
+        blocked_now=5,
         refused={"EAGAIN": 10, "ECONNREFUSED": 1},
     )
     row = between(before, after, pids=(4711, 4712, 4713))
@@ -76,7 +76,7 @@ def test_counts_are_those_of_the_window() -> None:
     assert row.wait_us is not None and (row.wait_us.count, row.wait_us.mean) == (2, 33.0)
     assert row.refused == {"EAGAIN": 7, "ECONNREFUSED": 1}
     assert row.blocked_connects is not None
-    assert (row.blocked_connects.count, row.blocked_connects.waiting_now) == (2, 2)
+    assert (row.blocked_connects.count, row.blocked_connects.waiting_now) == (2, 5)
     assert row.blocked_connects.wait_us.mean == 8_000.0
 
 
@@ -169,6 +169,7 @@ def test_two_at_one_address_are_told_apart_by_inode() -> None:
         # The maximum since the beginning grew: it is of this window, and exact.
         ((0, 7, 7, {7: 1}), (0, 129, 129, {7: 1, 128: 1}), 129),
         ((0, 7, 7, {7: 1}), (0, 129, None, {7: 1, 128: 1}), 129),
+        ((0, 7, 7, {7: 1}), (130, 129, 129, {7: 1, 128: 1}), 130),
         # It did not: the interval's own mark.
         ((0, 129, 129, {128: 1}), (0, 129, 70, {128: 1, 68: 1}), 70),
         ((0, 129, 129, {128: 1}), (0, 129, 129, {128: 2}), 129),
@@ -189,6 +190,7 @@ def test_high_water_of_one_interval(before: Any, after: Any, expected: int) -> N
     ("before", "after", "expected"),
     [
         ((0, 7, 7, {7: 1}), (0, 129, None, {7: 1, 128: 1}), 129),
+        ((0, 7, 7, {7: 1}), (130, 129, 129, {7: 1, 128: 1}), 130),
         # The mark is of the last interval only: slots tell, 72 and 75 share one.
         ((0, 129, 129, {128: 1}), (0, 129, 3, {128: 1, 72: 2, 3: 1}), 72),
         ((80, 129, 129, {128: 1}), (0, 129, 3, {128: 1, 72: 2, 3: 1}), 80),

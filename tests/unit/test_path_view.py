@@ -67,6 +67,7 @@ def test_a_path_leads_where_the_process_sees_it(process: Path, path: str, expect
         ("run/now.sock", "/run/app.sock", "/run/now.sock", "run/app.sock"),
         ("run/now.sock", "gone.sock", "/run/now.sock", "run/gone.sock"),
         ("srv/up", "../run", "up/app.sock", "run/app.sock"),
+        ("srv/up", "/run", "up/app.sock", "run/app.sock"),
         ("srv/up", "../../../run", "up/app.sock", "run/app.sock"),
     ],
 )

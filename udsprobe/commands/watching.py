@@ -30,6 +30,7 @@ def watch(
         DeliveryError: the report could not be written.
         UsageError: `ready-file-not-writable`.
     """
+    in_colour = _wants_colour(outlet)
     with Ending(options.duration_s, observer.targets_alive) as ending:
         ending.watch(observer.alive_pids())
         if options.ready_file:
@@ -42,7 +43,7 @@ def watch(
             _watch_quietly(observer, options, outlet, ending)
         final = observer.finish()
     if options.form != "jsonl":
-        outlet.write(_rendered(final, options.form, outlet.columns()))
+        outlet.write(_rendered(final, options.form, outlet, in_colour))
     return final
 
 
@@ -53,10 +54,10 @@ def _watch_quietly(
         interval = observer.interval()
         ending.watch(observer.alive_pids())
         if options.form == "jsonl":
-            outlet.write(_rendered(interval, "jsonl", outlet.columns()))
+            outlet.write(_rendered(interval, "jsonl", outlet))
     if options.form == "jsonl":
         observer.stop()
-        outlet.write(_rendered(observer.interval(), "jsonl", outlet.columns()))
+        outlet.write(_rendered(observer.interval(), "jsonl", outlet))
 
 
 def _watch_screen(observer: Observer, options: WatchOptions, ending: Ending) -> None:
@@ -66,7 +67,7 @@ def _watch_screen(observer: Observer, options: WatchOptions, ending: Ending) -> 
     run_dashboard(ScreenFeed(observer, ending, options.interval_s), options.interval_s)
 
 
-def _rendered(report: Report, form: str, columns: int) -> str:
+def _rendered(report: Report, form: str, outlet: Outlet, in_colour: bool = False) -> str:
     from udsprobe.views.document import json_line, json_text
 
     if form == "json":
@@ -75,13 +76,19 @@ def _rendered(report: Report, form: str, columns: int) -> str:
         return json_line(report)
     from udsprobe.views.text import render
 
-    return render(report, columns)
+    return render(report, outlet.columns(), colour=in_colour)
+
+
+def _wants_colour(outlet: Outlet) -> bool:
+    """Asked before the dashboard runs: Textual may take NO_COLOR out of the environment."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return outlet.is_terminal and not plain
 
 
 def _can_draw() -> bool:
-    # The dashboard reads keys from stdin and, as Textual does, draws on stderr.
-    terminals = (stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
-    return all(terminals) and os.environ.get("TERM", "dumb") != "dumb"
+    # The dashboard reads keys from stdin; it draws on stdout, and stderr may go anywhere.
+    has_keyboard = sys.stdin is not None and sys.stdin.isatty()
+    return has_keyboard and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def withdraw_announcement(options: WatchOptions) -> None:

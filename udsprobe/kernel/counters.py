@@ -97,6 +97,18 @@ class Counters:
         self._globals.set("interval", (ended + 1) % (1 << 32))
         return ended
 
+    def upstreams_used(self) -> int:
+        """Destinations so far."""
+        return self._globals.get("upstreams_used")
+
+    def reset_open_connections(self) -> None:
+        """Before they are listed, which counts them."""
+        self._globals.set("connections_open", 0)
+
+    def open_connections(self) -> int:
+        """What the last listing counted."""
+        return self._globals.get("connections_open")
+
     def targets_alive(self) -> int:
         """Target processes that have not exited."""
         return self._globals.get("targets_alive")
@@ -107,7 +119,7 @@ class Counters:
 
     def turned_away(self) -> int:
         """Threads, processes and connections that found no room."""
-        what = ("threads", "processes", "connections", "listeners", "connects")
+        what = ("threads", "processes", "connections", "listeners", "connects", "upstreams")
         names = (f"{name}_turned_away" for name in what)
         return sum(map(self._globals.get, names))
 

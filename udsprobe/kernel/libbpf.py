@@ -50,6 +50,7 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "bpf_link__fd": (_int, [_pointer]),
     "bpf_link__destroy": (_int, [_pointer]),
     "bpf_iter_create": (_int, [_int]),
+    "bpf_map_lookup_elem": (_int, [_int, _pointer, _pointer]),
     "bpf_map_update_elem": (_int, [_int, _pointer, _pointer, ctypes.c_uint64]),
     "bpf_map_delete_elem": (_int, [_int, _pointer]),
     "bpf_map_lookup_batch": (_int, _BATCH),

@@ -67,21 +67,24 @@ class ListenerTable:
         self._destination = btf.structure("destination")
         self._destination_counts = btf.structure("destination_counts")
 
-    def read(self, now_ns: int) -> Tuple[ListenerReading, ...]:
+    def read(self, now_ns: int, interval: int) -> Tuple[ListenerReading, ...]:
         """Every listener of a target, open or closed by now.
 
         Args:
             now_ns: CLOCK_MONOTONIC of this sample.
+            interval: the one that this sample ends (`Counters.next_interval`).
 
         Returns:
             Readings with `queue`; `pids` holds only who called listen().
         """
-        interval = self._counters.next_interval()
+        # First: whom they meant is among the listeners that are read after them.
+        failures = self._failures()
         found = self._listeners()
         self._entries = {key: entry for key, entry, _ in found}
         self._drops = {e.counts.inode: self._drops_of(e.counts, record) for _, e, record in found}
-        self._refusals.learn(_bound(entry) for _, entry, _ in found if _is_unix(entry.counts))
-        self._refusals.add(self._failures())
+        entries = self._entries.values()
+        self._refusals.learn(_bound(entry) for entry in entries if _is_unix(entry.counts))
+        self._refusals.add(failures)
         accepted, waiting = self._accepted(), self._waiting(now_ns)
         return tuple(
             _reading(

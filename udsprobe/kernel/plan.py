@@ -62,10 +62,9 @@ def measurements(attached: FrozenSet[str]) -> Tuple[MeasurementState, ...]:
         _on("listeners", "sock_diag+iter:task_file"),
         *_accept_queue("sk_data_ready" in attached, "inet_sock_set_state" in attached),
         _on("connects", "tp_btf:sys_exit"),
-        *(
-            MeasurementState(name, None, "off", NOT_BUILT)
-            for name in ("upstream_requests", "connections", "verdict")
-        ),
+        _on("upstream_requests", "tp_btf:sys_enter+sys_exit"),
+        _on("connections", "tp_btf:sys_exit+iter:bpf_map_elem"),
+        MeasurementState("verdict", None, "off", NOT_BUILT),
     )
 
 

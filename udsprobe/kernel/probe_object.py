@@ -159,6 +159,15 @@ class ProbeObject:
         """All (key, value) pairs of a hash map, read in batches."""
         return self._batches("bpf_map_lookup_batch", map_name, key_bytes, value_bytes)
 
+    def elements(self, map_name: str, value_bytes: int, used: int) -> Iterator[bytes]:
+        """The first `used` values of an array map."""
+        descriptor = self._map_fd(map_name)
+        value = ctypes.create_string_buffer(value_bytes)
+        for index in range(used):
+            key = ctypes.c_uint32(index)
+            self._bpf.call("bpf_map_lookup_elem", descriptor, ctypes.byref(key), value)
+            yield value.raw
+
     def take(
         self, map_name: str, key_bytes: int, value_bytes: int
     ) -> Iterator[Tuple[bytes, bytes]]:

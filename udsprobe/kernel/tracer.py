@@ -8,6 +8,7 @@ import platform
 import struct
 from typing import Any, List, Mapping
 
+from udsprobe.kernel.connection_table import ConnectionTable
 from udsprobe.kernel.counters import Counters, enum_names
 from udsprobe.kernel.features import kernel_features
 from udsprobe.kernel.libbpf import LibbpfError
@@ -75,6 +76,7 @@ class Tracer:
         if not dormant:
             self.adopt_listeners()
             self._seed_connections()
+            self._object.iterate("seed_upstreams")
 
     def adopt_listeners(self) -> None:
         """Count at every listener that a target holds, those of before included."""
@@ -87,6 +89,10 @@ class Tracer:
     def listener_table(self, procfs: Procfs) -> ListenerTable:
         """The account of the targets' listeners."""
         return ListenerTable(self._object, self.counters, procfs)
+
+    def connection_table(self, procfs: Procfs) -> ConnectionTable:
+        """The account of the targets' connections."""
+        return ConnectionTable(self._object, self.counters, procfs)
 
     def take_processes(self) -> Mapping[int, Any]:
         """Process id → `struct process_state`; the dead ones leave the map."""

@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from math import floor, log10
 from typing import List, Optional
 
+from udsprobe.model.connection_rows import connection_rows, upstream_rows
 from udsprobe.model.counters import (
     grown,
     grown_by_key,
@@ -67,8 +68,8 @@ def report(observation: Observation, first: Sample, last: Sample) -> Report:
         syscalls=syscall_rows(first, last),
         listeners=listener_rows(first, last),
         connects=connect_rows(first, last),
-        connections=None,
-        connections_total=None,
+        connections=connection_rows(first, last),
+        connections_total=last.connections_open,
     )
 
 
@@ -136,7 +137,7 @@ def _requests(first: Sample, last: Sample) -> Requests:
     served = served_requests(first, last, _elapsed_ns(first, last) / _NS_PER_S)
     return Requests(
         served=served,
-        upstream=None,
+        upstream=upstream_rows(first, last),
         syscalls_per_request=_syscalls_per_request(served, first, last),
     )
 

@@ -325,9 +325,17 @@ class SendBlocked:
 
 @dataclass(frozen=True)
 class Connection:
+    """One connection; `pid` is the target that used it last.
+
+    The queues are of this moment. On Unix sockets the send queue and its
+    limit are memory, overhead included. `send_blocked.wait_us` has no
+    percentiles.
+    """
+
     transport: str
     local: str
     peer: Optional[Peer]
+    pid: int
     role: str
     requests: Optional[int]
     bytes_in: Optional[int]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+from udsprobe.views import numbers
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -62,3 +64,87 @@ def steady_ceiling(values: Sequence[Optional[float]]) -> float:
     while power / 10 >= largest:
         power /= 10
     return next(power * step for step in _ROUND if power * step >= largest)
+
+
+class Part(NamedTuple):
+    """A part of a whole in a stacked bar; `share` is 0 to 1."""
+
+    name: str
+    share: float
+    fill: str
+
+
+PROGRAM, KERNEL, RUN_QUEUE, WAITING = "█▓▒░"
+"""Fills of a stacked bar: the darker, the more is done for the request."""
+
+_LEAST_DRAWN = 0.005
+_LEAST_NAMED = 0.0005
+
+
+def stacked_bar(parts: Sequence[Part], width: int, room: int) -> Tuple[str, str]:
+    """A bar of `width` cells divided as the whole is, and a list of what it could not name.
+
+    A part that is wide enough carries its name and percentage; the list, of at
+    most `room` cells, names the others in their order, the largest if not all.
+    """
+    inner = width - 2
+    drawn: List[str] = []
+    unnamed: List[Part] = []
+    fill_before = ""
+    for part, cells in zip(parts, _cells(parts, inner)):
+        divider = "│" if part.fill == fill_before and cells > 1 else ""
+        room, label = cells - len(divider), _named(part)
+        fits = room >= len(label)
+        body = (f" {label} " if room > len(label) + 1 else label) if fits else ""
+        drawn.append(divider + body.center(room, part.fill))
+        if cells:
+            fill_before = part.fill
+        if not fits and part.share >= _LEAST_NAMED:
+            unnamed.append(part)
+    return "▕" + "".join(drawn).ljust(inner) + "▏", _list(unnamed, room)
+
+
+def _cells(parts: Sequence[Part], inner: int) -> List[int]:
+    """Whole cells for each part, `inner` together; what is worth drawing gets at least one."""
+    whole = sum(part.share for part in parts)
+    if whole <= 0:
+        return [0] * len(parts)
+    exact = [part.share / whole * inner for part in parts]
+    cells = [
+        max(int(size), 1 if part.share >= _LEAST_DRAWN else 0) for part, size in zip(parts, exact)
+    ]
+    while sum(cells) < inner:
+        cells[_most(exact, cells, 1)] += 1
+    while sum(cells) > inner:
+        cells[_most(exact, cells, -1)] -= 1
+    return cells
+
+
+def _most(exact: Sequence[float], cells: Sequence[int], sign: int) -> int:
+    """The part that deviates most from its exact size; one that has a single cell keeps it."""
+    movable = [i for i in range(len(cells)) if sign > 0 or cells[i] > 1]
+    return max(movable or range(len(cells)), key=lambda i: sign * (exact[i] - cells[i]))
+
+
+def _named(part: Part) -> str:
+    return f"{part.name} {numbers.share(part.share)}"
+
+
+def _list(parts: Sequence[Part], room: int) -> str:
+    kept = list(parts)
+    while kept and len(_joined(kept)) > room:
+        kept.remove(min(kept, key=lambda part: part.share))
+    return _joined(kept)
+
+
+def _joined(parts: Sequence[Part]) -> str:
+    return " · ".join(map(_named, parts))
+
+
+def share_bar(part: float, whole: float, width: int) -> str:
+    """`███▌    `: a part of a whole, without ends; what is not zero is never empty."""
+    if whole <= 0 or part <= 0:
+        return " " * width
+    eighths = max(1, min(width * 8, int(part / whole * width * 8)))
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width)

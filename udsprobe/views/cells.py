@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Backlog, Latency, Listener, Syscall, Target
+from udsprobe.model.report import (
+    Backlog,
+    BlockedConnects,
+    Connect,
+    Latency,
+    Listener,
+    Syscall,
+    Target,
+)
 from udsprobe.views import numbers
 from udsprobe.views.bars import limit_bar
 from udsprobe.views.escape import fit, visible
@@ -20,6 +28,7 @@ NOTHING_HAPPENED = "·"
 """Shown where a percentile has no calls to rest on: measured, and there were none."""
 
 _SHORT_TYPES = {"seqpacket": "seq", "dgram": "dgram"}
+_UNDER_WAY = frozenset({"EINPROGRESS", "EALREADY"})
 _PERCENTILES = ("p50", "p90", "p99", "p999", "max", "mean")
 
 
@@ -128,10 +137,11 @@ def listener(
         "now": numbers.count(depth.now, 5),
         "max": numbers.count(depth.max, 5),
         "limit": numbers.count(depth.limit, 5),
+        "history": "",
         "state": listener_state(row),
         "backlog": backlog(row.backlog),
         "wait": latency(row.wait_us)["p99"],
-        "refused": numbers.count(refused(row), 7),
+        "trouble": trouble(row),
         "owners": owners(row.pids, comms),
     }
 
@@ -139,10 +149,14 @@ def listener(
 def listener_state(row: Listener) -> str:
     """The word for what is wrong with it, the worst first; empty when nothing is."""
     if row.state == "closed":
-        return "GONE"
+        return "CLOSED"
     if is_full(row):
         return "FULL"
-    return "REFUSED" if refused(row) else ""
+    if refused(row):
+        return "REFUSED"
+    if _blocked(row):
+        return "BLOCKED"
+    return "DROPPED" if row.drops else ""
 
 
 def refused(row: Listener) -> Optional[int]:
@@ -150,19 +164,114 @@ def refused(row: Listener) -> Optional[int]:
     return None if row.refused is None else sum(row.refused.values())
 
 
-def listener_story(row: Listener) -> str:
-    """What befell connections at it: waits, refusals, blocked clients; empty when nothing did."""
+def trouble(row: Listener) -> str:
+    """What befell newcomers: refusals, blocked clients, drops; empty when nothing did."""
     parts = []
-    if row.wait_us is not None and row.wait_us.count:
-        waits = latency(row.wait_us)
-        parts.append(f"waited for accept p50 {waits['p50']}, p99 {waits['p99']}")
     if refused(row):
-        parts.append(f"refused {errors(row.refused or {})}")
-    if row.blocked_connects is not None and row.blocked_connects.count:
-        blocked = row.blocked_connects
-        wait = latency(blocked.wait_us)["p99"]
-        parts.append(f"clients blocked {numbers.count(blocked.count)}, p99 {wait}")
+        parts.append(f"REFUSED {errors(row.refused or {})}")
+    if _blocked(row):
+        parts.append(_blocked_clients(row.blocked_connects))
+    if row.drops:
+        parts.append(f"DROPPED {numbers.count(row.drops)}")
     return " · ".join(parts)
+
+
+def suffers(row: Listener) -> bool:
+    """Whether newcomers are or were turned away or made to wait."""
+    return is_full(row) or bool(trouble(row))
+
+
+def has_suffered(row: Listener) -> bool:
+    """Whether it `suffers`, or was full at any time since the start."""
+    return suffers(row) or (row.depth.max or 0) >= row.depth.limit
+
+
+def accept_story(row: Listener) -> str:
+    """`accepted 512, waited p50 24µs, p99 2.95ms`; empty when none was accepted or measured."""
+    if not row.accepted:
+        return "accepted none" if row.accepted == 0 and row.depth.now else ""
+    waits = latency(row.wait_us)
+    accepted = f"accepted {numbers.count(row.accepted)}"
+    return f"{accepted}, waited p50 {waits['p50']}, p99 {waits['p99']}"
+
+
+def _blocked(row: Listener) -> bool:
+    blocked = row.blocked_connects
+    return blocked is not None and bool(blocked.count or blocked.waiting_now)
+
+
+def _blocked_clients(blocked: Optional[BlockedConnects]) -> str:
+    assert blocked is not None
+    text = f"BLOCKED {numbers.count(blocked.waiting_now)} now"
+    if blocked.count:
+        wait = latency(blocked.wait_us)["p99"]
+        text += f", {numbers.count(blocked.count)} before: p99 {wait}"
+    return text
+
+
+def connect(row: Connect, seconds: float, units: Optional[numbers.SteadyUnits] = None) -> Cells:
+    """Outgoing connects to one destination, as cells."""
+    shown = latency(row.latency_us, units, ("connects", row.transport, row.address))
+    return {
+        "address": visible(f"{row.transport}:{row.address}"),
+        "calls": numbers.count(row.calls),
+        "calls_per_s": numbers.rate(per_second(row.calls, seconds)),
+        "p50": shown["p50"],
+        "p99": shown["p99"],
+        "errors": errors(row.errors),
+    }
+
+
+def connect_failed(row: Connect) -> bool:
+    """Whether any failed; one that goes on in the background did not."""
+    return any(calls for error, calls in row.errors.items() if error not in _UNDER_WAY)
+
+
+def by_trouble(rows: Sequence[Connect]) -> List[Connect]:
+    """Destinations that fail first, then most calls."""
+    return sorted(rows, key=lambda row: (not connect_failed(row), -row.calls, row.address))
+
+
+def listener_groups(rows: Sequence[Listener]) -> List[List[Listener]]:
+    """Open listeners at one address (SO_REUSEPORT) together, in the order of the first of each."""
+    groups: Dict[Tuple[object, ...], List[Listener]] = {}
+    for row in rows:
+        shared: Tuple[object, ...] = (row.transport, row.address, row.netns)
+        key = shared if row.transport == "tcp" and row.state != "closed" else (row.inode,)
+        groups.setdefault(key, []).append(row)
+    return list(groups.values())
+
+
+def listener_sum(rows: Sequence[Listener], bar_width: int) -> Cells:
+    """The line above listeners that share an address: what can be added up."""
+    now = [row.depth.now for row in rows if row.depth.now is not None]
+    total = sum(now) if now else None
+    limit = sum(row.depth.limit for row in rows)
+    full = sum(map(is_full, rows))
+    return {
+        "socket": socket_label(rows[0].transport, rows[0].socket_type),
+        "address": f"{visible(rows[0].address)} ×{len(rows)}",
+        "bar": limit_bar(total, limit, bar_width),
+        "now": numbers.count(total, 5),
+        "max": "",
+        "limit": numbers.count(limit, 5),
+        "state": f"{full} FULL" if full else "",
+        "backlog": "",
+        "wait": "",
+        "history": "",
+        "trouble": "",
+        "owners": f"{len(rows)} sockets (SO_REUSEPORT)",
+    }
+
+
+MEMBER = "└ "
+"""Before each listener of a group, whose address is above it."""
+
+
+def member_address(row: Listener, comms: Mapping[int, str]) -> str:
+    """Who holds it: what tells apart listeners at one address."""
+    held = f"socket {row.inode}" if not row.pids else owners(row.pids, comms)
+    return MEMBER + held
 
 
 def is_full(row: Listener) -> bool:

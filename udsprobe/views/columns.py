@@ -99,12 +99,13 @@ LISTENERS = _by_key(
     Column("now", "now", 5, "Connections in the accept queue at this moment."),
     Column("max", "max", 5, "The most connections seen in the queue at once."),
     Column("limit", "limit", 5, "The queue is full at this many: the backlog and one more."),
+    Column("wait", "wait p99", 8, "99 in 100 of those accepted waited at most this long for it."),
     Column(
         "state",
         "state",
         7,
-        "FULL at its limit, when newcomers wait or are refused; REFUSED if some were; GONE once "
-        "it is closed.",
+        "The worst that holds of FULL (at its limit now), REFUSED, BLOCKED, DROPPED (newcomers, "
+        "since the start) and CLOSED.",
         right=False,
     ),
     Column(
@@ -114,8 +115,24 @@ LISTENERS = _by_key(
         "The backlog in force; =somaxconn when it equals net.core.somaxconn, its upper bound.",
         right=False,
     ),
-    Column("wait", "wait p99", 8, "99 in 100 connections waited at most this long for accept."),
-    Column("refused", "refused", 7, "Connections refused since the start."),
+    Column(
+        "history",
+        "high-water, each interval",
+        25,
+        "The most connections in the queue in each interval, the newest at the right; the top is "
+        "the limit.",
+        right=False,
+        grows_to=60,
+    ),
+    Column(
+        "trouble",
+        "newcomers",
+        40,
+        "Connections REFUSED by errno, clients BLOCKED in connect() now and before, TCP "
+        "connections DROPPED, since the start; on narrow screens on a line below.",
+        right=False,
+        grows_to=60,
+    ),
     Column("owners", "owners", 14, "Processes that hold it open.", right=False, grows_to=_ANY),
 )
 

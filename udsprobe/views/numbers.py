@@ -65,6 +65,14 @@ def percentage(value: Optional[float]) -> str:
     return NOT_MEASURED if value is None else significant(value)
 
 
+def share(part: float) -> str:
+    """A part of a whole, in percent without the sign: `97.0`, `0.1`, `<.1`, `100`."""
+    pct = 100 * part
+    if pct >= 99.95:
+        return "100"
+    return "<.1" if 0 < pct < 0.05 else f"{pct:.1f}"
+
+
 def size(value: Optional[float]) -> str:
     """Bytes in at most six characters: `512 B`, `96.4kB`, `1.23MB` (k is 1,000)."""
     if value is None:

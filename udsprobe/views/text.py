@@ -7,7 +7,7 @@ do not fit the budget are counted, never dropped silently.
 from __future__ import annotations
 
 from io import StringIO
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from udsprobe.model.report import Listener, Report, Served, Syscall, Target
 from udsprobe.views import cells, numbers, words
+from udsprobe.views.breakdown import PIPELINED, time_lines
 from udsprobe.views.columns import Column
 from udsprobe.views.escape import column as padded
 from udsprobe.views.escape import fit, visible
@@ -22,7 +23,9 @@ from udsprobe.views.escape import fit, visible
 MIN_WIDTH = 80
 MAX_WIDTH = 120
 MAX_LINES = 40
-_LISTENERS_SHOWN = 5
+_LISTENER_LINES = 9
+_MEMBERS_SHOWN = 4
+_CONNECTS_SHOWN = 3
 _TARGETS_SHOWN = 4
 _SYSCALLS_SHOWN_AT_LEAST = 6
 _ERROR_LINES = 3
@@ -99,19 +102,27 @@ def _title(report: Report, width: int) -> List[Text]:
         visible(report.host.hostname),
     ]
     headline, second = words.verdict(report.verdict)
+    served = report.requests.served
     title = [Text(fit(" · ".join(parts), width), style=HEADING)]
     title += _wrapped(headline, width, DIM if report.verdict is None else HEADING, indent="")
-    return [*title, *([Text(_INDENT + second)] if second else [])]
+    title += [Text(_INDENT + second)] if second else []
+    return [
+        *title,
+        *map(Text, time_lines(report, width, app=served is not None and served.count > 0)),
+    ]
 
 
 def _requests(report: Report, width: int) -> List[Text]:
     served = report.requests.served
     body = [heading("requests", width)]
     if served is None:
-        return [*body, _note(f"not measured: {words.why_not(report, 'served_requests')}")]
+        body.append(_note(f"not measured: {words.why_not(report, 'served_requests')}"))
+        return [*body, *_connects(report, width)]
     body.append(Text(_INDENT + served_line(served)))
     if served.count:
         body.append(Text(_INDENT + latency_line(served)))
+        if served.turn_based is False:
+            body.append(Text(_INDENT + PIPELINED, style=WARNING))
     else:
         body[-1].append(": no reply was sent yet on a connection the target accepted")
     if report.requests.syscalls_per_request is not None:
@@ -126,15 +137,28 @@ def _requests(report: Report, width: int) -> List[Text]:
                 f"  p50 {quantiles['p50']}  p99 {quantiles['p99']}"
             )
         )
-    return body
+    return [*body, *_connects(report, width)]
+
+
+def _connects(report: Report, width: int) -> List[Text]:
+    """Outgoing connects by destination, those that fail first."""
+    ranked = cells.by_trouble(report.connects or [])
+    body = []
+    for row in ranked[:_CONNECTS_SHOWN]:
+        shown = cells.connect(row, report.window.duration_s)
+        failed = cells.connect_failed(row)
+        told = f"  {'FAILED ' if failed else ''}{shown['errors']}" if shown["errors"] else ""
+        right = f"  {shown['calls']}  p50 {shown['p50']}  p99 {shown['p99']}{told}"
+        where = max(16, width - len(_INDENT) - len("connect ") - len(right))
+        address = fit(shown["address"], where, keep="middle")
+        line = fit(f"connect {address}{right}", width - len(_INDENT))
+        body.append(Text(_INDENT + line, style=WARNING if failed else ""))
+    return [*body, *_more(len(ranked) - _CONNECTS_SHOWN, "destination")]
 
 
 def served_line(served: Served) -> str:
     """`served 48,120 · 4,812/s`."""
-    unsure = " · pipelined or multiplexed: turns are not requests"
-    return f"served {numbers.count(served.count, 15)} · {numbers.rate(served.rate_per_s)}/s" + (
-        unsure if served.turn_based is False else ""
-    )
+    return f"served {numbers.count(served.count, 15)} · {numbers.rate(served.rate_per_s)}/s"
 
 
 def latency_line(served: Served) -> str:
@@ -153,16 +177,55 @@ def _listeners(report: Report, width: int) -> List[Text]:
     comms = cells.comms_of(report.targets)
     columns = _listener_columns(report.listeners, comms, width)
     body.append(_header(columns))
-    ranked = sorted(report.listeners, key=lambda row: -(row.depth.now or 0) / row.depth.limit)
+    groups = sorted(cells.listener_groups(report.listeners), key=_fullest_first)
+    told, left = 0, len(report.listeners)
+    for group in groups:
+        lines = _listener_group(group, comms, columns, width)
+        if told and told + len(lines) > _LISTENER_LINES:
+            break
+        body += lines
+        told, left = told + len(lines), left - len(group)
+    return [*body, *_more(left, "listener")]
+
+
+def _fullest_first(group: Sequence[Listener]) -> Tuple[bool, float]:
+    fullest = max((row.depth.now or 0) / row.depth.limit for row in group)
+    return not any(map(cells.has_suffered, group)), -fullest
+
+
+def _listener_group(
+    group: Sequence[Listener], comms: Dict[int, str], columns: Sequence[Column], width: int
+) -> List[Text]:
+    if len(group) == 1:
+        return _listener(group[0], comms, columns, width)
+    bar = next(column.width for column in columns if column.key == "bar")
+    style = CRITICAL if any(map(cells.suffers, group)) else ""
+    body = [_row(columns, cells.listener_sum(group, bar), style, keep={"address": "end"})]
+    ranked = sorted(group, key=lambda row: not cells.has_suffered(row))
+    for row in ranked[:_MEMBERS_SHOWN]:
+        body += _listener(row, comms, columns, width, is_member=True)
+    return [*body, *_more(len(group) - _MEMBERS_SHOWN, f"socket of {group[0].address}")]
+
+
+def _listener(
+    row: Listener,
+    comms: Dict[int, str],
+    columns: Sequence[Column],
+    width: int,
+    *,
+    is_member: bool = False,
+) -> List[Text]:
+    style = CRITICAL if cells.suffers(row) else ""
     room = {column.key: column.width for column in columns}
-    for row in ranked[:_LISTENERS_SHOWN]:
-        style = CRITICAL if cells.is_full(row) or cells.refused(row) else ""
-        shown = cells.listener(row, comms, room["bar"])
-        body.append(_row(columns, shown, style, keep={"address": "end"}))
-        if cell_len(shown["address"]) > room["address"]:
-            body += _wrapped(f"that is {shown['address']}", width, style, indent=_DEEPER)
-        body += _wrapped(cells.listener_story(row), width, style, indent=_DEEPER)
-    return [*body, *_more(len(ranked) - _LISTENERS_SHOWN, "listener")]
+    shown = cells.listener(row, comms, room["bar"])
+    below = []
+    if is_member:
+        shown["address"] = cells.member_address(row, comms)
+    elif cell_len(shown["address"]) > room["address"]:
+        below = _wrapped(f"that is {shown['address']}", width, style, indent=_DEEPER)
+    story = " · ".join(filter(None, (shown["trouble"], cells.accept_story(row))))
+    below += _wrapped(story, width, style, indent=_DEEPER)
+    return [_row(columns, shown, style, keep={"address": "end"}), *below]
 
 
 def _listener_columns(rows: Sequence[Listener], comms: Dict[int, str], width: int) -> List[Column]:
@@ -170,6 +233,8 @@ def _listener_columns(rows: Sequence[Listener], comms: Dict[int, str], width: in
     owners = max(cell_len(cells.owners(row.pids, comms)) for row in rows)
     address = max(cell_len(visible(row.address)) for row in rows)
     state = max(len(cells.listener_state(row)) for row in rows)
+    shares_address = len(cells.listener_groups(rows)) < len(rows)
+    state = max(state, len("99 FULL")) if shares_address and state else state
     backlog = max(len(cells.backlog(row.backlog)) for row in rows)
     high_water = any(row.depth.max is not None for row in rows)
     fixed = [

@@ -203,7 +203,7 @@ class Dashboard(App[None]):
     def _paint(self) -> None:
         width, height = self.size
         frame = self._painted
-        verdict = chrome.verdict(frame, width)
+        verdict = chrome.verdict(frame, width, roomy=layout.is_roomy(width, height))
         self._lines("title").show([chrome.title(frame, self._interval_s, self._paused_at, width)])
         self._lines("verdict").show(verdict)
         self._lines("status").show([chrome.status(frame, self._state, width)])

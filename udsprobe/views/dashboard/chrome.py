@@ -9,6 +9,7 @@ from rich.text import Text
 
 from udsprobe.model.report import Report
 from udsprobe.views import numbers, words
+from udsprobe.views.breakdown import time_lines
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.state import ViewState
 from udsprobe.views.dashboard.widgets import STYLES
@@ -46,15 +47,22 @@ def _watched(report: Report) -> str:
     return words.who(report.targets, report.targets_exited) + exited
 
 
-def verdict(frame: Optional[Frame], width: int) -> List[Text]:
-    """The verdict's two lines; one while there is no verdict."""
+def verdict(frame: Optional[Frame], width: int, *, roomy: bool) -> List[Text]:
+    """The verdict's two lines, one while there is none; then where the time goes.
+
+    Args:
+        roomy: with a line for what the stage `app` consisted of.
+    """
     if frame is None:
         return [Text(" warming up: first numbers after the first interval", style=STYLES["dim"])]
     value = frame.window.verdict
     headline, second = words.verdict(value)
     style = STYLES["dim"] if value is None else Style(bold=True)
     lines = [Text(fit(f" {headline}", width), style=style)]
-    return [*lines, Text(fit(f"   {second}", width))] if second else lines
+    if second:
+        lines.append(Text(fit(f"   {second}", width)))
+    bars = time_lines(frame.interval, width - 2, app=roomy)
+    return [*lines, *(Text(f" {line}") for line in bars)]
 
 
 def status(frame: Optional[Frame], state: ViewState, width: int) -> Text:

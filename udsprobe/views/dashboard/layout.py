@@ -9,11 +9,17 @@ LEAST = {"requests": 3, "listeners": 3, "system calls": 6, "targets": 3}
 
 _COMFORT = {"requests": 10, "listeners": 5, "system calls": 13, "targets": 4}
 _TALL = 36
+_WIDE = 132
 
 
 def is_tall(height: int) -> bool:
     """Room for more than one line of history."""
     return height >= _TALL
+
+
+def is_roomy(width: int, height: int) -> bool:
+    """Room for what the stage `app` consisted of."""
+    return is_tall(height) or width >= _WIDE
 
 
 def allot(room: int, wanted: Mapping[str, int]) -> Dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Callable, Deque, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Listener, Report, Syscall
+from udsprobe.model.report import Connect, Listener, Report, Syscall
 from udsprobe.views import cells, numbers
 from udsprobe.views.dashboard.feed import Frame
 
@@ -39,6 +39,9 @@ class ViewState:
             name: deque(maxlen=HISTORY_FRAMES) for name in HISTORIES
         }
         self.shown: Mapping[str, Sequence[Optional[float]]] = self.history
+        self._depths: Dict[Hashable, Deque[Optional[int]]] = {}
+        self.shown_depths: Mapping[Hashable, Sequence[Optional[int]]] = self._depths
+        self._destinations: List[Hashable] = []
         self._order: List[cells.SyscallKey] = []
         self._peaks: Dict[Hashable, int] = {}
 
@@ -49,26 +52,59 @@ class ViewState:
     def freeze(self) -> None:
         """Keep showing the history as it is now; `take` goes on."""
         self.shown = {name: tuple(values) for name, values in self.history.items()}
+        self.shown_depths = {key: tuple(values) for key, values in self._depths.items()}
 
     def thaw(self) -> None:
         self.shown = self.history
+        self.shown_depths = self._depths
 
     def take(self, frame: Frame) -> None:
         """Remember what later frames are compared with."""
         self.frames += 1
         for name, value in _moments(frame.interval).items():
             self.history[name].append(value)
-        for listener in frame.interval.listeners or []:
-            now = listener.depth.now
-            if now is not None:
-                key = listener_key(listener)
-                self._peaks[key] = max(now, self._peaks.get(key, 0))
+        self._take_listeners(frame.interval.listeners or [])
+        self._take_connects(frame.window.connects or [])
         calls = frame.window.syscalls or []
         if self.frames <= _SETTLING_FRAMES:
             self._order = self._ranked(calls)
         else:
             known = set(self._order)
             self._order += [key for key in self._ranked(calls) if key not in known]
+
+    def _take_listeners(self, listeners: Sequence[Listener]) -> None:
+        seen = set()
+        for listener in listeners:
+            key, depth = listener_key(listener), listener.depth
+            seen.add(key)
+            most = depth.now if depth.max is None else depth.max
+            if key not in self._depths:
+                self._depths[key] = deque(maxlen=HISTORY_FRAMES)
+            self._depths[key].append(most)
+            if depth.now is not None:
+                self._peaks[key] = max(depth.now, self._peaks.get(key, 0))
+        for key in [key for key in self._depths if key not in seen]:
+            del self._depths[key]
+
+    def _take_connects(self, connects: Sequence[Connect]) -> None:
+        ranked = [connect_key(one) for one in cells.by_trouble(connects)]
+        known = set(self._destinations)
+        self._destinations += [key for key in ranked if key not in known]
+
+    def ordered_connects(self, connects: Sequence[Connect]) -> List[Connect]:
+        """Destinations that fail first; otherwise each keeps its place."""
+        place = {key: index for index, key in enumerate(self._destinations)}
+        return sorted(
+            connects,
+            key=lambda one: (
+                not cells.connect_failed(one),
+                place.get(connect_key(one), len(place)),
+            ),
+        )
+
+    def depths(self, listener: Listener) -> Sequence[Optional[int]]:
+        """The high-water mark of each interval, the newest last."""
+        return tuple(self.shown_depths.get(listener_key(listener), ()))
 
     def next_sort(self, calls: Sequence[Syscall]) -> None:
         self.sort = (self.sort + 1) % len(SORTS)
@@ -95,6 +131,15 @@ class ViewState:
 
 def listener_key(listener: Listener) -> Hashable:
     return listener.transport, listener.address, listener.netns, listener.inode
+
+
+def group_key(listener: Listener) -> Hashable:
+    """Of the line above listeners that share an address."""
+    return "group", listener.transport, listener.address, listener.netns
+
+
+def connect_key(connect: Connect) -> Hashable:
+    return "connect", connect.transport, connect.address
 
 
 def _moments(report: Report) -> Dict[str, Optional[float]]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable, Dict, List, Optional, Sequence
 
-from udsprobe.model.report import Listener, Report, Served, Target, Upstream
+from udsprobe.model.report import Connect, Latency, Listener, Report, Served, Target, Upstream
 from udsprobe.views import bars, cells, numbers, words
-from udsprobe.views.columns import LISTENERS, SYSCALLS, TARGETS, pick, widths
+from udsprobe.views.breakdown import PIPELINED
+from udsprobe.views.columns import LISTENERS, SYSCALLS, TARGETS, Column, pick, widths
 from udsprobe.views.dashboard.feed import Frame
-from udsprobe.views.dashboard.state import ViewState, listener_key
+from udsprobe.views.dashboard.state import ViewState, connect_key, group_key, listener_key
 from udsprobe.views.dashboard.table import (
     CRITICAL,
+    DIM,
     GAP,
     MARGIN,
     PLAIN,
@@ -28,10 +31,13 @@ PANELS = ("requests", "listeners", "system calls", "targets")
 
 _SYSCALL_BASE = ("name", "socket", "calls_per_s", "errors_per_s", "p50", "p99", "cpu", "now")
 _SYSCALL_EXTRA = ("bytes_per_s", "max", "errors", "calls", "p90", "p999", "slow", "bytes", "mean")
-_LISTENER_BASE = ("socket", "address", "bar", "now", "limit", "state", "backlog")
-_LISTENER_EXTRA = ("wait", "refused", "max", "owners")
+_LISTENER_BASE = ("socket", "address", "bar", "now", "limit", "state")
+_LISTENER_EXTRA = ("max", "wait", "backlog", "owners", "trouble", "history")
 _TARGET_BASE = ("pid", "comm", "bar", "fds", "fds_limit", "cmdline")
 _TARGET_EXTRA = ("threads", "state", "via", "fds_pct")
+_ENDS = {"address": "end", "owners": "end"}
+_BELOW = " " * 10
+_ROOM_FOR_ADDRESSES, _ADDRESS = 96, 26
 _FDS_HEADROOM_PCT = 90.0
 _HISTORY_LABEL = 16
 
@@ -48,18 +54,27 @@ def build(frame: Optional[Frame], state: ViewState, width: int, *, tall: bool) -
         return {name: Table(name, waiting) for name in PANELS}
     return {
         "requests": requests(frame, state, width, tall=tall),
-        "listeners": listeners(frame.window, state, width),
+        "listeners": listeners(frame, state, width),
         "system calls": syscalls(frame, state, width),
         "targets": targets(frame.window, state, width),
     }
 
 
 def requests(frame: Frame, state: ViewState, width: int, *, tall: bool) -> Table:
+    room = width - MARGIN
+    lines = _served_lines(frame, state, room, tall=tall)
+    for upstream in frame.interval.requests.upstream or []:
+        lines.append(Line(("upstream", upstream.address), _upstream(upstream, frame, state, room)))
+    return Table("requests", (*lines, *_connects(frame, state, room)))
+
+
+def _served_lines(frame: Frame, state: ViewState, room: int, *, tall: bool) -> List[Line]:
     served = frame.interval.requests.served
     if served is None:
-        return Table("requests", (_not_measured(frame.window, "served_requests"),))
-    room = width - MARGIN
+        return [_not_measured(frame.window, "served_requests")]
     lines = [Line("served", _served(served, state, room, spark=not tall))]
+    if _is_pipelined(frame):
+        lines.append(Line("served", PIPELINED, WARNING))
     per_request = frame.window.requests.syscalls_per_request
     if per_request is not None:
         lines.append(Line("served", words.per_request(per_request, room)))
@@ -67,9 +82,38 @@ def requests(frame: Frame, state: ViewState, width: int, *, tall: bool) -> Table
         lines.append(note("no reply was sent yet on a connection a target accepted"))
     if tall:
         lines += [Line("served", _history(name, state, room)) for name in state.shown]
-    for upstream in frame.interval.requests.upstream or []:
-        lines.append(Line(("upstream", upstream.address), _upstream(upstream, frame, state, room)))
-    return Table("requests", tuple(lines))
+    return lines
+
+
+def _is_pipelined(frame: Frame) -> bool:
+    return any(
+        report.requests.served is not None and report.requests.served.turn_based is False
+        for report in (frame.interval, frame.window)
+    )
+
+
+def _connects(frame: Frame, state: ViewState, width: int) -> List[Line]:
+    """Outgoing connects by destination; errors since the start, the rest of the interval."""
+    latest = {connect_key(one): one for one in frame.interval.connects or []}
+    seconds = frame.interval.window.duration_s
+    lines = []
+    for one in state.ordered_connects(frame.window.connects or []):
+        key = connect_key(one)
+        rates = latest.get(key) or replace(one, calls=0, latency_us=Latency(count=0))
+        text = _connect(one, cells.connect(rates, seconds, state.units), width)
+        lines.append(Line(key, text, WARNING if cells.connect_failed(one) else PLAIN))
+    return lines
+
+
+def _connect(since: Connect, shown: cells.Cells, width: int) -> str:
+    right = f"{shown['calls_per_s']:>5}/s"
+    for name in ("p50", "p99") if width >= _ROOM_FOR_ADDRESSES else ("p99",):
+        right += f"  {name} {shown[name]:>6}"
+    failed = cells.connect_failed(since)
+    told = f"  {'FAILED ' if failed else ''}{cells.errors(since.errors)}" if since.errors else ""
+    where = 28 if width < _ROOM_FOR_ADDRESSES else 40
+    address = padded(fit(shown["address"], where, keep="middle"), where)
+    return fit(f"connect  {address}  {right}{told}", width)
 
 
 def _served(served: Served, state: ViewState, width: int, *, spark: bool) -> str:
@@ -77,8 +121,6 @@ def _served(served: Served, state: ViewState, width: int, *, spark: bool) -> str
     names = ("p50", "p99", "p999") if width < 110 else ("p50", "p90", "p99", "p999", "max")
     right = "  ".join(f"{name} {latency[name]:>6}" for name in names)
     left = f"served {numbers.rate(served.rate_per_s):>5}/s"
-    if served.turn_based is False:
-        left += " (turns, not requests)"
     room = max(0, width - len(left) - len(right) - 4)
     return f"{left}  {_spark('rate', state, room) if spark else ''}  {right}"
 
@@ -112,36 +154,106 @@ def _spark(name: str, state: ViewState, width: int) -> str:
     return bars.sparkline(values, max(0, width), bars.steady_ceiling(values))
 
 
-def listeners(report: Report, state: ViewState, width: int) -> Table:
-    extra = [key for key in _LISTENER_EXTRA if _measured(report.listeners or [], key)]
-    columns = pick(LISTENERS, _LISTENER_BASE, extra, width - MARGIN, GAP)
+def listeners(frame: Frame, state: ViewState, width: int) -> Table:
+    report = frame.window
     if report.listeners is None:
         return Table("listeners", (_not_measured(report, "listeners"),))
-    comms = cells.comms_of(report.targets)
-    bar = widths(columns, width - MARGIN, GAP)["bar"]
+    extra = [key for key in _LISTENER_EXTRA if _measured(report.listeners, key)]
+    table = _with_room_for(report.listeners, width)
+    columns = pick(table, _LISTENER_BASE, extra, width - MARGIN, GAP)
+    rows = ListenerRows(columns, frame, state, width)
     lines: List[Line] = []
-    for listener in report.listeners:
-        shown = cells.listener(listener, comms, bar, peak=state.peak(listener))
-        text = row(columns, shown, width, keep={"address": "end", "owners": "end"})
-        if state.passes("listeners", " ".join(shown.values())):
-            lines.append(Line(listener_key(listener), text, _listener_severity(listener)))
+    groups = cells.listener_groups(report.listeners)
+    for group in sorted(groups, key=_has_not_suffered):
+        ranked = sorted(group, key=lambda row: not cells.has_suffered(row))
+        members = [line for listener in ranked for line in rows.lines(listener, len(group) > 1)]
+        lines += [rows.sum_line(group), *members] if len(group) > 1 and members else members
     if not lines:
         lines.append(_empty(state, bool(report.listeners), "no listener: no target listens"))
     return laid_out("listeners", columns, lines, width)
 
 
+def _with_room_for(rows: Sequence[Listener], width: int) -> Dict[str, Column]:
+    """The columns, with one for addresses that is as wide as they need and the screen allows."""
+    address = LISTENERS["address"]
+    longest = max((len(row.address) for row in rows), default=0) + len(" ×99")
+    needed = max(address.width, min(longest, address.grows_to))
+    least = min(needed, address.width if width < _ROOM_FOR_ADDRESSES else _ADDRESS)
+    return {**LISTENERS, "address": replace(address, width=least, grows_to=needed)}
+
+
+class ListenerRows:
+    """Draws listeners in the columns that are shown; tells their trouble below without one."""
+
+    def __init__(
+        self, columns: Sequence[Column], frame: Frame, state: ViewState, width: int
+    ) -> None:
+        self._columns = columns
+        self._room = widths(columns, width - MARGIN, GAP)
+        self._comms = cells.comms_of(frame.window.targets)
+        self._latest = {listener_key(row): row for row in frame.interval.listeners or []}
+        self._seconds = frame.interval.window.duration_s
+        self._state = state
+        self._width = width
+
+    def sum_line(self, group: Sequence[Listener]) -> Line:
+        shown = cells.listener_sum(group, self._room["bar"])
+        severity = CRITICAL if any(map(cells.suffers, group)) else PLAIN
+        text = row(self._columns, shown, self._width, keep=_ENDS)
+        return Line(group_key(group[0]), text, severity)
+
+    def lines(self, listener: Listener, is_member: bool) -> List[Line]:
+        shown = cells.listener(
+            listener, self._comms, self._room["bar"], peak=self._state.peak(listener)
+        )
+        if not self._state.passes("listeners", " ".join(shown.values())):
+            return []
+        shown["history"] = self._history(listener)
+        shown["trouble"] = self._trouble(listener)
+        if is_member:
+            shown["address"] = cells.member_address(listener, self._comms)
+        key = listener_key(listener)
+        severity = _listener_severity(listener)
+        lines = [Line(key, row(self._columns, shown, self._width, keep=_ENDS), severity)]
+        if shown["trouble"] and "trouble" not in self._room:
+            told = fit(_BELOW + shown["trouble"], self._width - MARGIN)
+            lines.append(Line(key, told, severity))
+        return lines
+
+    def _trouble(self, listener: Listener) -> str:
+        """Since the start; and, while there is trouble, how fast connections are taken now."""
+        told = cells.trouble(listener)
+        latest = self._latest.get(listener_key(listener))
+        if latest is None or latest.accepted is None or not cells.suffers(listener):
+            return told
+        rate = numbers.rate(cells.per_second(latest.accepted, self._seconds))
+        return " · ".join(filter(None, (told, f"accepting {rate}/s")))
+
+    def _history(self, listener: Listener) -> str:
+        room = self._room.get("history", 0)
+        values = self._state.depths(listener)[-room:] if room else ()
+        return bars.sparkline(values, room, listener.depth.limit)
+
+
+def _has_not_suffered(group: Sequence[Listener]) -> bool:
+    """Once full or refusing, always first: rows move once at most."""
+    return not any(cells.has_suffered(row) for row in group)
+
+
 def _measured(rows: Sequence[Listener], key: str) -> bool:
     """A column that nothing fills leaves its room to the others."""
     fields: Dict[str, Callable[[Listener], object]] = {
-        "max": lambda row: row.depth.max,
-        "wait": lambda row: row.wait_us,
-        "refused": lambda row: row.refused,
+        "max": lambda row: row.depth.max is not None,
+        "wait": lambda row: row.wait_us is not None,
+        "trouble": lambda row: row.refused is not None,
     }
-    return key not in fields or any(fields[key](row) is not None for row in rows)
+    return key not in fields or any(fields[key](row) for row in rows)
 
 
 def _listener_severity(listener: Listener) -> str:
-    return CRITICAL if cells.is_full(listener) or cells.refused(listener) else PLAIN
+    if cells.suffers(listener):
+        return CRITICAL
+    return DIM if listener.state == "closed" else PLAIN
 
 
 def syscalls(frame: Frame, state: ViewState, width: int) -> Table:

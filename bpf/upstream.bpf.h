@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Requests that a target makes: on a connection it opened, bytes out, then
+ * bytes in. They are added up by destination.
+ */
+#ifndef UPSTREAM_BPF_H
+#define UPSTREAM_BPF_H
+
+#include "listeners.bpf.h"
+
+/* Index + 1; 0 when there is no room for another destination. */
+static __always_inline u32 upstream_of(struct sock *sk, u8 endpoint)
+{
+	struct upstream_key key = { .endpoint = endpoint };
+	struct upstream *upstream;
+	u32 index, *known;
+
+	name_of_peer(sk, &key.name);
+	key.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	known = bpf_map_lookup_elem(&upstream_indices, &key);
+	if (known)
+		return *known + 1;
+	if (upstreams_used >= UPSTREAMS_MAX)
+		goto full;
+	index = __sync_fetch_and_add(&upstreams_used, 1);
+	upstream = bpf_map_lookup_elem(&upstreams, &index);
+	if (!upstream)
+		goto full;
+	upstream->name = key.name;
+	upstream->endpoint = endpoint;
+	/* Two CPUs at once make two rows of one destination; user space adds them up. */
+	bpf_map_update_elem(&upstream_indices, &key, &index, BPF_ANY);
+	return index + 1;
+full:
+	shared_add(&upstreams_turned_away, 1);
+	return 0;
+}
+
+static __always_inline struct upstream *upstream_entry(u32 number)
+{
+	u32 index = number - 1;
+
+	return number ? bpf_map_lookup_elem(&upstreams, &index) : NULL;
+}
+
+static __always_inline void connection_opened(struct task_struct *task, struct socket_ref *ref,
+					      ns_t now)
+{
+	struct connection *known = bpf_map_lookup_elem(&connections, &ref->sk);
+	struct connection fresh = {
+		.inode = ref->inode,
+		.established_ns = now,
+		.tgid = task->tgid,
+		.role = ROLE_UPSTREAM,
+		.endpoint = ref->endpoint,
+	};
+	struct upstream *upstream;
+
+	/* A second connect() on a socket in progress opens nothing. */
+	if (known && known->inode == ref->inode)
+		return;
+	fresh.upstream = upstream_of((struct sock *)ref->sk, ref->endpoint);
+	if (bpf_map_update_elem(&connections, &ref->sk, &fresh, BPF_ANY)) {
+		shared_add(&connections_turned_away, 1);
+		return;
+	}
+	upstream = upstream_entry(fresh.upstream);
+	if (upstream)
+		shared_add(&upstream->opened, 1);
+}
+
+static __always_inline void upstream_asked(struct connection *connection,
+					   struct call_in_flight *call)
+{
+	if (connection->phase == PHASE_ASKING)
+		return;
+	connection->phase = PHASE_ASKING;
+	connection->turn_ns = call->start_ns;
+}
+
+static __always_inline void upstream_answered(struct connection *connection, ns_t now)
+{
+	struct upstream *upstream;
+
+	connection->arrived_ns = 0;
+	if (connection->phase != PHASE_ASKING)
+		return;
+	connection->phase = PHASE_IDLE;
+	connection->turns++;
+	upstream = upstream_entry(connection->upstream);
+	if (!upstream)
+		return;
+	upstream->peer_tgid = connection->peer_tgid;
+	shared_latency_add(&upstream->latency, now - connection->turn_ns);
+}
+
+/* A send call slept because the receiver does not drain. */
+static __always_inline void send_waited(struct connection *connection, ns_t waited)
+{
+	connection->send_blocked++;
+	connection->send_blocked_ns += waited;
+	if (waited > connection->send_blocked_max_ns)
+		connection->send_blocked_max_ns = waited;
+}
+
+#endif

@@ -1,0 +1,221 @@
+"""Stages of served requests against a server that stamps both sides of its own calls."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+
+import pytest
+
+from tests.conftest import give_up
+from tests.kernel.tool import Attached
+from tests.workloads import stages_program
+from tests.workloads.build import BuildError
+
+pytestmark = [pytest.mark.root]
+
+KINDS = ("unix", "tcp4", "tcp6")
+MS = 1_000_000
+DELAYS_NS = (MS // 10, MS, 10 * MS)
+STAGES = ("recv_wait", "recv", "app", "send")
+# The tolerance of the promise: 5 %, or 50 µs where a stage is short.
+RELATIVE, ABSOLUTE_US = 0.05, 50.0
+
+
+class Observed(NamedTuple):
+    """What the server knows, and what the report says of the same requests."""
+
+    truth: Dict[str, Any]
+    report: Dict[str, Any]
+
+    @property
+    def served(self) -> Dict[str, Any]:
+        found = self.report["requests"]["served"]
+        assert isinstance(found, dict)
+        return found
+
+    def mean_us(self, stage: str) -> float:
+        latency = self.served["stages_us"][stage]
+        return float(latency["mean"] or 0.0)
+
+    def true_us(self, stage: str, count: str = "count") -> float:
+        return float(self.truth[stage] / self.truth[count] / 1000)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A path that fits into sun_path."""
+    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
+    yield made
+    shutil.rmtree(made)
+
+
+def observe(kind: str, folder: Path, **plan: int) -> Observed:
+    """Attach to the server, not to its client, and let it serve."""
+    where = str(folder / "socket") if kind == "unix" else kind
+    try:
+        server = stages_program.Program("stages_server", where, *stages_program.options(**plan))
+    except BuildError as error:
+        give_up(str(error))
+        raise
+    with server:
+        server.line()
+        with Attached(["--pid", str(server.pid), "--no-follow"], folder) as watched:
+            server.go()
+            truth = server.document()
+        lost = watched.report["probe"]["events_lost"]
+        assert lost["map_full"] == lost["ring_full"] == 0
+        return Observed(truth, watched.report)
+
+
+def turns(delay_ns: int) -> int:
+    """Many of the short, so that one unlucky preemption is no mean; few of the long."""
+    return max(25, min(300, 300 * MS // delay_ns))
+
+
+def close_to(truth_us: float) -> Any:
+    return pytest.approx(truth_us, rel=RELATIVE, abs=ABSOLUTE_US)
+
+
+def assert_stages_are_true(seen: Observed, requests: Optional[int] = None) -> None:
+    """Every count exact, every mean the server's own, and the stages a partition."""
+    served, count = seen.served, seen.truth["count"]
+    assert requests is None or count == requests
+    assert served["count"] == served["latency_us"]["count"] == count
+    wrong: List[str] = []
+    for stage in STAGES:
+        assert served["stages_us"][stage]["count"] == count
+        if seen.mean_us(stage) != close_to(seen.true_us(stage)):
+            wrong.append(f"{stage}: {seen.mean_us(stage)} µs, not {seen.true_us(stage):.3f}")
+    assert wrong == []
+    assert served["latency_us"]["mean"] == close_to(seen.true_us("latency"))
+    assert sum(map(seen.mean_us, STAGES)) == close_to(served["latency_us"]["mean"])
+
+
+@pytest.mark.parametrize("delay_ns", DELAYS_NS)
+def test_bytes_wait_for_a_server_that_reads_late(kind: str, folder: Path, delay_ns: int) -> None:
+    seen = observe(kind, folder, turns=turns(delay_ns), before_read=delay_ns)
+    assert_stages_are_true(seen, turns(delay_ns))
+    assert seen.mean_us("recv_wait") > delay_ns / 2000
+    assert seen.served["turn_based"] is True
+
+
+@pytest.mark.parametrize("delay_ns", DELAYS_NS)
+def test_a_server_that_waits_for_bytes_owes_nothing(kind: str, folder: Path, delay_ns: int) -> None:
+    """The client thinks; the server is inside recv() all that time."""
+    seen = observe(kind, folder, turns=turns(delay_ns), think=delay_ns)
+    assert_stages_are_true(seen, turns(delay_ns))
+    assert seen.mean_us("recv_wait") < ABSOLUTE_US
+
+
+def test_a_request_in_three_pieces(kind: str, folder: Path) -> None:
+    seen = observe(kind, folder, turns=60, pieces=3, request=96, gap=MS, sleeps=MS)
+    assert_stages_are_true(seen, 60)
+    assert seen.mean_us("recv") > 1500
+    assert seen.served["turn_based"] is True
+
+
+def test_a_reply_in_several_sends(kind: str, folder: Path) -> None:
+    """A request ends when the send that starts the reply returns."""
+    seen = observe(kind, folder, turns=60, sends=3, between_sends=MS)
+    assert_stages_are_true(seen, 60)
+    assert seen.served["latency_us"]["mean"] < 1000
+    assert seen.served["turn_based"] is True
+
+
+@pytest.mark.parametrize("delay_ns", DELAYS_NS)
+@pytest.mark.parametrize(("how", "part"), [("spins", "cpu"), ("sleeps", "other")])
+def test_time_in_the_application(
+    kind: str, folder: Path, how: str, part: str, delay_ns: int
+) -> None:
+    seen = observe(kind, folder, turns=turns(delay_ns), **{how: delay_ns})
+    assert_stages_are_true(seen, turns(delay_ns))
+    shares = seen.served["app_time_pct"]
+    assert sum(shares.values()) == pytest.approx(100, abs=0.01)
+    on_other_cpus_work = shares["runq"] if how == "spins" else 0
+    app_us = seen.mean_us("app")
+    assert shares[part] + on_other_cpus_work == pytest.approx(
+        100, abs=100 * max(RELATIVE, ABSOLUTE_US / app_us)
+    )
+
+
+@pytest.mark.parametrize("delay_ns", DELAYS_NS)
+def test_a_connection_that_waits_to_be_accepted(kind: str, folder: Path, delay_ns: int) -> None:
+    """Its first request is there before accept(), and waits for nothing twice."""
+    count = turns(delay_ns) // 2
+    seen = observe(kind, folder, connections=count, before_accept=delay_ns)
+    served = seen.served
+    assert served["count"] == served["stages_us"]["accept_wait"]["count"] == count
+    assert seen.mean_us("accept_wait") == close_to(seen.true_us("accept_wait", "accepted"))
+    assert seen.mean_us("accept_wait") > delay_ns / 2000
+    for stage in STAGES:
+        assert seen.mean_us(stage) == close_to(seen.true_us(stage))
+    assert served["latency_us"]["mean"] == close_to(seen.true_us("latency"))
+
+
+def test_only_the_first_request_of_a_connection_waits_to_be_accepted(
+    kind: str, folder: Path
+) -> None:
+    seen = observe(kind, folder, connections=5, turns=10)
+    assert seen.served["count"] == 50
+    assert seen.served["stages_us"]["accept_wait"]["count"] == 5
+
+
+@pytest.mark.parametrize("read_to_end", [0, 1])
+def test_a_client_that_closes_its_half(kind: str, folder: Path, read_to_end: int) -> None:
+    """The end of the stream is no second request."""
+    seen = observe(
+        kind, folder, connections=50, think=MS, half_close=1, read_to_end=read_to_end, sleeps=MS
+    )
+    assert_stages_are_true(seen, 50)
+    assert seen.served["turn_based"] is True
+
+
+def test_a_server_that_speaks_first(kind: str, folder: Path) -> None:
+    seen = observe(kind, folder, connections=5, turns=20, banner=1, think=MS, sleeps=MS)
+    assert_stages_are_true(seen, 100)
+    assert seen.served["turn_based"] is True
+
+
+@pytest.mark.parametrize("gap_ns", [0, MS // 2])
+def test_requests_sent_ahead_are_noticed(kind: str, folder: Path, gap_ns: int) -> None:
+    """Two are in the queue at once, or the second comes while the first is worked on."""
+    seen = observe(kind, folder, turns=100, ahead=2, gap=gap_ns, think=MS, sleeps=MS)
+    assert seen.served["count"] == 100
+    assert seen.served["turn_based"] is False
+
+
+def test_a_peek_takes_nothing(kind: str, folder: Path) -> None:
+    """Bytes that were only looked at wait on, and are counted when they are read."""
+    seen = observe(kind, folder, turns=60, peek=MS, sleeps=MS)
+    assert_stages_are_true(seen, 60)
+    assert seen.mean_us("recv_wait") > 500
+    assert seen.served["turn_based"] is True
+
+
+def test_a_read_of_nothing_begins_no_request(kind: str, folder: Path) -> None:
+    seen = observe(kind, folder, turns=60, think=MS, empty_read=1)
+    assert_stages_are_true(seen, 60)
+
+
+def test_a_request_answered_by_another_thread(kind: str, folder: Path) -> None:
+    seen = observe(kind, folder, turns=60, sleeps=MS, hand_over=1)
+    assert_stages_are_true(seen, 60)
+    assert seen.served["app_time_pct"] is None
+
+
+@pytest.mark.parametrize("polled", [0, 1])
+def test_a_large_request_is_no_pipeline(kind: str, folder: Path, polled: int) -> None:
+    """It is read while it still arrives, and nothing of it is left for the next turn."""
+    seen = observe(
+        kind, folder, turns=300, request=1 << 18, receive_max=1 << 14, polled=polled, think=MS // 10
+    )
+    assert_stages_are_true(seen, 300)
+    assert seen.served["turn_based"] is True
