@@ -5,6 +5,8 @@
 
 #include "processes.bpf.h"
 
+#define COPY_ATTEMPTS 4
+
 /* A thread that sleeps or waits inside a call left its registers on its stack. */
 static __always_inline void adopt_sleeping_call(struct task_struct *task,
 						struct thread_state *state)
@@ -52,21 +54,32 @@ static __always_inline void seed_thread(struct task_struct *task)
 	adopt_activity(task, state);
 }
 
+/* Up to now. The thread may change its activity under our eyes: what it had spent in one
+ * would be missing, and the next reading of others less than this one.
+ */
+static __always_inline void copy_activities(struct thread_state *state, ns_t *activity_ns)
+{
+	for (u32 attempt = 0; attempt < COPY_ATTEMPTS; attempt++) {
+		ns_t since = *(volatile ns_t *)&state->since_ns, now = bpf_ktime_get_ns();
+		u32 activity = *(volatile u8 *)&state->activity;
+
+		for (u32 i = 0; i < ACTIVITY_MAX; i++)
+			activity_ns[i] = *(volatile ns_t *)&state->activity_ns[i];
+		if (activity < ACTIVITY_MAX && now > since)
+			activity_ns[activity] += now - since;
+		if (since == *(volatile ns_t *)&state->since_ns)
+			return;
+	}
+}
+
 static __always_inline void write_thread(struct seq_file *seq, struct task_struct *task)
 {
 	struct thread_state *state = thread_state_of(task);
 	struct thread_record record = {};
-	u32 activity;
-	ns_t now;
 
 	if (!state || state->flags & (THREAD_DORMANT | THREAD_EXITED))
 		return;
-	now = bpf_ktime_get_ns();
-	for (u32 i = 0; i < ACTIVITY_MAX; i++)
-		record.activity_ns[i] = state->activity_ns[i];
-	activity = state->activity;
-	if (activity < ACTIVITY_MAX && now > state->since_ns)
-		record.activity_ns[activity] += now - state->since_ns;
+	copy_activities(state, record.activity_ns);
 	record.tgid = task->tgid;
 	record.tid = task->pid;
 	if (state->flags & THREAD_IN_CALL && state->now.call != CALL_NONE) {
