@@ -27,12 +27,13 @@
 #define TURNS_MAX 4096
 #define REPLY 64
 #define REQUEST_MAX (1 << 20)
+#define PUSH_MAX (1 << 24)
 
 /* What happens; times in ns. */
 static struct {
 	long turns, connections, pieces, sends, request, receive_max;
 	long think, gap, before_accept, before_read, sleeps, spins, between_sends;
-	long banner, half_close, read_to_end, peek, empty_read, ahead, hand_over, polled;
+	long banner, half_close, read_to_end, peek, empty_read, ahead, hand_over, polled, push;
 } plan = {.turns = 1, .connections = 1, .pieces = 1, .sends = 1, .request = 64};
 
 static const struct option {
@@ -59,6 +60,7 @@ static const struct option {
 	{"empty_read", &plan.empty_read},
 	{"ahead", &plan.ahead},			/* requests the client sends at once */
 	{"hand_over", &plan.hand_over},		/* another thread answers */
+	{"push", &plan.push},			/* bytes nobody asked for, with each turn */
 	{"polled", &plan.polled},		/* receives without blocking, in a loop */
 };
 
@@ -77,7 +79,7 @@ static struct {
 	socklen_t length;
 } address;
 
-static char request[REQUEST_MAX], reply[REPLY];
+static char request[REQUEST_MAX], reply[REPLY], payload[PUSH_MAX];
 static int listener;
 
 static void parse(int argc, char **argv)
@@ -153,11 +155,12 @@ static void send_all(int fd, long length)
 
 static void receive_reply(int fd, long length)
 {
-	char buffer[REPLY];
+	static char buffer[REQUEST_MAX];
 
 	for (long got = 0; got < length;) {
-		long more = must("reply", recv(fd, buffer, length - got < REPLY ? length - got :
-								       REPLY, 0));
+		long wanted = length - got < REQUEST_MAX ? length - got : REQUEST_MAX;
+		long more = must("reply", recv(fd, buffer, wanted, 0));
+
 		if (!more) {
 			fprintf(stderr, "stages_server: the reply ended early\n");
 			exit(1);
@@ -184,10 +187,16 @@ static void talk(int fd, long first)
 
 	for (long turn = first; turn < first + plan.turns; turn += step) {
 		sleep_ns(plan.think);
+		if (plan.push)
+			receive_reply(fd, 1);
 		for (long i = 0; i < step; i++) {
 			if (i)
 				sleep_ns(plan.gap);
 			ask(fd, turn + i);
+		}
+		if (plan.push) {
+			sleep_ns(plan.gap);
+			receive_reply(fd, plan.push - 1);
 		}
 		receive_reply(fd, step * plan.sends * REPLY);
 	}
@@ -320,6 +329,24 @@ static void hand_over(struct turn *turn)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Longer than any buffer: it blocks until the client reads it, after it has asked. */
+static void *push(void *argument)
+{
+	struct turn *turn = argument;
+
+	must("push", send(turn->fd, payload, plan.push, 0));
+	return NULL;
+}
+
+static void receive_beside_a_push(struct turn *turn, long number)
+{
+	pthread_t pushing;
+
+	pthread_create(&pushing, NULL, push, turn);
+	receive_request(turn, number);
+	pthread_join(pushing, NULL);
+}
+
 static void serve(long connection)
 {
 	struct turn turn = {};
@@ -334,7 +361,10 @@ static void serve(long connection)
 		must("banner", send(turn.fd, reply, REPLY, 0));
 	for (long i = 0; i < plan.turns; i++) {
 		turn.app = 0;
-		receive_request(&turn, connection * plan.turns + i);
+		if (plan.push)
+			receive_beside_a_push(&turn, connection * plan.turns + i);
+		else
+			receive_request(&turn, connection * plan.turns + i);
 		if (plan.hand_over)
 			hand_over(&turn);
 		else
