@@ -67,9 +67,7 @@ def assert_row(row: Row, place: Place, asked: Row, server: Actor) -> None:
     assert (row["peer"]["pid"], row["peer"]["comm"]) == (server.pid, server.name)
 
 
-def ask_and_leave(
-    client: Actor, server: Actor, sockets: List[int], turns: int, **how: int
-) -> Row:
+def ask_and_leave(client: Actor, server: Actor, sockets: List[int], turns: int, **how: int) -> Row:
     """Every request answered, every connection closed, the server told."""
     answer = client.do("ask", sockets=sockets, turns=turns, **how)
     client.do("close", sockets=sockets)

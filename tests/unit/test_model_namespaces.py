@@ -31,10 +31,10 @@ def listener(inode: int, drops: int) -> object:
     ],
 )
 def test_overflows_are_told_where_there_is_no_doubt(
-    drops: "list[int]",
+    drops: list[int],
     listen_drops: int,
     listen_overflows: int,
-    expected: "list[Optional[int]]",
+    expected: list[Optional[int]],
 ) -> None:
     first = samples.sample(listeners=(), namespaces=(samples.namespace(),))
     last = samples.sample(
