@@ -153,12 +153,19 @@ static __always_inline void write_listener(struct seq_file *seq, address_t *key,
 
 #define EPHEMERAL_PORT_MIN 32768	/* of net.ipv4.ip_local_port_range */
 
-/* A client has no name of its own on Unix, and an ephemeral port on TCP. */
+/* A client has no name of its own on Unix. On TCP connect() chose its port
+ * (net/ipv4/inet_hashtables.c, __inet_hash_connect: fastreuse = -1; what a
+ * listener accepts is in the listener's bucket), or it is an ephemeral one.
+ */
 static __always_inline bool is_client(struct sock *sk, u8 endpoint)
 {
+	struct inet_connection_sock *tcp = (void *)sk;
 	struct socket_name peer = {};
 
 	if (endpoint == ENDPOINT_TCP) {
+		if (BPF_CORE_READ(tcp, icsk_bind_hash) &&
+		    BPF_CORE_READ(tcp, icsk_bind_hash, fastreuse) == -1)
+			return true;
 		name_of_peer(sk, &peer);
 		return BPF_CORE_READ(sk, __sk_common.skc_num) >= EPHEMERAL_PORT_MIN &&
 		       peer.port < EPHEMERAL_PORT_MIN;
@@ -184,6 +191,35 @@ static __always_inline void seed_upstream(struct task_struct *task, struct file 
 		connection_opened(task, &ref, 0);
 }
 
+#define SKBS_MAX 1024
+
+/* A global function: the verifier walks its loop once. `consumed` is 0 but of streams. */
+__noinline u64 unread_in_skbs(u64 at)
+{
+	struct sock *sk = (void *)at;
+	struct sk_buff *skb = BPF_CORE_READ(sk, sk_receive_queue.next);
+	struct sk_buff *end = (void *)&sk->sk_receive_queue;
+	u64 bytes = 0;
+
+	for (u32 i = 0; i < SKBS_MAX && skb && skb != end; i++) {
+		struct unix_skb_parms *parms = (void *)&skb->cb;
+
+		bytes += BPF_CORE_READ(skb, len) - BPF_CORE_READ(parms, consumed);
+		skb = BPF_CORE_READ(skb, next);
+	}
+	return bytes;
+}
+
+/* unix_inq_len() of net/unix/af_unix.c; inq_len is of streams only. */
+static __always_inline bytes_t unread_unix_bytes(struct sock *sk, u8 endpoint)
+{
+	struct unix_sock *unix = (void *)sk;
+
+	if (endpoint == ENDPOINT_UNIX_STREAM && bpf_core_field_exists(unix->inq_len))
+		return BPF_CORE_READ(unix, inq_len);
+	return unread_in_skbs((u64)sk);
+}
+
 static __always_inline void read_queues(struct sock *sk, u8 endpoint,
 					struct connection_record *record)
 {
@@ -198,8 +234,7 @@ static __always_inline void read_queues(struct sock *sk, u8 endpoint,
 	}
 	/* The reference count of the allocation begins at 1. */
 	record->send_queue_bytes = BPF_CORE_READ(sk, sk_wmem_alloc.refs.counter) - 1;
-	if (bpf_core_field_exists(((struct unix_sock *)sk)->inq_len))
-		record->recv_queue_bytes = BPF_CORE_READ((struct unix_sock *)sk, inq_len);
+	record->recv_queue_bytes = unread_unix_bytes(sk, endpoint);
 }
 
 static __always_inline void write_connection(struct seq_file *seq, address_t *key,

@@ -123,6 +123,7 @@ struct nsproxy;
 
 struct task_struct {
 	struct thread_info thread_info;
+	unsigned int flags;
 	unsigned long nvcsw;
 	struct nsproxy *nsproxy;
 	int on_cpu;
@@ -181,11 +182,20 @@ struct sock_common {
 };
 
 struct sk_buff {
+	struct sk_buff *next;
 	struct sk_buff *prev;
 	struct sock *sk;
+	unsigned int len;
+	char cb[48];
+};
+
+/* In cb of what is queued at a Unix socket. */
+struct unix_skb_parms {
+	u32 consumed;
 };
 
 struct sk_buff_head {
+	struct sk_buff *next;
 	struct sk_buff *prev;
 	u32 qlen;
 };
@@ -245,8 +255,13 @@ struct request_sock_queue {
 	atomic_t young;
 };
 
+struct inet_bind_bucket {
+	signed char fastreuse;
+};
+
 struct inet_connection_sock {
 	struct request_sock_queue icsk_accept_queue;
+	struct inet_bind_bucket *icsk_bind_hash;
 };
 
 struct socket {

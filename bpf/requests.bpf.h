@@ -84,8 +84,7 @@ static __always_inline void bytes_arrived(address_t sk)
 
 	if (!connection)
 		return;
-	/* Whoever sends does this: the peer, for loopback TCP nearly always too. */
-	connection->peer_tgid = bpf_get_current_pid_tgid() >> 32;
+	note_peer(connection, (struct sock *)sk);
 	if (!connection->arrived_ns && has_unread(sk, connection->endpoint))
 		connection->arrived_ns = bpf_ktime_get_ns();
 }

@@ -16,12 +16,13 @@ static __always_inline void name_of_unix(struct sock *sk, struct socket_name *na
 	if (!address)
 		return;
 	length = BPF_CORE_READ(address, len) - SUN_PATH_AT;
-	if (length < 0)
+	if (length <= 0)
 		return;
 	if (length > SUN_PATH_LEN)
 		length = SUN_PATH_LEN;
 	name->length = length;
-	bpf_probe_read_kernel(name->bytes, SUN_PATH_LEN,
+	/* Names are keys: what lies behind it in memory is not its own. */
+	bpf_probe_read_kernel(name->bytes, length,
 			      (void *)address + bpf_core_field_offset(address->name) + SUN_PATH_AT);
 }
 

@@ -8,6 +8,9 @@
 
 #include "listeners.bpf.h"
 
+#define PF_KTHREAD 0x00200000
+#define LOOPBACK_NET 127
+
 /* Index + 1; 0 when there is no room for another destination. */
 static __always_inline u32 upstream_of(struct sock *sk, u8 endpoint)
 {
@@ -41,6 +44,46 @@ static __always_inline struct upstream *upstream_entry(u32 number)
 	u32 index = number - 1;
 
 	return number ? bpf_map_lookup_elem(&upstreams, &index) : NULL;
+}
+
+/* Both ends have the same address, or are in 127/8. */
+static __always_inline bool is_within_host(struct sock *sk)
+{
+	u64 here[2] = {}, there[2] = {};
+	u32 a, b;
+
+	if (BPF_CORE_READ(sk, __sk_common.skc_family) == AF_INET) {
+		a = BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
+		b = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+		return a == b || (__builtin_bswap32(a) >> 24 == LOOPBACK_NET &&
+				  __builtin_bswap32(b) >> 24 == LOOPBACK_NET);
+	}
+	bpf_probe_read_kernel(here, sizeof(here), &sk->__sk_common.skc_v6_rcv_saddr);
+	bpf_probe_read_kernel(there, sizeof(there), &sk->__sk_common.skc_v6_daddr);
+	return here[0] == there[0] && here[1] == there[1];
+}
+
+/* Bytes are queued by whoever sends them. So are those of TCP within a host,
+ * but for what the receiver's own calls and kernel threads bring about; those
+ * of other hosts come while anybody runs.
+ */
+static __always_inline bool is_sender(struct connection *connection, struct sock *sk, u32 tgid)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	if (connection->endpoint != ENDPOINT_TCP)
+		return true;
+	if (!tgid || tgid == connection->tgid || BPF_CORE_READ(task, flags) & PF_KTHREAD)
+		return false;
+	return is_within_host(sk);
+}
+
+static __always_inline void note_peer(struct connection *connection, struct sock *sk)
+{
+	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+
+	if (tgid != connection->peer_tgid && is_sender(connection, sk, tgid))
+		connection->peer_tgid = tgid;
 }
 
 static __always_inline void connection_opened(struct task_struct *task, struct socket_ref *ref,
