@@ -8,6 +8,7 @@ from typing import Dict, List, Optional
 from udsprobe.model.report import (
     Backlog,
     BlockedConnects,
+    Connect,
     Depth,
     EventsLost,
     Fds,
@@ -23,10 +24,17 @@ from udsprobe.model.report import (
     Syscall,
     SyscallsPerRequest,
     Target,
+    ThreadTime,
+    Time,
     Window,
 )
 
 START = "2026-11-21T03:12:31+00:00"
+ACTIVITIES = (
+    *("user", "sys_socket", "sys_poll", "sys_other", "runq"),
+    *("blocked_poll", "blocked_recv", "blocked_send", "blocked_accept", "blocked_connect"),
+    *("blocked_lock", "blocked_disk", "blocked_other"),
+)
 NOT_BUILT = ("verdict", "accept_queue", "stages", "thread_time", "connections")
 HOSTILE = "\x1b[31mred\x1b[0m [bold]x[/bold] \u202egnp.exe\n\udcff\x07"
 
@@ -110,12 +118,95 @@ def crowded(address: str = "/run/app.sock") -> Listener:
     full = listener(address, now=129, peak=129, clamped=True, pids=[4711])
     return replace(
         full,
+        depth=replace(full.depth, histogram={"1": 900, "2": 200, "33": 99, "128": 1}),
+        established=1329,
         accepted=1200,
-        accepted_by={"4711": 1200},
+        accepted_early=0,
+        accepted_by={"4711": 1200, "4712": 0},
+        accepted_by_thread={"4711": 1200},
         wait_us=latency(1200, 9000),
         refused={"EAGAIN": 312},
         blocked_connects=BlockedConnects(count=7, wait_us=latency(7, 41_000), waiting_now=3),
         drops=0,
+    )
+
+
+def shared(address: str = "0.0.0.0:8080", sockets: int = 3) -> List[Listener]:
+    """Listeners at one address (SO_REUSEPORT); the last one's worker is stuck."""
+    rows = [
+        replace(
+            listener(address, "tcp", now=0, backlog=16, pids=[820 + n], peak=2),
+            inode=9000 + n,
+            established=100,
+            accepted=100,
+            accepted_by={str(820 + n): 100},
+            wait_us=latency(100, 40),
+            refused={},
+            blocked_connects=BlockedConnects(0, latency(0, 0), 0),
+            drops=0,
+        )
+        for n in range(sockets)
+    ]
+    depth = replace(rows[-1].depth, now=17, max=17)
+    return [*rows[:-1], replace(rows[-1], depth=depth, accepted=0, drops=5)]
+
+
+def connect(
+    address: str, transport: str = "unix", calls: int = 100, errors: Optional[Dict[str, int]] = None
+) -> Connect:
+    return Connect(transport, address, calls, errors or {}, latency(calls, 6.0))
+
+
+def thread(tid: int = 4711, comm: str = "node", **share: float) -> ThreadTime:
+    """The given shares, and the rest asleep in poll."""
+    rest = {"blocked_poll": 1 - sum(share.values())}
+    return ThreadTime(4711, tid, comm, {**dict.fromkeys(ACTIVITIES, 0.0), **rest, **share})
+
+
+def measured(seconds: float = 10.0, scale: float = 1.0) -> Report:
+    """`busy`, with stages, time by thread, a queue that suffers, and outgoing connects.
+
+    The mean request is 1,000 µs: accept 10, recv-wait 180, recv 5, app 799, send 6.
+    """
+    report = busy(seconds, scale)
+    requests = report.requests.served
+    assert requests is not None
+    count = requests.count
+
+    def stage(mean: float, of: int = count) -> Latency:
+        return replace(latency(of, mean), mean=mean)
+
+    served = replace(
+        requests,
+        latency_us=replace(requests.latency_us, mean=1000.0),
+        stages_us=Stages(stage(400, count // 3), stage(180), stage(5), stage(799), stage(6)),
+        app_time_pct={
+            "cpu": 90.0,
+            "runq": 6.0,
+            "upstream": 4.0,
+            "lock": 0.0,
+            "disk": 0.0,
+            "poll": 0.0,
+            "other": 0.0,
+        },
+        turn_based=True,
+    )
+    busiest = thread(user=0.93, sys_socket=0.03, sys_poll=0.01, runq=0.02)
+    return replace(
+        report,
+        probe=probe(measurement("stages"), measurement("accept_queue")),
+        requests=replace(report.requests, served=served),
+        time=Time([busiest, thread(4713, "libuv-worker")], busiest, busiest.share),
+        listeners=[
+            listener("127.0.0.1:9229", "tcp", now=0, backlog=511, pids=[4711], peak=1),
+            *shared(),
+            crowded(),
+        ],
+        namespaces=[],
+        connects=[
+            connect("127.0.0.1:5432", "tcp", 900, {"EINPROGRESS": 900}),
+            connect("/run/pg.sock", calls=40, errors={"ENOENT": 40}),
+        ],
     )
 
 
@@ -208,6 +299,7 @@ def busy(seconds: float = 10.0, scale: float = 1.0, queue: int = 97) -> Report:
             listener("127.0.0.1:9229", "tcp", now=0, backlog=511, pids=[4711]),
             listener("0.0.0.0:80", "tcp", now=1, backlog=511, pids=[812, 813, 814]),
         ],
+        namespaces=[],
         connects=None,
         connections=None,
         connections_total=None,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import List, Optional
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udsprobe.views.bars import limit_bar, sparkline, steady_ceiling
+from udsprobe.views.bars import Part, limit_bar, share_bar, sparkline, stacked_bar, steady_ceiling
 
 COUNTS = st.integers(min_value=0, max_value=70_000)
 
@@ -47,3 +47,45 @@ def test_the_ceiling_is_round_and_near(values: list[Optional[float]]) -> None:
     largest = max((value for value in values if value), default=0.0)
     assert ceiling >= largest
     assert largest == 0 or ceiling <= 2 * largest
+
+
+SHARES = st.lists(st.floats(min_value=0, max_value=1), min_size=1, max_size=13)
+
+
+def parts(*shares: float) -> List[Part]:
+    return [Part(f"p{n}", share, "█░"[n % 2]) for n, share in enumerate(shares)]
+
+
+def test_a_wide_part_is_named_inside_and_a_narrow_one_beside() -> None:
+    bar, beside = stacked_bar(parts(0.9, 0.1), 22, 20)
+    assert bar == "▕" + " p0 90.0 ".center(18, "█") + "░░▏"
+    assert beside == "p1 10.0"
+
+
+def test_equal_fills_are_divided() -> None:
+    both = [Part("a", 0.5, "░"), Part("b", 0.5, "░")]
+    assert stacked_bar(both, 22, 20) == ("▕░ a 50.0 ░│░ b 50.0 ▏", "")
+
+
+def test_the_smallest_are_left_out_of_a_list_that_is_too_long() -> None:
+    _, beside = stacked_bar(parts(0.94, 0.01, 0.03, 0.02), 30, 17)
+    assert beside == "p2 3.0 · p3 2.0"
+
+
+@given(SHARES, st.integers(min_value=20, max_value=200))
+def test_a_stacked_bar_is_filled_and_nobody_vanishes(shares: List[float], width: int) -> None:
+    whole = sum(shares)
+    cut = parts(*(share / whole for share in shares)) if whole else parts(*shares)
+    bar, beside = stacked_bar(cut, width, 1000)
+    assert len(bar) == width
+    for part in cut:
+        if part.share >= 0.0005:
+            assert f"{part.name} " in bar + beside
+
+
+@given(st.integers(min_value=0, max_value=1000))
+def test_a_share_is_empty_only_at_zero(part: int) -> None:
+    bar = share_bar(part, 1000, 10)
+    assert len(bar) == 10
+    assert (bar.strip() == "") == (part == 0)
+    assert (bar == "█" * 10) == (part == 1000)

@@ -17,7 +17,7 @@ from udsprobe.model.report import Report, Verdict
 from udsprobe.views.dashboard import Frame, run_dashboard
 from udsprobe.views.dashboard.app import Dashboard
 
-KINDS = [reports.busy, reports.empty, reports.degraded, reports.hostile]
+KINDS = [reports.busy, reports.empty, reports.degraded, reports.hostile, reports.measured]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -245,6 +245,13 @@ async def test_losses_are_said_in_a_word() -> None:
         assert "LOST 312 (map full 312)" in screen.lines()[-2]
 
 
+async def test_the_probes_cost_stays_where_an_interval_did_not_measure_it() -> None:
+    window = reports.busy()
+    interval = replace(window, probe=replace(window.probe, bpf_cpu_pct=None))
+    async with dashboard(Frame(interval, window)) as screen:
+        assert "probes 1.31 %" in screen.lines()[-2]
+
+
 async def test_a_full_listener_is_said_in_a_word() -> None:
     async with dashboard(frame(reports.busy(queue=129))) as screen:
         assert "FULL" in screen.row("/run/app.sock")
@@ -252,16 +259,115 @@ async def test_a_full_listener_is_said_in_a_word() -> None:
 
 async def test_what_befell_connections_at_a_listener() -> None:
     report = replace(reports.busy(), listeners=[reports.crowded()])
-    async with dashboard(frame(report), size=(140, 40)) as screen:
+    async with dashboard(frame(report), size=(100, 60)) as screen:
         row = screen.row("/run/app.sock").split()
-        assert row[-4:] == ["27.0ms", "312", "node", "4711"]
+        assert row[-6:-1] == ["129", "129", "129", "27.0ms", "FULL"]
+        told = "REFUSED EAGAIN 312 · BLOCKED 3 now, 7 before: p99 123ms · accepting 120/s"
+        assert screen.row("REFUSED").strip() == told
         await screen.press("shift+tab", "enter")
         for words in (
             "refused                  EAGAIN 312",
             "in connect(), queue full",
-            "4711 1,200",
+            "3 waiting now, 7 before",
+            "cut to it: raise net.core.somaxconn, then listen again",
+            "64–127                             0",
+            "128–129                            1  ▏",
+            "p99                         27.0ms",
         ):
             assert words in screen.text()
+        assert screen.row("node 4711", "1,200", "100 %", "████")
+        assert screen.row("4712", " 0 ", "0.0 %")
+
+
+async def test_a_wide_screen_tells_trouble_and_history_in_the_row() -> None:
+    reports_of = [reports.measured(1.0), reports.measured(1.0)]
+    async with dashboard(*map(frame, reports_of), size=(200, 60)) as screen:
+        row = screen.row("/run/app.sock")
+        assert "REFUSED EAGAIN 312 · BLOCKED 3 now" in row and "  ██  " in row
+        assert "high-water history" in screen.rule("listeners")
+
+
+async def test_listeners_at_one_address_stay_together_and_have_a_sum() -> None:
+    rows = reports.shared()
+    apart = [rows[0], *(reports.busy().listeners or []), *rows[1:]]
+    async with dashboard(frame(replace(reports.busy(), listeners=apart)), size=(100, 60)) as screen:
+        lines = screen.lines()
+        at = lines.index(screen.row("0.0.0.0:8080 ×3"))
+        assert lines[at].split()[-4:] == ["17", "51", "1", "FULL"]
+        assert [line.split()[2] for line in lines[at + 1 : at + 2]] == ["pid"]
+        assert "└ pid 822" in lines[at + 1] and "DROPPED 5" in lines[at + 2]
+        assert "└ pid 820" in lines[at + 3] and "└ pid 821" in lines[at + 4]
+        await screen.press("shift+tab", "enter")
+        assert "3 sockets (SO_REUSEPORT)" in screen.text()
+        assert screen.row("pid 821", "100", "33.3")
+
+
+async def test_a_closed_listener_says_so() -> None:
+    closed = replace(reports.listener("/run/old.sock", now=None), state="closed")
+    async with dashboard(frame(replace(reports.busy(), listeners=[closed]))) as screen:
+        assert "CLOSED" in screen.row("/run/old.sock")
+
+
+async def test_where_the_time_goes_is_below_the_verdict() -> None:
+    async with dashboard(frame(reports.measured()), size=(80, 24)) as screen:
+        lines = screen.lines()
+        assert "request 1.00ms" in lines[2] and "app 79.9" in lines[2]
+        assert "recv-wait 18.0" in lines[2]
+        assert "thread node 4711" in lines[3] and "user 93.0" in lines[3]
+
+
+@pytest.mark.parametrize("size", [(140, 24), (80, 40)])
+async def test_larger_screens_say_what_app_consisted_of(size: Size) -> None:
+    async with dashboard(frame(reports.measured()), size=size) as screen:
+        assert "cpu 90.0" in screen.lines()[3]
+        assert "user 93.0" in screen.lines()[4]
+        await screen.press("tab", "tab", "enter")
+        await screen.press("end")
+        assert screen.row("upstream ", "4.0 %")
+
+
+async def test_an_interval_without_requests_moves_nothing() -> None:
+    busy = reports.measured()
+    assert busy.requests.served is not None
+    served = reports.served(0, 1.0)
+    quiet = replace(
+        busy,
+        requests=replace(
+            busy.requests, served=replace(served, stages_us=busy.requests.served.stages_us)
+        ),
+    )
+    async with dashboard(frame(busy), size=(140, 40)) as screen:
+        names = ("requests", "listeners", "system calls", "targets")
+        before = [screen.lines().index(screen.rule(name)) for name in names]
+        await screen.give(Frame(quiet, busy))
+        assert "no request was served" in screen.lines()[2]
+        assert [screen.lines().index(screen.rule(name)) for name in names] == before
+
+
+async def test_pipelined_requests_are_said_beside_their_latency() -> None:
+    report = reports.measured()
+    assert report.requests.served is not None
+    served = replace(report.requests.served, turn_based=False)
+    pipelined = replace(report, requests=replace(report.requests, served=served))
+    async with dashboard(frame(pipelined)) as screen:
+        lines = screen.lines()
+        place = lines.index(screen.row("served 4,812/s"))
+        assert "pipelined: latencies are not single requests'" in lines[place + 1]
+
+
+async def test_outgoing_connects_and_their_failures() -> None:
+    async with dashboard(frame(reports.measured()), size=(110, 60)) as screen:
+        assert screen.row("unix:/run/pg.sock", "4.00/s").endswith("FAILED ENOENT 40")
+        assert screen.row("tcp:127.0.0.1:5432", "90.0/s").endswith("  EINPROGRESS 900")
+        await screen.press("tab", "tab", "end", "up", "enter")
+        assert screen.row("failed", "ENOENT 40")
+
+
+async def test_threads_of_a_target() -> None:
+    async with dashboard(frame(reports.measured()), size=(100, 40)) as screen:
+        await screen.press("tab", "enter")
+        assert "user 93.0 · sys socket 3.0 · runq 2.0" in screen.row("node 4711 ", "user")
+        assert "wait poll 100" in screen.row("libuv-worker 4713")
 
 
 async def test_past_refusals_are_said_in_a_word() -> None:

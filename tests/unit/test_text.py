@@ -12,7 +12,7 @@ from tests.unit import reports
 from udsprobe.model.report import Report, SyscallsPerRequest, Verdict
 from udsprobe.views.text import render
 
-KINDS = [reports.busy, reports.empty, reports.degraded, reports.hostile]
+KINDS = [reports.busy, reports.empty, reports.degraded, reports.hostile, reports.measured]
 Kind = Callable[[], Report]
 
 
@@ -105,10 +105,54 @@ def test_a_path_that_does_not_fit_its_column_is_written_below() -> None:
 
 def test_what_befell_connections_at_a_listener() -> None:
     text = render(replace(reports.busy(), listeners=[reports.crowded()]))
-    assert line_with(text, "/run/app.sock").split()[-7:-3] == ["129", "129", "129", "FULL"]
+    row = line_with(text, "/run/app.sock").split()
+    assert row[row.index("FULL") - 3 :][:5] == ["129", "129", "129", "FULL", "128=somaxconn"]
     story = " ".join(text.split())
-    assert "waited for accept p50 9.00ms, p99 27.0ms · refused EAGAIN 312" in story
-    assert "clients blocked 7, p99 123ms" in story
+    assert "REFUSED EAGAIN 312 · BLOCKED 3 now, 7 before: p99 123ms" in story
+    assert "accepted 1,200, waited p50 9.00ms, p99 27.0ms" in story
+
+
+def test_a_listener_that_suffers_comes_first_though_its_queue_is_empty_now() -> None:
+    emptied = replace(reports.crowded("/run/b.sock"), depth=reports.listener("", now=0).depth)
+    text = render(replace(reports.busy(), listeners=[*(reports.busy().listeners or []), emptied]))
+    lines = text.splitlines()
+    start = next(index for index, line in enumerate(lines) if "── listeners" in line)
+    assert "REFUSED" in lines[start + 2]
+
+
+def test_listeners_at_one_address_have_a_sum() -> None:
+    text = render(replace(reports.busy(), listeners=reports.shared()))
+    total = line_with(text, "0.0.0.0:8080 ×3").split()
+    assert total[total.index("FULL") - 3 : total.index("FULL")] == ["17", "51", "1"]
+    places = [text.index(words) for words in ("×3", "└ pid 822", "DROPPED 5", "2 more sockets")]
+    assert places == sorted(places)
+
+
+def test_where_the_time_goes() -> None:
+    text = render(reports.measured())
+    assert "app 79.9" in line_with(text, "request 1.00ms")
+    assert "accept 1.0 · recv-wait 18.0" in line_with(text, "request 1.00ms")
+    assert "cpu 90.0" in line_with(text, "└ app 799µs")
+    assert "user 93.0" in line_with(text, "thread node 4711")
+    assert text.index("verdict:") < text.index("request 1.00ms") < text.index("── requests")
+
+
+def test_pipelined_requests_are_said_beside_their_latency() -> None:
+    report = reports.measured()
+    assert report.requests.served is not None
+    served = replace(report.requests.served, turn_based=False)
+    lines = render(replace(report, requests=replace(report.requests, served=served))).splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("  latency"))
+    assert lines[place + 1] == "  pipelined: latencies are not single requests'"
+    assert "pipelined" not in render(report)
+
+
+def test_outgoing_connects_and_their_failures() -> None:
+    text = render(reports.measured())
+    failing, fine = line_with(text, "unix:/run/pg.sock"), line_with(text, "tcp:127.0.0.1:5432")
+    assert failing.endswith("FAILED ENOENT 40")
+    assert fine.endswith("EINPROGRESS 900") and "FAILED" not in fine
+    assert text.index(failing) < text.index(fine)
 
 
 def test_errors_by_errno() -> None:

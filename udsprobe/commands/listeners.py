@@ -1,4 +1,4 @@
-"""`udsprobe listeners`: every listener, its queue and its owners, once.
+"""`udsprobe listeners`: every listener, its queue and its owners, once or with `--watch`.
 
 Needs neither BPF nor root: sock_diag tells anyone, /proc tells root who.
 """
@@ -9,20 +9,22 @@ import dataclasses
 import json
 import os
 import sys
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
 from udsprobe.commands.delivery import Outlet
-from udsprobe.commands.options import debug_option
-from udsprobe.errors import NotPermittedError
+from udsprobe.commands.options import INTERVAL_MIN_S, debug_option
+from udsprobe.errors import NotPermittedError, UsageError
 from udsprobe.kernel.listening import ListenersSeen, TargetListeners, every_listener
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.selectors import Selectors, parse_pids, resolve
 from udsprobe.model.listener_rows import listener_row
+from udsprobe.model.report import Listener
 from udsprobe.sample import ListenerReading
 
 SCHEMA = "udsprobe.listeners/1"
+INTERVAL_MAX_S = 3600.0
 
 
 @click.command()
@@ -35,9 +37,22 @@ SCHEMA = "udsprobe.listeners/1"
     "a comma list, or $(pgrep -f app.js).",
 )
 @click.option("--json", "as_json", is_flag=True, help=f"One JSON document, {SCHEMA}.")
+@click.option("--watch", "-w", is_flag=True, help="The table on the screen until q or Ctrl-C.")
+@click.option(
+    "--interval",
+    type=float,
+    metavar="S",
+    help="With --watch: seconds between two looks.  [default: 1.0]",
+)
 @debug_option
 @click.argument("more_pids", nargs=-1, metavar="[PID]...")
-def command(pids: Tuple[str, ...], as_json: bool, more_pids: Tuple[str, ...]) -> None:
+def command(
+    pids: Tuple[str, ...],
+    as_json: bool,
+    watch: bool,
+    interval: Optional[float],
+    more_pids: Tuple[str, ...],
+) -> None:
     """Every Unix and TCP listener: its accept queue now, its limit, its owners.
 
     now/limit counts connections that nobody has accepted yet; the kernel turns
@@ -45,12 +60,19 @@ def command(pids: Tuple[str, ...], as_json: bool, more_pids: Tuple[str, ...]) ->
     =somaxconn marks a backlog as large as net.core.somaxconn allows: a larger
     one was perhaps asked for. Addresses read as in ss -n. Needs no root, but
     only root sees who owns other users' sockets.
+
+    --watch shows the table again and again, with the most seen so far (max, and a
+    tick in the bar). It looks once an interval: what came and went in between is
+    not in it; attach, as root, counts every connection.
     """
-    Outlet(None, sys.stdout)  # raises when there is no stdout
+    outlet = Outlet(None, sys.stdout)  # raises when there is no stdout
     procfs = Procfs()
     asked = parse_pids([*pids, *more_pids])
+    if watch or interval is not None:
+        _watch(asked, procfs, outlet, _watch_interval_s(watch, as_json, interval, outlet))
+        return
     seen = _held_by(asked, procfs) if asked else every_listener(procfs)
-    readings = sorted(seen.listeners, key=_fullest_first)
+    readings = sorted(seen.listeners, key=fullest_first)
     if as_json:
         click.echo(json.dumps(_document(readings, seen.unseen), indent=2, ensure_ascii=False))
     elif readings:
@@ -74,7 +96,36 @@ def _held_by(asked: Tuple[int, ...], procfs: Procfs) -> ListenersSeen:
     return seen
 
 
-def _fullest_first(reading: ListenerReading) -> Tuple[float, bool, str, int]:
+def _watch_interval_s(
+    watch: bool, as_json: bool, interval: Optional[float], outlet: Outlet
+) -> float:
+    if not watch:
+        raise UsageError("usage", "--interval is of --watch", "give --watch too")
+    if as_json:
+        raise UsageError("usage", "--watch and --json exclude each other", "give one of them")
+    if not (outlet.is_terminal and sys.stdin is not None and sys.stdin.isatty()):
+        raise UsageError(
+            "usage", "--watch needs a terminal to draw on and to read keys from", "leave it out"
+        )
+    if interval is None:
+        return 1.0
+    if not INTERVAL_MIN_S <= interval <= INTERVAL_MAX_S:
+        raise UsageError(
+            "usage",
+            f"--interval {interval:g} is no pace to look at",
+            f"give {INTERVAL_MIN_S:g} s to {INTERVAL_MAX_S:g} s",
+        )
+    return interval
+
+
+def _watch(asked: Tuple[int, ...], procfs: Procfs, outlet: Outlet, interval_s: float) -> None:
+    from udsprobe.commands.listeners_watch import watch
+
+    look = (lambda: _held_by(asked, procfs)) if asked else (lambda: every_listener(procfs))
+    watch(look, lambda readings: _rows(readings, procfs), interval_s)
+
+
+def fullest_first(reading: ListenerReading) -> Tuple[float, bool, str, int]:
     share = (reading.depth_now or 0) / (reading.backlog_effective + 1)
     return (-share, reading.transport != "unix", reading.address, reading.inode)
 
@@ -91,13 +142,18 @@ def _print(readings: Sequence[ListenerReading], procfs: Procfs) -> None:
     from udsprobe.views.listeners_table import print_table
 
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
-    listeners = [listener_row(reading) for reading in readings]
-    owners = {pid for reading in readings for pid in reading.pids or ()}
-    processes = {pid: procfs.process(pid) for pid in owners}
-    comms = {pid: process.comm for pid, process in processes.items() if process}
-    at_somaxconn = [bool(one.backlog.equals_somaxconn) for one in listeners]
-    print_table(console, listeners, at_somaxconn, comms)
+    print_table(console, *_rows(readings, procfs))
     hidden = sum(reading.pids is None for reading in readings)
     if hidden:
         remedy = ": run as root to see them" if os.geteuid() else ""
         click.echo(f"– {hidden} owned by processes hidden from this user{remedy}")
+
+
+def _rows(
+    readings: Sequence[ListenerReading], procfs: Procfs
+) -> Tuple[List[Listener], Dict[int, str]]:
+    """What the table shows: the listeners, and the names of their owners."""
+    owners = {pid for reading in readings for pid in reading.pids or ()}
+    processes = {pid: procfs.process(pid) for pid in owners}
+    comms = {pid: process.comm for pid, process in processes.items() if process}
+    return [listener_row(reading) for reading in readings], comms

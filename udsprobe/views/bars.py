@@ -93,10 +93,10 @@ def stacked_bar(parts: Sequence[Part], width: int, room: int) -> Tuple[str, str]
     fill_before = ""
     for part, cells in zip(parts, _cells(parts, inner)):
         divider = "│" if part.fill == fill_before and cells > 1 else ""
-        room, label = cells - len(divider), _named(part)
-        fits = room >= len(label)
-        body = (f" {label} " if room > len(label) + 1 else label) if fits else ""
-        drawn.append(divider + body.center(room, part.fill))
+        free, label = cells - len(divider), _named(part)
+        fits = free >= len(label)
+        body = (f" {label} " if free > len(label) + 1 else label) if fits else ""
+        drawn.append(divider + body.center(free, part.fill))
         if cells:
             fill_before = part.fill
         if not fits and part.share >= _LEAST_NAMED:

@@ -6,40 +6,59 @@ escaped by `udsprobe.kernel`, and no markup is interpreted here.
 
 from __future__ import annotations
 
-from typing import List, Mapping, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
 from udsprobe.model.report import Listener
+from udsprobe.views.bars import limit_bar
 
 _BAR_CELLS = 6
-_EIGHTHS = "▏▎▍▌▋▊▉"
+_WATCHED_BAR_CELLS = 14
+_ROOMY = 100
 _OWNERS_CELLS = 20
 _ADDRESS_CELLS = 16
 _HEADINGS = ("socket", "address", "queue", "now/limit", "backlog", "owners")
-_ADDRESS, _QUEUE = 1, 3
+_WATCHED_HEADINGS = ("socket", "address", "queue", "now/limit", "max", "backlog", "owners")
+_ADDRESS = 1
+_RIGHT = (3, 4)
 Cells = Tuple[str, ...]
+Peaks = Mapping[int, int]
 
 
 def print_table(
     console: Console,
     listeners: Sequence[Listener],
-    at_somaxconn: Sequence[bool],
     comms: Mapping[int, str],
+    peaks: Optional[Peaks] = None,
 ) -> None:
-    """Prints the listeners, in the order given.
+    """Prints the listeners, in the order given; arguments as of `table`."""
+    for line in table(listeners, comms, console.width, peaks):
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def table(
+    listeners: Sequence[Listener],
+    comms: Mapping[int, str],
+    width: int,
+    peaks: Optional[Peaks] = None,
+) -> List[Text]:
+    """The headings and a line for each listener.
 
     Args:
-        at_somaxconn: for each, whether its backlog equals its namespace's limit.
         comms: names of owners by PID, as far as known.
+        peaks: most connections seen by inode, for a column and a tick in the bar.
     """
-    rows = [_cells(one, at, comms) for one, at in zip(listeners, at_somaxconn)]
-    widths = _widths([_HEADINGS, *rows], console.width)
-    _print(console, _line(_HEADINGS, widths), "bold")
+    bar = _WATCHED_BAR_CELLS if peaks is not None and width >= _ROOMY else _BAR_CELLS
+    rows = [_cells(one, comms, peaks, bar) for one in listeners]
+    headings = _HEADINGS if peaks is None else _WATCHED_HEADINGS
+    columns = _widths([headings, *rows], width)
+    lines = [Text(_line(headings, columns), style="bold")]
     for listener, row in zip(listeners, rows):
-        _print(console, _line(row, widths), "bold red" if _full(listener) else "")
+        lines.append(Text(_line(row, columns), style="bold red" if _full(listener) else ""))
+    return lines
 
 
 def middle_cut(text: str, width: int) -> str:
@@ -53,16 +72,18 @@ def middle_cut(text: str, width: int) -> str:
     return set_cell_size(text, width - 1 - cell_len(kept)).rstrip() + "…" + kept
 
 
-def _cells(listener: Listener, at_somaxconn: bool, comms: Mapping[int, str]) -> Cells:
-    depth = listener.depth
+def _cells(listener: Listener, comms: Mapping[int, str], peaks: Optional[Peaks], bar: int) -> Cells:
+    depth, backlog = listener.depth, listener.backlog
     now = "–" if depth.now is None else str(depth.now)
     seqpacket = " seq" if listener.socket_type == "seqpacket" else ""
+    peak = None if peaks is None else peaks.get(listener.inode)
     return (
         listener.transport + seqpacket,
         listener.address or "(no name)",
-        _bar(depth.now or 0, depth.limit),
+        limit_bar(depth.now or 0, depth.limit, bar, peak=peak),
         f"{now}/{depth.limit}" + (" FULL" if _full(listener) else ""),
-        f"{listener.backlog.effective}" + ("=somaxconn" if at_somaxconn else ""),
+        *([] if peaks is None else ["–" if peak is None else str(peak)]),
+        f"{backlog.effective}" + ("=somaxconn" if backlog.equals_somaxconn else ""),
         _owners(listener, comms),
     )
 
@@ -80,14 +101,6 @@ def _full(listener: Listener) -> bool:
     return listener.depth.now is not None and listener.depth.now >= listener.depth.limit
 
 
-def _bar(now: int, limit: int) -> str:
-    """Never empty when something waits, never full before the limit."""
-    inner = _BAR_CELLS - 2
-    eighths = min(inner * 8, max(now * inner * 8 // limit, 1 if now else 0))
-    part = _EIGHTHS[eighths % 8 - 1] if eighths % 8 else ""
-    return "▕" + ("█" * (eighths // 8) + part).ljust(inner) + "▏"
-
-
 def _widths(rows: Sequence[Cells], total: int) -> List[int]:
     """Each column as wide as its widest cell; the address gets what is left."""
     widths = [max(map(cell_len, column)) for column in zip(*rows)]
@@ -97,13 +110,10 @@ def _widths(rows: Sequence[Cells], total: int) -> List[int]:
 
 
 def _line(cells: Cells, widths: Sequence[int]) -> str:
+    right = _RIGHT if len(cells) > len(_HEADINGS) else _RIGHT[:1]
     shown = []
     for at, (cell, width) in enumerate(zip(cells, widths)):
         cut = middle_cut(cell, width) if at == _ADDRESS else cell
         padding = " " * (width - cell_len(cut))
-        shown.append(padding + cut if at == _QUEUE else cut + padding)
+        shown.append(padding + cut if at in right else cut + padding)
     return " ".join(shown).rstrip()
-
-
-def _print(console: Console, line: str, style: str) -> None:
-    console.print(Text(line, style=style), soft_wrap=True, highlight=False)

@@ -27,7 +27,9 @@ _LISTENER_LINES = 9
 _MEMBERS_SHOWN = 4
 _CONNECTS_SHOWN = 3
 _TARGETS_SHOWN = 4
-_SYSCALLS_SHOWN_AT_LEAST = 6
+_SYSCALLS_SHOWN_AT_LEAST = 4
+_HEADINGS = 2
+_COMFORT = 8
 _ERROR_LINES = 3
 _INDENT = "  "
 _DEEPER = " " * 9
@@ -66,9 +68,13 @@ def render(
         *_requests(report, width),
         *_listeners(report, width),
     ]
-    below = [*_targets(report, width), *_unmeasured(report, width), *_cost(report, width)]
-    room = max(_SYSCALLS_SHOWN_AT_LEAST, lines - len(above) - len(below) - 2)
-    return _printed([*above, *_syscalls(report, width, room), *below], width, colour)
+    about = [*_unmeasured(report, width), *_cost(report, width)]
+    room = lines - len(above) - len(about) - _HEADINGS
+    targets = _targets(report, width, _TARGETS_SHOWN)
+    if room - len(targets) < _COMFORT:
+        targets = _targets(report, width, _TARGETS_SHOWN // 2)
+    calls = _syscalls(report, width, max(_SYSCALLS_SHOWN_AT_LEAST, room - len(targets)))
+    return _printed([*above, *calls, *targets, *about], width, colour)
 
 
 def _printed(document: Sequence[Text], width: int, colour: bool) -> str:
@@ -201,10 +207,10 @@ def _listener_group(
     bar = next(column.width for column in columns if column.key == "bar")
     style = CRITICAL if any(map(cells.suffers, group)) else ""
     body = [_row(columns, cells.listener_sum(group, bar), style, keep={"address": "end"})]
-    ranked = sorted(group, key=lambda row: not cells.has_suffered(row))
-    for row in ranked[:_MEMBERS_SHOWN]:
+    shown = ([row for row in group if cells.has_suffered(row)] or list(group))[:_MEMBERS_SHOWN]
+    for row in shown:
         body += _listener(row, comms, columns, width, is_member=True)
-    return [*body, *_more(len(group) - _MEMBERS_SHOWN, f"socket of {group[0].address}")]
+    return [*body, *_more(len(group) - len(shown), "socket of it")]
 
 
 def _listener(
@@ -223,7 +229,8 @@ def _listener(
         shown["address"] = cells.member_address(row, comms)
     elif cell_len(shown["address"]) > room["address"]:
         below = _wrapped(f"that is {shown['address']}", width, style, indent=_DEEPER)
-    story = " · ".join(filter(None, (shown["trouble"], cells.accept_story(row))))
+    accepts = "" if is_member else cells.accept_story(row)
+    story = " · ".join(filter(None, (shown["trouble"], accepts)))
     below += _wrapped(story, width, style, indent=_DEEPER)
     return [_row(columns, shown, style, keep={"address": "end"}), *below]
 
@@ -231,7 +238,7 @@ def _listener(
 def _listener_columns(rows: Sequence[Listener], comms: Dict[int, str], width: int) -> List[Column]:
     longest = max(len(cells.socket_label(row.transport, row.socket_type)) for row in rows)
     owners = max(cell_len(cells.owners(row.pids, comms)) for row in rows)
-    address = max(cell_len(visible(row.address)) for row in rows)
+    address = max(map(cell_len, _addresses(rows, comms)))
     state = max(len(cells.listener_state(row)) for row in rows)
     shares_address = len(cells.listener_groups(rows)) < len(rows)
     state = max(state, len("99 FULL")) if shares_address and state else state
@@ -257,6 +264,17 @@ def _listener_columns(rows: Sequence[Listener], comms: Dict[int, str], width: in
     ]
 
 
+def _addresses(rows: Sequence[Listener], comms: Dict[int, str]) -> List[str]:
+    shown = []
+    for group in cells.listener_groups(rows):
+        if len(group) == 1:
+            shown.append(visible(group[0].address))
+        else:
+            shown.append(cells.listener_sum(group, 12)["address"])
+            shown += [cells.member_address(row, comms) for row in group]
+    return shown
+
+
 def _syscalls(report: Report, width: int, room: int) -> List[Text]:
     body = [heading("system calls", width)]
     if report.syscalls is None:
@@ -264,7 +282,8 @@ def _syscalls(report: Report, width: int, room: int) -> List[Text]:
     ranked = cells.by_busiest([row for row in report.syscalls if row.calls or row.in_flight])
     if not ranked:
         return [*body, _note("none: no target has called one on a socket or a poller yet")]
-    failures = _failures(ranked, width)
+    most = max(1, min(_ERROR_LINES, room - _SYSCALLS_SHOWN_AT_LEAST))
+    failures = _failures(ranked, width, most)
     body.append(_header(_SYSCALLS))
     space = max(_SYSCALLS_SHOWN_AT_LEAST, room - len(failures))
     shown = ranked if len(ranked) <= space else ranked[: space - 1]
@@ -273,7 +292,7 @@ def _syscalls(report: Report, width: int, room: int) -> List[Text]:
     return [*body, *_more(len(ranked) - len(shown), "row"), *failures]
 
 
-def _failures(calls: Sequence[Syscall], width: int) -> List[Text]:
+def _failures(calls: Sequence[Syscall], width: int, most: int) -> List[Text]:
     failing = sorted((row for row in calls if row.errors), key=lambda row: -cells.failed(row))
     parts = [
         f"{cells.call_label(row)} {cells.socket_label(row.transport, row.socket_type)} "
@@ -283,12 +302,14 @@ def _failures(calls: Sequence[Syscall], width: int) -> List[Text]:
     if not parts:
         return []
     lines = _wrapped("errors: " + " · ".join(parts), width, WARNING)
-    if len(lines) > _ERROR_LINES:
-        lines[_ERROR_LINES - 1 :] = [Text(_INDENT + "and more errors: --json has all", DIM)]
+    if len(lines) > most:
+        told = " · and more errors: --json has all"
+        last = fit(lines[most - 1].plain, width - len(told)) + told
+        lines[most - 1 :] = [Text(last, WARNING)]
     return lines
 
 
-def _targets(report: Report, width: int) -> List[Text]:
+def _targets(report: Report, width: int, shown: int) -> List[Text]:
     body = [heading("targets", width)]
     if not report.targets:
         return [*body, _note(f"none left: {report.targets_exited} exited")]
@@ -302,15 +323,15 @@ def _targets(report: Report, width: int) -> List[Text]:
         Column("cmdline", "command line", width - 58, "", right=False),
     )
     body.append(_header(columns))
-    body += [_row(columns, cells.target(row, 12)) for row in _first_targets(report.targets)]
-    body += _more(len(report.targets) - _TARGETS_SHOWN, "target")
+    body += [_row(columns, cells.target(row, 12)) for row in _first_targets(report.targets, shown)]
+    body += _more(len(report.targets) - shown, "target")
     if report.targets_exited:
         body.append(_note(f"and {report.targets_exited} that exited"))
     return body
 
 
-def _first_targets(targets: Sequence[Target]) -> List[Target]:
-    return sorted(targets, key=_fds_used, reverse=True)[:_TARGETS_SHOWN]
+def _first_targets(targets: Sequence[Target], shown: int) -> List[Target]:
+    return sorted(targets, key=_fds_used, reverse=True)[:shown]
 
 
 def _fds_used(row: Target) -> float:
@@ -364,7 +385,12 @@ def _note(text: str) -> Text:
 def _more(count: int, noun: str) -> List[Text]:
     if count <= 0:
         return []
-    return [_note(f"and {count} more {noun}{'s' if count > 1 else ''}: --json has all")]
+    return [_note(f"and {count} more {_plural(noun, count)}: --json has all")]
+
+
+def _plural(noun: str, count: int) -> str:
+    first, _, rest = noun.partition(" ")
+    return f"{first}{'s' if count > 1 else ''} {rest}".rstrip()
 
 
 def _wrapped(text: str, width: int, style: str = "", indent: str = _INDENT) -> List[Text]:

@@ -42,7 +42,11 @@ MARKS_HELP = (
     ("–", "not measured; the reason is below or under Enter, and it is never a zero"),
     ("·", "measured, and nothing happened in this interval"),
     ("<.01", "more than zero, less than can be shown"),
-    ("FULL, REFUSED, LOST, PAUSED", "words for whatever else is told by colour"),
+    (
+        "CAPITALS",
+        "FULL, REFUSED, BLOCKED, DROPPED, CLOSED, FAILED, LOST, PAUSED: "
+        "words for whatever else is told by colour",
+    ),
 )
 
 
@@ -50,10 +54,20 @@ def help_page(frame: Optional[Frame], width: int) -> Table:
     """Keys, marks, one sentence for each column, and what is not measured here."""
     lines = [*section("keys", KEYS_HELP, width), *section("marks", MARKS_HELP, width)]
     lines += section(
+        "where the time goes",
+        (
+            ("request", "the mean latency by stage, of the last interval; the parts add up to it"),
+            ("thread", "the busiest thread's time; Enter on a target lists its threads"),
+            ("█ ▓ ▒ ░", "the program, the kernel, ready without a CPU, waiting"),
+        ),
+        width,
+    )
+    lines += section(
         "requests",
         (
             ("served", "replies sent on connections a target accepted, per second"),
             ("p50 … max", "first byte of a request queued to its reply handed to the kernel"),
+            ("connect", "the targets' own connects by destination; errors since the start"),
             ("calls a request", "all system calls of the targets, by served requests"),
         ),
         width,

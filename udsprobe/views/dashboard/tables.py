@@ -107,9 +107,11 @@ def _connects(frame: Frame, state: ViewState, width: int) -> List[Line]:
 
 def _connect(since: Connect, shown: cells.Cells, width: int) -> str:
     right = f"{shown['calls_per_s']:>5}/s"
-    for name in ("p50", "p99") if width >= _ROOM_FOR_ADDRESSES else ("p99",):
-        right += f"  {name} {shown[name]:>6}"
     failed = cells.connect_failed(since)
+    # Errors are worth more than latencies where there is room for one of them.
+    shorter = width < _ROOM_FOR_ADDRESSES, width < _ROOM_FOR_ADDRESSES + 24
+    for name in ("p50", "p99")[shorter[0] + (failed and shorter[1]) :]:
+        right += f"  {name} {shown[name]:>6}"
     told = f"  {'FAILED ' if failed else ''}{cells.errors(since.errors)}" if since.errors else ""
     where = 28 if width < _ROOM_FOR_ADDRESSES else 40
     address = padded(fit(shown["address"], where, keep="middle"), where)

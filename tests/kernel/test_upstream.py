@@ -1,0 +1,232 @@
+"""Requests a target makes, against a client that counts and times them itself."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pytest
+
+from tests.kernel.tool import Attached
+from tests.workloads.upstream_process import KINDS, Actor, Place, connected
+
+pytestmark = [pytest.mark.root]
+
+# The tolerance of the promise: 5 %, or 50 µs where a request is short.
+RELATIVE, ABSOLUTE_US = 0.05, 50.0
+UPSTREAMS_MAX = 256
+Row = Dict[str, Any]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A path that fits into sun_path."""
+    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def server() -> Iterator[Actor]:
+    with Actor("answers") as actor:
+        yield actor
+
+
+@pytest.fixture
+def client() -> Iterator[Actor]:
+    with Actor("asks") as actor:
+        yield actor
+
+
+def watching(client: Actor, folder: Path) -> Attached:
+    """Attached to the client, not to whom it asks."""
+    return Attached(["--pid", str(client.pid), "--no-follow"], folder)
+
+
+def upstream(watched: Attached) -> List[Row]:
+    rows: List[Row] = watched.report["requests"]["upstream"]
+    lost = watched.report["probe"]["events_lost"]
+    assert lost["map_full"] == lost["ring_full"] == 0
+    return rows
+
+
+def assert_row(row: Row, place: Place, asked: Row, server: Actor) -> None:
+    """The count exact, the mean the client's own, the peer who answered."""
+    assert (row["transport"], row["address"]) == (place.transport, place.shown)
+    assert row["count"] == row["latency_us"]["count"] == asked["count"]
+    mean_us = asked["total_ns"] / asked["count"] / 1000
+    assert row["latency_us"]["mean"] == pytest.approx(mean_us, rel=RELATIVE, abs=ABSOLUTE_US)
+    assert row["latency_us"]["max"] <= asked["longest_ns"] / 1000
+    assert (row["peer"]["pid"], row["peer"]["comm"]) == (server.pid, server.name)
+
+
+def ask_and_leave(
+    client: Actor, server: Actor, sockets: List[int], turns: int, **how: int
+) -> Row:
+    """Every request answered, every connection closed, the server told."""
+    answer = client.do("ask", sockets=sockets, turns=turns, **how)
+    client.do("close", sockets=sockets)
+    assert server.finish()["answered"] == answer["count"]
+    return answer
+
+
+@pytest.mark.parametrize("delay_ms", [0, 3])
+def test_requests_over_several_connections(
+    kind: str, folder: Path, server: Actor, client: Actor, delay_ms: int
+) -> None:
+    place = Place(server, kind, folder)
+    with watching(client, folder) as watched:
+        server.start("serve", listeners=[place.listener], connections=5, delay_ms=delay_ms)
+        sockets = connected(client, place, 5)
+        asked = ask_and_leave(client, server, sockets, 40 if not delay_ms else 10)
+    (row,) = upstream(watched)
+    assert_row(row, place, asked, server)
+
+
+def test_connections_from_before(kind: str, folder: Path, server: Actor, client: Actor) -> None:
+    """The Unix client has no name of its own; of TCP both ports are ephemeral."""
+    place = Place(server, kind, folder)
+    server.start("serve", listeners=[place.listener], connections=3)
+    sockets = connected(client, place, 3)
+    client.do("ask", sockets=sockets, turns=2)
+    with watching(client, folder) as watched:
+        asked = client.do("ask", sockets=sockets, turns=30)
+    client.do("close", sockets=sockets)
+    server.finish()
+    (row,) = upstream(watched)
+    assert_row(row, place, asked, server)
+    assert watched.report["connections_total"] == 3
+    assert [c["role"] for c in watched.report["connections"]] == ["upstream"] * 3
+
+
+def test_a_server_of_before_is_no_client(
+    kind: str, folder: Path, server: Actor, client: Actor
+) -> None:
+    """The other end of the same connections, its listener closed long ago."""
+    place = Place(server, kind, folder)
+    sockets = connected(client, place, 2)
+    accepted = [server.do("accept", listener=place.listener)["socket"] for _ in sockets]
+    server.do("close", sockets=[place.listener])
+    with watching(server, folder) as watched:
+        server.start("serve", listeners=[], connections=0, sockets=accepted)
+        ask_and_leave(client, server, sockets, 5)
+    assert upstream(watched) == []
+
+
+@pytest.mark.parametrize("kind", ["tcp4", "tcp6"])
+def test_a_connect_that_does_not_wait(
+    kind: str, folder: Path, server: Actor, client: Actor
+) -> None:
+    place = Place(server, kind, folder)
+    with watching(client, folder) as watched:
+        server.start("serve", listeners=[place.listener], connections=4)
+        answer = client.do("connect", address=place.address, count=4, waits=False)
+        asked = ask_and_leave(client, server, answer["sockets"], 25)
+    assert answer["results"] == [115] * 4  # EINPROGRESS
+    (row,) = upstream(watched)
+    assert_row(row, place, asked, server)
+
+
+@pytest.mark.parametrize("kind", ["stream", "tcp4", "tcp6"])
+def test_pieces_make_one_turn(kind: str, folder: Path, server: Actor, client: Actor) -> None:
+    """A request in several sends, its reply in several sends and several reads."""
+    place = Place(server, kind, folder)
+    sizes = {"request": 96, "reply": 4000}
+    with watching(client, folder) as watched:
+        server.start("serve", listeners=[place.listener], connections=2, pieces=2, **sizes)
+        sockets = connected(client, place, 2)
+        asked = ask_and_leave(client, server, sockets, 25, pieces=3, read_max=500, **sizes)
+    assert asked["reads"] >= 8 * asked["count"]
+    (row,) = upstream(watched)
+    assert_row(row, place, asked, server)
+
+
+def test_two_destinations(folder: Path, server: Actor, client: Actor) -> None:
+    """By destination, not by server: one of Unix and one of TCP, asked in turns."""
+    with Actor("other") as other:
+        places = [Place(server, "stream", folder), Place(other, "tcp4", folder)]
+        with watching(client, folder) as watched:
+            asked = []
+            for place, actor, turns in zip(places, (server, other), (30, 20)):
+                actor.start("serve", listeners=[place.listener], connections=2, delay_ms=1)
+                sockets = connected(client, place, 2)
+                asked.append(ask_and_leave(client, actor, sockets, turns))
+    first, second = upstream(watched)
+    assert_row(first, places[0], asked[0], server)
+    assert_row(second, places[1], asked[1], other)
+
+
+@pytest.mark.parametrize("kind", ["stream", "tcp4"])
+def test_the_worker_that_answered(kind: str, folder: Path, server: Actor, client: Actor) -> None:
+    """Pre-fork: many accept on one listener; who called listen() answers nothing."""
+    place = Place(server, kind, folder)
+    with watching(client, folder) as watched:
+        workers = server.do("fork_workers", listener=place.listener, connections=[1, 1, 1])["pids"]
+        asked, answered = [], []
+        for _ in workers:
+            sockets = connected(client, place)
+            asked.append(client.do("ask", sockets=sockets, turns=10))
+            answered.append(sockets)
+        client.start("ask", sockets=answered[0], turns=1)
+        client.finish()
+    rows = watched.report["connections"]
+    for sockets in answered:
+        client.do("close", sockets=sockets)
+    server.do("reap")
+    (row,) = upstream(watched)
+    assert row["count"] == 31
+    assert row["peer"]["pid"] in workers and row["peer"]["comm"] == "worker-1"
+    assert {c["peer"]["pid"] for c in rows} == set(workers)
+    assert {c["peer"]["comm"] for c in rows} == {"worker-1"}
+
+
+@pytest.mark.parametrize("kind", ["stream", "tcp4"])
+def test_the_process_that_was_handed_the_connection(
+    kind: str, folder: Path, server: Actor, client: Actor
+) -> None:
+    place = Place(server, kind, folder)
+    with Actor("heir") as heir, watching(client, folder) as watched:
+        sockets = connected(client, place)
+        accepted = server.do("accept", listener=place.listener)["socket"]
+        theirs = server.hand_over(accepted, heir)
+        server.do("close", sockets=[accepted])
+        heir.start("serve", listeners=[], connections=0, sockets=[theirs])
+        asked = ask_and_leave(client, heir, sockets, 20)
+    (row,) = upstream(watched)
+    assert_row(row, place, asked, heir)
+
+
+def test_more_destinations_than_fit(folder: Path, server: Actor, client: Actor) -> None:
+    everywhere = 300
+    server.do("listen_many", folder=str(folder), count=everywhere)
+    with watching(client, folder) as watched:
+        server.start("serve", listeners=list(range(everywhere)), connections=everywhere)
+        sockets = client.do("connect_many", folder=str(folder), count=everywhere)["sockets"]
+        ask_and_leave(client, server, sockets, 2)
+    rows = upstream(watched)
+    assert {row["address"] for row in rows} == {str(folder / str(n)) for n in range(UPSTREAMS_MAX)}
+    assert {row["count"] for row in rows} == {2}
+    assert watched.report["probe"]["turned_away"] == everywhere - UPSTREAMS_MAX
+
+
+def test_a_destination_that_is_started_anew(folder: Path, server: Actor, client: Actor) -> None:
+    """Its name is the same, whatever lies behind it in the kernel's memory."""
+    address, rounds = {"unix": str(folder / "s"), "kind": "stream"}, UPSTREAMS_MAX + 44
+    with watching(client, folder) as watched:
+        server.start("serve_restarted", address=address, rounds=rounds)
+        for _ in range(rounds):
+            server.finish()
+            sockets = client.do("connect", address=address)["sockets"]
+            client.do("ask", sockets=sockets, turns=1)
+            client.do("close", sockets=sockets)
+        server.finish()
+    (row,) = upstream(watched)
+    assert (row["address"], row["count"]) == (address["unix"], rounds)
+    assert watched.report["probe"]["turned_away"] == 0

@@ -1,0 +1,302 @@
+"""A client or a server that makes exactly the requests it is told, with clocks of its own.
+
+Started with the number of a SEQPACKET descriptor: a request is one JSON
+object, and so is its answer, which is sent when the thing is done. Times are
+CLOCK_MONOTONIC in ns. Knows nothing of udsprobe.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import selectors
+import socket
+import struct
+import sys
+import termios
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+MESSAGE_MAX = 262_144
+DESCRIPTORS_MAX = 4096
+KINDS = {"stream": socket.SOCK_STREAM, "seqpacket": socket.SOCK_SEQPACKET}
+SIOCOUTQ = termios.TIOCOUTQ
+PR_SET_NAME = 15
+Answer = Dict[str, Any]
+
+
+def made(address: Mapping[str, Any]) -> Tuple[socket.socket, Any]:
+    """An unconnected socket and where it goes: `{"unix", "kind"}` or `{"host", "port"}`."""
+    if "unix" in address:
+        return socket.socket(socket.AF_UNIX, KINDS[address["kind"]]), address["unix"]
+    family = socket.AF_INET6 if ":" in address["host"] else socket.AF_INET
+    return socket.socket(family, socket.SOCK_STREAM), (address["host"], address["port"])
+
+
+def sent_whole(sock: socket.socket, data: bytes, pieces: int) -> None:
+    size = -(-len(data) // pieces)
+    for at in range(0, len(data), size):
+        sock.sendall(data[at : at + size])
+
+
+class Replies:
+    """Answers every `request` bytes of a connection with `reply` bytes, until it is closed."""
+
+    def __init__(self, request: int, reply: int, pieces: int, delay_ms: float) -> None:
+        self._request, self._reply = request, bytes(reply)
+        self._pieces, self._delay_ms = pieces, delay_ms
+        self._have: Dict[socket.socket, int] = {}
+        self.answered = 0
+
+    def serve(self, sock: socket.socket) -> bool:
+        """One readable moment; False at the end."""
+        data = sock.recv(65536)
+        if not data:
+            return False
+        have = self._have.get(sock, 0) + len(data)
+        while have >= self._request:
+            have -= self._request
+            if self._delay_ms:
+                time.sleep(self._delay_ms / 1000)
+            sent_whole(sock, self._reply, self._pieces)
+            self.answered += 1
+        self._have[sock] = have
+        return True
+
+
+class Actor:
+    """The commands: each public method is one; its result is the answer."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._sockets: List[socket.socket] = []
+        self._children: List[int] = []
+        self._received: List[int] = []
+        self._sent: List[int] = []
+
+    def serve_commands(self) -> None:
+        """Until the other side hangs up."""
+        while True:
+            message, self._received, _, _ = socket.recv_fds(self._channel, MESSAGE_MAX, 4)
+            if not message:
+                return
+            request = json.loads(message)
+            method: Callable[..., Answer] = getattr(self, request.pop("do"))
+            self._sent = []
+            try:
+                answer = method(**request)
+            except OSError as error:
+                answer = {"error": str(error)}
+            socket.send_fds(self._channel, [json.dumps(answer).encode()], self._sent)
+
+    # ------------------------------------------------------------ a server
+
+    def listen(self, address: Answer) -> Answer:
+        sock, place = made(address)
+        if "unix" not in address:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(place)
+        sock.listen(512)
+        name = sock.getsockname()
+        return {"socket": self._keep(sock), "port": name[1] if isinstance(name, tuple) else None}
+
+    def serve_restarted(self, address: Answer, rounds: int) -> Answer:
+        """A server that is started anew after every request; says when it listens."""
+        for _ in range(rounds):
+            number = self.listen(address)["socket"]
+            self._channel.send(b"{}")
+            self.serve([number], 1)
+            self._sockets[number].close()
+            os.unlink(address["unix"])
+        return {}
+
+    def listen_many(self, folder: str, count: int) -> Answer:
+        for number in range(count):
+            self.listen({"unix": f"{folder}/{number}", "kind": "stream"})
+        return {}
+
+    def serve(
+        self,
+        listeners: Sequence[int],
+        connections: int,
+        request: int = 16,
+        reply: int = 16,
+        pieces: int = 1,
+        delay_ms: float = 0,
+        sockets: Sequence[int] = (),
+    ) -> Answer:
+        """Accepts so many (and takes `sockets` as they are), until all of them are closed."""
+        replies = Replies(request, reply, pieces, delay_ms)
+        poller = selectors.DefaultSelector()
+        for number in listeners:
+            poller.register(self._sockets[number], selectors.EVENT_READ, "listener")
+        for number in sockets:
+            poller.register(self._sockets[number], selectors.EVENT_READ)
+        left = connections + len(sockets)
+        while left:
+            for key, _ in poller.select():
+                sock: Any = key.fileobj
+                if key.data == "listener":
+                    poller.register(sock.accept()[0], selectors.EVENT_READ)
+                elif not replies.serve(sock):
+                    poller.unregister(sock)
+                    sock.close()
+                    left -= 1
+        poller.close()
+        return {"answered": replies.answered}
+
+    def fork_workers(self, listener: int, connections: Sequence[int]) -> Answer:
+        """A child for each share: it accepts so many and serves them; their PIDs."""
+        for share in connections:
+            pid = os.fork()
+            if not pid:
+                self._channel.close()
+                set_name(f"worker-{share}")
+                # Who polls for what others take as well is left waiting in accept().
+                taken = [self.accept(listener)["socket"] for _ in range(share)]
+                self.serve([], 0, sockets=taken)
+                os._exit(0)
+            self._children.append(pid)
+        return {"pids": self._children}
+
+    def reap(self) -> Answer:
+        while self._children:
+            os.waitpid(self._children.pop(), 0)
+        return {}
+
+    def accept(self, listener: int) -> Answer:
+        return {"socket": self._keep(self._sockets[listener].accept()[0])}
+
+    def drain(self, socket_number: int, wanted: int, after_ms: float) -> Answer:
+        """Busy with something else, then reads so many bytes in small pieces."""
+        time.sleep(after_ms / 1000)
+        taken = 0
+        while taken < wanted:
+            taken += len(self._sockets[socket_number].recv(16384))
+        return {"taken": taken}
+
+    def read(self, socket_number: int, size: int) -> Answer:
+        return {"taken": len(self._sockets[socket_number].recv(size))}
+
+    def give(self, socket_number: int) -> Answer:
+        self._sent = [self._sockets[socket_number].fileno()]
+        return {}
+
+    def take(self) -> Answer:
+        return {"socket": self._keep(socket.socket(fileno=self._received.pop()))}
+
+    # ------------------------------------------------------------ a client
+
+    def connect(self, address: Answer, count: int = 1, waits: bool = True) -> Answer:
+        """So many connections; `waits` false: EINPROGRESS, then the poller says it is done."""
+        opened, results = [], []
+        for _ in range(count):
+            sock, place = made(address)
+            sock.setblocking(waits)
+            results.append(sock.connect_ex(place))
+            if not waits:
+                poller = selectors.DefaultSelector()
+                poller.register(sock, selectors.EVENT_WRITE)
+                poller.select()
+                poller.close()
+                sock.setblocking(True)
+            opened.append(self._keep(sock))
+        return {"sockets": opened, "results": results}
+
+    def connect_many(self, folder: str, count: int) -> Answer:
+        opened: List[int] = []
+        for number in range(count):
+            opened += self.connect({"unix": f"{folder}/{number}", "kind": "stream"})["sockets"]
+        return {"sockets": opened}
+
+    def ask(
+        self,
+        sockets: Sequence[int],
+        turns: int,
+        request: int = 16,
+        reply: int = 16,
+        pieces: int = 1,
+        read_max: int = 65536,
+    ) -> Answer:
+        """So many requests on each; the time from the first send to the first bytes back."""
+        total_ns = longest_ns = reads = 0
+        data = bytes(request)
+        for _ in range(turns):
+            for number in sockets:
+                sock = self._sockets[number]
+                before = time.monotonic_ns()
+                sent_whole(sock, data, pieces)
+                have = len(sock.recv(read_max))
+                took = time.monotonic_ns() - before
+                reads += 1
+                while have < reply:
+                    have += len(sock.recv(read_max))
+                    reads += 1
+                total_ns, longest_ns = total_ns + took, max(longest_ns, took)
+        count = turns * len(sockets)
+        return {"count": count, "total_ns": total_ns, "longest_ns": longest_ns, "reads": reads}
+
+    def send(self, socket_number: int, size: int) -> Answer:
+        """One blocking send: its wall time without the CPU's part of it."""
+        sock, data = self._sockets[socket_number], bytes(size)
+        sock.setblocking(True)
+        cpu, before = time.thread_time_ns(), time.monotonic_ns()
+        sent = sock.send(data)
+        wall, cpu = time.monotonic_ns() - before, time.thread_time_ns() - cpu
+        return {"sent": sent, "waited_ns": wall - cpu}
+
+    def fill(self, socket_number: int, size: int, more: int = 0) -> Answer:
+        """Non-blocking sends until one is refused, and so many more that are."""
+        sock, data = self._sockets[socket_number], bytes(size)
+        sock.setblocking(False)
+        sent = refused = 0
+        while refused <= more:
+            try:
+                sent += sock.send(data)
+            except BlockingIOError:
+                refused += 1
+        return {"sent": sent, "refused": refused}
+
+    def queues(self, socket_number: int) -> Answer:
+        """What the kernel tells the owner of both queues, and the inode."""
+        sock = self._sockets[socket_number]
+        asked = {"outq": SIOCOUTQ, "inq": termios.FIONREAD}
+        found = {
+            name: struct.unpack("=i", fcntl.ioctl(sock, number, bytes(4)))[0]
+            for name, number in asked.items()
+        }
+        limit = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        return {**found, "sndbuf": limit, "inode": os.fstat(sock.fileno()).st_ino}
+
+    def close(self, sockets: Sequence[int]) -> Answer:
+        for number in sockets:
+            self._sockets[number].close()
+        return {}
+
+    def call_yourself(self, name: str) -> Answer:
+        set_name(name)
+        return {}
+
+    def _keep(self, sock: socket.socket) -> int:
+        self._sockets.append(sock)
+        return len(self._sockets) - 1
+
+
+def set_name(name: str) -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
+def main(argv: Optional[Sequence[str]] = None) -> None:
+    hard = max(DESCRIPTORS_MAX, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS_MAX, hard))
+    descriptor = int((argv or sys.argv[1:])[0])
+    with socket.socket(fileno=descriptor) as channel:
+        Actor(channel).serve_commands()
+
+
+if __name__ == "__main__":
+    main()
