@@ -205,10 +205,10 @@ def test_a_server_that_speaks_first(kind: str, folder: Path) -> None:
     assert seen.served["turn_based"] is True
 
 
-@pytest.mark.parametrize("gap_ns", [0, MS // 2])
-def test_requests_sent_ahead_are_noticed(kind: str, folder: Path, gap_ns: int) -> None:
-    """Two are in the queue at once, or the second comes while the first is worked on."""
-    seen = observe(kind, folder, turns=100, ahead=2, gap=gap_ns, think=MS, sleeps=MS)
+@pytest.mark.parametrize("plan", [{"gap": MS // 2, "sleeps": MS}, {"before_read": MS}])
+def test_requests_sent_ahead_are_noticed(kind: str, folder: Path, plan: Dict[str, int]) -> None:
+    """The second comes while the first is worked on, or both are there before it is read."""
+    seen = observe(kind, folder, turns=100, ahead=2, think=MS, **plan)
     assert seen.served["count"] == 100
     assert seen.served["turn_based"] is False
 
