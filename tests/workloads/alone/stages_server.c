@@ -66,11 +66,13 @@ static const struct option {
 
 static struct {
 	ns_t asked_ns[TURNS_MAX];
+	volatile ns_t sent_ns[TURNS_MAX];	/* of its first piece */
 	ns_t connecting_ns[TURNS_MAX];
 } *shared;
 
 static struct {
 	ns_t accept_wait, recv_wait, recv, app, send, latency;
+	ns_t recv_wait_least, recv_least, latency_least;	/* if it arrived late in send() */
 	long count, accepted, bytes_in;
 } truth;
 
@@ -176,6 +178,8 @@ static void ask(int fd, long turn)
 		if (piece)
 			sleep_ns(plan.gap);
 		send_all(fd, plan.request / plan.pieces);
+		if (!piece)
+			shared->sent_ns[turn] = now_ns();
 	}
 	if (plan.half_close)
 		must("shutdown", shutdown(fd, SHUT_WR));
@@ -224,7 +228,8 @@ static void be_the_client(void)
 struct turn {
 	int fd;
 	ns_t accepted_ns;	/* of this connection */
-	ns_t arrived_ns;
+	ns_t arrived_ns;	/* at the earliest, and at the latest */
+	ns_t there_ns;
 	ns_t received_ns;
 	ns_t app;
 };
@@ -232,6 +237,11 @@ struct turn {
 static ns_t later(ns_t one, ns_t other)
 {
 	return one > other ? one : other;
+}
+
+static ns_t since(ns_t from, ns_t to)
+{
+	return to > from ? to - from : 0;
 }
 
 /* Returns the bytes of one receive call that had any. */
@@ -253,11 +263,16 @@ static long receive_some(struct turn *turn, long wanted, bool is_first, long num
 	}
 	if (is_first) {
 		turn->arrived_ns = shared->asked_ns[number];
-		truth.recv_wait += before > later(turn->arrived_ns, turn->accepted_ns) ?
-				   before - later(turn->arrived_ns, turn->accepted_ns) : 0;
+		turn->there_ns = shared->sent_ns[number];
+		if (!turn->there_ns || turn->there_ns > after)
+			turn->there_ns = after;
+		truth.recv_wait += since(later(turn->arrived_ns, turn->accepted_ns), before);
+		truth.recv_wait_least += since(later(turn->there_ns, turn->accepted_ns), before);
 		truth.recv += after - later(before, turn->arrived_ns);
+		truth.recv_least += after - later(before, turn->there_ns);
 	} else {
 		truth.recv += after - before;
+		truth.recv_least += after - before;
 		turn->app += before - turn->received_ns;
 	}
 	turn->received_ns = after;
@@ -294,6 +309,7 @@ static void send_reply(struct turn *turn)
 	truth.app += turn->app + before - turn->received_ns;
 	truth.send += after - before;
 	truth.latency += after - turn->arrived_ns;
+	truth.latency_least += after - turn->there_ns;
 	truth.count++;
 	for (long i = 1; i < plan.sends; i++) {
 		sleep_ns(plan.between_sends);
@@ -377,9 +393,11 @@ static void tell(void)
 {
 	printf("{\"count\": %ld, \"accepted\": %ld, \"bytes_in\": %ld, \"latency\": %llu, "
 	       "\"accept_wait\": %llu, \"recv_wait\": %llu, \"recv\": %llu, \"app\": %llu, "
-	       "\"send\": %llu}\n",
+	       "\"send\": %llu, \"recv_wait_least\": %llu, \"recv_least\": %llu, "
+	       "\"latency_least\": %llu}\n",
 	       truth.count, truth.accepted, truth.bytes_in, truth.latency, truth.accept_wait,
-	       truth.recv_wait, truth.recv, truth.app, truth.send);
+	       truth.recv_wait, truth.recv, truth.app, truth.send, truth.recv_wait_least,
+	       truth.recv_least, truth.latency_least);
 	fflush(stdout);
 }
 
