@@ -381,14 +381,11 @@ static __always_inline void keep_interrupted(struct thread_state *state, ns_t no
 	state->flags |= THREAD_INTERRUPTED;
 }
 
-static __always_inline void fail_interrupted(struct task_struct *task, struct pt_regs *regs,
-					     struct thread_state *state)
+/* The handler's rt_sigreturn is over; what returns EINTR is the call it interrupted. */
+static __always_inline bool returns_interrupted(struct thread_state *state, long ret)
 {
-	state->flags &= ~THREAD_INTERRUPTED;
-	count_number(&state->interrupted);
-	if (state->interrupted.call != CALL_NONE)
-		record_call(task, regs, state, &state->interrupted, -EINTR,
-			    state->interrupted_ns);
+	return state->flags & THREAD_INTERRUPTED && ret == -EINTR &&
+	       is_nr(&state->now, nr_rt_sigreturn, compat_nr_rt_sigreturn);
 }
 
 /* The first event of a thread that was inside a call when we came. */
@@ -429,9 +426,12 @@ static __always_inline void call_returned(struct task_struct *task, struct pt_re
 		keep_interrupted(state, now);
 		return;
 	}
-	if (state->flags & THREAD_INTERRUPTED && ret == -EINTR &&
-	    is_nr(&state->now, nr_rt_sigreturn, compat_nr_rt_sigreturn))
-		fail_interrupted(task, regs, state);
+	if (returns_interrupted(state, ret)) {
+		count_number(&state->now);
+		state->flags &= ~THREAD_INTERRUPTED;
+		state->now = state->interrupted;
+		now = state->interrupted_ns;
+	}
 	count_number(&state->now);
 	if (state->now.call != CALL_NONE)
 		record_call(task, regs, state, &state->now, ret, now);

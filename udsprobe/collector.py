@@ -73,6 +73,7 @@ class Collector:
         self._book.update(self._tracer.take_processes(), self._tracer.via_names)
         interval = counters.next_interval()
         connections, connections_open = self._connections.read()
+        seen = self._listeners.read(self._book.alive())
         self._sequence += 1
         if self._sequence % SWEEP_EVERY_SAMPLES == 0:
             self._tracer.sweep_connections()
@@ -89,7 +90,8 @@ class Collector:
             exited_activity_ns=counters.exited_activity_ns(),
             targets=self._book.readings(),
             targets_exited=counters.targets_exited(),
-            listeners=self._read_listeners(monotonic_ns, interval),
+            listeners=self._with_events(seen.listeners, monotonic_ns, interval),
+            namespaces=seen.namespaces,
             connects=self._table.connects(),
             served=served,
             upstream=self._connections.upstream(),
@@ -103,8 +105,9 @@ class Collector:
         self._listeners.close()
         self._run_time.close()
 
-    def _read_listeners(self, now_ns: int, interval: int) -> Tuple[ListenerReading, ...]:
-        shown = self._listeners.read(self._book.alive()).listeners
+    def _with_events(
+        self, shown: Tuple[ListenerReading, ...], now_ns: int, interval: int
+    ) -> Tuple[ListenerReading, ...]:
         if "sk_data_ready" not in self._tracer.attached:
             return shown
         counted = self._table.read(now_ns, interval)

@@ -233,6 +233,27 @@ class ConnectionReading:
 
 
 @dataclass(frozen=True)
+class NamespaceReading:
+    """Limits and cumulative TCP counters of one network namespace; None when hidden.
+
+    Attributes:
+        tcp_abort_on_overflow, tcp_syncookies: the sysctls.
+        listen_overflows: connections dropped because an accept queue was full;
+            listen_drops: those and the ones dropped for other causes
+            (`TcpExt` of /proc/net/netstat, of every listener there).
+    """
+
+    netns: int
+    somaxconn: Optional[int]
+    tcp_abort_on_overflow: Optional[int]
+    tcp_syncookies: Optional[int]
+    listen_overflows: Optional[int]
+    listen_drops: Optional[int]
+    syncookies_sent: Optional[int]
+    syncookies_received: Optional[int]
+
+
+@dataclass(frozen=True)
 class ListenerReading:
     """One socket in LISTEN.
 
@@ -348,6 +369,7 @@ class Sample:
         threads: the living threads of the targets; `exited_activity_ns` adds
             up those that ended.
         targets_exited: processes that ended and are no longer in `targets`.
+        namespaces: the network namespaces of the targets.
         connects: the targets' own connect() calls by destination.
         connections: the busiest; `connections_open` counts all.
     """
@@ -363,6 +385,7 @@ class Sample:
     targets: Tuple[TargetReading, ...]
     targets_exited: int
     listeners: Optional[Tuple[ListenerReading, ...]]
+    namespaces: Optional[Tuple[NamespaceReading, ...]]
     connects: Optional[Tuple[ConnectCounts, ...]]
     served: Optional[ServedCounts]
     upstream: Optional[Tuple[UpstreamCounts, ...]]

@@ -202,6 +202,7 @@ def measured(seconds: float = 10.0, scale: float = 1.0) -> Report:
             *shared(),
             crowded(),
         ],
+        namespaces=[],
         connects=[
             connect("127.0.0.1:5432", "tcp", 900, {"EINPROGRESS": 900}),
             connect("/run/pg.sock", calls=40, errors={"ENOENT": 40}),
@@ -298,6 +299,7 @@ def busy(seconds: float = 10.0, scale: float = 1.0, queue: int = 97) -> Report:
             listener("127.0.0.1:9229", "tcp", now=0, backlog=511, pids=[4711]),
             listener("0.0.0.0:80", "tcp", now=1, backlog=511, pids=[812, 813, 814]),
         ],
+        namespaces=[],
         connects=None,
         connections=None,
         connections_total=None,

@@ -19,6 +19,7 @@ from udsprobe.sample import (
     LatencyCounts,
     ListenerReading,
     MeasurementState,
+    NamespaceReading,
     Observation,
     PeerReading,
     ProbeReading,
@@ -132,6 +133,21 @@ def listener(**changes: Any) -> ListenerReading:
         backlog_effective=128,
         backlog_requested=511,
         somaxconn=128,
+    )
+    return replace(reading, **changes)
+
+
+def namespace(**changes: Any) -> NamespaceReading:
+    """The listener's own."""
+    reading = NamespaceReading(
+        netns=4026531840,
+        somaxconn=128,
+        tcp_abort_on_overflow=0,
+        tcp_syncookies=1,
+        listen_overflows=0,
+        listen_drops=0,
+        syncookies_sent=0,
+        syncookies_received=0,
     )
     return replace(reading, **changes)
 
@@ -266,6 +282,7 @@ def sample(at_s: float = 0.0, **changes: Any) -> Sample:
         targets=(target(),),
         targets_exited=0,
         listeners=(listener(),),
+        namespaces=(namespace(),),
         connects=(),
         served=served(),
         upstream=(),
@@ -286,6 +303,7 @@ def unmeasured_sample(at_s: float = 0.0, **changes: Any) -> Sample:
         threads=None,
         exited_activity_ns=None,
         listeners=None,
+        namespaces=None,
         connects=None,
         served=None,
         upstream=None,

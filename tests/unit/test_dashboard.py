@@ -245,6 +245,13 @@ async def test_losses_are_said_in_a_word() -> None:
         assert "LOST 312 (map full 312)" in screen.lines()[-2]
 
 
+async def test_the_probes_cost_stays_where_an_interval_did_not_measure_it() -> None:
+    window = reports.busy()
+    interval = replace(window, probe=replace(window.probe, bpf_cpu_pct=None))
+    async with dashboard(Frame(interval, window)) as screen:
+        assert "probes 1.31 %" in screen.lines()[-2]
+
+
 async def test_a_full_listener_is_said_in_a_word() -> None:
     async with dashboard(frame(reports.busy(queue=129))) as screen:
         assert "FULL" in screen.row("/run/app.sock")
@@ -277,7 +284,7 @@ async def test_a_wide_screen_tells_trouble_and_history_in_the_row() -> None:
     async with dashboard(*map(frame, reports_of), size=(200, 60)) as screen:
         row = screen.row("/run/app.sock")
         assert "REFUSED EAGAIN 312 · BLOCKED 3 now" in row and "  ██  " in row
-        assert "high-water, each interval" in screen.rule("listeners")
+        assert "high-water history" in screen.rule("listeners")
 
 
 async def test_listeners_at_one_address_stay_together_and_have_a_sum() -> None:

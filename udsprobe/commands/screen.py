@@ -10,7 +10,7 @@ from udsprobe.observe import Observer
 from udsprobe.views.dashboard.feed import Frame
 
 # The first figures come early: an engineer on call is looking.
-FIRST_SAMPLE_S = 0.2
+FIRST_SAMPLE_S = 0.1
 
 
 class ScreenFeed:

@@ -12,7 +12,7 @@ from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 from udsprobe.errors import NotPermittedError
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.sock_diag import ListeningSocket, NamespaceListeners, NetworkNamespace
-from udsprobe.sample import ListenerReading
+from udsprobe.sample import ListenerReading, NamespaceReading
 
 # Looking at a descriptor costs about 5 µs: sockets looked at per read, amortised.
 _SOCKETS_PER_READ = 200
@@ -31,6 +31,7 @@ class ListenersSeen:
     listeners: Tuple[ListenerReading, ...]
     unseen: Tuple[str, ...]
     hidden: Tuple[int, ...] = ()
+    namespaces: Tuple[NamespaceReading, ...] = ()
 
 
 def every_listener(procfs: Optional[Procfs] = None) -> ListenersSeen:
@@ -95,7 +96,9 @@ class TargetListeners:
             for one in dump.sockets
             if one.inode in owners
         ]
-        return ListenersSeen(tuple(readings), tuple(unseen), hidden)
+        return ListenersSeen(
+            tuple(readings), tuple(unseen), hidden, tuple(dump.namespace for dump in dumps)
+        )
 
     def close(self) -> None:
         """Leave every network namespace. May be called twice."""

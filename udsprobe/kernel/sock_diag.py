@@ -23,14 +23,15 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError, NotPermittedError
+from udsprobe.kernel.namespace_files import NamespaceFiles
 from udsprobe.kernel.procfs import printable
+from udsprobe.sample import NamespaceReading
 
 _NETLINK_SOCK_DIAG = 4
 _RECEIVE_BYTES = 1 << 16  # netlink dumps come in datagrams of at most 32 KiB
 _ANSWER_WITHIN_S = 5.0
 _CLONE_NEWNET = 0x40000000
 _SIOCGIFNAME = 0x8910
-_SOMAXCONN = "/proc/sys/net/core/somaxconn"
 _OWN_NAMESPACE = "/proc/thread-self/ns/net"
 _UNIX_TYPES = {socket.SOCK_STREAM: "stream", socket.SOCK_SEQPACKET: "seqpacket"}
 _DIAG_MODULES: Dict[int, str] = {
@@ -77,12 +78,14 @@ class NamespaceListeners:
         netns: inode number of the namespace.
         somaxconn: its net.core.somaxconn; None when /proc/sys hides it.
         unseen: why sockets may be missing, one clause each.
+        namespace: its limits and TCP counters.
     """
 
     netns: int
     somaxconn: Optional[int]
     sockets: Tuple[ListeningSocket, ...]
     unseen: Tuple[str, ...]
+    namespace: NamespaceReading
 
 
 class NetworkNamespace:
@@ -108,10 +111,7 @@ class NetworkNamespace:
                 "listeners cannot be seen here; load the module sock_diag if it has one",
             ) from error
         self._netlink.settimeout(_ANSWER_WITHIN_S)
-        try:
-            self._somaxconn: Optional[int] = os.open(_SOMAXCONN, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            self._somaxconn = None
+        self._files = NamespaceFiles(self.inode)
 
     @classmethod
     def of(cls, pid: int) -> NetworkNamespace:
@@ -152,20 +152,18 @@ class NetworkNamespace:
         sockets.sort(key=lambda found: (found.transport != "unix", found.address, found.inode))
         missing = {module for dump, module in zip(dumps, _DIAG_MODULES.values()) if dump is None}
         unseen = tuple(f"this kernel has no {module}" for module in sorted(missing))
-        return NamespaceListeners(self.inode, self.somaxconn(), tuple(sockets), unseen)
+        return NamespaceListeners(
+            self.inode, self.somaxconn(), tuple(sockets), unseen, self._files.reading()
+        )
 
     def somaxconn(self) -> Optional[int]:
         """net.core.somaxconn of this namespace, now; None when hidden."""
-        if self._somaxconn is None:
-            return None
-        return int(os.pread(self._somaxconn, 32, 0))
+        return self._files.limit("somaxconn")
 
     def close(self) -> None:
         """Leave the namespace: it may end once nobody else holds it."""
         self._netlink.close()
-        if self._somaxconn is not None:
-            os.close(self._somaxconn)
-            self._somaxconn = None
+        self._files.close()
 
     def __enter__(self) -> NetworkNamespace:
         return self

@@ -18,10 +18,12 @@ from udsprobe.model.counters import (
     percent,
 )
 from udsprobe.model.listener_rows import connect_rows, listener_rows
+from udsprobe.model.namespace_rows import namespace_rows, with_overflows
 from udsprobe.model.report import (
     EventsLost,
     Fds,
     Host,
+    Listener,
     Measurement,
     Probe,
     Report,
@@ -66,11 +68,17 @@ def report(observation: Observation, first: Sample, last: Sample) -> Report:
         time=thread_time(first, last),
         requests=_requests(first, last),
         syscalls=syscall_rows(first, last),
-        listeners=listener_rows(first, last),
+        listeners=_listeners(first, last),
+        namespaces=namespace_rows(first, last),
         connects=connect_rows(first, last),
         connections=connection_rows(first, last),
         connections_total=last.connections_open,
     )
+
+
+def _listeners(first: Sample, last: Sample) -> Optional[List[Listener]]:
+    rows = listener_rows(first, last)
+    return None if rows is None else with_overflows(rows, namespace_rows(first, last) or [])
 
 
 def _elapsed_ns(first: Sample, last: Sample) -> int:

@@ -277,7 +277,9 @@ class Listener:
 
     `accepted_early` of `accepted` were queued before we came; their wait
     counts from then. `accepted_by` is by process, `accepted_by_thread` by
-    thread. `refused`: errno → failed connects of anybody to this address.
+    thread. `overflows`: those of the `drops` that were for a full queue, where
+    no other listener of the namespace dropped any. `refused`: errno → failed
+    connects of anybody to this address.
     """
 
     transport: str
@@ -298,7 +300,22 @@ class Listener:
     refused: Optional[Dict[str, int]] = None
     blocked_connects: Optional[BlockedConnects] = None
     drops: Optional[int] = None
+    overflows: Optional[int] = None
     syn_queue: Optional[Dict[str, int]] = None
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A network namespace of the targets: its limits now, its TCP counters in the window."""
+
+    netns: int
+    somaxconn: Optional[int]
+    tcp_abort_on_overflow: Optional[bool]
+    tcp_syncookies: Optional[int]
+    listen_overflows: Optional[int]
+    listen_drops: Optional[int]
+    syncookies_sent: Optional[int]
+    syncookies_received: Optional[int]
 
 
 @dataclass(frozen=True)
@@ -362,6 +379,7 @@ class Report:
     requests: Requests
     syscalls: Optional[List[Syscall]]
     listeners: Optional[List[Listener]]
+    namespaces: Optional[List[Namespace]]
     connects: Optional[List[Connect]]
     connections: Optional[List[Connection]]
     connections_total: Optional[int]

@@ -117,8 +117,8 @@ LISTENERS = _by_key(
     ),
     Column(
         "history",
-        "high-water, each interval",
-        25,
+        "high-water history",
+        20,
         "The most connections in the queue in each interval, the newest at the right; the top is "
         "the limit.",
         right=False,

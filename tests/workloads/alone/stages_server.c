@@ -27,12 +27,13 @@
 #define TURNS_MAX 4096
 #define REPLY 64
 #define REQUEST_MAX (1 << 20)
+#define PUSH_MAX (1 << 24)
 
 /* What happens; times in ns. */
 static struct {
 	long turns, connections, pieces, sends, request, receive_max;
 	long think, gap, before_accept, before_read, sleeps, spins, between_sends;
-	long banner, half_close, read_to_end, peek, empty_read, ahead, hand_over, polled;
+	long banner, half_close, read_to_end, peek, empty_read, ahead, hand_over, polled, push;
 } plan = {.turns = 1, .connections = 1, .pieces = 1, .sends = 1, .request = 64};
 
 static const struct option {
@@ -59,16 +60,19 @@ static const struct option {
 	{"empty_read", &plan.empty_read},
 	{"ahead", &plan.ahead},			/* requests the client sends at once */
 	{"hand_over", &plan.hand_over},		/* another thread answers */
+	{"push", &plan.push},			/* bytes nobody asked for, with each turn */
 	{"polled", &plan.polled},		/* receives without blocking, in a loop */
 };
 
 static struct {
 	ns_t asked_ns[TURNS_MAX];
+	volatile ns_t sent_ns[TURNS_MAX];	/* of its first piece */
 	ns_t connecting_ns[TURNS_MAX];
 } *shared;
 
 static struct {
 	ns_t accept_wait, recv_wait, recv, app, send, latency;
+	ns_t recv_wait_least, recv_least, latency_least;	/* if it arrived late in send() */
 	long count, accepted, bytes_in;
 } truth;
 
@@ -77,7 +81,7 @@ static struct {
 	socklen_t length;
 } address;
 
-static char request[REQUEST_MAX], reply[REPLY];
+static char request[REQUEST_MAX], reply[REPLY], payload[PUSH_MAX];
 static int listener;
 
 static void parse(int argc, char **argv)
@@ -153,11 +157,12 @@ static void send_all(int fd, long length)
 
 static void receive_reply(int fd, long length)
 {
-	char buffer[REPLY];
+	static char buffer[REQUEST_MAX];
 
 	for (long got = 0; got < length;) {
-		long more = must("reply", recv(fd, buffer, length - got < REPLY ? length - got :
-								       REPLY, 0));
+		long wanted = length - got < REQUEST_MAX ? length - got : REQUEST_MAX;
+		long more = must("reply", recv(fd, buffer, wanted, 0));
+
 		if (!more) {
 			fprintf(stderr, "stages_server: the reply ended early\n");
 			exit(1);
@@ -173,6 +178,8 @@ static void ask(int fd, long turn)
 		if (piece)
 			sleep_ns(plan.gap);
 		send_all(fd, plan.request / plan.pieces);
+		if (!piece)
+			shared->sent_ns[turn] = now_ns();
 	}
 	if (plan.half_close)
 		must("shutdown", shutdown(fd, SHUT_WR));
@@ -184,10 +191,16 @@ static void talk(int fd, long first)
 
 	for (long turn = first; turn < first + plan.turns; turn += step) {
 		sleep_ns(plan.think);
+		if (plan.push)
+			receive_reply(fd, 1);
 		for (long i = 0; i < step; i++) {
 			if (i)
 				sleep_ns(plan.gap);
 			ask(fd, turn + i);
+		}
+		if (plan.push) {
+			sleep_ns(plan.gap);
+			receive_reply(fd, plan.push - 1);
 		}
 		receive_reply(fd, step * plan.sends * REPLY);
 	}
@@ -215,7 +228,8 @@ static void be_the_client(void)
 struct turn {
 	int fd;
 	ns_t accepted_ns;	/* of this connection */
-	ns_t arrived_ns;
+	ns_t arrived_ns;	/* at the earliest, and at the latest */
+	ns_t there_ns;
 	ns_t received_ns;
 	ns_t app;
 };
@@ -223,6 +237,11 @@ struct turn {
 static ns_t later(ns_t one, ns_t other)
 {
 	return one > other ? one : other;
+}
+
+static ns_t since(ns_t from, ns_t to)
+{
+	return to > from ? to - from : 0;
 }
 
 /* Returns the bytes of one receive call that had any. */
@@ -244,11 +263,16 @@ static long receive_some(struct turn *turn, long wanted, bool is_first, long num
 	}
 	if (is_first) {
 		turn->arrived_ns = shared->asked_ns[number];
-		truth.recv_wait += before > later(turn->arrived_ns, turn->accepted_ns) ?
-				   before - later(turn->arrived_ns, turn->accepted_ns) : 0;
+		turn->there_ns = shared->sent_ns[number];
+		if (!turn->there_ns || turn->there_ns > after)
+			turn->there_ns = after;
+		truth.recv_wait += since(later(turn->arrived_ns, turn->accepted_ns), before);
+		truth.recv_wait_least += since(later(turn->there_ns, turn->accepted_ns), before);
 		truth.recv += after - later(before, turn->arrived_ns);
+		truth.recv_least += after - later(before, turn->there_ns);
 	} else {
 		truth.recv += after - before;
+		truth.recv_least += after - before;
 		turn->app += before - turn->received_ns;
 	}
 	turn->received_ns = after;
@@ -285,6 +309,7 @@ static void send_reply(struct turn *turn)
 	truth.app += turn->app + before - turn->received_ns;
 	truth.send += after - before;
 	truth.latency += after - turn->arrived_ns;
+	truth.latency_least += after - turn->there_ns;
 	truth.count++;
 	for (long i = 1; i < plan.sends; i++) {
 		sleep_ns(plan.between_sends);
@@ -320,6 +345,24 @@ static void hand_over(struct turn *turn)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Longer than any buffer: it blocks until the client reads it, after it has asked. */
+static void *push(void *argument)
+{
+	struct turn *turn = argument;
+
+	must("push", send(turn->fd, payload, plan.push, 0));
+	return NULL;
+}
+
+static void receive_beside_a_push(struct turn *turn, long number)
+{
+	pthread_t pushing;
+
+	pthread_create(&pushing, NULL, push, turn);
+	receive_request(turn, number);
+	pthread_join(pushing, NULL);
+}
+
 static void serve(long connection)
 {
 	struct turn turn = {};
@@ -334,7 +377,10 @@ static void serve(long connection)
 		must("banner", send(turn.fd, reply, REPLY, 0));
 	for (long i = 0; i < plan.turns; i++) {
 		turn.app = 0;
-		receive_request(&turn, connection * plan.turns + i);
+		if (plan.push)
+			receive_beside_a_push(&turn, connection * plan.turns + i);
+		else
+			receive_request(&turn, connection * plan.turns + i);
 		if (plan.hand_over)
 			hand_over(&turn);
 		else
@@ -347,9 +393,11 @@ static void tell(void)
 {
 	printf("{\"count\": %ld, \"accepted\": %ld, \"bytes_in\": %ld, \"latency\": %llu, "
 	       "\"accept_wait\": %llu, \"recv_wait\": %llu, \"recv\": %llu, \"app\": %llu, "
-	       "\"send\": %llu}\n",
+	       "\"send\": %llu, \"recv_wait_least\": %llu, \"recv_least\": %llu, "
+	       "\"latency_least\": %llu}\n",
 	       truth.count, truth.accepted, truth.bytes_in, truth.latency, truth.accept_wait,
-	       truth.recv_wait, truth.recv, truth.app, truth.send);
+	       truth.recv_wait, truth.recv, truth.app, truth.send, truth.recv_wait_least,
+	       truth.recv_least, truth.latency_least);
 	fflush(stdout);
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import List, Optional, Tuple
 
 from rich.style import Style
@@ -75,6 +76,8 @@ def status(frame: Optional[Frame], state: ViewState, width: int) -> Text:
     probe = frame.window.probe
     alarm = STYLES["critical"] if words.lost(probe) else Style()
     now = frame.interval.probe
+    if now.bpf_cpu_pct is None:  # measured now and then
+        now = replace(now, bpf_cpu_pct=probe.bpf_cpu_pct)
     facts = f" {visible(probe.strategy)} · {words.losses(probe)} · {words.cost(now)}"
     left = fit(facts, max(0, width - len(chosen) - 1))
     return Text(padded(left, max(0, width - len(chosen))) + chosen, style=alarm)

@@ -35,6 +35,7 @@ def listener_page(key: object, report: Report, width: int) -> List[Line]:
     return [
         *section(visible(row.address), _facts(row, report), width),
         *section("queue", _queue_facts(row), width),
+        *_namespace(row, report, width),
         *_depths(row),
         *(latencies(waits, "waits") if waits else []),
         *_wait_bars(row.wait_us),
@@ -100,8 +101,32 @@ def _queue_facts(row: Listener) -> List[Fact]:
     ]
     if row.transport == "tcp":
         facts.append(("dropped", numbers.count(row.drops, 15)))
+        facts.append(("of these, queue full", numbers.count(row.overflows, 15)))
         facts.append(("handshakes under way", _syn_queue(row.syn_queue)))
     return facts
+
+
+def _namespace(row: Listener, report: Report, width: int) -> List[Line]:
+    space = next((s for s in report.namespaces or () if s.netns == row.netns), None)
+    if space is None or row.transport != "tcp":
+        return []
+    abort = {True: "1: a full queue resets", False: "0: a full queue is silent"}
+    overflow = abort.get(space.tcp_abort_on_overflow or False, "")
+    facts = [
+        ("net.core.somaxconn", numbers.count(space.somaxconn)),
+        (
+            "tcp_abort_on_overflow",
+            numbers.NOT_MEASURED if space.tcp_abort_on_overflow is None else overflow,
+        ),
+        ("tcp_syncookies", numbers.count(space.tcp_syncookies)),
+        ("cookies sent, received", _pair(space.syncookies_sent, space.syncookies_received)),
+        ("overflows, drops there", _pair(space.listen_overflows, space.listen_drops)),
+    ]
+    return section(f"network namespace {row.netns}, since the start", facts, width)
+
+
+def _pair(first: Optional[int], second: Optional[int]) -> str:
+    return f"{numbers.count(first)}, {numbers.count(second)}"
 
 
 def _blocked(row: Listener) -> str:

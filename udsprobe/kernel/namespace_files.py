@@ -1,0 +1,76 @@
+"""What /proc says of one network namespace: its limits and its TCP counters."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, Optional
+
+from udsprobe.sample import NamespaceReading
+
+_LIMITS = {
+    "somaxconn": "/proc/sys/net/core/somaxconn",
+    "tcp_abort_on_overflow": "/proc/sys/net/ipv4/tcp_abort_on_overflow",
+    "tcp_syncookies": "/proc/sys/net/ipv4/tcp_syncookies",
+}
+_COUNTERS = "/proc/thread-self/net/netstat"
+_READ_BYTES = 1 << 16
+
+
+class NamespaceFiles:
+    """Files of the calling thread's namespace; what is open stays that namespace's.
+
+    Args:
+        inode: number of the namespace.
+    """
+
+    def __init__(self, inode: int) -> None:
+        self._inode = inode
+        paths = {**_LIMITS, "counters": _COUNTERS}
+        self._files = {name: _opened(path) for name, path in paths.items()}
+
+    def limit(self, name: str) -> Optional[int]:
+        """A sysctl now: `somaxconn` …; None when /proc/sys hides it."""
+        text = self._read(name)
+        return None if text is None else int(text)
+
+    def reading(self) -> NamespaceReading:
+        """Limits and counters now; None for each that is hidden."""
+        counters = tcp_counters(self._read("counters") or "")
+        return NamespaceReading(
+            netns=self._inode,
+            somaxconn=self.limit("somaxconn"),
+            tcp_abort_on_overflow=self.limit("tcp_abort_on_overflow"),
+            tcp_syncookies=self.limit("tcp_syncookies"),
+            listen_overflows=counters.get("ListenOverflows"),
+            listen_drops=counters.get("ListenDrops"),
+            syncookies_sent=counters.get("SyncookiesSent"),
+            syncookies_received=counters.get("SyncookiesRecv"),
+        )
+
+    def close(self) -> None:
+        """Let go of the files. May be called twice."""
+        for descriptor in self._files.values():
+            if descriptor is not None:
+                os.close(descriptor)
+        self._files = {}
+
+    def _read(self, name: str) -> Optional[str]:
+        descriptor = self._files.get(name)
+        if descriptor is None:
+            return None
+        return os.pread(descriptor, _READ_BYTES, 0).decode("ascii", "replace")
+
+
+def tcp_counters(text: str) -> Dict[str, int]:
+    """`TcpExt` of /proc/net/netstat: a line of names, then a line of numbers."""
+    lines = [line.split()[1:] for line in text.splitlines() if line.startswith("TcpExt:")]
+    if len(lines) != 2:
+        return {}
+    return {name: int(number) for name, number in zip(*lines)}
+
+
+def _opened(path: str) -> Optional[int]:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
