@@ -42,6 +42,14 @@ def at_once(sock: socket.socket) -> socket.socket:
     return sock
 
 
+def sent_at_once(sock: socket.socket, data: bytes) -> int:
+    """0 when there is no room."""
+    try:
+        return sock.send(data)
+    except BlockingIOError:
+        return 0
+
+
 def sent_whole(sock: socket.socket, data: bytes, pieces: int) -> None:
     size = -(-len(data) // pieces)
     for at in range(0, len(data), size):
@@ -260,10 +268,9 @@ class Actor:
         sock.setblocking(False)
         sent = refused = 0
         while refused <= more:
-            try:
-                sent += sock.send(data)
-            except BlockingIOError:
-                refused += 1
+            bytes_sent = sent_at_once(sock, data)
+            sent += bytes_sent
+            refused += not bytes_sent
         return {"sent": sent, "refused": refused}
 
     def queues(self, socket_number: int) -> Answer:
