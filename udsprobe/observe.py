@@ -82,6 +82,10 @@ class Observer:
         previous, self._last = self._last, self._collector.sample()
         return report(self._observation, previous, self._last)
 
+    def keep_up(self) -> None:
+        """Take a sample and report nothing: what comes and goes has to be seen in time."""
+        self._last = self._collector.sample()
+
     def window(self) -> Report:
         """What happened from the beginning to the last sample."""
         return report(self._observation, self.first, self._last)

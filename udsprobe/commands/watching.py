@@ -51,10 +51,11 @@ def _watch_quietly(
     observer: Observer, options: WatchOptions, outlet: Outlet, ending: Ending
 ) -> None:
     while not ending.wait(options.interval_s):
-        interval = observer.interval()
-        ending.watch(observer.alive_pids())
         if options.form == "jsonl":
-            outlet.write(_rendered(interval, "jsonl", outlet))
+            outlet.write(_rendered(observer.interval(), "jsonl", outlet))
+        else:
+            observer.keep_up()
+        ending.watch(observer.alive_pids())
     if options.form == "jsonl":
         observer.stop()
         outlet.write(_rendered(observer.interval(), "jsonl", outlet))

@@ -89,6 +89,7 @@ class Panel(Lines, can_focus=True):
         self._selectable = selectable
         self._cursor = 0
         self._top = 0
+        self._was_moved = False
 
     @property
     def table(self) -> Table:
@@ -99,8 +100,11 @@ class Panel(Lines, can_focus=True):
         return 1 + len(self._table.lines)
 
     def put(self, table: Table) -> None:
-        """Show new content; the cursor stays on its row wherever that row is now."""
-        key = self._key()
+        """Show new content; a cursor that was moved stays on its row wherever that is now.
+
+        One that was not stays at the top, with the rows that matter most.
+        """
+        key = self._key() if self._was_moved else None
         keys = [line.key for line in table.lines]
         self._table = table
         if key is not None and (self._cursor >= len(keys) or keys[self._cursor] != key):
@@ -137,7 +141,7 @@ class Panel(Lines, can_focus=True):
         if event.y < 1 or index >= len(self._table.lines):
             return
         again = index == self._cursor and event.chain > 1
-        self._cursor = index
+        self._cursor, self._was_moved = index, True
         self._redraw()
         if again:
             self.action_open()
@@ -147,6 +151,7 @@ class Panel(Lines, can_focus=True):
         return lines[self._cursor].key if self._cursor < len(lines) else None
 
     def _move(self, rows: int) -> None:
+        self._was_moved = True
         if self._selectable:
             self._cursor += rows
         else:
