@@ -542,6 +542,24 @@ def test_drops_are_the_sockets_own_count(tmp_path: Path) -> None:
     assert space["listen_overflows"] == overflows and space["listen_drops"] == listen_drops
 
 
+def test_syn_cookies_and_the_namespaces_own_words(tmp_path: Path) -> None:
+    """With tcp_syncookies=2 every handshake is by cookie; the namespace counts them."""
+    connections = 7
+    with Actor(*OWN_NETWORK) as server, Actor(*inside(server, "net")) as client:
+        server.do("loopback_up")
+        server.do("write", path="/proc/sys/net/ipv4/tcp_syncookies", text="2")
+        server.do("write", path="/proc/sys/net/ipv4/tcp_abort_on_overflow", text="1")
+        with attached(server, tmp_path) as watched:
+            heard = server.listen(tcp("127.0.0.1"), 20)
+            place = tcp("127.0.0.1", heard["port"])
+            assert client.connect(place, connections)["results"] == {"OK": connections}
+        row = row_of(watched.report, heard)
+        (space,) = [s for s in watched.report["namespaces"] if s["netns"] == row["netns"]]
+    assert (space["tcp_syncookies"], space["tcp_abort_on_overflow"]) == (2, True)
+    assert space["syncookies_sent"] == space["syncookies_received"] == connections
+    assert (row["established"], row["drops"], row["overflows"]) == (connections, 0, 0)
+
+
 def test_listeners_of_a_reuseport_group_stay_apart(tmp_path: Path) -> None:
     """One address, three sockets: the kernel spreads connections, each has its own queue."""
     connections = 60

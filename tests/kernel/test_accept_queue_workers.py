@@ -135,7 +135,8 @@ def row_of(report: tool.Report, heard: Answer) -> Row:
 
 
 def row_at(report: tool.Report, path: Path) -> Row:
-    (row,) = [row for row in report["listeners"] if row["address"] == str(path)]
+    # Node's primary binds the shorter of the absolute path and the one from its directory.
+    (row,) = [row for row in report["listeners"] if Path(row["address"]).resolve() == path]
     assert isinstance(row, dict)
     return row
 

@@ -27,7 +27,7 @@ SCHEMA = "udsprobe.listeners/1"
 INTERVAL_MAX_S = 3600.0
 
 
-@click.command()
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--pid",
     "pids",

@@ -114,7 +114,12 @@ def cost(probe: Probe) -> str:
 def events(probe: Probe) -> str:
     """`seen 1,234 · counted 1,234 · lost 0`."""
     seen, counted = numbers.count(probe.events_seen, 15), numbers.count(probe.events_counted, 15)
-    return f"seen {seen} · counted {counted} · {losses(probe)}"
+    return f"seen {seen} · counted {counted} · {losses(probe)}{turned_away(probe)}"
+
+
+def turned_away(probe: Probe) -> str:
+    """What found its map full, threads to connections; empty when nothing did."""
+    return f" · NO ROOM FOR {numbers.count(probe.turned_away)}" if probe.turned_away else ""
 
 
 def impaired(report: Report) -> List[str]:

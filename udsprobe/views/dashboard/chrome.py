@@ -74,11 +74,12 @@ def status(frame: Optional[Frame], state: ViewState, width: int) -> Text:
     if frame is None:
         return Text(chosen.rjust(width), style=STYLES["dim"])
     probe = frame.window.probe
-    alarm = STYLES["critical"] if words.lost(probe) else Style()
+    alarm = STYLES["critical"] if words.lost(probe) or probe.turned_away else Style()
     now = frame.interval.probe
     if now.bpf_cpu_pct is None:  # measured now and then
         now = replace(now, bpf_cpu_pct=probe.bpf_cpu_pct)
-    facts = f" {visible(probe.strategy)} · {words.losses(probe)} · {words.cost(now)}"
+    losses = words.losses(probe) + words.turned_away(probe)
+    facts = f" {visible(probe.strategy)} · {losses} · {words.cost(now)}"
     left = fit(facts, max(0, width - len(chosen) - 1))
     return Text(padded(left, max(0, width - len(chosen))) + chosen, style=alarm)
 
