@@ -122,11 +122,11 @@ static __always_inline bool is_nr(struct call_in_flight *call, u32 native, u32 c
 }
 
 /* Its restart goes on with the same call; the time in between was not in it. */
-static __always_inline bool resume_interrupted(struct thread_state *state, u32 fd, ns_t now)
+static __always_inline bool resume_interrupted(struct thread_state *state, ns_t now)
 {
 	struct call_in_flight *call = &state->now, *old = &state->interrupted;
 	bool same = call->nr == old->nr && call->abi == old->abi &&
-		    (!(old->traits & TRAIT_FD) || old->fd == fd);
+		    (!(old->traits & TRAIT_FD) || old->fd == call->fd);
 
 	if (!same && !is_nr(call, nr_restart_syscall, compat_nr_restart_syscall))
 		return false;
@@ -158,8 +158,7 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 		describe_call(task, regs, call);
 	now = bpf_ktime_get_ns();
 	change_activity(state, now, activity_on_cpu(state));
-	if (state->flags & THREAD_INTERRUPTED &&
-	    resume_interrupted(state, first_argument(regs, call->abi == ABI_COMPAT), now))
+	if (state->flags & THREAD_INTERRUPTED && resume_interrupted(state, now))
 		return;
 	call->early = 0;
 	call->off_cpu_ns = 0;

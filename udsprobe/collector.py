@@ -68,9 +68,11 @@ class Collector:
         monotonic_ns = self._clock.monotonic_ns()
         # One behind the other: what is divided by each other has to be of one moment.
         calls = counters.calls()
-        by_name, served, events = counters.calls_by_name(), counters.served(), counters.events()
+        row = counters.all_cpus()
         threads = counters.threads()
-        self._book.update(self._tracer.take_processes(), self._tracer.via_names)
+        # Read again, behind the living: a thread that ends in between is not left out.
+        exited_activity_ns = counters.exited_activity_ns(counters.all_cpus())
+        self._book.update(counters.take_processes(), self._tracer.via_names)
         interval = counters.next_interval()
         connections, connections_open = self._connections.read()
         seen = self._listeners.read(self._book.alive())
@@ -83,21 +85,21 @@ class Collector:
             unix_s=self._clock.unix_s(),
             calls=calls,
             in_flight=tuple(t.in_flight for t in threads if t.in_flight is not None),
-            syscalls_by_name=by_name,
+            syscalls_by_name=counters.calls_by_name(row),
             threads=tuple(
                 ThreadActivities(t.pid, t.tid, printable(t.comm), t.activity_ns) for t in threads
             ),
-            exited_activity_ns=counters.exited_activity_ns(),
+            exited_activity_ns=exited_activity_ns,
             targets=self._book.readings(),
             targets_exited=counters.targets_exited(),
             listeners=self._with_events(seen.listeners, monotonic_ns, interval),
             namespaces=seen.namespaces,
             connects=self._table.connects(),
-            served=served,
+            served=counters.served(row),
             upstream=self._connections.upstream(),
             connections=connections,
             connections_open=connections_open,
-            probe=self._account(events),
+            probe=self._account(counters.events(row)),
         )
 
     def close(self) -> None:

@@ -6,8 +6,8 @@ import ctypes
 from dataclasses import replace
 from typing import Any, Dict, List, Optional, Tuple
 
-from udsprobe.kernel.counters import Counters, latency_of
-from udsprobe.kernel.probe_object import ProbeObject
+from udsprobe.kernel.counters import Counters, enum_names, latency_of
+from udsprobe.kernel.probe_object import ProbeObject, records
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.socket_names import SocketName
 from udsprobe.sample import (
@@ -34,9 +34,7 @@ class ConnectionTable:
         self._record = loaded.btf.structure("connection_record")
         self._upstream = loaded.btf.structure("upstream")
         self._upstreams_max = loaded.btf.enum("limits")["UPSTREAMS_MAX"]
-        self._roles = {
-            value: name[len("ROLE_") :].lower() for name, value in loaded.btf.enum("role").items()
-        }
+        self._roles = enum_names(loaded.btf.enum("role"), "ROLE_")
         self._known: Dict[Tuple[int, int], ConnectionReading] = {}
         self._comms: Dict[int, Optional[str]] = {}
         self._silent: Dict[int, int] = {}
@@ -45,15 +43,12 @@ class ConnectionTable:
         """The busiest connections so far, and how many are open."""
         self._counters.reset_open_connections()
         raw = self._object.iterate("list_connections", over="connections")
-        size = ctypes.sizeof(self._record)
-        records = [
-            self._record.from_buffer_copy(raw, at) for at in range(0, len(raw) - size + 1, size)
-        ]
+        listed = records(raw, self._record)
         self._comms.clear()
-        self._find_silent_peers(records)
+        self._find_silent_peers(listed)
         # What is not listed is quiet or closed, and holds nothing either way.
         self._known = {key: _emptied(reading) for key, reading in self._known.items()}
-        self._known.update(((r.sk, r.inode), self._reading(r)) for r in records)
+        self._known.update(((r.sk, r.inode), self._reading(r)) for r in listed)
         kept = sorted(self._known.items(), key=lambda item: -_weight(item[1]))[
             :CONNECTIONS_KEPT_MAX
         ]
@@ -100,11 +95,11 @@ class ConnectionTable:
             send_eagain=record.send_eagain,
         )
 
-    def _find_silent_peers(self, records: List[Any]) -> None:
+    def _find_silent_peers(self, listed: List[Any]) -> None:
         """Who holds the other end where bytes pile up and nothing ever came back."""
         wanted = {
             record.peer_inode
-            for record in records
+            for record in listed
             if record.peer_inode and not record.peer_tgid and record.send_queue_bytes
         }
         unknown = wanted - self._silent.keys()

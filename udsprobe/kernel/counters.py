@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from udsprobe.kernel.probe_object import ProbeObject
+from udsprobe.kernel.probe_object import ProbeObject, records
 from udsprobe.kernel.shared_memory import Row, SharedArray, SharedGlobals, combined
 from udsprobe.kernel.syscall_table import SyscallTable
 from udsprobe.sample import CallCounts, CallInFlight, Endpoint, LatencyCounts, ServedCounts
@@ -141,9 +141,12 @@ class Counters:
             self._call_counts(key, combined(parts, maximum)) for key, parts in rows.items()
         )
 
-    def calls_by_name(self) -> Dict[str, int]:
+    def all_cpus(self) -> Row:
+        """What each CPU counted beside the calls, added up: what the next four read from."""
+        return combined(map(self._per_cpu.row, self._cpus), self._cpu_maxima)
+
+    def calls_by_name(self, row: Row) -> Dict[str, int]:
         """Every system call of the targets; 32-bit ones as `compat:NAME`."""
-        row = self._all_cpus()
         totals: Dict[str, int] = {}
         for abi, table in zip(ABIS, self._tables):
             prefix = "" if abi == "native" else f"{abi}:"
@@ -153,15 +156,13 @@ class Counters:
                     totals[name] = totals.get(name, 0) + calls
         return totals
 
-    def events(self) -> EventAccount:
+    def events(self, row: Row) -> EventAccount:
         """The account of all calls that ended."""
-        row = self._all_cpus()
         names = ("events_seen", "events_counted", "lost_map_full")
         return EventAccount(*(row[self._per_cpu.place(name).start] for name in names))
 
-    def served(self) -> ServedCounts:
+    def served(self, row: Row) -> ServedCounts:
         """Served requests: how many, how long each took and where."""
-        row = self._all_cpus()
         latency = _latency(row[self._per_cpu.place("served")])
         stages = row[self._per_cpu.place("stages")]
         size = len(stages) // self._stages_count
@@ -178,9 +179,9 @@ class Counters:
             pipelined=row[self._per_cpu.place("pipelined")][0],
         )
 
-    def exited_activity_ns(self) -> Mapping[str, int]:
+    def exited_activity_ns(self, row: Row) -> Mapping[str, int]:
         """Where the time of threads went that have ended."""
-        return self._by_activity(self._all_cpus()[self._per_cpu.place("exited_activity_ns")])
+        return self._by_activity(row[self._per_cpu.place("exited_activity_ns")])
 
     def take_processes(self) -> Dict[int, Any]:
         """Process id → `struct process_state`; the dead ones leave the map."""
@@ -196,14 +197,7 @@ class Counters:
     def threads(self) -> List[ThreadReading]:
         """Every living thread of the targets."""
         raw = self._object.iterate("list_threads")
-        size = ctypes.sizeof(self._thread)
-        return [
-            self._thread_reading(self._thread.from_buffer_copy(raw, at))
-            for at in range(0, len(raw) - size + 1, size)
-        ]
-
-    def _all_cpus(self) -> Row:
-        return combined(map(self._per_cpu.row, self._cpus), self._cpu_maxima)
+        return [self._thread_reading(record) for record in records(raw, self._thread)]
 
     def _places_of_maxima(self) -> List[int]:
         stages = self._per_cpu.place("stages")

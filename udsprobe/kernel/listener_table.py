@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.kernel.counters import Counters, error_name, latency_of
-from udsprobe.kernel.probe_object import ProbeObject
+from udsprobe.kernel.probe_object import ProbeObject, records
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.refusals import Bound, Refusals, UnixConnect
 from udsprobe.kernel.socket_names import SocketName
@@ -195,11 +195,7 @@ class ListenerTable:
         return latency_of(getattr(counts, name))
 
     def _records(self) -> List[Any]:
-        raw = self._object.iterate("list_listeners", over="listeners")
-        size = ctypes.sizeof(self._record)
-        return [
-            self._record.from_buffer_copy(raw, at) for at in range(0, len(raw) - size + 1, size)
-        ]
+        return records(self._object.iterate("list_listeners", over="listeners"), self._record)
 
     def _accepted(self) -> Dict[Tuple[int, int], Dict[Worker, int]]:
         """(listener, inode) → (process, thread) → accepted."""

@@ -10,7 +10,7 @@ import ctypes
 import errno
 import mmap
 import os
-from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Type
 
 from udsprobe.kernel.btf import Btf
 from udsprobe.kernel.libbpf import LibbpfError, ProgInfo, libbpf
@@ -35,6 +35,12 @@ class _IteratorOptions(ctypes.Structure):
         ("link_info", ctypes.c_void_p),
         ("link_info_len", ctypes.c_uint32),
     ]
+
+
+def records(raw: bytes, layout: Type[ctypes.Structure]) -> List[Any]:
+    """What an iterator program wrote, one ctypes twin for each record."""
+    size = ctypes.sizeof(layout)
+    return [layout.from_buffer_copy(raw, at) for at in range(0, len(raw) - size + 1, size)]
 
 
 class ProbeObject:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import platform
 import struct
-from typing import Any, List, Mapping
+from typing import List, Mapping
 
 from udsprobe.kernel.connection_table import ConnectionTable
 from udsprobe.kernel.counters import Counters, enum_names
@@ -15,6 +14,7 @@ from udsprobe.kernel.libbpf import LibbpfError
 from udsprobe.kernel.listener_table import ListenerTable
 from udsprobe.kernel.loader import load, possible_cpus, refusal, series_max
 from udsprobe.kernel.plan import EVENT_PROGRAMS
+from udsprobe.kernel.probe_object import records
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.socket_roles import SocketRecord, served_sockets
 from udsprobe.kernel.syscall_table import syscall_tables
@@ -94,10 +94,6 @@ class Tracer:
         """The account of the targets' connections."""
         return ConnectionTable(self._object, self.counters, procfs)
 
-    def take_processes(self) -> Mapping[int, Any]:
-        """Process id → `struct process_state`; the dead ones leave the map."""
-        return self.counters.take_processes()
-
     def detach(self) -> None:
         """Stop counting; what was counted stays readable."""
         self._object.detach()
@@ -134,9 +130,4 @@ class Tracer:
 
     def _open_sockets(self) -> List[SocketRecord]:
         layout = self._object.btf.structure("socket_record")
-        raw = self._object.iterate("list_sockets")
-        size = ctypes.sizeof(layout)
-        return [
-            SocketRecord.of(layout.from_buffer_copy(raw, at))
-            for at in range(0, len(raw) - size + 1, size)
-        ]
+        return list(map(SocketRecord.of, records(self._object.iterate("list_sockets"), layout)))
