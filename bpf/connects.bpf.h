@@ -10,6 +10,7 @@
 #include "listeners.bpf.h"
 
 #define EINPROGRESS 115
+#define TCP_SYN_SENT 2
 
 static __always_inline bool is_unix_with_queue(u8 endpoint)
 {
@@ -33,16 +34,16 @@ static __always_inline void connect_entered(struct task_struct *task, struct pt_
 	struct connecting connecting = {}, *before;
 	bool compat = is_compat(task);
 	struct socket_ref ref = {};
-	u32 tid = task->pid;
+	u32 tid = task_read(task, pid);
 
 	resolve_fd(task, first_argument(regs, compat), &ref);
 	if (!is_unix_with_queue(ref.endpoint))
 		return;
 	connecting.sk = ref.sk;
-	connecting.tgid = task->tgid;
-	connecting.sleeps = task->nvcsw;
-	connecting.mount_ns = task->nsproxy->mnt_ns->ns.inum;
-	connecting.net_ns = task->nsproxy->net_ns->ns.inum;
+	connecting.tgid = tgid_of(task);
+	connecting.sleeps = task_read(task, nvcsw);
+	connecting.mount_ns = mount_ns_of(task);
+	connecting.net_ns = net_ns_of(task);
 	name_at_entry(second_argument(regs, compat), third_argument(regs, compat),
 		      &connecting.name);
 	connecting.newest_listener_ns = newest_listener_ns;
@@ -62,7 +63,7 @@ static __always_inline void connect_entered(struct task_struct *task, struct pt_
 /* Killed while it waited. */
 static __always_inline void connecting_thread_exited(struct task_struct *task)
 {
-	u32 tid = task->pid;
+	u32 tid = task_read(task, pid);
 
 	bpf_map_delete_elem(&connectings, &tid);
 }
@@ -105,7 +106,7 @@ static __always_inline void connect_returned(struct task_struct *task, struct pt
 {
 	struct connecting *connecting;
 	struct listener *listener;
-	u32 tid = task->pid;
+	u32 tid = task_read(task, pid);
 
 	connecting = bpf_map_lookup_elem(&connectings, &tid);
 	if (!connecting)
@@ -116,7 +117,7 @@ static __always_inline void connect_returned(struct task_struct *task, struct pt
 	}
 	if (ret < 0) {
 		connect_failed(regs, is_compat(task), connecting, -ret);
-	} else if (task->nvcsw != connecting->sleeps) {
+	} else if (task_read(task, nvcsw) != connecting->sleeps) {
 		listener = listener_connected_to(connecting->sk);
 		if (listener)
 			shared_latency_add(&listener->blocked,
@@ -125,25 +126,73 @@ static __always_inline void connect_returned(struct task_struct *task, struct pt
 	bpf_map_delete_elem(&connectings, &tid);
 }
 
-/* A target's own connects, of every family. */
-static __always_inline void destination_reached(struct arguments *arguments, u8 endpoint, long ret,
-						ns_t took_ns)
+static __always_inline void count_destination(struct destination *destination, ns_t took_ns)
 {
-	struct destination destination = { .error = ret < 0 ? -ret : 0, .endpoint = endpoint };
-	struct destination_counts *counts;
+	struct destination_counts *counts = bpf_map_lookup_elem(&destinations, destination);
 
-	if (!name_given(arguments->second, arguments->third, &destination.name))
-		return;
-	counts = bpf_map_lookup_elem(&destinations, &destination);
 	if (!counts) {
-		bpf_map_update_elem(&destinations, &destination, &no_destination_counts,
+		bpf_map_update_elem(&destinations, destination, &no_destination_counts,
 				    BPF_NOEXIST);
-		counts = bpf_map_lookup_elem(&destinations, &destination);
+		counts = bpf_map_lookup_elem(&destinations, destination);
 	}
 	if (counts)
 		shared_latency_add(&counts->latency, took_ns);
 	else
 		shared_add(&connects_turned_away, 1);
+}
+
+/* A target's own connects, of every family. */
+static __always_inline void destination_reached(struct arguments *arguments, u8 endpoint, long ret,
+						ns_t took_ns)
+{
+	struct destination destination = { .error = ret < 0 ? -ret : 0, .endpoint = endpoint };
+
+	if (name_given(arguments->second, arguments->third, &destination.name))
+		count_destination(&destination, took_ns);
+}
+
+/* connect() said that it goes on, and it failed: net/ipv4/tcp.c, tcp_done_with_error
+ * (tcp_reset and tcp_write_err before it) sets the error and then the state. Whoever
+ * closes the socket meanwhile leaves no error.
+ */
+static __always_inline void failed_in_background(struct sock *sk, ns_t began_ns)
+{
+	struct destination destination = { .endpoint = ENDPOINT_TCP, .in_background = 1 };
+
+	destination.error = BPF_CORE_READ(sk, sk_err);
+	if (!destination.error)
+		return;
+	name_of_peer(sk, &destination.name);
+	count_destination(&destination, bpf_ktime_get_ns() - began_ns);
+}
+
+static __always_inline void tcp_state_changed(struct sock *sk, int before, int after)
+{
+	struct connection *connection;
+	struct cpu_counts *counts;
+	address_t address = (u64)sk;
+
+	if (before == TCP_SYN_RECV && after == TCP_ESTABLISHED) {
+		counts = cpu_counts();
+		if (counts)
+			counts->established_child = address;
+		return;
+	}
+	if (after != TCP_CLOSE)
+		return;
+	connection = bpf_map_lookup_elem(&connections, &address);
+	if (!connection)
+		return;
+	if (before == TCP_SYN_SENT && connection->role == ROLE_UPSTREAM)
+		failed_in_background(sk, connection->established_ns);
+	connection_gone(connection);
+	bpf_map_delete_elem(&connections, &address);
+}
+
+/* On loopback the refusal is there before connect() returns: nothing is in progress any more. */
+static __always_inline bool is_over_already(address_t at)
+{
+	return BPF_CORE_READ((struct sock *)at, __sk_common.skc_state) == TCP_CLOSE;
 }
 
 #endif

@@ -38,6 +38,15 @@ struct task_struct___state32 {
 	unsigned int __state;
 };
 
+struct io_uring_cqe;
+struct io_ring_ctx;
+
+/* The tracepoint io_uring_complete has the completion itself for an argument, or (on Debian's
+ * 6.1 and 6.12) its fields: the number of arguments tells.
+ */
+typedef void (*btf_trace_io_uring_complete___cqe)(void *, struct io_ring_ctx *, void *,
+						  struct io_uring_cqe *);
+
 #pragma clang attribute pop
 
 static __always_inline long state_of_task(struct task_struct *task)

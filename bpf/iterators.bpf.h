@@ -36,7 +36,7 @@ static __always_inline void adopt_activity(struct task_struct *task, struct thre
 
 static __always_inline void seed_thread(struct task_struct *task)
 {
-	u32 tgid = task->tgid;
+	u32 tgid = tgid_of(task);
 	struct seed *seed = bpf_map_lookup_elem(&seed_tgids, &tgid);
 	struct thread_state *state;
 
@@ -48,7 +48,7 @@ static __always_inline void seed_thread(struct task_struct *task)
 	if (!state)
 		return;
 	if (task->pid == task->tgid)
-		adopt_process(task, task->real_parent->tgid, VIA_SELECTOR);
+		adopt_process(task, tgid_of(task->real_parent), VIA_SELECTOR);
 	if (!(seed->flags & THREAD_DORMANT))
 		adopt_sleeping_call(task, state);
 	adopt_activity(task, state);
@@ -80,8 +80,11 @@ static __always_inline void write_thread(struct seq_file *seq, struct task_struc
 	if (!state || state->flags & (THREAD_DORMANT | THREAD_EXITED))
 		return;
 	copy_activities(state, record.activity_ns);
-	record.tgid = task->tgid;
-	record.tid = task->pid;
+	record.loops = state->loops;
+	record.busy_ns = state->busy_ns;
+	record.busy_max_ns = state->busy_max_ns;
+	record.tgid = tgid_of(task);
+	record.tid = tid_of(task);
 	if (state->flags & THREAD_IN_CALL && state->now.call != CALL_NONE) {
 		record.in_call = 1;
 		record.since_ns = state->now.start_ns;
@@ -93,6 +96,9 @@ static __always_inline void write_thread(struct seq_file *seq, struct task_struc
 	bpf_seq_write(seq, &record, sizeof(record));
 }
 
+/* Sockets of targets, and everybody's listeners: a process may serve connections that its
+ * parent accepted, as those of PostgreSQL do, and hold no listener itself.
+ */
 static __always_inline void write_socket(struct seq_file *seq, struct task_struct *task, u32 fd,
 					 struct file *file)
 {
@@ -100,15 +106,17 @@ static __always_inline void write_socket(struct seq_file *seq, struct task_struc
 	struct socket_ref ref = {};
 	struct sock *sk;
 
-	if (!thread_state_of(task) || !read_socket_probed(file, &ref))
+	if (!read_socket_probed(file, &ref))
 		return;
 	sk = (void *)ref.sk;
+	record.state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	if (!thread_state_of(task) && record.state != TCP_LISTEN)
+		return;
 	record.sk = ref.sk;
 	record.inode = ref.inode;
 	record.endpoint = ref.endpoint;
-	record.tgid = task->tgid;
+	record.tgid = tgid_of(task);
 	record.fd = fd;
-	record.state = BPF_CORE_READ(sk, __sk_common.skc_state);
 	record.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 	if (ref.endpoint == ENDPOINT_UNIX_STREAM || ref.endpoint == ENDPOINT_UNIX_SEQPACKET)
 		record.unix_address = (u64)BPF_CORE_READ((struct unix_sock *)sk, addr);
@@ -128,7 +136,7 @@ static __always_inline void seed_listener(struct task_struct *task, struct file 
 	sk = (void *)ref.sk;
 	if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_LISTEN &&
 	    ref.endpoint != ENDPOINT_OTHER)
-		adopt_listener(&ref, task->tgid);
+		adopt_listener(&ref, tgid_of(task));
 }
 
 static __always_inline void write_listener(struct seq_file *seq, address_t *key,
@@ -138,6 +146,7 @@ static __always_inline void write_listener(struct seq_file *seq, address_t *key,
 	struct sock *sk = (void *)*key;
 	struct listener_record record = { .sk = *key };
 
+	follow(*key);
 	record.is_alive = inode_of_socket(sk) == listener->inode &&
 			  BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_LISTEN;
 	record.depth = queue_length(sk, listener->endpoint);
@@ -223,19 +232,89 @@ static __always_inline bytes_t unread_unix_bytes(struct sock *sk, u8 endpoint)
 static __always_inline void read_queues(struct sock *sk, u8 endpoint,
 					struct connection_record *record)
 {
-	record->send_buffer_bytes = BPF_CORE_READ(sk, sk_sndbuf);
-	if (endpoint == ENDPOINT_TCP) {
-		struct tcp_sock *tcp = (void *)sk;
+	u64 at = (u64)sk;
 
-		record->recv_queue_bytes =
-			BPF_CORE_READ(tcp, rcv_nxt) - BPF_CORE_READ(tcp, copied_seq);
-		record->send_queue_bytes = BPF_CORE_READ(sk, sk_wmem_queued);
-		return;
+	record->send_queue_bytes = direct_loads ? unsent_bytes_direct(at, endpoint) :
+						  unsent_bytes_probed(at, endpoint);
+	if (!tells_unread_bytes(endpoint))
+		record->recv_queue_bytes = unread_unix_bytes(sk, endpoint);
+	else
+		record->recv_queue_bytes = direct_loads ? unread_bytes_direct(at, endpoint) :
+							  unread_bytes_probed(at, endpoint);
+}
+
+/* include/uapi/linux/socket.h, SOCK_SNDBUF_LOCK and SOCK_RCVBUF_LOCK: setsockopt()
+ * sets them, and TCP leaves the size of such a buffer alone.
+ */
+#define SOCK_BUFFERS_LOCKED (SEND_BUFFER_FIXED | RECV_BUFFER_FIXED)
+
+static __always_inline void read_buffers(struct sock *sk, u8 endpoint,
+					 struct connection_record *record)
+{
+	record->send_buffer_bytes = BPF_CORE_READ(sk, sk_sndbuf);
+	record->recv_buffer_bytes = BPF_CORE_READ(sk, sk_rcvbuf);
+	record->queue_flags =
+		BPF_CORE_READ_BITFIELD_PROBED(sk, sk_userlocks) & SOCK_BUFFERS_LOCKED;
+	if (tells_unread_bytes(endpoint))
+		record->queue_flags |= RECV_MAX_KNOWN;
+	if (endpoint != ENDPOINT_TCP)
+		record->peer_inode = inode_of_socket(BPF_CORE_READ((struct unix_sock *)sk, peer));
+}
+
+/* TCP: what was acknowledged. Unix: what was sent while we looked, without what waits at
+ * the other end; a send call in progress is not in it, which is why its sleeps are told.
+ */
+static __always_inline void read_progress(struct sock *sk, struct connection *connection,
+					  struct connection_record *record)
+{
+	struct sock *peer;
+
+	if (connection->endpoint == ENDPOINT_TCP) {
+		record->taken = BPF_CORE_READ((struct tcp_sock *)sk, snd_una);
+	} else {
+		peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
+		if (!peer)
+			return;
+		record->taken = connection->bytes_out -
+				unread_unix_bytes(peer, connection->endpoint);
+		record->send_sleeps = connection->send_sleeps;
 	}
-	record->peer_inode = inode_of_socket(BPF_CORE_READ((struct unix_sock *)sk, peer));
-	/* The reference count of the allocation begins at 1. */
-	record->send_queue_bytes = BPF_CORE_READ(sk, sk_wmem_alloc.refs.counter) - 1;
-	record->recv_queue_bytes = unread_unix_bytes(sk, endpoint);
+	record->queue_flags |= TAKEN_KNOWN;
+}
+
+/* An iterator's value cannot be indexed by a variable, so both places are asked. */
+static __always_inline void read_recent_queues(struct recent_queues *recent,
+					       struct connection_record *record)
+{
+	if (recent->interval != interval - 1)
+		return;
+	if (recent->recv_bytes > record->recv_max_bytes)
+		record->recv_max_bytes = recent->recv_bytes;
+	if (recent->send_bytes > record->send_max_bytes)
+		record->send_max_bytes = recent->send_bytes;
+}
+
+/* False when nothing was noted in the interval that ended. */
+static __always_inline bool read_high_water(struct connection *connection,
+					    struct connection_record *record)
+{
+	read_recent_queues(&connection->queues[0], record);
+	read_recent_queues(&connection->queues[1], record);
+	return record->recv_max_bytes || record->send_max_bytes;
+}
+
+/* As user space weighs them, which keeps the heaviest and says from where on. Where all are
+ * alike and more than there is room for, it does not matter which are listed.
+ */
+static __always_inline bool is_too_light(struct connection *connection)
+{
+	u64 stuck = connection->send_blocked + connection->send_eagain;
+	u64 bytes = connection->bytes_in + connection->bytes_out;
+	u64 weight = connection->turns + bytes / 1024 + 1000 * stuck;
+
+	if (listed < LISTED_MAX)
+		return weight < listed_weight_min;
+	return weight < 2 * listed_weight_min;
 }
 
 static __always_inline void write_connection(struct seq_file *seq, address_t *key,
@@ -243,19 +322,37 @@ static __always_inline void write_connection(struct seq_file *seq, address_t *ke
 {
 	struct connection_record record = { .sk = *key };
 	struct sock *sk = (void *)*key;
+	bool was_filled;
 
+	/* Of a hundred thousand idle ones the sockets themselves would all be loaded. */
+	if (!looks_at_all && connection->inode && connection->was_empty &&
+	    connection->active + 1 < interval && !connection->arrived_ns) {
+		connections_open++;
+		note_waiting(connection, 0);
+		return;
+	}
 	if (!connection->inode || connection->inode != inode_of_socket(sk))
 		return;
 	/* It was refused before connect() said that it is in progress. */
 	if (connection->endpoint == ENDPOINT_TCP &&
-	    BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_CLOSE)
+	    state_of_socket(*key) == TCP_CLOSE)
 		return;
 	connections_open++;
 	read_queues(sk, connection->endpoint, &record);
+	was_filled = read_high_water(connection, &record);
+	connection->was_empty = !record.recv_queue_bytes && !record.send_queue_bytes;
 	/* Quiet since the last sample and with nothing queued: nothing new to say. */
-	if (connection->active + 1 < interval && !record.recv_queue_bytes &&
-	    !record.send_queue_bytes)
+	if (connection->active + 1 < interval && !was_filled && !record.recv_queue_bytes &&
+	    !record.send_queue_bytes) {
+		note_waiting(connection, 0);
 		return;
+	}
+	if (!record.send_queue_bytes && is_too_light(connection)) {
+		note_waiting(connection, record.recv_queue_bytes);
+		return;
+	}
+	read_buffers(sk, connection->endpoint, &record);
+	read_progress(sk, connection, &record);
 	record.inode = connection->inode;
 	record.bytes_in = connection->bytes_in;
 	record.bytes_out = connection->bytes_out;
@@ -264,6 +361,7 @@ static __always_inline void write_connection(struct seq_file *seq, address_t *ke
 	record.send_blocked_max_ns = connection->send_blocked_max_ns;
 	record.send_blocked = connection->send_blocked;
 	record.send_eagain = connection->send_eagain;
+	record.sends_held = connection->sends_held;
 	record.tgid = connection->tgid;
 	record.peer_tgid = connection->peer_tgid;
 	record.role = connection->role;
@@ -271,8 +369,12 @@ static __always_inline void write_connection(struct seq_file *seq, address_t *ke
 	name_of_socket(sk, &record.local);
 	name_of_peer(sk, &record.peer);
 	/* When the buffer is full this one is shown again. */
-	if (bpf_seq_write(seq, &record, sizeof(record)))
+	if (bpf_seq_write(seq, &record, sizeof(record))) {
 		connections_open--;
+		return;
+	}
+	listed++;
+	note_waiting(connection, record.recv_queue_bytes);
 }
 
 /* Nothing tells of the end of a Unix socket, so its connection is asked for now and then. */
@@ -284,11 +386,15 @@ static __always_inline void sweep_connection(address_t *key, struct connection *
 	if (connection->phase == PHASE_QUEUED) {
 		listener = bpf_map_lookup_elem(&listeners, &at);
 		if (listener && listener->inode == connection->listener_inode &&
-		    listener->inode == inode_of_socket((struct sock *)at))
+		    listener->inode == inode_of_socket((struct sock *)at)) {
+			follow(sk);
 			return;
+		}
 	} else if (connection->inode == inode_of_socket((struct sock *)sk)) {
+		follow(sk);
 		return;
 	}
+	connection_gone(connection);
 	bpf_map_delete_elem(&connections, &sk);
 }
 

@@ -35,6 +35,8 @@ typedef _Bool bool;
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
 
@@ -45,6 +47,11 @@ enum {
 	BPF_F_NO_PREALLOC = 1U << 0,
 	BPF_F_MMAPABLE = 1U << 10,
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1U << 0,
+};
+
+/* include/uapi/linux/bpf.h: not to be relocated. */
+struct bpf_raw_tracepoint_args {
+	u64 args[1];
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -113,6 +120,18 @@ struct files_struct {
 	struct fdtable *fdt;
 };
 
+struct pid_namespace;
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
 struct signal_struct {
 	atomic_t live;
 };
@@ -121,16 +140,22 @@ struct bpf_local_storage;
 
 struct nsproxy;
 
+struct sched_entity {
+	u64 exec_start;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
 	unsigned long nvcsw;
 	struct nsproxy *nsproxy;
-	int on_cpu;
+	unsigned int on_cpu;	/* u8 in 7.2; unsigned loads are resized */
+	struct sched_entity se;
 	unsigned int in_iowait : 1;
 	u64 start_boottime;
 	int pid;
 	int tgid;
+	struct pid *thread_pid;
 	char comm[16];
 	struct files_struct *files;
 	struct signal_struct *signal;
@@ -209,14 +234,25 @@ struct sock {
 	u32 sk_ack_backlog;
 	u32 sk_max_ack_backlog;
 	atomic_t sk_drops;
+	int sk_rcvbuf;
 	int sk_sndbuf;
+	u8 sk_userlocks;
 	int sk_wmem_queued;
 	refcount_t sk_wmem_alloc;
+	int sk_err;
 };
 
 struct tcp_sock {
 	u32 copied_seq;
 	u32 rcv_nxt;
+	u32 snd_una;
+	u32 snd_nxt;
+	u32 snd_wnd;
+	u32 snd_cwnd;
+	u32 write_seq;
+	u32 packets_out;
+	u32 mss_cache;
+	u8 nonagle : 4;
 };
 
 struct sockaddr_un {
@@ -275,6 +311,67 @@ struct socket {
  */
 struct epoll_filefd {
 	struct file *file;
+};
+
+struct io_uring_cqe {
+	u64 user_data;
+	s32 res;
+};
+
+struct io_cqe {
+	u64 user_data;
+};
+
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct io_hash_bucket {
+	struct hlist_head list;
+};
+
+struct io_hash_table {
+	struct io_hash_bucket *hbs;
+	unsigned int hash_bits;
+};
+
+struct io_ring_ctx {
+	struct io_hash_table cancel_table;
+};
+
+struct io_kiocb {
+	struct file *file;
+	u8 opcode;
+	struct io_cqe cqe;
+	struct io_ring_ctx *ctx;
+	struct hlist_node hash_node;
+};
+
+/* What an operation was asked for lies where its struct io_kiocb begins. */
+struct io_connect {
+	void *addr;
+	int addr_len;
+};
+
+struct io_accept {
+	u32 file_slot;
+};
+
+struct io_sr_msg {
+	unsigned int msg_flags;
+};
+
+struct io_splice {
+	int splice_fd_in;
+	unsigned int flags;
+};
+
+struct io_listen {
+	int backlog;
 };
 
 struct seq_file;

@@ -10,6 +10,7 @@
 
 #include "latency.bpf.h"
 #include "registers.bpf.h"
+#include "servers.bpf.h"
 #include "socket_names.bpf.h"
 
 #define TCP_ESTABLISHED 1
@@ -18,9 +19,6 @@
 #define TCP_LISTEN 10
 /* CPUs that can be between queueing a connection and telling of it. */
 #define QUEUE_TAIL_MAX 16
-
-/* Listeners are shared by CPUs; connections are rare beside calls. */
-#define shared_add(counter, amount) __sync_fetch_and_add(counter, amount)
 
 static __always_inline void shared_latency_add(struct latency *latency, ns_t value)
 {
@@ -45,9 +43,13 @@ static __always_inline u32 depth_slot(u32 depth)
 	return slot < DEPTH_SLOTS ? slot : DEPTH_SLOTS - 1;
 }
 
+/* A load that faults gives 0, as a failed read does. */
 static __always_inline u64 inode_of_socket(struct sock *sk)
 {
-	return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
+	if (!direct_loads)
+		return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
+	sk = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
+	return sk->sk_socket->file->f_inode->i_ino;
 }
 
 /* An address that was used again by another socket has another inode. */
@@ -109,6 +111,7 @@ static __always_inline struct listener *adopt_listener(struct socket_ref *ref, u
 		return listener;
 	if (listener)
 		keep_closed_listener(ref->sk, listener);
+	follow(ref->sk);
 	if (bpf_map_update_elem(&listeners, &ref->sk, &no_listener, BPF_ANY)) {
 		shared_add(&listeners_turned_away, 1);
 		return NULL;
@@ -139,8 +142,8 @@ static __always_inline void listen_returned(address_t sk, u64 inode, u8 endpoint
 					    core.sysctl_somaxconn);
 }
 
-/* False when it is known already. What waits for a living listener waits until
- * it is accepted, so an entry of another listener is of another connection.
+/* False when it is known already or cannot be known. What waits for a living listener waits
+ * until it is accepted, so an entry of another listener is of another connection.
  */
 static __always_inline bool queue_connection(address_t sk, address_t at, struct listener *listener,
 					     ns_t now)
@@ -158,9 +161,12 @@ static __always_inline bool queue_connection(address_t sk, address_t at, struct 
 	if (known && known->phase == PHASE_QUEUED && known->listener == at &&
 	    known->listener_inode == listener->inode)
 		return false;
-	if (bpf_map_update_elem(&connections, &sk, &fresh, BPF_ANY))
-		shared_add(&connections_turned_away, 1);
-	return true;
+	follow(sk);
+	if (!bpf_map_update_elem(&connections, &sk, &fresh, BPF_ANY))
+		return true;
+	shared_add(&connections_turned_away, 1);
+	shared_add(&listener->no_room, 1);
+	return false;
 }
 
 /* What came before us is at the head, and is nobody's news. At least one is. */
@@ -180,7 +186,8 @@ static __always_inline void queue_unix_connections(struct sock *sk, struct liste
 	u64 address = (u64)BPF_CORE_READ((struct unix_sock *)sk, addr);
 	struct sk_buff *end = (void *)&sk->sk_receive_queue;
 	struct sk_buff *skb = BPF_CORE_READ(sk, sk_receive_queue.prev);
-	u32 since = queued_since(sk, listener);
+	/* Those turned away before are not tried again: when they came is not known any more. */
+	u32 since = listener->no_room ? 1 : queued_since(sk, listener);
 
 	for (u32 i = 0; i < QUEUE_TAIL_MAX; i++) {
 		struct sock *fresh;
@@ -202,6 +209,8 @@ static __always_inline void note_depth(struct listener *listener, u32 depth)
 	struct recent_depth *recent = &listener->recent[interval & 1];
 	u32 slot = depth_slot(depth);
 
+	/* Up to v6.1 the bound below is lost in a shift unless the register is made anew. */
+	barrier_var(slot);
 	if (recent->interval != interval) {
 		recent->depth_max = 0;
 		recent->interval = interval;
@@ -234,27 +243,13 @@ static __always_inline void connection_queued(struct sock *sk)
 		queue_connection(counts->established_child, (u64)sk, listener, now);
 }
 
-static __always_inline void tcp_state_changed(struct sock *sk, int before, int after)
-{
-	struct cpu_counts *counts;
-	address_t address = (u64)sk;
-
-	if (before == TCP_SYN_RECV && after == TCP_ESTABLISHED) {
-		counts = cpu_counts();
-		if (counts)
-			counts->established_child = address;
-	} else if (after == TCP_CLOSE) {
-		bpf_map_delete_elem(&connections, &address);
-	}
-}
-
 static __always_inline void count_acceptor(address_t sk, u64 inode, struct task_struct *task)
 {
 	struct acceptor acceptor = {
 		.listener = sk,
 		.inode = inode,
-		.tgid = task->tgid,
-		.tid = task->pid,
+		.tgid = tgid_of(task),
+		.tid = tid_of(task),
 	};
 	count_t *accepted = bpf_map_lookup_elem(&acceptors, &acceptor);
 	count_t one = 1;
@@ -265,15 +260,17 @@ static __always_inline void count_acceptor(address_t sk, u64 inode, struct task_
 		shared_add(&listeners_turned_away, 1);
 }
 
-/* The time in the queue; of one that was queued before we came, since we came. */
-static __always_inline void connection_left_queue(struct task_struct *task, address_t sk, u64 inode,
+/* The time in the queue; of one that was queued before we came, since we came. False: of one
+ * that was turned away nothing is known.
+ */
+static __always_inline bool connection_left_queue(struct task_struct *task, address_t sk, u64 inode,
 						  struct connection *queued, ns_t now)
 {
 	struct listener *listener = bpf_map_lookup_elem(&listeners, &sk);
 	ns_t wait = 0;
 
 	if (!listener || listener->inode != inode)
-		return;
+		return true;
 	shared_add(&listener->accepted, 1);
 	count_acceptor(sk, inode, task);
 	if (queued) {
@@ -281,8 +278,12 @@ static __always_inline void connection_left_queue(struct task_struct *task, addr
 	} else if (listener->accepted_early < listener->queued_before) {
 		shared_add(&listener->accepted_early, 1);
 		wait = now - listener->seen_ns;
+	} else if (listener->accepted_no_room < listener->no_room) {
+		shared_add(&listener->accepted_no_room, 1);
+		return false;
 	}
 	shared_latency_add(&listener->wait, wait);
+	return true;
 }
 
 /* From here on the connection has an inode, and requests. */
@@ -290,31 +291,34 @@ static __always_inline void connection_accepted(struct task_struct *task, addres
 						struct socket_ref *ref, ns_t now)
 {
 	struct connection *queued = bpf_map_lookup_elem(&connections, &ref->sk);
-	struct connection fresh = {
-		.inode = ref->inode,
-		.listener = sk,
-		.listener_inode = inode,
-		.established_ns = now,
-		.accepted_ns = now,
-		.role = ROLE_SERVED,
-		.endpoint = ref->endpoint,
-	};
+	struct connection *known = queued, *fresh;
 	struct sock *accepted = (void *)ref->sk;
 
 	if (queued && (queued->phase != PHASE_QUEUED || queued->listener_inode != inode))
 		queued = NULL;
-	connection_left_queue(task, sk, inode, queued, now);
+	if (!connection_left_queue(task, sk, inode, queued, now))
+		return;
 	if (queued) {
 		queued->inode = ref->inode;
+		queued->tgid = tgid_of(task);
 		queued->accepted_ns = now;
 		queued->phase = PHASE_IDLE;
 		return;
 	}
+	fresh = new_connection(ref->sk, known);
+	if (!fresh)
+		return;
+	fresh->listener = sk;
+	fresh->listener_inode = inode;
+	fresh->established_ns = now;
+	fresh->accepted_ns = now;
+	fresh->tgid = tgid_of(task);
+	fresh->role = ROLE_SERVED;
+	fresh->endpoint = ref->endpoint;
 	/* Sent before we knew of the connection: it waits since at least now. */
 	if (BPF_CORE_READ(accepted, sk_receive_queue.qlen))
-		fresh.arrived_ns = now;
-	if (bpf_map_update_elem(&connections, &ref->sk, &fresh, BPF_ANY))
-		shared_add(&connections_turned_away, 1);
+		fresh->arrived_ns = now;
+	fresh->inode = ref->inode;
 }
 
 #endif

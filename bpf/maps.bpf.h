@@ -3,6 +3,7 @@
 #ifndef MAPS_BPF_H
 #define MAPS_BPF_H
 
+#include "early.bpf.h"
 #include "kernel_types.h"
 #include "udsprobe.h"
 #include <bpf/bpf_helpers.h>
@@ -12,6 +13,8 @@ const volatile struct call_entry native_entries[NR_MAX] = {};
 const volatile struct call_entry compat_entries[NR_MAX] = {};
 /* By the first argument of socketcall(), include/uapi/linux/net.h. */
 const volatile struct call_entry socketcall_entries[SOCKETCALL_MAX] = {};
+/* By opcode. */
+const volatile struct call_entry uring_entries[URING_OPS] = {};
 /* Series in use: fewer where many CPUs make each dear. */
 const volatile u32 series_max = SERIES_MAX;
 const volatile u32 nr_rt_sigreturn = 0xffff;
@@ -23,6 +26,8 @@ const volatile u32 compat_nr_restart_syscall = 0xffff;
 const volatile bool follow_forks = true;
 /* The kernel has bpf_rdonly_cast() (v6.2 and later). */
 const volatile bool direct_loads = false;
+/* udsprobe runs in a PID namespace that is not the host's. */
+const volatile bool in_pid_namespace = false;
 /* Programs can be preempted by others of their kind (7.0 and later): two
  * tasks may then add to one CPU's counters at once.
  */
@@ -42,6 +47,9 @@ u64 connections_turned_away = 0;
 u64 listeners_turned_away = 0;
 u64 connects_turned_away = 0;
 u64 upstreams_turned_away = 0;
+u64 servers_turned_away = 0;
+u64 holders_turned_away = 0;
+u64 uring_turned_away = 0;
 u32 upstreams_used = 0;
 /* When the last listener was adopted: what a failed connect can have meant. */
 u64 newest_listener_ns = 0;
@@ -51,6 +59,22 @@ u32 seeding = 0;
 u32 interval = 0;
 /* Connections that list_connections found open. */
 u64 connections_open = 0;
+/* User space counts its listings of connections here. */
+u32 listing = 0;
+/* What a listing has written so far, and what a connection has to weigh to be in it. */
+u32 listed = 0;
+u64 listed_weight_min = 0;
+/* udsprobe's own PID namespace, and how deep it is below the host's. */
+u64 own_pid_ns = 0;
+u32 own_pid_level = 0;
+/* Those that nothing happened to are looked at as well: bytes come unseen, or a target ended. */
+u32 looks_at_all = 0;
+/* Bytes whose arrival nobody saw were there then. */
+u64 seeded_ns = 0;
+/* The round after that in which each slot of sockets' addresses was last marked. */
+u32 followed[FOLLOWED_SLOTS] = {};
+u32 followed_round = 0;
+u32 followed_since = 0;
 
 /* [cpu * series_max + series]: an index where a hash would do, and readable
  * without a system call. Sized at load by the number of possible CPUs.
@@ -72,14 +96,6 @@ struct {
 	__type(value, struct cpu_counts);
 } cpus SEC(".maps");
 
-/* Unbounded, freed with the thread: a start time can never be stale. */
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct thread_state);
-} thread_states SEC(".maps");
-
 /* The processes to begin with: filled before and emptied after seeding, so
  * that a PID used again by a stranger means nothing.
  */
@@ -100,7 +116,10 @@ struct {
 	__type(value, struct process_state);
 } processes SEC(".maps");
 
-/* By address of struct sock: the only key both ends of a call know. */
+/* By address of struct sock: the only key both ends of a call know. Its bound is set at load
+ * from the host's limits; where the kernel has an allocator for programs, room is taken when
+ * a connection comes.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -175,9 +194,98 @@ struct {
 	__type(value, struct upstream);
 } upstreams SEC(".maps");
 
+/* By process that served or made a request. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, struct server);
+} servers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct server_upstream_key);
+	__type(value, struct server_upstream);
+} server_upstreams SEC(".maps");
+
+/* Allocated beforehand: nothing can be while the scheduler switches. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct cpu_holder_key);
+	__type(value, struct cpu_holder);
+} cpu_holders SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu_stays);
+} cpu_stays SEC(".maps");
+
+/* Bounded by what targets have submitted and is not complete; one that is cancelled without a
+ * completion leaves its entry to the next request in its memory.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, address_t);
+	__type(value, struct uring_request);
+} uring_requests SEC(".maps");
+
+/* Of those that can complete again: that completion names only ring and user_data. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct uring_key);
+	__type(value, address_t);
+} uring_repeating SEC(".maps");
+
 /* New entries are made from these: a value is larger than the stack. */
 static const struct listener no_listener = {};
 static const struct destination_counts no_destination_counts = {};
+static const struct server no_server = {};
+static const struct connection no_connection = {};
+static const struct uring_request no_uring_request = {};
+
+/* include/linux/sched.h: a thread of a process that io_uring made for it. */
+#define PF_IO_WORKER 0x10
+
+/* By Fibonacci hashing: the high bits of a product depend on all of the address. */
+#define FOLLOWED_HASH 0x9e3779b97f4a7c15ULL
+#define FOLLOWED_SHIFT 48
+
+static __always_inline u32 *followed_slot(address_t sk)
+{
+	u32 slot = (sk * FOLLOWED_HASH) >> FOLLOWED_SHIFT;
+
+	barrier_var(slot);
+	return &followed[slot & (FOLLOWED_SLOTS - 1)];
+}
+
+/* False: certainly neither in `connections` nor in `listeners`. Most sockets that bytes come
+ * to are nobody's we look at, and this is one load where a lookup would be a call.
+ */
+static __always_inline bool is_followed(address_t sk)
+{
+	return *followed_slot(sk) > followed_since;
+}
+
+/* Before it is put into a map. What lives is marked anew in each round, by sweep_connections,
+ * and marks of the round before count too: one can be late by a round and is still seen.
+ */
+static __always_inline void follow(address_t sk)
+{
+	*followed_slot(sk) = followed_round + 1;
+}
+
+/* For what CPUs share and rarely touch. */
+#define shared_add(counter, amount) __sync_fetch_and_add(counter, amount)
 
 static __always_inline void count_add(count_t *counter, u64 amount)
 {

@@ -9,7 +9,7 @@ static __always_inline struct thread_state *adopt_thread(struct task_struct *tas
 {
 	struct thread_state *state;
 
-	state = bpf_task_storage_get(&thread_states, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	state = new_thread_state(task);
 	if (state) {
 		state->flags = flags;
 		state->since_ns = bpf_ktime_get_ns();
@@ -28,7 +28,7 @@ static __always_inline void adopt_process(struct task_struct *task, u32 parent, 
 		.parent = parent,
 		.via = via,
 	};
-	u32 tgid = task->tgid;
+	u32 tgid = tgid_of(task);
 
 	bpf_probe_read_kernel_str(process.comm, sizeof(process.comm), task->comm);
 	__sync_fetch_and_add(&targets_alive, 1);
@@ -41,7 +41,7 @@ static __always_inline void adopt_process(struct task_struct *task, u32 parent, 
  */
 static __always_inline bool is_seed(struct task_struct *task)
 {
-	u32 tgid = task->tgid;
+	u32 tgid = tgid_of(task);
 
 	return seeding && bpf_map_lookup_elem(&seed_tgids, &tgid);
 }
@@ -59,14 +59,14 @@ static __always_inline void process_forked(struct task_struct *parent, struct ta
 	if (state)
 		flags |= state->flags & THREAD_DORMANT;
 	if (adopt_thread(child, flags) && !is_thread)
-		adopt_process(child, parent->tgid, VIA_FORK);
+		adopt_process(child, tgid_of(parent), VIA_FORK);
 }
 
 static __always_inline void program_replaced(struct task_struct *task)
 {
 	struct thread_state *state = thread_state_of(task);
 	struct process_state *process;
-	u32 tgid = task->tgid;
+	u32 tgid = tgid_of(task);
 
 	if (!state)
 		return;
@@ -76,6 +76,7 @@ static __always_inline void program_replaced(struct task_struct *task)
 		/* Counting begins in the execve call itself, whose entry was not looked at. */
 		state->flags = (state->flags & ~THREAD_DORMANT) | THREAD_NEWBORN;
 	}
+	state->polled_ns = 0;
 	process = bpf_map_lookup_elem(&processes, &tgid);
 	if (process)
 		bpf_probe_read_kernel_str(process->comm, sizeof(process->comm), task->comm);
@@ -85,17 +86,22 @@ static __always_inline void thread_exited(struct task_struct *task)
 {
 	struct thread_state *state = thread_state_of(task);
 	struct process_state *process;
-	u32 tgid = task->tgid;
+	u32 tgid = tgid_of(task);
 
 	connecting_thread_exited(task);
-	if (!state)
+	if (state) {
+		keep_activities(state);
+		thread_state_gone(task);
+	} else if (!(task->flags & PF_IO_WORKER)) {
 		return;
-	keep_activities(state);
+	}
+	/* The last thread of a process can be one of io_uring's, which have no state. */
 	if (task->signal->live.counter)
 		return;
 	process = bpf_map_lookup_elem(&processes, &tgid);
-	if (!process || __sync_val_compare_and_swap(&process->exited_ns, 0, bpf_ktime_get_ns()))
+	if (!process || !set_once(&process->exited_ns, bpf_ktime_get_ns()))
 		return;
+	server_exited(tgid);
 	__sync_fetch_and_sub(&targets_alive, 1);
 	__sync_fetch_and_add(&targets_exited, 1);
 }

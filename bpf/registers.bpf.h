@@ -14,7 +14,7 @@
 
 static __always_inline bool is_compat(struct task_struct *task)
 {
-	return task->thread_info.status & TS_COMPAT;
+	return task_read(task, thread_info.status) & TS_COMPAT;
 }
 
 static __always_inline int syscall_nr(struct pt_regs *regs)
@@ -49,7 +49,7 @@ static __always_inline u64 fourth_argument(struct pt_regs *regs, bool compat)
 
 static __always_inline bool is_compat(struct task_struct *task)
 {
-	return task->thread_info.flags & (1UL << TIF_32BIT);
+	return task_read(task, thread_info.flags) & (1UL << TIF_32BIT);
 }
 
 static __always_inline int syscall_nr(struct pt_regs *regs)

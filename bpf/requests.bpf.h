@@ -8,65 +8,41 @@
 #define REQUESTS_BPF_H
 
 #include "latency.bpf.h"
+#include "queues.bpf.h"
 #include "sockets.bpf.h"
 #include "upstream.bpf.h"
-
-#define IPPROTO_TCP 6
-#define TCP_CLOSE_WAIT 8
-#define TCP_LAST_ACK 9
-#define TCP_CLOSING 11
-
-static __always_inline struct connection *connection_of(address_t sk, u64 inode)
-{
-	struct connection *connection = bpf_map_lookup_elem(&connections, &sk);
-
-	if (!connection || connection->inode != inode)
-		return NULL;
-	return connection;
-}
 
 static __always_inline void connection_closing(struct task_struct *task, u32 fd,
 					       struct socket_ref *ref)
 {
+	struct connection *connection = connection_of(ref->sk, ref->inode);
 	struct file *file;
 
-	if (!connection_of(ref->sk, ref->inode))
+	if (!connection)
 		return;
 	file = file_of_fd(task, fd);
-	if (file && is_last_reference(file))
-		bpf_map_delete_elem(&connections, &ref->sk);
-}
-
-/* Bytes between those that came and those that were taken; the end of the
- * stream, once it came, has a number of its own among them.
- */
-static __always_inline bool has_unread_tcp(u32 received, u32 taken, u8 state)
-{
-	bool ended = state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING;
-
-	return (s32)(received - taken) > ended;
+	if (!file || !is_last_reference(file))
+		return;
+	connection_gone(connection);
+	bpf_map_delete_elem(&connections, &ref->sk);
 }
 
 static __always_inline bool has_unread_direct(address_t at, u8 endpoint)
 {
 	struct sock *sk = bpf_rdonly_cast((void *)at, bpf_core_type_id_kernel(struct sock));
-	struct tcp_sock *tcp;
 
 	if (endpoint != ENDPOINT_TCP || sk->sk_protocol != IPPROTO_TCP)
 		return sk->sk_receive_queue.qlen;
-	tcp = bpf_rdonly_cast((void *)at, bpf_core_type_id_kernel(struct tcp_sock));
-	return has_unread_tcp(tcp->rcv_nxt, tcp->copied_seq, sk->__sk_common.skc_state);
+	return unread_bytes_direct(at, endpoint);
 }
 
 static __always_inline bool has_unread_probed(address_t at, u8 endpoint)
 {
-	struct tcp_sock *tcp = (void *)at;
 	struct sock *sk = (void *)at;
 
 	if (endpoint != ENDPOINT_TCP || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
 		return BPF_CORE_READ(sk, sk_receive_queue.qlen);
-	return has_unread_tcp(BPF_CORE_READ(tcp, rcv_nxt), BPF_CORE_READ(tcp, copied_seq),
-			      BPF_CORE_READ(sk, __sk_common.skc_state));
+	return unread_bytes_probed(at, endpoint);
 }
 
 static __always_inline bool has_unread(address_t sk, u8 endpoint)
@@ -85,6 +61,7 @@ static __always_inline void bytes_arrived(address_t sk)
 	if (!connection)
 		return;
 	note_peer(connection, (struct sock *)sk);
+	note_recv_queue(connection, sk);
 	if (!connection->arrived_ns && has_unread(sk, connection->endpoint))
 		connection->arrived_ns = bpf_ktime_get_ns();
 }
@@ -120,15 +97,17 @@ static __always_inline void bytes_received(struct task_struct *task, struct thre
 	if (!connection)
 		return;
 	connection->bytes_in += bytes;
-	connection->tgid = task->tgid;
+	connection->tgid = tgid_of(task);
 	connection->active = interval;
 	if (connection->role == ROLE_UPSTREAM) {
-		upstream_answered(connection, now);
+		upstream_answered(task, state, connection, now);
 		return;
 	}
 	if (connection->phase != PHASE_RECEIVING) {
 		begin_turn(connection, call, now);
+		request_began(task, state, connection, now);
 	} else {
+		request_continued(connection);
 		connection->recv_ns += now - call->start_ns;
 		connection->app_ns += elapsed(connection->received_ns, call->start_ns);
 	}
@@ -141,7 +120,7 @@ static __always_inline void bytes_received(struct task_struct *task, struct thre
 }
 
 /* What the thread did between the last receive call and this send call. */
-static __always_inline void record_app_activities(struct cpu_counts *counts,
+static __always_inline void record_app_activities(struct cpu_counts *counts, struct server *server,
 						  struct thread_state *state,
 						  struct connection *connection,
 						  struct call_in_flight *call, ns_t now)
@@ -157,15 +136,60 @@ static __always_inline void record_app_activities(struct cpu_counts *counts,
 			spent = elapsed(call->runq_ns, spent);
 		else if (i == ACTIVITY_BLOCKED_SEND)
 			spent = elapsed(call->off_cpu_ns - call->runq_ns, spent);
+		if (!spent)
+			continue;
 		count_add(&counts->app_activity_ns[i], spent);
+		if (server)
+			shared_add(&server->app_activity_ns[i], spent);
 	}
+}
+
+/* The same in the account of its process, which other threads write as well. */
+static __noinline void record_served(struct server *server, struct connection *connection,
+				     struct call_in_flight *call, ns_t now)
+{
+	ns_t took_ns = now - connection->turn_ns;
+
+	shared_add(&server->served, 1);
+	shared_add(&server->total_ns, took_ns);
+	if (took_ns > server->max_ns)
+		server->max_ns = took_ns;
+	if (connection->recv_wait_ns)
+		shared_add(&server->stages_ns[STAGE_RECV_WAIT], connection->recv_wait_ns);
+	shared_add(&server->stages_ns[STAGE_RECV], connection->recv_ns);
+	shared_add(&server->stages_ns[STAGE_APP], connection->app_ns);
+	shared_add(&server->stages_ns[STAGE_SEND], now - call->start_ns);
+	if (connection->turns == 0 && connection->accepted_ns) {
+		shared_add(&server->accept_waits, 1);
+		shared_add(&server->stages_ns[STAGE_ACCEPT_WAIT],
+			   connection->accepted_ns - connection->established_ns);
+	}
+}
+
+/* Of the process that answers; its share of sleep is known where it received, too. */
+static __noinline void record_upstream_share(struct server *server, struct thread_state *state,
+					     struct connection *connection,
+					     struct task_struct *task, ns_t now)
+{
+	settle_shares(server, state, (u64)task, now);
+	if (connection->receiver == (u64)task && connection->in_progress_at == tgid_of(task))
+		shared_add(&server->upstream_ns,
+			   elapsed(connection->share_before_ns, server->share_ns));
 }
 
 static __always_inline void record_turn(struct task_struct *task, struct cpu_counts *counts,
 					struct thread_state *state, struct connection *connection,
 					struct call_in_flight *call, ns_t now)
 {
+	u32 tgid = tgid_of(task);
+	struct server *server = server_of(tgid);
+
 	connection->app_ns += elapsed(connection->received_ns, call->start_ns);
+	if (server) {
+		record_upstream_share(server, state, connection, task, now);
+		record_served(server, connection, call, now);
+	}
+	request_answered(server, tgid, connection);
 	latency_add(&counts->served, now - connection->turn_ns);
 	latency_add(&counts->stages[STAGE_RECV_WAIT], connection->recv_wait_ns);
 	latency_add(&counts->stages[STAGE_RECV], connection->recv_ns);
@@ -178,15 +202,21 @@ static __always_inline void record_turn(struct task_struct *task, struct cpu_cou
 	 * end of the stream looked like a byte while it was being queued.
 	 */
 	if (connection->arrived_ns && connection->arrived_ns < call->start_ns) {
-		if (has_unread(call->sk, call->endpoint))
+		if (has_unread(call->sk, call->endpoint)) {
 			count_add(&counts->pipelined, 1);
-		else
+			if (server)
+				shared_add(&server->pipelined, 1);
+		} else {
 			connection->arrived_ns = 0;
+		}
 	}
-	if (connection->receiver == (u64)task)
-		record_app_activities(counts, state, connection, call, now);
-	else
-		count_add(&counts->handed_over, 1);
+	if (connection->receiver == (u64)task) {
+		record_app_activities(counts, server, state, connection, call, now);
+		return;
+	}
+	count_add(&counts->handed_over, 1);
+	if (server)
+		shared_add(&server->handed_over, 1);
 }
 
 static __always_inline void bytes_sent(struct task_struct *task, struct thread_state *state,
@@ -198,13 +228,15 @@ static __always_inline void bytes_sent(struct task_struct *task, struct thread_s
 	if (!connection)
 		return;
 	connection->bytes_out += bytes;
-	connection->tgid = task->tgid;
+	connection->tgid = tgid_of(task);
 	connection->active = interval;
+	note_send_queue(connection, call->sk);
+	note_held_send(connection, call->sk);
 	if (state->activity_ns[ACTIVITY_BLOCKED_SEND] > call->send_blocked_before_ns)
 		send_waited(connection, state->activity_ns[ACTIVITY_BLOCKED_SEND] -
 					call->send_blocked_before_ns);
 	if (connection->role == ROLE_UPSTREAM)
-		upstream_asked(connection, call);
+		upstream_asked(task, state, connection, call, now);
 	if (connection->phase != PHASE_RECEIVING || connection->role != ROLE_SERVED)
 		return;
 	/* It began before the request was there: no reply to that, say a push. */
@@ -222,8 +254,10 @@ static __always_inline void send_refused(struct call_in_flight *call)
 {
 	struct connection *connection = connection_of(call->sk, call->inode);
 
-	if (connection)
-		connection->send_eagain++;
+	if (!connection)
+		return;
+	connection->send_eagain++;
+	note_send_queue(connection, call->sk);
 }
 
 #endif

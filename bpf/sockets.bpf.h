@@ -49,20 +49,30 @@ static __always_inline u8 endpoint_of(u16 family, u16 type, u16 protocol)
 	return ENDPOINT_OTHER;
 }
 
+static __always_inline u8 state_of_socket(address_t at)
+{
+	struct sock *sk = (void *)at;
+
+	if (!direct_loads)
+		return BPF_CORE_READ(sk, __sk_common.skc_state);
+	sk = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
+	return sk->__sk_common.skc_state;
+}
+
 /* A slot of the table is a pointer to a pointer, a scalar to the verifier. */
 static __always_inline struct file *file_of_fd(struct task_struct *task, u32 fd)
 {
-	struct files_struct *files = task->files;
+	struct files_struct *files = task_read(task, files);
 	struct file *file = NULL;
 	struct fdtable *fdt;
 	struct file **slot;
 
 	if (!files)
 		return NULL;
-	fdt = files->fdt;
-	if (!fdt || fd >= fdt->max_fds)
+	fdt = task_read(files, fdt);
+	if (!fdt || fd >= task_read(fdt, max_fds))
 		return NULL;
-	slot = fdt->fd + fd;
+	slot = task_read(fdt, fd) + fd;
 	if (direct_loads && bpf_core_type_exists(struct epoll_filefd)) {
 		struct epoll_filefd *holder;
 
@@ -70,6 +80,9 @@ static __always_inline struct file *file_of_fd(struct task_struct *task, u32 fd)
 		return holder->file;
 	}
 	bpf_probe_read_kernel(&file, sizeof(file), slot);
+	/* struct epoll_filefd is gone in 7.2. */
+	if (direct_loads && file)
+		return bpf_rdonly_cast(file, bpf_core_type_id_kernel(struct file));
 	return file;
 }
 
@@ -120,6 +133,15 @@ static __always_inline bool read_socket(struct file *file, struct socket_ref *re
 	if (direct_loads)
 		return read_socket_direct(file, ref);
 	return read_socket_probed(file, ref);
+}
+
+/* A pointer that was loaded is no number to the verifier, which allows no hash of it. */
+static __always_inline address_t as_number(address_t pointer)
+{
+	address_t number = 0;
+
+	bpf_probe_read_kernel(&number, sizeof(number), &pointer);
+	return number;
 }
 
 /* Leaves ref zeroed, which is ENDPOINT_OTHER, when fd is no socket. */

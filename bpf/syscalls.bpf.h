@@ -13,6 +13,8 @@
 
 #define EINTR 4
 #define EAGAIN 11
+#define ENFILE 23
+#define EMFILE 24
 #define MSG_PEEK 2
 #define ERESTARTSYS 512
 #define ERESTARTNOINTR 513
@@ -29,15 +31,17 @@
 static __always_inline u32 series_of(u8 call, u8 abi, u8 endpoint)
 {
 	u32 key = ((abi & 1) << 9) | ((call & (CALL_MAX - 1)) << 3) | (endpoint & 7);
-	u32 series = series_of_key[key & (SERIES_KEYS - 1)];
-	u32 fresh;
+	u32 series, fresh;
 
+	/* The compiler knows that it is in range; verifiers up to v6.1 do not. */
+	barrier_var(key);
+	series = series_of_key[key & (SERIES_KEYS - 1)];
 	if (series)
 		return series;
 	if (series_used >= series_max - 1)
 		return 0;
-	fresh = __sync_fetch_and_add(&series_used, 1) + 1;
-	if (fresh >= series_max)
+	fresh = take_number(&series_used) + 1;
+	if (!fresh || fresh >= series_max)
 		return 0;
 	key_of_series[fresh & (SERIES_MAX - 1)] = key;
 	/* A second winner on another CPU costs one series; user space adds up by key. */
@@ -87,8 +91,10 @@ static __always_inline void describe_call(struct task_struct *task, struct pt_re
 	call->inode = ref.inode;
 	call->endpoint = ref.endpoint;
 	call->series = series_of(call->call, call->abi, ref.endpoint);
-	if (call->call == CALL_CLOSE && ref.is_socket)
+	if (call->call == CALL_CLOSE && ref.is_socket) {
+		ref.sk = as_number(ref.sk);
 		connection_closing(task, call->fd, &ref);
+	}
 }
 
 static __always_inline void identify_call(struct task_struct *task, struct pt_regs *regs, int nr,
@@ -144,6 +150,26 @@ static __always_inline bool is_connect(struct task_struct *task, int nr)
 	return nr == (is_compat(task) ? compat_nr_connect : nr_connect);
 }
 
+static __always_inline bool is_poller(struct call_in_flight *call)
+{
+	return call->waits == WAITS_POLL && call->call != CALL_IO_URING_ENTER;
+}
+
+/* From the return of its poller until it calls one again: what was ready then had to wait. */
+static __always_inline void loop_ended(struct thread_state *state, ns_t now)
+{
+	struct cpu_counts *counts = cpu_counts();
+	ns_t busy_ns = elapsed(state->polled_ns, now);
+
+	state->polled_ns = 0;
+	state->loops++;
+	state->busy_ns += busy_ns;
+	if (busy_ns > state->busy_max_ns)
+		state->busy_max_ns = busy_ns;
+	if (counts)
+		latency_add(&counts->loop_busy, busy_ns);
+}
+
 /* The clock is read last: our own work is not the call's. */
 static __always_inline void begin_call(struct thread_state *state, struct task_struct *task,
 				       struct pt_regs *regs, int nr)
@@ -160,6 +186,8 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 	change_activity(state, now, activity_on_cpu(state));
 	if (state->flags & THREAD_INTERRUPTED && resume_interrupted(state, now))
 		return;
+	if (state->polled_ns && is_poller(call))
+		loop_ended(state, now);
 	call->early = 0;
 	call->off_cpu_ns = 0;
 	call->send_blocked_before_ns = state->activity_ns[ACTIVITY_BLOCKED_SEND];
@@ -186,12 +214,13 @@ struct messages {
 
 static long add_message(u32 index, struct messages *messages)
 {
-	u32 length;
+	u32 length = 0;
+	long error;
 
-	if (bpf_probe_read_user(&length, sizeof(length), (void *)messages->length_at))
-		messages->unread++;
-	else
-		messages->bytes += length;
+	/* Without branches: each would double the verifier's ways through a loop. */
+	error = bpf_probe_read_user(&length, sizeof(length), (void *)messages->length_at);
+	messages->unread += (u64)error >> 63;
+	messages->bytes += length;
 	messages->length_at += messages->stride;
 	return 0;
 }
@@ -204,12 +233,13 @@ __noinline u64 bytes_of_messages(u64 length_at, u32 stride, u32 count)
 
 	if (count > MESSAGES_MAX)
 		count = MESSAGES_MAX;
+#ifndef EARLY_KERNEL	/* which rejects a callback even where it is not reached */
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) {
 		bpf_loop(count, add_message, &messages, 0);
-	} else {
+	} else
+#endif
 		for (u32 i = 0; i < MESSAGES_MAX && i < count; i++)
 			add_message(i, &messages);
-	}
 	counts = messages.unread ? cpu_counts() : NULL;
 	if (counts)
 		count_add(&counts->unread_messages, messages.unread);
@@ -302,17 +332,22 @@ static __noinline void follow_sockets(struct task_struct *task, struct pt_regs *
 	read_arguments(regs, call, &arguments);
 	if (call->call == CALL_CONNECT) {
 		destination_reached(&arguments, call->endpoint, ret, now - call->start_ns);
-		if (call->sk && (!ret || ret == -EINPROGRESS))
+		if (ret == -EINPROGRESS && call->endpoint == ENDPOINT_TCP &&
+		    is_over_already(call->sk))
+			failed_in_background((struct sock *)call->sk, call->start_ns);
+		else if (call->sk && (!ret || ret == -EINPROGRESS))
 			remember_upstream(task, call, now);
 	} else if (ret < 0) {
 		return;
 	} else if (call->call == CALL_LISTEN) {
-		listen_returned(call->sk, call->inode, call->endpoint, task->tgid,
+		listen_returned(call->sk, call->inode, call->endpoint, tgid_of(task),
 				arguments.second);
 	} else {
 		resolve_fd(task, ret, &ref);
-		if (ref.is_socket)
-			connection_accepted(task, call->sk, call->inode, &ref, now);
+		if (!ref.is_socket)
+			return;
+		ref.sk = as_number(ref.sk);
+		connection_accepted(task, call->sk, call->inode, &ref, now);
 	}
 }
 
@@ -403,6 +438,24 @@ static __always_inline void adopt_call(struct task_struct *task, struct pt_regs 
 	call->start_ns = now;
 }
 
+/* Any call of a target, in the table or not: no descriptor was to be had. Some calls say
+ * so of another limit, and what rt_sigreturn returns is the program's own register.
+ */
+static __noinline void count_exhausted(struct task_struct *task, struct call_in_flight *call,
+				       long ret)
+{
+	u32 nr = call->nr & (NR_MAX - 1), tgid = tgid_of(task);
+	const volatile struct call_entry *entry = call->abi == ABI_COMPAT ? &compat_entries[nr] :
+									    &native_entries[nr];
+	struct process_state *process;
+
+	if (entry->other_limits)
+		return;
+	process = bpf_map_lookup_elem(&processes, &tgid);
+	if (process)
+		shared_add(ret == -EMFILE ? &process->emfile : &process->enfile, 1);
+}
+
 static __always_inline void call_returned(struct task_struct *task, struct pt_regs *regs, long ret)
 {
 	struct thread_state *state = thread_state_of(task);
@@ -432,6 +485,10 @@ static __always_inline void call_returned(struct task_struct *task, struct pt_re
 		now = state->interrupted_ns;
 	}
 	count_number(&state->now);
+	if (ret == -EMFILE || ret == -ENFILE)
+		count_exhausted(task, &state->now, ret);
+	if (is_poller(&state->now))
+		state->polled_ns = now;
 	if (state->now.call != CALL_NONE)
 		record_call(task, regs, state, &state->now, ret, now);
 }

@@ -7,17 +7,11 @@
 #define THREADS_BPF_H
 
 #include "core_fixes.bpf.h"
+#include "cpu_holders.bpf.h"
 #include "maps.bpf.h"
+#include "queues.bpf.h"
 
 #define TASK_UNINTERRUPTIBLE 2
-
-/* One comparison for the tasks of everybody else on this host. */
-static __always_inline struct thread_state *thread_state_of(struct task_struct *task)
-{
-	if (!task->bpf_storage)
-		return NULL;
-	return bpf_task_storage_get(&thread_states, task, NULL, 0);
-}
 
 /* The activity until now is over, another begins. */
 static __always_inline void change_activity(struct thread_state *state, ns_t now, u8 next)
@@ -92,6 +86,8 @@ static __always_inline void left_cpu(struct task_struct *task, bool preempted)
 	task_state = preempted ? 0 : state_of_task(task);
 	change_activity(state, now,
 			task_state ? activity_asleep(task, state, task_state) : ACTIVITY_RUNQ);
+	if (state->activity == ACTIVITY_BLOCKED_SEND)
+		send_fell_asleep(&state->now);
 }
 
 static __always_inline void woken(struct task_struct *task)
@@ -114,6 +110,8 @@ static __always_inline void got_cpu(struct task_struct *task)
 	/* Never woken means that it never slept: a signal was pending. */
 	state->activity = ACTIVITY_RUNQ;
 	state->now.runq_ns += now - state->since_ns;
+	if (now > state->since_ns)
+		credit_holders(now - state->since_ns);
 	change_activity(state, now, activity_on_cpu(state));
 	state->now.off_cpu_ns += now - state->left_cpu_ns;
 	state->left_cpu_ns = 0;

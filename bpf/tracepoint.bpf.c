@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Strategy "tracepoint": the shared bodies, called from BTF tracepoints. */
+/* The shared bodies, called from BTF tracepoints and, with strategy "fentry", functions. */
 #include "kernel_types.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -9,20 +9,31 @@
 #include "requests.bpf.h"
 #include "syscalls.bpf.h"
 #include "threads.bpf.h"
+#include "uring.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+static __always_inline void became_readable(address_t sk)
+{
+	if (!is_followed(sk))
+		return;
+	if (state_of_socket(sk) == TCP_LISTEN)
+		connection_queued((struct sock *)sk);
+	else
+		bytes_arrived(sk);
+}
 
 SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 {
-	call_entered(bpf_get_current_task_btf(), regs, nr);
+	call_entered(current_task(), regs, nr);
 	return 0;
 }
 
 SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
-	call_returned(bpf_get_current_task_btf(), regs, ret);
+	call_returned(current_task(), regs, ret);
 	return 0;
 }
 
@@ -30,6 +41,7 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
 	left_cpu(prev, preempt);
+	remember_stay(prev, next);
 	got_cpu(next);
 	return 0;
 }
@@ -62,13 +74,21 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	return 0;
 }
 
-SEC("tp_btf/sk_data_ready")
-int BPF_PROG(sk_data_ready, struct sock *sk)
+/* Not tp_btf, whose arguments are no numbers to the verifier: most are only looked up. */
+SEC("raw_tp/sk_data_ready")
+int sk_data_ready(struct bpf_raw_tracepoint_args *ctx)
 {
-	if (sk->__sk_common.skc_state == TCP_LISTEN)
-		connection_queued(sk);
-	else
-		bytes_arrived((u64)sk);
+	became_readable(ctx->args[0]);
+	return 0;
+}
+
+/* Strategy "fentry": what every socket of the families followed has for sk_data_ready
+ * (net/core/sock.c, sock_init_data), on kernels without that tracepoint as well.
+ */
+SEC("fentry/sock_def_readable")
+int BPF_PROG(sock_def_readable, struct sock *sk)
+{
+	became_readable(as_number((u64)sk));
 	return 0;
 }
 
@@ -76,6 +96,44 @@ SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(inet_sock_set_state, struct sock *sk, int before, int after)
 {
 	tcp_state_changed(sk, before, after);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(io_uring_submit_req, struct io_kiocb *req)
+{
+	uring_submitted(req);
+	return 0;
+}
+
+/* Its name up to v6.2; `bool force_nonblock` comes second. */
+SEC("tp_btf/io_uring_submit_sqe")
+int BPF_PROG(io_uring_submit_sqe, struct io_kiocb *req)
+{
+	uring_submitted(req);
+	return 0;
+}
+
+SEC("tp_btf/io_uring_complete")
+int io_uring_complete(u64 *ctx)
+{
+	struct io_uring_cqe *cqe;
+
+	if (bpf_core_type_exists(btf_trace_io_uring_complete___cqe)) {
+		cqe = (void *)ctx[2];
+		uring_completed(ctx[0], ctx[1], BPF_CORE_READ(cqe, user_data),
+				BPF_CORE_READ(cqe, res));
+	} else {
+		uring_completed(ctx[0], ctx[1], ctx[2], ctx[3]);
+	}
+	return 0;
+}
+
+/* Where udsprobe runs in a PID namespace of its own. */
+SEC("iter/task")
+int learn_namespace(struct bpf_iter__task *ctx)
+{
+	learn_own_namespace();
 	return 0;
 }
 

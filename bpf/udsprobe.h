@@ -18,6 +18,7 @@ enum limits {
 	SOCKETCALL_MAX = 32,
 	UPSTREAMS_MAX = 256,	/* destinations; requests to more are counted as turned away */
 	CALL_MAX = 64,
+	URING_OPS = 128,	/* opcodes of io_uring */
 	ENDPOINT_MAX = 8,
 	SERIES_KEYS = 1024,	/* 2 ABIs x CALL_MAX x ENDPOINT_MAX */
 	SERIES_MAX = 256,	/* (call, endpoint) pairs of one observation */
@@ -32,7 +33,11 @@ enum limits {
 	NAME_LEN = 112,		/* 108 bytes of sun_path, padded */
 	DEPTH_EXACT = 32,	/* depths below have a slot each; above, 16 per power of two */
 	DEPTH_SLOTS = 224,	/* up to 131,071 */
+	CPU_STAYS = 32,		/* remembered of each CPU, a power of two */
 	MESSAGES_MAX = 1024,	/* UIO_MAXIOV bounds sendmmsg and recvmmsg */
+	LISTED_MAX = 1024,	/* connections in a listing, but for those that outweigh or hold bytes */
+	FOLLOWED_SLOTS = 65536,	/* a power of two; an address has one by its hash */
+	PID_OUTSIDE = 1 << 30,	/* beside the host's number of who is not in our PID namespace */
 };
 
 enum abi {
@@ -90,6 +95,26 @@ enum call {
 	CALL_PSELECT6,
 	CALL_IO_URING_ENTER,
 	CALL_SOCKETCALL,	/* never a row: read as the call it stands for */
+	/* Operations of io_uring, shown as io_uring:READ and so on. */
+	CALL_URING_READ,
+	CALL_URING_WRITE,
+	CALL_URING_READV,
+	CALL_URING_WRITEV,
+	CALL_URING_READ_FIXED,
+	CALL_URING_WRITE_FIXED,
+	CALL_URING_READ_MULTISHOT,
+	CALL_URING_SEND,
+	CALL_URING_RECV,
+	CALL_URING_SENDMSG,
+	CALL_URING_RECVMSG,
+	CALL_URING_SEND_ZC,
+	CALL_URING_SENDMSG_ZC,
+	CALL_URING_SPLICE,
+	CALL_URING_ACCEPT,
+	CALL_URING_CONNECT,
+	CALL_URING_BIND,
+	CALL_URING_LISTEN,
+	CALL_URING_SHUTDOWN,
 };
 
 /* Where a thread's time goes; exactly one at any moment. */
@@ -139,7 +164,7 @@ struct call_entry {
 	unsigned char call;
 	unsigned char traits;
 	unsigned char waits;
-	unsigned char pad;
+	unsigned char other_limits;	/* its EMFILE can mean something else than descriptors */
 };
 
 struct latency {
@@ -188,6 +213,7 @@ struct cpu_counts {
 	ns_t app_activity_ns[ACTIVITY_MAX];
 	struct latency served;
 	struct latency stages[STAGE_MAX];
+	struct latency loop_busy;	/* of all threads that poll */
 };
 
 struct call_in_flight {
@@ -210,6 +236,11 @@ struct call_in_flight {
 	unsigned char pad[7];
 };
 
+struct uring_key {
+	address_t ring;
+	u64_t user_data;
+};
+
 enum thread_flag {
 	THREAD_IN_CALL = 1,
 	THREAD_NEWBORN = 2,	/* its first event is the return of its parent's clone */
@@ -226,9 +257,41 @@ struct thread_state {
 	ns_t left_cpu_ns;	/* 0: on a CPU */
 	ns_t since_ns;		/* of the activity now */
 	ns_t activity_ns[ACTIVITY_MAX];
+	ns_t polled_ns;		/* its poller returned; 0: it is in there, or never was */
+	count_t loops;		/* from a poller's return to the next call of one, */
+	ns_t busy_ns;		/* all together and the longest */
+	ns_t busy_max_ns;
 	unsigned int flags;
 	unsigned char activity;
 	unsigned char pad[3];
+};
+
+/* Who was on a CPU while a target's thread waited for it. Another process of the same number
+ * began at another time.
+ */
+struct cpu_holder_key {
+	ns_t started_ns;	/* since boot */
+	unsigned int tgid;	/* 0: nobody, the CPU was idle */
+	unsigned int pad;
+};
+
+struct cpu_holder {
+	ns_t waited_ns;
+	unsigned int is_target;
+	unsigned int pad;
+};
+
+/* One stay of anybody's on this CPU, until the next one began. */
+struct cpu_stay {
+	ns_t end_ns;		/* by the scheduler's clock of this CPU */
+	struct cpu_holder_key who;
+	unsigned int is_target;
+	unsigned int pad;
+};
+
+struct cpu_stays {
+	count_t seen;
+	struct cpu_stay last[CPU_STAYS];
 };
 
 /* Names one process for good: a PID used again began at another tick. */
@@ -249,6 +312,8 @@ struct process_state {
 	unsigned int parent;
 	unsigned int via;
 	char comm[COMM_LEN];
+	count_t emfile;		/* calls that got no descriptor: its own limit, */
+	count_t enfile;		/* and the host's */
 };
 
 enum role {
@@ -271,6 +336,18 @@ struct socket_name {
 	unsigned char length;	/* of the Unix name; an abstract one begins with NUL */
 	unsigned short port;	/* host order */
 	char bytes[NAME_LEN];	/* sun_path, or the address in network order */
+};
+
+/* An operation between its submission and its completion, keyed by its struct io_kiocb. */
+struct uring_request {
+	struct call_in_flight call;
+	address_t ring;
+	u64_t user_data;
+	struct socket_name name;	/* where it connects to */
+	int backlog;
+	unsigned char is_named;
+	unsigned char is_peek;
+	unsigned char pad[2];
 };
 
 struct recent_depth {
@@ -298,6 +375,8 @@ struct listener {
 	count_t established;
 	count_t accepted;
 	count_t accepted_early;	/* of these, queued before we came */
+	count_t no_room;	/* queued, and the map of connections was full */
+	count_t accepted_no_room;	/* of these, accepted */
 	count_t depth_max;
 	struct recent_depth recent[2];	/* of this interval and the one before */
 	count_t depth[DEPTH_SLOTS];
@@ -357,12 +436,20 @@ struct failed_connect {
 /* connect() calls of the targets by destination and result. */
 struct destination {
 	int error;		/* 0: connected */
-	unsigned int endpoint;
+	unsigned short endpoint;
+	unsigned short in_background;	/* the call was over before it failed */
 	struct socket_name name;
 };
 
 struct destination_counts {
 	struct latency latency;
+};
+
+/* The fullest that the queues of a connection were in one interval. */
+struct recent_queues {
+	unsigned int interval;
+	unsigned int recv_bytes;
+	unsigned int send_bytes;
 };
 
 /* One connection, keyed by the address of its struct sock; inode tells reuse. */
@@ -379,6 +466,7 @@ struct connection {
 	ns_t app_ns;
 	ns_t received_ns;	/* the last receive call of the turn returned */
 	ns_t app_activity_ns[ACTIVITY_MAX];	/* of the thread that received, then */
+	ns_t share_before_ns;	/* of its process, when the request began */
 	u64_t receiver;		/* its task, to know it again */
 	ns_t send_blocked_ns;	/* asleep in send calls, all together and the longest */
 	ns_t send_blocked_max_ns;
@@ -394,8 +482,74 @@ struct connection {
 	unsigned char role;
 	unsigned char phase;
 	unsigned char endpoint;
-	unsigned char pad;
+	unsigned char receives;	/* receive calls of the turn in progress, or as many as count */
 	unsigned int peer_seen;	/* TCP: somebody else sent, once so far */
+	unsigned int in_progress_at;	/* whose request in progress this is; 0: not counted */
+	unsigned int asked_by;	/* upstream: whose request, */
+	unsigned int asked_epoch;	/* `epoch` and `began` of that process then */
+	unsigned int asked_after;
+	unsigned char asks;	/* 0: not counted */
+	unsigned char was_empty;	/* when it was looked at last */
+	unsigned char pad[2];
+	struct recent_queues queues[2];	/* of this interval and the one before */
+	unsigned int send_sleeps;	/* send calls went to sleep so often */
+	unsigned int sends_held;	/* TCP: they left bytes to Nagle's algorithm so often */
+};
+
+enum queue_flag {
+	SEND_BUFFER_FIXED = 1,	/* by SO_SNDBUF */
+	RECV_BUFFER_FIXED = 2,	/* by SO_RCVBUF */
+	RECV_MAX_KNOWN = 4,	/* this kernel tells how full the receive queue is */
+	TAKEN_KNOWN = 8,
+};
+
+/* What a process owes or is owed at the moment of a listing. */
+enum pending_kind {
+	PENDING_IN_PROGRESS = 0,	/* received, reply not begun */
+	PENDING_AGAIN = 1,	/* of these, on a connection that was answered before */
+	PENDING_UNREAD = 2,	/* not begun to receive */
+	PENDING_ASKING = 3,	/* its own, not answered */
+	PENDING_MAX = 4,
+};
+
+struct pending {
+	count_t count;
+	ns_t oldest_ns;		/* since when */
+};
+
+/* The requests of one process (servers.bpf.h). */
+struct server {
+	count_t served;
+	ns_t total_ns;
+	ns_t max_ns;
+	ns_t stages_ns[STAGE_MAX];
+	count_t accept_waits;
+	ns_t app_activity_ns[ACTIVITY_MAX];
+	ns_t upstream_ns;	/* of these, asleep with an own request outstanding */
+	count_t handed_over;
+	count_t pipelined;
+	count_t began;
+	ns_t share_ns;
+	ns_t event_ns;
+	u64_t event_thread;
+	ns_t event_asleep_ns;	/* of that thread, all its waits so far */
+	int in_progress;
+	int asking;
+	unsigned int epoch;	/* how often it was without a request in progress */
+	unsigned int listing;	/* in which `pending` was counted */
+	struct pending pending[PENDING_MAX];
+};
+
+struct server_upstream_key {
+	unsigned int tgid;
+	unsigned int upstream;	/* index of the destination */
+};
+
+struct server_upstream {
+	count_t count;
+	ns_t total_ns;
+	unsigned int peer_tgid;
+	unsigned int pad;
 };
 
 /* Requests of the targets to one destination. */
@@ -427,6 +581,14 @@ struct connection_record {
 	bytes_t recv_queue_bytes;
 	bytes_t send_queue_bytes;
 	bytes_t send_buffer_bytes;
+	bytes_t recv_buffer_bytes;
+	bytes_t recv_max_bytes;	/* of the interval that ended, right after bytes came */
+	bytes_t send_max_bytes;	/* the same, when a send call returned or went to sleep */
+	u64_t taken;		/* grows with what the other end takes; wraps */
+	unsigned int send_sleeps;
+	unsigned int sends_held;
+	unsigned int queue_flags;
+	unsigned int pad;
 	u64_t peer_inode;	/* of the Unix socket at the other end; 0: not accepted, or gone */
 	unsigned int tgid;
 	unsigned int peer_tgid;
@@ -440,6 +602,9 @@ struct connection_record {
 struct thread_record {
 	ns_t since_ns;
 	ns_t activity_ns[ACTIVITY_MAX];	/* up to now */
+	count_t loops;
+	ns_t busy_ns;
+	ns_t busy_max_ns;
 	unsigned int tgid;
 	unsigned int tid;
 	unsigned char call;
@@ -476,6 +641,8 @@ struct abi_types {
 	enum via via;
 	enum role role;
 	enum phase phase;
+	enum queue_flag queue_flag;
+	enum pending_kind pending_kind;
 	struct thread_record thread_record;
 	struct socket_record socket_record;
 	struct listener_record listener_record;

@@ -25,7 +25,7 @@ static __always_inline u32 upstream_of(struct sock *sk, u8 endpoint)
 		return *known + 1;
 	if (upstreams_used >= UPSTREAMS_MAX)
 		goto full;
-	index = __sync_fetch_and_add(&upstreams_used, 1);
+	index = take_number(&upstreams_used);
 	upstream = bpf_map_lookup_elem(&upstreams, &index);
 	if (!upstream)
 		goto full;
@@ -80,7 +80,7 @@ static __always_inline bool is_sender(struct connection *connection, struct sock
 
 static __always_inline void note_peer(struct connection *connection, struct sock *sk)
 {
-	u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	u32 tgid = current_tgid();
 
 	if (tgid == connection->peer_tgid) {
 		connection->peer_seen = 0;
@@ -102,38 +102,40 @@ static __always_inline void connection_opened(struct task_struct *task, struct s
 					      ns_t now)
 {
 	struct connection *known = bpf_map_lookup_elem(&connections, &ref->sk);
-	struct connection fresh = {
-		.inode = ref->inode,
-		.established_ns = now,
-		.tgid = task->tgid,
-		.role = ROLE_UPSTREAM,
-		.endpoint = ref->endpoint,
-	};
+	struct connection *fresh;
 	struct upstream *upstream;
 
 	/* A second connect() on a socket in progress opens nothing. */
 	if (known && known->inode == ref->inode)
 		return;
-	fresh.upstream = upstream_of((struct sock *)ref->sk, ref->endpoint);
-	if (bpf_map_update_elem(&connections, &ref->sk, &fresh, BPF_ANY)) {
-		shared_add(&connections_turned_away, 1);
+	fresh = new_connection(ref->sk, known);
+	if (!fresh)
 		return;
-	}
-	upstream = upstream_entry(fresh.upstream);
+	fresh->established_ns = now;
+	fresh->tgid = tgid_of(task);
+	fresh->role = ROLE_UPSTREAM;
+	fresh->endpoint = ref->endpoint;
+	fresh->upstream = upstream_of((struct sock *)ref->sk, ref->endpoint);
+	fresh->inode = ref->inode;
+	upstream = upstream_entry(fresh->upstream);
 	if (upstream)
 		shared_add(&upstream->opened, 1);
 }
 
-static __always_inline void upstream_asked(struct connection *connection,
-					   struct call_in_flight *call)
+static __always_inline void upstream_asked(struct task_struct *task, struct thread_state *state,
+					   struct connection *connection,
+					   struct call_in_flight *call, ns_t now)
 {
+	own_request_sent(tgid_of(task), state, (u64)task, connection, now);
 	if (connection->phase == PHASE_ASKING)
 		return;
 	connection->phase = PHASE_ASKING;
 	connection->turn_ns = call->start_ns;
 }
 
-static __always_inline void upstream_answered(struct connection *connection, ns_t now)
+static __always_inline void upstream_answered(struct task_struct *task,
+					      struct thread_state *state,
+					      struct connection *connection, ns_t now)
 {
 	struct upstream *upstream;
 
@@ -142,11 +144,14 @@ static __always_inline void upstream_answered(struct connection *connection, ns_
 		return;
 	connection->phase = PHASE_IDLE;
 	connection->turns++;
+	own_request_answered(state, (u64)task, connection, now);
 	upstream = upstream_entry(connection->upstream);
 	if (!upstream)
 		return;
 	upstream->peer_tgid = connection->peer_tgid;
 	shared_latency_add(&upstream->latency, now - connection->turn_ns);
+	count_own_request(tgid_of(task), connection->upstream - 1, connection->peer_tgid,
+			  now - connection->turn_ns);
 }
 
 /* A send call slept because the receiver does not drain. */

@@ -12,7 +12,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterable, List, Optional, Set, Tuple
+from typing import FrozenSet, Iterable, List, Optional, Set, Tuple
 
 from udsprobe.kernel.procfs import Procfs
 
@@ -26,23 +26,32 @@ class CgroupMount:
     Attributes:
         path: of the mount point.
         systemd: whether systemd keeps its units here: v2, or v1's name=systemd.
+        version: 1 or 2.
+        controllers: of v1, `cpu` …; v2 says it in its own files.
+        root: the cgroup that is mounted here; paths in /proc/PID/cgroup begin with it.
     """
 
     path: Path
     systemd: bool
+    version: int = 2
+    controllers: FrozenSet[str] = frozenset()
+    root: str = "/"
+
+    def directory(self, path: str) -> Optional[Path]:
+        """Where the cgroup `path` of /proc/PID/cgroup is; None when it is not below this mount."""
+        inside = path if self.root == "/" else path[len(self.root) :]
+        if ".." in path.split("/") or not f"{path}/".startswith(f"{self.root.rstrip('/')}/"):
+            return None
+        return Path(os.path.normpath(f"{self.path}/{inside}"))
 
 
 def mounts(mountinfo: str = "/proc/self/mountinfo") -> Tuple[CgroupMount, ...]:
     """Mounted cgroup hierarchies, those that systemd uses first."""
-    found: List[CgroupMount] = []
-    with open(mountinfo, encoding="utf-8", errors="surrogateescape") as lines:
-        for line in lines:
-            mount, _, filesystem = line.partition(" - ")
-            kind, _, options = filesystem.split(maxsplit=2)
-            if kind in ("cgroup", "cgroup2"):
-                names = options.strip().split(",")
-                systemd = kind == "cgroup2" or "name=systemd" in names
-                found.append(CgroupMount(Path(_unescaped(mount.split()[4])), systemd))
+    with open(mountinfo, "rb") as file:
+        # The kernel escapes space, tab, newline and backslash in names, and nothing else:
+        # a directory of anybody's may have `\r` or a no-break space in its name.
+        lines = file.read().split(b"\n")
+    found = [mount for mount in map(_mount, lines) if mount is not None]
     return tuple(sorted(found, key=lambda mount: not mount.systemd))
 
 
@@ -101,5 +110,20 @@ def _numbers(path: Path) -> Optional[Set[int]]:
         return None if error.errno == errno.EOPNOTSUPP else set()
 
 
-def _unescaped(field: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), field)
+def _mount(line: bytes) -> Optional[CgroupMount]:
+    """None when it is another file system's."""
+    mount, _, filesystem = line.partition(b" - ")
+    fields, about = mount.split(b" "), filesystem.split(b" ")
+    if about[0] not in (b"cgroup", b"cgroup2") or len(fields) < 5:
+        return None
+    names = frozenset(os.fsdecode(about[-1]).split(","))
+    version = 2 if about[0] == b"cgroup2" else 1
+    root, path = map(_unescaped, fields[3:5])
+    systemd = version == 2 or "name=systemd" in names
+    return CgroupMount(Path(path), systemd, version, names if version == 1 else frozenset(), root)
+
+
+def _unescaped(field: bytes) -> str:
+    return os.fsdecode(
+        re.sub(rb"\\([0-3][0-7]{2})", lambda found: bytes([int(found.group(1), 8)]), field)
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
-from typing import Any, Dict, List, Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from udsprobe.kernel.counters import Counters, enum_names, latency_of
+from udsprobe.kernel.cpu_holders import OUTSIDE
 from udsprobe.kernel.probe_object import ProbeObject, records
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.socket_names import SocketName
@@ -17,6 +18,29 @@ from udsprobe.sample import (
     UpstreamCounts,
 )
 
+# Address and inode: the address alone is used again.
+Key = Tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Stall:
+    """Bytes wait in the send queue.
+
+    Attributes:
+        mark: changes whenever the other end takes any.
+        since_ns: of the first sample with this mark.
+    """
+
+    mark: Tuple[int, int]
+    since_ns: int
+
+
+class _HighWater(NamedTuple):
+    """Of both queues: since the previous sample, and ever; None when it is not told."""
+
+    received: Tuple[Optional[int], Optional[int]]
+    sent: Tuple[int, int]
+
 
 class ConnectionTable:
     """Reads connections that were used or hold bytes, and remembers the busiest.
@@ -25,40 +49,71 @@ class ConnectionTable:
         loaded: the object that counts.
         counters: for the endpoints' names.
         procfs: for the peers' names.
+        tells_arrival: the kernel half is told when bytes come; without it nobody
+            knows how full receive queues were in between.
     """
 
-    def __init__(self, loaded: ProbeObject, counters: Counters, procfs: Procfs) -> None:
+    def __init__(
+        self,
+        loaded: ProbeObject,
+        counters: Counters,
+        procfs: Procfs,
+        *,
+        tells_arrival: bool = True,
+    ) -> None:
         self._object = loaded
         self._counters = counters
         self._procfs = procfs
         self._record = loaded.btf.structure("connection_record")
+        self._tells_arrival = tells_arrival
+        self._flags = loaded.btf.enum("queue_flag")
         self._upstream = loaded.btf.structure("upstream")
+        self._outside = loaded.btf.enum("limits")["PID_OUTSIDE"]
         self._upstreams_max = loaded.btf.enum("limits")["UPSTREAMS_MAX"]
         self._roles = enum_names(loaded.btf.enum("role"), "ROLE_")
-        self._known: Dict[Tuple[int, int], ConnectionReading] = {}
+        self._known: Dict[Key, ConnectionReading] = {}
+        self._stalls: Dict[Key, Optional[_Stall]] = {}
         self._comms: Dict[int, Optional[str]] = {}
         self._silent: Dict[int, int] = {}
+        self._weight_min = 0
+        self._exited = 0
+        self._destinations: Tuple[UpstreamCounts, ...] = ()
 
-    def read(self) -> Tuple[Tuple[ConnectionReading, ...], int]:
-        """The busiest connections so far, and how many are open."""
-        self._counters.reset_open_connections()
+    def read(self, now_ns: int) -> Tuple[Tuple[ConnectionReading, ...], int]:
+        """The busiest connections so far, and how many are open.
+
+        Args:
+            now_ns: CLOCK_MONOTONIC of this sample.
+        """
+        exited = self._counters.targets_exited()
+        self._counters.reset_open_connections(
+            self._weight_min,
+            # Nothing tells of the sockets that a process leaves open when it ends.
+            all_of_them=not self._tells_arrival or exited != self._exited,
+        )
+        self._exited = exited
         raw = self._object.iterate("list_connections", over="connections")
         listed = records(raw, self._record)
         self._comms.clear()
         self._find_silent_peers(listed)
+        self._stalls = {(r.sk, r.inode): self._stall(r, now_ns) for r in listed}
+        fresh = {(r.sk, r.inode): self._reading(r, now_ns) for r in listed}
         # What is not listed is quiet or closed, and holds nothing either way.
-        self._known = {key: _emptied(reading) for key, reading in self._known.items()}
-        self._known.update(((r.sk, r.inode), self._reading(r)) for r in listed)
+        quiet = {key: _emptied(reading) for key, reading in self._known.items()}
+        self._known = {**quiet, **fresh}
         kept = sorted(self._known.items(), key=lambda item: -_weight(item[1]))[
             :CONNECTIONS_KEPT_MAX
         ]
         self._known = dict(kept)
+        # Weights only grow: whoever is among the heaviest next time weighs at least this.
+        full = len(kept) == CONNECTIONS_KEPT_MAX
+        self._weight_min = _weight(kept[-1][1]) if full else 0
         return tuple(self._known.values()), self._counters.open_connections()
 
     def upstream(self) -> Tuple[UpstreamCounts, ...]:
-        """Requests of the targets by destination."""
+        """Requests of the targets by destination; `destination` names them from now on."""
         size = ctypes.sizeof(self._upstream)
-        found = []
+        found: List[UpstreamCounts] = []
         # Two CPUs that run out of places at once count one too many.
         used = min(self._counters.upstreams_used(), self._upstreams_max)
         for raw in self._object.elements("upstreams", size, used):
@@ -67,22 +122,68 @@ class ConnectionTable:
                 UpstreamCounts(
                     transport=self._counters.endpoint(entry.endpoint).transport,
                     address=SocketName.of(entry.name).address(),
-                    peer=self._peer(entry.peer_tgid),
+                    peer=self.peer(entry.peer_tgid),
                     opened=entry.opened,
                     latency=latency_of(entry.latency),
                 )
             )
-        return tuple(found)
+        self._destinations = tuple(found)
+        return self._destinations
 
-    def _reading(self, record: Any) -> ConnectionReading:
+    def destination(self, index: int) -> Optional[UpstreamCounts]:
+        """The destination of that index; None when it is newer than the last `upstream`."""
+        return self._destinations[index] if index < len(self._destinations) else None
+
+    def peer(self, pid: int) -> Optional[PeerReading]:
+        """The process of that id; None for 0, which is nobody."""
+        if not pid:
+            return None
+        if pid & self._outside:
+            return PeerReading(pid & ~self._outside, OUTSIDE)
+        if pid not in self._comms:
+            process = self._procfs.process(pid)
+            self._comms[pid] = process.comm if process is not None else None
+        return PeerReading(pid, self._comms[pid])
+
+    def _stall(self, record: Any, now_ns: int) -> Optional[_Stall]:
+        if not record.send_queue_bytes or not record.queue_flags & self._flags["TAKEN_KNOWN"]:
+            return None
+        fresh = _Stall((record.taken, record.send_sleeps), now_ns)
+        known = self._stalls.get((record.sk, record.inode))
+        return known if known is not None and known.mark == fresh.mark else fresh
+
+    def _stalled_ns(self, record: Any, now_ns: int) -> Optional[int]:
+        if not record.send_queue_bytes:
+            return 0
+        stall = self._stalls[(record.sk, record.inode)]
+        return None if stall is None else now_ns - stall.since_ns
+
+    def _high_water(self, record: Any) -> _HighWater:
+        before = self._known.get((record.sk, record.inode))
+        sent = _fuller(
+            max(record.send_max_bytes, record.send_queue_bytes),
+            None if before is None else (before.send_queue_bytes, before.send_queue_max_bytes),
+        )
+        is_told = record.queue_flags & self._flags["RECV_MAX_KNOWN"]
+        if not is_told or not self._tells_arrival:
+            return _HighWater((None, None), sent)
+        received = _fuller(
+            max(record.recv_max_bytes, record.recv_queue_bytes),
+            None if before is None else (before.recv_queue_bytes, before.recv_queue_max_bytes),
+        )
+        return _HighWater(received, sent)
+
+    def _reading(self, record: Any, now_ns: int) -> ConnectionReading:
+        high_water = self._high_water(record)
+        transport = self._counters.endpoint(record.endpoint).transport
         return ConnectionReading(
             inode=record.inode,
             pid=record.tgid,
-            transport=self._counters.endpoint(record.endpoint).transport,
+            transport=transport,
             role=self._roles[record.role],
             local=SocketName.of(record.local).address(),
             peer_address=SocketName.of(record.peer).address(),
-            peer=self._peer(record.peer_tgid or self._silent.get(record.peer_inode, 0)),
+            peer=self.peer(record.peer_tgid or self._silent.get(record.peer_inode, 0)),
             turns=record.turns,
             bytes_in=record.bytes_in,
             bytes_out=record.bytes_out,
@@ -93,6 +194,15 @@ class ConnectionTable:
             send_blocked_ns=record.send_blocked_ns,
             send_blocked_max_ns=record.send_blocked_max_ns,
             send_eagain=record.send_eagain,
+            recv_queue_recent_max_bytes=high_water.received[0],
+            recv_queue_max_bytes=high_water.received[1],
+            send_queue_recent_max_bytes=high_water.sent[0],
+            send_queue_max_bytes=high_water.sent[1],
+            recv_buffer_bytes=record.recv_buffer_bytes,
+            recv_buffer_is_fixed=bool(record.queue_flags & self._flags["RECV_BUFFER_FIXED"]),
+            send_buffer_is_fixed=bool(record.queue_flags & self._flags["SEND_BUFFER_FIXED"]),
+            stalled_ns=self._stalled_ns(record, now_ns),
+            sends_held=record.sends_held if transport == "tcp" else None,
         )
 
     def _find_silent_peers(self, listed: List[Any]) -> None:
@@ -110,19 +220,35 @@ class ConnectionTable:
             if pids:
                 self._silent[inode] = pids[0]
 
-    def _peer(self, pid: int) -> Optional[PeerReading]:
-        if not pid:
-            return None
-        if pid not in self._comms:
-            process = self._procfs.process(pid)
-            self._comms[pid] = process.comm if process is not None else None
-        return PeerReading(pid, self._comms[pid])
+
+def _fuller(noted: int, before: Optional[Tuple[int, Optional[int]]]) -> Tuple[int, int]:
+    """The fullest since the previous sample, and ever.
+
+    Args:
+        noted: by event since then, and now.
+        before: what was queued at that sample, and so from then on; the fullest until then.
+    """
+    queued, ever = before or (0, 0)
+    recent = max(noted, queued)
+    return recent, max(recent, ever or 0)
 
 
 def _emptied(reading: ConnectionReading) -> ConnectionReading:
-    if not reading.recv_queue_bytes and not reading.send_queue_bytes:
-        return reading
-    return replace(reading, recv_queue_bytes=0, send_queue_bytes=0)
+    """Quiet since the previous sample. What was queued then was taken, or it was closed."""
+    return replace(
+        reading,
+        recv_queue_bytes=0,
+        send_queue_bytes=0,
+        recv_queue_recent_max_bytes=_still(
+            reading.recv_queue_recent_max_bytes, reading.recv_queue_bytes
+        ),
+        send_queue_recent_max_bytes=reading.send_queue_bytes,
+        stalled_ns=0,
+    )
+
+
+def _still(measured: Optional[int], queued: int) -> Optional[int]:
+    return None if measured is None else queued
 
 
 def _weight(reading: ConnectionReading) -> int:

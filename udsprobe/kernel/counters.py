@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import re
 import struct
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -12,31 +14,54 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from udsprobe.kernel.probe_object import ProbeObject, records
 from udsprobe.kernel.shared_memory import Row, SharedArray, SharedGlobals, combined
 from udsprobe.kernel.syscall_table import SyscallTable
-from udsprobe.sample import CallCounts, CallInFlight, Endpoint, LatencyCounts, ServedCounts
+from udsprobe.printable import printable
+from udsprobe.sample import (
+    URING_PREFIX,
+    CallCounts,
+    CallInFlight,
+    Endpoint,
+    LatencyCounts,
+    LoopCounts,
+    ServedCounts,
+)
 
 # Where Python prefers the C library's second name; 0 is the slot of the rest.
 KERNEL_ERRNO_NAMES = {0: "above EHWPOISON", 35: "EDEADLK", 95: "EOPNOTSUPP"}
 ABIS = ("native", "compat")
+# bpf/maps.bpf.h
+FOLLOWED_HASH, FOLLOWED_SHIFT = 0x9E3779B97F4A7C15, 48
+TURNED_AWAY = (
+    *("threads", "processes", "connections", "listeners", "connects", "upstreams"),
+    *("servers", "holders", "uring"),
+)
+# Each takes about a µs; what one waits for is over in some ns, unless its task was preempted.
+SETTLING_READS = 1000
 
 
 @dataclass(frozen=True)
 class ThreadReading:
-    """A living thread of a target, and the call it is in, if any."""
+    """A living thread of a target, the call it is in, if any, and its turns round a poller."""
 
     pid: int
     tid: int
     comm: bytes
     in_flight: Optional[CallInFlight]
     activity_ns: Mapping[str, int]
+    loop: LoopCounts
 
 
 @dataclass(frozen=True)
 class EventAccount:
-    """Calls of targets that ended: all, those in the table, those without a free series."""
+    """Calls of targets that ended: all, those in the table, those without a free series.
+
+    Attributes:
+        unread_messages: of these calls, messages whose length was not readable.
+    """
 
     seen: int
     counted: int
     map_full: int
+    unread_messages: int
 
 
 class Counters:
@@ -66,7 +91,10 @@ class Counters:
         )
         self._per_cpu = SharedArray(loaded, "cpus", cpus, btf.structure("cpu_counts"))
         self._globals = SharedGlobals(loaded)
-        self._call_names = enum_names(btf.enum("call"), "CALL_")
+        self._call_names = {
+            value: re.sub("^uring_", URING_PREFIX, name)
+            for value, name in enum_names(btf.enum("call"), "CALL_").items()
+        }
         self._endpoints = {
             value: endpoint(name)
             for value, name in enum_names(btf.enum("endpoint"), "ENDPOINT_").items()
@@ -87,6 +115,19 @@ class Counters:
         finally:
             self._globals.set("seeding", 0)
 
+    @contextmanager
+    def marking(self) -> Iterator[None]:
+        """A round in which every living connection is marked; marks of two rounds count."""
+        following = self._globals.get("followed_round") + 1
+        self._globals.set("followed_round", following)
+        yield
+        self._globals.set("followed_since", following - 1)
+
+    def follow(self, sk: int) -> None:
+        """As `follow` of bpf/maps.bpf.h: mark a socket's address before it enters a map."""
+        slot = sk * FOLLOWED_HASH % (1 << 64) >> FOLLOWED_SHIFT
+        self._globals.set_word("followed", slot, self._globals.get("followed_round") + 1)
+
     def endpoint(self, value: int) -> Endpoint:
         """What a value of `enum endpoint` means."""
         return self._endpoints[value]
@@ -101,9 +142,26 @@ class Counters:
         """Destinations so far."""
         return self._globals.get("upstreams_used")
 
-    def reset_open_connections(self) -> None:
-        """Before they are listed, which counts them."""
+    def reset_open_connections(self, weight_min: int = 0, *, all_of_them: bool = True) -> None:
+        """Before they are listed, which counts them and what waits on them.
+
+        Args:
+            weight_min: lighter ones are not listed unless they hold bytes to be sent.
+            all_of_them: look at those as well that were empty and that nothing happened to.
+        """
         self._globals.set("connections_open", 0)
+        self._globals.set("listed", 0)
+        self._globals.set("listed_weight_min", weight_min)
+        self._globals.set("looks_at_all", all_of_them)
+        self._globals.set("listing", (self._globals.get("listing") + 1) % (1 << 32))
+
+    def listing(self) -> int:
+        """The number of the last listing of connections."""
+        return self._globals.get("listing")
+
+    def begin_seeding_connections(self) -> None:
+        """Bytes that are queued already waited since at least now."""
+        self._globals.set("seeded_ns", time.monotonic_ns())
 
     def open_connections(self) -> int:
         """What the last listing counted."""
@@ -117,16 +175,15 @@ class Counters:
         """Target processes that have exited since the beginning."""
         return self._globals.get("targets_exited")
 
-    def turned_away(self) -> int:
-        """Threads, processes and connections that found no room."""
-        what = ("threads", "processes", "connections", "listeners", "connects", "upstreams")
-        names = (f"{name}_turned_away" for name in what)
-        return sum(map(self._globals.get, names))
+    def turned_away(self) -> Dict[str, int]:
+        """What found no room, by the map that had none; full ones only."""
+        found = {name: self._globals.get(f"{name}_turned_away") for name in TURNED_AWAY}
+        return {name: count for name, count in found.items() if count}
 
-    def count_turned_away_connection(self) -> None:
-        """Count one for which the map of connections had no room."""
+    def count_turned_away_connections(self, refused: int) -> None:
+        """Count those for which the map of connections had no room."""
         name = "connections_turned_away"
-        self._globals.set(name, self._globals.get(name) + 1)
+        self._globals.set(name, self._globals.get(name) + refused)
 
     def calls(self) -> Tuple[CallCounts, ...]:
         """One entry for each (call, ABI, endpoint) seen so far."""
@@ -156,10 +213,19 @@ class Counters:
                     totals[name] = totals.get(name, 0) + calls
         return totals
 
-    def events(self, row: Row) -> EventAccount:
-        """The account of all calls that ended."""
-        names = ("events_seen", "events_counted", "lost_map_full")
-        return EventAccount(*(row[self._per_cpu.place(name).start] for name in names))
+    def events(self) -> EventAccount:
+        """The account of all calls that ended, added up without one that is being counted."""
+        names = ("events_seen", "events_counted", "lost_map_full", "unread_messages")
+        words = [self._per_cpu.place(name).start for name in names]
+        return EventAccount(*map(sum, zip(*(self._settled(cpu, words) for cpu in self._cpus))))
+
+    def _settled(self, cpu: int, words: Sequence[int]) -> Tuple[int, ...]:
+        # Between the first two counters of a call are some nanoseconds: read again.
+        for _ in range(SETTLING_READS):
+            seen, counted, map_full, unread = (self._per_cpu.word(cpu, at) for at in words)
+            if seen == counted + map_full:
+                break
+        return seen, counted, map_full, unread
 
     def served(self, row: Row) -> ServedCounts:
         """Served requests: how many, how long each took and where."""
@@ -174,14 +240,22 @@ class Counters:
                 for at, name in self._stages.items()
                 if at < self._stages_count
             },
-            app_activity_ns=self._by_activity(row[self._per_cpu.place("app_activity_ns")]),
+            app_activity_ns=self.by_activity(row[self._per_cpu.place("app_activity_ns")]),
             handed_over=row[self._per_cpu.place("handed_over")][0],
             pipelined=row[self._per_cpu.place("pipelined")][0],
         )
 
+    def loop_busy(self, row: Row) -> LatencyCounts:
+        """Times between the return of a poller and its next call, of all threads."""
+        return _latency(row[self._per_cpu.place("loop_busy")])
+
     def exited_activity_ns(self, row: Row) -> Mapping[str, int]:
         """Where the time of threads went that have ended."""
-        return self._by_activity(row[self._per_cpu.place("exited_activity_ns")])
+        return self.by_activity(row[self._per_cpu.place("exited_activity_ns")])
+
+    def by_activity(self, words: Sequence[int]) -> Mapping[str, int]:
+        """The thirteen, by name."""
+        return {self._activities[at]: spent for at, spent in enumerate(words)}
 
     def take_processes(self) -> Dict[int, Any]:
         """Process id → `struct process_state`; the dead ones leave the map."""
@@ -204,10 +278,8 @@ class Counters:
         size = (stages.stop - stages.start) // self._stages_count
         at = self._per_cpu.place("served", "max_ns").start
         offset = at - self._per_cpu.place("served").start
-        return [at, *(stages.start + stage * size + offset for stage in range(self._stages_count))]
-
-    def _by_activity(self, words: Sequence[int]) -> Mapping[str, int]:
-        return {self._activities[at]: spent for at, spent in enumerate(words)}
+        in_stages = (stages.start + stage * size + offset for stage in range(self._stages_count))
+        return [at, *in_stages, self._per_cpu.place("loop_busy", "max_ns").start]
 
     def _thread_reading(self, record: Any) -> ThreadReading:
         in_flight = None
@@ -220,8 +292,16 @@ class Counters:
                 self._endpoints[record.endpoint],
                 record.since_ns,
             )
-        activities = self._by_activity(record.activity_ns)
-        return ThreadReading(record.tgid, record.tid, record.comm, in_flight, activities)
+        activities = self.by_activity(record.activity_ns)
+        loop = LoopCounts(
+            record.tgid,
+            record.tid,
+            printable(record.comm),
+            record.loops,
+            record.busy_ns,
+            record.busy_max_ns,
+        )
+        return ThreadReading(record.tgid, record.tid, record.comm, in_flight, activities, loop)
 
     def _call_counts(self, key: int, row: Row) -> CallCounts:
         latency = _latency(row[self._calls.place("latency")])

@@ -16,18 +16,22 @@ Layouts: include/uapi/linux/{netlink,unix_diag,inet_diag}.h.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.util
+import logging
+import socket
 import struct
 import sys
 from typing import Any, Iterator, Tuple
 
 SOCK_DIAG_BY_FAMILY = 20
-TCP_LISTEN = 10
-_LISTENING = 1 << TCP_LISTEN
+TCP_ESTABLISHED, TCP_LISTEN = 1, 10
+_CONNECTED, _LISTENING = 1 << TCP_ESTABLISHED, 1 << TCP_LISTEN
 _NLM_F_REQUEST, _NLM_F_DUMP = 0x1, 0x300
 _NLMSG_ERROR, _NLMSG_DONE = 2, 3
 _UDIAG_SHOW_NAME, _UDIAG_SHOW_VFS, _UDIAG_SHOW_RQLEN = 0x1, 0x2, 0x10
+_UDIAG_SHOW_PEER = 0x4
 _HEADER = struct.Struct("=IHHII")
 _STATUS = struct.Struct("=i")
 
@@ -53,6 +57,8 @@ def _codec() -> Any:
 
 
 _netlink = _codec()
+# It logs a traceback for each attribute that it cannot decode; `part` says that.
+logging.getLogger(_netlink.__name__).disabled = True
 _nlmsg: Any = _netlink.nlmsg
 _nla: Any = _netlink.nla
 
@@ -81,6 +87,7 @@ class UnixAnswer(_nlmsg):
     nla_map = (
         (0, "UNIX_DIAG_NAME", "cdata"),  # cdata: bytes, whole
         (1, "UNIX_DIAG_VFS", "vfs"),
+        (2, "UNIX_DIAG_PEER", "uint32"),
         (4, "UNIX_DIAG_RQLEN", "rqlen"),
     )
 
@@ -128,6 +135,16 @@ class InetAnswer(_nlmsg):
     nla_map = ((11, "INET_DIAG_SKV6ONLY", "uint8"),)
 
 
+def request(family: int, sequence: int, connected: bool) -> bytes:
+    """Asks for every stream socket of AF_UNIX, AF_INET or AF_INET6 that is connected or listens."""
+    if family == socket.AF_UNIX:
+        if connected:
+            return unix_connected_request(family, sequence)
+        return unix_listeners_request(family, sequence)
+    states = _CONNECTED if connected else _LISTENING
+    return _inet_request(family, socket.IPPROTO_TCP, sequence, states)
+
+
 def unix_listeners_request(family: int, sequence: int) -> bytes:
     """Asks for every AF_UNIX socket in LISTEN: name, file and queue."""
     request = UnixRequest()
@@ -136,10 +153,22 @@ def unix_listeners_request(family: int, sequence: int) -> bytes:
     return _packed(request, family, sequence)
 
 
+def unix_connected_request(family: int, sequence: int) -> bytes:
+    """Asks for every connected AF_UNIX socket: the file of its listener, and its peer."""
+    request = UnixRequest()
+    request["udiag_states"] = _CONNECTED
+    request["udiag_show"] = _UDIAG_SHOW_VFS | _UDIAG_SHOW_PEER
+    return _packed(request, family, sequence)
+
+
 def inet_listeners_request(family: int, protocol: int, sequence: int) -> bytes:
     """Asks for every AF_INET or AF_INET6 socket of `protocol` in LISTEN."""
+    return _inet_request(family, protocol, sequence, _LISTENING)
+
+
+def _inet_request(family: int, protocol: int, sequence: int, states: int) -> bytes:
     request = InetRequest()
-    request["idiag_states"] = _LISTENING
+    request["idiag_states"] = states
     request["sdiag_protocol"] = protocol
     request["idiag_src"] = request["idiag_dst"] = bytes(16)
     return _packed(request, family, sequence)
@@ -170,8 +199,20 @@ def answers(datagram: bytes, sequence: int) -> Iterator[Tuple[bool, Any]]:
                 _raise_status(datagram, offset + _HEADER.size)
                 yield True, None
                 return
-            yield False, _unpacked(datagram, offset)
+            yield False, _unpacked(datagram[offset : offset + length])
         offset += length + 3 & ~3
+
+
+def part(message: Any, name: str) -> Any:
+    """A structured attribute of an answer; None when it has none.
+
+    Raises:
+        OSError: it cannot be decoded.
+    """
+    found = message.get_attr(name)
+    if isinstance(found, (bytes, bytearray, str)):  # as the codec leaves what it cannot decode
+        raise OSError(errno.EBADMSG, "sock_diag")
+    return found
 
 
 def _raise_status(datagram: bytes, offset: int) -> None:
@@ -181,8 +222,11 @@ def _raise_status(datagram: bytes, offset: int) -> None:
             raise OSError(-status, "sock_diag")
 
 
-def _unpacked(datagram: bytes, offset: int) -> Any:
-    family = datagram[offset + _HEADER.size]
-    message = (UnixAnswer if family == 1 else InetAnswer)(datagram, offset=offset)
-    message.decode()
+def _unpacked(raw: bytes) -> Any:
+    try:
+        family = raw[_HEADER.size]
+        message = (UnixAnswer if family == 1 else InetAnswer)(raw)
+        message.decode()
+    except Exception as error:  # what a codec raises when a message is cut is its own affair
+        raise OSError(errno.EBADMSG, "sock_diag") from error
     return message

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import FrozenSet
 
 from udsprobe.errors import KernelCannotError
-from udsprobe.kernel.plan import EVENT_PROGRAMS
+from udsprobe.kernel.own_namespaces import in_pid_namespace
+from udsprobe.kernel.plan import EVENT_PROGRAMS, URING, URING_SUBMITS
 
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
-PID_NAMESPACE = Path("/proc/self/ns/pid")
-# include/linux/proc_ns.h, PROC_PID_INIT_INO: the number of the host's own.
-HOST_PID_NAMESPACE = "pid:[4026531836]"
 WITHOUT = "`udsprobe listeners` works without it"
 
 
@@ -22,13 +20,31 @@ class Features:
     """What can be used.
 
     Attributes:
-        tracepoints: names of those we have programs for.
+        events: names of the event programs that have something to attach to.
         direct_loads: `bpf_rdonly_cast()` exists: Linux kernel commit a35b9af4ec2c
             "bpf: Add a kfunc for generic type cast" (in v6.2).
+        task_storage: programs can keep state with a task: Linux kernel commit a10787e6d58c
+            "bpf: Enable task local storage for tracing programs" (in v5.12).
+        sleeping_calls: the registers of a sleeping task can be read: Linux kernel commit
+            dd6e10fbd9fb "bpf: Add bpf_task_pt_regs() helper" (in v5.15).
+        preemptible: programs on tracepoints can be preempted by others of their kind:
+            tracepoints guarded by SRCU-fast, Linux kernel commit a46023d5616e (in v7.0).
+        unix_unread: Unix streams keep the number of bytes in their receive queue
+            (f4e1fb04c123 "af_unix: Use cached value for SOCK_STREAM in
+            unix_inq_len()", in v6.17).
+        bpf_allocator: maps have an allocator that programs can use anywhere (7c8199e24fa0
+            "bpf: Introduce any context BPF specific memory allocator.", in v6.1).
+        pid_namespace: process ids are other ones here than on the host.
     """
 
-    tracepoints: FrozenSet[str]
+    events: FrozenSet[str]
     direct_loads: bool
+    task_storage: bool
+    sleeping_calls: bool
+    preemptible: bool
+    unix_unread: bool = False
+    bpf_allocator: bool = False
+    pid_namespace: bool = False
 
 
 def kernel_features() -> Features:
@@ -36,16 +52,23 @@ def kernel_features() -> Features:
 
     Raises:
         KernelCannotError: `no-btf`; `no-tracepoint` when a required one is absent;
-            `pid-namespace`.
+            `pid-namespace`, `time-namespace`.
     """
-    _refuse_pid_namespace()
+    pid_namespace = in_pid_namespace()
     types = _kernel_types()
     features = Features(
-        frozenset(p.name for p in EVENT_PROGRAMS if _has(types, p.type_name)),
-        _has(types, "bpf_rdonly_cast"),
+        _events(types),
+        direct_loads=_has(types, "bpf_rdonly_cast"),
+        task_storage=_has(types, "BPF_FUNC_task_storage_get"),
+        sleeping_calls=_has(types, "BPF_FUNC_task_pt_regs"),
+        # Tracepoints had an SRCU domain up to v6.12 as well, before there was SRCU-fast.
+        preemptible=_has(types, "tracepoint_srcu_srcu_data") and _has(types, "srcu_ctr"),
+        unix_unread=_has(types, "inq_len"),
+        bpf_allocator=_has(types, "bpf_mem_alloc"),
+        pid_namespace=pid_namespace,
     )
     required = {program.name for program in EVENT_PROGRAMS if program.required}
-    absent = sorted(required - features.tracepoints)
+    absent = sorted(required - features.events)
     if absent:
         raise KernelCannotError(
             "no-tracepoint", f"this kernel has no tracepoint {', '.join(absent)}", WITHOUT
@@ -53,18 +76,13 @@ def kernel_features() -> Features:
     return features
 
 
-def _refuse_pid_namespace() -> None:
-    # Here process 3 is one, for the probes it is another: they would count nothing.
-    try:
-        namespace = os.readlink(PID_NAMESPACE)
-    except OSError:
-        return
-    if namespace != HOST_PID_NAMESPACE:
-        raise KernelCannotError(
-            "pid-namespace",
-            "process ids are a container's here, while the probes see the host's",
-            f"run it on the host, or in a container with the host's (--pid=host); {WITHOUT}",
-        )
+def _events(types: bytes) -> FrozenSet[str]:
+    found = {program.name for program in EVENT_PROGRAMS if _has(types, program.type_name)}
+    # Linux kernel commit cef216fc32d7 "io_uring: explicitly keep a CQE in io_kiocb" (in v5.19):
+    # before, completions do not say of which request they are.
+    if not _has(types, "io_cqe") or not found.issuperset(URING) or not found & URING_SUBMITS:
+        found -= URING | URING_SUBMITS
+    return frozenset(found)
 
 
 def _kernel_types() -> bytes:

@@ -28,6 +28,7 @@ _pointer, _int, _uint, _size, _text = (
 )
 _BATCH: List[Any] = [_int, *[_pointer] * 4, ctypes.POINTER(_uint), _pointer]
 SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
+    "libbpf_version_string": (_text, []),
     "libbpf_set_print": (_pointer, [_pointer]),
     "bpf_object__open_mem": (_pointer, [_text, _size, _pointer]),
     "bpf_object__btf": (_pointer, [_pointer]),
@@ -39,8 +40,10 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "btf__load_vmlinux_btf": (_pointer, []),
     "btf__find_by_name_kind": (_int, [_pointer, _text, _uint]),
     "btf__free": (None, [_pointer]),
+    "bpf_object__next_map": (_pointer, [_pointer, _pointer]),
     "bpf_map__fd": (_int, [_pointer]),
     "bpf_map__set_max_entries": (_int, [_pointer, _uint]),
+    "bpf_map__set_map_flags": (_int, [_pointer, _uint]),
     "bpf_map__max_entries": (_uint, [_pointer]),
     "bpf_map__initial_value": (_pointer, [_pointer, ctypes.POINTER(_size)]),
     "bpf_program__set_autoload": (_int, [_pointer, ctypes.c_bool]),
@@ -123,15 +126,23 @@ class Libbpf:
         self.functions.libbpf_set_print(self._print)
 
     def _printed(self, _level: int, form: bytes, arguments: int) -> int:
-        text = ctypes.create_string_buffer(65536)
-        self._libc.vsnprintf(text, ctypes.c_size_t(65536), form, _pointer(arguments))
-        self._log += text.value.decode(errors="replace").splitlines()
+        # The verifier's log comes in one piece, and its end is what matters.
+        text = ctypes.c_char_p()
+        if self._libc.vasprintf(ctypes.byref(text), form, _pointer(arguments)) < 0:
+            return 0
+        self._log += (text.value or b"").decode(errors="replace").splitlines()
+        self._libc.free(text)
         del self._log[:-MAX_LOG_LINES]
         return 0
 
     def log(self) -> str:
         """What libbpf and the verifier said last, at most 400 lines."""
         return "\n".join(self._log)
+
+    def version(self) -> str:
+        """Its own version, `1.1`."""
+        text: bytes = self.functions.libbpf_version_string()
+        return text.decode("ascii", "replace").lstrip("v")
 
     def call(self, name: str, *arguments: Any) -> int:
         """Call a function that returns a negative errno on failure.

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, Sequence, Set, Tuple
 
 from udsprobe.errors import UsageError
-from udsprobe.kernel.procfs import printable, same_file
+from udsprobe.kernel.procfs import same_file
 from udsprobe.kernel.sock_diag import ListeningSocket
+from udsprobe.printable import printable, raw_name
 
 _WILDCARDS = ("0.0.0.0", "::")
 _HOSTS: Dict[str, Tuple[str, ...]] = {"": (), "*": _WILDCARDS, "localhost": ("127.0.0.1", "::1")}
@@ -52,28 +53,35 @@ def parse_listener(text: str) -> Wanted:
     shown = printable(os.fsencode(text))
     host, colon, port = text.rpartition(":")
     if text.startswith("@") and len(text) > 1:
-        return Wanted(shown, _unix(shown, b"\0" + os.fsencode(text[1:])))
+        return Wanted(shown, _unix(text))
     if "/" in text:
-        return Wanted(shown, _unix(shown, os.fsencode(text)))
+        return Wanted(shown, _unix(text))
     if text.isascii() and text.isdigit():
         return Wanted(shown, _tcp(shown, (), _port(text, shown)))
     if colon and port.isascii() and port.isdigit():
         return Wanted(shown, _tcp(shown, _hosts(host, shown), _port(port, shown)))
     if colon or not text.strip() or text == "@":
         raise _malformed(shown)
-    return Wanted(shown, _unix(shown, os.fsencode(text)))
+    return Wanted(shown, _unix(text))
 
 
-def _unix(address: str, name: bytes) -> Sequence[_Test]:
-    def leads_there(one: ListeningSocket) -> bool:
-        return one.unix_file is not None and same_file(name, *one.unix_file)
-
-    def is_named_so(one: ListeningSocket) -> bool:
-        return one.transport == "unix" and (one.unix_name == name or one.address == address)
-
+def _unix(text: str) -> Sequence[_Test]:
+    """Tests for a name as it was typed, then for the name that udsprobe prints so."""
+    at = 1 if text.startswith("@") else 0
+    lead = b"\0" if at else b""
+    names = dict.fromkeys(lead + read(text[at:]) for read in (os.fsencode, raw_name))
     # The file first: through a symbolic link, or bound by a relative name; and
     # of two listeners by one name the one whose file was unlinked is not it.
-    return (is_named_so,) if name.startswith(b"\0") else (leads_there, is_named_so)
+    files = [] if at else [_leads_there(name) for name in names]
+    return [*files, *map(_is_named, names)]
+
+
+def _leads_there(name: bytes) -> _Test:
+    return lambda one: one.unix_file is not None and same_file(name, *one.unix_file)
+
+
+def _is_named(name: bytes) -> _Test:
+    return lambda one: one.transport == "unix" and one.unix_name == name
 
 
 def _tcp(address: str, hosts: Tuple[str, ...], port: int) -> Sequence[_Test]:

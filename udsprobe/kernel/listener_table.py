@@ -234,6 +234,7 @@ class ListenerTable:
             address=SocketName.of(destination.name).address(),
             error=error_name(destination.error) if destination.error else None,
             latency=latency_of(counts.latency),
+            in_background=bool(destination.in_background),
         )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from udsprobe.errors import NotPermittedError
+from udsprobe.kernel.host_paths import HostPaths
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.sock_diag import ListeningSocket, NamespaceListeners, NetworkNamespace
 from udsprobe.sample import ListenerReading, NamespaceReading
@@ -44,7 +45,8 @@ def every_listener(procfs: Optional[Procfs] = None) -> ListenersSeen:
         found = namespace.listeners()
     inodes = [listener.inode for listener in found.sockets]
     owners = (procfs or Procfs()).owners(inodes)
-    readings = [_reading(found, one, owners.of(one.inode)) for one in found.sockets]
+    paths = HostPaths()
+    readings = [_reading(found, one, owners.of(one.inode), paths) for one in found.sockets]
     return ListenersSeen(tuple(readings), found.unseen)
 
 
@@ -75,6 +77,7 @@ class TargetListeners:
         self._procfs = procfs or Procfs()
         self._namespaces: Dict[int, NetworkNamespace] = {}
         self._holdings = _Holdings()
+        self._paths = HostPaths()
 
     def read(self, pids: Iterable[int]) -> ListenersSeen:
         """Listeners that at least one of `pids` holds; owners are among `pids`.
@@ -91,7 +94,7 @@ class TargetListeners:
         hidden = tuple(sorted(self._holdings.hidden.intersection(targets)))
         unseen.extend(f"the descriptors of process {pid} are hidden from us" for pid in hidden)
         readings = [
-            _reading(dump, one, owners[one.inode])
+            _reading(dump, one, owners[one.inode], self._paths)
             for dump in dumps
             for one in dump.sockets
             if one.inode in owners
@@ -172,8 +175,12 @@ def _opened(pid: Optional[int]) -> NetworkNamespace:
 
 
 def _reading(
-    dump: NamespaceListeners, found: ListeningSocket, pids: Optional[Tuple[int, ...]]
+    dump: NamespaceListeners,
+    found: ListeningSocket,
+    pids: Optional[Tuple[int, ...]],
+    paths: HostPaths,
 ) -> ListenerReading:
+    owner = pids[0] if pids else None
     return ListenerReading(
         transport=found.transport,
         socket_type=found.socket_type,
@@ -185,4 +192,5 @@ def _reading(
         backlog_effective=found.backlog_effective,
         backlog_requested=None,
         somaxconn=dump.somaxconn,
+        host_path=paths.of(found.inode, found.unix_name, found.unix_file, owner),
     )

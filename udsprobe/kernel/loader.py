@@ -3,54 +3,82 @@
 from __future__ import annotations
 
 import ctypes
-import platform
+import errno
+import os
 import struct
-from importlib import resources
 from pathlib import Path
-from typing import Dict, Iterable, Tuple
+from typing import Dict, FrozenSet, Iterable, Tuple
 
 from udsprobe.errors import KernelCannotError, NotPermittedError, UdsprobeError
+from udsprobe.kernel import map_bounds
+from udsprobe.kernel.built_objects import object_bytes
 from udsprobe.kernel.features import Features
 from udsprobe.kernel.libbpf import LibbpfError
+from udsprobe.kernel.lockdown import forbids_reading, lockdown_level
 from udsprobe.kernel.plan import EVENT_PROGRAMS
 from udsprobe.kernel.privileges import missing_capabilities
 from udsprobe.kernel.probe_object import ProbeObject
-from udsprobe.kernel.syscall_table import SOCKETCALLS, TABLES, Entry, Enums, SyscallTable
+from udsprobe.kernel.syscall_table import (
+    SOCKETCALLS,
+    Entry,
+    Enums,
+    SyscallTable,
+    uring_entries,
+)
 
 VERIFIER_LINES = 20
 SERIES_MAX = 256  # `enum limits`
 CPUS_WITH_ALL_SERIES = 32
+MAP_BOUNDS = "UDSPROBE_TEST_MAP_BOUNDS"
 WITHOUT = "`udsprobe listeners` works without"
 
 
 def load(
-    features: Features, tables: Tuple[SyscallTable, SyscallTable], cpus: int, *, follow: bool
+    features: Features,
+    tables: Tuple[SyscallTable, SyscallTable],
+    cpus: int,
+    programs: FrozenSet[str],
+    *,
+    follow: bool,
 ) -> ProbeObject:
-    """Open, configure and load the object of strategy `tracepoint`.
+    """Open, configure and load the object.
 
     Args:
         features: of the running kernel.
         tables: native and 32-bit system-call numbers.
         cpus: possible CPUs, entries of the per-CPU arrays.
+        programs: names of the event programs to load.
         follow: children of targets become targets.
 
     Raises:
-        KernelCannotError: `no-object`, `refused` (the verifier's last lines in `detail`).
+        KernelCannotError: `no-object`, `stale-object`, `lockdown`, `no-memory`, `refused` (the
+            verifier's last lines in `detail`).
         NotPermittedError: `not-root`, naming the missing capabilities.
     """
-    opened = ProbeObject(_object_bytes())
+    opened = ProbeObject(object_bytes(features))
     try:
         opened.resize("calls", series_max(cpus) * cpus)
         opened.resize("cpus", cpus)
+        opened.resize("connections", map_bounds.connections_max(features.bpf_allocator))
+        if features.bpf_allocator:
+            opened.allocate_late("connections")
+        for name, entries in _bounds_for_tests().items():
+            opened.resize(name, entries)
         opened.set_options(_options(opened, features, tables, follow, cpus))
         for program in EVENT_PROGRAMS:
-            if program.name not in features.tracepoints:
+            if program.name not in programs:
                 opened.leave_out(program.name)
         opened.load()
         return opened
     except LibbpfError as error:
         opened.close()
         raise refusal(error) from error
+
+
+def _bounds_for_tests() -> Dict[str, int]:
+    """`connections=8,listeners=2` → smaller maps, so that a test need not fill the real ones."""
+    pairs = [each.partition("=") for each in os.environ.get(MAP_BOUNDS, "").split(",") if each]
+    return {name: int(entries) for name, _, entries in pairs}
 
 
 def series_max(cpus: int) -> int:
@@ -73,6 +101,19 @@ def refusal(error: LibbpfError) -> UdsprobeError:
             f"loading probes takes {' and '.join(missing)}, which this process lacks",
             f"run it with sudo or grant the capabilities; {WITHOUT}",
         )
+    if error.errno == errno.ENOMEM:
+        return KernelCannotError(
+            "no-memory",
+            "the kernel has no memory for the probes' maps, or a limit forbids it",
+            f"allow 128 MB more (MemoryMax= of the unit, memory.max of the cgroup); {WITHOUT}",
+        )
+    if forbids_reading(error.log, lockdown_level()):
+        return KernelCannotError(
+            "lockdown",
+            "kernel lockdown is in confidentiality mode: BPF may not read kernel memory",
+            f"boot with lockdown=integrity; {WITHOUT}",
+            detail="\n".join(error.log.splitlines()[-VERIFIER_LINES:]),
+        )
     lines = error.log.splitlines()
     refused = [line for line in lines if "load failed" in line]
     what = refused[-1].split("libbpf: ", 1)[-1] if refused else str(error)
@@ -82,25 +123,6 @@ def refusal(error: LibbpfError) -> UdsprobeError:
         f"--debug shows the kernel's reason; {WITHOUT}",
         detail="\n".join(lines[-VERIFIER_LINES:]),
     )
-
-
-def _object_bytes() -> bytes:
-    machine = platform.machine()
-    if machine not in TABLES:
-        raise KernelCannotError(
-            "no-object",
-            f"no probes are built for {machine}",
-            f"they exist for {' and '.join(TABLES)}; {WITHOUT}",
-        )
-    name = f"tracepoint.{machine}.bpf.o"
-    try:
-        return (resources.files("udsprobe") / "_bpf" / name).read_bytes()
-    except OSError as error:
-        raise KernelCannotError(
-            "no-object",
-            f"the built probes {name} are missing from this installation",
-            "install the wheel, or run scripts/build_bpf.py in a checkout",
-        ) from error
 
 
 def _options(
@@ -113,8 +135,11 @@ def _options(
     options = {
         "series_max": struct.pack("<I", series_max(cpus)),
         "socketcall_entries": _socketcall_entries(opened),
+        "uring_entries": _image(opened, "URING_OPS", uring_entries(_enums(opened))),
         "follow_forks": bytes([follow]),
         "direct_loads": bytes([features.direct_loads]),
+        "preemptible": bytes([features.preemptible]),
+        "in_pid_namespace": bytes([features.pid_namespace]),
     }
     for prefix, table in zip(("", "compat_"), tables):
         options[f"{prefix or 'native_'}entries"] = _entries(opened, table)

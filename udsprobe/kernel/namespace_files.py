@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, Optional
+import re
+from typing import Dict, Optional, Tuple
 
 from udsprobe.sample import NamespaceReading
 
@@ -11,9 +12,17 @@ _LIMITS = {
     "somaxconn": "/proc/sys/net/core/somaxconn",
     "tcp_abort_on_overflow": "/proc/sys/net/ipv4/tcp_abort_on_overflow",
     "tcp_syncookies": "/proc/sys/net/ipv4/tcp_syncookies",
+    # Where a kernel keeps them once for all namespaces, only the first one shows them.
+    "wmem_max": "/proc/sys/net/core/wmem_max",
+    "wmem_default": "/proc/sys/net/core/wmem_default",
+    "rmem_max": "/proc/sys/net/core/rmem_max",
+    "rmem_default": "/proc/sys/net/core/rmem_default",
+    "max_dgram_qlen": "/proc/sys/net/unix/max_dgram_qlen",
 }
+_SIZES = {"tcp_wmem": "/proc/sys/net/ipv4/tcp_wmem", "tcp_rmem": "/proc/sys/net/ipv4/tcp_rmem"}
 _COUNTERS = "/proc/thread-self/net/netstat"
 _READ_BYTES = 1 << 16
+_NUMBER = re.compile("-?[0-9]{1,20}")
 
 
 class NamespaceFiles:
@@ -25,7 +34,7 @@ class NamespaceFiles:
 
     def __init__(self, inode: int) -> None:
         self._inode = inode
-        paths = {**_LIMITS, "counters": _COUNTERS}
+        paths = {**_LIMITS, **_SIZES, "counters": _COUNTERS}
         self._files = {name: _opened(path) for name, path in paths.items()}
 
     def limit(self, name: str) -> Optional[int]:
@@ -33,18 +42,23 @@ class NamespaceFiles:
         text = self._read(name)
         return None if text is None else int(text)
 
+    def sizes(self, name: str) -> Optional[Tuple[int, ...]]:
+        """`tcp_wmem`, `tcp_rmem`: least, initial and greatest size in bytes; None when hidden."""
+        text = self._read(name)
+        return None if text is None else tuple(map(int, text.split()))
+
     def reading(self) -> NamespaceReading:
         """Limits and counters now; None for each that is hidden."""
         counters = tcp_counters(self._read("counters") or "")
         return NamespaceReading(
             netns=self._inode,
-            somaxconn=self.limit("somaxconn"),
-            tcp_abort_on_overflow=self.limit("tcp_abort_on_overflow"),
-            tcp_syncookies=self.limit("tcp_syncookies"),
+            tcp_wmem=self.sizes("tcp_wmem"),
+            tcp_rmem=self.sizes("tcp_rmem"),
             listen_overflows=counters.get("ListenOverflows"),
             listen_drops=counters.get("ListenDrops"),
             syncookies_sent=counters.get("SyncookiesSent"),
             syncookies_received=counters.get("SyncookiesRecv"),
+            **{name: self.limit(name) for name in _LIMITS},
         )
 
     def close(self) -> None:
@@ -66,7 +80,7 @@ def tcp_counters(text: str) -> Dict[str, int]:
     lines = [line.split()[1:] for line in text.splitlines() if line.startswith("TcpExt:")]
     if len(lines) != 2:
         return {}
-    return {name: int(number) for name, number in zip(*lines)}
+    return {name: int(number) for name, number in zip(*lines) if _NUMBER.fullmatch(number)}
 
 
 def _opened(path: str) -> Optional[int]:

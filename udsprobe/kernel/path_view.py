@@ -48,6 +48,21 @@ def look_up(process: bytes, path: bytes) -> Optional[PathFound]:
         return None
 
 
+def resolved(process: bytes, path: bytes) -> Optional[bytes]:
+    """`path` as a link-free one that leads to the same place for us, whether it exists or not.
+
+    Args:
+        process: its directory below /proc.
+
+    Returns:
+        None when it has more links than the kernel follows, or leads to the root itself.
+
+    Raises:
+        OSError: the process is gone, or its root is hidden from us.
+    """
+    return _followed(process, path)
+
+
 def _existing(path: bytes) -> Optional[os.stat_result]:
     try:
         return os.stat(path)

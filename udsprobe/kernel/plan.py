@@ -7,11 +7,9 @@ out. A measurement that nothing carries is `off` with a reason, never zero.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import FrozenSet, Tuple
+from typing import FrozenSet, Optional, Tuple
 
 from udsprobe.sample import MeasurementState
-
-NOT_BUILT = "not measured in this version"
 
 
 @dataclass(frozen=True)
@@ -19,17 +17,19 @@ class EventProgram:
     """A program that runs on a kernel event.
 
     Attributes:
-        name: of the function in `bpf/tracepoint.bpf.c`, and of the tracepoint.
-        required: without it the strategy is of no use.
+        name: of the function in `bpf/tracepoint.bpf.c`, and of the tracepoint or function.
+        required: without it no strategy is of use.
+        hook: how the kernel calls it, `tp_btf`, `raw_tp` or `fentry`.
     """
 
     name: str
     required: bool
+    hook: str = "tp_btf"
 
     @property
     def type_name(self) -> str:
-        """What the kernel's BTF holds if and only if the tracepoint exists."""
-        return f"btf_trace_{self.name}"
+        """What the kernel's BTF holds if and only if there is something to attach to."""
+        return self.name if self.hook == "fentry" else f"btf_trace_{self.name}"
 
 
 EVENT_PROGRAMS = (
@@ -39,44 +39,162 @@ EVENT_PROGRAMS = (
     EventProgram("sched_switch", True),
     EventProgram("sched_wakeup", True),
     # Linux kernel commit 40e0b0908142 "net/sock: Introduce trace_sk_data_ready()" (in v6.3)
-    EventProgram("sk_data_ready", False),
+    EventProgram("sk_data_ready", False, "raw_tp"),
+    EventProgram("sock_def_readable", False, "fentry"),
     EventProgram("inet_sock_set_state", False),
+    # Linux kernel commit 2ad57931db64 "io_uring: rename trace_io_uring_submit_sqe() tracepoint"
+    EventProgram("io_uring_submit_req", False),
+    EventProgram("io_uring_submit_sqe", False),
+    EventProgram("io_uring_complete", False),
     EventProgram("sys_enter", True),
     EventProgram("sys_exit", True),
 )
 
 
-def measurements(attached: FrozenSet[str]) -> Tuple[MeasurementState, ...]:
+WITHOUT_EVENTS = frozenset({"listeners", "cpu"})
+SKIPS = (
+    "an event is missed where a program is preempted by one of its kind, which this kernel "
+    "allows: see the events missed"
+)
+
+URING = frozenset({"io_uring_complete"})
+# One name or the other; the kernel has never had both.
+URING_SUBMITS = frozenset({"io_uring_submit_req", "io_uring_submit_sqe"})
+# Either tells when bytes or connections arrive.
+ARRIVALS = ("sk_data_ready", "sock_def_readable")
+
+
+def strategies(asked: str, events: FrozenSet[str]) -> Tuple[str, ...]:
+    """The strategies to try, best first; none when the one asked for has nothing to attach to.
+
+    A trampoline is dearer to take away than a tracepoint, and refused by more kernels: it is
+    for what has no tracepoint.
+
+    Args:
+        asked: `auto` or one strategy.
+        events: names of the event programs that the kernel has something to attach to for.
+    """
+    has_tracepoint, has_function = (name in events for name in ARRIVALS)
+    if asked == "fentry":
+        return ("fentry",) if has_function else ()
+    if asked == "tracepoint" or has_tracepoint or not has_function:
+        return ("tracepoint",)
+    return ("fentry", "tracepoint")
+
+
+def programs(strategy: str, events: FrozenSet[str]) -> FrozenSet[str]:
+    """Which of the possible event programs a strategy takes."""
+    hooks = {program.name: program.hook for program in EVENT_PROGRAMS}
+    if strategy == "fentry":
+        return events - {"sk_data_ready"}
+    return frozenset(name for name in events if hooks[name] != "fentry")
+
+
+def tells_arrivals(attached: FrozenSet[str]) -> bool:
+    """Whether these event programs see bytes and connections arrive."""
+    return not attached.isdisjoint(ARRIVALS)
+
+
+def measurements(
+    attached: FrozenSet[str],
+    *,
+    sleeping_calls: bool = True,
+    unix_unread: bool = True,
+    preemptible: bool = False,
+) -> Tuple[MeasurementState, ...]:
     """The state of every measurement.
 
     Args:
         attached: names of the event programs that are live.
+        sleeping_calls: the call that a sleeping thread is in can be read.
+        preemptible: programs can be preempted by others of their kind.
+        unix_unread: Unix streams keep the number of bytes in their receive queue.
     """
-    return (
+    arrival = _arrival(attached)
+    found = (
         _on("syscalls", "tp_btf:sys_enter+sys_exit"),
         _on("cpu_time", "tp_btf:sched_switch"),
         _on("thread_time", "tp_btf:sched_switch+sched_wakeup+sys_enter+sys_exit"),
-        _on("in_flight", "iter:task"),
+        _on("loops", "tp_btf:sys_enter+sys_exit"),
+        _on("cpu_holders", "tp_btf:sched_switch"),
+        _in_flight(sleeping_calls),
         _on("processes", "tp_btf:sched_process_fork+exec+exit"),
-        *_requests("sk_data_ready" in attached),
+        *_requests(arrival),
         _on("listeners", "sock_diag+iter:task_file"),
-        *_accept_queue("sk_data_ready" in attached, "inet_sock_set_state" in attached),
+        *_accept_queue(arrival, "inet_sock_set_state" in attached),
         _on("connects", "tp_btf:sys_exit"),
-        _on("upstream_requests", "tp_btf:sys_enter+sys_exit"),
-        _on("connections", "tp_btf:sys_exit+iter:bpf_map_elem"),
-        MeasurementState("verdict", None, "off", NOT_BUILT),
+        *_peers(arrival is not None),
+        _queues(arrival, unix_unread),
+        _io_uring(attached),
+        _on("cpu", "procfs+cgroupfs"),
+        _verdict(arrival is not None),
     )
+    return tuple(map(_interrupted, found)) if preemptible else found
+
+
+def _interrupted(state: MeasurementState) -> MeasurementState:
+    """While a preempted program is under way, the kernel skips it for others on that CPU."""
+    if state.state != "on" or state.name in WITHOUT_EVENTS:
+        return state
+    return MeasurementState(state.name, state.rests_on, "degraded", SKIPS)
 
 
 def _on(name: str, rests_on: str) -> MeasurementState:
     return MeasurementState(name, rests_on, "on", None)
 
 
-def _requests(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
+def _arrival(attached: FrozenSet[str]) -> Optional[str]:
+    hooks = {program.name: program.hook for program in EVENT_PROGRAMS}
+    return next((f"{hooks[name]}:{name}" for name in ARRIVALS if name in attached), None)
+
+
+def _in_flight(sleeping_calls: bool) -> MeasurementState:
+    if sleeping_calls:
+        return _on("in_flight", "iter:task")
+    return MeasurementState(
+        "in_flight",
+        "iter:task",
+        "degraded",
+        "without calls that began before we came: this kernel does not show where a thread sleeps",
+    )
+
+
+def _io_uring(attached: FrozenSet[str]) -> MeasurementState:
+    submits = sorted(attached & URING_SUBMITS)
+    if submits and attached.issuperset(URING):
+        return _on("io_uring", f"tp_btf:{submits[0]}+io_uring_complete")
+    reason = "this kernel does not tell which operation a completion is of, or has no io_uring"
+    return MeasurementState("io_uring", None, "off", reason)
+
+
+def _verdict(has_arrival: bool) -> MeasurementState:
+    rests_on = "thread_time+stages+accept_queue+connects"
     if has_arrival:
+        return MeasurementState("verdict", rests_on, "on", None)
+    reason = "waits before the receive call, and accept queues between samples, are not seen"
+    return MeasurementState("verdict", rests_on, "degraded", reason)
+
+
+def _peers(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
+    rests_on = {
+        "upstream_requests": "tp_btf:sys_enter+sys_exit",
+        "connections": "tp_btf:sys_exit+iter:bpf_map_elem",
+    }
+    if has_arrival:
+        requests, connections = (_on(name, what) for name, what in rests_on.items())
+        return requests, connections
+    reason = "without who is at the other end: this kernel tells nobody when bytes arrive"
+    requests, connections = (
+        MeasurementState(name, what, "degraded", reason) for name, what in rests_on.items()
+    )
+    return requests, connections
+
+
+def _requests(arrival: Optional[str]) -> Tuple[MeasurementState, MeasurementState]:
+    if arrival:
         return (
-            _on("served_requests", "tp_btf:sys_exit+sk_data_ready"),
-            _on("stages", "tp_btf:sys_exit+sk_data_ready"),
+            _on("served_requests", f"{arrival}+tp_btf:sys_exit"),
+            _on("stages", f"{arrival}+tp_btf:sys_exit"),
         )
     reason = "this kernel tells nobody when bytes arrive"
     return (
@@ -92,13 +210,24 @@ def _requests(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
     )
 
 
+def _queues(arrival: Optional[str], unix_unread: bool) -> MeasurementState:
+    rests_on = "tp_btf:sys_exit+sched_switch"
+    if arrival and unix_unread:
+        return _on("queue_high_water", f"{arrival}+{rests_on}")
+    if arrival:
+        reason = "receive queues of TCP only: this kernel counts no bytes in those of Unix sockets"
+        return MeasurementState("queue_high_water", f"{arrival}+{rests_on}", "degraded", reason)
+    reason = "send queues only: this kernel tells nobody when bytes arrive"
+    return MeasurementState("queue_high_water", rests_on, "degraded", reason)
+
+
 def _accept_queue(
-    has_arrival: bool, has_tcp_states: bool
+    arrival: Optional[str], has_tcp_states: bool
 ) -> Tuple[MeasurementState, MeasurementState, MeasurementState]:
-    if has_arrival:
+    if arrival:
         return (
-            _on("accept_queue", "tp_btf:sk_data_ready"),
-            _accept_wait(has_tcp_states),
+            _on("accept_queue", arrival),
+            _accept_wait(arrival, has_tcp_states),
             _on("refused_connects", "tp_btf:sys_enter+sys_exit"),
         )
     reason = "this kernel tells nobody when a connection enters a queue"
@@ -112,12 +241,12 @@ def _accept_queue(
     )
 
 
-def _accept_wait(has_tcp_states: bool) -> MeasurementState:
+def _accept_wait(arrival: str, has_tcp_states: bool) -> MeasurementState:
     if has_tcp_states:
-        return _on("accept_wait", "tp_btf:sk_data_ready+inet_sock_set_state+sys_exit")
+        return _on("accept_wait", f"{arrival}+tp_btf:inet_sock_set_state+sys_exit")
     return MeasurementState(
         "accept_wait",
-        "tp_btf:sk_data_ready+sys_exit",
+        f"{arrival}+tp_btf:sys_exit",
         "degraded",
         "Unix connections only: this kernel tells nobody when a TCP connection is established",
     )

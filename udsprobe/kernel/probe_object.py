@@ -10,11 +10,13 @@ import ctypes
 import errno
 import mmap
 import os
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Type
 
 from udsprobe.kernel.btf import Btf
 from udsprobe.kernel.libbpf import LibbpfError, ProgInfo, libbpf
 
+BPF_NOEXIST, NO_PREALLOC = 1, 1
 ITERATOR_READ_BYTES = 1 << 18
 BATCH_ENTRIES, BATCH_ENTRIES_MIN, BATCH_BYTES = 1024, 16, 1 << 20
 
@@ -89,6 +91,10 @@ class ProbeObject:
         """Set a map's bound, before `load`."""
         self._bpf.call("bpf_map__set_max_entries", self._map(map_name), entries)
 
+    def allocate_late(self, map_name: str) -> None:
+        """Take a hash map's memory when entries come (BPF_F_NO_PREALLOC), before `load`."""
+        self._bpf.call("bpf_map__set_map_flags", self._map(map_name), NO_PREALLOC)
+
     def leave_out(self, program: str) -> None:
         """Do not load `program`."""
         self._bpf.call("bpf_program__set_autoload", self._program(program), False)
@@ -154,6 +160,49 @@ class ProbeObject:
     def update(self, map_name: str, key: bytes, value: bytes, flags: int = 0) -> None:
         """`bpf_map_update_elem`. Raises LibbpfError (EEXIST with BPF_NOEXIST, E2BIG when full)."""
         self._bpf.call("bpf_map_update_elem", self._map_fd(map_name), key, value, flags)
+
+    def update_all(
+        self, map_name: str, keys: bytearray, values: bytearray, value_bytes: int
+    ) -> int:
+        """Put entries in whose keys are not there yet.
+
+        Args:
+            keys, values: of all of them, one behind the other.
+
+        Returns:
+            How many found no room.
+        """
+        entries = len(values) // value_bytes
+        key_bytes = len(keys) // max(1, entries)
+        refused = 0
+        for at in range(entries):
+            key = bytes(keys[at * key_bytes : (at + 1) * key_bytes])
+            value = bytes(values[at * value_bytes : (at + 1) * value_bytes])
+            try:
+                self.update(map_name, key, value, BPF_NOEXIST)
+            except LibbpfError as error:
+                refused += error.errno != errno.EEXIST
+        return refused
+
+    def maps_bytes(self) -> int:
+        """Memory of all maps, by the kernel's account of each (`memlock` in fdinfo).
+
+        Exact since Linux kernel commit 90a5527d7686 "bpf: add new map ops ->map_mem_usage" (in
+        v6.4); before, of hash maps what they would take if they were full.
+        """
+        total = 0
+        handle = self._next_map(None)
+        while handle:
+            descriptor = self._bpf.call("bpf_map__fd", handle)
+            lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+            fields = dict(line.split(":", 1) for line in lines if ":" in line)
+            total += int(fields.get("memlock", "0"))
+            handle = self._next_map(handle)
+        return total
+
+    def _next_map(self, before: Optional[int]) -> Optional[int]:
+        found: Optional[int] = self._bpf.functions.bpf_object__next_map(self._object, before)
+        return found
 
     def delete(self, map_name: str, key: bytes) -> None:
         """`bpf_map_delete_elem`; a key that is already gone is no error."""

@@ -10,42 +10,16 @@ from __future__ import annotations
 
 import os
 import stat
-import unicodedata
 from dataclasses import dataclass
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
-from udsprobe.sample import TargetReading
+from udsprobe.printable import printable
+from udsprobe.sample import OpenFiles, TargetReading
 
 # include/linux/sched.h; the flags of /proc/PID/stat are these, since 2.6.
 _PF_KTHREAD = 0x00200000
 _CMDLINE_MAX_BYTES = 4096
-# Control, format (text direction, zero width), surrogate, private use,
-# unassigned, line and paragraph separators.
-_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-
-
-def printable(raw: bytes) -> str:
-    """`raw` as text in which every character can be seen.
-
-    Bytes that are not UTF-8 become `\\xNN`, control and invisible characters
-    `\\xNN`, `\\uNNNN` or `\\UNNNNNNNN`. Nothing else changes.
-    """
-    text = raw.decode("utf-8", "surrogateescape")
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(map(_visible, text))
-
-
-def _visible(character: str) -> str:
-    category = unicodedata.category(character)
-    if category not in _INVISIBLE and (category != "Zs" or character == " "):
-        return character
-    code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+_DIGITS_MAX = 20  # of a u64
 
 
 @dataclass(frozen=True)
@@ -126,9 +100,10 @@ class Procfs:
 
         /proc/TID answers for any thread, though it lists only leaders.
         """
-        for line in (self._read(tid, "status") or b"").splitlines():
+        # Not splitlines(): a comm may hold `\r`, and `Tgid:` behind it.
+        for line in (self._read(tid, "status") or b"").split(b"\n"):
             if line.startswith(b"Tgid:"):
-                return int(line[5:])
+                return _number(line[5:].strip())
         return None
 
     def cmdline(self, pid: int) -> Optional[str]:
@@ -172,10 +147,10 @@ class Procfs:
 
     def fds_limit(self, pid: int) -> Optional[int]:
         """Soft RLIMIT_NOFILE; None when gone, hidden or unlimited."""
-        for line in (self._read(pid, "limits") or b"").splitlines():
-            if line.startswith(b"Max open files"):
-                soft = line.split()[3]
-                return int(soft) if soft.isdigit() else None
+        for line in (self._read(pid, "limits") or b"").split(b"\n"):
+            words = line.split()
+            if line.startswith(b"Max open files") and len(words) > 3:
+                return _number(words[3])
         return None
 
     def socket_fds(self, pid: int) -> Optional[Dict[int, int]]:
@@ -230,6 +205,17 @@ class Procfs:
                 found[inode].append(pid)
         return Owners({inode: tuple(who) for inode, who in found.items()}, frozenset(hidden))
 
+    def namespace_pids(self, pid: int) -> List[int]:
+        """Its ids from this procfs' PID namespace down to its own; empty when it is gone."""
+        for line in (self._read(pid, "status") or b"").splitlines():
+            if line.startswith(b"NSpid:"):
+                return [int(number) for number in line.split()[1:]]
+        return []
+
+    def open_namespace(self, pid: int, kind: str) -> int:
+        """A descriptor of its namespace, `pid`, `mnt` …. Raises OSError: gone or hidden."""
+        return os.open(f"{self._root}/{pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+
     def netns(self, pid: int) -> Optional[int]:
         """Inode number of its network namespace; None when gone or hidden."""
         try:
@@ -272,17 +258,35 @@ class Procfs:
 
     def cgroups(self, pid: int) -> Dict[str, str]:
         """Controllers → cgroup path, escaped; the key of cgroup v2 is empty."""
+        paths = self.cgroup_paths(pid).items()
+        return {printable(os.fsencode(name)): printable(os.fsencode(path)) for name, path in paths}
+
+    def cgroup_paths(self, pid: int) -> Dict[str, str]:
+        """The same as file names, undecodable bytes kept as `os.fsdecode` keeps them."""
         paths: Dict[str, str] = {}
-        for line in (self._read(pid, "cgroup") or b"").splitlines():
-            _, controllers, path = line.split(b":", 2)
-            paths[printable(controllers)] = printable(path)
+        # A control group may have `\r` in its name, and no newline.
+        for line in (self._read(pid, "cgroup") or b"").split(b"\n"):
+            parts = line.split(b":", 2)
+            if len(parts) == 3:
+                paths[os.fsdecode(parts[1])] = os.fsdecode(parts[2])
         return paths
 
-    def target(self, pid: int, via: str) -> Optional[TargetReading]:
+    def cgroup(self, pid: int) -> Optional[str]:
+        """The cgroup that says where it runs, escaped; None when gone or hidden.
+
+        That of v2; of systemd's hierarchy where v2 has it at the root; of any v1
+        controller where that has too.
+        """
+        paths = self.cgroups(pid)
+        wanted = (paths.get(""), paths.get("name=systemd"), *paths.values())
+        return next((path for path in wanted if path and path != "/"), "/" if paths else None)
+
+    def target(self, pid: int, via: str, cgroup: Optional[str] = None) -> Optional[TargetReading]:
         """What a sample says of a target; None when no such process runs.
 
         Args:
             via: `selector` or `fork`, passed on.
+            cgroup: where it is known to be already; None to look.
         """
         process = self.process(pid)
         if process is None or process.ended:
@@ -296,7 +300,19 @@ class Procfs:
             fds_open=self.fds_open(pid),
             fds_limit=self.fds_limit(pid),
             via=via,
+            start_ticks=process.start_ticks,
+            parent=process.ppid,
+            cgroup=self.cgroup(pid) if cgroup is None else cgroup,
         )
+
+    def open_files(self) -> Optional[OpenFiles]:
+        """Open files of the host (`fs.file-nr`); None when hidden."""
+        try:
+            with open(f"{self._root}/sys/fs/file-nr", encoding="ascii") as numbers:
+                in_use, free, limit = map(int, numbers.read().split())
+        except (OSError, ValueError):
+            return None
+        return OpenFiles(open=in_use - free, max=limit)
 
     def _read(self, pid: int, name: str, size: int = 65536) -> Optional[bytes]:
         try:
@@ -318,16 +334,24 @@ def _parse_stat(raw: bytes) -> Optional[Process]:
     if start < 0 or end < start or len(fields) < 20:
         return None
     comm = raw[start + 1 : end]
+    pid, *numbers = (_number(field) for field in (raw[:start].strip(), *fields[1:20]))
+    ppid, flags, threads, started = numbers[0], numbers[5], numbers[16], numbers[18]
+    if pid is None or ppid is None or flags is None or threads is None or started is None:
+        return None
     return Process(
-        pid=int(raw[:start]),
-        ppid=int(fields[1]),
+        pid=pid,
+        ppid=ppid,
         comm=printable(comm),
         comm_raw=comm,
-        state=fields[0].decode("ascii"),
-        threads=int(fields[17]),
-        start_ticks=int(fields[19]),
-        kernel_thread=bool(int(fields[6]) & _PF_KTHREAD),
+        state=fields[0].decode("ascii", "replace"),
+        threads=threads,
+        start_ticks=started,
+        kernel_thread=bool(flags & _PF_KTHREAD),
     )
+
+
+def _number(text: bytes) -> Optional[int]:
+    return int(text) if text.isdigit() and len(text) <= _DIGITS_MAX else None
 
 
 def same_file(path: bytes, device: int, inode: int) -> bool:

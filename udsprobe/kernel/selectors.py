@@ -15,8 +15,10 @@ from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 from udsprobe.errors import NoTargetError, NotPermittedError, UsageError
 from udsprobe.kernel import cgroups
 from udsprobe.kernel.listener_address import Wanted, parse_listener
-from udsprobe.kernel.procfs import Process, Procfs, printable
+from udsprobe.kernel.pid_namespaces import outer_pid
+from udsprobe.kernel.procfs import Process, Procfs
 from udsprobe.kernel.sock_diag import NetworkNamespace
+from udsprobe.printable import printable
 
 _COMM_BYTES = 15  # TASK_COMM_LEN, less the final NUL
 _PID_DIGITS = 10
@@ -29,6 +31,7 @@ class Selectors:
     Attributes:
         pids: from `parse_pids`. everything: `--all`.
         listeners: `PATH`, `@abstract`, `PORT` or `HOST:PORT` each.
+        inside: `--in`: `pids` are of the PID namespace that this process is in.
         follow: whether living descendants are targets too.
     """
 
@@ -38,6 +41,7 @@ class Selectors:
     units: Tuple[str, ...] = ()
     cgroups: Tuple[str, ...] = ()
     everything: bool = False
+    inside: Optional[int] = None
     follow: bool = True
 
     @property
@@ -94,7 +98,7 @@ def resolve(selectors: Selectors, procfs: Optional[Procfs] = None) -> Tuple[Chos
         UsageError: no selector, a malformed one, or this process itself.
         NoTargetError: `no-such-pid`, `thread-id`, `kernel-thread`, `no-match`,
             `no-systemd`, `not-activated`.
-        NotPermittedError: `owner-hidden`.
+        NotPermittedError: `owner-hidden`, `hidden-namespace`.
     """
     if selectors.empty:
         raise UsageError(
@@ -121,7 +125,7 @@ class _Resolution:
         # Parsed before anything is looked up: usage errors come first.
         listeners = [(text, parse_listener(text)) for text in wanted.listeners]
         matches: List[Tuple[str, Set[int]]] = []
-        matches += [(f"--pid {pid}", {self._by_pid(pid)}) for pid in wanted.pids]
+        matches += [(f"--pid {pid}", {self._by_pid(self._here(pid))}) for pid in wanted.pids]
         matches += [(f"--comm {name}", self._by_comm(name)) for name in wanted.comms]
         matches += [(f"--listener {text}", self._by_listener(one)) for text, one in listeners]
         matches += [(f"--unit {name}", self._by_unit(name)) for name in wanted.units]
@@ -130,6 +134,10 @@ class _Resolution:
             matches.append(("--all", self._everything()))
         _refuse_unmatched([how for how, pids in matches if not pids])
         return self._with_descendants(_reasons(matches))
+
+    def _here(self, pid: int) -> int:
+        inside = self._selectors.inside
+        return pid if inside is None else outer_pid(pid, inside, self._procfs)
 
     def _by_pid(self, pid: int) -> int:
         if pid == self._own:

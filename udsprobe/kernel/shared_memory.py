@@ -55,6 +55,11 @@ class SharedArray:
             self._decoded[index] = known
         return known[1]
 
+    def word(self, index: int, at: int) -> int:
+        """One word of an entry, as it is now."""
+        begin = index * self._size + at * WORD_BYTES
+        return int.from_bytes(self._bytes[begin : begin + WORD_BYTES], "little")
+
     def place(self, *path: str) -> slice:
         """Where the words of a member are in a row, nested members by path."""
         layout: type = self._layout
@@ -88,6 +93,10 @@ class SharedGlobals:
         place = self._places[name]
         raw = value.to_bytes(place.size_bytes, "little")
         self._bytes[place.offset_bytes : place.offset_bytes + place.size_bytes] = raw
+
+    def set_word(self, name: str, index: int, value: int) -> None:
+        """Write one word of a global array of 32-bit words."""
+        struct.pack_into("<I", self._bytes, self._places[name].offset_bytes + 4 * index, value)
 
     def words(self, name: str) -> Tuple[int, ...]:
         """A global array of 32-bit words."""

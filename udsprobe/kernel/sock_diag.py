@@ -24,7 +24,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError, NotPermittedError
 from udsprobe.kernel.namespace_files import NamespaceFiles
-from udsprobe.kernel.procfs import printable
+from udsprobe.printable import printable
 from udsprobe.sample import NamespaceReading
 
 _NETLINK_SOCK_DIAG = 4
@@ -68,6 +68,21 @@ class ListeningSocket:
     inode: int
     depth_now: int
     backlog_effective: int
+
+
+@dataclass(frozen=True)
+class ConnectedSocket:
+    """The end of a connection that called connect().
+
+    Attributes:
+        inode: as /proc/PID/fd prints it.
+        unix_file: of the listener it connected to, as of `ListeningSocket`. None for TCP.
+        tcp_remote: (host, port) of the other end, IPv4 as such; None for Unix.
+    """
+
+    inode: int
+    unix_file: Optional[Tuple[int, int]]
+    tcp_remote: Optional[Tuple[str, int]]
 
 
 @dataclass(frozen=True)
@@ -147,14 +162,32 @@ class NetworkNamespace:
         Raises:
             KernelCannotError: `sock-diag-failed`, the dump was refused or broken off.
         """
-        dumps = [self._sockets(family) for family in _DIAG_MODULES]
-        sockets = [found for dump in dumps for found in dump or ()]
+        dumps = [self._messages(family, connected=False) for family in _DIAG_MODULES]
+        sockets = [
+            found
+            for dump, family in zip(dumps, _DIAG_MODULES)
+            for found in (self._listening(message, family) for message in dump or ())
+            if found is not None
+        ]
         sockets.sort(key=lambda found: (found.transport != "unix", found.address, found.inode))
         missing = {module for dump, module in zip(dumps, _DIAG_MODULES.values()) if dump is None}
         unseen = tuple(f"this kernel has no {module}" for module in sorted(missing))
         return NamespaceListeners(
             self.inode, self.somaxconn(), tuple(sockets), unseen, self._files.reading()
         )
+
+    def connected(self) -> List[ConnectedSocket]:
+        """Established connections: TCP's both ends, Unix sockets that connected to a file.
+
+        Raises:
+            KernelCannotError: `sock-diag-failed`, the dump was refused or broken off.
+        """
+        found = (
+            _connected(message, family)
+            for family in _DIAG_MODULES
+            for message in self._messages(family, connected=True) or ()
+        )
+        return [one for one in found if one is not None]
 
     def somaxconn(self) -> Optional[int]:
         """net.core.somaxconn of this namespace, now; None when hidden."""
@@ -171,9 +204,10 @@ class NetworkNamespace:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _sockets(self, family: int) -> Optional[List[ListeningSocket]]:
+    def _messages(self, family: int, connected: bool) -> Optional[List[Any]]:
+        """One dump; None when this kernel has nobody for the family."""
         try:
-            return list(self._dump(family))
+            return list(self._dump(family, connected))
         except FileNotFoundError:  # ENOENT: nobody handles this family
             return None
         except OSError as error:
@@ -183,27 +217,22 @@ class NetworkNamespace:
                 "check that no sandbox filters netlink, then try again",
             ) from error
 
-    def _dump(self, family: int) -> Iterator[ListeningSocket]:
-        # Imported here: it costs 6 ms, and only listeners need it.
+    def _dump(self, family: int, connected: bool) -> Iterator[Any]:
+        # Imported here: it costs 6 ms, and only these two questions need it.
         from udsprobe.kernel import diag_messages as messages
 
         sequence = next(_sequences)
-        if family == socket.AF_UNIX:
-            request = messages.unix_listeners_request(family, sequence)
-        else:
-            request = messages.inet_listeners_request(family, socket.IPPROTO_TCP, sequence)
-        self._netlink.send(request)
+        self._netlink.send(messages.request(family, sequence, connected))
         while True:
             for last, message in messages.answers(self._netlink.recv(_RECEIVE_BYTES), sequence):
                 if last:
                     return
-                found = (
-                    _unix_socket(message)
-                    if family == socket.AF_UNIX
-                    else self._tcp_socket(message, family)
-                )
-                if found is not None:
-                    yield found
+                yield message
+
+    def _listening(self, message: Any, family: int) -> Optional[ListeningSocket]:
+        if family == socket.AF_UNIX:
+            return unix_listener(message)
+        return self._tcp_socket(message, family)
 
     def _tcp_socket(self, message: Any, family: int) -> ListeningSocket:
         size = 4 if family == socket.AF_INET else 16
@@ -255,12 +284,16 @@ def _elsewhere(namespace: int) -> NetworkNamespace:
     return opened[0]
 
 
-def _unix_socket(message: Any) -> Optional[ListeningSocket]:
+def unix_listener(message: Any) -> Optional[ListeningSocket]:
+    """The listener of an answer about AF_UNIX; None when it is of no kind that listens."""
+    # Imported here, as in `_dump`.
+    from udsprobe.kernel.diag_messages import part
+
     socket_type = _UNIX_TYPES.get(message["udiag_type"])
-    queue = message.get_attr("UNIX_DIAG_RQLEN")
+    queue = part(message, "UNIX_DIAG_RQLEN")
     if socket_type is None or queue is None:
         return None
-    file = message.get_attr("UNIX_DIAG_VFS")
+    file = part(message, "UNIX_DIAG_VFS")
     name = bytes(message.get_attr("UNIX_DIAG_NAME") or b"")
     if not name.startswith(b"\0"):
         name = name.split(b"\0")[0]
@@ -277,9 +310,30 @@ def _unix_socket(message: Any) -> Optional[ListeningSocket]:
     )
 
 
+def _connected(message: Any, family: int) -> Optional[ConnectedSocket]:
+    if family == socket.AF_UNIX:
+        # The accepted end has the listener's file; the end that connected is its peer.
+        file, peer = message.get_attr("UNIX_DIAG_VFS"), message.get_attr("UNIX_DIAG_PEER")
+        if not file or not peer:
+            return None
+        return ConnectedSocket(peer, (file["udiag_vfs_dev"], file["udiag_vfs_ino"]), None)
+    size = 4 if family == socket.AF_INET else 16
+    host = socket.inet_ntop(family, message["idiag_dst"][:size])
+    remote = (
+        host[len("::ffff:") :] if host.startswith("::ffff:") else host,
+        message["idiag_dport"],
+    )
+    return ConnectedSocket(message["idiag_inode"], None, remote)
+
+
 def unix_address(name: bytes) -> str:
-    """A Unix socket's name as people read it, from the bytes given to bind()."""
-    return "@" + printable(name[1:]) if name.startswith(b"\0") else printable(name)
+    """A Unix socket's name as people read it, from the bytes given to bind().
+
+    `@` begins abstract names only: a relative path that begins so has it escaped.
+    """
+    if name.startswith(b"\0"):
+        return "@" + printable(name[1:])
+    return "\\x40" + printable(name[1:]) if name.startswith(b"@") else printable(name)
 
 
 def tcp_address(host: str, port: int, device: str, v6_only: bool) -> str:

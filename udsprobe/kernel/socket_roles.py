@@ -15,7 +15,7 @@ TCP_ESTABLISHED, TCP_LISTEN = 1, 10
 
 @dataclass(frozen=True)
 class SocketRecord:
-    """One descriptor of one target that is a socket (`struct socket_record`)."""
+    """A socket of a target, or a listener of anybody (`struct socket_record`)."""
 
     sk: int
     inode: int

@@ -29,6 +29,29 @@ TRAITS: Mapping[str, Tuple[str, ...]] = {
     **dict.fromkeys(("select", "pselect6", "io_uring_enter"), ()),
 }
 
+# Opcodes of io_uring (include/uapi/linux/io_uring.h), and the system call each is read like.
+URING: Mapping[int, Tuple[str, str]] = {
+    1: ("readv", "readv"),
+    2: ("writev", "writev"),
+    4: ("read_fixed", "read"),
+    5: ("write_fixed", "write"),
+    9: ("sendmsg", "sendmsg"),
+    10: ("recvmsg", "recvmsg"),
+    13: ("accept", "accept"),
+    16: ("connect", "connect"),
+    22: ("read", "read"),
+    23: ("write", "write"),
+    26: ("send", "sendto"),
+    27: ("recv", "recvfrom"),
+    30: ("splice", "splice"),
+    34: ("shutdown", "shutdown"),
+    47: ("send_zc", "sendto"),
+    48: ("sendmsg_zc", "sendmsg"),
+    49: ("read_multishot", "read"),
+    56: ("bind", "bind"),
+    57: ("listen", "listen"),
+}
+
 # What a thread that sleeps in a call waits for.
 WAITS: Mapping[str, str] = {
     **dict.fromkeys(("read", "readv", "pread64", "preadv", "preadv2"), "RECV"),
@@ -43,6 +66,13 @@ WAITS: Mapping[str, str] = {
     **dict.fromkeys(("fsync", "fdatasync", "sync_file_range", "syncfs", "sync", "msync"), "DISK"),
     **dict.fromkeys(("open", "openat", "openat2", "ftruncate", "rename", "unlink"), "DISK"),
 }
+
+# Their EMFILE can be of another limit than that of descriptors, or no error at all:
+# inotify(7) and fanotify(7) count instances, mount(2) dummy devices, and what
+# rt_sigreturn returns is a register of the program it goes back to.
+OTHER_LIMITS = frozenset(
+    {"inotify_init", "inotify_init1", "fanotify_init", "mount", "rt_sigreturn", "sigreturn"}
+)
 
 # The kernel's other names for the same call: 64-bit time_t for 32-bit callers.
 ALIASES = {
@@ -79,7 +109,7 @@ SOCKETCALLS = (
     "sendmmsg",
 )
 Enums = Mapping[str, Mapping[str, int]]
-Entry = Tuple[int, int, int, int]
+Entry = Tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -97,7 +127,7 @@ class SyscallTable:
         return next((number for number, known in self.names.items() if known == name), None)
 
     def entries(self, enums: Enums) -> List[Entry]:
-        """(number, call, traits, waits) for the kernel half: `struct call_entry` by number.
+        """(number, call, traits, waits, other_limits): `struct call_entry` by number.
 
         Args:
             enums: of the object: `call`, `trait` and `waits`.
@@ -108,9 +138,21 @@ class SyscallTable:
             waits = enums["waits"][f"WAITS_{WAITS.get(known, 'OTHER')}"]
             listed = known in TRAITS or known == "socketcall"
             call = enums["call"][f"CALL_{known.upper()}"] if listed else 0
-            bits = sum(enums["trait"][f"TRAIT_{trait}"] for trait in TRAITS.get(known, ()))
-            entries.append((number, call, bits, waits))
+            other_limits = int(known in OTHER_LIMITS)
+            entries.append((number, call, _bits(known, enums), waits, other_limits))
         return entries
+
+
+def uring_entries(enums: Enums) -> List[Entry]:
+    """The same for io_uring, by opcode."""
+    return [
+        (opcode, enums["call"][f"CALL_URING_{name.upper()}"], _bits(like, enums), 0, 0)
+        for opcode, (name, like) in URING.items()
+    ]
+
+
+def _bits(name: str, enums: Enums) -> int:
+    return sum(enums["trait"][f"TRAIT_{trait}"] for trait in TRAITS.get(name, ()))
 
 
 def syscall_tables(machine: str) -> Tuple[SyscallTable, SyscallTable]:

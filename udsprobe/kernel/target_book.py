@@ -6,7 +6,8 @@ from collections import deque
 from dataclasses import replace
 from typing import Any, Deque, Dict, FrozenSet, Mapping, Tuple
 
-from udsprobe.kernel.procfs import Procfs, printable
+from udsprobe.kernel.procfs import Procfs
+from udsprobe.printable import printable
 from udsprobe.sample import TargetReading
 
 EXITED_SHOWN_MAX = 64
@@ -47,10 +48,14 @@ class TargetBook:
             known = self._alive.get(pid) or _unread(pid, process, vias[process.via])
             if process.exited_ns:
                 self._alive.pop(pid, None)
-                self._exited.append(_exited(known, printable(process.comm)))
+                ended = _exited(known, printable(process.comm))
+                self._exited.append(_with_refusals(ended, process))
             elif self._held.get(pid, printable(process.comm)) == printable(process.comm):
                 self._held.pop(pid, None)
-                self._alive[pid] = self._procfs.target(pid, known.via) or known
+                # Whoever starts a program puts it into its cgroup first.
+                cgroup = known.cgroup if known.comm == printable(process.comm) else None
+                found = self._procfs.target(pid, known.via, cgroup) or known
+                self._alive[pid] = _with_refusals(found, process)
         for pid in set(self._alive) - set(processes):
             self._exited.append(replace(self._alive.pop(pid), state="exited"))
 
@@ -61,6 +66,11 @@ class TargetBook:
     def readings(self) -> Tuple[TargetReading, ...]:
         """The living by PID, then the last 64 that exited."""
         return (*(self._alive[pid] for pid in sorted(self._alive)), *self._exited)
+
+
+def _with_refusals(reading: TargetReading, process: Any) -> TargetReading:
+    counts = {"EMFILE": process.emfile, "ENFILE": process.enfile}
+    return replace(reading, fds_refused={name: n for name, n in counts.items() if n})
 
 
 def _exited(known: TargetReading, comm: str) -> TargetReading:

@@ -2,58 +2,78 @@
 
 from __future__ import annotations
 
-import errno
 import platform
 import struct
-from typing import List, Mapping
+from typing import List, Mapping, Tuple
 
+from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.connection_table import ConnectionTable
 from udsprobe.kernel.counters import Counters, enum_names
-from udsprobe.kernel.features import kernel_features
+from udsprobe.kernel.cpu_holders import CpuHolders
+from udsprobe.kernel.features import Features, kernel_features
 from udsprobe.kernel.libbpf import LibbpfError
 from udsprobe.kernel.listener_table import ListenerTable
 from udsprobe.kernel.loader import load, possible_cpus, refusal, series_max
-from udsprobe.kernel.plan import EVENT_PROGRAMS
+from udsprobe.kernel.plan import measurements, programs, strategies
 from udsprobe.kernel.probe_object import records
 from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.server_table import ServerTable
 from udsprobe.kernel.socket_roles import SocketRecord, served_sockets
 from udsprobe.kernel.syscall_table import syscall_tables
-
-BPF_NOEXIST = 1
+from udsprobe.sample import MeasurementState
 
 
 class Tracer:
-    """Strategy `tracepoint`, live and without a target.
+    """The event programs of a strategy, live and without a target.
 
     Args:
         follow: children of targets become targets.
+        strategy: `auto` (the first that this kernel loads), `tracepoint` or `fentry`.
 
     Attributes:
+        strategy: the one in use.
         attached: names of the live event programs.
         counters: everything the kernel half counts.
         via_names: value of `enum via` → `selector` or `fork`.
 
     Raises:
-        KernelCannotError: `no-libbpf`, `no-btf`, `no-tracepoint`, `no-object`, `refused`.
+        KernelCannotError: `no-libbpf`, `no-btf`, `no-tracepoint`, `no-strategy`,
+            `no-object`, `refused`.
         NotPermittedError: `not-root`, naming the missing capabilities.
     """
 
-    strategy = "tracepoint"
-
-    def __init__(self, *, follow: bool = True) -> None:
+    def __init__(self, *, follow: bool = True, strategy: str = "auto") -> None:
         features = kernel_features()
+        tries = strategies(strategy, features.events)
+        if not tries:
+            raise KernelCannotError(
+                "no-strategy",
+                f"strategy {strategy} finds nothing in this kernel to attach to",
+                "leave --strategy out, or give tracepoint",
+            )
+        for self.strategy in tries:
+            try:
+                self._start(features, follow)
+                break
+            except KernelCannotError:
+                if self.strategy == tries[-1]:
+                    raise
+
+    def _start(self, features: Features, follow: bool) -> None:
         tables = syscall_tables(platform.machine())
         cpus = possible_cpus()
-        self._object = load(features, tables, cpus, follow=follow)
+        self.attached = programs(self.strategy, features.events)
+        self._object = load(features, tables, cpus, self.attached, follow=follow)
         try:
             self.counters = Counters(self._object, tables, cpus, series_max(cpus))
-            names = [p.name for p in EVENT_PROGRAMS if p.name in features.tracepoints]
-            for name in names:
+            if features.pid_namespace:
+                self._object.iterate("learn_namespace")
+            for name in sorted(self.attached):
                 self._object.attach(name)
         except LibbpfError as error:
             self._object.close()
             raise refusal(error) from error
-        self.attached = frozenset(names)
+        self._features = features
         self.via_names = enum_names(self._object.btf.enum("via"), "VIA_")
 
     def seed(self, processes: Mapping[int, int], *, dormant: bool = False) -> None:
@@ -83,8 +103,9 @@ class Tracer:
         self._object.iterate("seed_listeners")
 
     def sweep_connections(self) -> None:
-        """Forget the connections whose sockets are gone."""
-        self._object.iterate("sweep_connections", over="connections")
+        """Forget the connections whose sockets are gone; what lives is marked anew."""
+        with self.counters.marking():
+            self._object.iterate("sweep_connections", over="connections")
 
     def listener_table(self, procfs: Procfs) -> ListenerTable:
         """The account of the targets' listeners."""
@@ -92,7 +113,17 @@ class Tracer:
 
     def connection_table(self, procfs: Procfs) -> ConnectionTable:
         """The account of the targets' connections."""
-        return ConnectionTable(self._object, self.counters, procfs)
+        return ConnectionTable(
+            self._object, self.counters, procfs, tells_arrival="sk_data_ready" in self.attached
+        )
+
+    def server_table(self, connections: ConnectionTable) -> ServerTable:
+        """The account of each target's requests."""
+        return ServerTable(self._object, self.counters, connections)
+
+    def cpu_holders(self, procfs: Procfs) -> CpuHolders:
+        """The account of who was on the CPUs that targets waited for."""
+        return CpuHolders(self._object, procfs)
 
     def detach(self) -> None:
         """Stop counting; what was counted stays readable."""
@@ -111,22 +142,41 @@ class Tracer:
             name: self._object.program_info(name).recursion_misses for name in sorted(self.attached)
         }
 
-    def run_time_ns(self) -> int:
-        """Run time of the programs; it grows only while the kernel's statistics are on."""
-        return sum(self._object.program_info(name).run_time_ns for name in self.attached)
+    def measurements(self) -> Tuple[MeasurementState, ...]:
+        """The state of every measurement with these programs on this kernel."""
+        return measurements(
+            self.attached,
+            sleeping_calls=self._features.sleeping_calls,
+            unix_unread=self._features.unix_unread,
+            preemptible=self._features.preemptible,
+        )
+
+    def misses_exits(self) -> bool:
+        """Whether the end of a process may have gone unseen."""
+        return bool(self._object.program_info("sched_process_exit").recursion_misses)
+
+    def program_runs(self) -> Mapping[str, Tuple[int, int]]:
+        """Program → run time in ns and runs, which grow while the kernel's statistics are on."""
+        infos = {name: self._object.program_info(name) for name in sorted(self.attached)}
+        return {name: (info.run_time_ns, info.run_cnt) for name, info in infos.items()}
+
+    def maps_bytes(self) -> int:
+        """Memory of all maps, as the kernel accounts for it."""
+        return self._object.maps_bytes()
 
     def _seed_connections(self) -> None:
+        self.counters.begin_seeding_connections()
         value = self._object.btf.structure("connection")()
         value.role = self._object.btf.enum("role")["ROLE_SERVED"]
+        keys, values = bytearray(), bytearray()
         for record in served_sockets(self._open_sockets()):
             value.inode, value.endpoint = record.inode, record.endpoint
-            try:
-                self._object.update(
-                    "connections", struct.pack("<Q", record.sk), bytes(value), BPF_NOEXIST
-                )
-            except LibbpfError as error:
-                if error.errno != errno.EEXIST:
-                    self.counters.count_turned_away_connection()
+            value.tgid = record.tgid
+            self.counters.follow(record.sk)
+            keys += struct.pack("<Q", record.sk)
+            values += bytes(value)
+        refused = self._object.update_all("connections", keys, values, len(bytes(value)))
+        self.counters.count_turned_away_connections(refused)
 
     def _open_sockets(self) -> List[SocketRecord]:
         layout = self._object.btf.structure("socket_record")

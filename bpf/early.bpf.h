@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What tracing programs have learnt since v5.10, and what stands for it before. */
+#ifndef EARLY_BPF_H
+#define EARLY_BPF_H
+
+#include "kernel_types.h"
+#include "udsprobe.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+#ifndef EARLY_KERNEL
+
+/* Linux kernel commit 3ca1032ab7ab "bpf: Implement get_current_task_btf and
+ * RET_PTR_TO_BTF_ID" (in v5.11): the current task's fields are loaded directly.
+ */
+#define current_task() bpf_get_current_task_btf()
+#define task_read(task, field) ((task)->field)
+
+static __always_inline u32 mount_ns_of(struct task_struct *task)
+{
+	return task->nsproxy->mnt_ns->ns.inum;
+}
+
+static __always_inline u32 net_ns_of(struct task_struct *task)
+{
+	return task->nsproxy->net_ns->ns.inum;
+}
+
+/* Unbounded, freed with the thread: a start time can never be stale. Linux kernel commit
+ * a10787e6d58c "bpf: Enable task local storage for tracing programs" (in v5.12).
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread_state);
+} thread_states SEC(".maps");
+
+/* One comparison for the tasks of everybody else on this host. */
+static __always_inline struct thread_state *thread_state_of(struct task_struct *task)
+{
+	if (!task->bpf_storage)
+		return NULL;
+	return bpf_task_storage_get(&thread_states, task, NULL, 0);
+}
+
+static __always_inline struct thread_state *new_thread_state(struct task_struct *task)
+{
+	return bpf_task_storage_get(&thread_states, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+/* The storage goes with the task. */
+static __always_inline void thread_state_gone(struct task_struct *task)
+{
+}
+
+/* The next number, for whoever asks first. */
+static __always_inline u32 take_number(u32 *used)
+{
+	return __sync_fetch_and_add(used, 1);
+}
+
+static __always_inline int add_and_get(int *number, int amount)
+{
+	return __sync_fetch_and_add(number, amount) + amount;
+}
+
+static __always_inline u64 exchange(u64 *place, u64 value)
+{
+	return __sync_lock_test_and_set(place, value);
+}
+
+/* True for one of all that ask. */
+static __always_inline bool set_once(u64 *time_ns, ns_t now)
+{
+	return !__sync_val_compare_and_swap(time_ns, 0, now);
+}
+
+#else
+
+#define current_task() ((struct task_struct *)bpf_get_current_task())
+#define task_read(task, field) BPF_CORE_READ(task, field)
+
+static __always_inline u32 mount_ns_of(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
+}
+
+static __always_inline u32 net_ns_of(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+}
+
+/* By the address of the task: gone before the task is. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, address_t);
+	__type(value, struct thread_state);
+} thread_states SEC(".maps");
+
+/* An insertion tells the first from the others, as atomic operations do since Linux kernel
+ * commit 5ffa25502b5a "bpf: Add instructions for atomic_[cmp]xchg" (in v5.12).
+ */
+struct claim {
+	u64 what;
+	u64 number;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct claim);
+	__type(value, u32);
+} claims SEC(".maps");
+
+#define CLAIM_ATTEMPTS 16	/* others that take numbers at the same moment */
+
+static const struct thread_state no_thread_state = {};
+
+static __always_inline struct thread_state *thread_state_of(struct task_struct *task)
+{
+	address_t address = (address_t)task;
+
+	return bpf_map_lookup_elem(&thread_states, &address);
+}
+
+static __always_inline struct thread_state *new_thread_state(struct task_struct *task)
+{
+	address_t address = (address_t)task;
+
+	bpf_map_update_elem(&thread_states, &address, &no_thread_state, BPF_ANY);
+	return bpf_map_lookup_elem(&thread_states, &address);
+}
+
+static __always_inline void thread_state_gone(struct task_struct *task)
+{
+	address_t address = (address_t)task;
+
+	bpf_map_delete_elem(&thread_states, &address);
+}
+
+static __always_inline bool claimed(u64 what, u64 number)
+{
+	struct claim claim = { .what = what, .number = number };
+	u32 one = 1;
+
+	return !bpf_map_update_elem(&claims, &claim, &one, BPF_NOEXIST);
+}
+
+/* Out of every bound when too many ask at once: then none is given. */
+static __always_inline u32 take_number(u32 *used)
+{
+	u32 first = *used;
+
+	for (u32 i = 0; i < CLAIM_ATTEMPTS; i++) {
+		if (claimed((u64)used, first + i)) {
+			__sync_fetch_and_add(used, 1);
+			return first + i;
+		}
+	}
+	return -1;
+}
+
+/* Of two at the same moment both may be told the sum, and one is told at least. */
+static __always_inline int add_and_get(int *number, int amount)
+{
+	__sync_fetch_and_add(number, amount);
+	return *(volatile int *)number;
+}
+
+/* Of two at the same moment both may be told what was there before. */
+static __always_inline u64 exchange(u64 *place, u64 value)
+{
+	u64 before = *(volatile u64 *)place;
+
+	*(volatile u64 *)place = value;
+	return before;
+}
+
+static __always_inline bool set_once(u64 *time_ns, ns_t now)
+{
+	if (*time_ns || !claimed((u64)time_ns, 0))
+		return false;
+	*time_ns = now;
+	return true;
+}
+
+#endif
+
+#endif

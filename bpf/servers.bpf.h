@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The requests of each process: how many, where their time went, how many wait
+ * now. Touched when a request begins or ends, never by other calls.
+ *
+ * While a process has S requests that it has received and not answered, and U
+ * requests of its own that are not answered yet, at most U of the S can be
+ * waiting for those: each of them waits with a share of min(U, S) / S. That is
+ * summed up over the time in which the thread that moves requests on is asleep.
+ * An own request counts while those it can belong to are in progress: from its
+ * first byte, until the process is once without a request in progress.
+ */
+#ifndef SERVERS_BPF_H
+#define SERVERS_BPF_H
+
+#include "latency.bpf.h"
+#include "namespaces.bpf.h"
+
+/* Received that often and never answered: a protocol without replies, or a large upload. */
+#define RECEIVES_MAX 64
+#define ASKS_MAX 255
+
+static __always_inline struct server *server_of(u32 tgid)
+{
+	struct server *server = bpf_map_lookup_elem(&servers, &tgid);
+
+	if (server)
+		return server;
+	bpf_map_update_elem(&servers, &tgid, &no_server, BPF_NOEXIST);
+	server = bpf_map_lookup_elem(&servers, &tgid);
+	if (!server)
+		shared_add(&servers_turned_away, 1);
+	return server;
+}
+
+/* Of another thread's event nobody knows how long this one slept since: it may have all along. */
+static __always_inline ns_t slept_since(struct server *server, u64 thread, ns_t asleep_ns,
+					ns_t elapsed_ns)
+{
+	ns_t slept_ns = asleep_ns - server->event_asleep_ns;
+
+	return server->event_thread == thread && slept_ns < elapsed_ns ? slept_ns : elapsed_ns;
+}
+
+/* Before S or U changes: until now they were what they are. */
+static __noinline void settle_shares(struct server *server, struct thread_state *state, u64 thread,
+				     ns_t now)
+{
+	ns_t before = exchange(&server->event_ns, now);
+	int in_progress = server->in_progress, asking = server->asking;
+	ns_t asleep_ns, slept_ns;
+
+	/* What can be a wait for an answer: not a disk, a full buffer, a connection. */
+	asleep_ns = state->activity_ns[ACTIVITY_BLOCKED_POLL] +
+		    state->activity_ns[ACTIVITY_BLOCKED_RECV] +
+		    state->activity_ns[ACTIVITY_BLOCKED_LOCK] +
+		    state->activity_ns[ACTIVITY_BLOCKED_OTHER];
+	if (in_progress > 0 && asking > 0 && now > before) {
+		slept_ns = slept_since(server, thread, asleep_ns, now - before);
+		if (asking < in_progress)
+			slept_ns = slept_ns * (u32)asking / (u32)in_progress;
+		shared_add(&server->share_ns, slept_ns);
+	}
+	server->event_thread = thread;
+	server->event_asleep_ns = asleep_ns;
+}
+
+/* No request is left that those outstanding could belong to. */
+static __always_inline void request_left(struct server *server)
+{
+	if (add_and_get(&server->in_progress, -1) > 0)
+		return;
+	server->epoch++;
+	server->asking = 0;
+}
+
+static __always_inline void request_began(struct task_struct *task, struct thread_state *state,
+					  struct connection *connection, ns_t now)
+{
+	struct server *server = server_of(tgid_of(task));
+
+	connection->receives = 0;
+	connection->in_progress_at = 0;
+	if (!server)
+		return;
+	settle_shares(server, state, (u64)task, now);
+	shared_add(&server->began, 1);
+	shared_add(&server->in_progress, 1);
+	connection->in_progress_at = tgid_of(task);
+	connection->share_before_ns = server->share_ns;
+}
+
+/* Takes it out of what is in progress; it may have been received by another process. */
+static __noinline void request_gone(struct connection *connection)
+{
+	u32 tgid = connection->in_progress_at;
+	struct server *server;
+
+	if (!tgid)
+		return;
+	connection->in_progress_at = 0;
+	server = bpf_map_lookup_elem(&servers, &tgid);
+	if (server)
+		request_left(server);
+}
+
+/* The same for who has looked up the server of its own process. */
+static __always_inline void request_answered(struct server *server, u32 tgid,
+					     struct connection *connection)
+{
+	if (!server || connection->in_progress_at != tgid) {
+		request_gone(connection);
+		return;
+	}
+	connection->in_progress_at = 0;
+	request_left(server);
+}
+
+static __always_inline void request_continued(struct connection *connection)
+{
+	if (connection->receives < RECEIVES_MAX && ++connection->receives == RECEIVES_MAX)
+		request_gone(connection);
+}
+
+/* Pieces of one request are not two; a request for somebody who came since is another. */
+static __noinline void own_request_sent(u32 tgid, struct thread_state *state, u64 thread,
+					struct connection *connection, ns_t now)
+{
+	bool is_first = connection->phase != PHASE_ASKING;
+	struct server *server = server_of(tgid);
+
+	if (is_first)
+		connection->asks = 0;
+	if (!server || server->in_progress <= 0)
+		return;
+	if (connection->asks && connection->asked_epoch != server->epoch)
+		connection->asks = 0;
+	if (connection->asks == ASKS_MAX ||
+	    (connection->asks && connection->asked_after == (u32)server->began))
+		return;
+	settle_shares(server, state, thread, now);
+	shared_add(&server->asking, 1);
+	connection->asks++;
+	connection->asked_epoch = server->epoch;
+	connection->asked_after = server->began;
+	connection->asked_by = tgid;
+}
+
+/* Answered, or never to be. */
+static __always_inline void forget_asks(struct server *server, struct connection *connection)
+{
+	if (connection->asks && connection->asked_epoch == server->epoch)
+		shared_add(&server->asking, -(int)connection->asks);
+	connection->asks = 0;
+}
+
+static __noinline void own_request_answered(struct thread_state *state, u64 thread,
+					    struct connection *connection, ns_t now)
+{
+	u32 tgid = connection->asked_by;
+	struct server *server;
+
+	if (!connection->asks)
+		return;
+	server = bpf_map_lookup_elem(&servers, &tgid);
+	if (!server)
+		return;
+	settle_shares(server, state, thread, now);
+	forget_asks(server, connection);
+}
+
+/* Once per request of the process's own, by its destination. */
+static __noinline void count_own_request(u32 tgid, u32 upstream, u32 peer_tgid, ns_t took_ns)
+{
+	struct server_upstream_key key = { .tgid = tgid, .upstream = upstream };
+	struct server_upstream *counts, fresh = {};
+
+	counts = bpf_map_lookup_elem(&server_upstreams, &key);
+	if (!counts) {
+		bpf_map_update_elem(&server_upstreams, &key, &fresh, BPF_NOEXIST);
+		counts = bpf_map_lookup_elem(&server_upstreams, &key);
+	}
+	if (!counts) {
+		shared_add(&servers_turned_away, 1);
+		return;
+	}
+	shared_add(&counts->count, 1);
+	shared_add(&counts->total_ns, took_ns);
+	counts->peer_tgid = peer_tgid;
+}
+
+/* The connection is closed: what it owed will not come. */
+static __always_inline void connection_gone(struct connection *connection)
+{
+	u32 tgid = connection->asked_by;
+	struct server *server;
+
+	request_gone(connection);
+	if (!connection->asks)
+		return;
+	server = bpf_map_lookup_elem(&servers, &tgid);
+	if (server)
+		forget_asks(server, connection);
+}
+
+/* In the place of one whose memory it has; until it has an inode it is nobody's. Not made on
+ * the stack: up to v6.12 all frames together have 512 bytes.
+ */
+static __always_inline struct connection *new_connection(address_t sk, struct connection *known)
+{
+	if (known)
+		connection_gone(known);
+	follow(sk);
+	if (bpf_map_update_elem(&connections, &sk, &no_connection, BPF_ANY)) {
+		shared_add(&connections_turned_away, 1);
+		return NULL;
+	}
+	return bpf_map_lookup_elem(&connections, &sk);
+}
+
+static __always_inline void server_exited(u32 tgid)
+{
+	struct server *server = bpf_map_lookup_elem(&servers, &tgid);
+
+	if (!server)
+		return;
+	server->epoch++;
+	server->asking = 0;
+	server->in_progress = 0;
+}
+
+/* ------------------------------------------------------------ what waits at this moment */
+
+static __always_inline void note_pending(struct pending *pending, ns_t since_ns)
+{
+	pending->count++;
+	if (!pending->oldest_ns || since_ns < pending->oldest_ns)
+		pending->oldest_ns = since_ns;
+}
+
+/* Once for each connection in a listing, which user space numbers. */
+static __noinline void note_waiting(struct connection *connection, bytes_t unread)
+{
+	ns_t arrived_ns = connection->arrived_ns ? connection->arrived_ns : seeded_ns;
+	bool is_served = connection->role == ROLE_SERVED;
+	struct server *server;
+
+	if (connection->phase != PHASE_ASKING && connection->phase != PHASE_RECEIVING &&
+	    !(unread && is_served))
+		return;
+	server = connection->tgid ? server_of(connection->tgid) : NULL;
+	if (!server)
+		return;
+	if (server->listing != listing) {
+		server->listing = listing;
+		__builtin_memset(server->pending, 0, sizeof(server->pending));
+	}
+	if (connection->phase == PHASE_ASKING) {
+		note_pending(&server->pending[PENDING_ASKING], connection->turn_ns);
+	} else if (connection->phase == PHASE_RECEIVING) {
+		note_pending(&server->pending[PENDING_IN_PROGRESS], connection->turn_ns);
+		if (connection->turns)
+			note_pending(&server->pending[PENDING_AGAIN], connection->turn_ns);
+	} else {
+		note_pending(&server->pending[PENDING_UNREAD], arrived_ns);
+	}
+}
+
+#endif

@@ -1,0 +1,69 @@
+"""The built BPF objects of this installation: which one to load, and whether it is current.
+
+Knows the files and nothing of what is in them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from importlib import resources
+from pathlib import Path
+
+import udsprobe
+from udsprobe.errors import KernelCannotError
+from udsprobe.kernel.features import Features
+from udsprobe.kernel.syscall_table import TABLES
+
+WITHOUT = "`udsprobe listeners` works without"
+
+
+def object_bytes(features: Features) -> bytes:
+    """The object for this machine and kernel.
+
+    Raises:
+        KernelCannotError: `no-object`; `stale-object` in a checkout whose sources changed since.
+    """
+    machine = platform.machine()
+    if machine not in TABLES:
+        raise KernelCannotError(
+            "no-object",
+            f"no probes are built for {machine}",
+            f"they exist for {' and '.join(TABLES)}; {WITHOUT}",
+        )
+    program = "tracepoint" if features.task_storage else "tracepoint_early"
+    name = f"{program}.{machine}.bpf.o"
+    try:
+        found = (resources.files("udsprobe") / "_bpf" / name).read_bytes()
+    except OSError as error:
+        raise KernelCannotError(
+            "no-object",
+            f"the built probes {name} are missing from this installation",
+            "install the wheel, or run scripts/build_bpf.py in a checkout",
+        ) from error
+    root = Path(udsprobe.__file__).resolve().parents[1]
+    if is_stale(root):
+        raise KernelCannotError(
+            "stale-object",
+            f"the built probes are not of the sources in {root / 'bpf'}, which changed since",
+            "run scripts/setup, or scripts/build_bpf.py",
+        )
+    return found
+
+
+def is_stale(root: Path) -> bool:
+    """Whether a checkout's objects were built of other sources than it has now.
+
+    An installed package has no sources beside it and brought its objects along.
+
+    Args:
+        root: of the checkout, above the package.
+    """
+    builder, built = root / "scripts/build_bpf.py", root / "udsprobe/_bpf/sources.sha256"
+    if not (builder.is_file() and built.is_file()):
+        return False
+    # As in scripts/build_bpf.py, which is not imported: it brings the compiler's side along.
+    digest = hashlib.sha256(builder.read_bytes())
+    for path in sorted([*(root / "bpf").glob("*.c"), *(root / "bpf").glob("*.h")]):
+        digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
+    return built.read_text().strip() != digest.hexdigest()
