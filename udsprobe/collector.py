@@ -6,16 +6,20 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Tuple
+from typing import List, Mapping, NamedTuple, Optional, Protocol, Set, Tuple
 
-from udsprobe.kernel.counters import EventAccount
+from udsprobe.kernel.counters import EventAccount, ThreadReading
+from udsprobe.kernel.cpu_files import CpuFiles
 from udsprobe.kernel.listener_table import joined
 from udsprobe.kernel.listening import TargetListeners
-from udsprobe.kernel.procfs import Procfs, printable
+from udsprobe.kernel.plan import tells_arrivals
+from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.run_time import RunTimeMeter
+from udsprobe.kernel.shared_memory import Row
 from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
-from udsprobe.sample import ListenerReading, ProbeReading, Sample, ThreadActivities
+from udsprobe.printable import printable
+from udsprobe.sample import CallCounts, ListenerReading, ProbeReading, Sample, ThreadActivities
 
 SWEEP_EVERY_SAMPLES = 10
 # A run of these that the kernel skipped can be a call that was not counted.
@@ -43,6 +47,14 @@ class SystemClock:
         return time.time()
 
 
+class _Counted(NamedTuple):
+    calls: Tuple[CallCounts, ...]
+    row: Row
+    threads: List[ThreadReading]
+    exited_activity_ns: Mapping[str, int]
+    events: EventAccount
+
+
 class Collector:
     """Reads everything there is about the targets.
 
@@ -55,72 +67,99 @@ class Collector:
         self._tracer = tracer
         self._book = book
         self._clock = clock
+        self._procfs = procfs
         self._listeners = TargetListeners(procfs)
         self._table = tracer.listener_table(procfs)
         self._connections = tracer.connection_table(procfs)
+        self._servers = tracer.server_table(self._connections)
+        self._cpu = CpuFiles(procfs)
+        self._holders = tracer.cpu_holders(procfs)
+        self._not_adopted: Set[int] = set()
         self._sequence = 0
-        self._run_time = RunTimeMeter(tracer.run_time_ns)
+        self._run_time = RunTimeMeter(tracer.program_runs)
 
     def sample(self) -> Sample:
         """One moment of the observation, cumulative."""
-        counters = self._tracer.counters
         self._run_time.tick()
         monotonic_ns = self._clock.monotonic_ns()
-        # One behind the other: what is divided by each other has to be of one moment.
-        calls = counters.calls()
-        row = counters.all_cpus()
-        threads = counters.threads()
-        # Read again, behind the living: a thread that ends in between is not left out.
-        exited_activity_ns = counters.exited_activity_ns(counters.all_cpus())
+        counted = self._read_counters()
+        counters, row, threads = self._tracer.counters, counted.row, counted.threads
         self._book.update(counters.take_processes(), self._tracer.via_names)
         interval = counters.next_interval()
-        connections, connections_open = self._connections.read()
+        connections, connections_open = self._connections.read(monotonic_ns)
+        # Behind the connections, which are listed with what waits on them.
+        upstream = self._connections.upstream()
+        targets = self._book.readings()
         seen = self._listeners.read(self._book.alive())
-        self._sequence += 1
-        if self._sequence % SWEEP_EVERY_SAMPLES == 0:
-            self._tracer.sweep_connections()
         return Sample(
-            sequence=self._sequence - 1,
+            sequence=self._next_number(),
             monotonic_ns=monotonic_ns,
             unix_s=self._clock.unix_s(),
-            calls=calls,
+            calls=counted.calls,
             in_flight=tuple(t.in_flight for t in threads if t.in_flight is not None),
             syscalls_by_name=counters.calls_by_name(row),
-            threads=tuple(
-                ThreadActivities(t.pid, t.tid, printable(t.comm), t.activity_ns) for t in threads
-            ),
-            exited_activity_ns=exited_activity_ns,
-            targets=self._book.readings(),
+            threads=tuple(map(_activities, threads)),
+            exited_activity_ns=counted.exited_activity_ns,
+            targets=targets,
             targets_exited=counters.targets_exited(),
             listeners=self._with_events(seen.listeners, monotonic_ns, interval),
             namespaces=seen.namespaces,
             connects=self._table.connects(),
             served=counters.served(row),
-            upstream=self._connections.upstream(),
+            upstream=upstream,
             connections=connections,
             connections_open=connections_open,
-            probe=self._account(counters.events(row)),
+            probe=self._account(counted.events),
+            cpu=self._cpu.read(self._book.alive(), monotonic_ns),
+            open_files=self._procfs.open_files(),
+            served_by=self._servers.read({t.pid: t.comm for t in targets}),
+            loops=tuple(t.loop for t in threads if t.loop.iterations),
+            loop_busy=counters.loop_busy(row),
+            cpu_holders=self._holders.read(),
         )
+
+    def _read_counters(self) -> _Counted:
+        # One behind the other: what is divided by each other has to be of one moment.
+        counters = self._tracer.counters
+        calls = counters.calls()
+        row = counters.all_cpus()
+        events = counters.events()
+        threads = counters.threads()
+        # Read again, behind the living: a thread that ends in between is not left out.
+        exited = counters.exited_activity_ns(counters.all_cpus())
+        return _Counted(calls, row, threads, exited, events)
+
+    def _next_number(self) -> int:
+        self._sequence += 1
+        if self._sequence % SWEEP_EVERY_SAMPLES == 0:
+            self._tracer.sweep_connections()
+        return self._sequence - 1
 
     def close(self) -> None:
         """Let go of what sampling holds open; the tracer is not ours."""
         self._listeners.close()
+        self._cpu.close()
         self._run_time.close()
 
     def _with_events(
         self, shown: Tuple[ListenerReading, ...], now_ns: int, interval: int
     ) -> Tuple[ListenerReading, ...]:
-        if "sk_data_ready" not in self._tracer.attached:
+        if not tells_arrivals(self._tracer.attached):
             return shown
         counted = self._table.read(now_ns, interval)
-        if {reading.inode for reading in shown} - {reading.inode for reading in counted}:
+        unknown = {reading.inode for reading in shown} - {reading.inode for reading in counted}
+        if unknown - self._not_adopted:
             # Handed over by somebody who is no target: it is counted from now on.
             self._tracer.adopt_listeners()
+        # What there was no room for is not tried again: each try looks at every descriptor.
+        self._not_adopted = unknown
         return joined(shown, counted)
 
     def _account(self, events: EventAccount) -> ProbeReading:
         misses = self._tracer.recursion_misses()
         missed = sum(misses[name] for name in CALL_PROGRAMS)
+        turned_away = self._tracer.counters.turned_away()
+        ran = self._run_time.reading()
         return ProbeReading(
             events_seen=events.seen + missed,
             events_counted=events.counted,
@@ -128,12 +167,27 @@ class Collector:
             lost_ring_full=0,
             lost_missed=missed,
             missed_by_program=misses,
-            turned_away=self._tracer.counters.turned_away(),
+            turned_away=sum(turned_away.values()),
             cpu_ns=time.process_time_ns(),
             rss_bytes=_resident_bytes(),
-            bpf_cpu_ns=self._run_time.spent_ns,
-            bpf_measured_ns=self._run_time.measured_ns,
+            bpf_cpu_ns=None if ran is None else ran.spent_ns,
+            bpf_measured_ns=None if ran is None else ran.measured_ns,
+            unread_messages=events.unread_messages,
+            unplaced_failures=self._unplaced_failures(),
+            turned_away_by_map=turned_away,
+            bpf_ns_by_program=None if ran is None else ran.ns_by_program,
+            bpf_runs_by_program=None if ran is None else ran.runs_by_program,
+            maps_bytes=self._tracer.maps_bytes(),
         )
+
+    def _unplaced_failures(self) -> Optional[int]:
+        if not tells_arrivals(self._tracer.attached):
+            return None
+        return self._table.unplaced_failures()
+
+
+def _activities(thread: ThreadReading) -> ThreadActivities:
+    return ThreadActivities(thread.pid, thread.tid, printable(thread.comm), thread.activity_ns)
 
 
 def _resident_bytes() -> int:

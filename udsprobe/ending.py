@@ -14,6 +14,17 @@ from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 # poll(2) counts milliseconds in an int.
 POLL_MAX_S = 86_400.0
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def ignore_signals() -> None:
+    """The exit code is decided: what comes while Python takes itself down changes it no more.
+
+    Python gives a signal its default action again before it ends (CPython,
+    `_PySignal_Fini`), which is to be killed by it; only an ignored one stays ignored.
+    """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 class Ending:
@@ -23,7 +34,9 @@ class Ending:
         duration_s: of the observation; None is until a signal or the targets' exit.
         targets_alive: how many targets have not exited.
 
-    Use as a context manager: signal handlers are put back afterwards.
+    Use as a context manager. Behind it the process has its report to deliver: one signal
+    more asks for the end that has come already and is passed over, unless one was seen
+    before. It puts the earlier handlers back, as an error does.
     """
 
     def __init__(self, duration_s: Optional[float], targets_alive: Callable[[], int]) -> None:
@@ -37,13 +50,16 @@ class Ending:
         self._poll.register(self._wakeup, select.POLLIN)
 
     def __enter__(self) -> Ending:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in SIGNALS:
             self._handlers.append((number, signal.signal(number, self._on_signal)))
         return self
 
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._handlers:
-            signal.signal(number, handler)  # type: ignore[arg-type]
+    def __exit__(self, raised: object, *_: object) -> None:
+        if raised is None and not self._signalled:
+            for number, _handler in self._handlers:
+                signal.signal(number, self._put_back)
+        else:
+            self._put_back()
         for descriptor in (*self._pidfds.values(), self._wakeup, self._write_end):
             os.close(descriptor)
 
@@ -91,6 +107,10 @@ class Ending:
                 del self._pidfds[exited[descriptor]]
             elif descriptor == self._wakeup:
                 os.read(self._wakeup, 64)
+
+    def _put_back(self, *_: object) -> None:
+        for number, handler in self._handlers:
+            signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _on_signal(self, number: int, frame: Optional[FrameType]) -> None:
         self._signalled = True

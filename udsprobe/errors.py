@@ -35,7 +35,15 @@ class UdsprobeError(Exception):
     def line(self) -> str:
         """The one line for stderr, every character of it visible."""
         text = f"udsprobe: error[{self.slug}]: {self.what}; {self.next_step}"
-        return "".join(map(_visible, " ".join(text.split())))
+        return _shown(" ".join(text.split()))
+
+    def detail_lines(self) -> str:
+        """`detail` for stderr: its lines, every other character visible."""
+        return "\n".join(map(_shown, self.detail.split("\n")))
+
+
+def _shown(line: str) -> str:
+    return "".join(map(_visible, line))
 
 
 def _visible(character: str) -> str:

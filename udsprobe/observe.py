@@ -10,18 +10,21 @@ from __future__ import annotations
 import os
 import platform
 import time
-from typing import Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Iterable, List, Optional, Tuple
 
 from udsprobe import __version__
 from udsprobe.collector import Collector, SystemClock
-from udsprobe.kernel.plan import measurements
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
 from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
-from udsprobe.model.difference import report
 from udsprobe.model.report import Report
-from udsprobe.sample import Observation
+from udsprobe.reporting import Reporter
+from udsprobe.sample import Observation, Sample
+
+if TYPE_CHECKING:
+    from udsprobe.kernel.privileges import LeastPrivilege
+    from udsprobe.recording.writer import Recorder
 
 
 class Observer:
@@ -31,14 +34,18 @@ class Observer:
         chosen: processes to begin with.
         interval_s: between two samples.
         follow: children of targets become targets.
+        slo_us: the p99 that served requests should stay below; None is no limit.
         program: (comm, command line) that the one chosen process is about to
             become; it counts from that exec on.
+        strategy: how the kernel calls the probes, as `Tracer` takes it.
+        privileges: how to go on once all is attached and open; None is as before.
+        recorder: is given every sample.
 
     Attributes:
         first: the sample at the moment the targets were taken on.
 
     Raises:
-        UdsprobeError: of `Tracer`.
+        UdsprobeError: of `Tracer` and `LeastPrivilege`.
     """
 
     def __init__(
@@ -47,48 +54,83 @@ class Observer:
         *,
         interval_s: float,
         follow: bool,
+        slo_us: Optional[float] = None,
         program: Optional[Tuple[str, str]] = None,
+        strategy: str = "auto",
+        privileges: Optional[LeastPrivilege] = None,
+        recorder: Optional[Recorder] = None,
     ) -> None:
         began_ns = time.monotonic_ns()
-        procfs = Procfs()
+        procfs = self._procfs = Procfs()
         book = TargetBook(procfs)
         wanted = list(chosen)
         for process in wanted:
             book.expect(process.pid, process.via)
             if program is not None:
                 book.expect_program(process.pid, *program)
-        self._tracer = Tracer(follow=follow)
+        self._tracer = Tracer(follow=follow, strategy=strategy)
         try:
             self._collector = Collector(self._tracer, book, procfs, SystemClock())
             self._tracer.seed({p.pid: p.start_ticks for p in wanted}, dormant=program is not None)
             self.first = self._collector.sample()
+            if privileges is not None:
+                # Before the recorder and others have threads, each with its own capabilities.
+                privileges.take_effect(self._tracer.recursion_misses)
         except BaseException:
             self._tracer.close()
             raise
         attach_ms = (time.monotonic_ns() - began_ns) / 1e6
-        self._observation = self._describe(attach_ms, interval_s)
-        self._last = self.first
+        observation = self._describe(attach_ms, interval_s)
+        self._reporter = Reporter(observation, self.first, slo_us)
+        self._recorder = recorder
+        if recorder is not None:
+            recorder.begin(observation, self.first, slo_us)
+
+    @property
+    def observation(self) -> Observation:
+        """What stays the same from the first sample to the last."""
+        return self._reporter.observation
+
+    @property
+    def last(self) -> Sample:
+        """The newest sample."""
+        return self._reporter.last
 
     def targets_alive(self) -> int:
         """Targets that have not exited."""
-        return self._tracer.counters.targets_alive()
+        alive = self._tracer.counters.targets_alive()
+        if alive and self._tracer.misses_exits() and not self._anybody_left():
+            return 0
+        return alive
+
+    def _anybody_left(self) -> bool:
+        """By the kernel's own lists, not by the exits that were seen."""
+        if self._tracer.counters.threads():
+            return True
+        return any(self._procfs.process(pid) is not None for pid in self.alive_pids())
 
     def alive_pids(self) -> List[int]:
         """PIDs of the targets that ran at the last sample."""
-        return [target.pid for target in self._last.targets if target.state == "running"]
+        return [target.pid for target in self._reporter.last.targets if target.state == "running"]
 
     def interval(self) -> Report:
         """What happened since the last call, or since the beginning."""
-        previous, self._last = self._last, self._collector.sample()
-        return report(self._observation, previous, self._last)
+        sample = self._collector.sample()
+        interval = self._reporter.interval(sample)
+        if self._recorder is not None:
+            self._recorder.add(sample, interval)
+        return interval
 
     def keep_up(self) -> None:
         """Take a sample and report nothing: what comes and goes has to be seen in time."""
-        self._last = self._collector.sample()
+        if self._recorder is not None:
+            self.interval()
+        else:
+            self._reporter.add(self._collector.sample())
 
     def window(self) -> Report:
         """What happened from the beginning to the last sample."""
-        return report(self._observation, self.first, self._last)
+        return self._reporter.window()
 
     def stop(self) -> None:
         """Take the probes off; what they counted stays to be read."""
@@ -97,7 +139,7 @@ class Observer:
     def finish(self) -> Report:
         """Take the probes off and report the whole window."""
         self.stop()
-        self._last = self._collector.sample()
+        self.keep_up()
         return self.window()
 
     def close(self) -> None:
@@ -119,7 +161,7 @@ class Observer:
             cpus=os.cpu_count() or 1,
             hostname=platform.node(),
             strategy=self._tracer.strategy,
-            measurements=measurements(self._tracer.attached),
+            measurements=self._tracer.measurements(),
             attach_ms=attach_ms,
             interval_s=interval_s,
         )

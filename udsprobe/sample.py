@@ -7,7 +7,7 @@ a zero was counted. Two samples of the same observation make a report
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
 
@@ -41,18 +41,23 @@ class Endpoint:
     socket_type: Optional[str]
 
 
+URING_PREFIX = "io_uring:"
+"""Before the name of an operation that io_uring did, in the table of system calls."""
+
+
 @dataclass(frozen=True)
 class CallCounts:
     """Completed calls of one system call on one kind of endpoint.
 
     Attributes:
-        name: the kernel's name, `read`; 32-bit callers have their own rows.
+        name: the kernel's name, `read`, or `io_uring:recv`; 32-bit callers have their own rows.
         abi: `native` or `compat` (a 32-bit task on a 64-bit kernel).
         calls: calls that returned, failed ones included. A call that the
             kernel restarts after a signal is one call.
         errors: errno name → calls that failed with it.
         bytes: bytes moved; 0 for calls that move none.
-        wall_ns, cpu_ns: time between entry and return; the part on a CPU.
+        wall_ns, cpu_ns: time between entry and return; the part on a CPU. Of io_uring between
+            submission and completion; 0, as the CPU time is that of other calls.
         slow_ns: the part of `wall_ns` in calls of at least `SLOW_CALL_NS`.
         latency: of the calls whose entry was seen: those in flight when the
             observation began are in `calls` and not here.
@@ -96,6 +101,10 @@ class TargetReading:
         state: `running` or `exited`.
         fds_open, fds_limit: None when /proc does not show them to us.
         via: `selector` or `fork`.
+        fds_refused: `EMFILE`, `ENFILE` → calls of any kind that got no descriptor.
+        start_ticks: clock ticks after boot; tells a PID used again.
+        parent: process id of its parent now.
+        cgroup: its path, escaped; None when it was gone before it could be read.
     """
 
     pid: int
@@ -106,6 +115,10 @@ class TargetReading:
     fds_open: Optional[int]
     fds_limit: Optional[int]
     via: str
+    fds_refused: Optional[Mapping[str, int]] = None
+    start_ticks: Optional[int] = None
+    parent: Optional[int] = None
+    cgroup: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -157,13 +170,15 @@ class ConnectCounts:
         transport: `unix`, `tcp` or `udp`.
         address: as listeners are written.
         error: errno name; None when it connected.
-        latency: of the calls.
+        latency: of the calls; of those in the background until they failed.
+        in_background: the call had returned (EINPROGRESS) when it failed.
     """
 
     transport: str
     address: str
     error: Optional[str]
     latency: LatencyCounts
+    in_background: bool = False
 
 
 @dataclass(frozen=True)
@@ -211,6 +226,14 @@ class ConnectionReading:
             its limit `send_buffer_bytes`.
         send_blocked: send calls that slept; `_ns` all together and the longest.
         send_eagain: send calls that found the buffer full and did not wait.
+        sends_held: send calls that left bytes to Nagle's algorithm; None on Unix.
+        recv_queue_max_bytes, send_queue_max_bytes: the fullest while observed;
+            `_recent_max_`: since the previous sample. None when not measured.
+        recv_buffer_bytes: limit of the receive queue (`sk_rcvbuf`); a Unix
+            stream's is the sender's limit instead.
+        recv_buffer_is_fixed, send_buffer_is_fixed: by SO_RCVBUF, SO_SNDBUF.
+        stalled_ns: bytes have been waiting in the send queue, and the other end
+            has taken none, for at least so long; None when that is not told.
     """
 
     inode: int
@@ -230,6 +253,15 @@ class ConnectionReading:
     send_blocked_ns: int
     send_blocked_max_ns: int
     send_eagain: int
+    recv_queue_max_bytes: Optional[int] = None
+    recv_queue_recent_max_bytes: Optional[int] = None
+    send_queue_max_bytes: Optional[int] = None
+    send_queue_recent_max_bytes: Optional[int] = None
+    recv_buffer_bytes: Optional[int] = None
+    recv_buffer_is_fixed: Optional[bool] = None
+    send_buffer_is_fixed: Optional[bool] = None
+    stalled_ns: Optional[int] = None
+    sends_held: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -241,6 +273,8 @@ class NamespaceReading:
         listen_overflows: connections dropped because an accept queue was full;
             listen_drops: those and the ones dropped for other causes
             (`TcpExt` of /proc/net/netstat, of every listener there).
+        wmem_max … max_dgram_qlen: the sysctls, in bytes and in datagrams.
+        tcp_wmem, tcp_rmem: least, initial and greatest size of a buffer.
     """
 
     netns: int
@@ -251,6 +285,13 @@ class NamespaceReading:
     listen_drops: Optional[int]
     syncookies_sent: Optional[int]
     syncookies_received: Optional[int]
+    wmem_max: Optional[int] = None
+    wmem_default: Optional[int] = None
+    rmem_max: Optional[int] = None
+    rmem_default: Optional[int] = None
+    max_dgram_qlen: Optional[int] = None
+    tcp_wmem: Optional[Tuple[int, ...]] = None
+    tcp_rmem: Optional[Tuple[int, ...]] = None
 
 
 @dataclass(frozen=True)
@@ -270,6 +311,8 @@ class ListenerReading:
         somaxconn: of its network namespace.
         queue: what happened at it; None when no probe tells.
         is_open: False once it is closed; then `depth_now` is None.
+        host_path: of its socket file for udsprobe, escaped, where the owner's `address` is
+            another in here; None where it is the same, or is not known.
     """
 
     transport: str
@@ -284,6 +327,7 @@ class ListenerReading:
     somaxconn: Optional[int]
     queue: Optional[QueueCounts] = None
     is_open: bool = True
+    host_path: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -311,6 +355,103 @@ class ServedCounts:
 
 
 @dataclass(frozen=True)
+class LoopCounts:
+    """One living thread that polls: how long it was away from its poller.
+
+    Attributes:
+        iterations: returns of a poller that a next call of one followed.
+        busy_ns: the time in between, all together; `busy_max_ns` the longest.
+    """
+
+    pid: int
+    tid: int
+    comm: str
+    iterations: int
+    busy_ns: int
+    busy_max_ns: int
+
+
+# With no name: processes that ended, which have one row together; the idle CPU has a name.
+ENDED_PID = 0
+
+
+@dataclass(frozen=True)
+class CpuHolder:
+    """Who was on a CPU while threads of the targets waited for it.
+
+    Attributes:
+        pid: 0 when the CPU was idle; `ENDED_PID` of a row that holds those who are in no
+            sample any more, what they had in earlier ones included.
+        started_ns: since boot; tells apart processes of one number.
+        comm: None when it was gone before it could be read.
+        waited_ns: how long they did, all together, of the waits that are over.
+    """
+
+    pid: int
+    started_ns: int
+    comm: Optional[str]
+    is_target: bool
+    waited_ns: int
+
+
+@dataclass(frozen=True)
+class OwnRequestCounts:
+    """Requests of one process to one destination, answered ones."""
+
+    transport: str
+    address: str
+    peer: Optional[PeerReading]
+    count: int
+    total_ns: int
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What waits at sampling time: how many, and since when the oldest (CLOCK_MONOTONIC).
+
+    Attributes:
+        oldest_ns: None when nothing waits.
+    """
+
+    count: int
+    oldest_ns: Optional[int]
+
+
+@dataclass(frozen=True)
+class ServerReading:
+    """The requests of one process, cumulative but for what waits now.
+
+    Attributes:
+        count: requests it answered; `total_ns` their latency, `max_ns` the longest.
+        stages_ns: by name, the sum; of `accept_wait` there are `accept_waits`.
+        app_activity_ns: as in `ServedCounts`, of this process.
+        upstream_wait_ns: of these, the sleep (other than for a disk, room in a
+            buffer or a connection) that answers to own requests outstanding explain.
+        in_progress: received, and the reply has not begun; `in_progress_again` of
+            them are on connections that were answered before.
+        unread: connections with bytes it has not begun to receive.
+        asking: own requests without an answer yet.
+    """
+
+    pid: int
+    comm: Optional[str]
+    count: int
+    total_ns: int
+    max_ns: int
+    stages_ns: Mapping[str, int]
+    accept_waits: int
+    app_activity_ns: Mapping[str, int]
+    upstream_wait_ns: int
+    handed_over: int
+    pipelined: int
+    upstream: Tuple[OwnRequestCounts, ...]
+    in_progress: Waiting
+    in_progress_again: Waiting
+    unread: Waiting
+    asking: Waiting
+
+
+@dataclass(frozen=True)
 class ThreadActivities:
     """Where one living thread's time went since it was observed.
 
@@ -323,6 +464,81 @@ class ThreadActivities:
     tid: int
     comm: str
     activity_ns: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class HostCpuReading:
+    """Where the time of all CPUs went since boot, in clock ticks (`/proc/stat`).
+
+    Attributes:
+        user, system: nice included; interrupts included.
+        cpus: online. runnable: threads that run or wait for a CPU now.
+    """
+
+    user: int
+    system: int
+    idle: int
+    iowait: int
+    steal: int
+    cpus: int
+    runnable: int
+
+
+@dataclass(frozen=True)
+class QuotaReading:
+    """A CPU cgroup with a quota; counters are of the time since `since_ns`.
+
+    Attributes:
+        path: of its directory, escaped.
+        version: of the hierarchy, 1 or 2.
+        quota_us, period_us: CPU time allowed in each period; `quota_us` is None
+            when the quota was lifted.
+        since_ns: CLOCK_MONOTONIC of the first look.
+        periods: enforcement periods in which the cgroup had something to run;
+            throttled_periods: those in which it was stopped.
+        throttled_ns: how long, each CPU by itself.
+        usage_ns: CPU time used; None where the hierarchy does not say.
+        pids: living targets in it or below it, ascending.
+    """
+
+    path: str
+    version: int
+    quota_us: Optional[int]
+    period_us: int
+    since_ns: int
+    periods: int
+    throttled_periods: int
+    throttled_ns: int
+    usage_ns: Optional[int]
+    pids: Tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class OpenFiles:
+    """Open files of the whole host and their limit (`fs.file-nr`)."""
+
+    open: int
+    max: int
+
+
+@dataclass(frozen=True)
+class CpuReading:
+    """The host's CPUs and what the targets may use of them.
+
+    Attributes:
+        host: None when /proc/stat is not readable.
+        pressure_some_us: time in which at least one thread of the host waited
+            for a CPU (PSI), since boot; None when the kernel does not keep it.
+        cgroups: None when the CPU cgroups of a target are hidden from us.
+        pressure_read_ns: CLOCK_MONOTONIC when the kernel said `pressure_some_us`, which it
+            brings up to date for whoever reads it: some ms behind the sample's own moment.
+            None in recordings of earlier versions.
+    """
+
+    host: Optional[HostCpuReading]
+    pressure_some_us: Optional[int]
+    cgroups: Optional[Tuple[QuotaReading, ...]]
+    pressure_read_ns: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -341,6 +557,15 @@ class ProbeReading:
         bpf_cpu_ns: run time of the programs while it was measured;
             None when the kernel does not say.
         bpf_measured_ns: how long it was measured.
+        unread_messages: messages of `sendmmsg` and `recvmmsg` whose length could
+            not be read from the caller's memory: they are in no `bytes`.
+        unplaced_failures: failed connects of clients that were gone before their
+            path could be looked up: they are at no listener. None when connects
+            are not matched with listeners on this kernel.
+        turned_away_by_map: of which map; full ones only.
+        bpf_ns_by_program, bpf_runs_by_program: of `bpf_cpu_ns`, by program, and how often
+            each ran in that time.
+        maps_bytes: kernel memory of the maps.
     """
 
     events_seen: int
@@ -354,6 +579,12 @@ class ProbeReading:
     rss_bytes: int
     bpf_cpu_ns: Optional[int]
     bpf_measured_ns: Optional[int]
+    unread_messages: int = 0
+    unplaced_failures: Optional[int] = None
+    turned_away_by_map: Mapping[str, int] = field(default_factory=dict)
+    bpf_ns_by_program: Optional[Mapping[str, int]] = None
+    bpf_runs_by_program: Optional[Mapping[str, int]] = None
+    maps_bytes: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -372,6 +603,9 @@ class Sample:
         namespaces: the network namespaces of the targets.
         connects: the targets' own connect() calls by destination.
         connections: the busiest; `connections_open` counts all.
+        cpu and what follows: None in a recording of a version that did not read it.
+        served_by: the processes that answered or made a request, or have one waiting.
+        loops: the living threads that poll; `loop_busy` has those that ended, too.
     """
 
     sequence: int
@@ -392,6 +626,24 @@ class Sample:
     connections: Optional[Tuple[ConnectionReading, ...]]
     connections_open: Optional[int]
     probe: ProbeReading
+    cpu: Optional[CpuReading] = None
+    open_files: Optional[OpenFiles] = None
+    served_by: Optional[Tuple[ServerReading, ...]] = None
+    loops: Optional[Tuple[LoopCounts, ...]] = None
+    loop_busy: Optional[LatencyCounts] = None
+    cpu_holders: Optional[Tuple[CpuHolder, ...]] = None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The part of a sample that a time line is made of; fields as there."""
+
+    sequence: int
+    monotonic_ns: int
+    unix_s: float
+    listeners: Optional[Tuple[ListenerReading, ...]]
+    served: Optional[ServedCounts]
+    served_by: Optional[Tuple[ServerReading, ...]] = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from udsprobe.sample import (
 )
 
 CONNECTIONS_SHOWN_MAX = 50
+Maxima = Tuple[Optional[int], Optional[int]]
 
 
 def connection_rows(first: Sample, last: Sample) -> Optional[List[Connection]]:
@@ -26,7 +27,10 @@ def connection_rows(first: Sample, last: Sample) -> Optional[List[Connection]]:
     # Of one that found no place before, nobody knows what it did before.
     is_full = len(before) >= CONNECTIONS_KEPT_MAX
     known = [each for each in last.connections if each.inode in before or not is_full]
-    rows = [_connection(reading, before.get(reading.inode)) for reading in known]
+    rows = [
+        _connection(reading, before.get(reading.inode), _maxima(reading, first, last))
+        for reading in known
+    ]
     rows = [row for row in rows if _is_of_interest(row)]
     return sorted(rows, key=_order)[:CONNECTIONS_SHOWN_MAX]
 
@@ -55,9 +59,11 @@ def _by_destination(
     return grouped
 
 
-def _connection(reading: ConnectionReading, before: Optional[ConnectionReading]) -> Connection:
+def _connection(
+    reading: ConnectionReading, before: Optional[ConnectionReading], maxima: Maxima
+) -> Connection:
     def since(name: str) -> int:
-        earlier: int = getattr(before, name) if before is not None else 0
+        earlier: int = (getattr(before, name) or 0) if before is not None else 0
         now: int = getattr(reading, name)
         return grown(f"connection {reading.inode} {name}", now, earlier)
 
@@ -79,7 +85,23 @@ def _connection(reading: ConnectionReading, before: Optional[ConnectionReading])
             wait_us=_waits(count, waited_ns, reading.send_blocked_max_ns),
             eagain=since("send_eagain"),
         ),
+        recv_queue_max_bytes=maxima[0],
+        send_queue_max_bytes=maxima[1],
+        recv_buffer_bytes=reading.recv_buffer_bytes,
+        recv_buffer_is_fixed=reading.recv_buffer_is_fixed,
+        send_buffer_is_fixed=reading.send_buffer_is_fixed,
+        stalled_us=None if reading.stalled_ns is None else reading.stalled_ns / 1000,
+        sends_held=since("sends_held") if reading.sends_held is not None else None,
     )
+
+
+def _maxima(reading: ConnectionReading, first: Sample, last: Sample) -> Maxima:
+    """Of both queues. They are kept for one interval and for the whole observation."""
+    if last.sequence - first.sequence == 1:
+        return reading.recv_queue_recent_max_bytes, reading.send_queue_recent_max_bytes
+    if first.sequence == 0:
+        return reading.recv_queue_max_bytes, reading.send_queue_max_bytes
+    return None, None
 
 
 def _waits(count: int, waited_ns: int, max_ns: int) -> Latency:

@@ -17,26 +17,29 @@ from udsprobe.model.counters import (
     grown_if_measured,
     percent,
 )
+from udsprobe.model.cpu_use import cpu_use
+from udsprobe.model.hops import hops
 from udsprobe.model.listener_rows import connect_rows, listener_rows
 from udsprobe.model.namespace_rows import namespace_rows, with_overflows
 from udsprobe.model.report import (
     EventsLost,
-    Fds,
     Host,
     Listener,
     Measurement,
     Probe,
+    ProgramCost,
     Report,
     Requests,
     Served,
     SyscallsPerRequest,
-    Target,
     Window,
 )
+from udsprobe.model.served_by import served_by
 from udsprobe.model.served_requests import served_requests
 from udsprobe.model.syscall_rows import syscall_rows
+from udsprobe.model.target_rows import target_rows
 from udsprobe.model.thread_time import thread_time
-from udsprobe.sample import Observation, Sample, TargetReading
+from udsprobe.sample import Observation, ProbeReading, Sample
 
 _NS_PER_S = 1_000_000_000
 _SIGNIFICANT_DIGITS = 4
@@ -51,28 +54,25 @@ def report(observation: Observation, first: Sample, last: Sample) -> Report:
     Raises:
         ValueError: a counter went backwards; the message names it.
     """
+    listeners = _listeners(first, last)
     return Report(
         version=observation.version,
-        host=Host(
-            kernel=observation.kernel,
-            arch=observation.arch,
-            cpus=observation.cpus,
-            hostname=observation.hostname,
-        ),
+        host=_host(observation, last),
         window=_window(first, last),
         probe=_probe(observation, first, last),
-        targets=[_target(reading) for reading in last.targets],
+        targets=target_rows(first, last),
         targets_exited=last.targets_exited,
         verdict=None,
         findings=None,
         time=thread_time(first, last),
-        requests=_requests(first, last),
+        requests=_requests(first, last, listeners),
         syscalls=syscall_rows(first, last),
-        listeners=_listeners(first, last),
+        listeners=listeners,
         namespaces=namespace_rows(first, last),
         connects=connect_rows(first, last),
         connections=connection_rows(first, last),
         connections_total=last.connections_open,
+        cpu=cpu_use(first, last),
     )
 
 
@@ -93,6 +93,18 @@ def _window(first: Sample, last: Sample) -> Window:
     )
 
 
+def _host(observation: Observation, last: Sample) -> Host:
+    files = last.open_files
+    return Host(
+        kernel=observation.kernel,
+        arch=observation.arch,
+        cpus=observation.cpus,
+        hostname=observation.hostname,
+        file_max=None if files is None else files.max,
+        files_open=None if files is None else files.open,
+    )
+
+
 def _probe(observation: Observation, first: Sample, last: Sample) -> Probe:
     start, end = first.probe, last.probe
     cpu_ns = grown("probe cpu_ns", end.cpu_ns, start.cpu_ns)
@@ -110,7 +122,34 @@ def _probe(observation: Observation, first: Sample, last: Sample) -> Probe:
         events_lost=_events_lost(first, last),
         missed_by_program=grown_by_key("missed", end.missed_by_program, start.missed_by_program),
         turned_away=grown("turned_away", end.turned_away, start.turned_away),
+        unread_messages=grown("unread_messages", end.unread_messages, start.unread_messages),
+        unplaced_failures=grown_if_measured(
+            "unplaced_failures", end.unplaced_failures, start.unplaced_failures
+        ),
+        turned_away_by_map=grown_by_key(
+            "turned_away_by_map", end.turned_away_by_map, start.turned_away_by_map
+        ),
+        programs=_programs(start, end, measured_ns),
+        maps_bytes=end.maps_bytes,
     )
+
+
+def _programs(
+    start: ProbeReading, end: ProbeReading, measured_ns: Optional[int]
+) -> Optional[List[ProgramCost]]:
+    if end.bpf_ns_by_program is None or end.bpf_runs_by_program is None:
+        return None
+    spent = grown_by_key("bpf_ns", end.bpf_ns_by_program, start.bpf_ns_by_program or {})
+    runs = grown_by_key("bpf_runs", end.bpf_runs_by_program, start.bpf_runs_by_program or {})
+    return [
+        ProgramCost(
+            name=name,
+            runs=runs.get(name, 0),
+            ns_per_run=spent.get(name, 0) / runs[name] if runs.get(name) else None,
+            cpu_pct=percent(spent.get(name, 0), measured_ns),
+        )
+        for name in sorted(end.bpf_ns_by_program)
+    ]
 
 
 def _measurements(observation: Observation) -> List[Measurement]:
@@ -129,24 +168,15 @@ def _events_lost(first: Sample, last: Sample) -> EventsLost:
     )
 
 
-def _target(reading: TargetReading) -> Target:
-    return Target(
-        pid=reading.pid,
-        comm=reading.comm,
-        cmdline=reading.cmdline,
-        threads=reading.threads,
-        state=reading.state,
-        fds=Fds(open=reading.fds_open, limit=reading.fds_limit),
-        via=reading.via,
-    )
-
-
-def _requests(first: Sample, last: Sample) -> Requests:
+def _requests(first: Sample, last: Sample, listeners: Optional[List[Listener]]) -> Requests:
+    by_process = served_by(first, last)
     served = served_requests(first, last, _elapsed_ns(first, last) / _NS_PER_S)
     return Requests(
         served=served,
         upstream=upstream_rows(first, last),
         syscalls_per_request=_syscalls_per_request(served, first, last),
+        served_by=by_process,
+        hops=hops(by_process, listeners, last.targets),
     )
 
 

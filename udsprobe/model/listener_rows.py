@@ -10,7 +10,6 @@ from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
 from udsprobe.model.report import Backlog, BlockedConnects, Connect, Depth, Listener
 from udsprobe.sample import (
     ConnectCounts,
-    LatencyCounts,
     ListenerReading,
     QueueCounts,
     Sample,
@@ -75,11 +74,12 @@ def listener_row(
         depth=Depth(
             now=reading.depth_now, max=None, limit=reading.backlog_effective + 1, histogram=None
         ),
+        host_path=reading.host_path,
     )
     if reading.queue is None:
         return row
     earlier = before.queue if before is not None and before.queue is not None else _NO_EVENTS
-    return _with_events(row, reading.queue, earlier, _high_water(reading, before, consecutive))
+    return _with_events(row, reading.queue, earlier, high_water(reading, before, consecutive))
 
 
 def _has_news(reading: ListenerReading, before: Optional[ListenerReading]) -> bool:
@@ -94,37 +94,45 @@ def connect_rows(first: Sample, last: Sample) -> Optional[List[Connect]]:
     """The targets' connect() calls of the window by destination, most calls first."""
     if first.connects is None or last.connects is None:
         return None
-    before = {(c.transport, c.address, c.error): c.latency for c in first.connects}
-    grouped: Dict[Tuple[str, str], List[Tuple[Optional[str], LatencyCounts]]] = {}
+    before = {_connect_key(counts): counts.latency for counts in first.connects}
+    grouped: Dict[Tuple[str, str], List[ConnectCounts]] = {}
     for counts in last.connects:
-        latency = _grown_latency(counts, before)
+        latency = subtract(
+            f"connects to {counts.address}",
+            counts.latency,
+            before.get(_connect_key(counts), NOTHING),
+        )
         if latency.count:
-            key = (counts.transport, counts.address)
-            grouped.setdefault(key, []).append((counts.error, latency))
-    rows = [_connect(key, results) for key, results in grouped.items()]
+            grown_counts = replace(counts, latency=latency)
+            grouped.setdefault((counts.transport, counts.address), []).append(grown_counts)
+    rows = [_connect(results) for results in grouped.values()]
     return sorted(rows, key=lambda row: (-row.calls, row.address))
 
 
-def _grown_latency(
-    counts: ConnectCounts, before: Mapping[Tuple[str, str, Optional[str]], LatencyCounts]
-) -> LatencyCounts:
-    earlier = before.get((counts.transport, counts.address, counts.error), NOTHING)
-    return subtract(f"connects to {counts.address}", counts.latency, earlier)
+def _connect_key(counts: ConnectCounts) -> Tuple[str, str, Optional[str], bool]:
+    return (counts.transport, counts.address, counts.error, counts.in_background)
 
 
-def _connect(key: Tuple[str, str], results: List[Tuple[Optional[str], LatencyCounts]]) -> Connect:
-    total = added([latency for _, latency in results])
+def _connect(results: List[ConnectCounts]) -> Connect:
+    calls = [counts for counts in results if not counts.in_background]
+    later = [counts for counts in results if counts.in_background]
+    total = added([counts.latency for counts in calls])
     return Connect(
-        transport=key[0],
-        address=key[1],
+        transport=results[0].transport,
+        address=results[0].address,
         calls=total.count,
-        errors={error: latency.count for error, latency in results if error is not None},
+        errors=_by_error(calls),
+        failed_in_background=_by_error(later),
         latency_us=latency_us(total),
     )
 
 
+def _by_error(results: List[ConnectCounts]) -> Dict[str, int]:
+    return {c.error: c.latency.count for c in results if c.error is not None}
+
+
 def _with_events(
-    row: Listener, queue: QueueCounts, earlier: QueueCounts, high_water: int
+    row: Listener, queue: QueueCounts, earlier: QueueCounts, most: Optional[int]
 ) -> Listener:
     name = f"listener {row.address}"
     by_process = grown_by_key(name, queue.accepted_by, earlier.accepted_by)
@@ -135,7 +143,7 @@ def _with_events(
         row,
         depth=replace(
             row.depth,
-            max=high_water,
+            max=most,
             histogram=_as_text(grown_by_key(name, queue.depth, earlier.depth)),
         ),
         established=grown(name, queue.established, earlier.established),
@@ -151,11 +159,17 @@ def _with_events(
     )
 
 
-def _high_water(
+def high_water(
     reading: ListenerReading, before: Optional[ListenerReading], consecutive: bool
-) -> int:
+) -> Optional[int]:
+    """Most connections in its accept queue in a window; None when no probe tells.
+
+    Args:
+        before, consecutive: as of `listener_row`.
+    """
     queue = reading.queue
-    assert queue is not None
+    if queue is None:
+        return None
     seen = [reading.depth_now or 0]
     if before is not None and before.depth_now is not None:
         seen.append(before.depth_now)

@@ -57,4 +57,11 @@ def _row(reading: NamespaceReading, before: Optional[NamespaceReading]) -> Names
         listen_drops=since("listen_drops"),
         syncookies_sent=since("syncookies_sent"),
         syncookies_received=since("syncookies_received"),
+        wmem_max=reading.wmem_max,
+        wmem_default=reading.wmem_default,
+        rmem_max=reading.rmem_max,
+        rmem_default=reading.rmem_default,
+        max_dgram_qlen=reading.max_dgram_qlen,
+        tcp_wmem=None if reading.tcp_wmem is None else list(reading.tcp_wmem),
+        tcp_rmem=None if reading.tcp_rmem is None else list(reading.tcp_rmem),
     )

@@ -28,10 +28,14 @@ class Latency:
 
 @dataclass(frozen=True)
 class Host:
+    """`files_open` of `file_max` are those of every process together, now."""
+
     kernel: str
     arch: str
     cpus: int
     hostname: str
+    file_max: Optional[int] = None
+    files_open: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,19 @@ class EventsLost:
 
 
 @dataclass(frozen=True)
+class ProgramCost:
+    """A program of the probes, in the part of the window in which runs were measured.
+
+    `cpu_pct` of one CPU; None when nothing was measured, as `ns_per_run` when it did not run.
+    """
+
+    name: str
+    runs: int
+    ns_per_run: Optional[float]
+    cpu_pct: Optional[float]
+
+
+@dataclass(frozen=True)
 class Probe:
     """`self_cpu_pct` is None when the window has no length."""
 
@@ -72,12 +89,32 @@ class Probe:
     events_lost: EventsLost
     missed_by_program: Dict[str, int]
     turned_away: int
+    unread_messages: int = 0
+    unplaced_failures: Optional[int] = None
+    turned_away_by_map: Dict[str, int] = field(default_factory=dict)
+    programs: Optional[List[ProgramCost]] = None
+    maps_bytes: Optional[int] = None
+
+    @property
+    def events_unaccounted(self) -> int:
+        """What is seen and neither counted nor lost: other than 0 is a defect."""
+        lost = self.events_lost
+        return self.events_seen - self.events_counted - lost.map_full - lost.ring_full - lost.missed
 
 
 @dataclass(frozen=True)
 class Fds:
+    """`exhausted`: calls of the window, of any kind, that got no descriptor.
+
+    `growth_per_s` is of the window; at that rate all are in use in `full_in_s`.
+    """
+
     open: Optional[int]
     limit: Optional[int]
+    growth_per_s: Optional[float] = None
+    full_in_s: Optional[float] = None
+    exhausted: Optional[int] = None
+    exhausted_by_errno: Optional[Dict[str, int]] = None
 
 
 @dataclass(frozen=True)
@@ -138,21 +175,86 @@ class Finding:
 
 @dataclass(frozen=True)
 class ThreadTime:
-    """Shares of wall time of one thread; the thirteen of `enum activity` sum to 1."""
+    """Shares of wall time of one thread; the thirteen of `enum activity` sum to 1.
+
+    `observed_s` is the part of the window in which the thread lived.
+    """
 
     pid: int
     tid: int
     comm: str
+    observed_s: float
     share: Dict[str, float]
 
 
 @dataclass(frozen=True)
+class ProcessTime:
+    """All living threads of one process together; `observed_s` is their sum."""
+
+    pid: int
+    comm: str
+    threads: int
+    observed_s: float
+    share: Dict[str, float]
+
+
+@dataclass(frozen=True)
+class BusyTime:
+    """`max` is the longest since the observation began."""
+
+    mean: float
+    max: float
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A thread that polls: how often it came back to its poller, and how long it was away."""
+
+    pid: int
+    tid: int
+    comm: str
+    iterations: int
+    busy_us: BusyTime
+
+
+@dataclass(frozen=True)
+class CpuHolder:
+    """Who was on a CPU while threads of the targets waited for it; `pid` 0: it was idle.
+
+    `pid` 0 and no `comm`: processes that ended, all together.
+
+    `waited_us`: how long they did together; `share_pct` of all waits that ended.
+    """
+
+    pid: int
+    comm: Optional[str]
+    is_target: bool
+    waited_us: float
+    share_pct: float
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody was."""
+        return not self.pid and self.comm is not None
+
+
+@dataclass(frozen=True)
 class Time:
-    """The 50 busiest threads, the busiest of all, and all threads together."""
+    """The 50 busiest threads and processes, the busiest thread, and all threads together.
+
+    `total_s`: how long they lived in the window, added up, those that ended included.
+    `loops`: the busiest 50 that poll; `loop_busy_us` is of all of them.
+    `cpu_holders`: the 20 for whom the threads waited longest for a CPU.
+    """
 
     threads: List[ThreadTime]
+    processes: List[ProcessTime]
     busiest: Optional[ThreadTime]
+    total_s: float
     total: Dict[str, float]
+    loops: Optional[List[Loop]] = None
+    loop_busy_us: Optional[Latency] = None
+    cpu_holders: Optional[List[CpuHolder]] = None
 
 
 @dataclass(frozen=True)
@@ -203,12 +305,92 @@ class SyscallsPerRequest:
 
 
 @dataclass(frozen=True)
+class OwnRequests:
+    """Requests of one process to one destination."""
+
+    transport: str
+    address: str
+    peer: Optional[Peer]
+    count: int
+    latency_mean_us: float
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What waits at the window's end; `oldest_us` is None when nothing does."""
+
+    count: int
+    oldest_us: Optional[float]
+
+
+@dataclass(frozen=True)
+class StageMeans:
+    """Mean µs of each stage; None when no request had it."""
+
+    accept_wait: Optional[float] = None
+    recv_wait: Optional[float] = None
+    recv: Optional[float] = None
+    app: Optional[float] = None
+    send: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class ServedBy:
+    """The requests of one target process.
+
+    `latency_us` has no percentiles, its `max` is the longest since the
+    observation began. `app_time_pct` is None when nothing was directly
+    observed; `handed_over` requests were answered by another thread than
+    received them and are not in it. `in_progress` are received and their reply
+    has not begun (0 where the process has never replied: its protocol may have
+    none), `unread` connections with bytes it has not begun to receive,
+    `asking` requests of its own without an answer yet.
+    """
+
+    pid: int
+    comm: Optional[str]
+    count: int
+    rate_per_s: Optional[float]
+    latency_us: Latency
+    stages_mean_us: StageMeans
+    app_time_pct: Optional[Dict[str, float]]
+    handed_over: int
+    pipelined: int
+    upstream: List[OwnRequests]
+    in_progress: Waiting
+    unread: Waiting
+    asking: Waiting
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One server of a chain: the processes of one program, and what it asks of the next.
+
+    `pid` is the first of `pids`; `next` has the `pid` of each hop it asks.
+    `upstream_us` is the latency of its own requests per request served, and
+    `own_us` the rest of `latency_mean_us`: 0 where own requests overlap.
+    """
+
+    pid: int
+    pids: List[int]
+    comm: Optional[str]
+    address: Optional[str]
+    count: int
+    latency_mean_us: Optional[float]
+    own_us: Optional[float]
+    upstream_us: Optional[float]
+    next: List[int]
+
+
+@dataclass(frozen=True)
 class Requests:
     """`syscalls_per_request` is None when no request was served."""
 
     served: Optional[Served]
     upstream: Optional[List[Upstream]]
     syscalls_per_request: Optional[SyscallsPerRequest]
+    served_by: Optional[List[ServedBy]] = None
+    hops: Optional[List[Hop]] = None
 
 
 @dataclass(frozen=True)
@@ -217,7 +399,9 @@ class Syscall:
 
     `slow_us` is the part of `wall_us` in calls of 1 ms or longer. `abi` is
     `compat` for 32-bit callers. `socket_type` tells Unix stream, seqpacket
-    and dgram apart; None when the call is not on a socket.
+    and dgram apart; None when the call is not on a socket. What io_uring did (`io_uring:recv`)
+    is timed from submission to completion; its `cpu_us` is in other calls, such as
+    io_uring_enter, and `in_flight` is not counted.
     """
 
     name: str
@@ -229,7 +413,7 @@ class Syscall:
     errors: Dict[str, int]
     bytes: int
     wall_us: float
-    cpu_us: float
+    cpu_us: Optional[float]
     latency_us: Latency
     slow_us: float
 
@@ -279,7 +463,8 @@ class Listener:
     counts from then. `accepted_by` is by process, `accepted_by_thread` by
     thread. `overflows`: those of the `drops` that were for a full queue, where
     no other listener of the namespace dropped any. `refused`: errno → failed
-    connects of anybody to this address.
+    connects of anybody to this address. `host_path`: where udsprobe itself finds its file, when
+    that is not `address`, as with a container's.
     """
 
     transport: str
@@ -302,6 +487,7 @@ class Listener:
     drops: Optional[int] = None
     overflows: Optional[int] = None
     syn_queue: Optional[Dict[str, int]] = None
+    host_path: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -316,6 +502,13 @@ class Namespace:
     listen_drops: Optional[int]
     syncookies_sent: Optional[int]
     syncookies_received: Optional[int]
+    wmem_max: Optional[int] = None
+    wmem_default: Optional[int] = None
+    rmem_max: Optional[int] = None
+    rmem_default: Optional[int] = None
+    max_dgram_qlen: Optional[int] = None
+    tcp_wmem: Optional[List[int]] = None
+    tcp_rmem: Optional[List[int]] = None
 
 
 @dataclass(frozen=True)
@@ -323,13 +516,15 @@ class Connect:
     """connect() calls of the targets to one destination.
 
     `errors`: errno → calls that failed with it; a TCP connect that goes on in
-    the background is EINPROGRESS. `latency_us` is of the calls, all results.
+    the background is EINPROGRESS. `failed_in_background`: errno → how many of
+    those failed later. `latency_us` is of the calls, all results.
     """
 
     transport: str
     address: str
     calls: int
     errors: Dict[str, int]
+    failed_in_background: Dict[str, int]
     latency_us: Latency
 
 
@@ -346,7 +541,9 @@ class Connection:
 
     The queues are of this moment. On Unix sockets the send queue and its
     limit are memory, overhead included. `send_blocked.wait_us` has no
-    percentiles.
+    percentiles. `_max_bytes` is the fullest in the window; `stalled_us` is how
+    long, at least, the other end has taken nothing of what waits in the send
+    queue. `sends_held` counts send calls that left bytes to Nagle's algorithm.
     """
 
     transport: str
@@ -361,6 +558,58 @@ class Connection:
     send_queue_bytes: Optional[int]
     send_buffer_bytes: Optional[int]
     send_blocked: Optional[SendBlocked]
+    recv_queue_max_bytes: Optional[int] = None
+    send_queue_max_bytes: Optional[int] = None
+    recv_buffer_bytes: Optional[int] = None
+    recv_buffer_is_fixed: Optional[bool] = None
+    send_buffer_is_fixed: Optional[bool] = None
+    stalled_us: Optional[float] = None
+    sends_held: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class HostCpu:
+    """All CPUs of the host in the window: shares of their time, 100 % is all of them.
+
+    `busy_pct` is `user_pct` and `system_pct`; `runnable` threads ran or waited
+    for a CPU at the end.
+    """
+
+    busy_pct: Optional[float]
+    user_pct: Optional[float]
+    system_pct: Optional[float]
+    steal_pct: Optional[float]
+    iowait_pct: Optional[float]
+    cpus: int
+    runnable: int
+
+
+@dataclass(frozen=True)
+class CpuCgroup:
+    """A CPU cgroup with a quota that a target is or was in, or below.
+
+    Counts are of the window, or from when a target was first seen in it.
+    `pids`: the living targets; empty when they ended.
+    """
+
+    path: str
+    version: int
+    quota_cpus: Optional[float]
+    periods: int
+    throttled_periods: int
+    throttled_us: float
+    throttled_pct: Optional[float]
+    usage_cpus: Optional[float]
+    pids: List[int]
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """Who has the CPUs, and what the targets may have of them."""
+
+    host: Optional[HostCpu]
+    cgroups: Optional[List[CpuCgroup]]
+    pressure_some_pct: Optional[float]
 
 
 @dataclass(frozen=True)
@@ -384,3 +633,4 @@ class Report:
     connections: Optional[List[Connection]]
     connections_total: Optional[int]
     schema: str = SCHEMA
+    cpu: Optional[Cpu] = None

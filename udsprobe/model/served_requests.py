@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional
+from typing import Dict, Iterator, Mapping, Optional, Tuple, Union
 
 from udsprobe.model.counters import grown, ratio
 from udsprobe.model.histogram import latency_us, subtract
 from udsprobe.model.report import Latency, Served, Stages
-from udsprobe.sample import Sample, ServedCounts
+from udsprobe.sample import Moment, Sample, ServedCounts
 
+Times = Mapping[str, int]
+Readings = Union[Sample, Moment]
 # activity of the serving thread → what the report calls it inside `app`.
 APP_PARTS = {
     "user": "cpu",
@@ -25,11 +27,13 @@ APP_PARTS = {
     "blocked_disk": "disk",
     "blocked_other": "other",
 }
+# Sleep that can be a wait for an answer, likeliest first; in blocked_recv it shows.
+_MAYBE_UPSTREAM = ("blocked_poll", "blocked_lock", "blocked_other")
 # Fewer are a client that hurried once; more are a protocol that does not take turns.
 PIPELINED_SHARE_MAX = 0.01
 
 
-def served_requests(first: Sample, last: Sample, elapsed_s: float) -> Optional[Served]:
+def served_requests(first: Readings, last: Readings, elapsed_s: float) -> Optional[Served]:
     """The requests of the window; None when they are not measured."""
     if first.served is None or last.served is None:
         return None
@@ -41,7 +45,7 @@ def served_requests(first: Sample, last: Sample, elapsed_s: float) -> Optional[S
         rate_per_s=ratio(count, elapsed_s),
         latency_us=latency_us(subtract("served latency", after.latency, before.latency)),
         stages_us=Stages(**_stages(before, after)),
-        app_time_pct=_app_time_pct(before, after),
+        app_time_pct=_app_time_pct(first, last, before, after),
         turn_based=pipelined <= count * PIPELINED_SHARE_MAX if count else None,
     )
 
@@ -54,16 +58,57 @@ def _stages(before: ServedCounts, after: ServedCounts) -> Dict[str, Latency]:
     }
 
 
-def _app_time_pct(before: ServedCounts, after: ServedCounts) -> Optional[Dict[str, float]]:
+def app_parts_ns(app_ns: Times, upstream_wait_ns: int) -> Dict[str, int]:
+    """What the requests of one process spent their time on inside `app`.
+
+    Args:
+        app_ns: ns by activity of the threads that served them.
+        upstream_wait_ns: the sleep that own requests outstanding explain; that in
+            `blocked_recv` needs no explanation.
+    """
     parts = dict.fromkeys(APP_PARTS.values(), 0)
-    for activity, spent_ns in _app_ns(before, after).items():
+    for activity, spent_ns in app_ns.items():
         parts[APP_PARTS[activity]] += spent_ns
+    explained_ns = max(0, upstream_wait_ns - app_ns.get("blocked_recv", 0))
+    for activity in _MAYBE_UPSTREAM:
+        moved_ns = min(explained_ns, app_ns.get(activity, 0))
+        parts[APP_PARTS[activity]] -= moved_ns
+        parts["upstream"] += moved_ns
+        explained_ns -= moved_ns
+    return parts
+
+
+def shares_pct(parts: Times) -> Optional[Dict[str, float]]:
+    """Parts of their sum in %; None when it is 0."""
     whole = sum(parts.values())
     return {part: 100 * ns / whole for part, ns in parts.items()} if whole else None
 
 
-def _app_ns(before: ServedCounts, after: ServedCounts) -> Mapping[str, int]:
+def app_growth_ns(after: Times, before: Times) -> Dict[str, int]:
+    """ns by activity in the window."""
     return {
-        activity: grown(f"app {activity}", ns, before.app_activity_ns.get(activity, 0))
-        for activity, ns in after.app_activity_ns.items()
+        activity: grown(f"app {activity}", ns, before.get(activity, 0))
+        for activity, ns in after.items()
     }
+
+
+def _app_time_pct(
+    first: Readings, last: Readings, before: ServedCounts, after: ServedCounts
+) -> Optional[Dict[str, float]]:
+    """What is upstream is known by process: elsewhere other requests would explain it."""
+    parts = app_parts_ns(app_growth_ns(after.app_activity_ns, before.app_activity_ns), 0)
+    for app_ns, upstream_wait_ns in _app_by_process(first, last):
+        plain = app_parts_ns(app_ns, 0)
+        for part, ns in app_parts_ns(app_ns, upstream_wait_ns).items():
+            parts[part] += ns - plain[part]
+    return shares_pct({part: max(0, ns) for part, ns in parts.items()})
+
+
+def _app_by_process(first: Readings, last: Readings) -> Iterator[Tuple[Times, int]]:
+    before = {reading.pid: reading for reading in first.served_by or ()}
+    for reading in last.served_by or ():
+        earlier = before.get(reading.pid)
+        app_ns = earlier.app_activity_ns if earlier is not None else {}
+        waited_ns = earlier.upstream_wait_ns if earlier is not None else 0
+        growth = grown("upstream_wait_ns", reading.upstream_wait_ns, waited_ns)
+        yield app_growth_ns(reading.app_activity_ns, app_ns), growth

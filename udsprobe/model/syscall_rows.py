@@ -11,7 +11,7 @@ from typing import Dict, List, Optional, Tuple
 from udsprobe.model.counters import grown, grown_by_key
 from udsprobe.model.histogram import NOTHING, latency_us, subtract
 from udsprobe.model.report import Syscall
-from udsprobe.sample import CallCounts, CallInFlight, Endpoint, Sample
+from udsprobe.sample import URING_PREFIX, CallCounts, CallInFlight, Endpoint, Sample
 
 _Key = Tuple[str, str, Endpoint]
 
@@ -53,17 +53,18 @@ def _row(
     name, abi, endpoint = key
     start, end = before or _no_calls(key), after or _no_calls(key)
     label = f"{name}/{endpoint.transport}"
+    in_ring = name.startswith(URING_PREFIX)
     return Syscall(
         name=name,
         transport=endpoint.transport,
         socket_type=endpoint.socket_type,
         abi=abi,
         calls=grown(f"{label} calls", end.calls, start.calls),
-        in_flight=None if waiting is None else waiting.get(key, 0),
+        in_flight=None if waiting is None or in_ring else waiting.get(key, 0),
         errors=grown_by_key(f"{label} errors", end.errors, start.errors),
         bytes=grown(f"{label} bytes", end.bytes, start.bytes),
         wall_us=grown(f"{label} wall_ns", end.wall_ns, start.wall_ns) / _NS_PER_US,
-        cpu_us=grown(f"{label} cpu_ns", end.cpu_ns, start.cpu_ns) / _NS_PER_US,
+        cpu_us=None if in_ring else grown(f"{label} cpu_ns", end.cpu_ns, start.cpu_ns) / _NS_PER_US,
         latency_us=latency_us(subtract(f"{label} latency", end.latency, start.latency)),
         slow_us=grown(f"{label} slow_ns", end.slow_ns, start.slow_ns) / _NS_PER_US,
     )

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from udsprobe.model.counters import grown
-from udsprobe.model.report import ThreadTime, Time
+from udsprobe.model.cpu_holders import cpu_holders
+from udsprobe.model.loops import loop_busy_us, loop_rows
+from udsprobe.model.report import ProcessTime, ThreadTime, Time
 from udsprobe.sample import Sample, ThreadActivities
 
 THREADS_SHOWN_MAX = 50
+PROCESSES_SHOWN_MAX = 50
 # Waiting for a CPU is being busy without one: the thread has work to do.
 BUSY = ("user", "sys_socket", "sys_poll", "sys_other", "runq")
+
+_NS_PER_S = 1_000_000_000
 
 Times = Mapping[str, int]
 
@@ -36,14 +41,45 @@ def thread_time(first: Sample, last: Sample) -> Optional[Time]:
     lived = [_Lived(t, _spent(t, before.get((t.pid, t.tid), {}))) for t in last.threads]
     lived = [each for each in lived if sum(each.times.values())]
     lived.sort(key=lambda each: (-sum(map(each.times.__getitem__, BUSY)), each.thread.tid))
-    rows = [ThreadTime(t.pid, t.tid, t.comm, shares(times)) for t, times in lived]
+    rows = [_row(each) for each in lived]
     ended = [t.activity_ns for t in first.threads or () if (t.pid, t.tid) not in before]
     total = _sum([*(each.times for each in lived), _spent_by_ended(first, last, _sum(ended))])
     return Time(
         threads=rows[:THREADS_SHOWN_MAX],
+        processes=_processes(lived)[:PROCESSES_SHOWN_MAX],
         busiest=rows[0] if rows else None,
+        total_s=sum(total.values()) / _NS_PER_S,
         total=shares(total),
+        loops=loop_rows(first, last),
+        loop_busy_us=loop_busy_us(first, last),
+        cpu_holders=cpu_holders(first, last),
     )
+
+
+def _row(lived: _Lived) -> ThreadTime:
+    thread = lived.thread
+    return ThreadTime(
+        thread.pid, thread.tid, thread.comm, _seconds(lived.times), shares(lived.times)
+    )
+
+
+def _processes(lived: List[_Lived]) -> List[ProcessTime]:
+    """In the order of their busiest threads."""
+    grouped: Dict[int, List[_Lived]] = {}
+    for each in lived:
+        grouped.setdefault(each.thread.pid, []).append(each)
+    return [_process(pid, threads) for pid, threads in grouped.items()]
+
+
+def _process(pid: int, threads: List[_Lived]) -> ProcessTime:
+    # The first thread has the process's number; its name is the program's.
+    main = next((each for each in threads if each.thread.tid == pid), threads[0])
+    times = _sum([each.times for each in threads])
+    return ProcessTime(pid, main.thread.comm, len(threads), _seconds(times), shares(times))
+
+
+def _seconds(times: Times) -> float:
+    return sum(times.values()) / _NS_PER_S
 
 
 def busy_share(share: Mapping[str, float]) -> float:

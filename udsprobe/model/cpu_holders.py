@@ -1,0 +1,51 @@
+"""For whom the targets' threads waited when they waited for a CPU."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from udsprobe.model.report import CpuHolder
+from udsprobe.sample import ENDED_PID, Sample
+from udsprobe.sample import CpuHolder as Holder
+
+HOLDERS_SHOWN_MAX = 20
+_NS_PER_US = 1000
+
+
+def _before(first: Sequence[Holder], last: Sequence[Holder]) -> Dict[Tuple[int, int], int]:
+    """(pid, start) → what had been waited for it, in the row where it is counted now."""
+    known = {(each.pid, each.started_ns) for each in last}
+    ended = {e.is_target: (e.pid, e.started_ns) for e in last if _is_ended(e)}
+    found: Dict[Tuple[int, int], int] = {}
+    for each in first:
+        who = (each.pid, each.started_ns)
+        if who not in known:
+            who = ended.get(each.is_target, who)
+        found[who] = found.get(who, 0) + each.waited_ns
+    return found
+
+
+def _is_ended(holder: Holder) -> bool:
+    return holder.pid == ENDED_PID and holder.comm is None
+
+
+def cpu_holders(first: Sample, last: Sample) -> Optional[List[CpuHolder]]:
+    """The longest waited for first; shares are of the window's waits that ended.
+
+    None when not measured.
+    """
+    if last.cpu_holders is None:
+        return None
+    before = _before(first.cpu_holders or (), last.cpu_holders)
+    rows: List[Tuple[int, int, Optional[str], bool]] = []
+    for each in last.cpu_holders:
+        # One that was counted among the ended can have an entry again, which begins at 0.
+        waited_ns = max(0, each.waited_ns - before.get((each.pid, each.started_ns), 0))
+        if waited_ns:
+            rows.append((waited_ns, each.pid, each.comm, each.is_target))
+    whole_ns = sum(row[0] for row in rows)
+    rows.sort(key=lambda row: (-row[0], row[1]))
+    return [
+        CpuHolder(pid, comm, is_target, waited_ns / _NS_PER_US, 100 * waited_ns / whole_ns)
+        for waited_ns, pid, comm, is_target in rows[:HOLDERS_SHOWN_MAX]
+    ]

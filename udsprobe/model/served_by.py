@@ -1,0 +1,122 @@
+"""Served requests of a window by process, the requests each makes, and what waits now."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Mapping, Optional
+
+from udsprobe.model.counters import grown, ratio
+from udsprobe.model.report import Latency, OwnRequests, Peer, ServedBy, StageMeans, Waiting
+from udsprobe.model.served_requests import app_growth_ns, app_parts_ns, shares_pct
+from udsprobe.sample import OwnRequestCounts, Sample, ServerReading
+from udsprobe.sample import Waiting as WaitingNow
+
+_NS_PER_S = 1_000_000_000
+_NS_PER_US = 1000
+
+
+def served_by(first: Sample, last: Sample) -> Optional[List[ServedBy]]:
+    """The processes that answered or made a request in the window, or have one waiting.
+
+    The busiest first. None when not measured.
+    """
+    if last.served_by is None:
+        return None
+    before = {reading.pid: reading for reading in first.served_by or ()}
+    rows = [
+        _row(reading, before.get(reading.pid), first.monotonic_ns, last.monotonic_ns)
+        for reading in last.served_by
+    ]
+    return sorted(filter(_is_of_interest, rows), key=lambda row: (-row.count, row.pid))
+
+
+def _row(
+    reading: ServerReading, before: Optional[ServerReading], first_ns: int, now_ns: int
+) -> ServedBy:
+    def since(name: str) -> int:
+        earlier: int = getattr(before, name) if before is not None else 0
+        now: int = getattr(reading, name)
+        return grown(f"process {reading.pid} {name}", now, earlier)
+
+    count = since("count")
+    return ServedBy(
+        pid=reading.pid,
+        comm=reading.comm,
+        count=count,
+        rate_per_s=ratio(count, (now_ns - first_ns) / _NS_PER_S),
+        latency_us=_latency(count, since("total_ns"), reading.max_ns),
+        stages_mean_us=_stages(reading, before, count, since("accept_waits")),
+        app_time_pct=_app_time_pct(reading, before, since("upstream_wait_ns")),
+        handed_over=since("handed_over"),
+        pipelined=since("pipelined"),
+        upstream=_upstream(reading, before),
+        in_progress=_in_progress(reading, now_ns),
+        unread=_waiting(reading.unread, now_ns),
+        asking=_waiting(reading.asking, now_ns),
+    )
+
+
+def _latency(count: int, total_ns: int, max_ns: int) -> Latency:
+    if not count:
+        return Latency(count=0)
+    return Latency(count, mean=total_ns / count / _NS_PER_US, max=max_ns / _NS_PER_US)
+
+
+def _stages(
+    reading: ServerReading, before: Optional[ServerReading], count: int, accept_waits: int
+) -> StageMeans:
+    earlier: Mapping[str, int] = before.stages_ns if before is not None else {}
+    means: Dict[str, Optional[float]] = {}
+    for name, total_ns in reading.stages_ns.items():
+        spent_ns = grown(f"process {reading.pid} stage {name}", total_ns, earlier.get(name, 0))
+        mean_ns = ratio(spent_ns, accept_waits if name == "accept_wait" else count)
+        means[name] = None if mean_ns is None else mean_ns / _NS_PER_US
+    return StageMeans(**means)
+
+
+def _app_time_pct(
+    reading: ServerReading, before: Optional[ServerReading], upstream_wait_ns: int
+) -> Optional[Dict[str, float]]:
+    earlier: Mapping[str, int] = before.app_activity_ns if before is not None else {}
+    app_ns = app_growth_ns(reading.app_activity_ns, earlier)
+    return shares_pct(app_parts_ns(app_ns, upstream_wait_ns))
+
+
+def _upstream(reading: ServerReading, before: Optional[ServerReading]) -> List[OwnRequests]:
+    known = {(each.transport, each.address): each for each in before.upstream} if before else {}
+    rows = []
+    for each in reading.upstream:
+        row = _own_requests(each, known.get((each.transport, each.address)))
+        if row is not None:
+            rows.append(row)
+    return sorted(rows, key=lambda row: (-row.count, row.address))
+
+
+def _own_requests(
+    now: OwnRequestCounts, before: Optional[OwnRequestCounts]
+) -> Optional[OwnRequests]:
+    earlier = (before.count, before.total_ns) if before is not None else (0, 0)
+    count = grown(f"requests to {now.address}", now.count, earlier[0])
+    if not count:
+        return None
+    total_ns = grown(f"time of requests to {now.address}", now.total_ns, earlier[1])
+    peer = None if now.peer is None else Peer(now.peer.pid, now.peer.comm)
+    return OwnRequests(now.transport, now.address, peer, count, total_ns / count / _NS_PER_US)
+
+
+def _in_progress(reading: ServerReading, now_ns: int) -> Waiting:
+    # Who never replied may speak a protocol without replies.
+    if not reading.count:
+        return Waiting(0, None)
+    return _waiting(reading.in_progress, now_ns)
+
+
+def _waiting(waiting: WaitingNow, now_ns: int) -> Waiting:
+    if waiting.oldest_ns is None:
+        return Waiting(waiting.count, None)
+    # The listing is a moment after the sample's own.
+    return Waiting(waiting.count, max(0, now_ns - waiting.oldest_ns) / _NS_PER_US)
+
+
+def _is_of_interest(row: ServedBy) -> bool:
+    waiting = row.in_progress.count + row.unread.count + row.asking.count
+    return bool(row.count or row.upstream or waiting)

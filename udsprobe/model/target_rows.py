@@ -1,0 +1,63 @@
+"""The observed processes and how near they are to their limit of descriptors."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+from udsprobe.model.counters import grown_by_key
+from udsprobe.model.report import Fds, Target
+from udsprobe.sample import Sample, TargetReading
+
+_NS_PER_S = 1_000_000_000
+
+
+def target_rows(first: Sample, last: Sample) -> List[Target]:
+    """The targets of the last sample, in its order."""
+    elapsed_s = (last.monotonic_ns - first.monotonic_ns) / _NS_PER_S
+    before = {(reading.pid, reading.start_ticks): reading for reading in first.targets}
+    return [
+        Target(
+            pid=reading.pid,
+            comm=reading.comm,
+            cmdline=reading.cmdline,
+            threads=reading.threads,
+            state=reading.state,
+            fds=_fds(reading, before.get((reading.pid, reading.start_ticks)), elapsed_s),
+            via=reading.via,
+        )
+        for reading in last.targets
+    ]
+
+
+def _fds(reading: TargetReading, before: Optional[TargetReading], elapsed_s: float) -> Fds:
+    growth_per_s = _growth_per_s(reading, before, elapsed_s)
+    refused = None
+    if reading.fds_refused is not None:
+        earlier = before.fds_refused if before is not None else None
+        name = f"fds refused to {reading.pid}"
+        refused = grown_by_key(name, reading.fds_refused, earlier or {})
+    return Fds(
+        open=reading.fds_open,
+        limit=reading.fds_limit,
+        growth_per_s=growth_per_s,
+        full_in_s=_full_in_s(reading, growth_per_s),
+        exhausted=None if refused is None else sum(refused.values()),
+        exhausted_by_errno=refused,
+    )
+
+
+def _growth_per_s(
+    reading: TargetReading, before: Optional[TargetReading], elapsed_s: float
+) -> Optional[float]:
+    # What an exited process has open is what it had when it was looked at last.
+    if before is None or reading.state != "running" or not elapsed_s:
+        return None
+    if reading.fds_open is None or before.fds_open is None:
+        return None
+    return (reading.fds_open - before.fds_open) / elapsed_s
+
+
+def _full_in_s(reading: TargetReading, growth_per_s: Optional[float]) -> Optional[float]:
+    if not growth_per_s or growth_per_s < 0 or reading.fds_limit is None:
+        return None
+    return max(0, reading.fds_limit - (reading.fds_open or 0)) / growth_per_s
