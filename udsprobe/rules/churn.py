@@ -1,0 +1,160 @@
+"""Connections opened for each request that could be kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import List, Optional, Tuple
+
+from udsprobe.model.report import Action, Connect, Evidence, Listener, Peer, Report, Syscall
+from udsprobe.rules.programs import keepalive_line
+from udsprobe.rules.service import Service
+from udsprobe.rules.suspect import WARNING, Suspect
+from udsprobe.rules.thresholds import (
+    ACCEPTS_PER_REQUEST_MIN,
+    CHURN_CONNECTIONS_PER_S_MIN,
+    CHURN_CPU_SHARE_MIN,
+    REQUESTS_MIN,
+)
+from udsprobe.rules.wording import count, evidence
+
+# Made once for each connection, not for each request.
+_CONNECTION_CALLS = (
+    *("accept", "accept4", "connect", "socket", "close", "shutdown"),
+    *("setsockopt", "getsockopt", "getsockname", "getpeername"),
+)
+
+
+def accepted_churn(report: Report, service: Service) -> List[Suspect]:
+    """What clients open to a service."""
+    listeners = [row for row in report.listeners or [] if _is_of(row, service)]
+    busiest = max(listeners, key=lambda row: row.accepted or 0, default=None)
+    accepted = sum(row.accepted or 0 for row in listeners)
+    if busiest is None or not _is_churn(report, accepted, service.count):
+        return []
+    who = _client(report, service)
+    name = f"{who.comm} {who.pid}" if who is not None and who.comm else "a client"
+    subject = f"{busiest.transport}:{busiest.address}"
+    return [
+        _suspect(
+            subject=subject,
+            headline=f"{name} opens {_each(accepted, service.count)} to {subject}",
+            report=report,
+            opened=accepted,
+            requests=service.count,
+            client=who.comm if who is not None else None,
+            is_dear=connection_cpu_share(report, service) >= CHURN_CPU_SHARE_MIN,
+        )
+    ]
+
+
+def connection_cpu_share(report: Report, service: Service) -> float:
+    """The part of the service's CPU time in calls that only a new or a closed connection needs."""
+    spent_us = service.spent_us("user", "sys_socket", "sys_poll", "sys_other")
+    calls = [row for row in report.syscalls or [] if _is_for_connections(row)]
+    return min(1.0, sum(row.cpu_us or 0.0 for row in calls) / spent_us) if spent_us else 0.0
+
+
+def _is_for_connections(row: Syscall) -> bool:
+    return row.name == "epoll_ctl" or (row.name in _CONNECTION_CALLS and row.transport != "other")
+
+
+def opened_churn(report: Report) -> List[Suspect]:
+    """What the targets open to others."""
+    found = [_opened(report, row) for row in report.connects or []]
+    return [each for each in found if each is not None]
+
+
+def _is_of(listener: Listener, service: Service) -> bool:
+    owners = {*(listener.pids or ()), *map(int, listener.accepted_by or {})}
+    return service.pids is None or bool(owners & service.pids)
+
+
+def _opened(report: Report, row: Connect) -> Optional[Suspect]:
+    """A target that connects again for each of its own requests."""
+    requests = sum(
+        each.count
+        for each in report.requests.upstream or []
+        if (each.transport, each.address) == (row.transport, row.address)
+    )
+    failed = sum(n for error, n in row.errors.items() if error != "EINPROGRESS")
+    opened = row.calls - failed
+    if row.transport == "udp" or not _is_churn(report, opened, requests):
+        return None
+    subject = f"{row.transport}:{row.address}"
+    client = _program(report)
+    return _suspect(
+        subject=subject,
+        headline=f"{client or 'the target'} opens {_each(opened, requests)} to {subject}",
+        report=report,
+        opened=opened,
+        requests=requests,
+        client=client,
+    )
+
+
+def _is_churn(report: Report, opened: int, requests: int) -> bool:
+    if requests < REQUESTS_MIN or not report.window.duration_s:
+        return False
+    return opened >= REQUESTS_MIN and opened / requests >= ACCEPTS_PER_REQUEST_MIN
+
+
+def _each(opened: int, requests: int) -> str:
+    if opened >= 0.9 * requests:
+        return "a connection for each request"
+    return f"a connection for every {requests / opened:.1f} requests"
+
+
+def _suspect(
+    subject: str,
+    headline: str,
+    report: Report,
+    opened: int,
+    requests: int,
+    client: Optional[str],
+    is_dear: bool = True,
+) -> Suspect:
+    ratio, rate = opened / requests, opened / report.window.duration_s
+    keep = Action(
+        keepalive_line(client), "a kept connection saves connect, accept, set-up and close"
+    )
+    return Suspect(
+        cause="connection-churn",
+        name=f"connection-churn:{subject}",
+        severity=WARNING,
+        is_pressure=is_dear and rate >= CHURN_CONNECTIONS_PER_S_MIN,
+        share_pct=100 * min(1.0, ratio),
+        subject=subject,
+        headline=headline,
+        evidence=_evidence(opened, requests, rate),
+        actions=(keep,),
+        seen=opened,
+    )
+
+
+def _evidence(opened: int, requests: int, rate: float) -> Tuple[Evidence, ...]:
+    many = f"{count(opened, 'connection')} for {count(requests, 'request')}"
+    quick = f"{rate:,.0f} connections a second"
+    return (
+        evidence(
+            "connections_per_request", opened / requests, "of 1", many, ACCEPTS_PER_REQUEST_MIN
+        ),
+        evidence("connections_per_s", rate, "1/s", quick, CHURN_CONNECTIONS_PER_S_MIN),
+    )
+
+
+def _client(report: Report, service: Service) -> Optional[Peer]:
+    """Who is at the other end of most served connections that are open now."""
+    peers = [
+        row.peer
+        for row in report.connections or []
+        if row.role == "served" and row.peer is not None and row.peer.pid
+        if service.pids is None or row.pid in service.pids
+    ]
+    if not peers:
+        return None
+    most: Tuple[Peer, int] = Counter(peers).most_common(1)[0]
+    return most[0]
+
+
+def _program(report: Report) -> Optional[str]:
+    return report.targets[0].comm if report.targets else None

@@ -1,0 +1,63 @@
+"""Whose fault it is that threads wait for a CPU."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Set
+
+from udsprobe.model.report import CpuCgroup, CpuHolder, Report
+from udsprobe.rules.thresholds import RUNNABLE_PER_CPU_MAX, THROTTLED_PERIODS_PCT_MIN
+
+_BUSY = ("user", "sys_socket", "sys_poll", "sys_other", "runq")
+
+
+def foreign_runq(report: Report) -> float:
+    """The part of the waits for a CPU that is not the service's own demand, 0 to 1.
+
+    Its own, and that of its clients and upstreams, is a load it has to carry;
+    a quota, too many threads and everybody else are not. 1 when not measured.
+    """
+    holders = report.time.cpu_holders if report.time is not None else None
+    if not holders or throttling(report) is not None or has_too_many_threads(report):
+        return 1.0
+    known = [each for each in holders if not each.is_idle]
+    whole = sum(each.waited_us for each in known)
+    if not whole:
+        return 0.0
+    return sum(each.waited_us for each in foreign_holders(report)) / whole
+
+
+def foreign_holders(report: Report) -> List[CpuHolder]:
+    """Processes that ran while targets waited and have nothing to do with them."""
+    holders = (report.time.cpu_holders if report.time is not None else None) or []
+    partners = partner_pids(report)
+    return [
+        each for each in holders if not (each.is_idle or each.is_target or each.pid in partners)
+    ]
+
+
+def partner_pids(report: Report) -> Set[int]:
+    """At the other end of the targets' connections."""
+    peers = [row.peer for row in report.connections or []]
+    peers += [row.peer for row in report.requests.upstream or []]
+    return {peer.pid for peer in peers if peer is not None and peer.pid}
+
+
+def throttling(report: Report) -> Optional[CpuCgroup]:
+    """The CPU quota that stops the targets most, if one does."""
+    groups = (report.cpu.cgroups if report.cpu is not None else None) or []
+    stopped = [g for g in groups if (g.throttled_pct or 0.0) >= THROTTLED_PERIODS_PCT_MIN]
+    return max(stopped, key=lambda group: group.throttled_us, default=None)
+
+
+def has_too_many_threads(report: Report) -> bool:
+    """Far more of its own threads want to run than there are CPUs."""
+    return runnable_per_cpu(report) >= RUNNABLE_PER_CPU_MAX
+
+
+def runnable_per_cpu(report: Report) -> float:
+    """Threads of the targets that ran or waited for a CPU, in the mean, for each CPU."""
+    time, seconds = report.time, report.window.duration_s
+    if time is None or not seconds or not report.host.cpus:
+        return 0.0
+    wanted_s = sum(time.total.get(name, 0.0) for name in _BUSY) * time.total_s
+    return wanted_s / seconds / report.host.cpus

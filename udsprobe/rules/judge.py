@@ -1,0 +1,252 @@
+"""Of all suspects, the one that is the root; the rest are findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from udsprobe.model.report import Finding, Report, RunnerUp, Verdict
+from udsprobe.rules import processing as inside
+from udsprobe.rules.accept_queue import accept_queue_suspects, is_overloaded
+from udsprobe.rules.buffers import buffer_suspects, readers_keep_up
+from udsprobe.rules.churn import accepted_churn, opened_churn
+from udsprobe.rules.connects import connect_suspects
+from udsprobe.rules.descriptors import descriptor_suspects
+from udsprobe.rules.hung import hung_suspects
+from udsprobe.rules.losses import account_findings
+from udsprobe.rules.nagle import nagle_findings
+from udsprobe.rules.narrow_buffers import narrow_buffer_suspects
+from udsprobe.rules.no_pressure import healthy, unknown
+from udsprobe.rules.request_time import RequestTime, request_time
+from udsprobe.rules.service import Service, services
+from udsprobe.rules.suspect import SEVERITIES, Suspect
+from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, RUNNER_UP_SHARE_PCT_MIN
+from udsprobe.rules.transport_share import TransportShare, transport_share
+from udsprobe.rules.wording import percent
+
+# Errors come before waits: a request that is refused has no time to be divided.
+_FAILING = ("fd-limit", "connect-failing")
+_QUEUES = ("accept-queue-full", "accept-starved")
+
+
+def judged(report: Report, slo_us: Optional[float] = None) -> Report:
+    """The report with its verdict and findings.
+
+    Args:
+        slo_us: pressure too when the p99 of served requests is above it.
+    """
+    judged_services = [_judged_service(report, each, slo_us) for each in services(report)]
+    if slo_us is None:
+        judged_services = without_waits_for_the_healthy(judged_services)
+    suspects = [*_around(report), *(each for one in judged_services for each in one.suspects)]
+    outermost = judged_services[0]
+    root = root_cause([each for each in suspects if each.is_pressure], report)
+    share = transport_share(outermost.service, outermost.time, report)
+    if root is None:
+        service, time = outermost.service, outermost.time
+        quiet = unknown(report, service, share) or healthy(report, service, time, share)
+        return replace(report, verdict=quiet, findings=_findings(suspects, report))
+    return replace(
+        report,
+        verdict=_verdict(root, suspects, share),
+        findings=_findings(suspects, report, root),
+    )
+
+
+@dataclass(frozen=True)
+class JudgedService:
+    """One service, what its requests spend their time on, and what that points to."""
+
+    service: Service
+    time: RequestTime
+    suspects: Tuple[Suspect, ...]
+
+
+def root_cause(pressing: Sequence[Suspect], report: Report) -> Optional[Suspect]:
+    """The cause of the others: errors, then what fills the queues, then the queues."""
+    failing = _first(pressing, _FAILING)
+    if failing is not None:
+        return failing
+    processing = _innermost([each for each in pressing if each.cause in inside.PARTS])
+    queue = _first(pressing, _QUEUES)
+    if queue is not None:
+        if processing is not None and _explains(processing, queue, report):
+            return processing
+        return queue
+    churn = _first(pressing, ("connection-churn",))
+    if churn is not None and not _outweighs(processing):
+        return churn
+    return processing
+
+
+def _innermost(pressing: Sequence[Suspect]) -> Optional[Suspect]:
+    """Who waits for another target waits for whatever that one suffers from."""
+    found = _first(pressing, tuple(inside.PARTS))
+    passed = []
+    while found is not None and found.cause == "upstream-wait" and found not in passed:
+        passed.append(found)
+        deeper = [each for each in pressing if each.pids & found.waits_for]
+        found = _first(deeper, tuple(inside.PARTS)) or found
+    return found
+
+
+def without_waits_for_the_healthy(judged_services: Sequence[JudgedService]) -> List[JudgedService]:
+    """A target without pressure inside answers as fast as it can: waiting for it is no pressure.
+
+    Only where its own request time accounts for the wait: what is lost between two targets is
+    neither's.
+    """
+    well: Dict[int, float] = {}  # pid → its mean request, µs
+    kept: List[JudgedService] = []
+    for one in reversed(judged_services):
+        suspects = tuple(
+            replace(each, is_pressure=False) if _waits_for_the_healthy(each, one, well) else each
+            for each in one.suspects
+        )
+        kept.append(replace(one, suspects=suspects))
+        latency = one.service.latency
+        # Churn stays a cause of its own, and is named then.
+        suffers = any(each.is_pressure and each.cause in inside.PARTS for each in suspects)
+        if inside.is_enough(one.time) and not suffers:
+            mean_us = (latency.mean if latency is not None else None) or 0.0
+            well.update(dict.fromkeys(one.service.pids or (), mean_us))
+    return kept[::-1]
+
+
+def _waits_for_the_healthy(each: Suspect, one: JudgedService, well: Mapping[int, float]) -> bool:
+    if each.cause != "upstream-wait" or not each.is_pressure or not each.waits_for:
+        return False
+    asked = sum(row.count for row in one.service.upstream)
+    if not asked or not each.waits_for <= well.keys():
+        return False
+    accounted_us = max(well[pid] for pid in each.waits_for)
+    return accounted_us >= ACCOUNTED_FOR_MIN * one.service.upstream_us / asked
+
+
+def with_send_as_transport(time: RequestTime) -> RequestTime:
+    """Readers that keep up: senders sleep for no longer than copying takes."""
+    parts = dict(time.parts_us)
+    parts["transport"] += parts["send"]
+    parts["send"] = 0.0
+    return replace(time, parts_us=parts)
+
+
+def _judged_service(report: Report, service: Service, slo_us: Optional[float]) -> JudgedService:
+    time = request_time(service)
+    if readers_keep_up(report):
+        time = with_send_as_transport(time)
+    found = [
+        *accepted_churn(report, service),
+        *inside.processing_suspects(inside.of(report, service, time, slo_us)),
+    ]
+    return JudgedService(service, time, tuple(found))
+
+
+def _around(report: Report) -> List[Suspect]:
+    """What can be wrong beside the requests."""
+    return [
+        *descriptor_suspects(report),
+        *connect_suspects(report),
+        *accept_queue_suspects(report),
+        *buffer_suspects(report),
+        *narrow_buffer_suspects(report),
+        *hung_suspects(report),
+        *opened_churn(report),
+    ]
+
+
+def _first(suspects: Sequence[Suspect], causes: Tuple[str, ...]) -> Optional[Suspect]:
+    """Of the causes, the one that concerns most."""
+    found = [each for each in suspects if each.cause in causes]
+    return max(found, key=lambda each: (each.severity == "critical", each.share_pct), default=None)
+
+
+def _explains(processing: Suspect, queue: Suspect, report: Report) -> bool:
+    """More arrives than such a thread can take; a burst would have found it free again."""
+    if not processing.overloads:
+        return False
+    if queue.cause == "accept-starved":
+        return True
+    rows = [
+        row for row in report.listeners or [] if f"{row.transport}:{row.address}" == queue.subject
+    ]
+    return any(is_overloaded(row) for row in rows)
+
+
+def _outweighs(processing: Optional[Suspect]) -> bool:
+    """What the service suffers from is not what connections cost: CPU time."""
+    return processing is not None and processing.cause not in ("app-cpu", "transport")
+
+
+def _verdict(root: Suspect, suspects: Sequence[Suspect], share: TransportShare) -> Verdict:
+    return Verdict(
+        cause=root.cause,
+        transport_bound=root.cause == "transport",
+        transport_share_pct=share.share_pct,
+        max_gain_pct=share.max_gain_pct,
+        confidence=_confidence(root, suspects),
+        summary=_summary(root, suspects, share),
+        subject=root.subject,
+        evidence=list(root.evidence),
+        actions=list(root.actions),
+        runners_up=_runners_up(root, suspects),
+    )
+
+
+def _confidence(root: Suspect, suspects: Sequence[Suspect]) -> float:
+    """More when much was seen, and when nothing else comes near."""
+    others = [each.share_pct for each in suspects if each.cause != root.cause and each.is_pressure]
+    margin = 1.0 - 0.5 * min(1.0, max(others, default=0.0) / max(root.share_pct, 1.0))
+    amount = root.seen / (root.seen + 2.0)
+    return round(min(0.99, margin * amount), 2)
+
+
+def _summary(root: Suspect, suspects: Sequence[Suspect], share: TransportShare) -> str:
+    symptoms = [
+        each.headline
+        for each in suspects
+        if each.is_pressure and each is not root and each.cause in _QUEUES
+    ]
+    chain = f"; because of it {symptoms[0]}" if symptoms and root.cause not in _QUEUES else ""
+    who = "The transport" if root.cause == "transport" else "Not the transport"
+    return f"{who}{_gain(share)}: {root.headline}{chain}."
+
+
+def _gain(share: TransportShare) -> str:
+    if share.share_pct is None or share.max_gain_pct is None:
+        return ""
+    return (
+        f" ({percent(share.share_pct / 100)} of request time; a free one would save at most "
+        f"{percent(share.max_gain_pct / 100)})"
+    )
+
+
+def _runners_up(root: Suspect, suspects: Sequence[Suspect]) -> List[RunnerUp]:
+    best: Dict[str, float] = {}
+    for each in suspects:
+        if each.cause != root.cause and each.share_pct >= RUNNER_UP_SHARE_PCT_MIN:
+            best[each.cause] = max(best.get(each.cause, 0.0), each.share_pct)
+    ranked = sorted(best.items(), key=lambda item: -item[1])
+    return [RunnerUp(cause, round(share_pct, 2)) for cause, share_pct in ranked]
+
+
+def _findings(
+    suspects: Sequence[Suspect], report: Report, root: Optional[Suspect] = None
+) -> List[Finding]:
+    causes_inside = tuple(inside.PARTS)
+    shown = [each for each in suspects if each.is_pressure or each.cause not in causes_inside]
+    ranked = sorted(
+        shown, key=lambda each: (each is not root, -SEVERITIES.index(each.severity), each.name)
+    )
+    found = [
+        Finding(
+            id=each.cause,
+            severity=each.severity,
+            subject=each.subject,
+            summary=each.headline,
+            evidence=list(each.evidence),
+            actions=list(each.actions),
+        )
+        for each in ranked
+    ]
+    return [*found, *nagle_findings(report), *account_findings(report)]

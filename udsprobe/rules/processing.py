@@ -1,0 +1,222 @@
+"""Causes inside the service: its CPU, its waits, its upstreams, the kernel moving bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, FrozenSet, List, Optional, Tuple
+
+from udsprobe.model.report import Evidence, Latency, Report
+from udsprobe.rules import remedies
+from udsprobe.rules.request_time import BLOCKED, WAITS, RequestTime
+from udsprobe.rules.saturation import Saturation, saturation
+from udsprobe.rules.service import Service, serving_threads
+from udsprobe.rules.suspect import CRITICAL, WARNING, Suspect
+from udsprobe.rules.thresholds import (
+    MOVING_SHARE_MIN,
+    REQUESTS_MIN,
+    SLOW_REQUEST_US,
+    SLOW_REQUESTS_MIN,
+    STALL_TIMES_MEDIAN,
+    STALL_US_MIN,
+    TAIL_TIMES_MEDIAN,
+    TAIL_US_MIN,
+    THREAD_BUSY_MIN,
+    WAIT_MEAN_US_MIN,
+    WAIT_SHARE_MIN,
+)
+from udsprobe.rules.wording import count, duration, evidence, percent
+
+# Cause → the parts of request time that are its own.
+PARTS: Dict[str, Tuple[str, ...]] = {
+    "app-cpu": ("cpu",),
+    "app-blocked": BLOCKED,
+    "upstream-wait": ("upstream",),
+    "cpu-contention": ("runq",),
+    "send-blocked": ("send",),
+    "transport": ("transport",),
+}
+_WAITING = ("app-blocked", "upstream-wait", "cpu-contention", "send-blocked")
+_CAUSE_OF_KIND = {"cpu": "app-cpu", "transport": "transport", "runq": "cpu-contention"}
+
+
+@dataclass(frozen=True)
+class Pressure:
+    """Why something inside the service is more than where the time happens to go."""
+
+    cause: str
+    evidence: Tuple[Evidence, ...]
+    overloads: bool
+
+
+@dataclass(frozen=True)
+class Processing:
+    """A service, its request time, and the pressure on it."""
+
+    report: Report
+    service: Service
+    time: RequestTime
+    saturated: Optional[Saturation]
+    slo_us: Optional[float] = None
+
+
+def processing_suspects(processing: Processing) -> List[Suspect]:
+    """Every cause with a part in request time; at most one of them is pressure."""
+    pressed = pressure(processing)
+    suspects = [
+        _suspect(processing, cause, pressed if pressed and pressed.cause == cause else None)
+        for cause in PARTS
+    ]
+    return [each for each in suspects if each is not None]
+
+
+def of(report: Report, service: Service, time: RequestTime, slo_us: Optional[float]) -> Processing:
+    """Puts together what the rules here look at."""
+    return Processing(report, service, time, saturation(service), slo_us)
+
+
+def pressure(processing: Processing) -> Optional[Pressure]:
+    """The one cause inside the service that requests suffer from, if any does."""
+    for rule in (_waits, _saturated, _moves, _stalls, _too_slow):
+        found = rule(processing)
+        if found is not None:
+            return found
+    return None
+
+
+def is_enough(time: RequestTime) -> bool:
+    """Enough requests for their mean to mean something."""
+    if time.count >= REQUESTS_MIN:
+        return True
+    return time.count >= SLOW_REQUESTS_MIN and time.total_us / time.count >= SLOW_REQUEST_US
+
+
+def _waits(processing: Processing) -> Optional[Pressure]:
+    time = processing.time
+    if not is_enough(time) or time.share(*WAITS) < WAIT_SHARE_MIN:
+        return None
+    if time.mean_us(*WAITS) < WAIT_MEAN_US_MIN and not _has_tail(processing.service.latency):
+        return None
+    cause = max(_WAITING, key=lambda name: time.sum_us(*PARTS[name]))
+    says = f"a request waits {duration(time.mean_us(*WAITS))} of {duration(_mean_us(time))}"
+    waited = evidence("request_wait_us", time.mean_us(*WAITS), "µs", says, WAIT_MEAN_US_MIN)
+    return Pressure(cause, (waited,), overloads=time.occupied >= THREAD_BUSY_MIN)
+
+
+def _saturated(processing: Processing) -> Optional[Pressure]:
+    found = processing.saturated
+    if found is None:
+        return None
+    cause = _CAUSE_OF_KIND[found.kind]
+    says = f"{_who(found)} is busy {percent(found.busy)} of the time"
+    fact = evidence("busy_share", found.busy, "of 1", says, THREAD_BUSY_MIN)
+    return Pressure(cause, (fact,), overloads=True)
+
+
+def _has_tail(latency: Optional[Latency]) -> bool:
+    """A p99 far above the median."""
+    if latency is None or latency.p99 is None or latency.p50 is None:
+        return False
+    return latency.p99 >= max(TAIL_US_MIN, TAIL_TIMES_MEDIAN * latency.p50)
+
+
+def _moves(processing: Processing) -> Optional[Pressure]:
+    """Large messages: no thread is full, and moving the bytes is what requests take time for."""
+    time = processing.time
+    if not is_enough(time) or time.share("transport") < WAIT_SHARE_MIN:
+        return None
+    threads = serving_threads(processing.service)
+    moving = max(
+        (t.share.get("sys_socket", 0.0) + t.share.get("sys_poll", 0.0) for t in threads),
+        default=0.0,
+    )
+    if time.mean_us("transport") < WAIT_MEAN_US_MIN or moving < MOVING_SHARE_MIN:
+        return None
+    says = f"{duration(time.mean_us('transport'))} a request go into moving its bytes"
+    fact = evidence("transport_us", time.mean_us("transport"), "µs", says, WAIT_MEAN_US_MIN)
+    return Pressure("transport", (fact,), overloads=False)
+
+
+def _stalls(processing: Processing) -> Optional[Pressure]:
+    """Some requests keep the thread so long that others wait for them."""
+    wait, app = processing.service.stages.recv_wait, processing.service.stages.app
+    if wait is None or app is None or not is_enough(processing.time):
+        return None
+    waited_us, took_us, usual_us = wait.mean or 0.0, app.p99 or 0.0, app.p50 or 0.0
+    is_long = took_us >= max(STALL_US_MIN, STALL_TIMES_MEDIAN * usual_us)
+    is_own_work = processing.time.share("cpu") >= WAIT_SHARE_MIN
+    if waited_us < WAIT_MEAN_US_MIN or not is_long or not is_own_work:
+        return None
+    says = (
+        f"requests wait {duration(waited_us)} in the mean before they are read, while one in a "
+        f"hundred is worked on for {duration(took_us)} and more"
+    )
+    fact = evidence("recv_wait_us", waited_us, "µs", says, WAIT_MEAN_US_MIN)
+    return Pressure("app-cpu", (fact,), overloads=False)
+
+
+def _too_slow(processing: Processing) -> Optional[Pressure]:
+    slo_us, latency = processing.slo_us, processing.service.latency
+    if slo_us is None or latency is None or latency.p99 is None or latency.p99 <= slo_us:
+        return None
+    says = f"p99 is {duration(latency.p99)}, more than the {duration(slo_us)} asked for"
+    fact = evidence("p99_us", latency.p99, "µs", says, slo_us)
+    cause = max(PARTS, key=lambda name: processing.time.sum_us(*PARTS[name]))
+    return Pressure(cause, (fact,), overloads=False)
+
+
+def _suspect(processing: Processing, cause: str, pressed: Optional[Pressure]) -> Optional[Suspect]:
+    time = processing.time
+    share = time.share(*PARTS[cause])
+    found = processing.saturated
+    if not time.total_us and pressed is not None and found is not None:
+        share = found.busy * found.kinds[found.kind]
+    if not share and pressed is None:
+        return None
+    remedy = remedies.for_cause(cause, processing.report, processing.service, time, found)
+    return Suspect(
+        cause=cause,
+        name=f"{cause}:{remedy.subject or processing.service.name}",
+        severity=_severity(pressed, found),
+        is_pressure=pressed is not None,
+        share_pct=100 * share,
+        subject=remedy.subject,
+        headline=remedy.headline,
+        evidence=(*(pressed.evidence if pressed else ()), *_share_of(cause, time), *remedy.facts),
+        actions=remedy.actions,
+        seen=time.count or REQUESTS_MIN,
+        overloads=pressed is not None and pressed.overloads,
+        pids=processing.service.pids or frozenset(),
+        waits_for=_answering(processing.service) if cause == "upstream-wait" else frozenset(),
+    )
+
+
+def _share_of(cause: str, time: RequestTime) -> Tuple[Evidence, ...]:
+    if not time.count:
+        return ()
+    mean_us, share = time.mean_us(*PARTS[cause]), time.share(*PARTS[cause])
+    says = (
+        f"{percent(share)} of request time, {duration(mean_us)} a request, "
+        f"over {count(time.count, 'request')}"
+    )
+    return (evidence(f"{cause}_share", share, "of 1", says),)
+
+
+def _answering(service: Service) -> FrozenSet[int]:
+    peers = [row.peer for row in service.upstream]
+    return frozenset(peer.pid for peer in peers if peer is not None and peer.pid)
+
+
+def _severity(pressed: Optional[Pressure], found: Optional[Saturation]) -> str:
+    return CRITICAL if pressed is not None and found is not None else WARNING
+
+
+def _mean_us(time: RequestTime) -> float:
+    return time.total_us / time.count if time.count else 0.0
+
+
+def _who(found: Saturation) -> str:
+    if found.how == "thread":
+        return f"thread {found.comm} {found.tid}"
+    if found.how == "process":
+        return f"{found.comm} {found.pid}, whose threads take turns at one lock,"
+    return f"{found.comm} {found.pid} with all CPUs of the host"

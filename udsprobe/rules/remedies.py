@@ -1,0 +1,353 @@
+"""What each cause inside a service is about, in words, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Dict, Optional, Sequence, Tuple
+
+from udsprobe.model.report import (
+    Action,
+    CpuCgroup,
+    CpuHolder,
+    Evidence,
+    Report,
+    ThreadTime,
+    Upstream,
+)
+from udsprobe.rules.buffers import binding_buffer, bytes_per_request, larger_buffer
+from udsprobe.rules.cpu_holders import (
+    foreign_holders,
+    has_too_many_threads,
+    runnable_per_cpu,
+    throttling,
+)
+from udsprobe.rules.programs import profile_command
+from udsprobe.rules.request_time import RequestTime
+from udsprobe.rules.saturation import Saturation
+from udsprobe.rules.service import Service, serving_threads
+from udsprobe.rules.thresholds import RUNNABLE_PER_CPU_MAX, THROTTLED_PERIODS_PCT_MIN
+from udsprobe.rules.wording import count, duration, evidence, percent
+
+# System calls in which a thread sleeps without a poller, a lock or a disk.
+_SLEEPS = {
+    "clock_nanosleep": "a timer (clock_nanosleep)",
+    "nanosleep": "a timer (nanosleep)",
+    "wait4": "a child process (wait4)",
+    "waitid": "a child process (waitid)",
+    "rt_sigtimedwait": "a signal (rt_sigtimedwait)",
+    "pause": "a signal (pause)",
+    "flock": "a file lock (flock)",
+    "semtimedop": "a semaphore (semtimedop)",
+    "semop": "a semaphore (semop)",
+    "msgrcv": "a message queue (msgrcv)",
+}
+_CALLS_PER_REQUEST_MIN = 0.05
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What a cause is about.
+
+    Attributes:
+        headline: one clause. facts: evidence beyond the share of request time.
+    """
+
+    subject: Optional[str]
+    headline: str
+    facts: Tuple[Evidence, ...] = ()
+    actions: Tuple[Action, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Case:
+    report: Report
+    service: Service
+    time: RequestTime
+    saturated: Optional[Saturation]
+
+
+def for_cause(
+    cause: str,
+    report: Report,
+    service: Service,
+    time: RequestTime,
+    saturated: Optional[Saturation],
+) -> Remedy:
+    """The remedy of one of the causes inside a service."""
+    return _REMEDIES[cause](_Case(report, service, time, saturated))
+
+
+def sleeping_on(report: Report, time: RequestTime) -> str:
+    """What a service that is asleep in the middle of a request waits for."""
+    part = max(("lock", "disk", "timer", "sleep"), key=lambda name: time.sum_us(name))
+    if part == "lock":
+        return _sleep_call(report, ("flock",)) or "a lock (futex)"
+    if part == "disk":
+        return "the disk"
+    if part == "timer":
+        return "a timer, or an event in its poller that is no upstream request"
+    return _sleep_call(report) or "a sleep, a pipe, a child process or a signal"
+
+
+def _sleep_call(report: Report, among: Sequence[str] = tuple(_SLEEPS)) -> Optional[str]:
+    per_request = report.requests.syscalls_per_request
+    calls = per_request.by_syscall if per_request is not None else {}
+    known = {name: n for name, n in calls.items() if name in among}
+    if not known or max(known.values()) < _CALLS_PER_REQUEST_MIN:
+        return None
+    return _SLEEPS[max(known, key=lambda name: known[name])]
+
+
+def _busiest(case: _Case) -> Optional[ThreadTime]:
+    return next(iter(serving_threads(case.service) or case.service.threads), None)
+
+
+def _app_cpu(case: _Case) -> Remedy:
+    found, thread = case.saturated, _busiest(case)
+    if found is not None:
+        pid, tid, comm = found.pid, found.tid, found.comm
+        subject = f"{comm} thread {tid}" if found.how == "thread" else f"{comm} {pid}"
+        headline = f"{subject} is {percent(found.busy)} busy, {_of_its_time(found)}"
+    elif thread is not None:
+        pid, tid, comm = thread.pid, thread.tid, thread.comm
+        subject = f"{comm} thread {tid}"
+        headline = f"requests are the CPU time of {comm}"
+    else:
+        return Remedy(None, "requests are CPU time")
+    profile = Action(profile_command(comm, pid, tid), "shows which code the CPU time is spent in")
+    scale = Action(
+        "more worker processes, if CPUs are free",
+        "one thread runs on one CPU; a faster transport does not change that",
+    )
+    return Remedy(subject, headline, actions=(profile, scale))
+
+
+def _of_its_time(found: Saturation) -> str:
+    if found.how == "process":
+        return "its threads take turns at one lock"
+    return f"{percent(found.kinds['cpu'])} of that in its own code"
+
+
+def _app_blocked(case: _Case) -> Remedy:
+    thread = _busiest(case)
+    on = sleeping_on(case.report, case.time)
+    pid = thread.pid if thread is not None else 0
+    parts = sorted(
+        ((name, case.time.mean_us(name)) for name in ("lock", "disk", "timer", "sleep")),
+        key=lambda part: -part[1],
+    )
+    facts = tuple(
+        evidence(f"app_{name}_us", us, "µs", f"{duration(us)} a request: {name}")
+        for name, us in parts
+        if us >= 1
+    )
+    look = Action(
+        f"offcputime-bpfcc -p {pid} 10", "shows the stacks in which it sleeps while it owes replies"
+    )
+    return Remedy(
+        on,
+        f"{case.service.name} sleeps on {on} while it owes replies",
+        facts,
+        (look, *_disk_action(parts)),
+    )
+
+
+def _disk_action(parts: Sequence[Tuple[str, float]]) -> Tuple[Action, ...]:
+    if parts[0][0] != "disk":
+        return ()
+    return (Action("iostat -x 1", "shows which disk is busy, and how long it takes"),)
+
+
+def _upstream_wait(case: _Case) -> Remedy:
+    rows = sorted(case.service.upstream, key=lambda row: -_waited_us(row))
+    if not rows:
+        return Remedy(None, f"{case.service.name} waits for somebody else's reply")
+    worst = rows[0]
+    mean_us = worst.latency_us.mean or 0.0
+    subject = f"{worst.transport}:{worst.address}"
+    peer = worst.peer
+    who = f"{peer.comm} {peer.pid}" if peer is not None and peer.comm else subject
+    where = subject if who == subject else f"{who} at {subject}"
+    facts = tuple(_upstream_fact(row) for row in rows[:3])
+    actions: Tuple[Action, ...] = ()
+    if peer is not None and peer.pid:
+        actions = (Action(f"udsprobe attach --pid {peer.pid}", "judges the process it waits for"),)
+    return Remedy(
+        subject,
+        f"{case.service.name} waits for {where}, which takes {duration(mean_us)} a request",
+        facts,
+        actions,
+    )
+
+
+def _upstream_fact(row: Upstream) -> Evidence:
+    mean_us = row.latency_us.mean or 0.0
+    says = (
+        f"{row.transport}:{row.address} answers in {duration(mean_us)} in the mean, "
+        f"{count(row.count, 'request')}"
+    )
+    return evidence("upstream_latency_us", mean_us, "µs", says)
+
+
+def _waited_us(row: Upstream) -> float:
+    return (row.latency_us.mean or 0.0) * row.count
+
+
+def _cpu_contention(case: _Case) -> Remedy:
+    waited_us = case.service.spent_us("runq")
+    worked_us = case.service.spent_us("user", "sys_socket", "sys_poll", "sys_other")
+    says = (
+        f"its threads waited {duration(waited_us)} for a CPU and ran for {duration(worked_us)} "
+        f"on a host of {count(case.service.cpus, 'CPU')}"
+    )
+    fact = evidence("runq_wait_us", waited_us, "µs", says)
+    name = case.service.name
+    return _quota(case, fact) or _too_many_threads(case, fact) or _others(case, name, fact)
+
+
+def _quota(case: _Case, fact: Evidence) -> Optional[Remedy]:
+    group = throttling(case.report)
+    if group is None:
+        return None
+    quota = group.quota_cpus or 0.0
+    says = f"{group.throttled_periods} of {group.periods} periods of {group.path} were cut short"
+    cut = evidence(
+        "throttled_periods_pct", group.throttled_pct or 0.0, "%", says, THROTTLED_PERIODS_PCT_MIN
+    )
+    return Remedy(
+        group.path,
+        f"{case.service.name} has used up its CPU quota of {quota:.3g} CPUs and is stopped by it",
+        (fact, cut),
+        (_raise_quota(group),),
+    )
+
+
+def _raise_quota(group: CpuCgroup) -> Action:
+    why = "the quota stops all its threads until the next period, whatever CPUs are free"
+    if group.version == 2:
+        return Action(f"echo max > {group.path}/cpu.max (systemd: CPUQuota=)", why)
+    return Action(f"echo -1 > {group.path}/cpu.cfs_quota_us (systemd: CPUQuota=)", why)
+
+
+def _too_many_threads(case: _Case, fact: Evidence) -> Optional[Remedy]:
+    if not has_too_many_threads(case.report):
+        return None
+    each = runnable_per_cpu(case.report)
+    says = f"{each:.1f} of its threads want each CPU, in the mean"
+    many = evidence("runnable_per_cpu", each, "threads", says, RUNNABLE_PER_CPU_MAX)
+    cpus = case.service.cpus
+    return Remedy(
+        case.service.name,
+        f"{case.service.name} runs more threads than there are CPUs for: {each:.1f} for each",
+        (fact, many),
+        (Action(f"about {cpus} workers for {cpus} CPUs", "more only wait for each other"),),
+    )
+
+
+def _holder_name(holder: CpuHolder) -> str:
+    if not holder.pid:
+        return "processes that have ended"
+    return f"{holder.comm or 'a process'} {holder.pid}"
+
+
+def _others(case: _Case, name: str, fact: Evidence) -> Remedy:
+    holders = foreign_holders(case.report)[:3]
+    facts = [
+        evidence(
+            "cpu_held_us",
+            each.waited_us,
+            "µs",
+            f"{_holder_name(each)} ran for {percent(each.share_pct / 100)} of that time",
+        )
+        for each in holders
+    ]
+    if not holders:
+        look = Action("top -H", "shows who runs instead")
+        return Remedy(name, f"{name} is ready to run and gets no CPU", (fact,), (look,))
+    return _held_by(holders[0], name, (fact, *facts))
+
+
+def _held_by(first: CpuHolder, name: str, facts: Tuple[Evidence, ...]) -> Remedy:
+    lacks = f"{name} is ready to run and gets no CPU"
+    if not first.pid:
+        look = "ps -eo etimes,ppid,pid,comm --sort etimes | head -30"
+        why = "shows the youngest processes and who starts them"
+        short_lived = f"{lacks}: processes that come and go hold it"
+        return Remedy("short-lived processes", short_lived, facts, (Action(look, why),))
+    who = f"{first.comm or 'pid'} {first.pid}"
+    act = Action(f"renice -n 10 -p {first.pid}", "lets the server run before it")
+    return Remedy(who, f"{lacks}: {who} holds it", facts, (act,))
+
+
+def _send_blocked(case: _Case) -> Remedy:
+    slept_us = case.service.spent_us("blocked_send")
+    says = f"threads slept {duration(slept_us)} in send calls"
+    fact = evidence("send_blocked_us", slept_us, "µs", says)
+    name = case.service.name
+    row = binding_buffer(case.report)
+    if row is None:
+        return Remedy(name, f"{name} sleeps in send calls: its readers do not drain", (fact,))
+    size, needed = row.send_buffer_bytes or 0, bytes_per_request(row)
+    does_not_fit = evidence(
+        "send_buffer_bytes", size, "bytes", f"{needed:,.0f} bytes a request, {size:,} fit"
+    )
+    return Remedy(
+        f"{row.transport}:{row.local}",
+        f"{name} sleeps in send calls: it has set a send buffer (SO_SNDBUF) of {size:,} bytes, "
+        f"and a request sends {needed:,.0f}",
+        (fact, does_not_fit),
+        (larger_buffer(case.report, needed),),
+    )
+
+
+def _transport(case: _Case) -> Remedy:
+    per_request = case.report.requests.syscalls_per_request
+    facts: Tuple[Evidence, ...] = ()
+    if per_request is not None:
+        says = f"{per_request.total:.3g} system calls a request"
+        facts = (evidence("syscalls_per_request", per_request.total, "calls", says),)
+    moved = sum(row.bytes for row in case.report.syscalls or [])
+    if case.time.count:
+        each = moved / case.time.count
+        facts += (evidence("bytes_per_request", each, "bytes", f"{each:,.0f} bytes a request"),)
+    return Remedy(
+        case.service.name,
+        "requests are the kernel moving bytes",
+        facts,
+        (_fewer_calls(case), *_unix_instead(case.report)),
+    )
+
+
+def _fewer_calls(case: _Case) -> Action:
+    return Action(
+        "send more with each call: pipelining, batches, writev(), larger buffers",
+        "what a system call costs does not depend on how little it moves",
+    )
+
+
+def _unix_instead(report: Report) -> Tuple[Action, ...]:
+    served = [row for row in report.connections or [] if row.role == "served"]
+    if not served or any(row.transport != "tcp" for row in served):
+        return ()
+    if not all(_is_local(row.local) for row in served):
+        return ()
+    return (
+        Action(
+            "listen on a Unix socket and measure: udsprobe compare tcp.json unix.json",
+            "on one host it does without the TCP and IP layers",
+        ),
+    )
+
+
+def _is_local(address: str) -> bool:
+    return address.startswith(("127.", "[::1]"))
+
+
+_REMEDIES: Dict[str, Callable[[_Case], Remedy]] = {
+    "app-cpu": _app_cpu,
+    "app-blocked": _app_blocked,
+    "upstream-wait": _upstream_wait,
+    "cpu-contention": _cpu_contention,
+    "send-blocked": _send_blocked,
+    "transport": _transport,
+}

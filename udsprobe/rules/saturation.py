@@ -1,0 +1,111 @@
+"""Threads that have no time left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Mapping, Optional
+
+from udsprobe.model.report import ProcessTime, ThreadTime
+from udsprobe.model.thread_time import busy_share
+from udsprobe.rules.service import Service, serving_threads
+from udsprobe.rules.thresholds import REQUESTS_MIN, THREAD_BUSY_MIN
+
+_KINDS = {
+    "user": "cpu",
+    "sys_other": "cpu",
+    "sys_socket": "transport",
+    "sys_poll": "transport",
+    "runq": "runq",
+}
+ON_CPU = ("user", "sys_socket", "sys_poll", "sys_other")
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """What is busy without a pause.
+
+    Attributes:
+        how: `thread`, `process` (its threads take turns at one lock, as
+            Python's do) or `host` (the service uses all CPUs).
+        busy: part of the time that could have been used.
+        kinds: `cpu`, `transport`, `runq` → its part of the busy time.
+    """
+
+    how: str
+    pid: int
+    tid: int
+    comm: str
+    busy: float
+    kinds: Mapping[str, float]
+
+    @property
+    def kind(self) -> str:
+        """The largest of `kinds`."""
+        return max(self.kinds, key=lambda name: self.kinds[name])
+
+
+def saturation(service: Service) -> Optional[Saturation]:
+    """The busiest thread that is saturated, or processes that are together."""
+    threads = [t for t in service.long_lived() if busy_share(t.share) >= THREAD_BUSY_MIN]
+    if service.count >= REQUESTS_MIN:
+        # What does not serve may work as long as it likes; a pool's work shows in requests.
+        serving = serving_threads(service)
+        threads = [t for t in threads if t in serving]
+    if threads:
+        return _of_thread(service, max(threads, key=lambda t: busy_share(t.share)))
+    return _of_process(service) or _of_host(service)
+
+
+def _of_thread(service: Service, thread: ThreadTime) -> Saturation:
+    return Saturation(
+        "thread",
+        thread.pid,
+        thread.tid,
+        thread.comm,
+        busy_share(thread.share),
+        _kinds(thread.share, service.foreign_runq),
+    )
+
+
+def _of_process(service: Service) -> Optional[Saturation]:
+    for process in service.processes:
+        cores = _cores(process, service.duration_s)
+        waiting = process.share.get("blocked_lock", 0.0) * process.observed_s
+        is_one_core = THREAD_BUSY_MIN <= cores <= 1 / THREAD_BUSY_MIN
+        takes_turns = process.threads > 1 and waiting > service.duration_s / 2
+        if is_one_core and takes_turns and _most_wait_for_a_lock(service):
+            return _of_all(service, process, "process", cores)
+    return None
+
+
+def _most_wait_for_a_lock(service: Service) -> bool:
+    return service.app_pct.get("lock", 0.0) >= 50.0
+
+
+def _of_host(service: Service) -> Optional[Saturation]:
+    """Its threads want all CPUs, though none of them all the time."""
+    used = service.spent_us(*ON_CPU, "runq") / 1e6
+    room = service.duration_s * service.cpus
+    if not service.processes or not room or used / room < THREAD_BUSY_MIN:
+        return None
+    return _of_all(service, service.processes[0], "host", min(1.0, used / room))
+
+
+def _of_all(service: Service, process: ProcessTime, how: str, used: float) -> Saturation:
+    kinds = _kinds(process.share, service.foreign_runq)
+    return Saturation(how, process.pid, process.pid, process.comm, used, kinds)
+
+
+def _cores(process: ProcessTime, duration_s: float) -> float:
+    on_cpu = sum(process.share.get(name, 0.0) for name in ON_CPU) * process.observed_s
+    return on_cpu / duration_s if duration_s else 0.0
+
+
+def _kinds(share: Mapping[str, float], foreign: float) -> Dict[str, float]:
+    kinds = {"cpu": 0.0, "transport": 0.0, "runq": 0.0}
+    for activity, kind in _KINDS.items():
+        kinds[kind] += share.get(activity, 0.0)
+    # Waiting for a CPU that its own threads or clients hold is no contention.
+    kinds["runq"] *= foreign
+    whole = sum(kinds.values())
+    return {kind: part / whole for kind, part in kinds.items()} if whole else kinds

@@ -1,0 +1,111 @@
+"""Every number that decides a verdict, and why it is that number.
+
+Shares are parts of 1 unless the name says otherwise.
+"""
+
+# -- pressure -------------------------------------------------------------------------
+# Where service time grows without bound: at 80 % use a queue of random arrivals is four
+# requests long, at 90 % nine (M/M/1).
+THREAD_BUSY_MIN = 0.8
+# Waits are pressure when they are most of the request …
+WAIT_SHARE_MIN = 0.5
+# … and a human or a proxy's timeout could notice: scheduling and wake-ups alone take
+# tens of microseconds on a healthy host.
+WAIT_MEAN_US_MIN = 1_000.0
+# Of a wait for another target, what that one's own requests have to take to be its reason.
+ACCOUNTED_FOR_MIN = 0.5
+# A loop that now and then stops for this long makes others wait that had nothing to do with it.
+STALL_US_MIN = 10_000.0
+# "Far above the median" …
+TAIL_TIMES_MEDIAN = 10.0
+# … and longer than the scheduler's own slices (3 ms on Linux 6.x) make it.
+TAIL_US_MIN = 4_000.0
+
+# Part of a thread's time in socket and poller calls from which on moving bytes is its work.
+MOVING_SHARE_MIN = 0.4
+# A few requests that take that many times the median are what stalls the rest.
+STALL_TIMES_MEDIAN = 5.0
+
+# -- how much has to be seen ------------------------------------------------------------
+# Below this a mean says little: its standard error is a quarter of the spread.
+REQUESTS_MIN = 20
+# A wait as long as this is worth a word after fewer.
+SLOW_REQUESTS_MIN = 5
+# "Slow" for that purpose.
+SLOW_REQUEST_US = 100_000.0
+# Calls on sockets without a single turn: traffic that is not request and response.
+STREAM_CALLS_MIN = 1_000
+# A thread that lived for less of the window has no share worth comparing.
+THREAD_LIFE_MIN = 0.5
+# A thread of a pool that wakes its loop through a socket pair spends less on sockets.
+SOCKET_SHARE_MIN = 0.01
+# Of the socket time of the thread that has most of it: less is no thread that serves.
+SERVING_PART_MIN = 0.05
+# Requests that overlap make the sum of their times longer than the threads were there.
+ONE_AT_A_TIME_MAX = 1.05
+# Waking a thread on an idle CPU takes 5 to 50 µs, in a virtual machine up to 100.
+WAKE_UP_US_MAX = 100.0
+
+# A request that nobody begins with or answers for this long, where nothing else completes.
+HUNG_US_MIN = 1_000_000.0
+
+# -- accept queue -------------------------------------------------------------------------
+# Blocked connects that are a hiccup: one in a hundred, or shorter than a request may wait.
+BLOCKED_CONNECTS_SHARE_MIN = 0.01
+# Queued this long in the mean is not a burst that is being worked off.
+ACCEPT_WAIT_US_MIN = 10_000.0
+# A burst is worked off one after the other; waiting longer than that has another reason.
+ACCEPT_WAIT_TIMES_SERVICE = 3.0
+# The queue is that full at the median arrival: more arrives than is taken, not a burst.
+QUEUE_OVERLOAD_DEPTH = 0.5
+
+# -- connects -------------------------------------------------------------------------------
+# One refused connect is a restart; a third is a pattern.
+FAILED_CONNECTS_MIN = 3
+# Of all connects to that address.
+FAILED_CONNECTS_SHARE_MIN = 0.01
+
+# -- file descriptors ---------------------------------------------------------------------
+# Under a tenth of the descriptors left.
+FD_USE_MIN = 0.9
+# Running out later than in an hour is no incident yet.
+FD_FULL_WITHIN_S = 3_600.0
+
+# -- send buffers ---------------------------------------------------------------------------
+# A reader that needs this long for one buffer does not keep up; on one host a buffer
+# (200 KiB) is read in under a millisecond.
+BUFFER_DRAIN_S_MIN = 0.1
+# A sender that waits is woken at a quarter of a Unix buffer (unix_writable() in
+# net/unix/af_unix.c): a queue that stops one stays above.
+BUFFER_FILL_MIN = 0.25
+# The same at two thirds of TCP's (sk_stream_is_writeable()), which counts more than the bytes.
+TCP_BUFFER_FILL_MIN = 0.5
+# What a program gets that leaves SO_SNDBUF out (SK_WMEM_DEFAULT in net/core/sock.c).
+SEND_BUFFER_DEFAULT_BYTES = 212_992
+# One packet of the loopback device: TCP queues one, however small the buffer is.
+LOOPBACK_SEGMENT_BYTES = 65_483
+# A sender that may queue one packet only waits for its acknowledgement (TCP_DELACK_MIN).
+DELAYED_ACK_US = 40_000.0
+# Sends that Nagle's algorithm keeps back, to requests: below it is now and then.
+HELD_SENDS_SHARE_MIN = 0.1
+# Part of the window in which the threads that send to it slept.
+SEND_BLOCKED_SHARE_MIN = 0.2
+
+# -- connection churn -------------------------------------------------------------------------
+# Well-kept connections carry hundreds of requests; ten and fewer are a setting.
+ACCEPTS_PER_REQUEST_MIN = 0.1
+# Setting up and tearing down costs some 100 µs of CPU in all: below this rate under 2 % of one.
+CHURN_CONNECTIONS_PER_S_MIN = 200.0
+# Part of the service's CPU time in the system calls that connections need; setting up what the
+# program keeps for each costs as much again.
+CHURN_CPU_SHARE_MIN = 0.05
+
+# -- CPU ----------------------------------------------------------------------------------------
+# Of its periods a quota may cut that many short before it matters.
+THROTTLED_PERIODS_PCT_MIN = 5.0
+# Runnable threads for each CPU from which on they are too many: below, it is plain demand.
+RUNNABLE_PER_CPU_MAX = 4.0
+
+# -- runners-up --------------------------------------------------------------------------------
+# Below this a cause is noise, not a runner-up.
+RUNNER_UP_SHARE_PCT_MIN = 5.0

@@ -1,0 +1,57 @@
+"""Numbers and clauses for sentences that humans read."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from udsprobe.model.report import Evidence
+
+ACTIVITY_WORDS = {
+    "user": "running its own code",
+    "sys_socket": "in socket system calls",
+    "sys_poll": "in poller calls",
+    "sys_other": "in other system calls",
+    "runq": "ready to run without a CPU",
+    "blocked_poll": "asleep in its poller",
+    "blocked_recv": "asleep in a receive call",
+    "blocked_send": "asleep in a send call",
+    "blocked_accept": "asleep in accept()",
+    "blocked_connect": "asleep in connect()",
+    "blocked_lock": "waiting for a lock",
+    "blocked_disk": "waiting for the disk",
+    "blocked_other": "asleep elsewhere (sleep, pipe, child process, stopped)",
+}
+
+
+def percent(share: float) -> str:
+    """A part of 1 as `3.9 %`, `97 %`, `< 0.1 %`."""
+    value = share * 100
+    if 0 < value < 0.1:
+        return "< 0.1 %"
+    return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"
+
+
+def duration(value_us: float) -> str:
+    """µs as `41 µs`, `2.3 ms`, `1.5 s`."""
+    for limit, unit in ((1e3, "µs"), (1e6, "ms")):
+        if value_us < limit:
+            return f"{_three_digits(value_us / limit * 1e3)} {unit}"
+    return f"{_three_digits(value_us / 1e6)} s"
+
+
+def count(number: int, one: str, many: Optional[str] = None) -> str:
+    """`1 connection`, `2,000 connections`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def evidence(
+    metric: str, value: float, unit: str, says: str, threshold: Optional[float] = None
+) -> Evidence:
+    """One fact, rounded to what it is worth."""
+    return Evidence(metric, round(value, 4), unit, threshold, says)
+
+
+def _three_digits(value: float) -> str:
+    if value < 9.995:
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value:.1f}".rstrip("0").rstrip(".") if value < 99.95 else f"{value:.0f}"
