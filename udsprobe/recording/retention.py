@@ -1,0 +1,89 @@
+"""Which samples a recording keeps: all, the last hours, those around findings.
+
+Pure: knows times and severities, no file.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import List, NamedTuple, Optional
+
+SEVERITIES = ("info", "warning", "critical")
+AROUND_S = 300.0
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+
+_RING_PARTS = 12
+_AROUND_PARTS = 2.5
+RING_BYTES_PER_S = 8192
+RING_BYTES_MIN = 8 << 20
+
+
+class Period(NamedTuple):
+    """From and to, seconds since the epoch."""
+
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What to keep.
+
+    Attributes:
+        ring_s: only the last so many seconds; None is all.
+        severity: only around findings of at least this severity, and the
+            newest `around_s` seconds; None is all.
+        around_s: before and after a finding.
+    """
+
+    ring_s: Optional[float] = None
+    severity: Optional[str] = None
+    around_s: float = AROUND_S
+
+    @property
+    def bytes_max(self) -> Optional[int]:
+        """Bound of the file's size; None is none. A ring drops earlier than asked to keep it."""
+        if self.ring_s is None:
+            return None
+        return max(RING_BYTES_MIN, int(self.ring_s * RING_BYTES_PER_S))
+
+    @property
+    def block_s(self) -> float:
+        """How long a block may be, which is kept and dropped as a whole."""
+        ring_s = math.inf if self.ring_s is None else self.ring_s / _RING_PARTS
+        around_s = math.inf if self.severity is None else self.around_s / _AROUND_PARTS
+        return min(ring_s, around_s)
+
+    def is_cause(self, severity: str) -> bool:
+        """Whether a finding of this severity is one to keep samples around."""
+        if self.severity is None or severity not in SEVERITIES:
+            return False
+        return SEVERITIES.index(severity) >= SEVERITIES.index(self.severity)
+
+    def drops(self, block: Period, now: float, causes: List[Period]) -> bool:
+        """Whether a block of samples is kept no longer.
+
+        Args:
+            now: of the newest sample.
+            causes: when findings were there.
+        """
+        if self.ring_s is not None and block.end < now - self.ring_s:
+            return True
+        if self.severity is None or block.end >= now - self.around_s:
+            return False
+        return not any(
+            cause.start - self.around_s <= block.end and block.start <= cause.end + self.around_s
+            for cause in causes
+        )
+
+
+def seconds(text: str) -> Optional[float]:
+    """`90s`, `10m`, `2h`, `1d` or parts together such as `1h30m`; None when it is none."""
+    parts = _SPAN.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        return None
+    total = sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+    return total if total > 0 else None
