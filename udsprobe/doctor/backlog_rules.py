@@ -1,0 +1,187 @@
+"""Accept queues: what was asked for, what the kernel allows, what is in force.
+
+`__sys_listen()` takes the smaller of backlog and the somaxconn of the socket's
+own network namespace, once, at listen().
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Iterator, Sequence, Tuple
+
+from udsprobe.doctor.facts import Facts, ListenerFacts
+from udsprobe.doctor.finding import Evidence, Finding
+from udsprobe.model.report import Action
+
+KERNEL_SOMAXCONN = 4096
+"""SOMAXCONN of include/linux/socket.h: Linux commit 19f92a030ca6 (in v5.4)."""
+NODE_BACKLOG = 511
+"""listen()'s default in Node (lib/net.js)."""
+
+
+def backlog_findings(facts: Facts) -> Iterator[Finding]:
+    """Every listener whose queue is full, or as short as somaxconn makes it."""
+    # What these ask for is known: they have findings of their own.
+    known = {one.pid for one in facts.processes if one.kind in ("nginx", "node")}
+    node_pids = {one.pid for one in facts.processes if one.kind == "node"}
+    for listener in facts.listeners:
+        if listener.depth_now is not None and listener.depth_now > listener.backlog:
+            yield _full(listener)
+        if node_pids & set(listener.pids or ()):
+            yield from _of_node(listener)
+    for limits in facts.networks:
+        bound = [
+            one
+            for one in facts.listeners
+            if one.netns == limits.netns
+            and one.backlog == limits.somaxconn
+            and not known & set(one.pids or ())
+        ]
+        if limits.somaxconn is not None and limits.somaxconn < KERNEL_SOMAXCONN and bound:
+            yield _low(limits.somaxconn, limits.own, bound)
+
+
+def named_backlog(
+    listener: ListenerFacts,
+    asked: int,
+    what: str,
+    place: str,
+    server: str,
+    *,
+    default: bool = False,
+) -> Iterator[Finding]:
+    """A listener whose backlog is written down somewhere.
+
+    Args:
+        what: the name of that setting. place: where it stands.
+        server: what to restart.
+        default: the server asks for it of itself; nobody wrote it.
+    """
+    most = listener.somaxconn
+    if most is None:
+        return
+    evidence = (
+        Evidence(what, asked, place),
+        Evidence("net.core.somaxconn", most, f"network namespace {listener.netns}"),
+        Evidence("backlog in force", listener.backlog, "sock_diag"),
+    )
+    if asked > most and listener.backlog <= most:
+        yield _clamped(listener, asked, most, evidence, place)
+    elif min(asked, most) > listener.backlog and not default:
+        yield _stale(listener, asked, evidence, place, server)
+
+
+def _clamped(
+    listener: ListenerFacts,
+    asked: int,
+    most: int,
+    evidence: Tuple[Evidence, ...],
+    place: str,
+) -> Finding:
+    return Finding(
+        "backlog-clamped",
+        "warning",
+        listener.address,
+        f"{listener.address} asks for a queue of {asked} and gets {listener.backlog}: "
+        f"net.core.somaxconn is {most}",
+        evidence,
+        (
+            Action(
+                f"sysctl -w net.core.somaxconn={asked}{_inside(listener)}",
+                "then restart the server: the limit is taken at listen()",
+            ),
+        ),
+        (place,),
+        1,
+    )
+
+
+def _stale(
+    listener: ListenerFacts,
+    asked: int,
+    evidence: Tuple[Evidence, ...],
+    place: str,
+    server: str,
+) -> Finding:
+    return Finding(
+        "backlog-not-applied",
+        "warning",
+        listener.address,
+        f"{listener.address} should have a queue of {asked} and has {listener.backlog}: "
+        "the setting or somaxconn was raised after listen()",
+        evidence,
+        (
+            Action(
+                f"restart {server}; a reload keeps the socket as it is",
+                "the queue's limit is taken at listen(), from the somaxconn of that moment",
+            ),
+        ),
+        (place,),
+        1,
+    )
+
+
+def _of_node(listener: ListenerFacts) -> Iterator[Finding]:
+    most = listener.somaxconn
+    if most is None or listener.backlog != most or most >= NODE_BACKLOG:
+        return
+    yield Finding(
+        "node-backlog-clamped",
+        "warning",
+        listener.address,
+        f"Node asks for a queue of {NODE_BACKLOG} unless told otherwise; {listener.address} has "
+        f"{listener.backlog}, which is net.core.somaxconn",
+        (
+            Evidence("net.core.somaxconn", most, f"network namespace {listener.netns}"),
+            Evidence("backlog in force", listener.backlog, "sock_diag"),
+        ),
+        (
+            Action(
+                f"sysctl -w net.core.somaxconn={KERNEL_SOMAXCONN}{_inside(listener)}",
+                "then restart it; `attach` sees what a server asks for when it starts under it",
+            ),
+        ),
+    )
+
+
+def _full(listener: ListenerFacts) -> Finding:
+    return Finding(
+        "accept-queue-full",
+        "critical",
+        listener.address,
+        f"the accept queue of {listener.address} is full now: newcomers wait or are refused",
+        (
+            Evidence("connections waiting", listener.depth_now, "sock_diag"),
+            Evidence("backlog in force", listener.backlog, "sock_diag"),
+        ),
+        (
+            Action(
+                "udsprobe attach --listener " + shlex.quote(listener.address),
+                "a longer queue only helps against bursts: see first why nobody accepts",
+            ),
+        ),
+    )
+
+
+def _low(most: int, own: bool, bound: Sequence[ListenerFacts]) -> Finding:
+    shown = ", ".join(one.address for one in bound[:3])
+    more = f" and {len(bound) - 3} more" if len(bound) > 3 else ""
+    where = "" if own else f" in network namespace {bound[0].netns}"
+    return Finding(
+        "somaxconn-low",
+        "info",
+        f"net.core.somaxconn{where}",
+        f"somaxconn is {most}{where}, below the kernel's own {KERNEL_SOMAXCONN}; as short are the "
+        f"queues of {shown}{more}, which may have asked for more",
+        (Evidence("net.core.somaxconn", most, f"network namespace {bound[0].netns}"),),
+        (
+            Action(
+                f"sysctl -w net.core.somaxconn={KERNEL_SOMAXCONN}{_inside(bound[0], own)}",
+                "then restart the servers: the limit is taken at listen()",
+            ),
+        ),
+    )
+
+
+def _inside(listener: ListenerFacts, own: bool = True) -> str:
+    return "" if own else f"  (inside network namespace {listener.netns})"

@@ -1,0 +1,77 @@
+"""What the running kernel lets udsprobe measure."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, Tuple
+
+from udsprobe.doctor.facts import KernelFacts
+from udsprobe.doctor.finding import Evidence, Finding
+from udsprobe.model.report import Action
+from udsprobe.sample import MeasurementState
+
+_NOT_BUILT = "not measured in this version"
+
+
+def kernel_findings(kernel: KernelFacts) -> Iterator[Finding]:
+    """Why less than everything can be measured here, and what makes it dear."""
+    works = any(one.state == "works" for one in kernel.strategies)
+    refused = [one for one in kernel.strategies if one.state == "refused"]
+    if refused and not works:
+        yield Finding(
+            "kernel-refuses",
+            "warning",
+            "kernel",
+            "attach and run cannot work here: " + (refused[0].reason or refused[0].name),
+            tuple(Evidence(one.name, one.reason, "tried just now") for one in refused),
+            (Action("udsprobe listeners", "works without probes, and so does doctor"),),
+        )
+    yield from _impaired(kernel)
+    if kernel.lockdown == "confidentiality":
+        yield _lockdown()
+    if kernel.jit == 0:
+        yield _interpreted()
+
+
+def _impaired(kernel: KernelFacts) -> Iterator[Finding]:
+    by_reason: Dict[Tuple[str, str], List[MeasurementState]] = {}
+    for one in kernel.measurements:
+        if one.state != "on" and one.reason != _NOT_BUILT:
+            by_reason.setdefault((one.state, one.reason or ""), []).append(one)
+    for (state, reason), found in by_reason.items():
+        names = ", ".join(one.name for one in found)
+        yield Finding(
+            "measurement-impaired",
+            "info",
+            names,
+            f"{names}: {state}: {reason}",
+            tuple(Evidence(one.name, one.state, one.rests_on or "nothing") for one in found),
+            (Action("a kernel of 6.3 or later", "it has the tracepoints that are missing here"),),
+        )
+
+
+def _lockdown() -> Finding:
+    return Finding(
+        "kernel-lockdown",
+        "warning",
+        "kernel",
+        "the kernel is locked down for confidentiality: programs may not read its memory",
+        (Evidence("lockdown", "confidentiality", "/sys/kernel/security/lockdown"),),
+        (
+            Action(
+                "boot with lockdown=integrity",
+                "LOCKDOWN_BPF_READ_KERNEL refuses bpf_probe_read_kernel()",
+            ),
+        ),
+    )
+
+
+def _interpreted() -> Finding:
+    name = "net.core.bpf_jit_enable"
+    return Finding(
+        "bpf-jit-off",
+        "info",
+        name,
+        "BPF programs are interpreted here: every traced call costs several times as much",
+        (Evidence(name, 0, "/proc/sys/net/core/bpf_jit_enable"),),
+        (Action(f"sysctl -w {name}=1", "of programs loaded from then on"),),
+    )

@@ -1,0 +1,1 @@
+"""Reads the configurations of running servers, as those servers see their files."""
