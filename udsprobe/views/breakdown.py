@@ -79,6 +79,19 @@ def stages(served: Served) -> Optional[Dict[str, float]]:
     return {"accept": max(0.0, mean - sum(means.values())), **means}
 
 
+def stage_means(served: Served) -> Optional[Dict[str, float]]:
+    """The measured stages of the mean request in µs, by the words on the screen.
+
+    They add up to the mean latency. Where this kernel does not tell a stage,
+    it is in `rest` together with accept. None without requests or stages.
+    """
+    means = stages(served)
+    if means is None or served.stages_us == Stages():
+        return None
+    told = {words: means[name] for name, words, _ in _STAGES if getattr(served.stages_us, name)}
+    return {"accept" if len(told) == len(_STAGES) else "rest": means["accept"], **told}
+
+
 def app_parts(served: Served) -> List[Part]:
     """What the stage `app` consisted of; empty when not measured."""
     return _parts(_APP, served.app_time_pct or {}, 100)

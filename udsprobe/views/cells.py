@@ -12,8 +12,12 @@ from udsprobe.model.report import (
     Backlog,
     BlockedConnects,
     Connect,
+    Connection,
+    Fds,
+    Hop,
     Latency,
     Listener,
+    Peer,
     Syscall,
     Target,
 )
@@ -52,8 +56,8 @@ def per_second(amount: Optional[float], seconds: float) -> Optional[float]:
     return amount / seconds if amount is not None and seconds > 0 else None
 
 
-def share_pct(part: float, whole: float) -> Optional[float]:
-    return 100 * part / whole if whole > 0 else None
+def share_pct(part: Optional[float], whole: float) -> Optional[float]:
+    return None if part is None or whole <= 0 else 100 * part / whole
 
 
 def failed(call: Syscall) -> int:
@@ -218,13 +222,21 @@ def connect(row: Connect, seconds: float, units: Optional[numbers.SteadyUnits] =
         "calls_per_s": numbers.rate(per_second(row.calls, seconds)),
         "p50": shown["p50"],
         "p99": shown["p99"],
-        "errors": errors(row.errors),
+        "errors": errors(connect_errors(row)),
     }
+
+
+def connect_errors(row: Connect) -> Dict[str, int]:
+    """errno → connects that failed with it, in the call or in the background after it."""
+    totals = dict(row.errors)
+    for error, count in row.failed_in_background.items():
+        totals[error] = totals.get(error, 0) + count
+    return totals
 
 
 def connect_failed(row: Connect) -> bool:
     """Whether any failed; one that goes on in the background did not."""
-    return any(calls for error, calls in row.errors.items() if error not in _UNDER_WAY)
+    return any(calls for error, calls in connect_errors(row).items() if error not in _UNDER_WAY)
 
 
 def by_trouble(rows: Sequence[Connect]) -> List[Connect]:
@@ -318,8 +330,84 @@ def target(row: Target, bar_width: int) -> Cells:
         "fds": numbers.count(fds.open, 6),
         "fds_limit": numbers.count(fds.limit, 8),
         "fds_pct": numbers.percentage(used),
+        "full_in": full_in(row.fds),
+        "exhausted": exhausted(row.fds),
         "cmdline": _command_line(row),
     }
+
+
+def hop(row: Hop, seconds: float, comms: Mapping[int, str]) -> Cells:
+    """One server of a chain: who, how many requests, its own part of their mean time."""
+    several = f" ×{len(row.pids)}" if len(row.pids) > 1 else ""
+    # Own requests that overlap each other leave nothing to tell.
+    told = row.own_us or (row.own_us if not row.upstream_us else None)
+    return {
+        "who": process(row.pid, row.comm) + several,
+        "asks": ", ".join(process(pid, comms.get(pid)) for pid in row.next),
+        "address": visible(row.address or ""),
+        "calls": numbers.count(row.count),
+        "calls_per_s": numbers.rate(per_second(row.count, seconds)),
+        "own": numbers.duration(told),
+        "whole": numbers.duration(row.latency_mean_us),
+    }
+
+
+def full_in(fds: Fds) -> str:
+    """`42 s`; `·` while they do not grow."""
+    if fds.full_in_s is not None:
+        return numbers.span(fds.full_in_s)
+    return numbers.NOT_MEASURED if fds.growth_per_s is None else NOTHING_HAPPENED
+
+
+def exhausted(fds: Fds) -> str:
+    """`EMFILE 312`; `–` when not measured."""
+    if fds.exhausted is None:
+        return numbers.NOT_MEASURED
+    return errors(fds.exhausted_by_errno or {}) or numbers.count(fds.exhausted)
+
+
+def connection(row: Connection, bar_width: int) -> Cells:
+    """One row of the connection table."""
+    queued, most = row.send_queue_bytes, row.send_queue_max_bytes
+    return {
+        "socket": visible(row.transport),
+        "local": visible(row.local),
+        "peer": peer(row.peer),
+        "role": visible(row.role),
+        "requests": numbers.count(row.requests),
+        "bytes_in": numbers.size(row.bytes_in),
+        "bytes_out": numbers.size(row.bytes_out),
+        "bar": limit_bar(queued, row.send_buffer_bytes, bar_width, peak=most),
+        "queued": numbers.size(queued),
+        "most": numbers.size(most),
+        "buffer": numbers.size(row.send_buffer_bytes),
+        "received": numbers.size(row.recv_queue_bytes),
+        "unread_most": numbers.size(row.recv_queue_max_bytes),
+        "state": connection_state(row),
+    }
+
+
+def peer(row: Optional[Peer]) -> str:
+    """Process, or address where the process is not known."""
+    if row is None:
+        return numbers.NOT_MEASURED
+    if row.pid is None:
+        return visible(row.address) if row.address else numbers.NOT_MEASURED
+    return process(row.pid, row.comm)
+
+
+def connection_state(row: Connection) -> str:
+    """What holds the sender up, the worst first; empty when nothing does."""
+    parts = []
+    if row.stalled_us:
+        parts.append(f"STALLED {numbers.spaced(numbers.duration(row.stalled_us))}")
+    if row.send_blocked is not None and row.send_blocked.count:
+        parts.append(f"BLOCKED {numbers.count(row.send_blocked.count)}")
+    if row.send_blocked is not None and row.send_blocked.eagain:
+        parts.append(f"EAGAIN {numbers.count(row.send_blocked.eagain)}")
+    if row.sends_held:
+        parts.append(f"NAGLE {numbers.count(row.sends_held)}")
+    return " · ".join(parts)
 
 
 def _command_line(row: Target) -> str:
@@ -343,7 +431,7 @@ def _quiet(call: Syscall) -> Syscall:
         errors={},
         bytes=0,
         wall_us=0.0,
-        cpu_us=0.0,
+        cpu_us=None if call.cpu_us is None else 0.0,
         latency_us=Latency(count=0),
         slow_us=0.0,
     )

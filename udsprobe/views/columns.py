@@ -152,11 +152,61 @@ TARGETS = _by_key(
     Column("fds", "fds", 6, "File descriptors open."),
     Column("fds_limit", "limit", 8, "File descriptors it may open (RLIMIT_NOFILE)."),
     Column("fds_pct", "used %", 6, "File descriptors open, in percent of the limit."),
+    Column("full_in", "full in", 10, "When all are in use, at the rate at which they grow now."),
+    Column("exhausted", "refused", 10, "Calls that got no descriptor since the start, by errno."),
     Column(
         "cmdline",
         "command line",
         16,
         "How it was started; [exited] before it when it is gone.",
+        right=False,
+        grows_to=_ANY,
+    ),
+)
+
+
+FINDINGS = _by_key(
+    Column("severity", "severity", 8, "How bad: critical, warning or info.", right=False),
+    Column("id", "finding", 18, "Its name, a cause of docs/verdicts.md.", right=False),
+    Column(
+        "subject",
+        "about",
+        20,
+        "The listener, peer, thread or destination it is about.",
+        right=False,
+        grows_to=34,
+    ),
+    Column("summary", "says", 44, "What it is, in a clause.", right=False, grows_to=_ANY),
+)
+
+CONNECTIONS = _by_key(
+    Column("socket", "socket", 6, "Transport of the connection.", right=False),
+    Column("local", "local", 14, "The target's own address.", right=False, grows_to=30),
+    Column("peer", "peer", 14, "Process or address at the other end.", right=False, grows_to=30),
+    Column("role", "role", 8, "Whether the target serves it or asks on it.", right=False),
+    Column("requests", "requests", 9, "Requests on it since the start."),
+    Column("bytes_in", "in", 6, "Bytes received since the start."),
+    Column("bytes_out", "out", 6, "Bytes sent since the start."),
+    Column(
+        "bar",
+        "send queue",
+        10,
+        "Bytes sent that the peer has not taken: filled is now, ╎ the most, the right end the "
+        "buffer.",
+        right=False,
+        grows_to=16,
+    ),
+    Column("queued", "queued", 6, "Bytes in the send queue at this moment."),
+    Column("most", "most", 6, "The most bytes in the send queue since the start."),
+    Column("buffer", "buffer", 6, "The send buffer's limit, overhead included."),
+    Column("received", "unread", 6, "Bytes the target has not received yet."),
+    Column("unread_most", "most", 6, "The most bytes it had not received since the start."),
+    Column(
+        "state",
+        "state",
+        26,
+        "STALLED while the peer takes nothing, BLOCKED sends that slept, EAGAIN that could "
+        "not and NAGLE that left bytes to wait for an acknowledgement, since the start.",
         right=False,
         grows_to=_ANY,
     ),

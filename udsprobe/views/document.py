@@ -26,7 +26,7 @@ def document(report: Report) -> Dict[str, Any]:
     Floats have at most 3 decimals, shares 6. Undecodable bytes (lone surrogates) are
     written out as `\\xNN`, so that every string is valid UTF-8.
     """
-    plain = _object(report, _DECIMALS)
+    plain = plain_object(report)
     return {"schema": plain.pop("schema"), **plain}
 
 
@@ -48,6 +48,11 @@ def json_line(report: Report) -> str:
     return json.dumps(document(report), separators=(",", ":"), allow_nan=False) + "\n"
 
 
+def plain_object(value: Any) -> Dict[str, Any]:
+    """Any dataclass as the report is written: floats rounded, strings valid UTF-8."""
+    return _object(value, _DECIMALS)
+
+
 def _object(value: Any, decimals: Optional[int]) -> Dict[str, Any]:
     return {
         field.name: _plain(
@@ -62,17 +67,18 @@ def _plain(value: Any, decimals: Optional[int]) -> Any:
     if isinstance(value, float):
         return value if decimals is None else round(value, decimals)
     if isinstance(value, str):
-        return _utf8(value)
+        return utf8(value)
     if isinstance(value, (list, tuple)):
         return [_plain(each, decimals) for each in value]
     if isinstance(value, dict):
-        return {_utf8(key): _plain(each, decimals) for key, each in value.items()}
+        return {utf8(key): _plain(each, decimals) for key, each in value.items()}
     if is_dataclass(value):
         return _object(value, decimals)
     return value
 
 
-def _utf8(text: str) -> str:
+def utf8(text: str) -> str:
+    """`text` without lone surrogates: bytes that were not UTF-8 as `\\xNN`."""
     return text if text.isascii() else "".join(map(_encodable, text))
 
 

@@ -10,6 +10,7 @@ by anyone: views build `rich.text.Text` from plain strings.
 from __future__ import annotations
 
 import unicodedata
+from typing import List
 
 from rich.cells import cell_len, set_cell_size
 
@@ -18,6 +19,8 @@ from rich.cells import cell_len, set_cell_size
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\0", "\x1b": "\\e"}
 _MAX_COMBINING = 2
+_LONG_WORD = 24
+_UNBROKEN = "\ue000"  # for private use: no visible text has it
 
 
 def visible(text: str) -> str:
@@ -53,6 +56,52 @@ def fit(text: str, width: int, *, keep: str = "start") -> str:
     return _head(shown, head) + "…" + _tail(shown, width - 1 - head)
 
 
+def fit_words(text: str, width: int) -> str:
+    """`fit`, cut between words where that loses no more than one of them."""
+    shown = visible(text)
+    if cell_len(shown) <= width:
+        return shown
+    kept = fit(shown, width)[:-1]
+    between, _, part = kept.rpartition(" ")
+    is_whole = shown[len(kept) : len(kept) + 1] == " "
+    whole = between if between and not is_whole and len(part) < _LONG_WORD else kept
+    return whole.rstrip(" ,:;·(") + "…"
+
+
+def wrap(text: str, width: int) -> List[str]:
+    """`visible(text)` in lines of at most `width` cells, broken between words if it can be."""
+    lines = [""]
+    for word in visible(text).replace(" %", _UNBROKEN + "%").split(" "):
+        for index, piece in enumerate(_pieces(word, max(1, width))):
+            joined = f"{lines[-1]} {piece}" if lines[-1] else piece
+            if index or cell_len(joined) > width:
+                lines.append(piece)
+            else:
+                lines[-1] = joined
+    return [line.replace(_UNBROKEN, " ") for line in lines]
+
+
+def wrap_commands(text: str, width: int) -> List[str]:
+    """`wrap`, broken after `;` first, so that no command is in two lines that fits one."""
+    lines: List[str] = []
+    for command in visible(text).replace("; ", ";\n").split("\n"):
+        joined = f"{lines[-1]} {command}" if lines else command
+        if cell_len(joined) <= width:
+            lines[-1:] = [joined]
+        else:
+            lines += wrap(command, width)
+    return lines
+
+
+def _pieces(word: str, width: int) -> List[str]:
+    pieces = []
+    while cell_len(word) > width:
+        head = _head(word, width) or word[:1]
+        pieces.append(head)
+        word = word[len(head) :]
+    return [*pieces, word]
+
+
 def column(text: str, width: int, *, right: bool = False) -> str:
     """`text`, already visible and short enough, padded to exactly `width` cells."""
     missing = width - cell_len(text)
@@ -72,7 +121,7 @@ def _escaped(character: str) -> str:
         return _NAMED[character]
     if 0xDC80 <= code <= 0xDCFF:  # a byte that was not UTF-8 (os.fsdecode)
         return f"\\x{code - 0xDC00:02x}"
-    if code <= 0xFF:
+    if code < 0x80:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 

@@ -1,7 +1,6 @@
 """`udsprobe listeners` as text: one line a listener, within the terminal's width.
 
-Knows `Listener` and widths; reads nothing. Everything it is given has been
-escaped by `udsprobe.kernel`, and no markup is interpreted here.
+Knows `Listener` and widths; reads nothing. No markup is interpreted here.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from rich.text import Text
 
 from udsprobe.model.report import Listener
 from udsprobe.views.bars import limit_bar
+from udsprobe.views.escape import visible
 
 _BAR_CELLS = 6
 _WATCHED_BAR_CELLS = 14
@@ -79,7 +79,7 @@ def _cells(listener: Listener, comms: Mapping[int, str], peaks: Optional[Peaks],
     peak = None if peaks is None else peaks.get(listener.inode)
     return (
         listener.transport + seqpacket,
-        listener.address or "(no name)",
+        visible(listener.address) or "(no name)",
         limit_bar(depth.now or 0, depth.limit, bar, peak=peak),
         f"{now}/{depth.limit}" + (" FULL" if _full(listener) else ""),
         *([] if peaks is None else ["–" if peak is None else str(peak)]),
@@ -94,7 +94,7 @@ def _owners(listener: Listener, comms: Mapping[int, str]) -> str:
         return "–" if listener.pids is None else "none"
     first, others = listener.pids[0], len(listener.pids) - 1
     rest = f":{first}" + (f" +{others}" if others else "")
-    return middle_cut(comms.get(first, "?"), _OWNERS_CELLS - len(rest)) + rest
+    return middle_cut(visible(comms.get(first, "?")), _OWNERS_CELLS - len(rest)) + rest
 
 
 def _full(listener: Listener) -> bool:

@@ -23,6 +23,7 @@ _DURATIONS: Tuple[Tuple[str, float], ...] = (
     (" h", 3.6e9),
 )
 _PER_UNIT = dict(_DURATIONS)
+_UNIT_LETTERS = " µmshkMGTPB"
 
 
 def significant(value: float) -> str:
@@ -65,6 +66,13 @@ def percentage(value: Optional[float]) -> str:
     return NOT_MEASURED if value is None else significant(value)
 
 
+def spoken(value: float) -> str:
+    """A percentage for a sentence, without its sign: `3.9`, `97`, `< 0.1`."""
+    if 0 < value < 0.1:
+        return "< 0.1"
+    return f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+
+
 def share(part: float) -> str:
     """A part of a whole, in percent without the sign: `97.0`, `0.1`, `<.1`, `100`."""
     pct = 100 * part
@@ -96,6 +104,12 @@ def duration(value_us: Optional[float], unit: Optional[str] = None) -> str:
         return NOT_MEASURED
     unit = unit or duration_unit(value_us)
     return f"{significant(value_us / _PER_UNIT[unit])}{unit}"
+
+
+def spaced(shown: str) -> str:
+    """A number that was formatted here, for a sentence: `2.31 ms`, `1.00 s`, `512 B`."""
+    digits = shown.rstrip(_UNIT_LETTERS)
+    return f"{digits.strip()} {shown[len(digits) :].strip()}".strip()
 
 
 def duration_unit(value_us: float, previous: Optional[str] = None) -> str:

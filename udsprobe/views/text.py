@@ -6,33 +6,58 @@ do not fit the budget are counted, never dropped silently.
 
 from __future__ import annotations
 
-from io import StringIO
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.text import Text
 
-from udsprobe.model.report import Listener, Report, Served, Syscall, Target
+from udsprobe.model.report import Action, Listener, Report, Served, Syscall, Target
 from udsprobe.views import cells, numbers, words
 from udsprobe.views.breakdown import PIPELINED, time_lines
 from udsprobe.views.columns import Column
 from udsprobe.views.escape import column as padded
-from udsprobe.views.escape import fit, visible
+from udsprobe.views.escape import fit, fit_words, visible, wrap, wrap_commands
+from udsprobe.views.lines_of_text import printed
+from udsprobe.views.verdict import evidence, other_findings, said
 
 MIN_WIDTH = 80
 MAX_WIDTH = 120
 MAX_LINES = 40
-_LISTENER_LINES = 9
-_MEMBERS_SHOWN = 4
-_CONNECTS_SHOWN = 3
-_TARGETS_SHOWN = 4
-_SYSCALLS_SHOWN_AT_LEAST = 4
 _HEADINGS = 2
-_COMFORT = 8
-_ERROR_LINES = 3
+_SOON_S = 3600.0
 _INDENT = "  "
+_EVIDENCE = "  evidence: "
 _DEEPER = " " * 9
+
+
+class _Shown(NamedTuple):
+    """How many lines or rows of each section, where the budget does not allow for all."""
+
+    evidence: int = 3
+    remedy: int = 2
+    findings: int = 3
+    per_request: int = 2
+    chain: int = 3
+    connects: int = 3
+    listeners: int = 9
+    members: int = 4
+    calls: int = 8
+    errors: int = 3
+    targets: int = 4
+    reasons: int = 8
+
+
+# The first that fits the budget is used: what says least goes first, the verdict last.
+_MEASURES = (
+    _Shown(),
+    _Shown(targets=2, calls=6),
+    _Shown(targets=2, calls=4, errors=2, connects=2, chain=2, reasons=4),
+    _Shown(3, 2, 2, 2, 2, 2, 6, 3, 4, 1, 2, 2),
+    _Shown(3, 2, 2, 1, 1, 1, 4, 2, 4, 1, 1, 2),
+    _Shown(3, 2, 2, 1, 1, 1, 3, 1, 4, 1, 1, 1),
+    _Shown(2, 2, 1, 1, 1, 1, 3, 1, 3, 1, 1, 1),
+    _Shown(1, 1, 1, 1, 1, 1, 1, 0, 2, 1, 1, 1),
+)
 
 # What is wrong or missing; every style has a word beside it.
 HEADING, DIM, WARNING, CRITICAL = "bold", "dim", "yellow", "bold red"
@@ -63,35 +88,28 @@ def render(
         colour: ANSI styles; without them nothing is lost.
     """
     width = max(MIN_WIDTH, min(width, MAX_WIDTH))
+    for shown in _MEASURES:
+        document = _document(report, width, lines, shown)
+        if len(document) <= lines:
+            break
+    return printed(document, width, colour=colour)
+
+
+def _document(report: Report, width: int, lines: int, shown: _Shown) -> List[Text]:
     above = [
-        *_title(report, width),
-        *_requests(report, width),
-        *_listeners(report, width),
+        *_title(report, width, shown),
+        *_findings(report, width, shown.findings),
+        *_requests(report, width, shown),
+        *_listeners(report, width, shown),
     ]
-    about = [*_unmeasured(report, width), *_cost(report, width)]
-    room = lines - len(above) - len(about) - _HEADINGS
-    targets = _targets(report, width, _TARGETS_SHOWN)
-    if room - len(targets) < _COMFORT:
-        targets = _targets(report, width, _TARGETS_SHOWN // 2)
-    calls = _syscalls(report, width, max(_SYSCALLS_SHOWN_AT_LEAST, room - len(targets)))
-    return _printed([*above, *calls, *targets, *about], width, colour)
-
-
-def _printed(document: Sequence[Text], width: int, colour: bool) -> str:
-    console = Console(
-        file=StringIO(),
-        width=width,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        no_color=not colour,
-        legacy_windows=False,
-        _environ={},
-    )
-    with console.capture() as capture:
-        for line in document:
-            line.rstrip()
-            console.print(line, soft_wrap=True, highlight=False, markup=False, emoji=False)
-    return capture.get()
+    below = [
+        *_targets(report, width, shown.targets),
+        *_unmeasured(report, width, shown.reasons),
+        *_cost(report, width),
+    ]
+    room = lines - len(above) - len(below) - _HEADINGS
+    calls = _syscalls(report, width, max(shown.calls, room), shown)
+    return [*above, *calls, *below]
 
 
 def heading(title: str, width: int) -> Text:
@@ -100,30 +118,67 @@ def heading(title: str, width: int) -> Text:
     return text
 
 
-def _title(report: Report, width: int) -> List[Text]:
+def _title(report: Report, width: int, shown: _Shown) -> List[Text]:
     parts = [
         f"udsprobe {visible(report.version)}",
         words.who(report.targets, report.targets_exited),
         f"{numbers.span(report.window.duration_s)} from {words.started(report.window)}",
         visible(report.host.hostname),
     ]
-    headline, second = words.verdict(report.verdict)
     served = report.requests.served
-    title = [Text(fit(" · ".join(parts), width), style=HEADING)]
-    title += _wrapped(headline, width, DIM if report.verdict is None else HEADING, indent="")
-    title += [Text(_INDENT + second)] if second else []
     return [
-        *title,
+        Text(fit(" · ".join(parts), width), style=HEADING),
+        *_verdict(report, width, shown),
         *map(Text, time_lines(report, width, app=served is not None and served.count > 0)),
     ]
 
 
-def _requests(report: Report, width: int) -> List[Text]:
+def _verdict(report: Report, width: int, shown: _Shown) -> List[Text]:
+    """What it is, how sure, what it rests on, and what to do."""
+    told, verdict = said(report), report.verdict
+    if told is None or verdict is None:
+        return [Text(f"verdict: {words.NOT_IN_THIS_VERSION}", style=DIM)]
+    culprit = f"{told.severity}: {told.cause}" if told.severity else told.cause
+    headline = " · ".join(filter(None, (told.name, culprit, told.headline, told.sure)))
+    style = {"critical": CRITICAL, "warning": WARNING}.get(told.severity, HEADING)
+    body = [Text(line, style=style) for line in wrap(headline, width)]
+    body.append(Text(_INDENT + told.transport))
+    for index, fact in enumerate(verdict.evidence[: shown.evidence]):
+        label = " " * len(_EVIDENCE) if index else _EVIDENCE
+        body.append(Text(label + fit_words(evidence(fact), width - len(label))))
+    return [*body, *_remedy(verdict.actions, width, shown.remedy)]
+
+
+def _remedy(actions: Sequence[Action], width: int, most: int) -> List[Text]:
+    """The remedies of which no line is missing, the first at least."""
+    lines: List[str] = []
+    for action in actions:
+        first, *rest = wrap_commands(action.do, width - len("  do: "))
+        if lines and len(lines) + 1 + len(rest) > most:
+            break
+        lines += [f"  do: {first}", *(f"      {line}" for line in rest)]
+    return [Text(line) for line in lines]
+
+
+def _findings(report: Report, width: int, most: int) -> List[Text]:
+    """What else is wrong or worth knowing, a line each."""
+    others = other_findings(report)
+    body: List[Text] = []
+    for each in others[:most]:
+        style = {"critical": CRITICAL, "warning": WARNING}.get(each.severity, "")
+        more = len(others) - most if len(body) == most - 1 else 0
+        told = f" (and {more} more)" if more > 0 else ""
+        line = fit_words(f"also {each.severity}: {each.summary}", width - 2 - len(told))
+        body.append(Text(_INDENT + line + told, style=style))
+    return body
+
+
+def _requests(report: Report, width: int, shown: _Shown) -> List[Text]:
     served = report.requests.served
     body = [heading("requests", width)]
     if served is None:
         body.append(_note(f"not measured: {words.why_not(report, 'served_requests')}"))
-        return [*body, *_connects(report, width)]
+        return [*body, *_connects(report, width, shown.connects)]
     body.append(Text(_INDENT + served_line(served)))
     if served.count:
         body.append(Text(_INDENT + latency_line(served)))
@@ -132,9 +187,24 @@ def _requests(report: Report, width: int) -> List[Text]:
     else:
         body[-1].append(": no reply was sent yet on a connection the target accepted")
     if report.requests.syscalls_per_request is not None:
-        text = words.per_request(report.requests.syscalls_per_request, 2 * (width - 4))
+        room = shown.per_request * (width - 4)
+        text = words.per_request(report.requests.syscalls_per_request, room)
         body += _wrapped(text, width)
-    for upstream in (report.requests.upstream or [])[:3]:
+    return [*body, *_chain(report, width, shown.chain), *_connects(report, width, shown.connects)]
+
+
+def _chain(report: Report, width: int, most: int) -> List[Text]:
+    """Hops from the outermost inwards, then requests to others."""
+    comms = cells.comms_of(report.targets)
+    body = []
+    hops, upstreams = report.requests.hops or [], report.requests.upstream or []
+    for hop in hops:
+        shown = cells.hop(hop, report.window.duration_s, comms)
+        asks = f" → {shown['asks']}" if shown["asks"] else ""
+        right = f"  {shown['calls']}  own {shown['own']} of {shown['whole']}"
+        who = fit(f"hop {shown['who']}{asks}", width - 2 - len(right))
+        body.append(Text(_INDENT + who + right))
+    for upstream in upstreams:
         quantiles = cells.latency(upstream.latency_us)
         where = fit(f"{upstream.transport}:{upstream.address}", 36, keep="middle")
         body.append(
@@ -143,14 +213,14 @@ def _requests(report: Report, width: int) -> List[Text]:
                 f"  p50 {quantiles['p50']}  p99 {quantiles['p99']}"
             )
         )
-    return [*body, *_connects(report, width)]
+    return [*body[:most], *_more(len(body) - most, "hop or destination", "hops or destinations")]
 
 
-def _connects(report: Report, width: int) -> List[Text]:
+def _connects(report: Report, width: int, most: int) -> List[Text]:
     """Outgoing connects by destination, those that fail first."""
     ranked = cells.by_trouble(report.connects or [])
     body = []
-    for row in ranked[:_CONNECTS_SHOWN]:
+    for row in ranked[:most]:
         shown = cells.connect(row, report.window.duration_s)
         failed = cells.connect_failed(row)
         told = f"  {'FAILED ' if failed else ''}{shown['errors']}" if shown["errors"] else ""
@@ -159,7 +229,7 @@ def _connects(report: Report, width: int) -> List[Text]:
         address = fit(shown["address"], where, keep="middle")
         line = fit(f"connect {address}{right}", width - len(_INDENT))
         body.append(Text(_INDENT + line, style=WARNING if failed else ""))
-    return [*body, *_more(len(ranked) - _CONNECTS_SHOWN, "destination")]
+    return [*body, *_more(len(ranked) - most, "destination")]
 
 
 def served_line(served: Served) -> str:
@@ -174,7 +244,7 @@ def latency_line(served: Served) -> str:
     return "latency " + "  ".join(f"{name} {quantiles[name]}" for name in names)
 
 
-def _listeners(report: Report, width: int) -> List[Text]:
+def _listeners(report: Report, width: int, shown: _Shown) -> List[Text]:
     body = [heading("listeners", width)]
     if report.listeners is None:
         return [*body, _note(f"not measured: {words.why_not(report, 'listeners')}")]
@@ -186,8 +256,8 @@ def _listeners(report: Report, width: int) -> List[Text]:
     groups = sorted(cells.listener_groups(report.listeners), key=_fullest_first)
     told, left = 0, len(report.listeners)
     for group in groups:
-        lines = _listener_group(group, comms, columns, width)
-        if told and told + len(lines) > _LISTENER_LINES:
+        lines = _listener_group(group, comms, columns, width, shown.members)
+        if told and told + len(lines) > shown.listeners:
             break
         body += lines
         told, left = told + len(lines), left - len(group)
@@ -200,14 +270,18 @@ def _fullest_first(group: Sequence[Listener]) -> Tuple[bool, float]:
 
 
 def _listener_group(
-    group: Sequence[Listener], comms: Dict[int, str], columns: Sequence[Column], width: int
+    group: Sequence[Listener],
+    comms: Dict[int, str],
+    columns: Sequence[Column],
+    width: int,
+    members: int,
 ) -> List[Text]:
     if len(group) == 1:
         return _listener(group[0], comms, columns, width)
     bar = next(column.width for column in columns if column.key == "bar")
     style = CRITICAL if any(map(cells.suffers, group)) else ""
     body = [_row(columns, cells.listener_sum(group, bar), style, keep={"address": "end"})]
-    shown = ([row for row in group if cells.has_suffered(row)] or list(group))[:_MEMBERS_SHOWN]
+    shown = ([row for row in group if cells.has_suffered(row)] or list(group))[:members]
     for row in shown:
         body += _listener(row, comms, columns, width, is_member=True)
     return [*body, *_more(len(group) - len(shown), "socket of it")]
@@ -230,6 +304,8 @@ def _listener(
     elif cell_len(shown["address"]) > room["address"]:
         below = _wrapped(f"that is {shown['address']}", width, style, indent=_DEEPER)
     accepts = "" if is_member else cells.accept_story(row)
+    if row.host_path is not None:
+        below += _wrapped(f"here {visible(row.host_path)}", width, style, indent=_DEEPER)
     story = " · ".join(filter(None, (shown["trouble"], accepts)))
     below += _wrapped(story, width, style, indent=_DEEPER)
     return [_row(columns, shown, style, keep={"address": "end"}), *below]
@@ -275,17 +351,17 @@ def _addresses(rows: Sequence[Listener], comms: Dict[int, str]) -> List[str]:
     return shown
 
 
-def _syscalls(report: Report, width: int, room: int) -> List[Text]:
+def _syscalls(report: Report, width: int, room: int, limit: _Shown) -> List[Text]:
     body = [heading("system calls", width)]
     if report.syscalls is None:
         return [*body, _note(f"not measured: {words.why_not(report, 'syscalls')}")]
     ranked = cells.by_busiest([row for row in report.syscalls if row.calls or row.in_flight])
     if not ranked:
         return [*body, _note("none: no target has called one on a socket or a poller yet")]
-    most = max(1, min(_ERROR_LINES, room - _SYSCALLS_SHOWN_AT_LEAST))
+    most = max(1, min(limit.errors, room - limit.calls))
     failures = _failures(ranked, width, most)
     body.append(_header(_SYSCALLS))
-    space = max(_SYSCALLS_SHOWN_AT_LEAST, room - len(failures))
+    space = max(4, room - len(failures))
     shown = ranked if len(ranked) <= space else ranked[: space - 1]
     seconds = report.window.duration_s
     body += [_row(_SYSCALLS, cells.syscall(row, row, seconds)) for row in shown]
@@ -325,6 +401,7 @@ def _targets(report: Report, width: int, shown: int) -> List[Text]:
     body.append(_header(columns))
     body += [_row(columns, cells.target(row, 12)) for row in _first_targets(report.targets, shown)]
     body += _more(len(report.targets) - shown, "target")
+    body += _descriptors(report.targets, width)
     if report.targets_exited:
         body.append(_note(f"and {report.targets_exited} that exited"))
     return body
@@ -334,20 +411,34 @@ def _first_targets(targets: Sequence[Target], shown: int) -> List[Target]:
     return sorted(targets, key=_fds_used, reverse=True)[:shown]
 
 
+def _descriptors(targets: Sequence[Target], width: int) -> List[Text]:
+    """Who got no descriptor, and who will soon have none; one line."""
+    told = []
+    for row in targets:
+        if row.fds.exhausted:
+            told.append(f"{cells.process(row.pid, row.comm)} REFUSED {cells.exhausted(row.fds)}")
+        elif row.fds.full_in_s is not None and row.fds.full_in_s < _SOON_S:
+            told.append(f"{cells.process(row.pid, row.comm)} full in {cells.full_in(row.fds)}")
+    line = fit_words("descriptors: " + " · ".join(told), width - len(_INDENT))
+    return [Text(_INDENT + line, style=WARNING)] if told else []
+
+
 def _fds_used(row: Target) -> float:
     return (row.fds.open or 0) / (row.fds.limit or 1)
 
 
-def _unmeasured(report: Report, width: int) -> List[Text]:
+def _unmeasured(report: Report, width: int, most: int) -> List[Text]:
     missing = words.not_built(report)
-    lines = [line for reason in words.impaired(report) for line in _wrapped(reason, width)]
+    reasons = words.impaired(report)
+    lines = [line for reason in reasons[:most] for line in _wrapped(reason, width)]
+    lines += _more(len(reasons) - most, "reason")
     if missing:
         lines += _wrapped(f"{words.NOT_IN_THIS_VERSION}: {', '.join(missing)}", width, DIM)
     return [heading("not measured", width), *lines] if lines else []
 
 
 def _cost(report: Report, width: int) -> List[Text]:
-    style = CRITICAL if words.lost(report.probe) else ""
+    style = CRITICAL if words.is_incomplete(report.probe) else ""
     return [
         heading("own cost", width),
         Text(_INDENT + fit(_host(report) + words.cost(report.probe), width - 2)),
@@ -382,10 +473,11 @@ def _note(text: str) -> Text:
     return Text(_INDENT + text, style=DIM)
 
 
-def _more(count: int, noun: str) -> List[Text]:
+def _more(count: int, noun: str, plural: str = "") -> List[Text]:
     if count <= 0:
         return []
-    return [_note(f"and {count} more {_plural(noun, count)}: --json has all")]
+    several = plural or _plural(noun, count)
+    return [_note(f"and {count} more {several if count > 1 else noun}: --json has all")]
 
 
 def _plural(noun: str, count: int) -> str:

@@ -1,4 +1,4 @@
-"""The sentences views share: who is watched, the verdict, what is missing, what it costs."""
+"""The sentences views share: who is watched, what is missing, what it costs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from udsprobe.model.report import (
     Report,
     SyscallsPerRequest,
     Target,
-    Verdict,
     Window,
 )
 from udsprobe.views import numbers
@@ -20,7 +19,6 @@ from udsprobe.views.escape import visible
 
 NOT_IN_THIS_VERSION = "not measured in this version"
 _WORTH_NAMING = 0.01
-_NAMES_OF_CAUSES = {"healthy": "HEALTHY", "unknown": "NOT KNOWN YET"}
 
 
 def who(targets: Sequence[Target], exited: int = 0) -> str:
@@ -44,22 +42,6 @@ def started(window: Window) -> str:
     """`2026-11-21 03:12:41`; whatever the report says where that is no time."""
     moment = _moment(window.start)
     return visible(window.start) if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S")
-
-
-def verdict(value: Optional[Verdict]) -> Tuple[str, str]:
-    """Headline and second line of the verdict; the second is empty while there is none."""
-    if value is None:
-        return f"verdict: {NOT_IN_THIS_VERSION}", ""
-    name = _NAMES_OF_CAUSES.get(value.cause)
-    if name is None:
-        name = "THE TRANSPORT" if value.transport_bound else "NOT THE TRANSPORT"
-    headline = f"verdict: {name} · {visible(value.cause)} · {visible(value.summary)}"
-    share = numbers.percentage(value.transport_share_pct)
-    gain = numbers.percentage(value.max_gain_pct)
-    sure = numbers.percentage(value.confidence * 100)
-    return headline, (
-        f"transport is {share} % of request time; a free one would save {gain} %; sure {sure} %"
-    )
 
 
 def per_request(value: SyscallsPerRequest, width: int) -> str:
@@ -102,24 +84,49 @@ def losses(probe: Probe) -> str:
     return f"LOST {numbers.count(total)} ({', '.join(reasons)})"
 
 
+def account(probe: Probe) -> str:
+    """`lost 0 of 161k`: calls that were not counted of those seen; a map that was full."""
+    seen = numbers.count(probe.events_seen, 5)
+    return f"{losses(probe)} of {seen}{unaccounted(probe)}{turned_away(probe)}"
+
+
+def unaccounted(probe: Probe) -> str:
+    """That the account does not add up; empty when it does."""
+    amount = probe.events_unaccounted
+    return f" · UNACCOUNTED {numbers.count(amount)}" if amount else ""
+
+
+def is_incomplete(probe: Probe) -> bool:
+    """Whether anything is missing in what was counted."""
+    return bool(lost(probe) or probe.turned_away or probe.events_unaccounted)
+
+
 def cost(probe: Probe) -> str:
-    """Own CPU and memory."""
+    """CPU and memory: of the process, then of the programs and their maps."""
+    maps = probe.maps_bytes
     return (
         f"own CPU {numbers.percentage(probe.self_cpu_pct)} %"
         f" · probes {numbers.percentage(probe.bpf_cpu_pct)} %"
         f" · {numbers.size(probe.rss_bytes).replace(' ', '')}"
+        + (f" · maps {numbers.size(maps).replace(' ', '')}" if maps is not None else "")
     )
 
 
 def events(probe: Probe) -> str:
     """`seen 1,234 · counted 1,234 · lost 0`."""
     seen, counted = numbers.count(probe.events_seen, 15), numbers.count(probe.events_counted, 15)
-    return f"seen {seen} · counted {counted} · {losses(probe)}{turned_away(probe)}"
+    return (
+        f"seen {seen} · counted {counted} · {losses(probe)}{unaccounted(probe)}{turned_away(probe)}"
+    )
 
 
 def turned_away(probe: Probe) -> str:
-    """What found its map full, threads to connections; empty when nothing did."""
-    return f" · NO ROOM FOR {numbers.count(probe.turned_away)}" if probe.turned_away else ""
+    """What found its map full, by map; empty when nothing did."""
+    if not probe.turned_away:
+        return ""
+    by_map = [f"{visible(m)} {numbers.count(n)}" for m, n in probe.turned_away_by_map.items()]
+    kinds = f" ({', '.join(by_map)})" if by_map else ""
+    return f" · NO ROOM FOR {numbers.count(probe.turned_away)}{kinds}"
 
 
 def impaired(report: Report) -> List[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable, ClassVar, Dict, List, Optional, Tuple
 
+from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.message import Message
@@ -20,9 +22,8 @@ from udsprobe.views.dashboard.table import Table
 from udsprobe.views.dashboard.widgets import Lines, Panel
 
 _TITLE_LINES = 1
-_FOOTER_LINES = 2
 
-FILTERED = ("listeners", "system calls", "targets")
+FILTERED = ("listeners", "system calls", "targets", "connections")
 
 PageMaker = Callable[[int], Table]
 
@@ -34,17 +35,29 @@ class Page(ModalScreen[None]):
 
     BINDINGS: ClassVar[List[Binding]] = [  # type: ignore[assignment]
         Binding("escape,q,question_mark", "app.pop_screen", show=False),
+        Binding("y", "copy", show=False),
     ]
 
     def __init__(self, make: PageMaker) -> None:
         super().__init__()
         self._make = make
+        self._copied = ""
 
     def compose(self) -> ComposeResult:
         yield Panel(self._make(self.app.size.width), id="page", selectable=False)
 
     def renew(self) -> None:
-        self.query_one(Panel).put(self._make(self.app.size.width))
+        table = self._make(self.app.size.width)
+        told = " · copied" if self._copied and table.copies == self._copied else ""
+        self.query_one(Panel).put(replace(table, name=table.name + told))
+
+    def action_copy(self) -> None:
+        """To the terminal's clipboard, where it has one that programs may write (OSC 52)."""
+        text = self._make(self.app.size.width).copies
+        if text:
+            self.app.copy_to_clipboard(text)
+            self._copied = text
+            self.renew()
 
     def on_resize(self) -> None:
         self.renew()
@@ -59,7 +72,7 @@ class Dashboard(App[None]):
     Screen, Page { overflow: hidden; background: ansi_default; color: ansi_default; }
     Lines { height: 1; }
     #page { height: 1fr; }
-    #filter { height: 1; border: none; padding: 0 1; background: ansi_default; }
+    .asking { height: 1; border: none; padding: 0 1; background: ansi_default; }
     """
     BINDINGS: ClassVar[List[Binding]] = [  # type: ignore[assignment]
         Binding("q", "leave", show=False),
@@ -68,9 +81,12 @@ class Dashboard(App[None]):
         Binding("s", "sort", show=False),
         Binding("slash", "filter", show=False, priority=True),
         Binding("z", "zoom", show=False),
+        Binding("v,enter", "verdict", show=False),
         Binding("question_mark", "help", show=False),
         Binding("escape", "reset", show=False),
     ]
+
+    FOOTER_LINES: ClassVar[int] = 2
 
     class Arrived(Message):
         """A frame to show."""
@@ -98,6 +114,9 @@ class Dashboard(App[None]):
         yield Lines(id="verdict")
         for name in tables.PANELS:
             yield Panel(Table(name, ()), id=_id(name))
+        yield from self._compose_footer()
+
+    def _compose_footer(self) -> ComposeResult:
         yield Lines(id="status")
         yield FilterInput(self._set_filter)
         yield Lines(id="keys")
@@ -156,6 +175,10 @@ class Dashboard(App[None]):
         if isinstance(focused, Panel):
             focused.action_open()
 
+    def action_verdict(self) -> None:
+        if len(self.screen_stack) == 1:
+            self._open("verdict", "verdict")
+
     def action_help(self) -> None:
         self.push_screen(Page(lambda width: pages.help_page(self._painted, width)))
 
@@ -167,8 +190,13 @@ class Dashboard(App[None]):
     def check_action(self, action: str, parameters: Tuple[object, ...]) -> Optional[bool]:
         """`/` begins a filter, except on a page and inside the filter's own text."""
         if action == "filter":
-            return len(self.screen_stack) == 1 and not self._filter_line().display
+            return self._is_free_for_keys()
         return super().check_action(action, parameters)
+
+    def _is_free_for_keys(self) -> bool:
+        return len(self.screen_stack) == 1 and not any(
+            line.display for line in self.screen_stack[0].query(FilterInput)
+        )
 
     def action_filter(self) -> None:
         focused = self.screen.focused
@@ -178,7 +206,7 @@ class Dashboard(App[None]):
         self._filter_line().open(self._state.filter)
 
     def _filter_line(self) -> FilterInput:
-        return self.screen_stack[0].query_one(FilterInput)
+        return self.screen_stack[0].query_one("#filter", FilterInput)
 
     def _set_filter(self, text: str, done: bool) -> None:
         self._state.filter = text
@@ -204,22 +232,28 @@ class Dashboard(App[None]):
         width, height = self.size
         frame = self._painted
         verdict = chrome.verdict(frame, width, roomy=layout.is_roomy(width, height))
-        self._lines("title").show([chrome.title(frame, self._interval_s, self._paused_at, width)])
+        self._lines("title").show([self._title(width)])
         self._lines("verdict").show(verdict)
         self._lines("status").show([chrome.status(frame, self._state, width)])
-        self._lines("keys").show([chrome.keys()])
+        self._lines("keys").show([self._keys()])
         content = tables.build(frame, self._state, width, tall=layout.is_tall(height))
         for name, table in content.items():
             self._panel(name).put(table)
-        self._arrange(height - _TITLE_LINES - len(verdict) - _FOOTER_LINES, len(verdict))
+        self._arrange(height - _TITLE_LINES - len(verdict) - self.FOOTER_LINES, len(verdict))
         if isinstance(self.screen, Page):
             self.screen.renew()
+
+    def _title(self, width: int) -> Text:
+        return chrome.title(self._painted, self._interval_s, self._paused_at, width)
+
+    def _keys(self) -> Text:
+        return chrome.keys()
 
     def _arrange(self, room: int, verdict_lines: int) -> None:
         for name in tables.PANELS:
             wanted = self._panel(name).wanted_height
             self._wanted[name] = max(wanted, self._wanted.get(name, 0))
-        heights = layout.allot(room, self._wanted)
+        heights = layout.allot(room, layout.shown(self._wanted, self.size.height))
         if self._zoomed is not None:
             heights = {name: room if name == self._zoomed else 0 for name in heights}
         heights_of = {_id(name): lines for name, lines in heights.items()}

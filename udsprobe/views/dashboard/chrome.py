@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Optional, Tuple
+from typing import List, Optional, Sequence, Tuple
 
+from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 
 from udsprobe.model.report import Report
 from udsprobe.views import numbers, words
 from udsprobe.views.breakdown import time_lines
+from udsprobe.views.dashboard import timeline
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.state import ViewState
 from udsprobe.views.dashboard.widgets import STYLES
 from udsprobe.views.escape import column as padded
-from udsprobe.views.escape import fit, visible
+from udsprobe.views.escape import fit, fit_words, visible
+from udsprobe.views.verdict import Said, said
+
+_ONE_LINE_WIDTH = 100
+_OPENS = Style(meta={"@click": "app.verdict"})
 
 KEYS: Tuple[Tuple[str, str, str], ...] = (
     ("q", "quit", "app.leave"),
+    ("v", "why", "app.verdict"),
     ("p", "pause", "app.pause"),
     ("s", "sort", "app.sort"),
     ("/", "filter", "app.filter"),
     ("Tab", "panel", "app.focus_next"),
     ("z", "zoom", "app.zoom"),
-    ("Enter", "details", "app.details"),
+    ("Enter", "open", "app.details"),
     ("?", "help", "app.help"),
 )
 
@@ -32,7 +39,9 @@ KEYS: Tuple[Tuple[str, str, str], ...] = (
 def title(frame: Optional[Frame], interval_s: float, paused_at: Optional[str], width: int) -> Text:
     """Whom, live or paused, how often, and the clock of the newest report."""
     every = numbers.span(interval_s)
-    if paused_at is not None:
+    if frame is not None and frame.moment is not None:
+        right = timeline.state(frame.moment)
+    elif paused_at is not None:
         right = f"‖ PAUSED at {paused_at}, still measuring "
     elif frame is None:
         right = f"○ starting · every {every} "
@@ -49,21 +58,42 @@ def _watched(report: Report) -> str:
 
 
 def verdict(frame: Optional[Frame], width: int, *, roomy: bool) -> List[Text]:
-    """The verdict's two lines, one while there is none; then where the time goes.
+    """The verdict of the last seconds, one line while there is none; then where the time goes.
+
+    Two lines; three where its headline needs one of its own.
 
     Args:
         roomy: with a line for what the stage `app` consisted of.
     """
     if frame is None:
         return [Text(" warming up: first numbers after the first interval", style=STYLES["dim"])]
-    value = frame.window.verdict
-    headline, second = words.verdict(value)
-    style = STYLES["dim"] if value is None else Style(bold=True)
-    lines = [Text(fit(f" {headline}", width), style=style)]
-    if second:
-        lines.append(Text(fit(f"   {second}", width)))
+    told = said(frame.interval)
     bars = time_lines(frame.interval, width - 2, app=roomy)
-    return [*lines, *(Text(f" {line}") for line in bars)]
+    return [*_verdict(told, width), *(Text(f" {line}") for line in bars)]
+
+
+def _verdict(told: Optional[Said], width: int) -> List[Text]:
+    if told is None:
+        return [Text(f" verdict: {words.NOT_IN_THIS_VERSION}", style=STYLES["dim"])]
+    style = STYLES.get(told.severity, Style()) + _OPENS
+    style += Style(dim=True) if told.name == "NOT KNOWN YET" else Style(bold=True)
+    in_one = width >= _ONE_LINE_WIDTH
+    culprit = ", ".join(filter(None, (told.cause, told.severity if not in_one else "")))
+    left = f" {told.name}   {culprit}".rstrip()
+    right = ", ".join(filter(None, (told.severity if in_one else "", told.sure)))
+    if in_one:
+        left += (" · " if told.cause else "   ") + told.headline
+    lines = [Text(_apart(left, right, width), style=style)]
+    if not in_one:
+        lines.append(Text(f"   {fit_words(told.headline, width - 4)}", style=Style(bold=True)))
+    hint = "Enter/v: evidence, fix" if in_one else "v: fix"
+    return [*lines, Text(_apart(f"   {told.transport}", hint, width), style=_OPENS)]
+
+
+def _apart(left: str, right: str, width: int) -> str:
+    """One at each edge; of the left one as many words as there is room for."""
+    room = width - cell_len(right) - (3 if right else 1)
+    return padded(fit_words(left, room), width - cell_len(right) - 1) + right
 
 
 def status(frame: Optional[Frame], state: ViewState, width: int) -> Text:
@@ -74,20 +104,19 @@ def status(frame: Optional[Frame], state: ViewState, width: int) -> Text:
     if frame is None:
         return Text(chosen.rjust(width), style=STYLES["dim"])
     probe = frame.window.probe
-    alarm = STYLES["critical"] if words.lost(probe) or probe.turned_away else Style()
+    alarm = STYLES["critical"] if words.is_incomplete(probe) else Style()
     now = frame.interval.probe
     if now.bpf_cpu_pct is None:  # measured now and then
         now = replace(now, bpf_cpu_pct=probe.bpf_cpu_pct)
-    losses = words.losses(probe) + words.turned_away(probe)
-    facts = f" {visible(probe.strategy)} · {losses} · {words.cost(now)}"
+    facts = f" {visible(probe.strategy)} · {words.account(probe)} · {words.cost(now)}"
     left = fit(facts, max(0, width - len(chosen) - 1))
     return Text(padded(left, max(0, width - len(chosen))) + chosen, style=alarm)
 
 
-def keys() -> Text:
+def keys(known: Sequence[Tuple[str, str, str]] = KEYS) -> Text:
     """The keys, each of which can also be clicked."""
     text = Text()
-    for key, does, action in KEYS:
+    for key, does, action in known:
         click = Style(meta={"@click": action})
         text.append(f" {key}", style=Style(bold=True) + click)
         text.append(f" {does} ", style=click)

@@ -7,7 +7,8 @@ This is the only file that knows Textual's driver.
 from __future__ import annotations
 
 import sys
-from typing import Any
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 from textual.drivers.linux_driver import LinuxDriver
 
@@ -18,4 +19,29 @@ class StdoutDriver(LinuxDriver):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         if sys.__stdout__ is not None:
-            self._file = sys.__stdout__
+            self._file = cast(Any, Screen(sys.__stdout__))
+
+
+class Screen:
+    """A terminal that may go away while it is drawn on.
+
+    Textual's thread that writes would end with the error, its queue fill and the
+    application wait for room forever. The hang-up is a signal, which ends it properly.
+    """
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._terminal.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._terminal.flush()
+
+    def fileno(self) -> int:
+        return self._terminal.fileno()
+
+    def isatty(self) -> bool:
+        return self._terminal.isatty()

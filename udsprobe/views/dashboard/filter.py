@@ -1,4 +1,4 @@
-"""The filter's input line."""
+"""The line for a text: the filter's, and others that ask in its place."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ class FilterInput(Input):
 
     BINDINGS: ClassVar[List[Binding]] = [Binding("escape", "drop", show=False)]  # type: ignore[assignment]
 
-    def __init__(self, changed: Changed) -> None:
-        super().__init__(placeholder="show rows that contain …", id="filter")
+    def __init__(
+        self, changed: Changed, *, asks: str = "show rows that contain …", id: str = "filter"
+    ) -> None:
+        super().__init__(placeholder=asks, id=id, classes="asking")
         self._changed = changed
         self.display = False
 

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from typing import Dict, Mapping
 
-LEAST = {"requests": 3, "listeners": 3, "system calls": 6, "targets": 3}
-"""Lines with the panel's rule, on the smallest screen that is usable (80×24)."""
+LEAST = {
+    "findings": 2,
+    "requests": 3,
+    "listeners": 3,
+    "system calls": 6,
+    "targets": 3,
+    "connections": 2,
+}
+"""Lines with the panel's rule; on 80×24 those that `shown` leaves."""
 
-_COMFORT = {"requests": 10, "listeners": 5, "system calls": 13, "targets": 4}
+_COMFORT = {
+    "findings": 3,
+    "requests": 10,
+    "listeners": 5,
+    "system calls": 12,
+    "targets": 4,
+    "connections": 3,
+}
+_ON_TALL_SCREENS = ("findings", "connections")
 _TALL = 36
 _WIDE = 132
 
@@ -22,13 +37,21 @@ def is_roomy(width: int, height: int) -> bool:
     return is_tall(height) or width >= _WIDE
 
 
+def shown(wanted: Mapping[str, int], height: int) -> Dict[str, int]:
+    """`wanted`, with nothing for the panels that only a tall screen has room for."""
+    hidden = () if is_tall(height) else _ON_TALL_SCREENS
+    return {name: 0 if name in hidden else lines for name, lines in wanted.items()}
+
+
 def allot(room: int, wanted: Mapping[str, int]) -> Dict[str, int]:
     """Lines of each panel, rule included; together exactly `room`.
 
     Args:
-        wanted: lines each panel could fill. What is left over separates the
-            panels, and the rest follows the last.
+        wanted: lines each panel could fill, 0 for one that is not shown. What is
+            left over separates the panels, and the rest follows the last.
     """
+    hidden = {name: 0 for name, lines in wanted.items() if not lines}
+    wanted = {name: lines for name, lines in wanted.items() if lines}
     heights = {name: min(LEAST[name], lines) for name, lines in wanted.items()}
     for limits in (_COMFORT, wanted):
         for name in wanted:
@@ -40,7 +63,7 @@ def allot(room: int, wanted: Mapping[str, int]) -> Dict[str, int]:
     for name in list(wanted)[:-1]:
         heights[name] += 1 if room > sum(heights.values()) else 0
     heights[list(wanted)[-1]] += max(0, room - sum(heights.values()))
-    return heights
+    return {**heights, **hidden}
 
 
 def _largest(heights: Mapping[str, int]) -> str:

@@ -7,7 +7,7 @@ from typing import Iterable, List, Mapping, Sequence, Tuple
 from udsprobe.model.report import Latency, Report
 from udsprobe.views import cells
 from udsprobe.views.dashboard.table import DIM, Line
-from udsprobe.views.escape import visible
+from udsprobe.views.escape import visible, wrap
 
 Fact = Tuple[str, str]
 LABEL = 24
@@ -17,7 +17,7 @@ def section(name: str, facts: Iterable[Fact], width: int) -> List[Line]:
     """A rule, then a label and a text each, wrapped; ends in an empty line."""
     lines = [rule(name)]
     for label, text in facts:
-        wrapped = _wrap(text, max(20, width - LABEL - 6))
+        wrapped = wrap(text, max(20, width - LABEL - 6))
         lines += [
             plain(f"{label if index == 0 else '':<{LABEL}} {part}")
             for index, part in enumerate(wrapped)
@@ -52,15 +52,3 @@ def rule(name: str) -> Line:
 
 def plain(text: str) -> Line:
     return Line(None, text)
-
-
-def _wrap(text: str, width: int) -> List[str]:
-    lines = [""]
-    for word in text.split(" "):
-        while len(word) > width:
-            lines, word = [*lines, word[:width]] if lines[-1] else [word[:width]], word[width:]
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append(word)
-        else:
-            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
-    return lines

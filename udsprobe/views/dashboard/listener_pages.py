@@ -55,6 +55,7 @@ def _facts(row: Listener, report: Report) -> List[Fact]:
     requested = row.backlog.requested
     return [
         ("socket", cells.socket_label(row.transport, row.socket_type)),
+        *([] if row.host_path is None else [("path here", visible(row.host_path))]),
         ("state", visible(row.state)),
         ("network namespace", f"{row.netns}, socket {row.inode}"),
         ("owners", held),

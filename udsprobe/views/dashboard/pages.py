@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Dict, List, Optional
 
-from udsprobe.model.report import Connect, Latency, Report, Served, Syscall, Target, ThreadTime
+from udsprobe.model.report import Connect, Latency, Report, Served, Syscall
 from udsprobe.views import bars, cells, numbers, words
-from udsprobe.views.breakdown import PIPELINED, activities, app_parts, stages
-from udsprobe.views.columns import LISTENERS, SYSCALLS, TARGETS, Column
+from udsprobe.views.breakdown import PIPELINED, app_parts, stages
+from udsprobe.views.columns import CONNECTIONS, FINDINGS, LISTENERS, SYSCALLS, TARGETS, Column
+from udsprobe.views.dashboard.connection_pages import connection_page
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.lines import (
     LABEL,
@@ -21,11 +23,16 @@ from udsprobe.views.dashboard.lines import (
 from udsprobe.views.dashboard.listener_pages import listener_page
 from udsprobe.views.dashboard.state import connect_key
 from udsprobe.views.dashboard.table import Line, Table
+from udsprobe.views.dashboard.target_pages import target_page
+from udsprobe.views.dashboard.timeline import REPLAY_KEYS_HELP
+from udsprobe.views.dashboard.verdict_pages import finding_page, verdict_page
 from udsprobe.views.escape import column, fit, visible
 
 _BAR = 40
 
 KEYS_HELP = (
+    ("v", "the verdict: evidence, what to do, runners-up; a click on its line does the same"),
+    ("y", "on the verdict's or a finding's page: copy the first remedy, where the terminal can"),
     ("q, Ctrl+C", "quit; the report of everything seen stays in the terminal"),
     ("p", "freeze the picture; measuring goes on"),
     ("s", "sort system calls by the next of: calls, errors, p99, cpu, bytes"),
@@ -44,15 +51,32 @@ MARKS_HELP = (
     ("<.01", "more than zero, less than can be shown"),
     (
         "CAPITALS",
-        "FULL, REFUSED, BLOCKED, DROPPED, CLOSED, FAILED, LOST, PAUSED: "
+        "FULL, REFUSED, BLOCKED, DROPPED, CLOSED, STALLED, FAILED, LOST, PAUSED: "
         "words for whatever else is told by colour",
     ),
 )
 
 
+VERDICT_HELP = (
+    ("THE TRANSPORT, NOT …", "the one cause of what requests suffer from in the last 10 seconds"),
+    ("HEALTHY", "nothing is refused, full, blocked or saturated; the page says how far from it"),
+    ("NOT KNOWN YET", "too few requests to judge, and how many are needed"),
+    ("critical, warning", "how bad; its colour says the same"),
+    ("sure", "more when much was seen, and when no other cause comes near"),
+    ("free one would save", "the most that a transport without any cost could save of a request"),
+)
+
+
+def replay_help_page(frame: Optional[Frame], width: int) -> Table:
+    """The keys of the time line, then `help_page`."""
+    page = help_page(frame, width)
+    return replace(page, lines=(*section("time line", REPLAY_KEYS_HELP, width), *page.lines))
+
+
 def help_page(frame: Optional[Frame], width: int) -> Table:
     """Keys, marks, one sentence for each column, and what is not measured here."""
     lines = [*section("keys", KEYS_HELP, width), *section("marks", MARKS_HELP, width)]
+    lines += section("verdict", VERDICT_HELP, width)
     lines += section(
         "where the time goes",
         (
@@ -67,6 +91,7 @@ def help_page(frame: Optional[Frame], width: int) -> Table:
         (
             ("served", "replies sent on connections a target accepted, per second"),
             ("p50 … max", "first byte of a request queued to its reply handed to the kernel"),
+            ("hop", "targets that ask each other, outermost first: own time of the whole"),
             ("connect", "the targets' own connects by destination; errors since the start"),
             ("calls a request", "all system calls of the targets, by served requests"),
         ),
@@ -76,6 +101,8 @@ def help_page(frame: Optional[Frame], width: int) -> Table:
         ("listeners", LISTENERS),
         ("system calls", SYSCALLS),
         ("targets", TARGETS),
+        ("findings", FINDINGS),
+        ("connections", CONNECTIONS),
     ):
         lines += section(name, _sentences(columns), width)
     if frame is not None:
@@ -89,11 +116,22 @@ def details(panel: str, key: object, frame: Frame, width: int) -> Table:
         "requests": _requests,
         "listeners": lambda key, frame, width: listener_page(key, frame.window, width),
         "system calls": _syscall,
-        "targets": _target,
+        "targets": target_page,
+        "connections": connection_page,
     }
+    if panel == "verdict":
+        return verdict_page(frame, width)
+    if panel == "findings" and key is not None:
+        return finding_page(key, frame, width)
     missing = key is None
     lines = _missing(frame.window, width) if missing else makers[panel](key, frame, width)
     return Table(f"{panel}: details (Esc leaves)", tuple(lines))
+
+
+def _cpu(call: Syscall) -> str:
+    if call.cpu_us is None:
+        return "in the calls that submit and wait, and in threads of the kernel"
+    return numbers.duration(call.cpu_us).strip()
 
 
 def _syscall(key: object, frame: Frame, width: int) -> List[Line]:
@@ -108,7 +146,7 @@ def _syscall(key: object, frame: Frame, width: int) -> List[Line]:
         ("failed", f"{numbers.count(cells.failed(window), 15)}  {cells.errors(window.errors)}"),
         ("bytes", f"{numbers.count(window.bytes, 20)}"),
         ("time inside", f"{numbers.duration(window.wall_us).strip()}, all threads together"),
-        ("on a CPU", numbers.duration(window.cpu_us).strip()),
+        ("on a CPU", _cpu(window)),
         ("in calls of 1 ms or more", f"{cells.slow_share(window)} % of the time inside"),
         ("threads inside now", numbers.count((interval or window).in_flight)),
     ]
@@ -135,6 +173,7 @@ def _requests(key: object, frame: Frame, width: int) -> List[Line]:
         *latencies(total),
         *_stages(since),
         *_app(since),
+        *_served_by(frame.window),
         *_calls_a_request(frame.window, width),
         *rests_on(frame.window, ("served_requests", "stages"), width),
     ]
@@ -168,6 +207,32 @@ def _app(served: Served) -> List[Line]:
     return [rule("app: what the thread that received did until it sent"), *lines, plain("")]
 
 
+def _served_by(report: Report) -> List[Line]:
+    """Each process's requests, and what waits at it now."""
+    rows = report.requests.served_by or []
+    if not rows:
+        return []
+    heads = ("served", "/s", "mean", "app", "working", "unread", "oldest", "asking")
+    lines = [
+        rule("by process since the start; now: working on, unread, the oldest of both, asking"),
+        plain(" " * LABEL + "".join(f"{title:>9}" for title in heads)),
+    ]
+    for row in rows:
+        oldest = [one.oldest_us for one in (row.in_progress, row.unread) if one.oldest_us]
+        cells_of = (
+            numbers.count(row.count),
+            numbers.rate(row.rate_per_s),
+            numbers.duration(row.latency_us.mean),
+            numbers.duration(row.stages_mean_us.app),
+            *(numbers.count(one.count) for one in (row.in_progress, row.unread)),
+            numbers.duration(max(oldest)) if oldest else cells.NOTHING_HAPPENED,
+            numbers.count(row.asking.count),
+        )
+        name = column(fit(cells.process(row.pid, row.comm), LABEL - 1), LABEL)
+        lines.append(plain(name + "".join(f"{value:>9}" for value in cells_of)))
+    return [*lines, plain("")]
+
+
 def _share_line(name: str, amount: str, share: float) -> Line:
     bar = bars.share_bar(share, 1, _BAR).rstrip()
     return plain(f"{column(name, LABEL)} {amount:>9} {numbers.share(share):>5} %  {bar}".rstrip())
@@ -187,7 +252,7 @@ def _connect(since: Connect, frame: Frame, width: int) -> List[Line]:
     facts = [
         ("to", visible(f"{since.transport}:{since.address}")),
         ("connect() calls", numbers.count(since.calls, 15)),
-        ("failed", cells.errors(since.errors) or "0"),
+        ("failed", cells.errors(cells.connect_errors(since)) or "0"),
     ]
     if "EINPROGRESS" in since.errors:
         facts.append(
@@ -198,43 +263,6 @@ def _connect(since: Connect, frame: Frame, width: int) -> List[Line]:
         *latencies({"this interval": quiet, "since the start": since.latency_us}),
         *rests_on(frame.window, ("connects",), width),
     ]
-
-
-def _target(key: object, frame: Frame, width: int) -> List[Line]:
-    row = next((item for item in frame.window.targets if item.pid == key), None)
-    if row is None:
-        return [plain("this target has exited")]
-    return [
-        *section(cells.process(row.pid, row.comm), _target_facts(row), width),
-        *_threads(frame, row.pid),
-        *rests_on(frame.window, ("thread_time",), width),
-    ]
-
-
-def _target_facts(row: Target) -> List[Fact]:
-    return [
-        ("command line", "–" if row.cmdline is None else visible(row.cmdline)),
-        ("state", visible(row.state)),
-        ("became a target by", visible(row.via)),
-        ("threads", numbers.count(row.threads)),
-        ("open files", f"{numbers.count(row.fds.open)} of {numbers.count(row.fds.limit, 15)}"),
-    ]
-
-
-def _threads(frame: Frame, pid: int) -> List[Line]:
-    """The process's threads in this interval, busiest first, with the shares worth telling."""
-    time = frame.interval.time
-    mine = [] if time is None else [thread for thread in time.threads if thread.pid == pid]
-    if not mine:
-        return []
-    return [rule("threads in this interval, busiest first"), *map(_thread, mine), plain("")]
-
-
-def _thread(thread: ThreadTime) -> Line:
-    name = column(fit(f"{thread.comm} {thread.tid}", LABEL), LABEL)
-    parts = sorted(activities(thread.share), key=lambda part: -part.share)
-    told = " · ".join(f"{p.name} {numbers.share(p.share)}" for p in parts if p.share >= 0.0005)
-    return plain(f"{name} {told}")
 
 
 def _call(report: Report, key: object) -> Optional[Syscall]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Callable, Deque, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Connect, Listener, Report, Syscall
+from udsprobe.model.report import Connect, Connection, Listener, Report, Syscall
 from udsprobe.views import cells, numbers
 from udsprobe.views.dashboard.feed import Frame
 
@@ -18,7 +18,7 @@ SORTS: Tuple[Tuple[str, SortKey], ...] = (
     ("calls", lambda call: call.calls),
     ("errors", cells.failed),
     ("p99", lambda call: call.latency_us.p99 or 0.0),
-    ("cpu", lambda call: call.cpu_us),
+    ("cpu", lambda call: call.cpu_us or 0.0),
     ("bytes", lambda call: call.bytes),
 )
 """Orders of the system-call table, most first; of the whole window, so that they are calm."""
@@ -42,6 +42,7 @@ class ViewState:
         self._depths: Dict[Hashable, Deque[Optional[int]]] = {}
         self.shown_depths: Mapping[Hashable, Sequence[Optional[int]]] = self._depths
         self._destinations: List[Hashable] = []
+        self._connections: List[Hashable] = []
         self._order: List[cells.SyscallKey] = []
         self._peaks: Dict[Hashable, int] = {}
 
@@ -61,16 +62,33 @@ class ViewState:
     def take(self, frame: Frame) -> None:
         """Remember what later frames are compared with."""
         self.frames += 1
-        for name, value in _moments(frame.interval).items():
-            self.history[name].append(value)
-        self._take_listeners(frame.interval.listeners or [])
+        if frame.before is not None:
+            self._rewind(frame.before)
+        self._remember(frame.interval)
         self._take_connects(frame.window.connects or [])
-        calls = frame.window.syscalls or []
+        self._take_connections(frame.window.connections or [])
+        self._take_calls(frame.window.syscalls or [])
+
+    def _take_calls(self, calls: Sequence[Syscall]) -> None:
         if self.frames <= _SETTLING_FRAMES:
             self._order = self._ranked(calls)
         else:
             known = set(self._order)
             self._order += [key for key in self._ranked(calls) if key not in known]
+
+    def _rewind(self, before: Sequence[Report]) -> None:
+        """Another time begins: what was remembered is not what led to it."""
+        for values in self.history.values():
+            values.clear()
+        self._depths.clear()
+        self._peaks.clear()
+        for interval in before:
+            self._remember(interval)
+
+    def _remember(self, interval: Report) -> None:
+        for name, value in _moments(interval).items():
+            self.history[name].append(value)
+        self._take_listeners(interval.listeners or [])
 
     def _take_listeners(self, listeners: Sequence[Listener]) -> None:
         seen = set()
@@ -91,6 +109,12 @@ class ViewState:
         known = set(self._destinations)
         self._destinations += [key for key in ranked if key not in known]
 
+    def _take_connections(self, connections: Sequence[Connection]) -> None:
+        present = [key for key, _ in connection_keys(connections)]
+        known = set(self._connections)
+        self._connections = [key for key in self._connections if key in set(present)]
+        self._connections += [key for key in present if key not in known]
+
     def ordered_connects(self, connects: Sequence[Connect]) -> List[Connect]:
         """Destinations that fail first; otherwise each keeps its place."""
         place = {key: index for index, key in enumerate(self._destinations)}
@@ -101,6 +125,12 @@ class ViewState:
                 place.get(connect_key(one), len(place)),
             ),
         )
+
+    def ordered_connections(self, rows: Sequence[Connection]) -> List[Tuple[Hashable, Connection]]:
+        """With a key each: those whose peer takes nothing first, otherwise each in its place."""
+        keyed = connection_keys(rows)
+        place = {key: index for index, key in enumerate(self._connections)}
+        return sorted(keyed, key=lambda one: (not one[1].stalled_us, place.get(one[0], len(place))))
 
     def depths(self, listener: Listener) -> Sequence[Optional[int]]:
         """The high-water mark of each interval, the newest last."""
@@ -140,6 +170,18 @@ def group_key(listener: Listener) -> Hashable:
 
 def connect_key(connect: Connect) -> Hashable:
     return "connect", connect.transport, connect.address
+
+
+def connection_keys(rows: Sequence[Connection]) -> List[Tuple[Hashable, Connection]]:
+    """Each row with what tells it from the others; of equal ones, the how-manieth it is."""
+    times: Dict[Hashable, int] = {}
+    keyed: List[Tuple[Hashable, Connection]] = []
+    for row in rows:
+        end = None if row.peer is None else (row.peer.pid, row.peer.address)
+        ends = (row.transport, row.local, end, row.pid, row.role)
+        times[ends] = times.get(ends, 0) + 1
+        keyed.append((("connection", ends, times[ends]), row))
+    return keyed
 
 
 def _moments(report: Report) -> Dict[str, Optional[float]]:

@@ -31,12 +31,14 @@ class Table:
 
     Attributes:
         titles: column titles on the panel's rule, from the column `titles_at` on.
+        copies: what `y` copies from a page, one line; empty when there is nothing.
     """
 
     name: str
     lines: Tuple[Line, ...]
     titles: str = ""
     titles_at: int = 0
+    copies: str = ""
 
 
 def laid_out(name: str, columns: Sequence[Column], lines: Sequence[Line], width: int) -> Table:

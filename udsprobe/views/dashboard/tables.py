@@ -1,4 +1,4 @@
-"""The four panels' content, from a frame and what the screen remembers."""
+"""The panels' content, from a frame and what the screen remembers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Callable, Dict, List, Optional, Sequence
 from udsprobe.model.report import Connect, Latency, Listener, Report, Served, Target, Upstream
 from udsprobe.views import bars, cells, numbers, words
 from udsprobe.views.breakdown import PIPELINED
-from udsprobe.views.columns import LISTENERS, SYSCALLS, TARGETS, Column, pick, widths
+from udsprobe.views.columns import (
+    CONNECTIONS,
+    FINDINGS,
+    LISTENERS,
+    SYSCALLS,
+    TARGETS,
+    Column,
+    pick,
+    widths,
+)
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.state import ViewState, connect_key, group_key, listener_key
 from udsprobe.views.dashboard.table import (
@@ -24,20 +33,28 @@ from udsprobe.views.dashboard.table import (
     note,
     row,
 )
+from udsprobe.views.dashboard.verdict_pages import SEVERITY, finding_key
 from udsprobe.views.escape import column as padded
-from udsprobe.views.escape import fit
+from udsprobe.views.escape import fit, visible
 
-PANELS = ("requests", "listeners", "system calls", "targets")
+PANELS = ("findings", "requests", "listeners", "system calls", "targets", "connections")
 
 _SYSCALL_BASE = ("name", "socket", "calls_per_s", "errors_per_s", "p50", "p99", "cpu", "now")
 _SYSCALL_EXTRA = ("bytes_per_s", "max", "errors", "calls", "p90", "p999", "slow", "bytes", "mean")
 _LISTENER_BASE = ("socket", "address", "bar", "now", "limit", "state")
 _LISTENER_EXTRA = ("max", "wait", "backlog", "owners", "trouble", "history")
 _TARGET_BASE = ("pid", "comm", "bar", "fds", "fds_limit", "cmdline")
-_TARGET_EXTRA = ("threads", "state", "via", "fds_pct")
+_TARGET_EXTRA = ("threads", "state", "full_in", "exhausted", "via", "fds_pct")
+_FINDING_BASE = ("severity", "id", "summary")
+_CONNECTION_BASE = ("socket", "local", "peer", "role", "bar", "queued")
+_CONNECTION_EXTRA = (
+    *("state", "most", "buffer", "bytes_out", "bytes_in", "requests"),
+    *("received", "unread_most"),
+)
 _ENDS = {"address": "end", "owners": "end"}
 _BELOW = " " * 10
 _ROOM_FOR_ADDRESSES, _ADDRESS = 96, 26
+_ROOM_FOR_SUBJECTS = 150
 _FDS_HEADROOM_PCT = 90.0
 _HISTORY_LABEL = 16
 
@@ -53,16 +70,62 @@ def build(frame: Optional[Frame], state: ViewState, width: int, *, tall: bool) -
         waiting = (note("waiting for the first numbers"),)
         return {name: Table(name, waiting) for name in PANELS}
     return {
+        "findings": findings(frame.interval, width),
         "requests": requests(frame, state, width, tall=tall),
         "listeners": listeners(frame, state, width),
         "system calls": syscalls(frame, state, width),
         "targets": targets(frame.window, state, width),
+        "connections": connections(frame.window, state, width),
     }
+
+
+def findings(report: Report, width: int) -> Table:
+    """All that is wrong or worth knowing, the verdict's own first."""
+    if report.findings is None:
+        return Table("findings", (note(f"not measured: {words.NOT_IN_THIS_VERSION}"),))
+    if not report.findings:
+        return Table("findings", (note("none: nothing is refused, full, blocked or saturated"),))
+    wide = ("subject",) if width >= _ROOM_FOR_SUBJECTS else ()
+    columns = pick(FINDINGS, _FINDING_BASE, wide, width - MARGIN, GAP)
+    lines = []
+    for each in report.findings:
+        shown = {
+            "severity": visible(each.severity),
+            "id": visible(each.id),
+            "subject": visible(each.subject or numbers.NOT_MEASURED),
+            "summary": each.summary,
+        }
+        severity = SEVERITY.get(each.severity, PLAIN)
+        lines.append(Line(finding_key(each), row(columns, shown, width), severity))
+    return laid_out("findings", columns, lines, width)
+
+
+def connections(report: Report, state: ViewState, width: int) -> Table:
+    """The busiest connections; those that cannot send first."""
+    if report.connections is None:
+        return Table("connections", (_not_measured(report, "connections"),))
+    columns = pick(CONNECTIONS, _CONNECTION_BASE, _CONNECTION_EXTRA, width - MARGIN, GAP)
+    bar = widths(columns, width - MARGIN, GAP)["bar"]
+    lines = []
+    for key, each in state.ordered_connections(report.connections):
+        shown = cells.connection(each, bar)
+        if state.passes("connections", " ".join(shown.values())):
+            severity = WARNING if each.stalled_us else PLAIN
+            ends = {"local": "end", "peer": "end"}
+            lines.append(Line(key, row(columns, shown, width, keep=ends), severity))
+    if not lines:
+        nothing = "none: no target has moved a byte on a connection yet"
+        lines.append(_empty(state, bool(report.connections), nothing))
+    more = (report.connections_total or 0) - len(report.connections)
+    if more > 0:
+        lines.append(note(f"and {more:,} more that are less busy"))
+    return laid_out("connections", columns, lines, width)
 
 
 def requests(frame: Frame, state: ViewState, width: int, *, tall: bool) -> Table:
     room = width - MARGIN
     lines = _served_lines(frame, state, room, tall=tall)
+    lines += _hops(frame, room)
     for upstream in frame.interval.requests.upstream or []:
         lines.append(Line(("upstream", upstream.address), _upstream(upstream, frame, state, room)))
     return Table("requests", (*lines, *_connects(frame, state, room)))
@@ -82,6 +145,21 @@ def _served_lines(frame: Frame, state: ViewState, room: int, *, tall: bool) -> L
         lines.append(note("no reply was sent yet on a connection a target accepted"))
     if tall:
         lines += [Line("served", _history(name, state, room)) for name in state.shown]
+    return lines
+
+
+def _hops(frame: Frame, width: int) -> List[Line]:
+    """The chain of targets that ask each other: own time of the whole, of this interval."""
+    seconds = frame.interval.window.duration_s
+    comms = cells.comms_of(frame.window.targets)
+    lines = []
+    for hop in frame.interval.requests.hops or []:
+        shown = cells.hop(hop, seconds, comms)
+        right = f"{shown['calls_per_s']:>5}/s  own {shown['own']:>6} of {shown['whole']:>6}"
+        asks = f" → {shown['asks']}" if shown["asks"] else ""
+        room = width - len(right) - 11
+        who = padded(fit(f"{shown['who']}{asks}", room), room)
+        lines.append(Line("served", f"hop      {who}  {right}"))
     return lines
 
 
@@ -289,6 +367,8 @@ def targets(report: Report, state: ViewState, width: int) -> Table:
 
 def _target_severity(target: Target) -> str:
     used, limit = target.fds.open, target.fds.limit
+    if target.fds.exhausted:
+        return CRITICAL
     if used is None or not limit:
         return PLAIN
     return WARNING if 100 * used / limit >= _FDS_HEADROOM_PCT else PLAIN

@@ -1,0 +1,139 @@
+"""What the verdict or a finding rests on, and what to do about it: pages of text."""
+
+from __future__ import annotations
+
+from typing import Hashable, List, Sequence
+
+from udsprobe.model.report import Action, Evidence, Finding, Report, Verdict
+from udsprobe.views import numbers, words
+from udsprobe.views.dashboard.feed import Frame
+from udsprobe.views.dashboard.lines import plain, rests_on, rule, section
+from udsprobe.views.dashboard.table import CRITICAL, DIM, PLAIN, WARNING, Line, Table
+from udsprobe.views.escape import visible, wrap, wrap_commands
+from udsprobe.views.verdict import (
+    first_remedy,
+    measured,
+    other_findings,
+    own_finding,
+    said,
+)
+
+SEVERITY = {"critical": CRITICAL, "warning": WARNING}
+_MEASUREMENTS = ("thread_time", "stages", "served_requests", "accept_queue", "connects")
+
+
+def finding_key(finding: Finding) -> Hashable:
+    return "finding", finding.id, finding.subject
+
+
+def verdict_page(frame: Frame, width: int) -> Table:
+    """The summary in full, evidence, remedies, runners-up, and what could not be measured."""
+    report = frame.interval
+    verdict = report.verdict
+    if verdict is None:
+        return Table("verdict (Esc leaves)", (plain(f"verdict: {words.NOT_IN_THIS_VERSION}"),))
+    lines = [
+        *_head(report, width),
+        *_evidence(verdict.evidence, width),
+        *_remedies(verdict.actions, width),
+        *_runners_up(verdict, width),
+        *_others(report, width),
+        *_unmeasured(report, width),
+        *rests_on(report, _MEASUREMENTS, width),
+    ]
+    return _page("verdict", lines, verdict.actions)
+
+
+def finding_page(key: object, frame: Frame, width: int) -> Table:
+    """One finding's own verdict page; the verdict's where it is that."""
+    rows = frame.interval.findings or []
+    row = next((each for each in rows if finding_key(each) == key), None)
+    if row is None:
+        return Table("findings: details (Esc leaves)", (plain("no such finding any more"),))
+    if row is own_finding(frame.interval):
+        return verdict_page(frame, width)
+    severity = SEVERITY.get(row.severity, PLAIN)
+    lines = [
+        Line(None, ", ".join((visible(row.id), visible(row.severity))), severity),
+        *_paragraph(row.summary, width),
+        *_paragraph(f"about {row.subject}" if row.subject else "", width),
+        plain(""),
+        *_evidence(row.evidence, width),
+        *_remedies(row.actions, width),
+        *_unmeasured(frame.interval, width),
+    ]
+    return _page("finding", lines, row.actions)
+
+
+def _page(name: str, lines: Sequence[Line], actions: Sequence[Action]) -> Table:
+    copies = first_remedy(list(actions))
+    keys = "Esc leaves, y copies the first remedy" if copies else "Esc leaves"
+    return Table(f"{name}: evidence, fix ({keys})", tuple(lines), copies=copies)
+
+
+def _head(report: Report, width: int) -> List[Line]:
+    verdict, told = report.verdict, said(report)
+    assert verdict is not None and told is not None
+    culprit = ", ".join(filter(None, (told.cause, told.severity)))
+    name = " · ".join(filter(None, (told.name, culprit, told.sure)))
+    return [
+        Line(None, name, SEVERITY.get(told.severity, PLAIN)),
+        *_paragraph(verdict.summary, width),
+        plain(""),
+    ]
+
+
+def _paragraph(text: str, width: int, indent: int = 0) -> List[Line]:
+    if not text:
+        return []
+    return [plain(" " * indent + line) for line in wrap(text, width - 4 - indent)]
+
+
+def _evidence(facts: Sequence[Evidence], width: int) -> List[Line]:
+    if not facts:
+        return []
+    lines = [rule("evidence")]
+    for fact in facts:
+        lines += _paragraph(fact.says, width)
+        lines.append(Line(None, f"    {measured(fact)}", DIM))
+    return [*lines, plain("")]
+
+
+def _remedies(actions: Sequence[Action], width: int) -> List[Line]:
+    if not actions:
+        return []
+    lines = [rule("what to do")]
+    for action in actions:
+        lines += [plain(line) for line in wrap_commands(action.do, width - 4)]
+        lines += [Line(None, line.text, DIM) for line in _paragraph(action.why, width, 4)]
+    return [*lines, plain("")]
+
+
+def _runners_up(verdict: Verdict, width: int) -> List[Line]:
+    if not verdict.runners_up:
+        return []
+    facts = [
+        (visible(each.cause), f"{numbers.spoken(each.share_pct)} %") for each in verdict.runners_up
+    ]
+    name = "runners-up: part of request time, or of the connections or calls concerned"
+    return section(name, facts, width)
+
+
+def _others(report: Report, width: int) -> List[Line]:
+    others = other_findings(report)
+    if not others:
+        return []
+    lines = [rule("other findings")]
+    for each in others:
+        label = f"{visible(each.severity)} {visible(each.id)}"
+        lines.append(Line(None, label, SEVERITY.get(each.severity, PLAIN)))
+        lines += _paragraph(each.summary, width, 4)
+        for action in each.actions[:1]:
+            commands = wrap_commands(action.do, width - 12)
+            lines += [plain(("    do: " if not n else " " * 8) + c) for n, c in enumerate(commands)]
+    return [*lines, plain("")]
+
+
+def _unmeasured(report: Report, width: int) -> List[Line]:
+    facts = [("on this kernel", reason) for reason in words.impaired(report)]
+    return section("could not be measured", facts, width) if facts else []

@@ -1,0 +1,5 @@
+"""Pages: self-contained HTML that needs no network, no script and no other file.
+
+`page.render` fills a template in; `shell.html.jinja` is what all pages share.
+Needs Jinja2 and, for the plots, matplotlib: the extra `html`.
+"""

@@ -1,0 +1,65 @@
+"""From one sample to the next page: all series together."""
+
+from __future__ import annotations
+
+from udsprobe.model.report import Report
+from udsprobe.sample import Observation, Sample
+from udsprobe.views.metrics import catalogue as c
+from udsprobe.views.metrics.listener_series import write_listeners
+from udsprobe.views.metrics.page import Page, Sheet
+from udsprobe.views.metrics.series_budget import MAX_SERIES_DEFAULT, places
+from udsprobe.views.metrics.target_series import (
+    NamespaceCounters,
+    write_observation,
+    write_probe,
+    write_quotas,
+    write_targets,
+    write_verdict,
+)
+from udsprobe.views.metrics.traffic_series import (
+    write_calls,
+    write_connections,
+    write_destinations,
+    write_served,
+)
+
+
+class MetricsBook:
+    """Cumulative since attach, when every counter of a sample was zero.
+
+    Args:
+        started_unix_s: when counting began.
+        max_series: at most so many time series, at least `MAX_SERIES_LEAST`.
+    """
+
+    def __init__(self, started_unix_s: float, max_series: int = MAX_SERIES_DEFAULT) -> None:
+        self._started_unix_s = started_unix_s
+        self._max_series = max_series
+        self._sheet = Sheet(places(max_series))
+        self._namespaces = NamespaceCounters()
+
+    def page(self, observation: Observation, sample: Sample, report: Report) -> Page:
+        """The page of one sample; samples come in their order.
+
+        Args:
+            report: of the interval that the sample ends.
+        """
+        sheet = self._sheet
+        write_observation(sheet, observation)
+        write_probe(sheet, sample)
+        write_calls(sheet, sample)
+        if sample.served is not None:
+            write_served(sheet, sample.served)
+        write_listeners(sheet, sample, report)
+        write_destinations(sheet, sample)
+        write_connections(sheet, sample)
+        write_targets(sheet, sample)
+        if sample.cpu is not None:
+            write_quotas(sheet, sample.cpu)
+        for namespace in sample.namespaces or ():
+            self._namespaces.write(sheet, namespace)
+        write_verdict(sheet, report)
+        sheet.gauge(c.SERIES_LIMIT, self._max_series)
+        for kind, kept in sheet.places.items():
+            sheet.gauge(c.FOLDED, kept.take_folded(), (kind,))
+        return sheet.close(self._started_unix_s, sample.unix_s)

@@ -1,0 +1,98 @@
+"""System calls, requests, destinations and connections as series."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Dict, List, Tuple
+
+from udsprobe.sample import CallCounts, ConnectionReading, Sample, ServedCounts
+from udsprobe.views.metrics import catalogue as c
+from udsprobe.views.metrics.ledger import Labels
+from udsprobe.views.metrics.page import Sheet, shown
+
+CallKey = Tuple[object, ...]
+
+
+def write_calls(sheet: Sheet, sample: Sample) -> None:
+    """System calls by name and endpoint."""
+    for row in sample.calls or ():
+        endpoint = row.endpoint
+        key = shown((row.name, endpoint.transport, endpoint.socket_type, row.abi))
+        _write_call(sheet, row, key)
+    if sample.in_flight is not None:
+        _write_in_flight(sheet, sample)
+    if sample.syscalls_by_name is not None:
+        sheet.count(c.ALL_CALLS, sum(sample.syscalls_by_name.values()))
+
+
+def _write_call(sheet: Sheet, row: CallCounts, key: Labels) -> None:
+    place = sheet.places["syscalls"].of(key)
+    for metric, value in (
+        (c.CALLS, row.calls),
+        (c.CALL_BYTES, row.bytes),
+        (c.CALL_CPU, row.cpu_ns),
+        (c.CALL_SLOW, row.slow_ns),
+    ):
+        sheet.count(metric, value, place, key)
+    for errno, count in row.errors.items():
+        shown_errno = sheet.places["syscalls"].detail(place, errno)
+        sheet.count(c.CALL_ERRORS, count, (*place, shown_errno), (key, errno))
+    sheet.time(c.CALL_DURATION, row.latency, place, key)
+
+
+def _write_in_flight(sheet: Sheet, sample: Sample) -> None:
+    kinds = Counter(
+        (each.name, each.endpoint.transport, each.endpoint.socket_type, each.abi)
+        for each in sample.in_flight or ()
+    )
+    known = {
+        (row.name, row.endpoint.transport, row.endpoint.socket_type, row.abi): 0
+        for row in sample.calls or ()
+    }
+    for kind, count in {**known, **kinds}.items():
+        sheet.gauge(c.CALLS_IN_FLIGHT, count, sheet.places["syscalls"].of(shown(kind)))
+
+
+def write_served(sheet: Sheet, served: ServedCounts) -> None:
+    """Served requests with their stages."""
+    sheet.count(c.SERVED, served.count)
+    sheet.count(c.HANDED_OVER, served.handed_over)
+    sheet.count(c.PIPELINED, served.pipelined)
+    sheet.time(c.SERVED_DURATION, served.latency)
+    for stage, latency in served.stages.items():
+        sheet.time(c.SERVED_STAGE, latency, (stage,))
+    for activity, spent_ns in served.app_activity_ns.items():
+        sheet.count(c.SERVED_ACTIVITY, spent_ns, (activity,))
+
+
+def write_destinations(sheet: Sheet, sample: Sample) -> None:
+    """Requests upstream and connect() calls, by where they went."""
+    for upstream in sample.upstream or ():
+        key = shown((upstream.transport, upstream.address))
+        place = sheet.places["upstream"].of(key)
+        sheet.time(c.UPSTREAM_DURATION, upstream.latency, place, key)
+        sheet.count(c.UPSTREAM_OPENED, upstream.opened, place, key)
+    for connect in sample.connects or ():
+        background = "yes" if connect.in_background else None
+        key = shown((connect.transport, connect.address, connect.error, background))
+        place = sheet.places["connects"].of(key)
+        sheet.time(c.CONNECT_DURATION, connect.latency, place, key)
+
+
+def write_connections(sheet: Sheet, sample: Sample) -> None:
+    """How many are open, and what waits in the busiest."""
+    sheet.gauge(c.CONNECTIONS, sample.connections_open)
+    groups: Dict[Labels, List[ConnectionReading]] = {}
+    for reading in sample.connections or ():
+        groups.setdefault(_group(reading), []).append(reading)
+    for key, readings in groups.items():
+        place = sheet.places["connections"].of(key)
+        sheet.gauge(c.RECEIVE_QUEUE, sum(each.recv_queue_bytes for each in readings), place)
+        sheet.gauge(c.SEND_QUEUE, sum(each.send_queue_bytes for each in readings), place)
+
+
+def _group(reading: ConnectionReading) -> Labels:
+    # The client's end of a TCP connection has a port of its own: no two would be together.
+    address = reading.local if reading.role == "served" else reading.peer_address
+    peer = reading.peer.comm if reading.peer is not None else None
+    return shown((reading.transport, reading.role, address, peer))
