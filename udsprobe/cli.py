@@ -10,19 +10,26 @@ import importlib
 import os
 import signal
 import sys
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, TextIO
 
 import click
 
 from udsprobe import __version__
 from udsprobe.commands.delivery import DeliveryError, Outlet
 from udsprobe.commands.options import debug_option
+from udsprobe.ending import ignore_signals
 from udsprobe.errors import EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, UdsprobeError, UsageError
 
 COMMANDS = {
     "attach": "Observe running processes: system calls, listeners, requests.",
     "run": "Start a command under observation, from its first system call.",
+    "record": "Observe running processes into a file, without a screen.",
+    "replay": "Show a recording again: the dashboard with a time line. No root, no BPF.",
+    "report": "The report of a recording, or of a part of it.",
+    "compare": "Two runs side by side: what differs, and in which stage.",
+    "export": "Metrics for Prometheus and OpenTelemetry, until the targets are gone.",
     "listeners": "Every listener with its queue now, limit and owners. No root, no BPF.",
+    "doctor": "What this kernel allows, which limits bind, what configurations get wrong.",
 }
 
 
@@ -63,8 +70,20 @@ def cli(ctx: click.Context) -> int:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run one command line; returns the exit code of the contract."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    """Run one command line; returns the exit code of the contract.
+
+    Args:
+        argv: default: the process's own, which ends with it.
+    """
+    if argv is not None:
+        return _run(argv)
+    code = _run(sys.argv[1:])
+    ignore_signals()
+    return code
+
+
+def _run(argv: Sequence[str]) -> int:
+    arguments = list(argv)
     stdout = sys.stdout
     asked: Dict[str, bool] = {"debug": False}
     try:
@@ -106,7 +125,9 @@ def _defect(error: Exception) -> UdsprobeError:
 def _lost_output() -> Optional[DeliveryError]:
     # What could not be written is in stdout's buffer still and fails again.
     try:
-        Outlet(None, sys.stdout).write("")
+        with Outlet(None, sys.stdout).printing():
+            sys.stdout.write("")
+            sys.stdout.flush()
     except DeliveryError as error:
         return error
     return None
@@ -122,9 +143,12 @@ def _interrupted() -> int:
 def _failed(error: UdsprobeError, debug: bool) -> int:
     # Started without stderr, `print` would fall back to stdout.
     if sys.stderr is not None:
-        print(error.line(), file=sys.stderr)
-        if debug and error.detail:
-            print(error.detail, file=sys.stderr)
+        try:
+            print(error.line(), file=sys.stderr, flush=True)
+            if debug and error.detail:
+                print(error.detail_lines(), file=sys.stderr, flush=True)
+        except OSError:  # the terminal is gone; at exit Python would try once more
+            _to_nowhere(sys.stderr)
     return error.exit_code
 
 
@@ -137,5 +161,9 @@ def _misused(error: click.ClickException) -> int:
 
 def _reader_left() -> int:
     # Python flushes stdout once more at exit; let that write go nowhere.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _to_nowhere(sys.stdout)
     return EXIT_OK
+
+
+def _to_nowhere(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

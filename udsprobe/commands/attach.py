@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Tuple
+from typing import Any
 
 import click
 
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.options import WatchOptions, read_options, watch_options
-from udsprobe.commands.watching import watch, withdraw_announcement
-from udsprobe.errors import EXIT_OK, UsageError
-from udsprobe.kernel.selectors import Selectors, parse_pids, resolve
+from udsprobe.commands.record_options import read_record_options, recorder
+from udsprobe.commands.rights import least_privilege
+from udsprobe.commands.selecting import chosen_processes, selector_options
+from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
 from udsprobe.observe import Observer
 
 
@@ -20,62 +21,33 @@ from udsprobe.observe import Observer
     short_help="Observe running processes.",
     epilog="Ctrl-C, SIGTERM and the exit of the last target end it and print the report.",
 )
-@click.option(
-    "--pid", "pids", multiple=True, metavar="PID", help="A process; repeatable, or 1,2,3."
-)
-@click.argument("more_pids", nargs=-1, metavar="[PID]...")
-@click.option(
-    "--comm", "comms", multiple=True, metavar="NAME", help="Every process with this name."
-)
-@click.option(
-    "--listener",
-    "listeners",
-    multiple=True,
-    metavar="ADDRESS",
-    help="Whoever listens on a socket path, @abstract name, PORT or HOST:PORT.",
-)
-@click.option("--unit", "units", multiple=True, metavar="UNIT", help="Processes of a systemd unit.")
-@click.option("--cgroup", "cgroups", multiple=True, metavar="PATH", help="Processes of a cgroup.")
-@click.option("--all", "everything", is_flag=True, help="Every process but udsprobe itself.")
+@selector_options
 @watch_options
-def command(
-    pids: Tuple[str, ...],
-    more_pids: Tuple[str, ...],
-    comms: Tuple[str, ...],
-    listeners: Tuple[str, ...],
-    units: Tuple[str, ...],
-    cgroups: Tuple[str, ...],
-    everything: bool,
-    **shared: Any,
-) -> int:
+def command(**given: Any) -> int:
     """Observe running processes: their socket system calls, listeners and requests.
 
     \b
     sudo udsprobe attach --pid $(pgrep -f app.js)
     sudo udsprobe attach --listener /run/app.sock --duration 10 --json
     """
-    options = options_of(shared)
-    selectors = Selectors(
-        pids=parse_pids((*pids, *more_pids)),
-        comms=comms,
-        listeners=listeners,
-        units=units,
-        cgroups=cgroups,
-        everything=everything,
-        follow=options.follow,
-    )
-    if selectors.empty:
-        raise UsageError(
-            "usage",
-            "nothing to attach to",
-            "give --pid, --comm, --listener, --unit, --cgroup or --all",
-        )
-    chosen = resolve(selectors)
+    options = options_of(given)
+    chosen = chosen_processes(given, follow=options.follow)
     outlet = Outlet(options.output, sys.stdout)
     withdraw_announcement(options)
-    with Observer(chosen, interval_s=options.interval_s, follow=options.follow) as observer:
-        watch(observer, options, outlet)
-    return EXIT_OK
+    with (
+        recorder(options.record) as writer,
+        Observer(
+            chosen,
+            interval_s=options.interval_s,
+            follow=options.follow,
+            slo_us=options.slo_us,
+            privileges=least_privilege(options),
+            strategy=options.strategy,
+            recorder=writer,
+        ) as observer,
+    ):
+        report = watch(observer, options, outlet)
+    return exit_code(report, options)
 
 
 def options_of(shared: Any) -> WatchOptions:
@@ -88,4 +60,10 @@ def options_of(shared: Any) -> WatchOptions:
         output=shared["output"],
         ready_file=shared["ready_file"],
         strategy=shared["strategy"],
+        slo=shared["slo"],
+        keep_privileges=shared["keep_privileges"],
+        fail_on=shared["fail_on"],
+        record=read_record_options(
+            shared["record"], shared["ring"], shared["on"], shared["around"]
+        ),
     )

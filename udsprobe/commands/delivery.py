@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import secrets
 import sys
-from typing import Optional, TextIO
+from contextlib import contextmanager
+from typing import Iterator, Optional, TextIO
 
 from udsprobe.errors import UdsprobeError, UsageError
+from udsprobe.written_files import open_new, open_to_write
 
 TEXT_COLUMNS = 80
 TO_A_FILE = "write it to a file with --output FILE"
@@ -25,13 +29,17 @@ class Outlet:
             before anything is observed; None is `stream`.
         stream: stdout, or stderr when stdout belongs to an observed command;
             None (as Python says it) when we were started without it.
+        option: that `path` was given with, for messages.
 
     Raises:
         UsageError: `output-not-writable`.
         DeliveryError: `stdout-closed`.
     """
 
-    def __init__(self, path: Optional[str], stream: Optional[TextIO]) -> None:
+    def __init__(
+        self, path: Optional[str], stream: Optional[TextIO], option: str = "--output"
+    ) -> None:
+        self._option = option
         self._name = path or ("stdout" if stream is sys.stdout else "stderr")
         self._stream = _given(stream) if path is None else self._opened(path)
         self.is_terminal = path is None and self._stream.isatty()
@@ -54,16 +62,34 @@ class Outlet:
         except OSError as error:
             raise self._failure(error) from error
 
+    @contextmanager
+    def printing(self) -> Iterator[None]:
+        """Around what others print to the stream. A reader that leaves is no failure here.
+
+        Raises:
+            DeliveryError: `output-failed`.
+            BrokenPipeError: the reader has left.
+        """
+        try:
+            yield
+            self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise self._failure(error) from error
+
     def _opened(self, path: str) -> TextIO:
         try:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            return os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8")
-        except OSError as error:
-            raise UsageError(
-                "output-not-writable",
-                f"cannot write to {path!r}: {error.strerror}",
-                "give --output a file in a directory you can write to",
-            ) from error
+            return os.fdopen(open_to_write(path), "w", encoding="utf-8")
+        except (OSError, ValueError) as error:  # a NUL in the name
+            raise self._not_writable(path, error) from error
+
+    def _not_writable(self, path: str, error: Exception) -> UsageError:
+        return UsageError(
+            "output-not-writable",
+            f"cannot write to {path!r}: {getattr(error, 'strerror', error)}",
+            f"give {self._option} a file in a directory you can write to",
+        )
 
     def _failure(self, error: OSError) -> DeliveryError:
         # Whatever is still in its buffer would fail again, loudly, at exit.
@@ -79,11 +105,91 @@ class Outlet:
         return DeliveryError(
             "output-failed",
             f"writing the report to {self._name} failed: {error.strerror}",
-            "free space there or give --output another file",
+            f"free space there or give {self._option} another file",
         )
+
+
+class WholeFile(Outlet):
+    """A file that has all of one document, or stays as it was.
+
+    What is no regular file, such as a link or a device, is written to as it is.
+
+    Leave it, as a context manager, without a `write` and there is nothing new.
+
+    Args:
+        path: of the file; a name beside it is taken at once, so that a bad path fails
+            before the document is made.
+        option: that `path` was given with.
+
+    Raises:
+        UsageError: `output-not-writable`.
+    """
+
+    def __init__(self, path: str, option: str = "--output") -> None:
+        self._path, self._temporary = path, ""
+        super().__init__(path, None, option)
+
+    def write(self, text: str) -> None:
+        """Write the document; the only one.
+
+        Raises:
+            DeliveryError: `output-failed`.
+        """
+        super().write(text)
+        if self._temporary:
+            try:
+                os.replace(self._temporary, self._path)
+            except OSError as error:
+                raise self._failure(error) from error
+            self._temporary = ""
+
+    def __enter__(self) -> WholeFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+        if self._temporary:
+            os.unlink(self._temporary)
+
+    def _opened(self, path: str) -> TextIO:
+        if not os.path.basename(path) or os.path.islink(path):
+            return super()._opened(path)
+        if os.path.exists(path) and not os.path.isfile(path):
+            return super()._opened(path)
+        try:
+            if os.path.exists(path):
+                os.close(open_to_write(path, empty=False))
+            folder, name = os.path.split(path)
+            beside = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(4)}")
+            number = open_new(beside)
+        except (OSError, ValueError) as error:
+            raise self._not_writable(path, error) from error
+        self._temporary = beside
+        return os.fdopen(number, "w", encoding="utf-8")
+
+
+@contextmanager
+def html_libraries() -> Iterator[None]:
+    """Around the import of what makes pages.
+
+    Raises:
+        UsageError: `no-html-libraries`.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(
+            "no-html-libraries",
+            f"--html needs {error.name}, which is not installed",
+            f"{sys.executable} -m pip install 'udsprobe[html]', or jinja2 and matplotlib",
+        ) from error
 
 
 def _given(stream: Optional[TextIO]) -> TextIO:
     if stream is None:
         raise DeliveryError("stdout-closed", "there is no stdout to write the report to", TO_A_FILE)
+    if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
+        # With PYTHONUNBUFFERED, what a write that a signal cuts short leaves over would be lost.
+        number, kind, errors = stream.fileno(), stream.encoding, stream.errors
+        return open(number, "w", encoding=kind, errors=errors, closefd=False)
     return stream

@@ -13,8 +13,9 @@ import struct
 from typing import Optional, Sequence
 
 from udsprobe.errors import NoTargetError, UsageError
-from udsprobe.kernel.procfs import Procfs, printable
+from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
+from udsprobe.printable import printable
 
 # Caught by us, or ignored by Python.
 OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)

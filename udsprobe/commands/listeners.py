@@ -15,13 +15,16 @@ import click
 
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.options import INTERVAL_MIN_S, debug_option
+from udsprobe.commands.rights import keep_privileges_option
 from udsprobe.errors import NotPermittedError, UsageError
 from udsprobe.kernel.listening import ListenersSeen, TargetListeners, every_listener
+from udsprobe.kernel.privileges import LeastPrivilege
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.selectors import Selectors, parse_pids, resolve
 from udsprobe.model.listener_rows import listener_row
 from udsprobe.model.report import Listener
 from udsprobe.sample import ListenerReading
+from udsprobe.written_files import invoking_user
 
 SCHEMA = "udsprobe.listeners/1"
 INTERVAL_MAX_S = 3600.0
@@ -44,6 +47,7 @@ INTERVAL_MAX_S = 3600.0
     metavar="S",
     help="With --watch: seconds between two looks.  [default: 1.0]",
 )
+@keep_privileges_option
 @debug_option
 @click.argument("more_pids", nargs=-1, metavar="[PID]...")
 def command(
@@ -51,6 +55,7 @@ def command(
     as_json: bool,
     watch: bool,
     interval: Optional[float],
+    keep_privileges: bool,
     more_pids: Tuple[str, ...],
 ) -> None:
     """Every Unix and TCP listener: its accept queue now, its limit, its owners.
@@ -69,24 +74,27 @@ def command(
     procfs = Procfs()
     asked = parse_pids([*pids, *more_pids])
     if watch or interval is not None:
-        _watch(asked, procfs, outlet, _watch_interval_s(watch, as_json, interval, outlet))
+        interval_s = _watch_interval_s(watch, as_json, interval, outlet)
+        _watch(asked, procfs, interval_s, keep_privileges)
         return
-    seen = _held_by(asked, procfs) if asked else every_listener(procfs)
+    with TargetListeners(procfs) as source:
+        seen = _held_by(asked, procfs, source) if asked else every_listener(procfs)
     readings = sorted(seen.listeners, key=fullest_first)
-    if as_json:
-        click.echo(json.dumps(_document(readings, seen.unseen), indent=2, ensure_ascii=False))
-    elif readings:
-        _print(readings, procfs)
-    else:
-        click.echo("no process asked about listens" if asked else "nothing listens here")
+    document = _document(readings, seen.unseen) if as_json else None
+    with outlet.printing():
+        if document is not None:
+            click.echo(json.dumps(document, indent=2))
+        elif readings:
+            _print(readings, procfs)
+        else:
+            click.echo("no process asked about listens" if asked else "nothing listens here")
     for reason in seen.unseen:
         click.echo(f"udsprobe: listeners may be missing: {reason}", err=True)
 
 
-def _held_by(asked: Tuple[int, ...], procfs: Procfs) -> ListenersSeen:
+def _held_by(asked: Tuple[int, ...], procfs: Procfs, source: TargetListeners) -> ListenersSeen:
     chosen = resolve(Selectors(pids=asked), procfs)
-    with TargetListeners(procfs) as source:
-        seen = source.read(one.pid for one in chosen)
+    seen = source.read(one.pid for one in chosen)
     if seen.hidden and not seen.listeners:
         raise NotPermittedError(
             "owner-hidden",
@@ -118,11 +126,20 @@ def _watch_interval_s(
     return interval
 
 
-def _watch(asked: Tuple[int, ...], procfs: Procfs, outlet: Outlet, interval_s: float) -> None:
+def _watch(
+    asked: Tuple[int, ...], procfs: Procfs, interval_s: float, keep_privileges: bool
+) -> None:
     from udsprobe.commands.listeners_watch import watch
 
-    look = (lambda: _held_by(asked, procfs)) if asked else (lambda: every_listener(procfs))
-    watch(look, lambda readings: _rows(readings, procfs), interval_s)
+    with TargetListeners(procfs) as source:
+
+        def look() -> ListenersSeen:
+            return _held_by(asked, procfs, source) if asked else every_listener(procfs)
+
+        if not keep_privileges:
+            look()  # opens the network namespaces, which can take CAP_SYS_ADMIN
+            LeastPrivilege(invoking_user()).take_effect(lambda: None)
+        watch(look, lambda readings: _rows(readings, procfs), interval_s)
 
 
 def fullest_first(reading: ListenerReading) -> Tuple[float, bool, str, int]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, TypeVar
 
 import click
 
+from udsprobe.commands.record_options import RecordOptions, record_option
+from udsprobe.commands.rights import keep_privileges_option
 from udsprobe.errors import KernelCannotError, UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -21,6 +24,11 @@ class WatchOptions:
     Attributes:
         form: `screen` (the dashboard where stdout is a terminal, else text),
             `plain`, `json` or `jsonl`.
+        slo_us: the p99 that served requests should stay below.
+        fail_on: least severity of a finding that makes the exit code 1.
+        strategy: how the kernel calls the probes; `auto` is the first that loads.
+        record: None when nothing is recorded.
+        keep_privileges: nothing is given up once the probes are live.
     """
 
     follow: bool
@@ -29,6 +37,11 @@ class WatchOptions:
     form: str
     output: Optional[str]
     ready_file: Optional[str]
+    slo_us: Optional[float] = None
+    fail_on: Optional[str] = None
+    strategy: str = "auto"
+    record: Optional[RecordOptions] = None
+    keep_privileges: bool = False
 
 
 def debug_option(command: Command) -> Command:
@@ -49,9 +62,21 @@ def _set_debug(ctx: click.Context, _: click.Parameter, given: bool) -> None:
 
 def watch_options(command: Command) -> Command:
     """Add the shared options to a click command."""
-    for option in reversed((*_OPTIONS, debug_option)):
+    for option in reversed((*_PACE, *_ANSWER, record_option, *_HOW, _FAIL_ON, debug_option)):
         command = option(command)
     return command
+
+
+def pace_options(command: Command) -> Command:
+    """Add those of them that say how to watch, and not how to answer."""
+    for option in reversed((*_PACE, *_HOW, debug_option)):
+        command = option(command)
+    return command
+
+
+def fail_on_option(command: Command) -> Command:
+    """Add `--fail-on`."""
+    return _FAIL_ON(command)
 
 
 def read_options(
@@ -63,6 +88,10 @@ def read_options(
     output: Optional[str],
     ready_file: Optional[str],
     strategy: str,
+    slo: Optional[str] = None,
+    fail_on: Optional[str] = None,
+    record: Optional[RecordOptions] = None,
+    keep_privileges: bool = False,
 ) -> WatchOptions:
     """Check what click cannot.
 
@@ -84,18 +113,33 @@ def read_options(
         )
     if sum(forms) > 1:
         raise UsageError("usage", "--json, --jsonl and --plain exclude each other", "give one")
-    if strategy not in ("auto", "tracepoint"):
+    if strategy not in ("auto", "tracepoint", "fentry"):
         raise KernelCannotError(
             "no-strategy",
             f"strategy {strategy} is not in this version",
-            "leave --strategy out, or give tracepoint",
+            "leave --strategy out, or give tracepoint or fentry",
         )
     names = [name for name, given in zip(("json", "jsonl", "plain"), forms) if given]
     form = names[0] if names else "screen"
-    return WatchOptions(not no_follow, interval, duration, form, output, ready_file)
+    slo_us = None if slo is None else duration_us(slo)
+    follow = not no_follow
+    how = (follow, interval, duration, form, output, ready_file)
+    return WatchOptions(*how, slo_us, fail_on, strategy, record, keep_privileges)
 
 
-_OPTIONS = (
+def duration_us(text: str) -> float:
+    """`50ms`, `0.2s`, `800us` in µs.
+
+    Raises:
+        UsageError: `usage`.
+    """
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(us|µs|ms|s)", text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise UsageError("usage", f"--slo {text!r} is no duration", "give one like 50ms or 0.2s")
+    return float(match[1]) * {"us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}[match[2]]
+
+
+_PACE = (
     click.option("--no-follow", is_flag=True, help="Leave children of the targets alone."),
     click.option(
         "--interval",
@@ -111,21 +155,32 @@ _OPTIONS = (
         metavar="S",
         help="Stop after so many seconds; without it, at Ctrl-C or when the targets are gone.",
     ),
+)
+_ANSWER = (
     click.option("--json", "as_json", is_flag=True, help="One report document at the end."),
     click.option("--jsonl", "as_jsonl", is_flag=True, help="One report document per interval."),
     click.option("--plain", is_flag=True, help="One readable report at the end, no screen."),
     click.option("--output", metavar="FILE", help="Write the report there."),
+)
+_HOW = (
     click.option("--ready-file", metavar="FILE", help="Created once every probe is live."),
     click.option(
         "--strategy",
         type=click.Choice(["auto", "tracepoint", "fentry", "bcc"]),
         default="auto",
         show_default=True,
+        envvar="UDSPROBE_STRATEGY",
         help="How the kernel calls the probes.",
     ),
     click.option(
-        "--fail-on",
-        type=click.Choice(["info", "warning", "critical"]),
-        help="Exit with 1 when there is a finding at or above it.",
+        "--slo",
+        metavar="DURATION",
+        help="A p99 of served requests above it (50ms, 0.2s) is pressure.",
     ),
+    keep_privileges_option,
+)
+_FAIL_ON = click.option(
+    "--fail-on",
+    type=click.Choice(["info", "warning", "critical"]),
+    help="Exit with 1 when there is a finding at or above it.",
 )

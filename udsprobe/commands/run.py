@@ -14,8 +14,9 @@ from udsprobe.commands.attach import options_of
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.launch import HeldCommand
 from udsprobe.commands.options import WatchOptions, watch_options
-from udsprobe.commands.watching import watch, withdraw_announcement
-from udsprobe.errors import EXIT_OK
+from udsprobe.commands.record_options import recorder
+from udsprobe.commands.rights import least_privilege
+from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
 from udsprobe.observe import Observer
 
 
@@ -38,19 +39,24 @@ def command(words: Tuple[str, ...], **shared: Any) -> int:
     outlet = Outlet(options.output, sys.stderr)
     withdraw_announcement(options)
     with (
+        recorder(options.record) as writer,
         HeldCommand(words) as held,
         Observer(
             [held.chosen],
             interval_s=options.interval_s,
             follow=options.follow,
+            slo_us=options.slo_us,
+            privileges=least_privilege(options),
             program=held.program,
+            strategy=options.strategy,
+            recorder=writer,
         ) as observer,
     ):
-        watch(observer, options, outlet, started=held.go)
+        report = watch(observer, options, outlet, started=held.go)
         status = held.status(ended=observer.targets_alive() == 0)
     if options.output is not None or options.form not in ("json", "jsonl"):
         _tell(held.program[0], status)
-    return EXIT_OK
+    return exit_code(report, options)
 
 
 def _sharing_the_terminal(options: WatchOptions) -> WatchOptions:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from typing import Callable, Optional
 
+from udsprobe.commands.answer import can_draw, rendered, wants_colour
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.options import WatchOptions
 from udsprobe.ending import Ending
-from udsprobe.errors import UsageError
+from udsprobe.errors import EXIT_FINDING, EXIT_OK, UsageError
 from udsprobe.model.report import Report
 from udsprobe.observe import Observer
+from udsprobe.rules.suspect import SEVERITIES
+from udsprobe.written_files import open_to_write
 
 
 def watch(
@@ -20,45 +22,62 @@ def watch(
     options: WatchOptions,
     outlet: Outlet,
     started: Optional[Callable[[], None]] = None,
+    given_up: Optional[Callable[[], bool]] = None,
 ) -> Report:
     """Watch, answer, and return the report of the whole window.
 
     Args:
         started: called once everything is live, before the first wait.
+        given_up: asked after each sample: whether there is no use in going on.
 
     Raises:
         DeliveryError: the report could not be written.
         UsageError: `ready-file-not-writable`.
     """
-    in_colour = _wants_colour(outlet)
+    in_colour = wants_colour(outlet)
     with Ending(options.duration_s, observer.targets_alive) as ending:
         ending.watch(observer.alive_pids())
         if options.ready_file:
-            _announce(options.ready_file)
+            announce(options.ready_file)
         if started is not None:
             started()
-        if options.form == "screen" and outlet.is_terminal and _can_draw():
+        if options.form == "screen" and outlet.is_terminal and can_draw():
             _watch_screen(observer, options, ending)
         else:
-            _watch_quietly(observer, options, outlet, ending)
-        final = observer.finish()
+            _watch_quietly(observer, options, outlet, ending, given_up)
+        final = observer.window() if options.form == "jsonl" else observer.finish()
     if options.form != "jsonl":
-        outlet.write(_rendered(final, options.form, outlet, in_colour))
+        outlet.write(rendered(final, options.form, outlet, in_colour))
     return final
 
 
+def exit_code(report: Report, options: WatchOptions) -> int:
+    """1 when the report has a finding that `--fail-on` asks about."""
+    if options.fail_on is None:
+        return EXIT_OK
+    least = SEVERITIES.index(options.fail_on)
+    found = any(SEVERITIES.index(each.severity) >= least for each in report.findings or [])
+    return EXIT_FINDING if found else EXIT_OK
+
+
 def _watch_quietly(
-    observer: Observer, options: WatchOptions, outlet: Outlet, ending: Ending
+    observer: Observer,
+    options: WatchOptions,
+    outlet: Outlet,
+    ending: Ending,
+    given_up: Optional[Callable[[], bool]],
 ) -> None:
     while not ending.wait(options.interval_s):
         if options.form == "jsonl":
-            outlet.write(_rendered(observer.interval(), "jsonl", outlet))
+            outlet.write(rendered(observer.interval(), "jsonl", outlet))
         else:
             observer.keep_up()
         ending.watch(observer.alive_pids())
+        if given_up is not None and given_up():
+            ending.stop()
     if options.form == "jsonl":
         observer.stop()
-        outlet.write(_rendered(observer.interval(), "jsonl", outlet))
+        outlet.write(rendered(observer.interval(), "jsonl", outlet))
 
 
 def _watch_screen(observer: Observer, options: WatchOptions, ending: Ending) -> None:
@@ -66,30 +85,6 @@ def _watch_screen(observer: Observer, options: WatchOptions, ending: Ending) -> 
     from udsprobe.views.dashboard import run_dashboard
 
     run_dashboard(ScreenFeed(observer, ending, options.interval_s), options.interval_s)
-
-
-def _rendered(report: Report, form: str, outlet: Outlet, in_colour: bool = False) -> str:
-    from udsprobe.views.document import json_line, json_text
-
-    if form == "json":
-        return json_text(report)
-    if form == "jsonl":
-        return json_line(report)
-    from udsprobe.views.text import render
-
-    return render(report, outlet.columns(), colour=in_colour)
-
-
-def _wants_colour(outlet: Outlet) -> bool:
-    """Asked before the dashboard runs: Textual may take NO_COLOR out of the environment."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return outlet.is_terminal and not plain
-
-
-def _can_draw() -> bool:
-    # The dashboard reads keys from stdin; it draws on stdout, and stderr may go anywhere.
-    has_keyboard = sys.stdin is not None and sys.stdin.isatty()
-    return has_keyboard and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def withdraw_announcement(options: WatchOptions) -> None:
@@ -100,9 +95,14 @@ def withdraw_announcement(options: WatchOptions) -> None:
             os.unlink(path)
 
 
-def _announce(path: str) -> None:
+def announce(path: str) -> None:
+    """Create the ready file: every probe is live.
+
+    Raises:
+        UsageError: `ready-file-not-writable`.
+    """
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(open_to_write(path, empty=False))
     except OSError as error:
         raise UsageError(
             "ready-file-not-writable",

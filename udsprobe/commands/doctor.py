@@ -1,0 +1,77 @@
+"""`udsprobe doctor`: what this kernel allows, which limits bind, what configurations get wrong."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from typing import Optional, Tuple
+
+import click
+
+from udsprobe import __version__
+from udsprobe.commands.delivery import Outlet
+from udsprobe.commands.options import debug_option
+from udsprobe.doctor.examine import SCHEMA, Machine, diagnosis
+from udsprobe.doctor.finding import reaches
+from udsprobe.errors import EXIT_FINDING, EXIT_OK
+from udsprobe.kernel.selectors import parse_pids
+from udsprobe.rules.suspect import SEVERITIES
+from udsprobe.servers.gather import gather
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--pid",
+    "pids",
+    multiple=True,
+    metavar="PID",
+    help="Only this process, its children and their configuration. Takes several, "
+    "a comma list, or $(pgrep -f app.js).",
+)
+@click.option("--json", "as_json", is_flag=True, help=f"One JSON document, {SCHEMA}.")
+@click.option("--output", metavar="FILE", help="Write it there.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(SEVERITIES),
+    help="Exit with 1 when there is a finding at or above it.",
+)
+@debug_option
+@click.argument("more_pids", nargs=-1, metavar="[PID]...")
+def command(
+    pids: Tuple[str, ...],
+    as_json: bool,
+    output: Optional[str],
+    fail_on: Optional[str],
+    more_pids: Tuple[str, ...],
+) -> int:
+    """Look at the kernel, at limits and at servers' configurations. Changes nothing.
+
+    Says what each measurement rests on here, which limits are used up or cut a
+    queue short, and what the files of nginx, systemd and Caddy get wrong, each
+    with the line to change. Without --pid every server found is looked at.
+
+    Needs no root; what this user may not see is listed as not checked. As root the
+    probes are loaded for a moment, without a target, to see whether they can be.
+    """
+    asked = parse_pids([*pids, *more_pids])
+    outlet = Outlet(output, sys.stdout)
+    found = diagnosis(__version__, _host(), gather(asked))
+    if as_json:
+        from udsprobe.views.doctor_document import json_text
+
+        outlet.write(json_text(found))
+    else:
+        from udsprobe.views.doctor_text import render
+
+        outlet.write(render(found, outlet.columns(), colour=_coloured(outlet)))
+    return EXIT_FINDING if reaches(found.findings, fail_on) else EXIT_OK
+
+
+def _coloured(outlet: Outlet) -> bool:
+    return outlet.is_terminal and not os.environ.get("NO_COLOR")
+
+
+def _host() -> Machine:
+    name = platform.uname()
+    return Machine(name.release, name.machine, os.cpu_count() or 1, name.node)

@@ -1,0 +1,158 @@
+"""`udsprobe export`: metrics of processes, for as long as they run."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Optional
+
+import click
+
+from udsprobe.commands.options import WatchOptions, pace_options, read_options
+from udsprobe.commands.rights import least_privilege
+from udsprobe.commands.selecting import chosen_processes, selector_options
+from udsprobe.commands.watching import announce, withdraw_announcement
+from udsprobe.ending import Ending
+from udsprobe.errors import EXIT_OK, UsageError
+from udsprobe.observe import Observer
+from udsprobe.views.metrics.book import MetricsBook
+from udsprobe.views.metrics.page import Page
+from udsprobe.views.metrics.series_budget import MAX_SERIES_DEFAULT, MAX_SERIES_LEAST
+
+if TYPE_CHECKING:
+    from udsprobe.commands.otlp_push import OtlpPusher
+    from udsprobe.commands.scrape_server import ScrapeServer
+
+BIND_DEFAULT = "127.0.0.1:9435"
+
+
+class Shelf:
+    """Where the newest page lies: the sampling thread puts it there, others read it.
+
+    Attributes:
+        page: None until there is one.
+    """
+
+    def __init__(self) -> None:
+        self.page: Optional[Page] = None
+
+    def newest(self) -> Optional[Page]:
+        """The newest page."""
+        return self.page
+
+
+@click.command(
+    name="export",
+    short_help="Metrics for Prometheus and OpenTelemetry.",
+    epilog="Ctrl-C, SIGTERM and the exit of the last target end it. docs/metrics.md has the names.",
+)
+@selector_options
+@click.option(
+    "--bind",
+    metavar="HOST:PORT",
+    help=f"Serve Prometheus' format there; without --otlp the default is {BIND_DEFAULT}.",
+)
+@click.option(
+    "--otlp",
+    metavar="URL",
+    help="Push OpenTelemetry metrics: http(s)://HOST:4318, grpc(s)://HOST:4317, or `env` for "
+    "what OTEL_EXPORTER_OTLP_… say.",
+)
+@click.option(
+    "--max-series",
+    type=click.IntRange(min=MAX_SERIES_LEAST),
+    default=MAX_SERIES_DEFAULT,
+    show_default=True,
+    metavar="N",
+    help="At most so many time series; what has no room is counted under `other`.",
+)
+@pace_options
+def command(bind: Optional[str], otlp: Optional[str], max_series: int, **given: Any) -> int:
+    """Export what is measured of running processes, until they are gone.
+
+    \b
+    sudo udsprobe export --unit nginx --bind 127.0.0.1:9435
+    sudo udsprobe export --listener /run/app.sock --otlp grpc://collector:4317
+    """
+    options = _options_of(given)
+    shelf = Shelf()
+    with ExitStack() as stack:
+        server = None if otlp is not None and bind is None else _server(bind, shelf, stack)
+        pusher = None if otlp is None else _pusher(otlp, shelf)
+        chosen = chosen_processes(given, follow=options.follow)
+        withdraw_announcement(options)
+        observer = stack.enter_context(
+            Observer(
+                chosen,
+                interval_s=options.interval_s,
+                follow=options.follow,
+                slo_us=options.slo_us,
+                privileges=least_privilege(options),
+                strategy=options.strategy,
+            )
+        )
+        ending = stack.enter_context(Ending(options.duration_s, observer.targets_alive))
+        book = MetricsBook(observer.first.unix_s, max_series)
+        _turn_page(observer, book, shelf)
+        if server is not None:
+            server.start()
+            _say(f"metrics at {server.url}")
+        if pusher is not None:
+            pusher.start(observer.observation)
+            stack.callback(pusher.close)
+        _sample_until_the_end(observer, book, shelf, ending, options)
+    return EXIT_OK
+
+
+# Imported when they are used: prometheus_client, and OpenTelemetry above all, take their time.
+def _server(bind: Optional[str], shelf: Shelf, stack: ExitStack) -> ScrapeServer:
+    from udsprobe.commands.scrape_server import ScrapeServer
+
+    server = ScrapeServer(BIND_DEFAULT if bind is None else bind, shelf.newest)
+    stack.callback(server.close)
+    return server
+
+
+def _pusher(url: str, shelf: Shelf) -> OtlpPusher:
+    from udsprobe.commands.otlp_push import OtlpPusher
+
+    return OtlpPusher(url, shelf.newest)
+
+
+def _sample_until_the_end(
+    observer: Observer, book: MetricsBook, shelf: Shelf, ending: Ending, options: WatchOptions
+) -> None:
+    ending.watch(observer.alive_pids())
+    if options.ready_file:
+        announce(options.ready_file)
+    while not ending.wait(options.interval_s):
+        _turn_page(observer, book, shelf)
+        ending.watch(observer.alive_pids())
+    observer.stop()
+    _turn_page(observer, book, shelf)
+
+
+def _turn_page(observer: Observer, book: MetricsBook, shelf: Shelf) -> None:
+    report = observer.interval()
+    shelf.page = book.page(observer.observation, observer.last, report)
+
+
+def _options_of(given: Any) -> WatchOptions:
+    if given["interval"] > 3600:
+        raise UsageError("usage", "--interval is above an hour", "give 3600 s or less")
+    return read_options(
+        no_follow=given["no_follow"],
+        interval=given["interval"],
+        duration=given["duration"],
+        forms=(False, False, False),
+        output=None,
+        ready_file=given["ready_file"],
+        strategy=given["strategy"],
+        slo=given["slo"],
+        keep_privileges=given["keep_privileges"],
+    )
+
+
+def _say(what: str) -> None:
+    if sys.stderr is not None:
+        print(f"udsprobe: {what}", file=sys.stderr, flush=True)

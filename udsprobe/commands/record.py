@@ -1,0 +1,95 @@
+"""`udsprobe record`: observe running processes into a file, without a screen."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from udsprobe.commands.delivery import Outlet
+from udsprobe.commands.options import WatchOptions, fail_on_option, pace_options, read_options
+from udsprobe.commands.record_options import (
+    bounds,
+    read_record_options,
+    recorder,
+    retention_options,
+)
+from udsprobe.commands.rights import least_privilege
+from udsprobe.commands.selecting import chosen_processes, selector_options
+from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
+from udsprobe.observe import Observer
+
+
+@click.command(
+    name="record",
+    short_help="Observe running processes into a file.",
+    epilog="Ctrl-C, SIGTERM and the exit of the last target end it. After a kill or a power "
+    "failure the file has all but the last sample; FILE-wal belongs to it then.",
+)
+@selector_options
+@click.option(
+    "-o", "--output", "record", required=True, metavar="FILE", help="A file that is not there yet."
+)
+@retention_options
+@pace_options
+@fail_on_option
+def command(**shared: Any) -> int:
+    """Write every sample to FILE: attach without a screen.
+
+    udsprobe replay shows FILE as the dashboard would have been, udsprobe report
+    makes the report of it, both on any machine and without root. sqlite3 and
+    DuckDB can query it.
+
+    \b
+    sudo udsprobe record -o app.udsprobe --listener /run/app.sock
+    sudo udsprobe record -o app.udsprobe --comm node --ring 2h
+    sudo udsprobe record -o app.udsprobe --comm node --on critical
+    """
+    options = _options_of(shared)
+    chosen = chosen_processes(shared, follow=options.follow)
+    withdraw_announcement(options)
+    assert options.record is not None
+    with (
+        recorder(options.record) as writer,
+        Observer(
+            chosen,
+            interval_s=options.interval_s,
+            follow=options.follow,
+            slo_us=options.slo_us,
+            privileges=least_privilege(options),
+            recorder=writer,
+        ) as observer,
+    ):
+        _tell(f"recording to {options.record.path!r}: {bounds(options.record)}")
+        report = watch(
+            observer,
+            options,
+            Outlet(os.devnull, None),
+            given_up=lambda: writer is not None and writer.failure is not None,
+        )
+    return exit_code(report, options)
+
+
+def _options_of(shared: Any) -> WatchOptions:
+    return read_options(
+        no_follow=shared["no_follow"],
+        interval=shared["interval"],
+        duration=shared["duration"],
+        forms=(False, False, True),
+        output=None,
+        ready_file=shared["ready_file"],
+        strategy=shared["strategy"],
+        slo=shared["slo"],
+        keep_privileges=shared["keep_privileges"],
+        fail_on=shared["fail_on"],
+        record=read_record_options(
+            shared["record"], shared["ring"], shared["on"], shared["around"]
+        ),
+    )
+
+
+def _tell(text: str) -> None:
+    if sys.stderr is not None:
+        print(f"udsprobe: {text}", file=sys.stderr)

@@ -1,0 +1,63 @@
+"""`udsprobe replay`: a recording as the dashboard, or as attach would have answered.
+
+Needs no root, no BPF and no kernel of any kind: it imports none of that.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Optional
+
+import click
+
+from udsprobe.commands.answer import can_draw, rendered, wants_colour
+from udsprobe.commands.delivery import Outlet
+from udsprobe.commands.options import debug_option
+from udsprobe.errors import EXIT_OK, UsageError
+from udsprobe.recording.reader import Recording, open_recording
+
+
+@click.command(
+    name="replay",
+    short_help="A recording as the dashboard, with a time line.",
+    epilog="Keys: Space plays and holds, arrows step, [ ] a minute, - + speed, n the next "
+    "finding, g to a time, ? all of them.",
+)
+@click.argument("file", metavar="FILE")
+@click.option("--json", "as_json", is_flag=True, help="The report document of all of it.")
+@click.option("--jsonl", "as_jsonl", is_flag=True, help="One report document per interval.")
+@click.option("--plain", is_flag=True, help="The readable report of all of it, no screen.")
+@click.option("--output", metavar="FILE", help="Write the report there.")
+@debug_option
+def command(file: str, as_json: bool, as_jsonl: bool, plain: bool, output: Optional[str]) -> int:
+    """Show a recording again: the same screen, the same numbers, no root.
+
+    Without a terminal it prints what attach would have printed.
+    """
+    forms = {"json": as_json, "jsonl": as_jsonl, "plain": plain}
+    if sum(forms.values()) > 1:
+        raise UsageError("usage", "--json, --jsonl and --plain exclude each other", "give one")
+    form = next((name for name, given in forms.items() if given), "screen")
+    with open_recording(file) as recording:
+        outlet = Outlet(output, sys.stdout)
+        in_colour = wants_colour(outlet)
+        if form == "jsonl":
+            _each_interval(recording, outlet)
+            return EXIT_OK
+        if form == "screen" and outlet.is_terminal and can_draw():
+            _watch(recording)
+        outlet.write(rendered(recording.report(), form, outlet, in_colour))
+    return EXIT_OK
+
+
+def _each_interval(recording: Recording, outlet: Outlet) -> None:
+    for interval in recording.intervals():
+        outlet.write(rendered(interval, "jsonl", outlet))
+
+
+def _watch(recording: Recording) -> None:
+    from udsprobe.commands.player import RecordingPlayer
+    from udsprobe.views.dashboard import run_replay
+
+    if len(recording.sequences()) > 1:
+        run_replay(RecordingPlayer(recording), recording.observation.interval_s)

@@ -1,0 +1,102 @@
+"""`udsprobe report`: the report of a recording, or of a part of it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Optional, Tuple
+
+import click
+
+from udsprobe.commands.answer import rendered, wants_colour
+from udsprobe.commands.delivery import Outlet, WholeFile, html_libraries
+from udsprobe.commands.moments import moment_unix_s
+from udsprobe.commands.options import debug_option
+from udsprobe.errors import EXIT_OK, UsageError
+from udsprobe.model.report import Report
+from udsprobe.recording.reader import Recording, open_recording
+
+
+@click.command(name="report", short_help="The report of a recording, or of a part of it.")
+@click.argument("file", metavar="FILE")
+@click.option("--json", "as_json", is_flag=True, help="The report document.")
+@click.option(
+    "--html", metavar="OUT", help="One page with plots that needs no network, into this file."
+)
+@click.option(
+    "--from",
+    "begins",
+    metavar="TIME",
+    help="From then on: 03:12, 2026-11-21T03:12:41 (UTC), +10m after the start, -5m before "
+    "the end.",
+)
+@click.option("--to", "ends", metavar="TIME", help="Until then, written alike.")
+@click.option("--output", metavar="FILE", help="Write it there.")
+@debug_option
+def command(
+    file: str,
+    as_json: bool,
+    html: Optional[str],
+    begins: Optional[str],
+    ends: Optional[str],
+    output: Optional[str],
+) -> int:
+    """What happened in a recording: the report that attach would have made.
+
+    \b
+    udsprobe report app.udsprobe
+    udsprobe report app.udsprobe --json --from 03:11 --to 03:14
+    udsprobe report app.udsprobe --html incident.html
+    """
+    if html is not None and (as_json or output is not None):
+        raise UsageError(
+            "usage", "--html excludes --json and --output", "--html OUT writes the page to OUT"
+        )
+    with open_recording(file) as recording:
+        if html is not None:
+            _write_page(recording, begins, ends, html)
+            return EXIT_OK
+        report = report_of(recording, begins, ends)
+    form = "json" if as_json else "plain"
+    if output is not None:
+        with WholeFile(output) as whole:
+            whole.write(rendered(report, form, whole))
+        return EXIT_OK
+    outlet = Outlet(None, sys.stdout)
+    outlet.write(rendered(report, form, outlet, wants_colour(outlet)))
+    return EXIT_OK
+
+
+def _write_page(
+    recording: Recording, begins: Optional[str], ends: Optional[str], path: str
+) -> None:
+    with html_libraries():
+        from udsprobe.views.html.report_page import Moment, render
+    report = report_of(recording, begins, ends)
+    first, last = recording.ends(*_moments_of(recording, begins, ends))
+    found = [
+        Moment(each.first_unix_s, each.last_unix_s, each.severity, each.id, each.summary)
+        for each in recording.findings
+        if each.last_sequence > first and each.first_sequence <= last
+    ]
+    with WholeFile(path, "--html") as page:
+        page.write(render(report, recording.timeline(first, last), found))
+
+
+def report_of(recording: Recording, begins: Optional[str], ends: Optional[str]) -> Report:
+    """The report between two times as users write them; None is the start, or the end.
+
+    Raises:
+        UsageError: `usage`. RecordingError.
+    """
+    return recording.report(*_moments_of(recording, begins, ends))
+
+
+def _moments_of(
+    recording: Recording, begins: Optional[str], ends: Optional[str]
+) -> Tuple[Optional[float], Optional[float]]:
+    def unix_s(text: Optional[str]) -> Optional[float]:
+        if text is None:
+            return None
+        return moment_unix_s(text, recording.start_unix_s, recording.end_unix_s)
+
+    return unix_s(begins), unix_s(ends)

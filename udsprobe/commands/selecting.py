@@ -1,0 +1,80 @@
+"""The options that say whom to observe, read into processes."""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+import click
+
+from udsprobe.commands.options import Command
+from udsprobe.errors import UsageError
+from udsprobe.kernel.selectors import Chosen, Selectors, parse_pids, resolve
+
+_OPTIONS = (
+    click.option(
+        "--pid", "pids", multiple=True, metavar="PID", help="A process; repeatable, or 1,2,3."
+    ),
+    click.argument("more_pids", nargs=-1, metavar="[PID]..."),
+    click.option(
+        "--comm", "comms", multiple=True, metavar="NAME", help="Every process with this name."
+    ),
+    click.option(
+        "--listener",
+        "listeners",
+        multiple=True,
+        metavar="ADDRESS",
+        help="Whoever listens on a socket path, @abstract name, PORT or HOST:PORT.",
+    ),
+    click.option(
+        "--unit", "units", multiple=True, metavar="UNIT", help="Processes of a systemd unit."
+    ),
+    click.option(
+        "--cgroup", "cgroups", multiple=True, metavar="PATH", help="Processes of a cgroup."
+    ),
+    click.option(
+        "--in",
+        "inside",
+        type=click.IntRange(min=1),
+        metavar="PID",
+        help="--pid counts as inside the container (PID namespace) of this process.",
+    ),
+    click.option("--all", "everything", is_flag=True, help="Every process but udsprobe itself."),
+)
+
+
+def selector_options(command: Command) -> Command:
+    """Add the selectors to a click command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def chosen_processes(given: Any, *, follow: bool) -> List[Chosen]:
+    """The processes that click's keyword arguments of `selector_options` name.
+
+    Raises:
+        UsageError: none is named. UdsprobeError: of `resolve`.
+    """
+    selectors = Selectors(
+        pids=parse_pids((*given["pids"], *given["more_pids"])),
+        comms=given["comms"],
+        listeners=given["listeners"],
+        units=given["units"],
+        cgroups=given["cgroups"],
+        everything=given["everything"],
+        inside=given["inside"],
+        follow=follow,
+    )
+    if selectors.empty:
+        raise UsageError(
+            "usage",
+            "nothing to attach to",
+            "give --pid, --comm, --listener, --unit, --cgroup or --all",
+        )
+    if selectors.inside is not None and not selectors.pids:
+        raise UsageError(
+            "usage",
+            "--in says in which container --pid counts, and there is no --pid",
+            "add --pid with the process id inside",
+        )
+    return list(resolve(selectors))
