@@ -1,0 +1,140 @@
+"""Node echo server and client: packets of 1 byte to 1 MB over TCP and over a Unix socket."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Sequence
+
+import graphs
+
+from examples.frame import Observation, Options, Result, run, table
+from examples.frame.attached import attached
+from tests.scenarios.bench import Bench, Server
+from tests.scenarios.programs import program
+from udsprobe.compare.noise import half_width, of_runs
+
+HERE = Path(__file__).resolve().parent
+KB = 1024
+TRANSPORTS = {"TCP": "tcp", "UDS": "unix"}
+QUICK_SIZES = (1, KB, 16 * KB, 128 * KB, KB * KB)
+SEEN_SIZES = (KB, 64 * KB, KB * KB)
+
+
+class Echoes:
+    """A server on each transport, and the client that measures."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.servers: Dict[str, Server] = {}
+        for name, transport in TRANSPORTS.items():
+            address = bench.address("echo", transport)
+            argv = [program("node"), str(HERE / "server.js"), address]
+            self.servers[name] = bench.server(argv, address, "echo")
+
+    def milliseconds(self, name: str, size: int, count: int) -> float:
+        """Of `count` packets, each sent when the one before it is back.
+
+        Raises:
+            RuntimeError: not all came back.
+        """
+        address = self.servers[name].address
+        argv = [program("node"), str(HERE / "client.js"), address, str(size), str(count)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=True)
+        said: Dict[str, Any] = json.loads(done.stdout)
+        if said["packets"] != count:
+            raise RuntimeError(f"{count} packets of {size} sent, {said['packets']} came back")
+        return float(said["ms"])
+
+
+def packets_of(size: int, quick: bool) -> int:
+    """How many are sent in a run: fewer of those above the benchmark's largest."""
+    if quick:
+        return 100 if size <= 16 * KB else 20
+    return 3000 if size <= 16 * KB else 300
+
+
+def measure(options: Options) -> Result:
+    """All sizes in each run, so that slow and fast times of the machine meet every size."""
+    sizes = QUICK_SIZES if options.quick else tuple(2**power for power in range(21))
+    packets = {size: packets_of(size, options.quick) for size in sizes}
+    runs: graphs.Runs = {name: {size: [] for size in sizes} for name in TRANSPORTS}
+    with Bench("unix") as bench:
+        echoes = Echoes(bench)
+        for _ in range(2 if options.quick else 10):
+            for size, count in packets.items():
+                for name in TRANSPORTS:
+                    runs[name][size].append(echoes.milliseconds(name, size, count))
+        seen = {
+            size: _observed(bench, echoes, size, packets[size])
+            for size in SEEN_SIZES
+            if size in packets
+        }
+        files = graphs.write(runs, packets, bench.folder if options.quick else HERE / "results")
+        drawn = ", ".join(f"{path.name} ({path.stat().st_size:,} bytes)" for path in files)
+    parts = [_times(runs, packets), _inside(seen, packets), f"Written: {drawn}.\n"]
+    return Result("\n".join(parts), _wrong(seen, packets))
+
+
+def _observed(bench: Bench, echoes: Echoes, size: int, count: int) -> Dict[str, Observation]:
+    found: Dict[str, Observation] = {}
+    for name, server in echoes.servers.items():
+        with attached([server.pid], bench.folder) as seen:
+            echoes.milliseconds(name, size, count)
+        found[name] = seen[0]
+    return found
+
+
+def _times(runs: graphs.Runs, packets: Dict[int, int]) -> str:
+    rows: List[Sequence[object]] = []
+    for size, count in packets.items():
+        tcp, uds = ([1000 * ms / count for ms in runs[name][size]] for name in ("TCP", "UDS"))
+        saved = statistics.fmean(tcp) - statistics.fmean(uds)
+        noise = half_width(of_runs(tcp), of_runs(uds))
+        ratio = f"{statistics.fmean(tcp) / statistics.fmean(uds):.2f}"
+        means = [statistics.fmean(tcp), statistics.fmean(uds)]
+        fastest = f"{min(tcp) / min(uds):.2f}"
+        best = [min(tcp), min(uds), fastest]
+        rows.append([f"{size:,}", *means, ratio, _said(saved, noise), *best])
+    head = ["bytes", "TCP: µs per packet", "Unix: µs per packet", "TCP ÷ Unix", "TCP − Unix, µs"]
+    return table([*head, "fastest run: TCP", "Unix", "TCP ÷ Unix of these"], rows)
+
+
+def _said(saved: float, noise: float) -> str:
+    found = "a difference" if abs(saved) > noise else "none beyond noise"
+    return f"{saved:.1f} ± {noise:.1f}: {found}"
+
+
+def _inside(seen: Dict[int, Dict[str, Observation]], packets: Dict[int, int]) -> str:
+    """The server's system calls on the connection for each packet, and their CPU time."""
+    rows: List[Sequence[object]] = []
+    for size, both in seen.items():
+        for name, one in both.items():
+            moving = [row for row in one.report["syscalls"] if row["transport"] != "other"]
+            calls = sum(row["calls"] for row in moving) / packets[size]
+            cpu_us = sum(row["cpu_us"] for row in moving) / packets[size]
+            names = ", ".join(sorted({row["name"] for row in moving if row["bytes"]}))
+            share = one.report["verdict"]["transport_share_pct"]
+            rows.append([f"{size:,}", name, calls, cpu_us, names, share, one.cause])
+    head = ["bytes, with udsprobe attached", "transport", "socket calls per packet"]
+    return table([*head, "CPU µs in them", "which", "transport %", "verdict"], rows)
+
+
+def _wrong(seen: Dict[int, Dict[str, Observation]], packets: Dict[int, int]) -> List[str]:
+    wrong: List[str] = []
+    for size, both in seen.items():
+        for name, one in both.items():
+            moved = sum(
+                row["bytes"] or 0 for row in one.report["syscalls"] if row["transport"] != "other"
+            )
+            expected = 2 * size * packets[size] + len("start sending now!")
+            if moved != expected:
+                counts = f"{expected} bytes through the server, udsprobe saw {moved}"
+                wrong.append(f"{name}, {size} bytes: {counts}")
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(run(HERE, __doc__ or "", ("node",), measure))
