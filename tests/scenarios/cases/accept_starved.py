@@ -1,0 +1,52 @@
+"""Connections wait in a queue with room: whoever should accept them is elsewhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tests.scenarios.bench import Bench
+from tests.scenarios.case import BOTH, UNIX, Subject, case
+
+
+@case("Python threads", BOTH, quick=UNIX)
+def acceptor_pauses(bench: Bench) -> Subject:
+    """The accepting thread sleeps 30 ms after each accept, as one that looks names up does."""
+    server = bench.threaded("accept_pause_ms=30", "backlog=128")
+    bench.load(server.address, connections=12, think_ms=100, reconnect=1)
+    return Subject([server.pid], [server.address])
+
+
+@case("Python threads", BOTH)
+def seats_are_taken(bench: Bench) -> Subject:
+    """Four seats, held by kept connections that are idle most of the time; the others queue."""
+    server = bench.threaded("pool=4", "backlog=128")
+    bench.load(server.address, connections=16, think_ms=50, reconnect=10, warm=80)
+    return Subject([server.pid], [server.address])
+
+
+@case("Python threads")
+def acceptor_in_deadlock(bench: Bench) -> Subject:
+    """After three connections the accepting thread waits for a lock for ever; three are served."""
+    server = bench.threaded("deadlock_after=4", "backlog=128")
+    bench.load(server.address, connections=24, think_ms=20, warm=40)
+    return Subject([server.pid], [server.address])
+
+
+@case("gunicorn", BOTH)
+def gunicorn_held_by_silent_clients(bench: Bench) -> Subject:
+    """Both sync workers read from connections that say nothing, as browsers open in advance."""
+    server = bench.gunicorn("--timeout", "120")
+    bench.load(server.address, connections=2, rate=50).result()
+    bench.load(server.address, connections=12, warm=0, idle=2)
+    return Subject([server.pid], [server.address])
+
+
+@case("Node", needs=("node",))
+def node_stopped(bench: Bench) -> Subject:
+    """The process is stopped, as by a debugger; its clients connect and wait."""
+    node = bench.node()
+    bench.load(node.address, connections=4, think_ms=50)
+    os.kill(node.pid, signal.SIGSTOP)
+    bench.load(node.address, connections=40, warm=0)
+    return Subject([node.pid], [node.address])

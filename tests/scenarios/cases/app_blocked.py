@@ -1,0 +1,115 @@
+"""The application sleeps while it owes a reply, and waits for no upstream."""
+
+from __future__ import annotations
+
+from tests.scenarios.bench import Bench
+from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
+from tests.scenarios.postgres import Postgres
+
+LOCK = "BEGIN; UPDATE t SET n = n + 1; SELECT pg_sleep(0.01); COMMIT;"
+
+
+@case("asyncio", BOTH, quick=UNIX)
+def asyncio_timer(bench: Bench) -> Subject:
+    """asyncio.sleep(0.05) in each request: the wait is inside the poller."""
+    server = bench.asyncio("sleep_ms=50")
+    bench.load(server.address, connections=8)
+    return Subject([server.pid])
+
+
+@case("Node", needs=("node",))
+def node_timer(bench: Bench) -> Subject:
+    """setTimeout of 50 ms in each request."""
+    node = bench.node("sleep_ms=50")
+    bench.load(node.address, connections=8)
+    return Subject([node.pid])
+
+
+@case("Node", needs=("node",))
+def node_child(bench: Bench) -> Subject:
+    """Each request runs a child process that takes 100 ms."""
+    node = bench.node("child_s=0.1")
+    bench.load(node.address, connections=2)
+    return Subject([node.pid])
+
+
+@case("Node", (TCP,), needs=("node",))
+def node_main_thread_waits(bench: Bench) -> Subject:
+    """A synchronous wait of 20 ms stops the event loop."""
+    node = bench.node("stuck_ms=20")
+    bench.load(node.address, connections=4)
+    return Subject([node.pid])
+
+
+@case("asyncio")
+def asyncio_housekeeping(bench: Bench) -> Subject:
+    """time.sleep(0.3) in the loop, twice in a second; requests wait for the loop."""
+    server = bench.asyncio("pause_every_ms=200", "pause_ms=300")
+    bench.load(server.address, connections=8, rate=80, poisson=1)
+    return Subject([server.pid])
+
+
+@case("asyncio", (TCP,))
+def asyncio_threads_and_a_lock(bench: Bench) -> Subject:
+    """Each request has a thread that holds the one lock for 10 ms."""
+    server = bench.asyncio("lock_ms=10")
+    bench.load(server.address, connections=6)
+    return Subject([server.pid])
+
+
+@case("gunicorn", BOTH)
+def gunicorn_sleeps(bench: Bench) -> Subject:
+    """Two sync workers that sleep 40 ms in each request; the clients queue behind them."""
+    server = bench.gunicorn(SLEEP_MS=40)
+    bench.load(server.address, connections=8)
+    return Subject([server.pid])
+
+
+@case("gunicorn")
+def gunicorn_lock_file(bench: Bench) -> Subject:
+    """Four sync workers; each request holds a lock file for 20 ms."""
+    server = bench.gunicorn(workers=4, FLOCK_MS=20, LOCK_FILE=bench.folder / "lock")
+    bench.load(server.address, connections=4)
+    return Subject([server.pid])
+
+
+@case("Python threads")
+def threads_and_a_lock(bench: Bench) -> Subject:
+    """A thread for each connection, all waiting for one lock held for 5 ms."""
+    server = bench.threaded("lock_ms=5")
+    bench.load(server.address, connections=8)
+    return Subject([server.pid])
+
+
+@case("Go", BOTH, needs=("go",))
+def go_mutex(bench: Bench) -> Subject:
+    """Goroutines behind a mutex that each holds for 10 ms: nothing the kernel sees as a lock."""
+    server = bench.go("mutex_ms=10")
+    bench.load(server.address, connections=6)
+    return Subject([server.pid])
+
+
+@case("PostgreSQL", BOTH, needs=("postgres", "initdb", "pgbench"))
+def postgres_sleeps(bench: Bench) -> Subject:
+    """pg_sleep(0.05) in each query."""
+    postgres = Postgres(bench)
+    postgres.pgbench("SELECT pg_sleep(0.05);", 4)
+    return Subject([postgres.pid])
+
+
+@case("PostgreSQL", needs=("postgres", "initdb", "psql", "pgbench"))
+def postgres_row_lock(bench: Bench) -> Subject:
+    """Eight clients update the same row, each in a transaction of 10 ms."""
+    postgres = Postgres(bench)
+    postgres.run("CREATE TABLE t (n bigint); INSERT INTO t VALUES (0)")
+    postgres.pgbench(LOCK, 8)
+    return Subject([postgres.pid])
+
+
+@case("Redis", needs=("redis-server",))
+def redis_sleeps(bench: Bench) -> Subject:
+    """The one thread sleeps 20 ms for one client; the others wait."""
+    redis = bench.redis()
+    bench.load(redis.address, b"DEBUG SLEEP 0.02\r\n", "resp", connections=1, think_ms=5)
+    bench.load(redis.address, b"PING\r\n", "resp", connections=4, rate=100)
+    return Subject([redis.pid])

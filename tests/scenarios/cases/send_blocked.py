@@ -1,0 +1,67 @@
+"""Somebody does not read what is sent to him."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.scenarios.bench import HTTP_REQUEST, Bench
+from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
+from tests.scenarios.postgres import Postgres
+from tests.scenarios.programs import HERE
+
+MB = 1024 * 1024
+SLOW = {"connections": 4, "read_rate": 400000, "warm": 0}
+
+
+@case("Python threads", BOTH, quick=UNIX)
+def threads_and_slow_readers(bench: Bench) -> Subject:
+    """Replies of 8 MB to clients that read 400 kB/s: threads sleep in send()."""
+    server = bench.threaded(f"body={8 * MB}")
+    load = bench.load(server.address, HTTP_REQUEST, "http", **SLOW)
+    return Subject([server.pid], [str(load.pid)])
+
+
+@case("Node", needs=("node",))
+def node_and_slow_readers(bench: Bench) -> Subject:
+    """Replies of 8 MB to clients that read 400 kB/s: EAGAIN, then waiting for the poller."""
+    node = bench.node(f"body={8 * MB}")
+    bench.load(node.address, connections=2, rate=2)
+    load = bench.load(node.address, HTTP_REQUEST, "http", **SLOW)
+    return Subject([node.pid], [str(load.pid)])
+
+
+@case("gunicorn")
+def gunicorn_and_slow_readers(bench: Bench) -> Subject:
+    """Two sync workers that send 1 MB to slow clients: nobody else is served meanwhile."""
+    server = bench.gunicorn(BODY=MB)
+    load = bench.load(server.address, connections=6, read_rate=2 * MB, warm=4)
+    return Subject([server.pid], [str(load.pid)])
+
+
+@case("Redis", BOTH, needs=("redis-server",))
+def redis_and_slow_readers(bench: Bench) -> Subject:
+    """Values of 4 MB for clients that hardly read, beside clients that are well."""
+    redis = bench.redis("--client-output-buffer-limit", "normal 0 0 0")
+    value = b"x" * (MB // 2)
+    store = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%b\r\n" % (len(value), value)
+    bench.load(redis.address, store, "resp", connections=1, rate=1, warm=1).result()
+    bench.load(redis.address, b"PING\r\n", "resp", connections=2, rate=100)
+    load = bench.load(redis.address, b"GET k\r\n" * 8, "resp", **SLOW)
+    return Subject([redis.pid], [str(load.pid)])
+
+
+@case("PostgreSQL", needs=("postgres", "initdb", "psql"))
+def postgres_and_a_slow_reader(bench: Bench) -> Subject:
+    """COPY TO STDOUT to a psql whose output is taken at 400 kB/s."""
+    postgres = Postgres(bench)
+    rows = "SELECT repeat('x', 1000) FROM generate_series(1, 200000)"
+    postgres.copy_slowly(rows, [sys.executable, str(HERE / "load/slow_reader.py"), "400000"])
+    return Subject([postgres.pid], ["psql"])
+
+
+@case("asyncio", (TCP,))
+def asyncio_and_slow_readers(bench: Bench) -> Subject:
+    """drain() waits for clients that read 400 kB/s of replies of 8 MB."""
+    server = bench.asyncio(f"body={8 * MB}")
+    load = bench.load(server.address, HTTP_REQUEST, "http", **SLOW)
+    return Subject([server.pid], [str(load.pid)])

@@ -1,0 +1,70 @@
+"""Runs udsprobe on a case, as a user would, and says what its verdict is worth."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from tests.scenarios.bench import Bench
+from tests.scenarios.case import Case, Subject
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+NO_VERDICT = "–"
+SLACK_S = 60.0
+# 1,024 is 1024 to a reader.
+GROUPED = re.compile(r"(?<=\d),(?=\d{3})")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What one judge said about one case. `unnamed`: what its verdict should have named."""
+
+    cause: str
+    summary: str
+    confidence: Optional[float] = None
+    unnamed: List[str] = field(default_factory=list)
+    report: Optional[Dict[str, Any]] = None
+
+
+def observe(case: Case, duration_s: float) -> Judgement:
+    """Set the case up, observe it for `duration_s`, and end it."""
+    with Bench(case.transport) as bench:
+        return judge(case.set_up(bench), duration_s)
+
+
+def judge(subject: Subject, duration_s: float) -> Judgement:
+    """What `udsprobe attach` says about these processes.
+
+    Raises:
+        RuntimeError: udsprobe failed.
+    """
+    argv = [sys.executable, "-m", "udsprobe", "attach", "--json", "--duration", str(duration_s)]
+    for pid in subject.pids:
+        argv += ["--pid", str(pid)]
+    done = subprocess.run(
+        argv,
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=duration_s + SLACK_S,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"udsprobe ended with {done.returncode}: {done.stderr[-2000:]}")
+    return read(json.loads(done.stdout), subject)
+
+
+def read(report: Dict[str, Any], subject: Subject) -> Judgement:
+    """The verdict of a report document."""
+    verdict = report["verdict"]
+    if verdict is None:
+        return Judgement(NO_VERDICT, "no verdict", report=report)
+    said = GROUPED.sub("", json.dumps(verdict, ensure_ascii=False))
+    unnamed = [name for name in subject.names if name not in said]
+    return Judgement(verdict["cause"], verdict["summary"], verdict["confidence"], unnamed, report)

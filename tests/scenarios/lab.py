@@ -1,0 +1,180 @@
+"""The command of the lab: runs cases, compares verdicts with the truth, prints both scores."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from tests.scenarios import baseline, confusion, judge
+from tests.scenarios.case import CAUSES, Case, all_cases, chosen
+from tests.scenarios.judge import Judgement
+from tests.scenarios.programs import missing
+
+Observer = Callable[[Case, float], Judgement]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One case in one run. `error`: it could not be run."""
+
+    case: Case
+    run: int
+    verdict: Optional[Judgement] = None
+    baseline: Optional[Judgement] = None
+    error: str = ""
+
+    @property
+    def right(self) -> bool:
+        return self.verdict is not None and self.verdict.cause == self.case.cause
+
+    @property
+    def unnamed(self) -> List[str]:
+        return self.verdict.unnamed if self.verdict is not None else []
+
+
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/scenarios",
+        description="Real servers, each with one planted illness: is the verdict right?",
+    )
+    parser.add_argument(
+        "patterns", nargs="*", help="names, causes or servers: node*, fd-limit, *tcp"
+    )
+    parser.add_argument("--runs", type=int, default=1, metavar="N", help="of every case")
+    parser.add_argument("--duration", type=float, default=10.0, metavar="S", help="of observation")
+    parser.add_argument("--no-baseline", action="store_true", help="without the pass of strace -c")
+    parser.add_argument("--quick", action="store_true", help="only the cases that the tests run")
+    parser.add_argument("--reports", type=Path, metavar="DIR", help="keep every report there")
+    parser.add_argument("--json", action="store_true", help="the outcomes as one document")
+    parser.add_argument("--list", action="store_true", help="the cases, and run none")
+    return parser.parse_args(argv)
+
+
+def run_case(case: Case, run: int, options: argparse.Namespace) -> Outcome:
+    """Observe a case, first by udsprobe, then by strace; an error is an outcome."""
+    absent = missing(case.needs)
+    if absent:
+        return Outcome(case, run, error=f"not installed: {', '.join(absent)}")
+    try:
+        verdict = judge.observe(case, options.duration)
+        other = None if options.no_baseline else baseline.observe(case, options.duration)
+    except Exception as error:  # one broken case must not end the lab
+        return Outcome(case, run, error=f"{type(error).__name__}: {error}")
+    return Outcome(case, run, verdict, other)
+
+
+def keep_report(outcome: Outcome, folder: Optional[Path]) -> None:
+    """Write the report document, and what is true of it, for later reading."""
+    if folder is None or outcome.verdict is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    name = outcome.case.name.replace("/", ".") + f".{outcome.run}.json"
+    (folder / name).write_text(json.dumps(outcome.verdict.report, indent=1))
+
+
+def line_of(outcome: Outcome) -> str:
+    """One line for a person."""
+    name = outcome.case.name
+    if outcome.verdict is None:
+        return f"ERROR {name}: {outcome.error}"
+    mark = "ok   " if outcome.right else "WRONG"
+    said = "" if outcome.right else f" said {outcome.verdict.cause}:"
+    unnamed = f" (does not name {', '.join(outcome.verdict.unnamed)})"
+    beside = f" | strace: {outcome.baseline.cause}" if outcome.baseline else ""
+    named = unnamed if outcome.right and outcome.verdict.unnamed else ""
+    return f"{mark} {name}:{said} {outcome.verdict.summary}{named}{beside}"
+
+
+def pairs_of(outcomes: Sequence[Outcome], of_baseline: bool) -> List[Tuple[str, str]]:
+    """(true, said) of each outcome that this judge has judged."""
+    judged = [(one.case.cause, one.baseline if of_baseline else one.verdict) for one in outcomes]
+    return [(true, said.cause) for true, said in judged if said is not None]
+
+
+def summary_of(outcomes: Sequence[Outcome]) -> str:
+    """Both matrices, the errors, and the scores side by side."""
+    ours, theirs = pairs_of(outcomes, False), pairs_of(outcomes, True)
+    parts = [confusion.matrix(ours, "udsprobe: true cause × verdict")]
+    if theirs:
+        parts.append(confusion.matrix(theirs, "strace -c by the recipe: true cause × verdict"))
+    broken = [line_of(one) for one in outcomes if one.verdict is None]
+    unnamed = [line_of(one) for one in outcomes if one.right and one.unnamed]
+    wrong = [line_of(one) for one in outcomes if one.verdict is not None and not one.right]
+    parts += ["\n".join([*broken, *wrong, *unnamed]) + "\n"] if broken or wrong or unnamed else []
+    scores = confusion.score_line("udsprobe", ours)
+    scores += confusion.score_line("strace -c", theirs) if theirs else ""
+    return "\n".join([*parts, scores])
+
+
+def document_of(outcomes: Sequence[Outcome]) -> Dict[str, Any]:
+    """Everything but the reports, for a program."""
+    return {
+        "outcomes": [_outcome_document(one) for one in outcomes],
+        "udsprobe": confusion.scores(pairs_of(outcomes, False)),
+        "strace": confusion.scores(pairs_of(outcomes, True)),
+    }
+
+
+def _outcome_document(outcome: Outcome) -> Dict[str, Any]:
+    def said(one: Optional[Judgement]) -> Optional[Dict[str, Any]]:
+        return one and {"cause": one.cause, "summary": one.summary, "unnamed": one.unnamed}
+
+    return {
+        "case": outcome.case.name,
+        "cause": outcome.case.cause,
+        "server": outcome.case.server,
+        "run": outcome.run,
+        "right": outcome.right,
+        "udsprobe": said(outcome.verdict),
+        "strace": said(outcome.baseline),
+        "error": outcome.error or None,
+    }
+
+
+def list_of(cases: Sequence[Case]) -> str:
+    """What there is."""
+    lines = []
+    for cause in CAUSES:
+        for one in (one for one in cases if one.cause == cause):
+            quick = " (quick)" if one.quick else ""
+            lines.append(f"{one.name} [{one.server}, {one.transport}]{quick}: {one.story}")
+    return "\n".join([*lines, f"{len(cases)} cases"]) + "\n"
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """0: every case right; 1: not; 2: nothing to run."""
+    options = parse_arguments(sys.argv[1:] if argv is None else argv)
+    cases = [one for one in chosen(all_cases(), options.patterns) if one.quick or not options.quick]
+    if options.list:
+        sys.stdout.write(list_of(cases))
+        return 0
+    if not cases:
+        sys.stderr.write("scenarios: no case fits; see --list\n")
+        return 2
+    # So that a bench is left, and its processes ended, whoever ends the lab.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    outcomes: List[Outcome] = []
+    began = time.monotonic()
+    for run in range(1, options.runs + 1):
+        for one in cases:
+            outcome = run_case(one, run, options)
+            keep_report(outcome, options.reports)
+            sys.stderr.write(line_of(outcome) + "\n")
+            outcomes.append(outcome)
+    if options.json:
+        sys.stdout.write(json.dumps(document_of(outcomes), indent=1, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(summary_of(outcomes))
+        sys.stdout.write(f"{time.monotonic() - began:.0f} s\n")
+    return 0 if all(one.right for one in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

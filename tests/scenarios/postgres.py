@@ -1,0 +1,81 @@
+"""PostgreSQL on a bench, and pgbench as its load."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import List, Sequence
+
+from tests.scenarios.bench import AWAY, LOAD_S, Bench, Server
+from tests.scenarios.case import UNIX
+from tests.scenarios.programs import program
+
+# PostgreSQL refuses to run as root.
+AS_POSTGRES = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+PORT = "5432"
+
+
+class Postgres:
+    """A cluster of its own in the bench's folder.
+
+    Attributes:
+        socket: its Unix path.
+        pid: of the postmaster.
+    """
+
+    def __init__(self, bench: Bench, transport: str = "", options: Sequence[str] = ()) -> None:
+        self._bench = bench
+        self._folder = bench.folder / bench.name("postgres")
+        self._folder.mkdir()
+        shutil.chown(self._folder, "postgres", "postgres")
+        self._make_cluster()
+        unix = (transport or bench.transport) == UNIX
+        port = PORT if unix else bench.address(transport="tcp").rpartition(":")[2]
+        self.socket = f"{self._folder}/.s.PGSQL.{port}"
+        self._at = ["-h", str(self._folder) if unix else "127.0.0.1", "-p", port]
+        argv = [*AS_POSTGRES, program("postgres"), "-D", f"{self._folder}/data", "-p", port]
+        argv += ["-k", str(self._folder), "-c", f"listen_addresses={'' if unix else '127.0.0.1'}"]
+        argv += ["-c", "fsync=off", *options]
+        self.address = self.socket if unix else f"127.0.0.1:{port}"
+        self._server = bench.server(argv, self.address, "postgres")
+        bench.wait_until(self._is_up, "PostgreSQL takes queries", self._server)
+
+    @property
+    def pid(self) -> int:
+        return self._server.pid
+
+    def _make_cluster(self) -> None:
+        argv = [*AS_POSTGRES, program("initdb"), "-D", f"{self._folder}/data", "--no-sync"]
+        argv += ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"]
+        subprocess.run(argv, cwd="/", check=True, capture_output=True)
+
+    def _is_up(self) -> bool:
+        argv = [program("pg_isready"), "-q", *self._at]
+        return subprocess.run(argv, check=False).returncode == 0
+
+    def _client(self, name: str) -> List[str]:
+        return [program(name), *self._at, "-U", "postgres"]
+
+    def run(self, sql: str) -> None:
+        """Execute SQL."""
+        argv = [*self._client("psql"), "-q", "-v", "ON_ERROR_STOP=1", "-c", sql, "postgres"]
+        subprocess.run(argv, check=True, capture_output=True)
+
+    def pgbench(self, script: str, clients: int = 4, *options: str) -> Server:
+        """Run `script` again and again, from the moment it has done so for a second."""
+        path = self._bench.file(self._bench.name("script"), script)
+        argv = [*AWAY, *self._client("pgbench"), "-n", "-f", path, "-c", str(clients), "-P", "1"]
+        argv += ["-T", str(LOAD_S), *options, "postgres"]
+        log: Path = self._bench.folder / f"{self._bench.name('pgbench')}.log"
+        load = Server(argv, log)
+        self._bench.adopt(load)
+        self._bench.wait_until(lambda: b"progress:" in log.read_bytes(), "pgbench is warm", load)
+        return load
+
+    def copy_slowly(self, sql: str, reader: Sequence[str]) -> None:
+        """Have psql receive the rows of `sql`, and `reader` take them from psql."""
+        psql = [*self._client("psql"), "-q", "-c", f"COPY ({sql}) TO STDOUT", "postgres"]
+        sender = self._bench.start(psql, "psql", stdout=subprocess.PIPE)
+        taker = self._bench.start(reader, "reader", stdin=sender.popen.stdout)
+        self._bench.wait_until(lambda: taker.log.stat().st_size > 0, "rows are read", taker)

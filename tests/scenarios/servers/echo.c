@@ -1,0 +1,82 @@
+// Sends back what came, whole messages of BYTES: echo ADDRESS BYTES [PIECE]. One thread, poll().
+// PIECE: the most bytes that one call takes or gives.
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { CONNECTIONS = 256 };
+
+static int listen_at(const char *text)
+{
+	struct sockaddr_un local = { .sun_family = AF_UNIX };
+	struct sockaddr_in inet = { .sin_family = AF_INET };
+	const char *colon = strrchr(text, ':');
+	int on = 1, fd = socket(text[0] == '/' ? AF_UNIX : AF_INET, SOCK_STREAM, 0);
+	if (text[0] == '/') {
+		strncpy(local.sun_path, text, sizeof(local.sun_path) - 1);
+		if (bind(fd, (void *)&local, sizeof(local)))
+			return -1;
+	} else {
+		inet.sin_port = htons((unsigned short)atoi(colon + 1));
+		inet.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+		if (bind(fd, (void *)&inet, sizeof(inet)))
+			return -1;
+	}
+	return listen(fd, 128) ? -1 : fd;
+}
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static int echo(int fd, char *message, size_t bytes, size_t piece)
+{
+	for (size_t have = 0; have < bytes;) {
+		ssize_t n = recv(fd, message + have, least(bytes - have, piece), 0);
+		if (n <= 0)
+			return -1;
+		have += (size_t)n;
+	}
+	for (size_t sent = 0; sent < bytes;) {
+		ssize_t n = send(fd, message + sent, least(bytes - sent, piece), MSG_NOSIGNAL);
+		if (n <= 0)
+			return -1;
+		sent += (size_t)n;
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct pollfd watched[CONNECTIONS] = { { 0 } };
+	nfds_t count = 1;
+	size_t bytes = argc > 2 ? strtoul(argv[2], NULL, 10) : 64;
+	size_t piece = argc > 3 ? strtoul(argv[3], NULL, 10) : bytes;
+	char *message = malloc(bytes);
+	watched[0] = (struct pollfd){ .fd = argc > 1 ? listen_at(argv[1]) : -1, .events = POLLIN };
+	if (watched[0].fd < 0) {
+		perror("echo");
+		return 1;
+	}
+	for (;;) {
+		poll(watched, count, -1);
+		for (nfds_t i = count; i-- > 1;)
+			if (watched[i].revents && echo(watched[i].fd, message, bytes, piece)) {
+				close(watched[i].fd);
+				watched[i] = watched[--count];
+			}
+		if (watched[0].revents && count < CONNECTIONS) {
+			int on = 1, fd = accept(watched[0].fd, NULL, NULL);
+			setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); // no effect on Unix
+			watched[count++] = (struct pollfd){ .fd = fd, .events = POLLIN };
+		}
+	}
+}

@@ -1,0 +1,121 @@
+"""An HTTP server on asyncio's streams: ADDRESS [option=value …]. ADDRESS: a path or HOST:PORT.
+
+sleep_ms=T asyncio.sleep · spin_ms=T computes · stuck_ms=T time.sleep in the loop · body=N bytes
+lock_ms=T a thread holds a lock for T ms · upstream=ADDRESS asks an HTTP server first
+backlog=N · leak=1 keeps a descriptor open for each request · one_in=N only each Nth is slow
+pause_every_ms=E, pause_ms=T: housekeeping that sleeps in the loop
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import sys
+import threading
+import time
+from typing import Dict, List, Tuple
+
+Streams = Tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Service:
+    """One process of it."""
+
+    def __init__(self, options: Dict[str, str]) -> None:
+        self._options = options
+        self._reply = reply_of(int(options.get("body", 64)))
+        self._count = itertools.count()
+        self._lock = threading.Lock()
+        self._leaked: List[int] = []
+        self._idle: List[Streams] = []
+
+    def _ms(self, name: str) -> float:
+        return float(self._options.get(name, 0)) / 1000
+
+    async def work(self) -> None:
+        """What a request costs."""
+        if next(self._count) % int(self._options.get("one_in", 1)):
+            return
+        if "spin_ms" in self._options:
+            spin(self._ms("spin_ms"))
+        if "stuck_ms" in self._options:
+            time.sleep(self._ms("stuck_ms"))
+        if "sleep_ms" in self._options:
+            await asyncio.sleep(self._ms("sleep_ms"))
+        if "lock_ms" in self._options:
+            await asyncio.get_running_loop().run_in_executor(None, self._hold_lock)
+        if "leak" in self._options:
+            self._leaked.append(os.open("/dev/null", os.O_RDONLY))
+        if "upstream" in self._options:
+            await self._ask()
+
+    def _hold_lock(self) -> None:
+        with self._lock:
+            time.sleep(self._ms("lock_ms"))
+
+    async def _ask(self) -> None:
+        streams = self._idle.pop() if self._idle else await connect(self._options["upstream"])
+        streams[1].write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        head = await streams[0].readuntil(b"\r\n\r\n")
+        length = head.lower().split(b"content-length:")[1].split(b"\r\n")[0]
+        await streams[0].readexactly(int(length))
+        self._idle.append(streams)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        try:
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                await self.work()
+                writer.write(self._reply)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def keep_house(self) -> None:
+        """Now and then nothing else runs."""
+        while self._options.get("pause_ms"):
+            await asyncio.sleep(self._ms("pause_every_ms"))
+            time.sleep(self._ms("pause_ms"))
+
+
+def reply_of(size: int) -> bytes:
+    """An HTTP reply with `size` bytes."""
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (size, b"x" * size)
+
+
+def spin(seconds: float) -> None:
+    """Compute."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        sum(range(200))
+
+
+async def connect(address: str) -> Streams:
+    """To a path or HOST:PORT."""
+    if address.startswith("/"):
+        return await asyncio.open_unix_connection(address)
+    host, port = address.rsplit(":", 1)
+    return await asyncio.open_connection(host, int(port))
+
+
+async def main(address: str, options: Dict[str, str]) -> None:
+    """Serve until the process is ended."""
+    service = Service(options)
+    backlog = int(options.get("backlog", 100))
+    if address.startswith("/"):
+        server = await asyncio.start_unix_server(service.serve, address, backlog=backlog)
+    else:
+        host, port = address.rsplit(":", 1)
+        server = await asyncio.start_server(service.serve, host, int(port), backlog=backlog)
+    house = asyncio.ensure_future(service.keep_house())
+    async with server:
+        await server.serve_forever()
+    await house
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], dict(text.split("=", 1) for text in sys.argv[2:])))

@@ -1,0 +1,109 @@
+"""A blocking HTTP server with threads: ADDRESS [option=value …]. ADDRESS: a path or HOST:PORT.
+
+One thread accepts and hands each connection to a thread of its own.
+accept_pause_ms=T the acceptor sleeps after each accept · pool=N at most N connections at a time,
+the next is accepted when one ends · deadlock_after=N the acceptor waits for ever for a lock after
+N connections · lock_ms=T each request holds one lock for T ms · sleep_ms=T · spin_ms=T · body=N
+backlog=N
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from typing import Dict
+
+
+class Service:
+    """The listener and its threads."""
+
+    def __init__(self, address: str, options: Dict[str, str]) -> None:
+        self._options = options
+        size = int(options.get("body", 64))
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n"
+        self._reply = head.encode() + b"x" * size
+        self._lock = threading.Lock()
+        self._never = threading.Lock()
+        self._seats = threading.Semaphore(int(options.get("pool", 100000)))
+        self._listener = listen(address, int(options.get("backlog", 128)))
+
+    def _ms(self, name: str) -> float:
+        return float(self._options.get(name, 0)) / 1000
+
+    def run(self) -> None:
+        """Accept for ever."""
+        accepted = 0
+        while True:
+            self._seats.acquire()
+            if accepted == int(self._options.get("deadlock_after", -1)):
+                self._never.acquire()
+                self._never.acquire()
+            connection, _ = self._listener.accept()
+            accepted += 1
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            if self._ms("accept_pause_ms"):
+                time.sleep(self._ms("accept_pause_ms"))
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            have = b""
+            while True:
+                chunk = receive(connection)
+                if not chunk:
+                    break
+                have += chunk
+                if not have.endswith(b"\r\n\r\n"):
+                    continue
+                have = b""
+                self._work()
+                if not send(connection, self._reply):
+                    break
+        self._seats.release()
+
+    def _work(self) -> None:
+        if self._ms("lock_ms"):
+            with self._lock:
+                time.sleep(self._ms("lock_ms"))
+        if self._ms("sleep_ms"):
+            time.sleep(self._ms("sleep_ms"))
+        if self._ms("spin_ms"):
+            end = time.perf_counter() + self._ms("spin_ms")
+            while time.perf_counter() < end:
+                sum(range(200))
+
+
+def receive(connection: socket.socket) -> bytes:
+    """What came; nothing at its end."""
+    try:
+        return connection.recv(65536)
+    except ConnectionError:
+        return b""
+
+
+def send(connection: socket.socket, reply: bytes) -> bool:
+    """Whether the client took it."""
+    try:
+        connection.sendall(reply)
+    except ConnectionError:
+        return False
+    return True
+
+
+def listen(address: str, backlog: int) -> socket.socket:
+    """At a path or HOST:PORT."""
+    if address.startswith("/"):
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(address)
+    else:
+        host, port = address.rsplit(":", 1)
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, int(port)))
+    listener.listen(backlog)
+    return listener
+
+
+if __name__ == "__main__":
+    Service(sys.argv[1], dict(text.split("=", 1) for text in sys.argv[2:])).run()

@@ -1,0 +1,34 @@
+"""A few cases of the lab, really run: the verdict names the planted illness.
+
+All of them: `scripts/scenarios`. Cases whose truth needs a CPU of their own are not among these.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Require
+from tests.scenarios import baseline, judge
+from tests.scenarios.bench import Bench
+from tests.scenarios.case import CAUSES, Case, all_cases
+
+DURATION_S = 5.0
+QUICK = [case for case in all_cases() if case.quick]
+
+pytestmark = [pytest.mark.root, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("case", QUICK, ids=lambda case: case.name)
+def test_the_verdict_names_the_illness(case: Case, require: Require) -> None:
+    require("gcc", *case.needs)
+    said = judge.observe(case, DURATION_S)
+    assert (said.cause, said.unnamed) == (case.cause, []), said.summary
+
+
+def test_strace_counts_the_same_server(require: Require) -> None:
+    require("gcc", "strace", "node")
+    case = next(one for one in all_cases() if one.name == "healthy/node-moderate-unix")
+    with Bench(case.transport) as bench:
+        table = baseline.parse(baseline.count(case.set_up(bench), 2.0, bench.folder / "strace.txt"))
+    assert table["epoll_pwait"].calls and table["read"].calls
+    assert baseline.recipe(table).cause in CAUSES
