@@ -1,0 +1,1 @@
+"""What looking costs, next to other tools: loads, tools, alternation, figures, outputs."""
