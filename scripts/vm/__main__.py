@@ -1,0 +1,123 @@
+"""`python -m vm`: boot, test, tell, and write the page. Started by `scripts/kernel-matrix`."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from .archive import ArchiveError
+from .evidence import Evidence, evidence
+from .guest import Bounds, run
+from .kernels import SUITES, Kernel, kernel
+from .page import Place, page
+from .script import STRATEGIES, guest_script, selected_tests
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "support-matrix.md"
+LOST = "lost"
+LOGS = Path(tempfile.gettempdir()) / "udsprobe-kernel-matrix"
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Returns 0 when no guest was lost and no test failed."""
+    asked = _parser().parse_args(arguments)
+    try:
+        kernels = [kernel(name, refresh=asked.refresh) for name in asked.kernel or SUITES]
+    except ArchiveError as error:
+        print(f"kernel-matrix: {error}", file=sys.stderr)
+        return 1
+    places = [(one, strategy) for one in kernels for strategy in asked.strategy or STRATEGIES]
+    if not asked.again:
+        _run_all(places, asked)
+    found: Dict[Place, Evidence] = {
+        (one.release, strategy): _found(_results(asked.logs, one, strategy))
+        for one, strategy in places
+        if _is_over(_results(asked.logs, one, strategy))
+    }
+    text = page(found)
+    if asked.write:
+        PAGE.write_text(text)
+    print(text)
+    return 1 if any(map(_is_bad, found.values())) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="kernel-matrix", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--kernel", action="append", choices=list(SUITES), help="one kernel; default: all"
+    )
+    parser.add_argument(
+        "--strategy",
+        action="append",
+        choices=("auto", *STRATEGIES),
+        help="one strategy; default: each by its name",
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="guests at a time")
+    parser.add_argument("--seconds", type=int, default=2400, help="what a guest may take")
+    parser.add_argument("--refresh", action="store_true", help="look for newer kernels")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--again", action="store_true", help="boot nothing: what the logs say")
+    parser.add_argument("--logs", type=Path, default=LOGS, help="where guests leave their words")
+    parser.add_argument("tests", nargs="*", help="pytest's arguments; default: a selection")
+    return parser
+
+
+def _run_all(places: List[Tuple[Kernel, str]], asked: argparse.Namespace) -> None:
+    bounds = Bounds(seconds=asked.seconds)
+    tests = asked.tests or selected_tests()
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        for one, strategy in places:
+            results = _results(asked.logs, one, strategy)
+            shutil.rmtree(results, ignore_errors=True)
+            pool.submit(_guest, one, strategy, tests, results, bounds)
+
+
+def _guest(one: Kernel, strategy: str, tests: List[str], results: Path, bounds: Bounds) -> None:
+    began = time.monotonic()
+    results.mkdir(parents=True)
+    try:
+        run(one, guest_script(ROOT, strategy, tests), results, bounds)
+    except Exception as error:  # whatever it is, it must not pass for a guest without failures
+        (results / LOST).write_text(str(error))
+    _tell(one, strategy, _found(results), time.monotonic() - began)
+
+
+def _results(logs: Path, one: Kernel, strategy: str) -> Path:
+    place: Path = logs / f"{one.name}-{strategy}"
+    return place
+
+
+def _is_over(results: Path) -> bool:
+    return any((results / name).is_file() for name in ("status", LOST))
+
+
+def _found(results: Path) -> Evidence:
+    found = evidence(results)
+    if (results / LOST).is_file():
+        return replace(found, trouble=(results / LOST).read_text().strip())
+    return found
+
+
+def _tell(one: Kernel, strategy: str, found: Evidence, seconds: float) -> None:
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(found.counts().items()))
+    print(f"{one.release} {strategy}: {counts or 'no test'} in {seconds:.0f} s", file=sys.stderr)
+    for test in found.tests:
+        if test.outcome == "failed":
+            print(f"  {test.name}: {test.words.splitlines()[0][:200]}", file=sys.stderr)
+    if found.trouble:
+        print(f"  {found.trouble}", file=sys.stderr)
+
+
+def _is_bad(found: Evidence) -> bool:
+    return found.trouble is not None or found.counts().get("failed", 0) > 0 or not found.tests
+
+
+if __name__ == "__main__":
+    sys.exit(main())
