@@ -94,8 +94,34 @@ def _carry_out(order: str, calls: int, call: Any) -> None:
     elif order == "spawn":
         with Actor() as child:
             child.does("call", calls)
+    elif order == "forks":
+        for _ in range(calls):
+            _in_child(lambda: call(1))
+    elif order == "swap":
+        _swap()
     elif order == "exec":
         os.execv(sys.executable, [sys.executable, __file__])
+
+
+def _swap() -> None:
+    """A receive call on a Unix socket, whose descriptor is a pipe's when it returns."""
+    left, right = socket.socketpair()
+    pipe, _ = os.pipe()
+    descriptor = right.fileno()
+    thread = threading.Thread(target=os.read, args=(descriptor, 1))
+    thread.start()
+    _wait_until_asleep_in_read(thread)
+    os.dup2(pipe, descriptor)
+    left.send(b"x")
+    thread.join()
+
+
+def _wait_until_asleep_in_read(thread: threading.Thread) -> None:
+    wchan = f"/proc/self/task/{thread.native_id}/wchan"
+    while True:
+        with open(wchan) as file:
+            if file.read() == "unix_stream_read_generic":
+                return
 
 
 def _in_child(act: Any) -> None:

@@ -101,6 +101,10 @@ class Counts(NamedTuple):
     bytes: int
 
 
+# Rows of what a ring did; there is no call for them, and no CPU time of their own.
+URING = "io_uring:"
+
+
 @dataclass(frozen=True)
 class Truth:
     """Every call of udsprobe's table that the workload made, and its requests."""

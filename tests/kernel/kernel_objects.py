@@ -19,9 +19,16 @@ Objects = Dict[str, FrozenSet[int]]
 
 def held_by(pid: int) -> Objects:
     """What a process has descriptors of: kind → ids."""
-    texts = [path.read_text() for path in Path(f"/proc/{pid}/fdinfo").iterdir()]
+    texts = [_text(path) for path in Path(f"/proc/{pid}/fdinfo").iterdir()]
     found = [match for text in texts for match in _ID.findall(text)]
     return {kind: frozenset(int(number) for k, number in found if k == kind) for kind in KINDS}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:  # closed since it was listed
+        return ""
 
 
 def left_of(objects: Objects) -> Objects:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, TextIO
 
 from tests.kernel.kernel_objects import Objects, held_by
+from tests.kernel.pace import SLOWNESS
 from tests.kernel.tool import REPOSITORY, UDSPROBE
 
-TIMEOUT_S = 60
+TIMEOUT_S = 60 * SLOWNESS
 
 
 class Ended(NamedTuple):
@@ -57,14 +59,26 @@ def answer(
 
 
 class Live:
-    """`udsprobe ARGUMENTS` from the moment its probes are live."""
+    """`udsprobe ARGUMENTS` from the moment its probes are live.
 
-    def __init__(self, arguments: List[str], folder: Path, name: str = "ready") -> None:
+    Args:
+        folder: for the ready file, which has this `name`.
+        environment: besides ours.
+    """
+
+    def __init__(
+        self,
+        arguments: List[str],
+        folder: Path,
+        name: str = "ready",
+        environment: Optional[Mapping[str, str]] = None,
+    ) -> None:
         ready = folder / name
         command, *rest = arguments
         self._process = subprocess.Popen(
             [*UDSPROBE, command, "--ready-file", str(ready), *rest],
             cwd=REPOSITORY,
+            env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -95,6 +109,15 @@ class Live:
             self._process.kill()
             raise
         return Ended(self._process.returncode, out, err)
+
+    def stdout(self) -> TextIO:
+        """The pipe that it writes to, for a reader that is slow."""
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def send(self, number: int) -> None:
+        """A signal that need not end it."""
+        self._process.send_signal(number)
 
     def close_stdout(self) -> None:
         """Whoever read its report leaves."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import time
 from pathlib import Path
@@ -64,6 +65,18 @@ class Terminal:
     def flag(self, name: str) -> str:
         """One of tmux's formats, such as `alternate_on`."""
         return self._run("display-message", "-p", "-t", "test", f"#{{{name}}}").strip()
+
+    def copy_to(self, file: Path) -> None:
+        """Also write every byte that programs send to the terminal to a file, from now on."""
+        self._run("pipe-pane", "-t", "test", f"cat > {shlex.quote(str(file))}")
+
+    def take_clipboard(self) -> None:
+        """Let programs set tmux's buffer, as terminals let them set the clipboard."""
+        self._run("set-option", "-s", "set-clipboard", "on")
+
+    def clipboard(self) -> str:
+        """What programs put there, all of it; empty when nothing."""
+        return self._run("list-buffers", "-F", "#{buffer_sample}")
 
     def wait(self, condition: Condition, what: Optional[Callable[[], str]] = None) -> str:
         """The screen as soon as the condition holds.

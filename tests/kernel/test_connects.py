@@ -78,9 +78,14 @@ def test_tcp_destinations(host: str, tmp_path: Path) -> None:
             assert tried["results"] == {"EINPROGRESS": 2}
             tried = client.connect(tcp(host, closed_port), 3)
             assert tried["results"] == {"ECONNREFUSED": 3}
+            tried = client.connect(tcp(host, closed_port), 5, blocking=False)
+            assert tried["results"] == {"EINPROGRESS": 5}
     rows = towards(watched.report)
     assert results(rows["tcp", f"{shown}:{open_port}"]) == (8, {"EINPROGRESS": 2})
-    assert results(rows["tcp", f"{shown}:{closed_port}"]) == (3, {"ECONNREFUSED": 3})
+    refused = rows["tcp", f"{shown}:{closed_port}"]
+    assert results(refused) == (8, {"ECONNREFUSED": 3, "EINPROGRESS": 5})
+    assert refused["failed_in_background"] == {"ECONNREFUSED": 5}
+    assert rows["tcp", f"{shown}:{open_port}"]["failed_in_background"] == {}
     assert len(rows) == 2
 
 

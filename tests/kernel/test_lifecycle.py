@@ -142,11 +142,11 @@ def test_a_pid_that_exits_during_attach_is_reported() -> None:
         "        child.kill(); child.wait()\n"
         "        super().__init__(**given)\n"
         "observe.Tracer = Tracer\n"
-        "from udsprobe.commands import attach\n"
+        "from udsprobe.commands import selecting\n"
         "from udsprobe.kernel.procfs import Procfs\n"
         "from udsprobe.kernel.selectors import Chosen\n"
         "one = Chosen(child.pid, Procfs().process(child.pid).start_ticks, 'selector', '')\n"
-        "attach.resolve = lambda _: (one,)\n"
+        "selecting.resolve = lambda _: (one,)\n"
         "sys.exit(cli.main(['attach', '--pid', str(child.pid), '--json']))\n"
     )
     done = subprocess.run(
@@ -385,8 +385,20 @@ def test_debug_shows_why_a_program_is_refused(actor: Actor, refused: Path) -> No
     assert "Traceback" not in ended.err
 
 
-def test_a_pid_namespace_is_told_from_the_host(actor: Actor) -> None:
-    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
-    ended = answer(["run", "--", "true"], inside)
-    assert ended.code == 4
-    assert ended.line.startswith("udsprobe: error[pid-namespace]")
+def test_lockdown_is_named(actor: Actor, refused: Path, tmp_path: Path) -> None:
+    """The errno path: programs are refused, and securityfs says confidentiality."""
+    level = tmp_path / "lockdown"
+    level.write_text("none integrity [confidentiality]\n")
+    shown = "/sys/kernel/security"
+    script = f"mount -t securityfs none {shown} && mount --bind {level} {shown}/lockdown"
+    ended = answer(attach(actor), in_own_mounts(script), cwd=refused)
+    assert (ended.code, ended.out) == (4, "")
+    assert ended.line.startswith("udsprobe: error[lockdown]")
+    assert "lockdown=integrity" in ended.line and "udsprobe listeners" in ended.line
+
+
+def test_capabilities_of_a_user_namespace_are_none(actor: Actor) -> None:
+    ended = answer(attach(actor), ["unshare", "--user", "--map-root-user"])
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.line.startswith("udsprobe: error[not-root]")
+    assert "CAP_BPF in the host's user namespace" in ended.line

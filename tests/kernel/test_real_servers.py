@@ -228,3 +228,30 @@ def test_redis_serves_every_request(require: Require, cache: Server, folder: Pat
         if key.name in ("accept", "accept4") and key.transport == "unix"
     )
     assert succeeded == accepted
+
+
+def test_the_way_of_a_request_through_nginx_and_node(
+    require: Require, app: Server, proxy: Server, folder: Path
+) -> None:
+    """nginx's workers are one hop, and what it waits for Node is not its own."""
+    with tool.Attached(["--pid", f"{app.pid},{proxy.pid}"], folder) as attached:
+        http_load(require, proxy, REQUESTS)
+    outer, inner = attached.report["requests"]["hops"]
+    workers = [t["pid"] for t in attached.report["targets"] if t["comm"] == "nginx"]
+    workers.remove(proxy.pid)
+    assert (outer["comm"], inner["comm"]) == ("nginx", "node")
+    assert set(outer["pids"]) <= set(workers) and outer["pid"] == min(outer["pids"])
+    assert (inner["pid"], inner["pids"]) == (app.pid, [app.pid])
+    assert (outer["next"], inner["next"]) == ([app.pid], [])
+    assert outer["address"] == "{}:{}".format(*proxy.address)
+    assert inner["address"] == app.address
+    assert outer["count"] == inner["count"] == REQUESTS
+    rows = attached.report["requests"]["served_by"]
+    assert sum(row["count"] for row in rows) == attached.report["requests"]["served"]["count"]
+    (upstream,) = attached.report["requests"]["upstream"]
+    assert outer["upstream_us"] == pytest.approx(upstream["latency_us"]["mean"], abs=0.1)
+    assert outer["own_us"] == pytest.approx(
+        outer["latency_mean_us"] - outer["upstream_us"], abs=0.1
+    )
+    assert inner["upstream_us"] == 0 and inner["own_us"] == inner["latency_mean_us"]
+    assert inner["latency_mean_us"] < outer["upstream_us"] < outer["latency_mean_us"]

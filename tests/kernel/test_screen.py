@@ -7,8 +7,9 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import Iterator, NamedTuple, Sequence
 
 import pytest
 
@@ -27,21 +28,16 @@ class Service(NamedTuple):
     socket: str
 
 
-@pytest.fixture
-def service() -> Iterator[Service]:
-    """A Unix-socket server under load."""
+@contextmanager
+def under_load(server: Sequence[str], *load: str) -> Iterator[Service]:
+    """A server and its clients, until the block is left."""
     serving = subprocess.Popen(
-        [*DEMO, "serve"],
-        cwd=REPOSITORY,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        server, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert serving.stdout is not None
     says = json.loads(serving.stdout.readline())
-    rate = ["--rate", "500", "--connections", "4", "--seconds", "60"]
     loading = subprocess.Popen(
-        [*DEMO, "load", "--socket", says["socket"], *rate],
+        [*DEMO, "load", "--socket", says["socket"], "--seconds", "60", *load],
         cwd=REPOSITORY,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -50,6 +46,21 @@ def service() -> Iterator[Service]:
     for process in (loading, serving):
         process.terminate()
         process.communicate(timeout=20)
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    """A Unix-socket server under load."""
+    with under_load([*DEMO, "serve"], "--rate", "500", "--connections", "4") as serving:
+        yield serving
+
+
+@pytest.fixture
+def spinning() -> Iterator[Service]:
+    """One whose clients wait for its CPU time."""
+    server = REPOSITORY / "tests" / "workloads" / "spinning_server.py"
+    with under_load([sys.executable, str(server), "5"], "--connections", "4") as serving:
+        yield serving
 
 
 @pytest.fixture
@@ -146,6 +157,27 @@ def test_the_targets_exit_ends_the_screen(terminal: Terminal, service: Service) 
     subprocess.run(["kill", str(service.pid)], check=True)
     told = terminal.wait(has_ended, terminal.everything)
     assert "\nended 0\n" in told and "exited" in told
+
+
+def test_the_verdict_and_what_it_rests_on(terminal: Terminal, spinning: Service) -> None:
+    start(terminal, spinning)
+    screen = terminal.wait(lambda seen: "app-cpu, critical" in seen)
+    lines = screen.splitlines()
+    assert lines[1].startswith(" NOT THE TRANSPORT   app-cpu, critical") and "sure " in lines[1]
+    assert f"thread {spinning.pid} is " in lines[2]
+    assert re.search(r"transport is (< )?[\d.]+ % of request time; a free one would", lines[3])
+
+    terminal.press("v")
+    page = terminal.wait(lambda seen: "── evidence ──" in seen)
+    assert re.search(r"busy_share \d+ %, threshold 80 %", page)
+    assert str(spinning.pid) in page[page.index("── what to do ──") :]
+    terminal.press("y")
+    terminal.wait(lambda seen: "· copied" in seen)
+    terminal.press("Escape")
+    terminal.wait(lambda seen: "q quit" in seen)
+    terminal.press("q")
+    told = terminal.wait(has_ended, terminal.everything)
+    assert "NOT THE TRANSPORT · critical: app-cpu · " in told and "  do: " in told
 
 
 def test_resizing(terminal: Terminal, service: Service) -> None:

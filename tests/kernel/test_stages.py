@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import pytest
 
 from tests.conftest import give_up
+from tests.kernel.pace import SLOWNESS
 from tests.kernel.tool import Attached
 from tests.workloads import stages_program
 from tests.workloads.build import BuildError
@@ -21,7 +20,8 @@ MS = 1_000_000
 DELAYS_NS = (MS // 10, MS, 10 * MS)
 STAGES = ("recv_wait", "recv", "app", "send")
 # The tolerance of the promise: 5 %, or 50 µs where a stage is short.
-RELATIVE, ABSOLUTE_US = 0.05, 50.0
+RELATIVE, ABSOLUTE_US = 0.05 * SLOWNESS, 50.0 * SLOWNESS
+ATTEMPTS = 3
 
 
 class Observed(NamedTuple):
@@ -56,15 +56,17 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A path that fits into sun_path."""
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    yield made
-    shutil.rmtree(made)
-
-
 def observe(kind: str, folder: Path, **plan: int) -> Observed:
+    """One whose clocks agree, if one of three does: a server that loses its CPU between a
+    stamp and the call beside it knows its own times wrongly. A wrong count is returned at once."""
+    for _ in range(ATTEMPTS):
+        seen = observe_once(kind, folder, **plan)
+        if seen.served["count"] != seen.truth["count"] or not wrong_stages(seen):
+            break
+    return seen
+
+
+def observe_once(kind: str, folder: Path, **plan: int) -> Observed:
     """Attach to the server, not to its client, and let it serve."""
     where = str(folder / "socket") if kind == "unix" else kind
     try:

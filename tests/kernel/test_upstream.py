@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import pytest
 
+from tests.kernel.pace import SLOWNESS
 from tests.kernel.tool import Attached
 from tests.workloads.upstream_process import KINDS, Actor, Place, connected
 
 pytestmark = [pytest.mark.root]
 
 # The tolerance of the promise: 5 %, or 50 µs where a request is short.
-RELATIVE, ABSOLUTE_US = 0.05, 50.0
+RELATIVE, ABSOLUTE_US = 0.05 * SLOWNESS, 50.0 * SLOWNESS
 UPSTREAMS_MAX = 256
 Row = Dict[str, Any]
 
@@ -23,14 +22,6 @@ Row = Dict[str, Any]
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A path that fits into sun_path."""
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    yield made
-    shutil.rmtree(made)
 
 
 @pytest.fixture

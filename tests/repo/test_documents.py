@@ -46,6 +46,17 @@ def test_every_kernel_file_is_in_the_table() -> None:
     assert [p.name for p in files if str(p.relative_to(ROOT)) not in written] == []
 
 
+def test_tests_that_reliability_names_exist() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)`", page))
+    written = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))
+    }
+    assert named and sorted(named - written) == []
+
+
 def test_readme_is_short() -> None:
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= README_LINES_MAX

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from typing import Dict, Iterator, List, Set, Tuple
 
@@ -28,8 +29,8 @@ def error_classes() -> Set[str]:
         known |= derived
 
 
-def raised(module: Module, classes: Set[str]) -> Iterator[Tuple[str, int]]:
-    """First arguments of error constructors: the slug, or "" when it is no literal."""
+def raised(module: Module, classes: Set[str]) -> Iterator[Tuple[str, int, str]]:
+    """Error constructors: the slug, or "" when it is no literal; the line; the class."""
     for node in ast.walk(module.tree):
         if not isinstance(node, ast.Call) or not node.args:
             continue
@@ -37,7 +38,7 @@ def raised(module: Module, classes: Set[str]) -> Iterator[Tuple[str, int]]:
         if name in classes:
             slug = node.args[0]
             literal = isinstance(slug, ast.Constant) and isinstance(slug.value, str)
-            yield (slug.value if literal else ""), node.lineno  # type: ignore[attr-defined]
+            yield (slug.value if literal else ""), node.lineno, name  # type: ignore[attr-defined]
 
 
 def slugs() -> Dict[str, str]:
@@ -46,7 +47,7 @@ def slugs() -> Dict[str, str]:
     found = {
         slug: f"{module.path.name}:{line}"
         for module in modules()
-        for slug, line in raised(module, classes)
+        for slug, line, _ in raised(module, classes)
     }
     texts = [*(module.path for module in modules()), *(ROOT / "scripts").iterdir()]
     for path in filter(lambda path: path.is_file(), texts):
@@ -73,6 +74,17 @@ def test_every_slug_has_a_row() -> None:
 
 def test_every_row_has_a_slug() -> None:
     assert set(rows()) - set(slugs()) == set()
+
+
+def test_rows_name_the_exit_code() -> None:
+    """That of every class which is raised with the slug."""
+    wrong, classes, listed = [], error_classes(), rows()
+    for module in modules():
+        for slug, line, raised_by in raised(module, classes):
+            code = getattr(importlib.import_module(module.name), raised_by).exit_code
+            if str(code) not in listed[slug][0].split(", "):
+                wrong.append(f"{module.name}:{line} {slug} exits with {code}")
+    assert wrong == []
 
 
 def test_rows_say_what_why_and_what_to_do() -> None:

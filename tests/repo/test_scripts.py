@@ -70,3 +70,7 @@ def test_an_environment_is_current_until_a_source_is_newer(tmp_path: Path) -> No
     stamp.write_text("/elsewhere\nrun\n")
     os.utime(program, (0, 0))
     assert not is_current("run")
+
+
+def test_the_kernel_matrix_is_one_of_them() -> None:
+    assert "kernel-matrix" in {path.name for path in shell_scripts()}

@@ -17,6 +17,7 @@ from udsprobe.model.report import (
     Listener,
     Measurement,
     Probe,
+    ProcessTime,
     Report,
     Requests,
     Served,
@@ -154,13 +155,13 @@ def shared(address: str = "0.0.0.0:8080", sockets: int = 3) -> List[Listener]:
 def connect(
     address: str, transport: str = "unix", calls: int = 100, errors: Optional[Dict[str, int]] = None
 ) -> Connect:
-    return Connect(transport, address, calls, errors or {}, latency(calls, 6.0))
+    return Connect(transport, address, calls, errors or {}, {}, latency(calls, 6.0))
 
 
 def thread(tid: int = 4711, comm: str = "node", **share: float) -> ThreadTime:
     """The given shares, and the rest asleep in poll."""
     rest = {"blocked_poll": 1 - sum(share.values())}
-    return ThreadTime(4711, tid, comm, {**dict.fromkeys(ACTIVITIES, 0.0), **rest, **share})
+    return ThreadTime(4711, tid, comm, 1.0, {**dict.fromkeys(ACTIVITIES, 0.0), **rest, **share})
 
 
 def measured(seconds: float = 10.0, scale: float = 1.0) -> Report:
@@ -196,7 +197,13 @@ def measured(seconds: float = 10.0, scale: float = 1.0) -> Report:
         report,
         probe=probe(measurement("stages"), measurement("accept_queue")),
         requests=replace(report.requests, served=served),
-        time=Time([busiest, thread(4713, "libuv-worker")], busiest, busiest.share),
+        time=Time(
+            [busiest, thread(4713, "libuv-worker")],
+            [ProcessTime(4711, "node", 2, 2.0, busiest.share)],
+            busiest,
+            2.0,
+            busiest.share,
+        ),
         listeners=[
             listener("127.0.0.1:9229", "tcp", now=0, backlog=511, pids=[4711], peak=1),
             *shared(),

@@ -15,20 +15,27 @@ from udsprobe.sample import (
     CallInFlight,
     ConnectCounts,
     ConnectionReading,
+    CpuReading,
     Endpoint,
+    HostCpuReading,
     LatencyCounts,
     ListenerReading,
     MeasurementState,
     NamespaceReading,
     Observation,
+    OpenFiles,
+    OwnRequestCounts,
     PeerReading,
     ProbeReading,
     QueueCounts,
+    QuotaReading,
     Sample,
     ServedCounts,
+    ServerReading,
     TargetReading,
     ThreadActivities,
     UpstreamCounts,
+    Waiting,
 )
 
 SECOND_NS = 1_000_000_000
@@ -40,6 +47,7 @@ UNIX = Endpoint(transport="unix", socket_type="stream")
 UNIX_DGRAM = Endpoint(transport="unix", socket_type="dgram")
 TCP = Endpoint(transport="tcp", socket_type="stream")
 OTHER = Endpoint(transport="other", socket_type=None)
+STAGES = ("accept_wait", "recv_wait", "recv", "app", "send")
 ACTIVITIES = (
     "user",
     "sys_socket",
@@ -116,6 +124,8 @@ def target(**changes: Any) -> TargetReading:
         fds_open=42,
         fds_limit=1024,
         via="selector",
+        fds_refused={},
+        start_ticks=900,
     )
     return replace(reading, **changes)
 
@@ -148,6 +158,13 @@ def namespace(**changes: Any) -> NamespaceReading:
         listen_drops=0,
         syncookies_sent=0,
         syncookies_received=0,
+        wmem_max=212_992,
+        wmem_default=212_992,
+        rmem_max=212_992,
+        rmem_default=212_992,
+        max_dgram_qlen=10,
+        tcp_wmem=(4096, 16_384, 4_194_304),
+        tcp_rmem=(4096, 131_072, 6_291_456),
     )
     return replace(reading, **changes)
 
@@ -191,7 +208,7 @@ def connects(
 def served(durations_ns: Sequence[int] = (), **changes: Any) -> ServedCounts:
     """Requests that spend all their time in the application, on the CPU."""
     times = latency(durations_ns)
-    stages = dict.fromkeys(("accept_wait", "recv_wait", "recv", "send"), latency(()))
+    stages = dict.fromkeys(STAGES, latency(()))
     counts = ServedCounts(
         count=len(durations_ns),
         latency=times,
@@ -200,6 +217,36 @@ def served(durations_ns: Sequence[int] = (), **changes: Any) -> ServedCounts:
         handed_over=0,
         pipelined=0,
     )
+    return replace(counts, **changes)
+
+
+def server(durations_ns: Sequence[int] = (), **changes: Any) -> ServerReading:
+    """The service's own requests, all their time in the application, on the CPU."""
+    nothing = Waiting(0, None)
+    reading = ServerReading(
+        pid=4711,
+        comm="node",
+        count=len(durations_ns),
+        total_ns=sum(durations_ns),
+        max_ns=max(durations_ns, default=0),
+        stages_ns={**dict.fromkeys(STAGES, 0), "app": sum(durations_ns)},
+        accept_waits=0,
+        app_activity_ns=activities(user=sum(durations_ns)),
+        upstream_wait_ns=0,
+        handed_over=0,
+        pipelined=0,
+        upstream=(),
+        in_progress=nothing,
+        in_progress_again=nothing,
+        unread=nothing,
+        asking=nothing,
+    )
+    return replace(reading, **changes)
+
+
+def own_requests(count: int = 0, total_ns: int = 0, **changes: Any) -> OwnRequestCounts:
+    """The service's own to its database."""
+    counts = OwnRequestCounts("unix", "/run/db.sock", PeerReading(812, "postgres"), count, total_ns)
     return replace(counts, **changes)
 
 
@@ -244,7 +291,45 @@ def connection(**changes: Any) -> ConnectionReading:
         send_blocked_ns=0,
         send_blocked_max_ns=0,
         send_eagain=0,
+        recv_queue_max_bytes=0,
+        recv_queue_recent_max_bytes=0,
+        send_queue_max_bytes=0,
+        send_queue_recent_max_bytes=0,
+        recv_buffer_bytes=212_992,
+        recv_buffer_is_fixed=False,
+        send_buffer_is_fixed=False,
+        stalled_ns=0,
     )
+    return replace(reading, **changes)
+
+
+def host_cpu(**changes: Any) -> HostCpuReading:
+    """Two CPUs, in ticks."""
+    reading = HostCpuReading(
+        user=1000, system=500, idle=90_000, iowait=100, steal=10, cpus=2, runnable=1
+    )
+    return replace(reading, **changes)
+
+
+def quota(**changes: Any) -> QuotaReading:
+    """A container allowed half a CPU."""
+    reading = QuotaReading(
+        path="/sys/fs/cgroup/web",
+        version=2,
+        quota_us=50_000,
+        period_us=100_000,
+        since_ns=BOOT_NS,
+        periods=0,
+        throttled_periods=0,
+        throttled_ns=0,
+        usage_ns=0,
+        pids=(4711,),
+    )
+    return replace(reading, **changes)
+
+
+def cpu(**changes: Any) -> CpuReading:
+    reading = CpuReading(host=host_cpu(), pressure_some_us=5_000, cgroups=())
     return replace(reading, **changes)
 
 
@@ -285,10 +370,16 @@ def sample(at_s: float = 0.0, **changes: Any) -> Sample:
         namespaces=(namespace(),),
         connects=(),
         served=served(),
+        served_by=(),
         upstream=(),
         connections=(),
         connections_open=0,
         probe=probe(),
+        loops=(),
+        loop_busy=latency(),
+        cpu_holders=(),
+        cpu=cpu(),
+        open_files=OpenFiles(open=2_000, max=100_000),
     )
     return replace(reading, **changes)
 
@@ -306,10 +397,16 @@ def unmeasured_sample(at_s: float = 0.0, **changes: Any) -> Sample:
         namespaces=None,
         connects=None,
         served=None,
+        served_by=None,
         upstream=None,
         connections=None,
         connections_open=None,
+        loops=None,
+        loop_busy=None,
+        cpu_holders=None,
         probe=probe(bpf_cpu_ns=None, bpf_measured_ns=None),
+        cpu=None,
+        open_files=None,
     )
     return replace(nothing, **changes)
 

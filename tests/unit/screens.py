@@ -13,6 +13,7 @@ from tests.unit.feeds import ListFeed
 from udsprobe.views.dashboard import Frame
 from udsprobe.views.dashboard.app import Dashboard
 from udsprobe.views.dashboard.reader import Reader
+from udsprobe.views.dashboard.tables import PANELS
 
 Size = Tuple[int, int]
 SIZES: Sequence[Size] = ((80, 24), (120, 40), (200, 60))
@@ -82,3 +83,12 @@ async def dashboard(*frames: Frame, size: Size = (80, 24)) -> AsyncIterator[Scre
             yield screen
     finally:
         reader.close()
+
+
+async def focus(screen: Screenful, panel: str) -> None:
+    """Press Tab until a panel has the focus."""
+    for _ in PANELS:
+        if screen.rule(panel).startswith("━"):
+            return
+        await screen.press("tab")
+    raise AssertionError(f"Tab does not reach {panel}")

@@ -17,7 +17,7 @@ from tests.conftest import give_up
 from tests.elf import section
 from udsprobe.kernel import listener_table
 from udsprobe.kernel.btf import KIND_DATASEC, KIND_ENUM, KIND_STRUCT, Btf, BtfError
-from udsprobe.kernel.syscall_table import TRAITS
+from udsprobe.kernel.syscall_table import TRAITS, URING
 from udsprobe.model import histogram
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,7 +96,9 @@ def test_depth_layout_is_the_readers(btf: Btf) -> None:
 
 def test_calls_are_exactly_those_with_traits(btf: Btf) -> None:
     names = {name[len("CALL_") :].lower() for name in btf.enum("call")} - {"none"}
-    assert names == {*TRAITS, "socketcall"}
+    assert names == {*TRAITS, "socketcall", *(f"uring_{name}" for name, _ in URING.values())}
+    assert {like for _, like in URING.values()} <= TRAITS.keys()
+    assert max(URING) < btf.enum("limits")["URING_OPS"]
 
 
 def test_calls_fit_their_key(btf: Btf) -> None:

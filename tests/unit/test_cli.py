@@ -12,7 +12,7 @@ from typing import List
 import pytest
 
 from udsprobe import __version__, cli
-from udsprobe.commands import attach
+from udsprobe.commands import selecting
 from udsprobe.errors import EXIT_INTERNAL, EXIT_USAGE
 
 UDSPROBE = [sys.executable, "-m", "udsprobe"]
@@ -98,7 +98,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(_: object) -> None:
         raise RuntimeError("a defect\x1b[2J\nover two lines")
 
-    monkeypatch.setattr(attach, "resolve", crash)
+    monkeypatch.setattr(selecting, "resolve", crash)
 
 
 @pytest.mark.usefixtures("crashing")
@@ -117,7 +117,9 @@ def test_debug_shows_the_traceback_after_the_line(
     arguments: List[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(arguments) == EXIT_INTERNAL
-    first, second, *rest = capsys.readouterr().err.splitlines()
+    said = capsys.readouterr().err
+    assert "\x1b" not in said and "RuntimeError: a defect\\x1b[2J" in said
+    first, second, *rest = said.splitlines()
     assert first.startswith("udsprobe: error[internal]")
     assert second == "Traceback (most recent call last):"
     assert any("in crash" in line for line in rest)
@@ -179,9 +181,9 @@ def test_ctrl_c_before_there_is_a_report_ends_it_as_the_signal_does() -> None:
     script = (
         "import sys\n"
         "from udsprobe import cli\n"
-        "from udsprobe.commands import attach\n"
+        "from udsprobe.commands import selecting\n"
         "def interrupted(_): raise KeyboardInterrupt\n"
-        "attach.resolve = interrupted\n"
+        "selecting.resolve = interrupted\n"
         "sys.exit(cli.main(['attach', '--pid', '1']))\n"
     )
     done = subprocess.run(

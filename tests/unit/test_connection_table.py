@@ -27,6 +27,7 @@ from udsprobe.sample import (
 )
 
 INODE, PEER_INODE, SILENT = 4242, 4343, 66
+NOW_NS = 5_000_000_000
 
 
 class Kernel:
@@ -59,8 +60,11 @@ class Kernel:
     def upstreams_used(self) -> int:
         return self.used
 
-    def reset_open_connections(self) -> None:
+    def reset_open_connections(self, weight_min: int = 0, *, all_of_them: bool = True) -> None:
         self.open = 0
+
+    def targets_exited(self) -> int:
+        return 0
 
     def open_connections(self) -> int:
         return self.open
@@ -112,7 +116,7 @@ def table(kernel: Kernel) -> ConnectionTable:
 
 def listed(kernel: Kernel, table: ConnectionTable, *records: Any) -> Tuple[ConnectionReading, ...]:
     kernel.records = list(records)
-    return table.read()[0]
+    return table.read(NOW_NS)[0]
 
 
 def test_a_connection(kernel: Kernel, table: ConnectionTable) -> None:
@@ -138,7 +142,95 @@ def test_a_connection(kernel: Kernel, table: ConnectionTable) -> None:
         peer_address="/run/db.sock",
         peer=PeerReading(33, "nginx"),
         **counts,
+        send_queue_max_bytes=5,
+        send_queue_recent_max_bytes=5,
+        recv_buffer_bytes=0,
+        recv_buffer_is_fixed=False,
+        send_buffer_is_fixed=False,
     )
+
+
+def maxima(reading: ConnectionReading) -> Tuple[Any, ...]:
+    """Of the receive queue and the send queue: recent and ever."""
+    return (
+        (reading.recv_queue_recent_max_bytes, reading.recv_queue_max_bytes),
+        (reading.send_queue_recent_max_bytes, reading.send_queue_max_bytes),
+    )
+
+
+def test_the_fullest_of_an_interval_and_ever(kernel: Kernel, table: ConnectionTable) -> None:
+    known = kernel.btf.enum("queue_flag")["RECV_MAX_KNOWN"]
+    shown = []
+    for received, sent, queued in ((70, 7, 10), (20, 0, 0), (5, 9, 2)):
+        record = kernel.record(
+            queue_flags=known,
+            recv_max_bytes=received,
+            send_max_bytes=sent,
+            recv_queue_bytes=queued,
+        )
+        shown.append(maxima(listed(kernel, table, record)[0]))
+    assert shown == [((70, 70), (7, 7)), ((20, 70), (0, 7)), ((5, 70), (9, 9))]
+    assert maxima(listed(kernel, table)[0]) == ((2, 70), (0, 9))
+    assert maxima(listed(kernel, table)[0]) == ((0, 70), (0, 9))
+
+
+def test_what_waited_before_was_there_since(kernel: Kernel, table: ConnectionTable) -> None:
+    known = kernel.btf.enum("queue_flag")["RECV_MAX_KNOWN"]
+    full = kernel.record(queue_flags=known, recv_queue_bytes=900, send_queue_bytes=800)
+    listed(kernel, table, full)
+    (reading,) = listed(kernel, table, kernel.record(queue_flags=known, turns=1))
+    assert maxima(reading) == ((900, 900), (800, 800))
+
+
+def test_a_receive_queue_that_is_not_told(kernel: Kernel, table: ConnectionTable) -> None:
+    record = kernel.record(recv_max_bytes=0, recv_queue_bytes=900, send_max_bytes=3)
+    assert maxima(listed(kernel, table, record)[0]) == ((None, None), (3, 3))
+    assert maxima(listed(kernel, table)[0]) == ((None, None), (0, 3))
+
+
+def test_nobody_tells_of_arrivals(kernel: Kernel) -> None:
+    everything: Any = kernel
+    table = ConnectionTable(everything, everything, everything, tells_arrival=False)
+    known = kernel.btf.enum("queue_flag")["RECV_MAX_KNOWN"]
+    record = kernel.record(queue_flags=known, recv_queue_bytes=900, send_max_bytes=3)
+    assert maxima(listed(kernel, table, record)[0]) == ((None, None), (3, 3))
+
+
+def test_buffers_that_the_application_fixed(kernel: Kernel, table: ConnectionTable) -> None:
+    flags = kernel.btf.enum("queue_flag")
+    for name, expected in (
+        ("SEND_BUFFER_FIXED", (True, False)),
+        ("RECV_BUFFER_FIXED", (False, True)),
+    ):
+        record = kernel.record(queue_flags=flags[name], recv_buffer_bytes=4608)
+        (reading,) = listed(kernel, table, record)
+        assert (reading.send_buffer_is_fixed, reading.recv_buffer_is_fixed) == expected
+        assert reading.recv_buffer_bytes == 4608
+
+
+def stalls(kernel: Kernel, table: ConnectionTable, *records: Any) -> List[Any]:
+    """`stalled_ns` of one sample a second."""
+    found = []
+    for second, record in enumerate(records):
+        kernel.records = [record]
+        found.append(table.read(NOW_NS + second * 1_000_000_000)[0][0].stalled_ns)
+    return found
+
+
+def test_a_stall_lasts_while_nothing_is_taken(kernel: Kernel, table: ConnectionTable) -> None:
+    told = kernel.btf.enum("queue_flag")["TAKEN_KNOWN"]
+
+    def waiting(taken: int, queued: int = 9, sleeps: int = 0) -> Any:
+        return kernel.record(
+            queue_flags=told, taken=taken, send_queue_bytes=queued, send_sleeps=sleeps
+        )
+
+    second = 1_000_000_000
+    assert stalls(kernel, table, waiting(5), waiting(5, 12), waiting(5)) == [0, second, 2 * second]
+    assert stalls(kernel, table, waiting(6), waiting(6, queued=0), waiting(6)) == [0, 0, 0]
+    assert stalls(kernel, table, waiting(7), waiting(7, sleeps=1)) == [0, 0]
+    untold = kernel.record(send_queue_bytes=9)
+    assert stalls(kernel, table, untold, untold) == [None, None]
 
 
 def test_one_of_tcp(kernel: Kernel, table: ConnectionTable) -> None:
@@ -152,7 +244,7 @@ def test_one_of_tcp(kernel: Kernel, table: ConnectionTable) -> None:
 
 def test_the_open_ones_are_counted_anew(kernel: Kernel, table: ConnectionTable) -> None:
     kernel.records = [kernel.record(inode=n, turns=1) for n in range(1, 4)]
-    assert [table.read()[1], table.read()[1]] == [3, 3]
+    assert [table.read(NOW_NS)[1], table.read(NOW_NS)[1]] == [3, 3]
 
 
 def test_what_is_not_listed_keeps_its_counts_and_holds_nothing(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
-from typing import Callable
+from typing import Callable, Sequence
 
 import pytest
 from rich.cells import cell_len
 from textual.events import Key, MouseScrollDown
 
-from tests.unit import reports
+from tests.unit import reports, verdicts
 from tests.unit.feeds import FailingFeed, ListFeed, frame
-from tests.unit.screens import SIZES, Size, dashboard
+from tests.unit.screens import SIZES, Size, dashboard, focus
 from udsprobe.errors import KernelCannotError
-from udsprobe.model.report import Report, Verdict
+from udsprobe.model.report import Report
 from udsprobe.views.dashboard import Frame, run_dashboard
 from udsprobe.views.dashboard.app import Dashboard
 
@@ -208,17 +209,18 @@ async def test_the_cursor_stays_on_its_row_when_rows_are_sorted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tabs", "words"),
+    ("panel", "words"),
     [
-        (0, ("calls                    96,240", "EAGAIN 48,120", "tp_btf:sys_enter")),
-        (1, ("command line             node --serve", "142 of 1,024")),
-        (2, ("served                   48,120", "futex                    0.21")),
-        (3, ("97 of 129", "net.core.somaxconn", "node 4711")),
+        ("system calls", ("calls                    96,240", "EAGAIN 48,120", "tp_btf:sys_enter")),
+        ("targets", ("command line             node --serve", "142 of 1,024")),
+        ("requests", ("served                   48,120", "futex                    0.21")),
+        ("listeners", ("97 of 129", "net.core.somaxconn", "node 4711")),
     ],
 )
-async def test_details_of_a_row(tabs: int, words: tuple[str, ...]) -> None:
+async def test_details_of_a_row(panel: str, words: tuple[str, ...]) -> None:
     async with dashboard(frame(reports.busy()), size=(100, 40)) as screen:
-        await screen.press(*["tab"] * tabs, "enter")
+        await focus(screen, panel)
+        await screen.press("enter")
         assert "details (Esc leaves)" in screen.lines()[0]
         for word in words:
             assert word in screen.text()
@@ -321,8 +323,8 @@ async def test_larger_screens_say_what_app_consisted_of(size: Size) -> None:
     async with dashboard(frame(reports.measured()), size=size) as screen:
         assert "cpu 90.0" in screen.lines()[3]
         assert "user 93.0" in screen.lines()[4]
-        await screen.press("tab", "tab", "enter")
-        await screen.press("end")
+        await focus(screen, "requests")
+        await screen.press("enter", "end")
         assert screen.row("upstream ", "4.0 %")
 
 
@@ -359,7 +361,8 @@ async def test_outgoing_connects_and_their_failures() -> None:
     async with dashboard(frame(reports.measured()), size=(110, 60)) as screen:
         assert screen.row("unix:/run/pg.sock", "4.00/s").endswith("FAILED ENOENT 40")
         assert screen.row("tcp:127.0.0.1:5432", "90.0/s").endswith("  EINPROGRESS 900")
-        await screen.press("tab", "tab", "end", "up", "enter")
+        await focus(screen, "requests")
+        await screen.press("end", "up", "enter")
         assert screen.row("failed", "ENOENT 40")
 
 
@@ -377,13 +380,180 @@ async def test_past_refusals_are_said_in_a_word() -> None:
         assert "REFUSED" in screen.row("/run/app.sock")
 
 
-async def test_the_verdict_takes_two_lines_when_there_is_one() -> None:
-    verdict = Verdict("app-cpu", False, 3.9, 4.1, 0.94, "one thread is 97 % busy", None)
-    report = replace(reports.busy(), verdict=verdict)
-    async with dashboard(frame(report)) as screen:
-        assert "NOT THE TRANSPORT · app-cpu · one thread is 97 % busy" in screen.lines()[1]
-        assert "transport is 3.90 % of request time" in screen.lines()[2]
-        assert "requests" in screen.lines()[3]
+async def test_the_verdict_on_a_narrow_screen() -> None:
+    async with dashboard(frame(verdicts.spinning())) as screen:
+        lines = screen.lines()
+        assert lines[1].split("   ")[0] == " NOT THE TRANSPORT"
+        assert "app-cpu, critical" in lines[1] and lines[1].endswith("sure 99 %")
+        headline = "   node thread 4711 is 98 % busy, 95 % of that in its own code"
+        assert lines[2] == headline
+        transport = "   transport is 1.2 % of request time; a free one would save 1.2 %"
+        assert lines[3].startswith(transport) and lines[3].endswith("v: fix")
+        assert lines[4].startswith(" request ") and lines[5].startswith(" thread node 4711")
+        assert "requests" in lines[6]
+
+
+async def test_the_verdict_on_a_wide_screen_takes_two_lines() -> None:
+    async with dashboard(frame(verdicts.spinning()), size=(120, 40)) as screen:
+        lines = screen.lines()
+        headline = "node thread 4711 is 98 % busy, 95 % of that in its own code"
+        assert lines[1].startswith(f" NOT THE TRANSPORT   app-cpu · {headline}  ")
+        assert lines[1].endswith("critical, sure 99 %")
+        assert lines[2].endswith("Enter/v: evidence, fix")
+        assert lines[3].startswith(" request ")
+
+
+async def test_a_headline_that_is_too_long_is_cut_between_words() -> None:
+    async with dashboard(frame(verdicts.everything_at_once())) as screen:
+        assert screen.lines()[2].endswith("(142 of…") or screen.lines()[2].endswith("…")
+        assert len(screen.lines()[2]) <= 80
+
+
+async def test_the_screen_keeps_its_shape_from_warming_up_to_a_verdict() -> None:
+    async with dashboard(frame(verdicts.warming_up())) as screen:
+        lines = screen.lines()
+        assert lines[1] == " NOT KNOWN YET"
+        assert lines[2] == "   warming up: 3 of ~20 requests needed"
+        before = lines.index(screen.rule("requests"))
+        for kind in (verdicts.healthy, verdicts.spinning, verdicts.unreachable):
+            await screen.give(frame(kind()))
+            assert screen.lines().index(screen.rule("requests")) == before
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", verdicts.KINDS)
+@pytest.mark.parametrize("page", [(), ("v",)])
+async def test_every_verdict_and_its_page_fit(
+    kind: Callable[[], Report], size: Size, page: Sequence[str]
+) -> None:
+    async with dashboard(frame(kind()), size=size) as screen:
+        await screen.press(*page)
+        lines = screen.lines()
+        assert max(cell_len(line) for line in lines) <= size[0]
+        assert all(line.isprintable() for line in lines)
+
+
+async def test_v_opens_what_the_verdict_rests_on() -> None:
+    async with dashboard(frame(verdicts.spinning()), size=(100, 60)) as screen:
+        await screen.press("v")
+        assert "verdict: evidence, fix (Esc leaves, y copies the first remedy)" in screen.lines()[0]
+        assert screen.row("NOT THE TRANSPORT · app-cpu, critical · sure 99 %")
+        assert screen.row("thread node 4711 is busy 98 % of the time")
+        assert screen.row("busy_share 98 %, threshold 80 %")
+        assert screen.row("node --cpu-prof")
+        assert screen.row("shows which code the CPU time is spent in")
+        await screen.press("v", "escape")
+        assert "q quit" in screen.lines()[-1]
+
+
+async def test_the_verdicts_page_has_runners_up_and_the_other_findings() -> None:
+    async with dashboard(frame(verdicts.everything_at_once()), size=(100, 90)) as screen:
+        await screen.press("v")
+        for words in ("runners-up", "other findings", "critical accept-queue-full", "do: "):
+            assert words in screen.text()
+
+
+async def test_what_this_kernel_cannot_measure_is_beside_the_verdict() -> None:
+    report = replace(verdicts.warming_up(), probe=reports.degraded().probe)
+    async with dashboard(frame(report), size=(100, 60)) as screen:
+        await screen.press("v")
+        assert "could not be measured" in screen.text() and "no BTF" in screen.text()
+
+
+async def test_y_copies_the_first_remedy_and_says_so() -> None:
+    report = verdicts.spinning()
+    assert report.verdict is not None
+    async with dashboard(frame(report), size=(100, 40)) as screen:
+        await screen.press("y")
+        assert screen.app.clipboard == ""
+        await screen.press("v", "y")
+        assert screen.app.clipboard == report.verdict.actions[0].do
+        assert "· copied" in screen.lines()[0]
+        await screen.give(frame(verdicts.healthy()))
+        assert "· copied" not in screen.lines()[0]
+
+
+async def test_nothing_hostile_gets_into_the_clipboard() -> None:
+    async with dashboard(frame(verdicts.unreachable("/run/'$(id)\n\x1b[31m.sock"))) as screen:
+        await screen.press("v", "y")
+        copied = screen.app.clipboard
+        assert copied.isprintable() and "namei -l" in copied
+        assert shlex.split(copied.split(";")[0])[2].startswith("/run/'$(id)\\n")
+
+
+async def test_enter_opens_the_verdict_when_no_panel_is_focused() -> None:
+    async with dashboard(frame(verdicts.spinning())) as screen:
+        screen.app.screen.set_focus(None)
+        await screen.press("enter")
+        assert "verdict: evidence, fix" in screen.lines()[0]
+
+
+async def test_a_click_on_the_verdict_opens_it() -> None:
+    async with dashboard(frame(verdicts.spinning())) as screen:
+        await screen.pilot.click(offset=(5, 1))
+        await screen.settle()
+        assert "verdict: evidence, fix" in screen.lines()[0]
+
+
+async def test_findings_on_a_tall_screen_and_their_pages() -> None:
+    async with dashboard(frame(verdicts.everything_at_once()), size=(120, 70)) as screen:
+        assert screen.below("findings").split()[:2] == ["critical", "fd-limit"]
+        await focus(screen, "findings")
+        await screen.press("end", "enter")
+        assert "finding: evidence, fix" in screen.lines()[0]
+        assert screen.row("what to do")
+        await screen.press("escape", "home", "enter")
+        assert "verdict: evidence, fix" in screen.lines()[0]
+
+
+async def test_no_finding_is_said_in_one_line() -> None:
+    async with dashboard(frame(verdicts.healthy()), size=(120, 40)) as screen:
+        assert "none: nothing is refused, full, blocked" in screen.below("findings")
+    async with dashboard(frame(verdicts.healthy()), size=(80, 24)) as screen:
+        assert "findings" not in screen.text() and "connections" not in screen.text()
+
+
+async def test_connections_against_their_buffers() -> None:
+    async with dashboard(frame(verdicts.everything_at_once()), size=(140, 90)) as screen:
+        row = screen.row("reader 99", "served")
+        assert "STALLED 3.00 s · BLOCKED 3" in row and "213kB" in row and "▕████" in row
+        assert screen.row("and 67 more that are less busy")
+        await focus(screen, "connections")
+        await screen.press("enter")
+        assert screen.row("212,992 bytes, set with SO_SNDBUF, does not grow")
+        assert screen.row("most since the start", "212,000")
+        assert screen.row("peer takes nothing since", "3.00 s")
+
+
+async def test_the_chain_of_targets_and_who_served_what() -> None:
+    report = replace(reports.busy(), requests=verdicts.chain())
+    async with dashboard(frame(report), size=(100, 60)) as screen:
+        assert screen.row("hop      nginx 812 ×2 → node 4711").endswith("own  300µs of 1.20ms")
+        assert screen.row("hop      node 4711").endswith("own      – of  900µs")
+        await focus(screen, "requests")
+        await screen.press("enter")
+        numbers = ["4,000", "400", "900µs", "850µs", "2", "5", "41.0ms", "1"]
+        assert screen.row("node 4711 ", "850µs").split()[2:] == numbers
+
+
+async def test_a_targets_loops_quota_and_who_has_the_cpus() -> None:
+    async with dashboard(frame(verdicts.with_cpu(verdicts.spinning())), size=(100, 60)) as screen:
+        await focus(screen, "targets")
+        await screen.press("enter")
+        assert screen.row("node 4711 ", "50.0", "15.5ms", "65.1ms")
+        assert screen.row("busy", "100 % of 2 CPUs (user 90.0, system 10.0")
+        assert screen.row("periods throttled", "THROTTLED 12 of 100 (12.0 %), 480 ms in all")
+        assert screen.row("clang 99", "44.3ms", "86.1 %")
+        assert screen.row("nobody: idle, or a quota", "13.9 %")
+
+
+async def test_descriptors_that_run_out() -> None:
+    async with dashboard(frame(verdicts.everything_at_once()), size=(160, 60)) as screen:
+        row = screen.row("node --serve")
+        assert "0.1 s" in row and "EMFILE 3" in row
+        await focus(screen, "targets")
+        await screen.press("enter")
+        assert screen.row("open files", "1,023 of 1,024, +18.0/s: full in 0.1 s")
 
 
 async def test_resize_lays_the_screen_out_again() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udsprobe.views.dashboard.layout import LEAST, allot
+from udsprobe.views.dashboard.layout import LEAST, allot, shown
 
 ROWS = st.integers(min_value=2, max_value=200)
 WANTED = st.fixed_dictionaries(dict.fromkeys(LEAST, ROWS))
@@ -28,3 +28,11 @@ def test_a_large_screen_shows_every_row() -> None:
     wanted = {"requests": 8, "listeners": 4, "system calls": 15, "targets": 5}
     heights = allot(56, wanted)
     assert all(heights[name] >= lines for name, lines in wanted.items())
+
+
+def test_small_screens_have_no_room_for_findings_and_connections() -> None:
+    wanted = dict.fromkeys(LEAST, 9)
+    heights = allot(17, shown(wanted, 24))
+    assert heights["findings"] == heights["connections"] == 0
+    assert sum(heights.values()) == 17
+    assert shown(wanted, 40) == wanted

@@ -10,7 +10,7 @@ from typing import Iterator, TextIO
 
 import pytest
 
-from udsprobe.commands.delivery import DeliveryError, Outlet
+from udsprobe.commands.delivery import DeliveryError, Outlet, WholeFile
 from udsprobe.errors import UsageError
 
 FULL = "/dev/full"
@@ -107,3 +107,62 @@ def test_a_terminal_has_its_width() -> None:
         outlet = Outlet(None, stream)
         assert (outlet.is_terminal, outlet.columns()) == (True, 132)
     os.close(leader)
+
+
+def test_a_whole_file_is_there_with_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "page"
+    path.write_text("old")
+    with WholeFile(str(path), "--html") as whole:
+        assert path.read_text() == "old"
+        whole.write("µ\n")
+    assert path.read_text("utf-8") == "µ\n" and list(tmp_path.iterdir()) == [path]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_document_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "page"
+    with pytest.raises(ZeroDivisionError), WholeFile(str(path), "--html"):
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), WholeFile(str(path), "--html"):
+        raise ZeroDivisionError
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_whole_file_through_a_link_is_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("there")
+    with WholeFile(str(tmp_path / "link")) as whole:
+        whole.write("page")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "there").read_text() == "page"
+
+
+@pytest.mark.parametrize("name", ["missing/page", "", "."])
+def test_a_bad_path_is_said_with_its_own_option(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        WholeFile(f"{tmp_path}/{name}", "--html")
+    assert raised.value.slug == "output-not-writable" and "give --html" in raised.value.line()
+
+
+@pytest.mark.skipif(not os.path.exists(FULL), reason="no /dev/full here")
+def test_what_is_no_file_is_written_to() -> None:
+    with pytest.raises(DeliveryError, match="No space left"), WholeFile(FULL, "--html") as whole:
+        whole.write("page")
+    assert os.path.exists(FULL)
+
+
+@pytest.mark.skipif(not os.path.exists(FULL), reason="no /dev/full here")
+@pytest.mark.parametrize("size_bytes", [1, 4095, 4096, 8192, 100_000])
+def test_what_is_printed_and_lost_is_said(size_bytes: int) -> None:
+    """Whether the stream's buffer keeps what the disk refused depends on its size."""
+    with open(FULL, "w") as stream:
+        outlet = Outlet(None, stream)
+        with pytest.raises(DeliveryError) as raised, outlet.printing():
+            print("x" * size_bytes, file=stream, flush=True)
+    assert raised.value.slug == "output-failed"
+
+
+def test_a_reader_that_leaves_what_is_printed_is_no_failure(pipe: TextIO) -> None:
+    with pytest.raises(BrokenPipeError), Outlet(None, pipe).printing():
+        print("x", file=pipe, flush=True)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), pipe.fileno())

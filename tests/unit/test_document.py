@@ -256,6 +256,7 @@ probes = st.builds(
     cpu_ns=st.integers(80_000_000, 2**50),
     bpf_cpu_ns=maybe(counters),
     bpf_measured_ns=maybe(counters),
+    maps_bytes=maybe(counters),
 )
 
 

@@ -10,9 +10,18 @@ from typing import Iterator
 
 import pytest
 
-from udsprobe.ending import Ending
+from udsprobe.ending import SIGNALS, Ending
 
 FOREVER_S = 3600.0
+
+
+@pytest.fixture(autouse=True)
+def handlers_kept() -> Iterator[None]:
+    """A process ends behind its `Ending`; this one does not."""
+    before = [(number, signal.getsignal(number)) for number in SIGNALS]
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
 
 
 def one() -> int:
@@ -54,11 +63,12 @@ def test_a_signal_of_another_process_ends_the_wait() -> None:
         sender.wait()
 
 
-def test_handlers_are_put_back() -> None:
+def test_handlers_are_put_back_by_a_signal_behind_the_end() -> None:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     with Ending(None, one):
         assert all(signal.getsignal(n) not in before for n in numbers)
+    os.kill(os.getpid(), signal.SIGTERM)
     assert [signal.getsignal(number) for number in numbers] == before
 
 
@@ -167,3 +177,18 @@ def test_a_wait_longer_than_poll_can_count(seconds: float) -> None:
         stopper.start()
         assert ending.wait(seconds)
         stopper.join()
+
+
+def test_a_signal_behind_the_end_is_passed_over_once() -> None:
+    with Ending(0.0, one):
+        pass
+    os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_second_signal_is_meant() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        with Ending(None, one):
+            os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from dataclasses import replace
+from typing import Any, List, Optional
 
 import pytest
 
@@ -26,6 +27,16 @@ def upstreams(before: List[Any], after: List[Any]) -> List[Upstream]:
     rows = upstream_rows(first, last)
     assert rows is not None
     return rows
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "held"), [(2, 9, 7), (None, 9, 9), (0, 0, 0), (None, None, None)]
+)
+def test_sends_held_back_are_those_of_the_window_or_not_measured(
+    before: Optional[int], after: Optional[int], held: Optional[int]
+) -> None:
+    first, last = (connection(sends_held=each, bytes_out=1) for each in (before, after))
+    assert [row.sends_held for row in connections([first], [replace(last, bytes_out=2)])] == [held]
 
 
 def test_counts_are_those_of_the_window_and_queues_of_its_end() -> None:
@@ -64,6 +75,12 @@ def test_counts_are_those_of_the_window_and_queues_of_its_end() -> None:
             send_queue_bytes=8,
             send_buffer_bytes=212_992,
             send_blocked=SendBlocked(2, Latency(2, mean=3000.0, max=4000.0), 4),
+            recv_queue_max_bytes=0,
+            send_queue_max_bytes=0,
+            recv_buffer_bytes=212_992,
+            recv_buffer_is_fixed=False,
+            send_buffer_is_fixed=False,
+            stalled_us=0.0,
         )
     ]
 
@@ -148,3 +165,17 @@ def test_a_counter_that_went_backwards_is_named() -> None:
         connections([connection(turns=2)], [connection(turns=1)])
     with pytest.raises(ValueError, match=r"/run/db\.sock"):
         upstreams([upstream([MS, MS])], [upstream(latency=latency([MS]).__class__(1, MS, MS, {}))])
+
+
+def test_high_water_of_an_interval_and_of_the_whole() -> None:
+    fields = {"recv_queue_max_bytes": 9, "recv_queue_recent_max_bytes": 2}
+    fields.update(send_queue_max_bytes=8, send_queue_recent_max_bytes=1)
+    last = connection(bytes_in=1, stalled_ns=1_500, recv_buffer_is_fixed=True, **fields)
+    shown = []
+    for first, end in ((0, 1), (0, 5), (3, 4), (3, 5)):
+        rows = connection_rows(sample(first), sample(end, connections=(last,)))
+        assert rows is not None
+        shown.append((rows[0].recv_queue_max_bytes, rows[0].send_queue_max_bytes))
+    assert shown == [(2, 1), (9, 8), (2, 1), (None, None)]
+    assert (rows[0].stalled_us, rows[0].recv_buffer_is_fixed) == (1.5, True)
+    assert (rows[0].send_buffer_is_fixed, rows[0].recv_buffer_bytes) == (False, 212_992)

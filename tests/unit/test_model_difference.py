@@ -339,7 +339,7 @@ def counts(shown: Report) -> Dict[Tuple[str, ...], int]:
         flat[name, transport, "bytes"] = row.bytes
         flat[name, transport, "timed"] = row.latency_us.count
         flat[name, transport, "wall_ns"] = round(row.wall_us * 1_000)
-        flat[name, transport, "cpu_ns"] = round(row.cpu_us * 1_000)
+        flat[name, transport, "cpu_ns"] = round((row.cpu_us or 0.0) * 1_000)
         flat[name, transport, "slow_ns"] = round(row.slow_us * 1_000)
         for errno, failed in row.errors.items():
             flat[name, transport, "errors", errno] = failed

@@ -9,6 +9,7 @@ import pytest
 from tests.unit import samples
 from udsprobe.kernel.namespace_files import tcp_counters
 from udsprobe.model.difference import report
+from udsprobe.model.namespace_rows import namespace_rows
 
 NETNS = 4026531840
 
@@ -70,3 +71,12 @@ def test_counters_are_read_by_their_names() -> None:
     text = "TcpExt: A ListenDrops B\nTcpExt: 1 22 3\nIpExt: X\nIpExt: 9\n"
     assert tcp_counters(text) == {"A": 1, "ListenDrops": 22, "B": 3}
     assert tcp_counters("") == {}
+
+
+def test_limits_of_buffers_are_as_they_are_now() -> None:
+    hidden = samples.namespace(wmem_max=None, tcp_rmem=None)
+    rows = namespace_rows(samples.sample(), samples.sample(1.0, namespaces=(hidden,)))
+    assert rows is not None
+    assert (rows[0].wmem_max, rows[0].wmem_default, rows[0].rmem_max) == (None, 212_992, 212_992)
+    assert (rows[0].rmem_default, rows[0].max_dgram_qlen) == (212_992, 10)
+    assert (rows[0].tcp_wmem, rows[0].tcp_rmem) == ([4096, 16_384, 4_194_304], None)

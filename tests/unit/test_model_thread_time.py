@@ -167,3 +167,19 @@ def test_the_sum_of_the_ended_does_not_shrink() -> None:
 
 def test_shares_of_no_time_are_zero() -> None:
     assert shares({"user": 0, "runq": 0}) == {"user": 0.0, "runq": 0.0}
+
+
+def test_a_process_is_all_its_threads() -> None:
+    last = sample(
+        1,
+        threads=(
+            thread(4712, user=SECOND_NS),
+            thread(4711, blocked_poll=3 * SECOND_NS),
+        ),
+    )
+    time = measured(sample(), last)
+    (process,) = time.processes
+    assert (process.pid, process.comm, process.threads) == (4711, "node", 2)
+    assert (process.observed_s, time.total_s) == (4.0, 4.0)
+    assert process.share == activities() | {"user": 0.25, "blocked_poll": 0.75}
+    assert [row.observed_s for row in time.threads] == [1.0, 3.0]

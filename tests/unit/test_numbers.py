@@ -123,3 +123,14 @@ def test_steady_units_hold_the_width_too(values: list[float]) -> None:
     units = numbers.SteadyUnits()
     widths = [cell_len(units.duration("here", value)) for value in values]
     assert max(widths) <= numbers.DURATION_WIDTH
+
+
+def test_percentages_in_sentences() -> None:
+    values = (0.0, 0.04, 3.94, 9.94, 9.96, 96.6, 100.0)
+    shown = [numbers.spoken(value) for value in values]
+    assert shown == ["0.0", "< 0.1", "3.9", "9.9", "10", "97", "100"]
+
+
+def test_numbers_in_sentences_stand_apart_from_their_unit() -> None:
+    shown = [numbers.spaced(text) for text in ("2.31ms", "310µs", "1.00 s", "512 B", "–", "<.01µs")]
+    assert shown == ["2.31 ms", "310 µs", "1.00 s", "512 B", "–", "<.01 µs"]

@@ -7,10 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from udsprobe.kernel.plan import EVENT_PROGRAMS, measurements
+from udsprobe.kernel.plan import (
+    EVENT_PROGRAMS,
+    URING,
+    URING_SUBMITS,
+    measurements,
+    programs,
+    strategies,
+)
 
-ALL = frozenset(program.name for program in EVENT_PROGRAMS)
-OPTIONAL = [program.name for program in EVENT_PROGRAMS if not program.required]
+EVENTS = frozenset(program.name for program in EVENT_PROGRAMS)
+HOOKS = {program.name: program.hook for program in EVENT_PROGRAMS}
+# No kernel has both names of one tracepoint.
+ALL = programs("tracepoint", EVENTS) - {"io_uring_submit_sqe"}
+OPTIONAL = [p.name for p in EVENT_PROGRAMS if not p.required and p.name in ALL]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -48,6 +58,12 @@ def test_without_events_at_the_queue_nothing_of_a_listener_is_on() -> None:
     ]
 
 
+def test_queues_of_unix_streams_need_their_count_of_bytes() -> None:
+    states = {one.name: one for one in measurements(ALL, unix_unread=False)}
+    assert states["queue_high_water"].state == "degraded"
+    assert "TCP only" in (states["queue_high_water"].reason or "")
+
+
 def test_what_is_on_rests_on_programs_that_exist() -> None:
     for measurement in measurements(ALL):
         if measurement.state != "off" and (measurement.rests_on or "").startswith("tp_btf:"):
@@ -63,9 +79,51 @@ def test_type_names_are_those_of_the_kernels_btf() -> None:
 
 def test_every_program_is_in_the_source() -> None:
     source = (ROOT / "bpf" / "tracepoint.bpf.c").read_text()
-    assert {name for name in ALL if f'SEC("tp_btf/{name}")' not in source} == set()
+    absent = {name for name, hook in HOOKS.items() if f'SEC("{hook}/{name}")' not in source}
+    assert absent == set()
+
+
+def test_a_function_stands_for_the_tracepoint_that_is_absent() -> None:
+    tells = {one.name: one for one in measurements(programs("fentry", EVENTS))}
+    assert {one.state for one in tells.values()} == {"on"}
+    assert tells["accept_queue"].rests_on == "fentry:sock_def_readable"
+    assert "sk_data_ready" not in programs("fentry", EVENTS)
+    assert "sock_def_readable" not in ALL
+
+
+@pytest.mark.parametrize(
+    ("asked", "absent", "tried"),
+    [
+        ("auto", set(), ("tracepoint",)),
+        ("auto", {"sk_data_ready"}, ("fentry", "tracepoint")),
+        ("auto", {"sk_data_ready", "sock_def_readable"}, ("tracepoint",)),
+        ("tracepoint", {"sk_data_ready"}, ("tracepoint",)),
+        ("fentry", set(), ("fentry",)),
+        ("fentry", {"sock_def_readable"}, ()),
+    ],
+)
+def test_what_is_tried(asked: str, absent: set[str], tried: tuple[str, ...]) -> None:
+    assert strategies(asked, EVENTS - absent) == tried
 
 
 def test_the_schema_allows_every_state() -> None:
     schema = json.loads((ROOT / "docs" / "report.schema.json").read_text())
     assert '"degraded"' in json.dumps(schema)
+
+
+def test_where_programs_are_skipped_nothing_that_rests_on_them_is_on() -> None:
+    states = {one.name: one.state for one in measurements(ALL, preemptible=True)}
+    assert {name for name, state in states.items() if state == "on"} == {"cpu", "listeners"}
+
+
+def test_io_uring_rests_on_the_name_that_this_kernel_has() -> None:
+    for submit in ("io_uring_submit_req", "io_uring_submit_sqe"):
+        (state,) = [m for m in measurements(ALL - URING_SUBMITS | {submit}) if m.name == "io_uring"]
+        assert (state.state, state.rests_on) == ("on", f"tp_btf:{submit}+io_uring_complete")
+
+
+def test_io_uring_is_off_where_either_end_is_not_told() -> None:
+    for without in (URING, URING_SUBMITS):
+        (state,) = [m for m in measurements(ALL - without) if m.name == "io_uring"]
+        assert (state.state, state.rests_on) == ("off", None)
+        assert "io_uring" in (state.reason or "")

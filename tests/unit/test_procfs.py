@@ -14,7 +14,8 @@ from typing import Any, Callable, Iterator, List
 
 import pytest
 
-from udsprobe.kernel.procfs import Procfs, printable, same_file
+from udsprobe.kernel.procfs import Procfs, same_file
+from udsprobe.printable import printable
 
 READY_THEN_WAIT = "print('ready', flush=True); import sys; sys.stdin.read()"
 
@@ -65,7 +66,7 @@ def fake_process(root: Path, pid: int, comm: bytes, *, flags: int = 0, ppid: int
         (b"\x1b[31mred\x07", r"\x1b[31mred\x07"),
         (b"two\nlines\r", r"two\x0alines\x0d"),
         ("\u202eevil\u200b".encode(), r"\u202eevil\u200b"),
-        ("\u2028\u00a0".encode(), r"\u2028\xa0"),
+        ("\u2028\u00a0".encode(), r"\u2028\u00a0"),
         ("\U000e0041".encode(), r"\U000e0041"),
         (b"[bold]:smile:\\", "[bold]:smile:\\"),
     ],

@@ -8,11 +8,12 @@ import pytest
 
 from tests.unit import reports
 from tests.unit.feeds import frame
-from udsprobe.views.columns import LISTENERS, SYSCALLS, TARGETS
-from udsprobe.views.dashboard.pages import KEYS_HELP, MARKS_HELP, help_page
+from udsprobe.views.columns import CONNECTIONS, FINDINGS, LISTENERS, SYSCALLS, TARGETS
+from udsprobe.views.dashboard.pages import KEYS_HELP, MARKS_HELP, VERDICT_HELP, help_page
 
 PAGE = (Path(__file__).parents[2] / "docs" / "screen.md").read_text(encoding="utf-8")
-COLUMNS = [*LISTENERS.values(), *SYSCALLS.values(), *TARGETS.values()]
+TABLES = (LISTENERS, SYSCALLS, TARGETS, FINDINGS, CONNECTIONS)
+COLUMNS = [column for table in TABLES for column in table.values()]
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.key)
@@ -22,7 +23,7 @@ def test_every_column_is_explained_in_one_sentence(column: object) -> None:
     assert says.endswith(".") and says.count(". ") == 0
 
 
-@pytest.mark.parametrize(("name", "meaning"), [*KEYS_HELP, *MARKS_HELP])
+@pytest.mark.parametrize(("name", "meaning"), [*KEYS_HELP, *MARKS_HELP, *VERDICT_HELP])
 def test_every_key_and_mark_is_explained(name: str, meaning: str) -> None:
     assert name in PAGE and meaning in PAGE
 

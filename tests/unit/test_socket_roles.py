@@ -1,4 +1,4 @@
-"""Which open sockets were accepted by a listener of the targets."""
+"""Which open sockets were accepted by a listener."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ def test_accepted_unix_and_tcp_are_served() -> None:
     assert served_sockets([UNIX, UNIX_LISTENER, TCP, TCP_LISTENER]) == [UNIX, TCP]
 
 
-def test_without_a_listener_among_the_targets_nothing_is_served() -> None:
+def test_the_listener_may_be_somebody_else_s() -> None:
+    assert served_sockets([UNIX, replace(UNIX_LISTENER, tgid=8)]) == [UNIX]
+
+
+def test_without_a_listener_nothing_is_served() -> None:
     assert served_sockets([UNIX, TCP]) == []
 
 

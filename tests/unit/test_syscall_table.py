@@ -9,6 +9,7 @@ import pytest
 
 from udsprobe.kernel.syscall_table import (
     ALIASES,
+    OTHER_LIMITS,
     TABLES,
     TRAITS,
     WAITS,
@@ -76,11 +77,12 @@ def test_entries_are_one_for_each_number(machine: str) -> None:
     for table in syscall_tables(machine):
         entries = table.entries(ENUMS)
         assert [number for number, *_ in entries] == list(table.names)
-        for number, call, bits, waits in entries:
+        for number, call, bits, waits, other_limits in entries:
             name = ALIASES.get(table.names[number], table.names[number])
             assert call == (CALLS[f"CALL_{name.upper()}"] if name in LISTED else 0)
             assert bool(bits) == bool(TRAITS.get(name))
             assert waits == WAIT_VALUES[f"WAITS_{WAITS.get(name, 'OTHER')}"]
+            assert other_limits == (name in OTHER_LIMITS)
 
 
 def test_an_alias_has_the_traits_of_its_call() -> None:
@@ -88,9 +90,9 @@ def test_an_alias_has_the_traits_of_its_call() -> None:
     first, second, third = table.entries(ENUMS)
     bits = BITS["FD"] | BITS["RECEIVES"] | BITS["MESSAGES"]
     waits = WAIT_VALUES["WAITS_RECV"]
-    assert first == (5, CALLS["CALL_RECVMMSG"], bits, waits)
-    assert second == (6, CALLS["CALL_RECVMMSG"], bits, waits)
-    assert third == (7, 0, 0, WAIT_VALUES["WAITS_OTHER"])
+    assert first == (5, CALLS["CALL_RECVMMSG"], bits, waits, 0)
+    assert second == (6, CALLS["CALL_RECVMMSG"], bits, waits, 0)
+    assert third == (7, 0, 0, WAIT_VALUES["WAITS_OTHER"], 0)
 
 
 def test_a_call_that_the_abi_lacks_has_no_number() -> None:

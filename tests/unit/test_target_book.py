@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Dict, Optional
 
@@ -12,7 +13,10 @@ VIAS = {0: "selector", 1: "fork"}
 
 
 def reading(pid: int, comm: str, via: str = "selector", cmdline: str = "") -> TargetReading:
-    return TargetReading(pid, comm, cmdline or f"/bin/{comm} -x", 1, "running", 5, 1024, via)
+    argv = cmdline or f"/bin/{comm} -x"
+    return TargetReading(
+        pid, comm, argv, 1, "running", 5, 1024, via, fds_refused={}, cgroup=f"/{comm}.service"
+    )
 
 
 class Proc:
@@ -21,13 +25,17 @@ class Proc:
     def __init__(self, **comms: str) -> None:
         self.comms: Dict[int, str] = {int(key[1:]): comm for key, comm in comms.items()}
 
-    def target(self, pid: int, via: str) -> Optional[TargetReading]:
+    def target(self, pid: int, via: str, cgroup: Optional[str] = None) -> Optional[TargetReading]:
         comm = self.comms.get(pid)
-        return None if comm is None else reading(pid, comm, via)
+        if comm is None:
+            return None
+        found = reading(pid, comm, via)
+        return found if cgroup is None else replace(found, cgroup=cgroup)
 
 
-def process(comm: str, via: int = 0, exited_ns: int = 0) -> SimpleNamespace:
-    return SimpleNamespace(comm=comm.encode(), via=via, exited_ns=exited_ns)
+def process(comm: str, via: int = 0, exited_ns: int = 0, **refused: int) -> SimpleNamespace:
+    counts = {"emfile": 0, "enfile": 0, **refused}
+    return SimpleNamespace(comm=comm.encode(), via=via, exited_ns=exited_ns, **counts)
 
 
 def book(proc: Proc, *chosen: int) -> TargetBook:
@@ -88,6 +96,16 @@ def test_an_exec_is_seen_at_the_next_look() -> None:
     assert targets.readings()[0].comm == "node"
 
 
+def test_the_cgroup_is_looked_up_again_after_an_exec() -> None:
+    proc = Proc(p7="sh")
+    targets = book(proc, 7)
+    targets.update({7: process("sh")}, VIAS)
+    assert targets.readings()[0].cgroup == "/sh.service"
+    proc.comms[7] = "node"
+    targets.update({7: process("node")}, VIAS)
+    assert targets.readings()[0].cgroup == "/node.service"
+
+
 def test_a_program_that_ended_before_it_was_looked_at_has_no_command_line() -> None:
     targets = book(Proc(p7="sh"), 7)
     targets.update({7: process("sh")}, VIAS)
@@ -136,3 +154,11 @@ def test_the_living_come_first_and_the_exited_are_bounded() -> None:
     shown = targets.readings()
     assert shown[0].pid == 900 and shown[0].state == "running"
     assert [one.pid for one in shown[1:]] == list(range(10, EXITED_SHOWN_MAX + 10))
+
+
+def test_descriptors_refused_are_kept_to_the_end() -> None:
+    targets = book(Proc(p7="node"), 7)
+    targets.update({7: process("node", emfile=3)}, VIAS)
+    assert targets.readings()[0].fds_refused == {"EMFILE": 3}
+    targets.update({7: process("node", exited_ns=5, emfile=4, enfile=1)}, VIAS)
+    assert targets.readings()[0].fds_refused == {"EMFILE": 4, "ENFILE": 1}

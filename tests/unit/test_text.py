@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Callable
 
 import pytest
 from rich.cells import cell_len
 
-from tests.unit import reports
-from udsprobe.model.report import Report, SyscallsPerRequest, Verdict
+from tests.unit import reports, verdicts
+from udsprobe.model.report import Report, SyscallsPerRequest
 from udsprobe.views.text import render
 
 KINDS = [reports.busy, reports.empty, reports.degraded, reports.hostile, reports.measured]
@@ -179,21 +180,60 @@ def test_the_verdict_is_not_made_up() -> None:
     assert "verdict: not measured in this version" in render(reports.busy())
 
 
-def test_a_verdict_is_shown_when_there_is_one() -> None:
-    verdict = Verdict(
-        cause="app-cpu",
-        transport_bound=False,
-        transport_share_pct=3.9,
-        max_gain_pct=4.1,
-        confidence=0.94,
-        summary="node's main thread is 97 % busy",
-        subject="thread 4711",
+def test_the_verdict_its_evidence_and_the_remedy() -> None:
+    lines = render(verdicts.spinning()).splitlines()
+    assert " ".join(lines[1:3]) == (
+        "NOT THE TRANSPORT · critical: app-cpu · node thread 4711 is 98 % busy, 95 % of that in "
+        "its own code · sure 99 %"
     )
-    probe = reports.probe(reports.measurement("verdict"))
-    text = render(replace(reports.busy(), verdict=verdict, probe=probe))
-    assert "NOT THE TRANSPORT · app-cpu · node's main thread is 97 % busy" in text
-    assert "transport is 3.90 % of request time; a free one would save 4.10 %; sure 94.0 %" in text
-    assert "in this version: verdict" not in text
+    assert lines[3] == "  transport is 1.2 % of request time; a free one would save 1.2 %"
+    assert lines[4] == "  evidence: thread node 4711 is busy 98 % of the time (threshold 80 %)"
+    assert lines[5] == "            99 % of request time, 919 µs a request, over 4,000 requests"
+    assert lines[6].startswith("  do: node --cpu-prof")
+    assert lines[7] == "  do: more worker processes, if CPUs are free"
+    assert lines[8].startswith("request ")
+
+
+def test_too_few_requests_for_a_verdict() -> None:
+    lines = render(verdicts.warming_up()).splitlines()
+    assert lines[1] == "NOT KNOWN YET · warming up: 3 of ~20 requests needed"
+
+
+def test_what_else_was_found_follows_the_bars_and_is_counted() -> None:
+    lines = render(verdicts.everything_at_once()).splitlines()
+    place = next(index for index, line in enumerate(lines) if line.startswith("  also critical: "))
+    assert lines[place - 1].startswith("thread node")
+    shown = [line for line in lines if line.startswith("  also ")]
+    told = re.search(r"\(and (\d+) more\)$", shown[-1])
+    found = verdicts.everything_at_once().findings or []
+    assert len(shown) + (int(told[1]) if told else 0) == len(found) - 1
+
+
+@pytest.mark.parametrize("kind", verdicts.KINDS)
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_verdict_fits_the_budget(kind: Kind, width: int) -> None:
+    lines = render(kind(), width).splitlines()
+    assert max(cell_len(line) for line in lines) <= width
+    assert len(lines) <= 40
+    assert all(line.isprintable() for line in lines)
+
+
+def test_no_command_of_the_first_remedy_is_cut() -> None:
+    report = verdicts.everything_at_once()
+    assert report.verdict is not None
+    shown = " ".join(render(report).split())
+    assert f"do: {' '.join(report.verdict.actions[0].do.split())}" in shown
+
+
+def test_descriptors_that_are_refused_and_that_run_out() -> None:
+    text = render(verdicts.everything_at_once())
+    assert "descriptors: node 4711 REFUSED EMFILE 3" in text
+
+
+def test_the_chain_of_targets_that_ask_each_other() -> None:
+    text = render(replace(reports.busy(), requests=verdicts.chain()))
+    assert line_with(text, "hop nginx 812 ×2 → node 4711").endswith("4,000  own 300µs of 1.20ms")
+    assert line_with(text, "hop node 4711").endswith("own – of 900µs")
 
 
 def test_a_hundred_system_calls_a_request_stay_in_two_lines() -> None:

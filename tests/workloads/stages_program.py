@@ -76,6 +76,13 @@ class Program:
         self._process.stdin.write("\n")
         self._process.stdin.flush()
 
+    def end(self) -> Dict[str, Any]:
+        """What it says when its stdin has ended: its truth."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.stdin = None
+        return self.document()
+
     def __enter__(self) -> Program:
         return self
 

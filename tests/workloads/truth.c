@@ -47,6 +47,7 @@ static const struct {
 	{"epoll_wait", NOTHING}, {"epoll_pwait", NOTHING}, {"epoll_pwait2", NOTHING},
 	{"epoll_ctl", NOTHING},	 {"poll", NOTHING},	   {"ppoll", NOTHING},
 	{"select", NOTHING},	 {"pselect6", NOTHING},	   {"io_uring_enter", NOTHING},
+	{"io_uring:send", BYTES},
 };
 
 /* The JSON of each enum kind. */
@@ -155,6 +156,11 @@ long counted_call(enum kind kind, const char *name, long number, const long a[6]
 void truth_bytes(enum kind kind, const char *name, long bytes)
 {
 	table->rows[ABI][name_index(name)][kind].bytes += bytes;
+}
+
+void truth_operation(enum kind kind, const char *name, long result)
+{
+	record(kind, name_index(name), result, 0);
 }
 
 /* The kernel's name; glibc prefers the alias ENOTSUP. */

@@ -42,6 +42,9 @@ long counted_call(enum kind kind, const char *name, long number, const long argu
 /* Adds bytes that the return value does not tell: sendmmsg and recvmmsg. */
 void truth_bytes(enum kind kind, const char *name, long bytes);
 
+/* Counts an operation that a ring made instead of a call, io_uring's. */
+void truth_operation(enum kind kind, const char *name, long result);
+
 /* Writes the document, a file of a fixed size, in one write() which it counts too. */
 void truth_write(const char *workload, const char *path);
 

@@ -281,8 +281,16 @@ class Actor:
             name: struct.unpack("=i", fcntl.ioctl(sock, number, bytes(4)))[0]
             for name, number in asked.items()
         }
-        limit = sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-        return {**found, "sndbuf": limit, "inode": os.fstat(sock.fileno()).st_ino}
+        limits = {
+            "sndbuf": sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF),
+            "rcvbuf": sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
+        }
+        return {**found, **limits, "inode": os.fstat(sock.fileno()).st_ino}
+
+    def set_buffer(self, socket_number: int, option: str, size: int) -> Answer:
+        """`SO_SNDBUF` or `SO_RCVBUF`."""
+        self._sockets[socket_number].setsockopt(socket.SOL_SOCKET, getattr(socket, option), size)
+        return {}
 
     def close(self, sockets: Sequence[int]) -> Answer:
         for number in sockets:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* io_uring_enter is one call, whatever the ring then does. */
+/* io_uring_enter is one call, whatever the ring then does; what it does has its own row. */
 #define _GNU_SOURCE
 #include <linux/io_uring.h>
 #include <stdatomic.h>
@@ -76,6 +76,7 @@ void case_uring(const struct family *family)
 	for (int i = 0; i < ROUNDS; i++) {
 		submit(&ring, &nothing);
 		submit(&ring, &send);
+		truth_operation(family->kind, "io_uring:send", PAYLOAD);
 		MUST(PAYLOAD, family->kind, recvfrom, fds[1], payload, PAYLOAD, 0, NULL, NULL);
 	}
 	FAILS(EBADF, OTHER, io_uring_enter, -1, 0, 0, 0, NULL, 0);

@@ -1,0 +1,100 @@
+"""A running `udsprobe export`, from its first page on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.kernel.live import Ended
+from tests.kernel.tool import REPOSITORY, UDSPROBE
+
+TIMEOUT_S = 60
+SAID = "udsprobe: metrics at "
+Series = Dict[Tuple[str, Tuple[Tuple[str, str], ...]], float]
+
+
+class Exporting:
+    """`udsprobe export ARGUMENTS`, killed at the end of the block if it still runs.
+
+    Args:
+        prefix: a command that runs it, such as `setpriv …`.
+
+    Attributes:
+        url: where it serves.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Optional[Mapping[str, str]] = None,
+        prefix: Sequence[str] = (),
+        cwd: Path = REPOSITORY,
+    ) -> None:
+        argv = [*prefix, *UDSPROBE, "export", "--bind", "127.0.0.1:0", *arguments]
+        self._process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self._process.pid
+        assert self._process.stderr is not None
+        line = self._process.stderr.readline()
+        if not line.startswith(SAID):
+            self._process.kill()
+            raise AssertionError(line + self._process.communicate()[1])
+        self.url = line[len(SAID) :].strip()
+
+    @property
+    def address(self) -> str:
+        return self.url[len("http://") : -len("/metrics")]
+
+    def text(self) -> str:
+        """One scrape."""
+        with urllib.request.urlopen(self.url, timeout=TIMEOUT_S) as answer:
+            return str(answer.read().decode())
+
+    def series(self) -> Series:
+        """One scrape: (name, labels that are not empty) → value."""
+        return {
+            (found.name, tuple(sorted((k, v) for k, v in found.labels.items() if v))): found.value
+            for family in text_string_to_metric_families(self.text())
+            for found in family.samples
+        }
+
+    def end(self, number: Optional[int] = signal.SIGTERM) -> Ended:
+        """Send a signal, if any, and wait for the end."""
+        if number is not None:
+            self._process.send_signal(number)
+        try:
+            _, said = self._process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
+        return Ended(self._process.returncode, "", said)
+
+    def __enter__(self) -> Exporting:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+
+def total(series: Series, metric: str, **labels: str) -> float:
+    """The sum of a metric's series that have these labels."""
+    wanted = set(labels.items())
+    found: List[float] = [
+        value
+        for (named, having), value in series.items()
+        if named == metric and wanted <= set(having)
+    ]
+    return sum(found)

@@ -1,0 +1,62 @@
+"""Processes that come and go leave the map of CPU holders, and their waits stay."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from typing import Iterator
+
+import pytest
+
+from udsprobe.kernel.cpu_holders import KEPT_MIN, LONGEST_KEPT, CpuHolders
+from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.tracer import Tracer
+from udsprobe.sample import ENDED_PID
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
+
+ENDED = 300
+NS_PER_TICK = 10_000_000
+
+
+@pytest.fixture
+def tracer() -> Iterator[Tracer]:
+    """Without a target: nobody else adds to the map."""
+    made = Tracer()
+    yield made
+    made.close()
+
+
+def ended_pid() -> int:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
+
+
+def test_the_ended_are_one_row_and_the_living_and_the_longest_stay(tracer: Tracer) -> None:
+    loaded = tracer._object
+    key, holder = (loaded.btf.structure(name) for name in ("cpu_holder_key", "cpu_holder"))
+    own = Procfs().process(os.getpid())
+    assert own is not None
+    living = key(started_ns=own.start_ticks * NS_PER_TICK, tgid=os.getpid())
+    loaded.update("cpu_holders", bytes(living), bytes(holder(waited_ns=1)))
+    gone = ended_pid()
+    # One number, as many beginnings: each another process, and none alive.
+    for number in range(1, ENDED + 1):
+        one = key(started_ns=number * NS_PER_TICK, tgid=gone)
+        loaded.update("cpu_holders", bytes(one), bytes(holder(waited_ns=1000 + number)))
+    holders = CpuHolders(loaded, Procfs())
+    rows = holders.read()
+    assert sum(row.waited_ns for row in rows) == 1 + sum(1000 + n for n in range(1, ENDED + 1))
+    assert len(rows) == 1 + LONGEST_KEPT + 1 <= KEPT_MIN
+    assert {row.waited_ns for row in rows if row.pid == gone} == {
+        1000 + number for number in range(ENDED + 1 - LONGEST_KEPT, ENDED + 1)
+    }
+    assert [row.waited_ns for row in rows if row.pid == os.getpid()] == [1]
+    (together,) = [row for row in rows if row.pid == ENDED_PID]
+    assert together.comm is None
+    left = list(loaded.entries("cpu_holders", ctypes.sizeof(key), ctypes.sizeof(holder)))
+    assert len(left) == 1 + LONGEST_KEPT
+    assert {row.waited_ns for row in holders.read()} == {row.waited_ns for row in rows}

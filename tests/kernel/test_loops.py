@@ -1,0 +1,153 @@
+"""Event loops that are away from their poller for known times, and who holds a target's CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Dict, Iterator, Tuple
+
+import pytest
+
+from tests.conftest import give_up
+from tests.kernel.tool import Attached
+from tests.workloads.build import BuildError
+from tests.workloads.stages_program import Program
+
+pytestmark = [pytest.mark.root]
+
+Row = Dict[str, Any]
+POLLERS = ("epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6")
+# The tolerance of the promise: 5 %, or 50 µs where a round is short.
+RELATIVE, ABSOLUTE_US = 0.05, 50.0
+BURN_S = 0.4
+# Ahead of whatever else the machine does, and in turns with each other.
+WAITS = """
+import os, sys, time
+os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+print("ready", flush=True)
+sys.stdin.readline()
+"""
+BURNER = f"{WAITS}end = time.time() + 3\nwhile time.time() < end: pass"
+TARGET = f"""{WAITS}
+end = time.thread_time() + {BURN_S}
+while time.thread_time() < end: pass
+os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+def loops_program(poller: str, rounds: int, busy_us: int, how: str) -> Program:
+    try:
+        return Program("loops", poller, str(rounds), str(busy_us), how)
+    except BuildError as error:
+        give_up(str(error))
+        raise
+
+
+def observed(program: Program, folder: Path) -> Tuple[Row, Row]:
+    """Its own account, and where the report says the time went."""
+    with program:
+        program.line()
+        with Attached(["--pid", str(program.pid)], folder) as watched:
+            program.go()
+            account = program.document()
+        return account, watched.report["time"]
+
+
+def assert_loop(time: Row, account: Row, pid: int) -> None:
+    """Counts exact, the mean the actor's own, and the histogram of the same rounds."""
+    (loop,) = time["loops"]
+    assert (loop["pid"], loop["tid"], loop["comm"]) == (pid, pid, "loops")
+    everything = time["loop_busy_us"]
+    assert loop["iterations"] == everything["count"] == account["iterations"]
+    true_us = account["busy"] / account["iterations"] / 1000
+    assert loop["busy_us"]["mean"] == pytest.approx(true_us, rel=RELATIVE, abs=ABSOLUTE_US)
+    assert loop["busy_us"]["max"] >= account["longest"] / 1000
+    assert everything["mean"] == pytest.approx(loop["busy_us"]["mean"], abs=0.01)
+    assert everything["max"] == loop["busy_us"]["max"]
+
+
+@pytest.mark.parametrize("how", ["spins", "sleeps"])
+@pytest.mark.parametrize(
+    ("busy_us", "rounds"), [(0, 2000), (1000, 300), (10_000, 40), (100_000, 6)]
+)
+def test_a_loop_that_is_busy_for_a_known_time(
+    tmp_path: Path, busy_us: int, rounds: int, how: str
+) -> None:
+    program = loops_program("epoll_wait", rounds, busy_us, how)
+    account, time = observed(program, tmp_path)
+    assert_loop(time, account, program.pid)
+
+
+@pytest.mark.parametrize("poller", POLLERS)
+def test_every_poller(tmp_path: Path, poller: str) -> None:
+    program = loops_program(poller, 50, 1000, "sleeps")
+    account, time = observed(program, tmp_path)
+    assert_loop(time, account, program.pid)
+
+
+def test_who_never_polls_is_no_loop(tmp_path: Path) -> None:
+    """One call of a poller is no round either."""
+    program = loops_program("poll", 0, 0, "sleeps")
+    _, time = observed(program, tmp_path)
+    assert time["loops"] == []
+    assert time["loop_busy_us"]["count"] == 0
+
+
+@contextmanager
+def pinned(code: str) -> Iterator[subprocess.Popen[str]]:
+    """A Python program on the first CPU of ours."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        os.sched_setaffinity(process.pid, {min(os.sched_getaffinity(0))})
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def say(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def holders_of(target: subprocess.Popen[str], burner: subprocess.Popen[str], *options: str) -> Row:
+    """Both burn one CPU until the target has had enough of it; where its time went."""
+    with tempfile.TemporaryDirectory() as folder:  # noqa: SIM117
+        with Attached(["--pid", str(target.pid), *options], Path(folder)) as watched:
+            say(burner)
+            say(target)
+            assert target.stdout is not None and target.stdout.readline() == "done\n"
+            burner.kill()
+    time: Row = watched.report["time"]
+    rows = time["cpu_holders"]
+    assert sum(row["share_pct"] for row in rows) == pytest.approx(100, abs=1)
+    # But for a wait that goes on, or began before.
+    runq_us = time["total"]["runq"] * time["total_s"] * 1e6
+    assert sum(row["waited_us"] for row in rows) == pytest.approx(runq_us, rel=0.1, abs=20_000)
+    return time
+
+
+def test_who_holds_the_cpu_is_named() -> None:
+    with pinned(TARGET) as target, pinned(BURNER) as burner:
+        time = holders_of(target, burner)
+    first = time["cpu_holders"][0]
+    assert (first["pid"], first["is_target"]) == (burner.pid, False)
+    assert first["comm"].startswith("python")
+    assert first["share_pct"] > 90
+
+
+def test_targets_hold_each_other_s_cpu() -> None:
+    with pinned(TARGET) as target, pinned(BURNER) as burner:
+        time = holders_of(target, burner, "--pid", str(burner.pid))
+    found = {row["pid"]: row["is_target"] for row in time["cpu_holders"]}
+    assert {pid for pid, is_target in found.items() if is_target} == {target.pid, burner.pid}

@@ -1,0 +1,52 @@
+"""The strategies are ways of being called: whichever is taken, the same is counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from tests.kernel import tool
+from tests.kernel.cases import Case, command, read_truth
+from tests.kernel.conftest import Workload
+from tests.kernel.live import answer
+
+pytestmark = pytest.mark.root
+
+CASES = [
+    Case("requests", "unix-stream"),
+    Case("requests_pieces", "tcp4"),
+]
+
+
+@pytest.fixture(scope="module")
+def strategies() -> List[str]:
+    """Those that this kernel loads: two at least, or there is nothing to compare."""
+    loaded = []
+    refusals = []
+    for name in ("tracepoint", "fentry"):
+        ended = answer(["run", "--strategy", name, "--json", "--", "true"])
+        if ended.code == 0:
+            loaded.append(name)
+        else:
+            assert ended.code == 4, ended.err
+            refusals.append(ended.line)
+    if len(loaded) < 2:
+        pytest.skip("; ".join(refusals))
+    return loaded
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_same_is_counted(
+    case: Case, strategies: List[str], workload: Workload, tmp_path: Path
+) -> None:
+    for name in strategies:
+        told, output = tmp_path / f"{name}.truth", tmp_path / f"{name}.json"
+        argv = command(workload(64), case, told)
+        report = tool.run(argv, output, options=["--strategy", name])
+        truth = read_truth(told)
+        assert report["probe"]["strategy"] == name
+        assert tool.rows(report) == truth.rows
+        served = report["requests"]["served"]["count"]
+        assert served == truth.requests

@@ -1,0 +1,150 @@
+"""What the kernel matrix makes of what guests bring back, and its small file formats."""
+
+from __future__ import annotations
+
+import ast
+import json
+import lzma
+import subprocess
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+import pytest
+
+from scripts.vm.evidence import Case, Claim, Evidence, evidence
+from scripts.vm.initramfs import initramfs
+from scripts.vm.kernels import _keep_modules
+from scripts.vm.page import page
+from scripts.vm.script import guest_script, selected_tests
+from tests.kernel.measured import MEASURED, measurement_of
+from udsprobe.kernel.plan import EVENT_PROGRAMS, measurements
+
+ROOT = Path(__file__).resolve().parents[2]
+ON = {"syscalls": Claim("on", None)}
+NAMES = {state.name for state in measurements(frozenset(p.name for p in EVENT_PROGRAMS))}
+
+
+def outcome(measurement: str, what: str, words: str = "") -> Case:
+    return Case(f"test_{what}", measurement, what, words)
+
+
+@pytest.mark.parametrize(
+    ("tests", "cell"),
+    [
+        ([], "not tested"),
+        ([outcome("other", "passed")], "not tested"),
+        ([outcome("syscalls", "skipped")], "not tested"),
+        ([outcome("syscalls", "passed"), outcome("syscalls", "skipped")], "on"),
+        (
+            [outcome("syscalls", "passed"), outcome("syscalls", "failed")],
+            "**failed** (test_failed)",
+        ),
+    ],
+)
+def test_on_is_what_ran_and_passed(tests: List[Case], cell: str) -> None:
+    assert Evidence("tracepoint", ON, tuple(tests)).cell("syscalls") == cell
+
+
+def test_what_is_not_on_says_why_whatever_passed() -> None:
+    claims = {"stages": Claim("degraded", "late"), "verdict": Claim("off", "no")}
+    found = Evidence("tracepoint", claims, (outcome("stages", "passed"),))
+    assert found.cell("stages") == "degraded (late)"
+    assert found.cell("verdict") == "off (no)"
+    assert Evidence(None, {}, (), "refused").cell("stages") == "off (refused)"
+
+
+JUNIT = """<testsuites><testsuite>
+<testcase classname="tests.kernel.test_calls" name="test_a[x]">
+<properties><property name="measurement" value="syscalls"/></properties></testcase>
+<testcase classname="tests.kernel.test_calls" name="test_b"><failure message="1 == 2"/></testcase>
+<testcase classname="tests.kernel.test_calls" name="test_c"><skipped message="why"/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_a_guests_files_are_read(tmp_path: Path) -> None:
+    rows = [{"name": "syscalls", "state": "on", "rests_on": "x", "reason": None}]
+    probe = {"strategy": "tracepoint", "measurements": rows}
+    (tmp_path / "report.json").write_text(json.dumps({"probe": probe}))
+    (tmp_path / "junit.xml").write_text(JUNIT)
+    found = evidence(tmp_path)
+    assert found.strategy == "tracepoint"
+    assert found.tests == (
+        Case("test_calls::test_a[x]", "syscalls", "passed", ""),
+        Case("test_calls::test_b", None, "failed", "1 == 2"),
+        Case("test_calls::test_c", None, "skipped", "why"),
+    )
+    assert found.cell("syscalls") == "on"
+
+
+def test_a_guest_without_a_report_says_what_refused_it(tmp_path: Path) -> None:
+    (tmp_path / "refusal").write_text("udsprobe: error[refused]: no\nmore\n")
+    assert evidence(tmp_path).trouble == "udsprobe: error[refused]: no"
+
+
+def test_the_page_has_each_reason_once() -> None:
+    degraded = Evidence("tracepoint", {"stages": Claim("degraded", "a | b")}, ())
+    text = page({("5.10", "tracepoint"): degraded, ("6.1", "tracepoint"): degraded})
+    assert "| `stages` | degraded [1] | degraded [1] |" in text
+    assert text.count("1. a \\| b") == 1
+
+
+def test_the_selection_exists_and_covers_every_measurement_with_tests() -> None:
+    covered = set()
+    for test in selected_tests():
+        path, _, name = test.partition("::")
+        function = name.partition("[")[0]
+        tree = ast.parse((ROOT / path).read_text())
+        assert function in {getattr(node, "name", "") for node in tree.body}, test
+        covered.add(measurement_of(Path(path).stem, function))
+    assert covered - {None} == set(MEASURED.values())
+
+
+def test_measured_names_are_those_of_measurements_and_tests() -> None:
+    assert set(MEASURED.values()) <= NAMES
+    for place in MEASURED:
+        module, _, function = place.partition("::")
+        text = (ROOT / "tests" / "kernel" / f"{module}.py").read_text()
+        assert not function or f"def {function}(" in text, place
+
+
+def test_the_script_is_bash(tmp_path: Path) -> None:
+    script = guest_script(tmp_path, "tracepoint", ["tests/a.py::test[x y]"])
+    done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def read_archive(raw: bytes) -> Dict[str, Tuple[int, bytes]]:
+    """Name → (mode, content), read as the format's description says."""
+    found, at = {}, 0
+    while True:
+        assert at % 4 == 0 and raw[at : at + 6] == b"070701"
+        fields = [int(raw[at + 6 + 8 * i : at + 14 + 8 * i], 16) for i in range(13)]
+        mode, size, name_size = fields[1], fields[6], fields[11]
+        name = raw[at + 110 : at + 109 + name_size].decode()
+        body = at + (110 + name_size + 3) // 4 * 4
+        if name == "TRAILER!!!":
+            return found
+        found[name] = (mode, raw[body : body + size])
+        at = body + (size + 3) // 4 * 4
+
+
+def test_the_first_file_system_holds_what_was_put_in() -> None:
+    raw = initramfs({"init": b"#!", "bin/busybox": b"elf"}, {"modules/a.ko": b"12345"})
+    assert read_archive(raw) == {
+        "bin": (0o40755, b""),
+        "modules": (0o40755, b""),
+        "init": (0o100755, b"#!"),
+        "bin/busybox": (0o100755, b"elf"),
+        "modules/a.ko": (0o100644, b"12345"),
+    }
+
+
+def test_modules_follow_those_they_need(tmp_path: Path) -> None:
+    tree, target = tmp_path / "tree", tmp_path / "target"
+    (tree / "kernel" / "fs").mkdir(parents=True)
+    target.mkdir()
+    wanted = lzma.compress(b"elf\0depends=net-core,base\0")
+    (tree / "kernel" / "fs" / "9p.ko.xz").write_bytes(wanted)
+    (tree / "kernel" / "net-core.ko").write_bytes(b"elf\0depends=\0")
+    assert _keep_modules([tree], target) == ["net_core", "9p"]
+    assert sorted(path.name for path in target.iterdir()) == ["9p.ko", "net_core.ko"]

@@ -1,0 +1,545 @@
+"""Verdicts: every cause from the numbers that mean it, and no alarm from those that do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, List, Optional
+
+import pytest
+
+from tests.unit import ill
+from tests.unit.reports import busy, connect, crowded, hostile, measured, syscall
+from udsprobe.model.report import (
+    Cpu,
+    CpuCgroup,
+    CpuHolder,
+    EventsLost,
+    Fds,
+    Finding,
+    Hop,
+    OwnRequests,
+    Peer,
+    ProcessTime,
+    Report,
+    ServedBy,
+    StageMeans,
+    Verdict,
+    Waiting,
+)
+from udsprobe.rules import judged
+
+
+def verdict(report: Report, slo_us: Optional[float] = None) -> Verdict:
+    found = judged(report, slo_us).verdict
+    assert found is not None
+    return found
+
+
+def test_a_moderate_load_is_healthy() -> None:
+    found = verdict(ill.service(ill.served(5000)))
+    assert found.cause == "healthy"
+    assert [fact.metric for fact in found.evidence] == [
+        "busy_share",
+        "accept_queue_depth_max",
+        "fds_open",
+    ]
+
+
+def test_transport_share_is_receive_send_and_delivery() -> None:
+    """recv 3 + send 7, and the wake-up of 20 µs that a thread needs that is free."""
+    idle = ill.service(ill.served(5000), ill.thread())
+    found = verdict(idle)
+    assert found.transport_share_pct == pytest.approx(100 * 30 / 130, abs=0.01)
+    assert found.max_gain_pct == found.transport_share_pct
+
+
+def test_what_a_loop_waits_for_is_no_delivery() -> None:
+    spinning = ill.thread(user=0.98, sys_socket=0.01)
+    found = verdict(ill.service(ill.served(900, recv_wait=35_000, app=5000), spinning))
+    assert found.cause == "app-cpu"
+    assert found.transport_share_pct is not None and found.transport_share_pct < 2
+    assert found.subject == "node thread 4711"
+
+
+def test_too_little_traffic_is_unknown_and_says_what_is_missing() -> None:
+    found = verdict(ill.service(ill.served(3)))
+    assert (found.cause, found.confidence) == ("unknown", 0.0)
+    assert "17 more" in found.summary
+
+
+def test_few_but_slow_requests_are_enough() -> None:
+    found = verdict(ill.service(ill.served(6, app=900_000, other=100.0)))
+    assert found.cause == "app-blocked"
+
+
+@pytest.mark.parametrize(
+    ("part", "cause"),
+    [
+        ("lock", "app-blocked"),
+        ("disk", "app-blocked"),
+        ("poll", "app-blocked"),
+        ("other", "app-blocked"),
+        ("runq", "cpu-contention"),
+    ],
+)
+def test_a_wait_that_is_most_of_the_request(part: str, cause: str) -> None:
+    assert verdict(ill.service(ill.served(200, app=20_000, **{part: 95.0}, cpu=5.0))).cause == cause
+    short = ill.service(ill.served(200, app=800, **{part: 95.0}, cpu=5.0))
+    assert verdict(short).cause == "healthy"
+    mostly_cpu = ill.service(ill.served(200, app=20_000, **{part: 30.0}, cpu=70.0))
+    assert verdict(mostly_cpu).cause == "healthy"
+
+
+def test_an_upstream_is_named_with_its_process() -> None:
+    report = ill.service(
+        ill.served(200, app=20_000, upstream=95.0, cpu=5.0), upstream=[ill.upstream(200, 19_000)]
+    )
+    found = verdict(report)
+    assert (found.cause, found.subject) == ("upstream-wait", "unix:/run/pg.sock")
+    assert "postgres 55" in found.summary
+    assert found.actions[0].do == "udsprobe attach --pid 55"
+
+
+def test_a_saturated_thread_that_moves_bytes_is_the_transport() -> None:
+    thread = ill.thread(user=0.2, sys_socket=0.7, sys_poll=0.05)
+    found = verdict(ill.service(ill.served(90_000, app=3, recv_wait=80), thread))
+    assert (found.cause, found.transport_bound) == ("transport", True)
+
+
+def test_a_thread_that_does_not_serve_may_work() -> None:
+    compaction = ill.thread(4713, "compaction", user=1.0, blocked_poll=0.0)
+    serving = ill.thread(user=0.1, sys_socket=0.1)
+    assert verdict(ill.service(ill.served(5000), serving, compaction)).cause == "healthy"
+    assert verdict(ill.service(ill.served(0), serving, compaction)).cause == "app-cpu"
+
+
+def test_a_pool_works_while_the_loop_waits() -> None:
+    """Password hashing in a thread pool: the loop sleeps in its poller, the CPU is the cause."""
+    pool = [ill.thread(5000 + n, "libuv-worker", user=0.95, blocked_poll=0.0) for n in range(2)]
+    pool = [replace(each, share={**each.share, "blocked_lock": 0.05}) for each in pool]
+    report = ill.service(
+        ill.served(200, app=90_000, poll=98.0, cpu=2.0), ill.thread(sys_socket=0.02), *pool
+    )
+    assert verdict(report).cause == "app-cpu"
+
+
+def test_a_burst_that_is_worked_off_is_healthy() -> None:
+    bursty = ill.service(ill.served(2000, recv_wait=4000, app=100), ill.thread(user=0.2))
+    assert verdict(bursty).cause == "healthy"
+
+
+def test_a_slo_makes_a_slow_server_a_case() -> None:
+    report = ill.service(ill.served(900, app=5000, p99=60_000))
+    assert verdict(report).cause == "healthy"
+    assert verdict(report, slo_us=50_000).cause == "app-cpu"
+    assert verdict(report, slo_us=70_000).cause == "healthy"
+
+
+def test_a_full_queue_names_what_binds() -> None:
+    found = verdict(ill.service(ill.served(5000), listeners=[crowded()]))
+    assert (found.cause, found.subject) == ("accept-queue-full", "unix:/run/app.sock")
+    assert found.actions[0].do.startswith("sysctl -w net.core.somaxconn=1024")
+    unclamped = crowded()
+    unclamped = replace(
+        unclamped, backlog=replace(unclamped.backlog, clamped_by=None, equals_somaxconn=False)
+    )
+    found = verdict(ill.service(ill.served(5000), listeners=[unclamped]))
+    assert [action.do for action in found.actions] == ["server.listen({path: …, backlog: 1024})"]
+
+
+def test_a_queue_that_is_full_because_a_thread_spins() -> None:
+    spinning = ill.thread(user=0.99)
+    always_full = replace(
+        crowded(), depth=replace(crowded().depth, histogram={"127": 400, "128": 900})
+    )
+    report = judged(ill.service(ill.served(900, app=5000), spinning, listeners=[always_full]))
+    assert report.verdict is not None and report.verdict.cause == "app-cpu"
+    assert "accept queue" in report.verdict.summary
+    assert [(f.id, f.severity) for f in report.findings or []] == [
+        ("app-cpu", "critical"),
+        ("accept-queue-full", "critical"),
+        ("connection-churn", "warning"),
+    ]
+    burst = ill.service(ill.served(900, app=5000), spinning, listeners=[crowded()])
+    assert verdict(burst).cause == "accept-queue-full"
+
+
+def test_nobody_accepts() -> None:
+    starving = replace(
+        ill.quiet_listener(), wait_us=ill.flat(320, 80_000.0), accepted_by_thread={"4711": 320}
+    )
+    found = verdict(
+        ill.service(ill.served(320), ill.thread(blocked_other=0.9), listeners=[starving])
+    )
+    assert found.cause == "accept-starved"
+    assert "asleep elsewhere" in found.summary
+
+
+def test_connections_that_nobody_ever_accepts() -> None:
+    depth = replace(ill.quiet_listener().depth, now=7)
+    stuck = replace(ill.quiet_listener(), accepted=0, wait_us=ill.flat(0, 0), depth=depth)
+    assert verdict(ill.service(ill.served(0), listeners=[stuck])).cause == "accept-starved"
+
+
+@pytest.mark.parametrize("error", ["ENOENT", "ECONNREFUSED", "EACCES"])
+def test_connects_that_fail(error: str) -> None:
+    row = connect("/run/pg.sock", calls=40, errors={error: 40})
+    found = verdict(replace(ill.service(ill.served(5000)), connects=[row]))
+    assert (found.cause, found.subject) == ("connect-failing", "unix:/run/pg.sock")
+    assert error in found.summary
+    twice = connect("/run/pg.sock", calls=2, errors={error: 2})
+    assert verdict(replace(ill.service(ill.served(5000)), connects=[twice])).cause == "healthy"
+
+
+def test_a_refusal_in_the_background_counts() -> None:
+    row = connect("127.0.0.1:5432", "tcp", calls=40, errors={"EINPROGRESS": 40})
+    report = ill.service(ill.served(5000))
+    assert verdict(replace(report, connects=[row])).cause == "healthy"
+    failed = replace(row, failed_in_background={"ECONNREFUSED": 40})
+    assert verdict(replace(report, connects=[failed])).cause == "connect-failing"
+
+
+@pytest.mark.parametrize("address", ["/var/run/nscd/socket", "/dev/log"])
+def test_what_is_asked_for_on_the_off_chance_is_no_illness(address: str) -> None:
+    row = connect(address, calls=40, errors={"ENOENT": 40})
+    report = judged(replace(ill.service(ill.served(5000)), connects=[row]))
+    assert report.verdict is not None and report.verdict.cause == "healthy"
+    assert [(f.id, f.severity) for f in report.findings or []] == [("connect-failing", "info")]
+
+
+def test_localhost_that_answers_on_one_of_its_addresses() -> None:
+    rows = [
+        connect("[::1]:8080", "tcp", calls=40, errors={"ECONNREFUSED": 40}),
+        connect("127.0.0.1:8080", "tcp", calls=40, errors={"EINPROGRESS": 40}),
+    ]
+    assert verdict(replace(ill.service(ill.served(5000)), connects=rows)).cause == "healthy"
+
+
+def test_no_descriptor_left_is_the_root_of_all_else() -> None:
+    fds = Fds(1024, 1024, exhausted=12, exhausted_by_errno={"EMFILE": 12})
+    report = ill.service(ill.served(5000), ill.thread(user=0.99), listeners=[crowded()], fds=fds)
+    found = verdict(report)
+    assert (found.cause, found.subject) == ("fd-limit", "node 4711")
+    assert "1,024 of 1,024" in found.summary
+
+
+def test_descriptors_that_run_out() -> None:
+    leaking = Fds(980, 1024, growth_per_s=2.0, full_in_s=22.0)
+    found = verdict(ill.service(ill.served(5000), fds=leaking))
+    assert found.cause == "fd-limit"
+    assert "22 s" in found.summary
+    steady = judged(ill.service(ill.served(5000), fds=Fds(980, 1024)))
+    assert steady.verdict is not None and steady.verdict.cause == "healthy"
+    assert [(f.id, f.severity) for f in steady.findings or []] == [("fd-limit", "warning")]
+
+
+def waiting_for_a_cpu(holder: CpuHolder, **extra: object) -> Report:
+    """Half of a thread's time, and most of its requests'."""
+    report = ill.service(
+        ill.served(900, app=9000, runq=90.0, cpu=10.0), ill.thread(user=0.4, runq=0.5)
+    )
+    assert report.time is not None
+    return replace(report, time=replace(report.time, cpu_holders=[holder]), **extra)  # type: ignore[arg-type]
+
+
+def test_who_holds_the_cpu_is_named() -> None:
+    found = verdict(waiting_for_a_cpu(CpuHolder(666, "ffmpeg", False, 4e6, 90.0)))
+    assert (found.cause, found.subject) == ("cpu-contention", "ffmpeg 666")
+    assert found.actions[0].do == "renice -n 10 -p 666"
+
+
+def test_short_lived_processes_hold_the_cpu_together() -> None:
+    found = verdict(waiting_for_a_cpu(CpuHolder(0, None, False, 4e6, 90.0)))
+    assert (found.cause, found.subject) == ("cpu-contention", "short-lived processes")
+    assert found.actions[0].do.startswith("ps ")
+
+
+def test_waiting_for_its_own_threads_is_its_own_demand() -> None:
+    own = CpuHolder(4711, "node", True, 4e6, 90.0)
+    assert verdict(waiting_for_a_cpu(own)).cause == "app-cpu"
+    client = ill.connection(peer=Peer(99, "wrk", None))
+    by_client = CpuHolder(99, "wrk", False, 4e6, 90.0)
+    assert verdict(waiting_for_a_cpu(by_client, connections=[client])).cause == "app-cpu"
+
+
+def test_a_quota_is_named_whoever_runs_meanwhile() -> None:
+    group = CpuCgroup("/sys/fs/cgroup/web", 2, 0.5, 100, 80, 5e6, 80.0, 0.5, [4711])
+    idle = CpuHolder(0, "idle", False, 4e6, 90.0)
+    found = verdict(waiting_for_a_cpu(idle, cpu=Cpu(None, [group], None)))
+    assert (found.cause, found.subject) == ("cpu-contention", "/sys/fs/cgroup/web")
+    assert "0.5 CPUs" in found.summary
+
+
+def test_one_slow_request_in_twenty_stalls_the_rest() -> None:
+    requests = ill.served(900, app=5000)
+    stages = replace(
+        requests.stages_us,
+        app=replace(ill.flat(900, 5000.0), p50=100.0, p99=100_000.0),
+        recv_wait=replace(ill.flat(900, 17_000.0), p50=200.0, p99=90_000.0),
+    )
+    latency = replace(requests.latency_us, mean=22_000.0, p50=400.0, p99=100_000.0)
+    stalling = replace(requests, stages_us=stages, latency_us=latency)
+    assert verdict(ill.service(stalling, ill.thread(user=0.3))).cause == "app-cpu"
+
+
+def test_a_loop_that_sleeps_outside_of_requests() -> None:
+    """`time.sleep()` in a timer of an event loop: requests wait before they are read."""
+    report = ill.service(
+        ill.served(900, recv_wait=40_000), ill.thread(user=0.05, blocked_other=0.6)
+    )
+    assert verdict(report).cause == "app-blocked"
+
+
+def test_a_reader_that_does_not_read() -> None:
+    rows = [ill.connection(queued=212_992, sent=0), ill.connection()]
+    found = verdict(ill.service(ill.served(5000), connections=rows))
+    assert (found.cause, found.subject) == ("send-blocked", "reader 99")
+    assert "212,992 of 212,992 bytes" in found.summary
+
+
+def test_a_reader_that_is_only_slower_than_the_sender() -> None:
+    """A gigabyte in ten seconds through a buffer that is full whenever one looks."""
+    streaming = ill.connection(queued=212_992, sent=1_000_000_000, slept=9000, eagain=500)
+    assert verdict(ill.service(ill.served(5000), connections=[streaming])).cause == "healthy"
+
+
+def test_senders_that_sleep_make_a_slow_request() -> None:
+    report = ill.service(
+        ill.served(200, send=30_000),
+        ill.thread(blocked_send=0.6),
+        connections=[ill.connection(queued=100, sent=500_000, slept=200)],
+    )
+    assert verdict(report).cause == "send-blocked"
+
+
+def test_a_buffer_that_a_program_made_too_small() -> None:
+    quick = ill.connection(sent=1_000_000_000, slept=9000, buffer=9216)
+    quick = replace(quick, requests=1000)
+    sleeping = ill.service(ill.served(1000, send=8000), ill.thread(blocked_send=0.8))
+    found = verdict(replace(sleeping, connections=[quick]))
+    assert found.cause in ("transport", "healthy")
+    fixed = replace(quick, send_buffer_is_fixed=True)
+    found = verdict(replace(sleeping, connections=[fixed]))
+    assert found.cause == "send-blocked"
+    assert "SO_SNDBUF" in found.summary
+
+
+def churning(accepted: int, cpu_us: float) -> Report:
+    """A connection for each request, whose accept4() took that much CPU time in all."""
+    listening = replace(ill.quiet_listener(), established=accepted, accepted=accepted)
+    accepting = replace(syscall("accept4", calls=accepted), cpu_us=cpu_us)
+    saturated = ill.thread(user=0.9, sys_socket=0.08)
+    requests = ill.served(accepted, recv_wait=100)
+    return ill.service(requests, saturated, listeners=[listening], syscalls=[accepting])
+
+
+def test_connections_that_could_be_kept() -> None:
+    assert verdict(churning(4000, 1e6)).cause == "connection-churn"
+    assert verdict(churning(400, 1e6)).cause == "app-cpu"
+
+
+def test_requests_that_take_the_time_outweigh_their_connections() -> None:
+    report = judged(churning(4000, 1e5))
+    assert report.verdict is not None and report.verdict.cause == "app-cpu"
+    assert "connection-churn" in [each.id for each in report.findings or []]
+
+
+def nagled(held: Optional[int], requests: int) -> List[str]:
+    row = replace(ill.connection(), transport="tcp", requests=requests, sends_held=held)
+    report = judged(ill.service(ill.served(5000), connections=[row]))
+    return [each.id for each in report.findings or []]
+
+
+def test_sends_that_nagle_s_algorithm_keeps_back_are_a_finding() -> None:
+    assert nagled(500, 5000) == ["nagle"]
+    assert nagled(500, 0) == ["nagle"]
+    assert nagled(499, 5000) == nagled(19, 19) == nagled(0, 0) == nagled(None, 5000) == []
+
+
+def test_losses_are_a_finding() -> None:
+    report = ill.service(ill.served(5000))
+    lossy = replace(report, probe=replace(report.probe, turned_away=3))
+    assert [f.id for f in judged(lossy).findings or []] == ["measurement-incomplete"]
+    assert judged(report).findings == []
+
+
+def incomplete(**probe: Any) -> Finding:
+    report = ill.service(ill.served(5000))
+    lossy = replace(report, probe=replace(report.probe, **probe))
+    (found,) = judged(lossy).findings or []
+    assert found.id == "measurement-incomplete"
+    return found
+
+
+def test_a_loss_too_small_to_change_the_verdict_is_said() -> None:
+    few = EventsLost(map_full=0, ring_full=0, missed=1)
+    found = incomplete(
+        events_seen=100_000,
+        events_counted=99_999,
+        events_lost=few,
+        missed_by_program={"sys_exit": 1, "sched_switch": 4},
+    )
+    assert found.severity == "info"
+    assert {fact.metric: fact.value for fact in found.evidence} == {
+        "events_lost": 1,
+        "missed_runs": 4,
+    }
+
+
+def test_a_full_map_is_named() -> None:
+    found = incomplete(turned_away=7, turned_away_by_map={"connections": 5, "upstreams": 2})
+    assert found.severity == "warning"
+    assert "(connections 5, upstreams 2)" in found.evidence[0].says
+
+
+def test_an_account_that_does_not_add_up_is_said() -> None:
+    none = EventsLost(map_full=0, ring_full=0, missed=0)
+    found = incomplete(events_seen=1000, events_counted=997, events_lost=none)
+    assert found.severity == "warning"
+    assert [(fact.metric, fact.value) for fact in found.evidence] == [("events_unaccounted", 3)]
+
+
+def test_arrivals_that_were_skipped_are_said_when_they_are_many() -> None:
+    found = incomplete(events_seen=100, events_counted=100, missed_by_program={"sk_data_ready": 9})
+    assert [fact.metric for fact in found.evidence] == ["missed_runs"]
+
+
+@pytest.mark.parametrize("report", [busy(), busy(0.0, 0.0), measured(), hostile()])
+def test_any_report_can_be_judged(report: Report) -> None:
+    found = verdict(report)
+    assert found.summary.endswith(".")
+    assert 0 <= found.confidence <= 1
+    assert judged(judged(report)) == judged(report)
+
+
+def hanging(waiting: str, served_count: int = 0, **share: float) -> Report:
+    """Three requests that wait for five seconds, in one of the three ways."""
+    none = Waiting(0, None)
+    row = ServedBy(
+        pid=4711,
+        comm="node",
+        count=served_count,
+        rate_per_s=0.0,
+        latency_us=ill.flat(served_count, 100.0),
+        stages_mean_us=StageMeans(),
+        app_time_pct=None,
+        handed_over=0,
+        pipelined=0,
+        upstream=[],
+        in_progress=none,
+        unread=none,
+        asking=none,
+    )
+    row = replace(row, **{waiting: Waiting(3, 5e6)})  # type: ignore[arg-type]
+    if waiting == "asking":
+        row = replace(row, in_progress=Waiting(3, 5e6))
+    report = ill.service(ill.served(served_count), ill.thread(**share))
+    return replace(report, requests=replace(report.requests, served_by=[row]))
+
+
+def test_requests_that_nobody_answers() -> None:
+    assert verdict(hanging("in_progress", blocked_lock=1.0)).cause == "app-blocked"
+    assert verdict(hanging("in_progress")).cause == "unknown"
+    assert verdict(hanging("unread", blocked_other=1.0)).cause == "app-blocked"
+    assert verdict(hanging("unread")).cause == "app-blocked"
+    assert verdict(hanging("asking")).cause == "upstream-wait"
+    assert verdict(hanging("unread", 5000)).cause == "healthy"
+
+
+def chain(inner: float) -> Report:
+    """nginx 812 waits for node 4711, which takes `inner` µs for each request on its CPU."""
+    outer_row, inner_row = (
+        ServedBy(
+            pid=pid,
+            comm=comm,
+            count=2000,
+            rate_per_s=200.0,
+            latency_us=ill.flat(2000, mean),
+            stages_mean_us=StageMeans(None, 5.0, 2.0, mean - 10, 3.0),
+            app_time_pct={**dict.fromkeys(("runq", "lock", "disk", "poll", "other"), 0.0), **parts},
+            handed_over=0,
+            pipelined=0,
+            upstream=asked,
+            in_progress=Waiting(0, None),
+            unread=Waiting(0, None),
+            asking=Waiting(0, None),
+        )
+        for pid, comm, mean, parts, asked in (
+            (
+                812,
+                "nginx",
+                inner + 100,
+                {"cpu": 1.0, "upstream": 99.0},
+                [OwnRequests("unix", "/run/a", Peer(4711, "node"), 2000, inner + 50)],
+            ),
+            (4711, "node", inner, {"cpu": 100.0, "upstream": 0.0}, []),
+        )
+    )
+    hops = [
+        Hop(812, [812], "nginx", "0.0.0.0:80", 2000, inner + 100, 50.0, inner + 50, [4711]),
+        Hop(4711, [4711], "node", "/run/a", 2000, inner, inner, 0.0, []),
+    ]
+    busy_node = ill.thread(user=0.97)
+    idle_nginx = replace(ill.thread(812, "nginx", user=0.05), pid=812)
+    report = ill.service(ill.served(4000, app=inner), busy_node, idle_nginx)
+    assert report.time is not None
+    processes = [
+        ProcessTime(812, "nginx", 1, 10.0, idle_nginx.share),
+        ProcessTime(4711, "node", 1, 10.0, busy_node.share),
+    ]
+    return replace(
+        report,
+        time=replace(report.time, processes=processes),
+        requests=replace(report.requests, served_by=[outer_row, inner_row], hops=hops),
+    )
+
+
+def test_who_waits_for_another_target_waits_for_its_illness() -> None:
+    found = verdict(chain(5000.0))
+    assert (found.cause, found.subject) == ("app-cpu", "node thread 4711")
+    assert "upstream-wait" in [each.cause for each in found.runners_up]
+
+
+def test_waiting_for_a_target_that_is_well_is_no_pressure() -> None:
+    report = chain(5000.0)
+    assert report.requests.hops is not None and report.requests.served_by is not None
+    assert report.time is not None
+    quiet = [replace(each, share={**each.share, "user": 0.3}) for each in report.time.threads]
+    well = replace(report, time=replace(report.time, threads=quiet))
+    assert verdict(well).cause == "healthy"
+
+
+def stopped(transport: str, size: int, reply: int, requests: int = 50) -> Report:
+    """An event loop whose program has set a send buffer of `size` bytes."""
+    local = "127.0.0.1:80" if transport == "tcp" else "/run/app.sock"
+    row = ill.connection(sent=reply * requests, buffer=size, eagain=requests)
+    fixed = replace(
+        row, transport=transport, local=local, requests=requests, send_buffer_is_fixed=True
+    )
+    return ill.service(ill.served(requests), connections=[fixed])
+
+
+def test_a_buffer_that_stops_the_replies_of_an_event_loop() -> None:
+    for transport, size, reply in (("unix", 8192, 1 << 20), ("tcp", 8192, 65_664)):
+        found = verdict(stopped(transport, size, reply))
+        assert found.cause == "send-blocked"
+        assert "SO_SNDBUF" in found.summary and "leave SO_SNDBUF out" in found.actions[0].do
+
+
+def test_replies_that_a_buffer_hardly_stops() -> None:
+    for transport, size, reply in (
+        ("unix", 8192, 65_536),
+        ("unix", 425_984, 1 << 24),
+        ("tcp", 8192, 1_000),
+        ("tcp", 262_144, 1 << 20),
+    ):
+        assert verdict(stopped(transport, size, reply)).cause == "healthy"
+
+
+def test_a_tcp_reply_on_its_way_is_no_stuck_reader() -> None:
+    row = ill.connection(queued=1_062_850, sent=25_000_000, buffer=3_939_840)
+    on_its_way = replace(row, transport="tcp", local="127.0.0.1:80")
+    assert verdict(ill.service(ill.served(500), connections=[on_its_way])).cause == "healthy"
+    stuck = replace(on_its_way, send_queue_bytes=2_800_000)
+    found = verdict(ill.service(ill.served(500), connections=[stuck]))
+    assert found.cause == "send-blocked"
