@@ -19,7 +19,7 @@ packages_are_current() {
     [[ -x $venv/bin/python && -f $stamp ]] || return 1
     { IFS= read -r place && IFS= read -r scope; } <"$stamp" || return 1
     [[ $place == "$root" && ($scope == tests || $1 == run) ]] &&
-        is_older "$root"/{pyproject.toml,setup.py,scripts/setup}
+        is_older "$root"/{pyproject.toml,setup.py,scripts/setup} "$root"/requirements*.lock
 }
 
 # is_older FILE…: none of them changed since the stamp was written.
