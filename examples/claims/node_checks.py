@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Tuple
 from check import check
 
 from examples.frame import observe
+from tests.patience import PATIENCE_S
 from tests.scenarios.bench import Bench
 from tests.scenarios.case import BOTH, TCP, UNIX
 from tests.scenarios.programs import HERE, program
@@ -116,7 +117,9 @@ def cluster_on_one_path() -> str:
             lambda: node.log.read_text().count("listening") == 2, "both workers listen", node
         )
         argv = [program("node"), str(HERE / "servers/http.js"), address]
-        other = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+        other = subprocess.run(
+            argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
     assert other.returncode and "EADDRINUSE" in other.stderr
     return "both workers of a cluster listen; a Node beside them ends by EADDRINUSE, loudly"
 
@@ -141,7 +144,7 @@ def descriptors_at_the_wall() -> str:
 def _kept(clients: List[socket.socket]) -> Tuple[int, int]:
     answered = 0
     for client in clients:
-        client.settimeout(10)
+        client.settimeout(PATIENCE_S)
         try:
             client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             answered += bool(client.recv(65536))
@@ -215,7 +218,7 @@ def worker_connections_run_out() -> str:
 def _statuses(clients: List[socket.socket]) -> List[str]:
     found = []
     for client in clients:
-        client.settimeout(5)
+        client.settimeout(PATIENCE_S)
         with client:
             try:
                 found.append(client.recv(12).decode()[9:] or "a closed connection")
@@ -279,7 +282,7 @@ def pauses_on_both_transports() -> str:
         with Bench(transport) as bench:
             node = bench.node("spin_ms=20", "one_in=20")
             load = bench.load(node.address, connections=8, rate=200, seconds=4)
-            load.popen.wait(30)
+            load.popen.wait(PATIENCE_S)
             said.append(f"{transport}: p99 {load.result()['p99_us'] / 1000:.0f} ms")
     return ", ".join(said)
 

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from examples.frame import Observation, Options, Result, run, table
 from examples.frame.attached import attached
 from examples.frame.times import spread, times_of
+from tests.patience import PATIENCE_S
 from tests.scenarios.bench import Bench, Process, Server
 from tests.scenarios.programs import program
 
@@ -91,7 +92,7 @@ def _is_done(log: Path) -> bool:
 
 
 def _account(client: Process) -> Dict[str, Any]:
-    client.popen.communicate(timeout=30)
+    client.popen.communicate(timeout=PATIENCE_S)
     said: Dict[str, Any] = json.loads(client.log.read_text().splitlines()[-1])
     return said
 

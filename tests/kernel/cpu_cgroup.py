@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Dict
 
 from tests.conftest import give_up
+from tests.patience import PATIENCE_S
 from udsprobe.kernel.cgroups import mounts
 
 QUOTA_US, PERIOD_US = 20_000, 100_000
-PATIENCE_S = 20.0
 BURNER = """
 import sys, time
 for line in sys.stdin:

@@ -8,6 +8,7 @@ import sys
 from typing import Any, Dict
 
 from tests.kernel.tool import REPOSITORY
+from tests.patience import PATIENCE_S
 
 REQUESTS, CONNECTIONS, PER_CONNECTION = 1_009, 4, 10
 
@@ -33,7 +34,9 @@ class Demo:
         command += ["--rate", "20000", "--count", str(REQUESTS)]
         command += ["--connections", str(CONNECTIONS)]
         command += ["--requests-per-connection", str(PER_CONNECTION)]
-        subprocess.run(command, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL, timeout=60)
+        subprocess.run(
+            command, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S
+        )
 
     def truth(self) -> Dict[str, int]:
         """End it; what it counted."""
@@ -47,4 +50,4 @@ class Demo:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=PATIENCE_S)

@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kernel.live import Ended
 from tests.kernel.tool import REPOSITORY, UDSPROBE
+from tests.patience import PATIENCE_S
 
-TIMEOUT_S = 60
 SAID = "udsprobe: metrics at "
 Series = Dict[Tuple[str, Tuple[Tuple[str, str], ...]], float]
 
@@ -58,7 +58,7 @@ class Exporting:
 
     def text(self) -> str:
         """One scrape."""
-        with urllib.request.urlopen(self.url, timeout=TIMEOUT_S) as answer:
+        with urllib.request.urlopen(self.url, timeout=PATIENCE_S) as answer:
             return str(answer.read().decode())
 
     def series(self) -> Series:
@@ -74,7 +74,7 @@ class Exporting:
         if number is not None:
             self._process.send_signal(number)
         try:
-            _, said = self._process.communicate(timeout=TIMEOUT_S)
+            _, said = self._process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise

@@ -19,13 +19,13 @@ import pytest
 
 from tests.conftest import Require, give_up
 from tests.kernel import tool
+from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import Actor, Answer, tcp, unix
 
 pytestmark = [pytest.mark.root]
 
 WORKERS = 4
 REQUESTS = 200
-PATIENCE_S = 20.0
 WORKLOADS = Path(__file__).resolve().parent.parent / "workloads"
 Row = Dict[str, Any]
 

@@ -12,15 +12,14 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 from tests.kernel.live import Live
-from tests.kernel.pace import SLOWNESS
 from tests.kernel.tool import Attached
+from tests.patience import PATIENCE_S, SLOWNESS
 from tests.workloads.upstream_process import KINDS, Actor, Place, connected
 
 pytestmark = [pytest.mark.root]
 
 # The tolerance of the promise for times.
 RELATIVE = 0.05 * SLOWNESS
-PATIENCE_S = 20.0
 Row = Dict[str, Any]
 
 

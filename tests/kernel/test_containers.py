@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import Require, give_up
 from tests.kernel import tool
 from tests.kernel.live import answer
+from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import Actor, Answer, unix
 from udsprobe.kernel.cgroups import CgroupMount, mounts
 
@@ -190,7 +191,7 @@ def test_from_inside_a_container(require: Require, prefix: List[str]) -> None:
         cwd=tool.REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=tool.TIMEOUT_S,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -228,7 +229,7 @@ def test_processes_outside_are_called_so(require: Require, volume: Path) -> None
         container.actor.do("accept", listener=heard["listener"], count=CONNECTS, keep=True)
         for connection in range(CONNECTS):
             client.do("send", connection=connection)
-        assert process.wait(tool.TIMEOUT_S) == 0
+        assert process.wait(PATIENCE_S) == 0
         report = json.loads(report_at.read_text())
     assert [target["pid"] for target in report["targets"]] == [1]
     (row,) = [row for row in report["listeners"] if row["inode"] == heard["inode"]]

@@ -18,7 +18,8 @@ from tests.kernel.exporting import Exporting
 from tests.kernel.hostile import MARK, Hostile, check_terminal, check_text
 from tests.kernel.otlp_receivers import HttpReceiver
 from tests.kernel.terminal import Terminal
-from tests.kernel.tool import REPOSITORY, TIMEOUT_S, UDSPROBE
+from tests.kernel.tool import REPOSITORY, UDSPROBE
+from tests.patience import PATIENCE_S
 from tests.unit.chromium import Page, opened
 from tests.visible import invisible
 from udsprobe.printable import raw_name
@@ -45,7 +46,9 @@ class Seen(NamedTuple):
 
 def say(*arguments: object, code: int = 0) -> Said:
     argv = [*UDSPROBE, *(each if isinstance(each, bytes) else str(each) for each in arguments)]
-    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(
+        argv, cwd=REPOSITORY, capture_output=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == code, done.stderr
     check_text(done.stderr)
     return Said(done.returncode, done.stdout, done.stderr)
@@ -178,7 +181,9 @@ def test_errors_are_one_line_that_does_nothing(seen: Seen, command: str) -> None
     words = [re.sub("[A-Z]+", lambda found: given[found.group()], each) for each in command.split()]
     # Not in this process: one that attaches gives up its privileges.
     argv = [*UDSPROBE, *words]
-    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(
+        argv, cwd=REPOSITORY, capture_output=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode in (2, 5, 6)
     text = check_text(done.stderr)
     assert text.startswith("udsprobe: error[") and text.count("\n") == 1

@@ -20,6 +20,7 @@ from tests.kernel.actor import Actor, sent
 from tests.kernel.kernel_objects import left_of
 from tests.kernel.live import Live, answer
 from tests.kernel.tool import REPOSITORY, Report
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.root
 
@@ -154,7 +155,7 @@ def test_a_pid_that_exits_during_attach_is_reported() -> None:
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

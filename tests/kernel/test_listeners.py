@@ -22,6 +22,7 @@ import pytest
 from click.testing import CliRunner
 from rich.cells import cell_len
 
+from tests.patience import PATIENCE_S
 from udsprobe.cli import main
 from udsprobe.commands.listeners import command
 from udsprobe.errors import NotPermittedError
@@ -224,7 +225,7 @@ def test_an_answer_of_many_datagrams_is_read_to_its_end(listen: Listen) -> None:
 
 def test_a_netlink_error_is_raised_and_not_waited_for() -> None:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as netlink:
-        netlink.settimeout(5)
+        netlink.settimeout(PATIENCE_S)
         netlink.send(diag_messages.inet_listeners_request(socket.AF_INET, 254, 77))
         with pytest.raises(FileNotFoundError):
             list(diag_messages.answers(netlink.recv(65536), 77))
@@ -232,7 +233,7 @@ def test_a_netlink_error_is_raised_and_not_waited_for() -> None:
 
 def test_answers_to_another_request_are_not_ours() -> None:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as netlink:
-        netlink.settimeout(5)
+        netlink.settimeout(PATIENCE_S)
         netlink.send(diag_messages.unix_listeners_request(socket.AF_UNIX, 5))
         assert list(diag_messages.answers(netlink.recv(65536), 6)) == []
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.kernel.live import Live
 from tests.kernel.tool import Attached
+from tests.patience import PATIENCE_S
 from tests.workloads.upstream_process import KINDS, Actor, Place, connected
 
 pytestmark = [pytest.mark.root]
-PATIENCE_S = 20.0
 HAS_INQ_LEN = b"\0inq_len\0" in Path("/sys/kernel/btf/vmlinux").read_bytes()
 Row = Dict[str, Any]
 

@@ -14,6 +14,7 @@ import pytest
 from tests.conftest import Require
 from tests.kernel import servers, tool
 from tests.kernel.servers import Server
+from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("nothing_left_over")]
 
@@ -173,7 +174,7 @@ def test_tcp_connections_older_than_the_observation_serve_too(
     asked: Server = request.getfixturevalue(server)
     assert isinstance(asked.address, tuple)
     host, port = asked.address
-    connections = [HTTPConnection(host, port, timeout=10) for _ in range(7)]
+    connections = [HTTPConnection(host, port, timeout=PATIENCE_S) for _ in range(7)]
     try:
         for connection in connections:
             ask(connection, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import give_up
-from tests.kernel.pace import SLOWNESS
+from tests.patience import SLOWNESS
 from tests.soak.soak import soak
 from tests.workloads.build import BuildError
 from tests.workloads.stages_program import program

@@ -13,7 +13,7 @@ from typing import Dict, Iterator, List, NamedTuple
 import pytest
 
 from tests.conftest import give_up
-from tests.kernel.pace import SLOWNESS
+from tests.patience import PATIENCE_S, SLOWNESS
 from tests.workloads import stages_program
 from tests.workloads.build import BuildError
 from udsprobe.kernel.procfs import Procfs
@@ -25,7 +25,6 @@ from udsprobe.sample import Sample
 pytestmark = [pytest.mark.root]
 
 Activities = Dict[str, int]
-TIMEOUT_S = 30 * SLOWNESS
 NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 ACTIVE_MS = 1500
 CPU = ("user", "sys_socket", "sys_poll", "sys_other")
@@ -81,7 +80,7 @@ def scheduler_of(pid: int) -> Dict[int, Scheduler]:
 
 def wait_until_asleep(pid: int, tids: List[int]) -> None:
     """Until each sleeps and has not run between two looks."""
-    give_up_at = time.monotonic() + TIMEOUT_S
+    give_up_at = time.monotonic() + PATIENCE_S
     before: List[str] = []
     while True:
         assert time.monotonic() < give_up_at, "its threads never came to rest"

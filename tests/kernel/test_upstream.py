@@ -7,8 +7,8 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 
-from tests.kernel.pace import SLOWNESS
 from tests.kernel.tool import Attached
+from tests.patience import SLOWNESS
 from tests.workloads.upstream_process import KINDS, Actor, Place, connected
 
 pytestmark = [pytest.mark.root]

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from tests.kernel.cases import URING, Counts, Key
-from tests.kernel.pace import SLOWNESS
+from tests.patience import PATIENCE_S
 
-TIMEOUT_S = 60 * SLOWNESS
 Report = Dict[str, Any]
 UDSPROBE = [sys.executable, "-m", "udsprobe"]
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -33,7 +32,7 @@ def run(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -86,7 +85,7 @@ class Attached:
         return self
 
     def _wait_until_ready(self) -> None:
-        give_up_at = time.monotonic() + TIMEOUT_S
+        give_up_at = time.monotonic() + PATIENCE_S
         while not self._ready.exists():
             assert self._process.poll() is None, self._process.communicate()[1]
             assert time.monotonic() < give_up_at, "udsprobe attach was never ready"
@@ -96,7 +95,7 @@ class Attached:
         if self._ending is not None:
             self._process.send_signal(self._ending)
         try:
-            _, said = self._process.communicate(timeout=TIMEOUT_S)
+            _, said = self._process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Set
 
+from tests.patience import PATIENCE_S
 from tests.scenarios.bench import Bench, family_of
 from tests.scenarios.case import Case, Subject
 from tests.scenarios.judge import Judgement
@@ -67,7 +68,7 @@ def count(subject: Subject, duration_s: float, output: Path) -> str:
     time.sleep(duration_s)  # the window itself
     strace.send_signal(signal.SIGINT)
     try:
-        strace.wait(30)
+        strace.wait(PATIENCE_S)
     except subprocess.TimeoutExpired:
         strace.kill()
         strace.wait()

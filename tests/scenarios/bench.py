@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from tests.patience import PATIENCE_S
 from tests.scenarios.case import UNIX
 from tests.scenarios.programs import HERE, built, program
 
-PATIENCE_S = 30.0
 LOAD_S = 120
 # Loads stand for other machines: they leave the servers a CPU.
 AWAY = ["taskset", "--cpu-list", str((os.cpu_count() or 1) - 1)]
