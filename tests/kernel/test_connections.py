@@ -13,13 +13,13 @@ import pytest
 
 from tests.kernel.live import Live
 from tests.kernel.tool import Attached
-from tests.patience import PATIENCE_S, SLOWNESS
+from tests.patience import PATIENCE_S
 from tests.workloads.upstream_process import KINDS, Actor, Place, connected
 
 pytestmark = [pytest.mark.root]
 
 # The tolerance of the promise for times.
-RELATIVE = 0.05 * SLOWNESS
+BUSY_MS = 150
 Row = Dict[str, Any]
 
 
@@ -145,21 +145,21 @@ def test_a_refused_connect_is_no_connection(folder: Path, server: Actor, client:
 
 
 def test_a_reader_that_drains_late(kind: str, folder: Path, server: Actor, client: Actor) -> None:
-    """The sender sleeps in its call; the time is its own wall time without its CPU time."""
+    """The sender sleeps in its call: while the reader is busy, and not longer than it lasts."""
     place = Place(server, kind, folder)
     with watching(client, folder) as watched:
         ours, theirs = accepted_pair(server, client, place)
         filled = client.do("fill", socket_number=ours, size=16384)["sent"]
         client.start("send", socket_number=ours, size=16384)
         client.wait_until_asleep()
-        server.do("drain", socket_number=theirs, wanted=filled, after_ms=150)
+        server.do("drain", socket_number=theirs, wanted=filled, after_ms=BUSY_MS)
         blocked = client.finish()
     (row,) = watched.report["connections"]
     stalled = row["send_blocked"]
     assert row["bytes_out"] == filled + blocked["sent"]
     assert (stalled["count"], stalled["wait_us"]["count"], stalled["eagain"]) == (1, 1, 1)
     waited_us = stalled["wait_us"]["mean"] * stalled["count"]
-    assert waited_us == pytest.approx(blocked["waited_ns"] / 1000, rel=RELATIVE)
+    assert BUSY_MS * 1000 <= waited_us <= blocked["took_ns"] / 1000
     assert stalled["wait_us"]["max"] == pytest.approx(waited_us)
 
 

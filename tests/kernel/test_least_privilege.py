@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
@@ -217,14 +218,23 @@ def served_some(screen: str) -> bool:
     return found is not None and float(found[1].replace(",", "")) > 0
 
 
-def test_the_probes_own_time_is_of_the_first_second(sender: Sender) -> None:
+def test_the_probes_own_time_is_of_the_first_second(sender: Sender, tmp_path: Path) -> None:
     """CAP_SYS_ADMIN turns the kernel's statistics on; afterwards nothing is said, and not 0."""
-    arguments = ["attach", "--pid", str(sender.pid), "--interval", "0.5", "--duration", "2.2"]
-    ended = answer([*arguments, "--jsonl"])
-    shown = [json.loads(line)["probe"]["bpf_cpu_pct"] for line in ended.out.splitlines()]
-    assert shown[0] is not None and shown[-1] is None
-    window = answer([*arguments, "--json"]).report
+    output = tmp_path / "lines"
+    arguments = ["attach", "--pid", str(sender.pid), "--interval", "0.5"]
+    with Live([*arguments, "--jsonl", "--output", str(output)], tmp_path) as live:
+        while len(shown := own_shares(output)) < 2 or shown[-1] is not None:
+            time.sleep(0.05)
+        assert live.end().code == 0
+    assert shown[0] is not None
+    window = answer([*arguments, "--duration", "2.2", "--json"]).report
     assert window["probe"]["bpf_cpu_pct"] is not None
+
+
+def own_shares(path: Path) -> List[Optional[float]]:
+    """Of the complete lines so far."""
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line)["probe"]["bpf_cpu_pct"] for line in lines if line.endswith("\n")]
 
 
 # where it cannot be

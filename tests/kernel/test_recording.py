@@ -46,7 +46,7 @@ def service() -> Iterator[int]:
     )
     assert serving.stdout is not None
     says = json.loads(serving.stdout.readline())
-    rate = ["--rate", "300", "--connections", "4", "--seconds", "60"]
+    rate = ["--rate", "300", "--connections", "4", "--seconds", "600"]
     loading = subprocess.Popen(
         [*DEMO, "load", "--socket", says["socket"], *rate],
         cwd=REPOSITORY,

@@ -38,7 +38,7 @@ def under_load(server: Sequence[str], *load: str) -> Iterator[Service]:
     assert serving.stdout is not None
     says = json.loads(serving.stdout.readline())
     loading = subprocess.Popen(
-        [*DEMO, "load", "--socket", says["socket"], "--seconds", "60", *load],
+        [*DEMO, "load", "--socket", says["socket"], "--seconds", "600", *load],
         cwd=REPOSITORY,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -180,7 +180,10 @@ def test_a_request_that_is_always_outstanding_explains_nothing(folder: Path) -> 
             assert subscriber.recv(SIZE)
             ask([client], [request(0, 5)], 20)
         (row,) = watched.report["requests"]["served_by"]
-    assert row["app_time_pct"]["poll"] > 80
+    # Of its sleep: what it waits for a CPU is the machine's.
+    share = row["app_time_pct"]
+    asleep = share["upstream"] + share["poll"] + share["lock"] + share["other"]
+    assert share["poll"] > 0.9 * asleep > 0
 
 
 def test_each_process_has_its_own(folder: Path, gateway: Process, upstream: Process) -> None:
