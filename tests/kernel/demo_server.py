@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import Any, Dict
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator
 
+from tests.kernel.at_rest import wait_until_at_rest
 from tests.kernel.tool import REPOSITORY
 from tests.patience import PATIENCE_S
 
@@ -37,6 +39,18 @@ class Demo:
         subprocess.run(
             command, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S
         )
+        wait_until_at_rest([self.pid])
+
+    @contextmanager
+    def loaded(self) -> Iterator[None]:
+        """Requests while the block lasts."""
+        command = [sys.executable, "-m", "udsprobe.demo", "load", "--socket", self.socket]
+        command += ["--rate", "500", "--seconds", "600"]
+        with subprocess.Popen(
+            command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        ) as load:
+            yield
+            load.terminate()
 
     def truth(self) -> Dict[str, int]:
         """End it; what it counted."""

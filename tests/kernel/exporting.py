@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 import urllib.request
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
@@ -16,6 +17,7 @@ from tests.patience import PATIENCE_S
 
 SAID = "udsprobe: metrics at "
 Series = Dict[Tuple[str, Tuple[Tuple[str, str], ...]], float]
+TAKEN_AT = ("udsprobe_sample_timestamp_seconds", ())
 
 
 class Exporting:
@@ -68,6 +70,13 @@ class Exporting:
             for family in text_string_to_metric_families(self.text())
             for found in family.samples
         }
+
+    def wait_for_samples(self, count: int) -> None:
+        """Until it has taken so many more."""
+        for _ in range(count):
+            before = self.series()[TAKEN_AT]
+            while self.series()[TAKEN_AT] == before:
+                time.sleep(0.02)
 
     def end(self, number: Optional[int] = signal.SIGTERM) -> Ended:
         """Send a signal, if any, and wait for the end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from tests.conftest import Require, give_up
 from tests.kernel import tool
 from tests.kernel.live import answer
 from tests.patience import PATIENCE_S
+from tests.scenarios.bench import family_of
 from tests.workloads.queue_process import Actor, Answer, unix
 from udsprobe.kernel.cgroups import CgroupMount, mounts
 
@@ -220,7 +222,7 @@ def test_processes_outside_are_called_so(require: Require, volume: Path) -> None
         heard = container.actor.listen(unix("/mnt/s"), CONNECTS)
         report_at, ready_at = container.volume / "report.json", container.volume / "ready"
         inside = ["nsenter", "-t", str(container.pid), "-p", "-m", "-n", "--"]
-        argv = [*inside, *tool.UDSPROBE, "attach", "--pid", "1", "--json", "--duration", "2"]
+        argv = [*inside, *tool.UDSPROBE, "attach", "--pid", "1", "--json"]
         argv += ["--output", "/mnt/report.json", "--ready-file", "/mnt/ready"]
         process = subprocess.Popen(argv, cwd=tool.REPOSITORY)
         while not ready_at.exists():
@@ -229,6 +231,9 @@ def test_processes_outside_are_called_so(require: Require, volume: Path) -> None
         container.actor.do("accept", listener=heard["listener"], count=CONNECTS, keep=True)
         for connection in range(CONNECTS):
             client.do("send", connection=connection)
+        # nsenter waits for who went in.
+        _, observer = family_of(process.pid)
+        os.kill(observer, signal.SIGINT)
         assert process.wait(PATIENCE_S) == 0
         report = json.loads(report_at.read_text())
     assert [target["pid"] for target in report["targets"]] == [1]

@@ -59,7 +59,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     folder = tmp_path_factory.mktemp("h")
     recording, documents = folder / "taken\x1b[31m<b>\n", folder / "documents"
     with Hostile(folder) as process:
-        window = ("--duration", "1.5", "--interval", "0.5")
+        window = ("--duration", "2", "--interval", "1")
         pid = process.pid
         said = say("record", "-o", recording, "--pid", pid, *window)
         assert b"taken\\x1b[31m<b>" in said.err

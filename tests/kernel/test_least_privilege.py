@@ -205,11 +205,11 @@ def test_the_dashboard(require: Require, user: User, tmp_path: Path) -> None:
         terminal.type(f"exec {shlex.join([*UDSPROBE, *arguments])}")
         terminal.wait(lambda seen: "requests" in seen)
         assert is_least(int((tmp_path / "shell").read_text()), user)
-        demo.load()
-        terminal.wait(served_some)
-        terminal.wait(lambda seen: not served_some(seen))  # the load is over
-        demo.load()
-        terminal.wait(served_some)
+        with demo.loaded():
+            terminal.wait(served_some)
+        terminal.wait(lambda seen: not served_some(seen))
+        with demo.loaded():
+            terminal.wait(served_some)
         assert is_least(int((tmp_path / "shell").read_text()), user)
 
 

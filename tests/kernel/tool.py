@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from tests.kernel.at_rest import wait_until_at_rest
 from tests.kernel.cases import URING, Counts, Key
 from tests.patience import PATIENCE_S
 
@@ -65,6 +66,8 @@ class Attached:
     ) -> None:
         self.report: Report = {}
         self._ending = ending
+        given = [pids for word, pids in zip(selectors, selectors[1:]) if word == "--pid"]
+        self._pids = [int(pid) for pids in given for pid in pids.split(",") if pid.isdigit()]
         self._output = folder / "report.json"
         self._ready = folder / "ready"
         self._argv = [*UDSPROBE, "attach", *selectors, "--json", "--output", str(self._output)]
@@ -93,6 +96,8 @@ class Attached:
 
     def __exit__(self, *raised: object) -> None:
         if self._ending is not None:
+            if raised[:1] == (None,):
+                wait_until_at_rest(self._pids)
             self._process.send_signal(self._ending)
         try:
             _, said = self._process.communicate(timeout=PATIENCE_S)
