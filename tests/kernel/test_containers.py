@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
@@ -227,6 +228,7 @@ def test_processes_outside_are_called_so(require: Require, volume: Path) -> None
         process = subprocess.Popen(argv, cwd=tool.REPOSITORY)
         while not ready_at.exists():
             assert process.poll() is None
+            time.sleep(0.005)
         client.connect(unix(container.volume / "s"), CONNECTS, keep=True)
         container.actor.do("accept", listener=heard["listener"], count=CONNECTS, keep=True)
         for connection in range(CONNECTS):
