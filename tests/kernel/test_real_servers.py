@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import Require
 from tests.kernel import servers, tool
+from tests.kernel.at_rest import wait_until_at_rest
 from tests.kernel.servers import Server
 from tests.patience import PATIENCE_S
 
@@ -118,6 +119,7 @@ def test_the_owner_of_a_listener_serves_every_request(
 ) -> None:
     with tool.Attached(["--listener", str(app.address)], folder) as attached:
         http_load(require, proxy, REQUESTS)
+        wait_until_at_rest([app.pid])
     assert_served(attached.report, REQUESTS)
     assert [target["pid"] for target in attached.report["targets"]] == [app.pid]
 
