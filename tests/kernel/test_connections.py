@@ -192,6 +192,16 @@ def test_a_reader_that_never_drains(kind: str, folder: Path, server: Actor, clie
     assert reader["peer"]["pid"] == client.pid
 
 
+def test_who_it_is_that_never_called(kind: str, folder: Path, server: Actor, client: Actor) -> None:
+    """The peer was there before us and does nothing: no event tells of it."""
+    ours, _ = accepted_pair(server, client, Place(server, kind, folder))
+    with Attached(["--pid", str(client.pid), "--no-follow"], folder) as watched:
+        client.do("fill", socket_number=ours, size=1000)
+    (sender,) = watched.report["connections"]
+    assert sender["send_queue_bytes"] > 0
+    assert (sender["peer"]["pid"], sender["peer"]["comm"]) == (server.pid, "reads")
+
+
 def test_what_was_drained_is_not_shown_as_queued(
     folder: Path, server: Actor, client: Actor
 ) -> None:

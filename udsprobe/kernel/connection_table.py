@@ -10,6 +10,7 @@ from udsprobe.kernel.counters import Counters, enum_names, latency_of
 from udsprobe.kernel.cpu_holders import OUTSIDE
 from udsprobe.kernel.probe_object import ProbeObject, records
 from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.silent_peers import SilentPeers
 from udsprobe.kernel.socket_names import SocketName
 from udsprobe.sample import (
     CONNECTIONS_KEPT_MAX,
@@ -74,7 +75,7 @@ class ConnectionTable:
         self._known: Dict[Key, ConnectionReading] = {}
         self._stalls: Dict[Key, Optional[_Stall]] = {}
         self._comms: Dict[int, Optional[str]] = {}
-        self._silent: Dict[int, int] = {}
+        self._silent = SilentPeers(procfs)
         self._weight_min = 0
         self._exited = 0
         self._destinations: Tuple[UpstreamCounts, ...] = ()
@@ -95,7 +96,7 @@ class ConnectionTable:
         raw = self._object.iterate("list_connections", over="connections")
         listed = records(raw, self._record)
         self._comms.clear()
-        self._find_silent_peers(listed)
+        self._silent.look(listed)
         self._stalls = {(r.sk, r.inode): self._stall(r, now_ns) for r in listed}
         fresh = {(r.sk, r.inode): self._reading(r, now_ns) for r in listed}
         # What is not listed is quiet or closed, and holds nothing either way.
@@ -183,7 +184,7 @@ class ConnectionTable:
             role=self._roles[record.role],
             local=SocketName.of(record.local).address(),
             peer_address=SocketName.of(record.peer).address(),
-            peer=self.peer(record.peer_tgid or self._silent.get(record.peer_inode, 0)),
+            peer=self.peer(record.peer_tgid or self._silent.pid(record)),
             turns=record.turns,
             bytes_in=record.bytes_in,
             bytes_out=record.bytes_out,
@@ -204,21 +205,6 @@ class ConnectionTable:
             stalled_ns=self._stalled_ns(record, now_ns),
             sends_held=record.sends_held if transport == "tcp" else None,
         )
-
-    def _find_silent_peers(self, listed: List[Any]) -> None:
-        """Who holds the other end where bytes pile up and nothing ever came back."""
-        wanted = {
-            record.peer_inode
-            for record in listed
-            if record.peer_inode and not record.peer_tgid and record.send_queue_bytes
-        }
-        unknown = wanted - self._silent.keys()
-        self._silent = {inode: pid for inode, pid in self._silent.items() if inode in wanted}
-        owners = self._procfs.owners(unknown) if unknown else None
-        for inode in unknown:
-            pids = owners.of(inode) if owners is not None else None
-            if pids:
-                self._silent[inode] = pids[0]
 
 
 def _fuller(noted: int, before: Optional[Tuple[int, Optional[int]]]) -> Tuple[int, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from udsprobe.printable import printable
@@ -191,6 +192,13 @@ class Procfs:
         except FileNotFoundError:  # closed since it was listed
             return None
         return int(link[8:-1]) if link.startswith("socket:[") else None
+
+    def tcp_table(self, pid: int, name: str) -> bytes:
+        """`/proc/PID/net/NAME`, `tcp` or `tcp6`, of its network namespace; empty when gone."""
+        try:
+            return Path(f"{self._root}/{pid}/net/{name}").read_bytes()
+        except OSError:
+            return b""
 
     def owners(self, inodes: Iterable[int], pids: Optional[Iterable[int]] = None) -> Owners:
         """Which of `pids` (default: every process) hold the sockets `inodes`."""

@@ -24,7 +24,7 @@ from udsprobe.rules.cpu_holders import (
 from udsprobe.rules.programs import profile_command
 from udsprobe.rules.request_time import RequestTime
 from udsprobe.rules.saturation import Saturation
-from udsprobe.rules.service import Service, serving_threads
+from udsprobe.rules.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.thresholds import RUNNABLE_PER_CPU_MAX, THROTTLED_PERIODS_PCT_MIN
 from udsprobe.rules.wording import count, duration, evidence, percent
 
@@ -195,7 +195,7 @@ def _waited_us(row: Upstream) -> float:
 
 def _cpu_contention(case: _Case) -> Remedy:
     waited_us = case.service.spent_us("runq")
-    worked_us = case.service.spent_us("user", "sys_socket", "sys_poll", "sys_other")
+    worked_us = case.service.spent_us(*ON_CPU)
     says = (
         f"its threads waited {duration(waited_us)} for a CPU and ran for {duration(worked_us)} "
         f"on a host of {count(case.service.cpus, 'CPU')}"
