@@ -81,7 +81,8 @@ class Collector:
     def sample(self) -> Sample:
         """One moment of the observation, cumulative."""
         self._run_time.tick()
-        monotonic_ns = self._clock.monotonic_ns()
+        # Before anything is read: what happened before this moment is in the sample.
+        monotonic_ns, unix_s = self._clock.monotonic_ns(), self._clock.unix_s()
         counted = self._read_counters()
         counters, row, threads = self._tracer.counters, counted.row, counted.threads
         self._book.update(counters.take_processes(), self._tracer.via_names)
@@ -94,7 +95,7 @@ class Collector:
         return Sample(
             sequence=self._next_number(),
             monotonic_ns=monotonic_ns,
-            unix_s=self._clock.unix_s(),
+            unix_s=unix_s,
             calls=counted.calls,
             in_flight=tuple(t.in_flight for t in threads if t.in_flight is not None),
             syscalls_by_name=counters.calls_by_name(row),
