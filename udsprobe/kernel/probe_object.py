@@ -116,8 +116,11 @@ class ProbeObject:
         self._links[program] = self._bpf.pointer("bpf_program__attach", self._program(program))
 
     def detach(self) -> None:
-        """Detach every program that runs on events; maps and iterators stay readable."""
-        for link in self._links.values():
+        """Detach every program that runs on events, the last attached first.
+
+        Maps and iterators stay readable.
+        """
+        for link in reversed(list(self._links.values())):
             self._bpf.functions.bpf_link__destroy(link)
         self._links.clear()
 

@@ -14,7 +14,7 @@ from udsprobe.kernel.features import Features, kernel_features
 from udsprobe.kernel.libbpf import LibbpfError
 from udsprobe.kernel.listener_table import ListenerTable
 from udsprobe.kernel.loader import load, possible_cpus, refusal, series_max
-from udsprobe.kernel.plan import measurements, programs, strategies
+from udsprobe.kernel.plan import attach_order, measurements, programs, strategies
 from udsprobe.kernel.probe_object import records
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.server_table import ServerTable
@@ -68,7 +68,7 @@ class Tracer:
             self.counters = Counters(self._object, tables, cpus, series_max(cpus))
             if features.pid_namespace:
                 self._object.iterate("learn_namespace")
-            for name in sorted(self.attached):
+            for name in attach_order(self.attached):
                 self._object.attach(name)
         except LibbpfError as error:
             self._object.close()
