@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.root
 
 
+@pytest.mark.timeout(700)
 def test_a_quick_run_writes_all_of_it(tmp_path: Path) -> None:
     page = ROOT / "docs/overhead.md"
     before = page.read_bytes()
