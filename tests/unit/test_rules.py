@@ -323,6 +323,20 @@ def test_a_buffer_that_a_program_made_too_small() -> None:
     assert "SO_SNDBUF" in found.summary
 
 
+def test_a_log_that_takes_no_more() -> None:
+    """Asleep in sends that are no replies: for the reader of a datagram socket."""
+    app = ill.served(200, app=50_000, upstream=99.0, cpu=1.0)
+    call = replace(syscall("sendto", calls=200), transport="unix", socket_type="dgram")
+    slow = replace(call, wall_us=9.9e6, slow_us=9.9e6)
+    report = ill.service(app, ill.thread(blocked_send=0.99, user=0.01), syscalls=[slow])
+    found = verdict(report)
+    assert found.cause == "send-blocked"
+    assert "datagram" in found.summary and "sendto" in found.summary
+    quick = replace(call, wall_us=1e4, slow_us=0.0)
+    asks = ill.service(app, ill.thread(blocked_recv=0.99, user=0.01), syscalls=[quick])
+    assert verdict(asks).cause == "upstream-wait"
+
+
 def contended(runq_pct: float, runq_share: float) -> Report:
     """Requests of 20 ms, that much of it without a CPU; and that much of the thread's time."""
     waits = ill.thread(runq=runq_share, user=0.1)
