@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from udsprobe.kernel.privileges import LeastPrivilege
     from udsprobe.model.report import Report
     from udsprobe.recording.writer import Recorder
+    from udsprobe.reporting import Reporter
+
+
+def _reporter(observation: Observation, first: Sample, slo_us: Optional[float]) -> Reporter:
+    # Imported when all there is to count is counted.
+    from udsprobe.reporting import Reporter
+
+    return Reporter(observation, first, slo_us)
 
 
 class Observer:
@@ -81,12 +89,9 @@ class Observer:
         except BaseException:
             self._tracer.close()
             raise
-        # What there is to count is counted by now.
-        from udsprobe.reporting import Reporter
-
         attach_ms = (time.monotonic_ns() - began_ns) / 1e6
         observation = self._describe(attach_ms, interval_s)
-        self._reporter = Reporter(observation, self.first, slo_us)
+        self._reporter = _reporter(observation, self.first, slo_us)
         self._recorder = recorder
         if recorder is not None:
             recorder.begin(observation, self.first, slo_us)
