@@ -43,7 +43,7 @@ static __always_inline void seed_thread(struct task_struct *task)
 
 	if (!seed || thread_state_of(task))
 		return;
-	if (task->group_leader->start_boottime / NS_PER_TICK != seed->start_ticks)
+	if (untrusted(task)->group_leader->start_boottime / NS_PER_TICK != seed->start_ticks)
 		return;
 	state = adopt_thread(task, seed->flags);
 	if (!state)
@@ -297,21 +297,45 @@ static __always_inline void seed_upstream(struct task_struct *task, struct file 
 
 #define SKBS_MAX 1024
 
-/* A global function: the verifier walks its loop once. `consumed` is 0 but of streams. */
+struct skb_walk {
+	struct sk_buff *next;
+	struct sk_buff *end;
+	bytes_t bytes;
+};
+
+static long add_skb(u32 index, struct skb_walk *walk)
+{
+	struct sk_buff *skb = walk->next;
+	struct unix_skb_parms *parms = (void *)&skb->cb;
+
+	if (!skb || skb == walk->end)
+		return 1;
+	walk->bytes += BPF_CORE_READ(skb, len) - BPF_CORE_READ(parms, consumed);
+	walk->next = BPF_CORE_READ(skb, next);
+	return 0;
+}
+
+/* A global function: the verifier walks its loop once, or with bpf_loop() only its body.
+ * `consumed` is 0 but of streams.
+ */
 __noinline u64 unread_in_skbs(u64 at)
 {
 	struct sock *sk = (void *)at;
-	struct sk_buff *skb = BPF_CORE_READ(sk, sk_receive_queue.next);
-	struct sk_buff *end = (void *)&sk->sk_receive_queue;
-	u64 bytes = 0;
+	struct skb_walk walk = {
+		.next = BPF_CORE_READ(sk, sk_receive_queue.next),
+		.end = (void *)&sk->sk_receive_queue,
+	};
 
-	for (u32 i = 0; i < SKBS_MAX && skb && skb != end; i++) {
-		struct unix_skb_parms *parms = (void *)&skb->cb;
-
-		bytes += BPF_CORE_READ(skb, len) - BPF_CORE_READ(parms, consumed);
-		skb = BPF_CORE_READ(skb, next);
+#ifndef EARLY_KERNEL	/* which rejects a callback even where it is not reached */
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) {
+		bpf_loop(SKBS_MAX, add_skb, &walk, 0);
+		return walk.bytes;
 	}
-	return bytes;
+#endif
+	for (u32 i = 0; i < SKBS_MAX; i++)
+		if (add_skb(i, &walk))
+			break;
+	return walk.bytes;
 }
 
 /* unix_inq_len() of net/unix/af_unix.c; inq_len is of streams only. */

@@ -24,8 +24,6 @@ const volatile u32 nr_connect = 0xffff;
 const volatile u32 compat_nr_connect = 0xffff;
 const volatile u32 compat_nr_restart_syscall = 0xffff;
 const volatile bool follow_forks = true;
-/* The kernel has bpf_rdonly_cast() (v6.2 and later). */
-const volatile bool direct_loads = false;
 /* udsprobe runs in a PID namespace that is not the host's. */
 const volatile bool in_pid_namespace = false;
 /* Programs can be preempted by others of their kind (7.0 and later): two

@@ -130,7 +130,7 @@ class Collector:
         events = counters.events()
         threads = counters.threads()
         # Read again, behind the living: a thread that ends in between is not left out.
-        exited = counters.exited_activity_ns(counters.all_cpus())
+        exited = counters.exited_activity_ns()
         return _Counted(calls, row, threads.readings, threads.ran, exited, events)
 
     def _next_number(self) -> int:

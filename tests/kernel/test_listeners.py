@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 import pytest
 from click.testing import CliRunner
@@ -27,7 +27,7 @@ from udsprobe.commands.listeners import command
 from udsprobe.errors import NotPermittedError
 from udsprobe.kernel import diag_messages
 from udsprobe.kernel.listening import TargetListeners, every_listener
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.procfs import Process, Procfs
 from udsprobe.kernel.selectors import Selectors, resolve
 from udsprobe.kernel.sock_diag import ListeningSocket, NetworkNamespace
 from udsprobe.model.report import Listener
@@ -68,9 +68,11 @@ def listen() -> Iterator[Listen]:
 class Stranger(Procfs):
     """A /proc in which this test's children are not the observer's, and can be selected."""
 
-    def descendants(self, pids: Iterable[int]) -> Set[int]:
+    def descendants(
+        self, pids: Iterable[int], among: Optional[Iterable[Process]] = None
+    ) -> Set[int]:
         roots = set(pids)
-        return set() if roots == {os.getpid()} else super().descendants(roots)
+        return set() if roots == {os.getpid()} else super().descendants(roots, among)
 
 
 def inode_of(server: socket.socket) -> int:

@@ -224,7 +224,7 @@ class Counters:
         )
 
     def all_cpus(self) -> Row:
-        """What each CPU counted beside the calls, added up: what the next four read from."""
+        """What each CPU counted beside the calls, added up: what those read from that take it."""
         return combined(map(self._per_cpu.row, self._cpus), self._cpu_maxima)
 
     def calls_by_name(self, row: Row) -> Dict[str, int]:
@@ -274,9 +274,11 @@ class Counters:
         """Times between the return of a poller and its next call, of all threads."""
         return _latency(row[self._per_cpu.place("loop_busy")])
 
-    def exited_activity_ns(self, row: Row) -> Mapping[str, int]:
-        """Where the time of threads went that have ended."""
-        return self.by_activity(row[self._per_cpu.place("exited_activity_ns")])
+    def exited_activity_ns(self) -> Mapping[str, int]:
+        """Where the time of threads went that have ended, as it is now."""
+        place = self._per_cpu.place("exited_activity_ns")
+        rows = (self._per_cpu.some(cpu, place) for cpu in self._cpus)
+        return self.by_activity(combined(rows, ()))
 
     def by_activity(self, words: Sequence[int]) -> Mapping[str, int]:
         """The thirteen, by name."""

@@ -235,17 +235,18 @@ class Procfs:
         """Inode number of the calling thread's network namespace."""
         return os.stat(f"{self._root}/thread-self/ns/net").st_ino
 
-    def children(self) -> Dict[int, List[int]]:
-        """Parent → its living children, of all processes."""
+    def descendants(
+        self, pids: Iterable[int], among: Optional[Iterable[Process]] = None
+    ) -> Set[int]:
+        """Children, grandchildren … of `pids`, without `pids` themselves.
+
+        Args:
+            among: all processes, where they were read already.
+        """
         tree: Dict[int, List[int]] = {}
-        for process in self.processes():
+        for process in self.processes() if among is None else among:
             if not process.ended:
                 tree.setdefault(process.ppid, []).append(process.pid)
-        return tree
-
-    def descendants(self, pids: Iterable[int]) -> Set[int]:
-        """Children, grandchildren … of `pids`, without `pids` themselves."""
-        tree = self.children()
         roots = set(pids)
         reached: Set[int] = set()
         waiting = list(roots)

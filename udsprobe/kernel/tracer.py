@@ -7,6 +7,7 @@ import struct
 from typing import Dict, Iterable, List, Mapping, Tuple
 
 from udsprobe.errors import KernelCannotError
+from udsprobe.kernel.alongside import Work, nothing
 from udsprobe.kernel.connection_table import ConnectionTable
 from udsprobe.kernel.counters import Counters, enum_names
 from udsprobe.kernel.cpu_holders import CpuHolders
@@ -29,6 +30,7 @@ class Tracer:
     Args:
         follow: children of targets become targets.
         strategy: `auto` (the first that this kernel loads), `tracepoint` or `fentry`.
+        meanwhile: done in another thread while the kernel verifies.
 
     Attributes:
         strategy: the one in use.
@@ -44,7 +46,9 @@ class Tracer:
         NotPermittedError: `not-root`, naming the missing capabilities.
     """
 
-    def __init__(self, *, follow: bool = True, strategy: str = "auto") -> None:
+    def __init__(
+        self, *, follow: bool = True, strategy: str = "auto", meanwhile: Work = nothing
+    ) -> None:
         features = kernel_features()
         tries = strategies(strategy, features.events)
         if not tries:
@@ -55,17 +59,19 @@ class Tracer:
             )
         for self.strategy in tries:
             try:
-                self._start(features, follow)
+                self._start(features, follow, meanwhile)
                 break
             except KernelCannotError:
                 if self.strategy == tries[-1]:
                     raise
 
-    def _start(self, features: Features, follow: bool) -> None:
+    def _start(self, features: Features, follow: bool, meanwhile: Work) -> None:
         tables = syscall_tables(platform.machine())
         cpus = possible_cpus()
         self.attached = programs(self.strategy, features.events)
-        self._object = load(features, tables, cpus, self.attached, follow=follow)
+        self._object = load(
+            features, tables, cpus, self.attached, follow=follow, meanwhile=meanwhile
+        )
         try:
             self.counters = Counters(self._object, tables, cpus, series_max(cpus))
             if features.pid_namespace:
