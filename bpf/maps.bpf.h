@@ -55,6 +55,8 @@ u64 newest_listener_ns = 0;
 u32 seeding = 0;
 /* User space counts its samples here: a high-water mark is kept for each. */
 u32 interval = 0;
+/* list_threads writes threads as well that sleep as when it told of them. */
+u32 tell_all = 0;
 /* Connections that list_connections found open. */
 u64 connections_open = 0;
 /* User space counts its listings of connections here. */

@@ -82,6 +82,7 @@ class Observer:
         try:
             self._collector = Collector(self._tracer, book, procfs, SystemClock())
             self._tracer.seed({p.pid: p.start_ticks for p in wanted}, dormant=program is not None)
+            self._collector.begin()
             self.first = self._collector.sample()
             if privileges is not None:
                 # Before the recorder and others have threads, each with its own capabilities.
@@ -115,7 +116,7 @@ class Observer:
 
     def _anybody_left(self) -> bool:
         """By the kernel's own lists, not by the exits that were seen."""
-        if self._tracer.counters.threads():
+        if self._tracer.counters.any_thread():
             return True
         return any(self._procfs.process(pid) is not None for pid in self.alive_pids())
 

@@ -10,8 +10,9 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterable
+from typing import Iterable, List
 
+from tests.patience import PATIENCE_S
 from tests.scenarios.bench import family_of
 
 AT_MOST_S = 2.0
@@ -27,6 +28,21 @@ def wait_until_at_rest(pids: Iterable[int]) -> None:
     watched = [pid for pid in pids if pid != os.getpid()]
     while not all(map(_sleeps, watched)) and time.monotonic() < give_up_at:
         time.sleep(0.001)
+
+
+def wait_until_asleep(pid: int, tids: List[int]) -> None:
+    """Until each sleeps and has not run between two looks."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    before: List[str] = []
+    while True:
+        assert time.monotonic() < give_up_at, "its threads never came to rest"
+        folders = [Path(f"/proc/{pid}/task/{tid}") for tid in tids]
+        states = [(f / "stat").read_text().rpartition(") ")[2][0] for f in folders]
+        switches = [(f / "schedstat").read_text() for f in folders]
+        if set(states) == {"S"} and switches == before:
+            return
+        before = switches
+        time.sleep(0.02)
 
 
 def _sleeps(first: int) -> bool:

@@ -13,7 +13,8 @@ from typing import Dict, Iterator, List, NamedTuple, Tuple
 import pytest
 
 from tests.conftest import give_up
-from tests.patience import PATIENCE_S, SLOWNESS
+from tests.kernel.at_rest import wait_until_asleep
+from tests.patience import SLOWNESS
 from tests.workloads import stages_program
 from tests.workloads.build import BuildError
 from udsprobe.collector import Collector, _Counted
@@ -76,21 +77,6 @@ def scheduler_of(pid: int) -> Dict[int, Scheduler]:
             give_up("this kernel has no /proc/PID/task/TID/schedstat (CONFIG_SCHED_INFO)")
         found[int(task.name)] = Scheduler(*map(int, path.read_text().split()))
     return found
-
-
-def wait_until_asleep(pid: int, tids: List[int]) -> None:
-    """Until each sleeps and has not run between two looks."""
-    give_up_at = time.monotonic() + PATIENCE_S
-    before: List[str] = []
-    while True:
-        assert time.monotonic() < give_up_at, "its threads never came to rest"
-        folders = [Path(f"/proc/{pid}/task/{tid}") for tid in tids]
-        states = [(f / "stat").read_text().rpartition(") ")[2][0] for f in folders]
-        switches = [(f / "schedstat").read_text() for f in folders]
-        if set(states) == {"S"} and switches == before:
-            return
-        before = switches
-        time.sleep(0.02)
 
 
 def stolen_ns() -> int:
@@ -166,7 +152,8 @@ def hogs(count: int) -> Iterator[None]:
 
 
 def by_thread(sample: Sample) -> Dict[int, Activities]:
-    return {thread.tid: dict(thread.activity_ns) for thread in sample.threads or ()}
+    now_ns = sample.monotonic_ns
+    return {thread.tid: dict(thread.until(now_ns)) for thread in sample.threads or ()}
 
 
 def spent(first: Sample, last: Sample) -> Dict[int, Activities]:

@@ -290,12 +290,11 @@ class Procfs:
         wanted = (paths.get(""), paths.get("name=systemd"), *paths.values())
         return next((path for path in wanted if path and path != "/"), "/" if paths else None)
 
-    def target(self, pid: int, via: str, cgroup: Optional[str] = None) -> Optional[TargetReading]:
-        """What a sample says of a target; None when no such process runs.
+    def target(self, pid: int, via: str) -> Optional[TargetReading]:
+        """Who it is; None when no such process runs. Descriptors and cgroup are not looked at.
 
         Args:
             via: `selector` or `fork`, passed on.
-            cgroup: where it is known to be already; None to look.
         """
         process = self.process(pid)
         if process is None or process.ended:
@@ -306,12 +305,11 @@ class Procfs:
             cmdline=self.cmdline(pid),
             threads=process.threads,
             state="running",
-            fds_open=self.fds_open(pid),
-            fds_limit=self.fds_limit(pid),
+            fds_open=None,
+            fds_limit=None,
             via=via,
             start_ticks=process.start_ticks,
             parent=process.ppid,
-            cgroup=self.cgroup(pid) if cgroup is None else cgroup,
         )
 
     def open_files(self) -> Optional[OpenFiles]:

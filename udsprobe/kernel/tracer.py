@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import struct
-from typing import List, Mapping, Tuple
+from typing import Dict, Iterable, List, Mapping, Tuple
 
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.alongside import Work, nothing
@@ -37,6 +37,8 @@ class Tracer:
         attached: names of the live event programs.
         counters: everything the kernel half counts.
         via_names: value of `enum via` → `selector` or `fork`.
+        seeded_sockets: pid → descriptor → inode of the targets' sockets when they became
+            targets; may hold listeners of others, too.
 
     Raises:
         KernelCannotError: `no-libbpf`, `no-btf`, `no-tracepoint`, `no-strategy`,
@@ -80,6 +82,7 @@ class Tracer:
             self._object.close()
             raise refusal(error) from error
         self._features = features
+        self.seeded_sockets: Dict[int, Dict[int, int]] = {}
         self.via_names = enum_names(self._object.btf.enum("via"), "VIA_")
 
     def seed(self, processes: Mapping[int, int], *, dormant: bool = False) -> None:
@@ -101,7 +104,7 @@ class Tracer:
             self._object.delete("seed_tgids", struct.pack("<I", pid))
         if not dormant:
             self.adopt_listeners()
-            self._seed_connections()
+            self._seed_connections(processes)
             self._object.iterate("seed_upstreams")
 
     def adopt_listeners(self) -> None:
@@ -170,12 +173,16 @@ class Tracer:
         """Memory of all maps, as the kernel accounts for it."""
         return self._object.maps_bytes()
 
-    def _seed_connections(self) -> None:
+    def _seed_connections(self, pids: Iterable[int]) -> None:
         self.counters.begin_seeding_connections()
+        sockets = self._open_sockets()
+        self.seeded_sockets = {pid: {} for pid in pids}
+        for record in sockets:
+            self.seeded_sockets.setdefault(record.tgid, {})[record.fd] = record.inode
         value = self._object.btf.structure("connection")()
         value.role = self._object.btf.enum("role")["ROLE_SERVED"]
         keys, values = bytearray(), bytearray()
-        for record in served_sockets(self._open_sockets()):
+        for record in served_sockets(sockets):
             value.inode, value.endpoint = record.inode, record.endpoint
             value.tgid = record.tgid
             self.counters.follow(record.sk)
