@@ -337,6 +337,20 @@ def test_a_log_that_takes_no_more() -> None:
     assert verdict(asks).cause == "upstream-wait"
 
 
+def test_clients_that_are_slow_in_connect_while_there_is_room() -> None:
+    """On a busy host they may be without a CPU inside the call."""
+    quiet = ill.quiet_listener()
+    assert quiet.blocked_connects is not None
+    slow = replace(quiet.blocked_connects, count=9, wait_us=ill.flat(9, 5000), waiting_now=3)
+    report = ill.service(ill.served(400), listeners=[replace(quiet, blocked_connects=slow)])
+    assert verdict(report).cause == "healthy"
+    full = replace(quiet.depth, max=quiet.depth.limit)
+    report = ill.service(
+        ill.served(400), listeners=[replace(quiet, blocked_connects=slow, depth=full)]
+    )
+    assert verdict(report).cause == "accept-queue-full"
+
+
 def contended(runq_pct: float, runq_share: float) -> Report:
     """Requests of 20 ms, that much of it without a CPU; and that much of the thread's time."""
     waits = ill.thread(runq=runq_share, user=0.1)
