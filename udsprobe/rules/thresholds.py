@@ -12,9 +12,9 @@ WAIT_SHARE_MIN = 0.5
 # … and a human or a proxy's timeout could notice: scheduling and wake-ups alone take
 # tens of microseconds on a healthy host.
 WAIT_MEAN_US_MIN = 1_000.0
-# What others' use of the CPUs takes is nothing that a service is made of: a third of each
+# What others' use of the CPUs takes is nothing that a service is made of: a quarter of each
 # request is enough …
-CONTENTION_SHARE_MIN = 0.3
+CONTENTION_SHARE_MIN = 0.25
 # … where its threads wait as much of the CPU time they need, and it is not one stall (of a
 # hypervisor, say) that a burst of requests stood behind.
 KEPT_FROM_CPU_MIN = 0.25
