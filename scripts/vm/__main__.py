@@ -73,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         help="one strategy; default: each by its name",
     )
     parser.add_argument("--jobs", type=int, default=2, help="guests at a time")
+    parser.add_argument("--cpus", type=int, default=Bounds.cpus, help="of each guest")
     parser.add_argument("--seconds", type=int, default=2400, help="what a guest may take")
     parser.add_argument("--refresh", action="store_true", help="look for newer kernels")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
@@ -83,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run_all(places: List[Tuple[Machine, str]], asked: argparse.Namespace) -> None:
-    bounds = Bounds(seconds=asked.seconds)
+    bounds = Bounds(cpus=asked.cpus, seconds=asked.seconds)
     tests = asked.tests or selected_tests()
     with ThreadPoolExecutor(asked.jobs) as pool:
         for one, strategy in places:

@@ -48,7 +48,9 @@ def _body(
     python = shlex.quote(sys.executable)
     place = shlex.quote(str(results))
     observe = f"{python} -m udsprobe run --json --output {place}/report.json -- true"
-    pytest = f"{python} -m pytest -p no:cacheprovider -v --timeout {TEST_SECONDS}"
+    # Importing hypothesis takes an emulated processor a minute, and no test of probes uses it.
+    pytest = f"{python} -m pytest -p no:cacheprovider -p no:hypothesispytest"
+    pytest += f" -v --timeout {TEST_SECONDS}"
     return [
         f"export UDSPROBE_STRATEGY={strategy} UDSPROBE_SLOWNESS={slowness}",
         "export UDSPROBE_KERNEL_TESTS=1",
