@@ -23,18 +23,19 @@ from .script import STRATEGIES, guest_script, host_script, selected_tests
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "support-matrix.md"
 LOST = "lost"
+NO_KERNEL = 4
 Machine = Union[Kernel, Host]
 LOGS = Path(tempfile.gettempdir()) / "udsprobe-kernel-matrix"
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Returns 0 when no guest was lost and no test failed."""
+    """Returns 0 when no guest was lost and no test failed, 4 when a kernel cannot be had."""
     asked = _parser().parse_args(arguments)
     try:
         kernels = [_machine(name, asked.refresh) for name in asked.kernel or (*SUITES, HOST)]
     except ArchiveError as error:
         print(f"kernel-matrix: {error}", file=sys.stderr)
-        return 1
+        return NO_KERNEL
     places = [(one, strategy) for one in kernels for strategy in asked.strategy or STRATEGIES]
     if not asked.again:
         _run_all(places, asked)
