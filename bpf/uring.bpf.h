@@ -128,23 +128,29 @@ static __always_inline void uring_submitted(struct io_kiocb *req)
 		request->call.start_ns = bpf_ktime_get_ns();
 }
 
-static __always_inline void uring_connected(struct task_struct *task,
-					    struct uring_request *request, long ret, ns_t now)
+/* Up to v6.12 all frames of a chain of calls together have 512 bytes: each of these has its own,
+ * and io_uring_complete's is the only one above it.
+ */
+static __noinline void count_uring_destination(struct uring_request *request, long ret, ns_t now)
 {
 	struct call_in_flight *call = &request->call;
 	struct destination destination = { .error = ret < 0 ? -ret : 0, .endpoint = call->endpoint };
 
-	if (request->is_named) {
-		__builtin_memcpy(&destination.name, &request->name, sizeof(destination.name));
-		count_destination(&destination, now - call->start_ns);
-	}
-	if (!ret && call->sk)
-		remember_upstream(task, call, now);
+	if (!request->is_named)
+		return;
+	__builtin_memcpy(&destination.name, &request->name, sizeof(destination.name));
+	count_destination(&destination, now - call->start_ns);
+}
+
+static __noinline void uring_connected(struct task_struct *task, struct call_in_flight *call,
+				       ns_t now)
+{
+	remember_upstream(task, call, now);
 }
 
 /* The accept's result is a descriptor, unless it was to go to the ring's own table. */
-static __always_inline void uring_accepted(struct task_struct *task, struct io_kiocb *req,
-					   struct call_in_flight *call, long ret, ns_t now)
+static __noinline void uring_accepted(struct task_struct *task, struct io_kiocb *req,
+				      struct call_in_flight *call, long ret, ns_t now)
 {
 	struct io_accept *accept = (void *)req;
 	struct socket_ref ref;
@@ -160,18 +166,29 @@ static __always_inline void uring_accepted(struct task_struct *task, struct io_k
 	connection_accepted(task, call->sk, call->inode, &ref, now);
 }
 
-static __noinline void uring_follow_sockets(struct task_struct *task, struct io_kiocb *req,
-					    struct uring_request *request, long ret, ns_t now)
+static __noinline void uring_listened(struct task_struct *task, struct uring_request *request)
 {
 	struct call_in_flight *call = &request->call;
 
-	if (call->call == CALL_URING_CONNECT)
-		uring_connected(task, request, ret, now);
-	else if (ret < 0)
+	listen_returned(call->sk, call->inode, call->endpoint, tgid_of(task), request->backlog);
+}
+
+static __always_inline void uring_follow_sockets(struct task_struct *task, struct io_kiocb *req,
+						 struct uring_request *request, long ret,
+						 ns_t now)
+{
+	struct call_in_flight *call = &request->call;
+
+	if (call->call == CALL_URING_CONNECT) {
+		count_uring_destination(request, ret, now);
+		if (!ret && call->sk)
+			uring_connected(task, call, now);
 		return;
-	else if (call->call == CALL_URING_LISTEN)
-		listen_returned(call->sk, call->inode, call->endpoint, tgid_of(task),
-				request->backlog);
+	}
+	if (ret < 0)
+		return;
+	if (call->call == CALL_URING_LISTEN)
+		uring_listened(task, request);
 	else
 		uring_accepted(task, req, call, ret, now);
 }

@@ -14,7 +14,8 @@ Place = Tuple[str, str]  # release of the kernel, strategy asked for
 HEAD = """# Which kernel measures what
 
 Written by `scripts/kernel-matrix`; do not edit. Each column is a kernel of Debian, booted under
-emulation, with this checkout and one strategy. A cell is
+emulation, with this checkout and one strategy; `host` is the machine that wrote the page, not
+emulated. A cell is
 
 - `on`: the report says so there, and tests that compare this measurement with the truth ran there
   and passed;

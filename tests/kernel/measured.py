@@ -42,6 +42,7 @@ MEASURED: Mapping[str, str] = {
     "test_queues": "queue_high_water",
     "test_strategies": "syscalls",
     "test_uring": "io_uring",
+    "test_verdict": "verdict",
     "test_upstream": "upstream_requests",
     "test_inherited": "served_requests",
     "test_nagle": "connections",

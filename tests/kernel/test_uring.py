@@ -12,7 +12,7 @@ from typing import Dict, NamedTuple, Tuple
 import pytest
 
 from tests.conftest import give_up
-from tests.kernel import tool
+from tests.kernel import measured, tool
 from tests.patience import PATIENCE_S
 from tests.workloads.build import BuildError
 from tests.workloads.stages_program import Program, program
@@ -104,8 +104,9 @@ def test_every_operation_is_counted(
     assert report["requests"]["served"]["count"] == turns
     (upstream,) = report["requests"]["upstream"]
     assert (upstream["transport"], upstream["count"]) == (transport, turns)
-    (listener,) = report["listeners"]
-    assert (listener["established"], listener["accepted"]) == (SHOTS + 1, SHOTS + 1)
+    if not measured.absence("accept_queue"):
+        (listener,) = report["listeners"]
+        assert (listener["established"], listener["accepted"]) == (SHOTS + 1, SHOTS + 1)
     assert report["probe"]["events_lost"] == {"map_full": 0, "ring_full": 0, "missed": 0}
     # All from its submission on: nothing began before we looked.
     for row in report["syscalls"]:

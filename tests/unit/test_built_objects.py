@@ -1,4 +1,4 @@
-"""Objects of other sources than a checkout has now are not loaded."""
+"""Built objects: of the sources that a checkout has now, and small enough for old kernels."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.bpf_stack import deepest_chain
 from tests.repo.source_tree import ROOT
 from udsprobe.kernel.built_objects import is_stale
+
+OBJECTS = sorted((ROOT / "udsprobe" / "_bpf").glob("*.bpf.o"))
+STACK_BYTES = 512  # MAX_BPF_STACK, of all functions that call each other together
 
 
 @pytest.fixture
@@ -37,3 +41,14 @@ def test_an_installed_package_has_no_sources_to_ask(checkout: Path) -> None:
     shutil.rmtree(checkout / "bpf")
     (checkout / "scripts/build_bpf.py").unlink()
     assert not is_stale(checkout)
+
+
+@pytest.mark.parametrize("built", OBJECTS, ids=lambda path: path.name)
+def test_no_chain_of_calls_takes_more_stack_than_there_is(built: Path) -> None:
+    """The newest kernels allow more: only older ones refuse to load what does not fit."""
+    stack_bytes, functions = deepest_chain(built.read_bytes())
+    assert stack_bytes <= STACK_BYTES, functions
+
+
+def test_there_are_objects_to_look_at() -> None:
+    assert len(OBJECTS) == 4

@@ -12,10 +12,12 @@ from typing import Dict, List, Tuple
 import pytest
 
 from scripts.vm.evidence import Case, Claim, Evidence, evidence
+from scripts.vm.guest import Bounds, LostGuestError
+from scripts.vm.host import run_here, this_host
 from scripts.vm.initramfs import initramfs
 from scripts.vm.kernels import _keep_modules
 from scripts.vm.page import page
-from scripts.vm.script import guest_script, selected_tests
+from scripts.vm.script import guest_script, host_script, selected_tests
 from tests.kernel.measured import MEASURED, measurement_of
 from udsprobe.kernel.plan import EVENT_PROGRAMS, measurements
 
@@ -107,10 +109,28 @@ def test_measured_names_are_those_of_measurements_and_tests() -> None:
         assert not function or f"def {function}(" in text, place
 
 
-def test_the_script_is_bash(tmp_path: Path) -> None:
-    script = guest_script(tmp_path, "tracepoint", ["tests/a.py::test[x y]"])
-    done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_the_scripts_are_bash(tmp_path: Path) -> None:
+    tests = ["tests/a.py::test[x y]"]
+    for script in (
+        guest_script(tmp_path, "tracepoint", tests),
+        host_script(tmp_path, "tracepoint", tests, tmp_path / "a b"),
+    ):
+        done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_a_report_no_test_is_run(tmp_path: Path) -> None:
+    script = host_script(ROOT, "no-such-strategy", ["tests/unit/test_numbers.py"], tmp_path)
+    assert run_here(this_host(), script, tmp_path, Bounds()) == 2
+    assert (tmp_path / "status").read_text() == "2\n"
+    assert "no-such-strategy" in (tmp_path / "refusal").read_text()
+    assert not (tmp_path / "junit.xml").exists()
+
+
+def test_a_host_that_takes_too_long_is_lost(tmp_path: Path) -> None:
+    with pytest.raises(LostGuestError):
+        run_here(this_host(), "exec tail -f /dev/null", tmp_path, Bounds(seconds=1))
+    assert not (tmp_path / "status").exists()
 
 
 def read_archive(raw: bytes) -> Dict[str, Tuple[int, bytes]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
@@ -97,3 +98,8 @@ class Program:
 def options(**values: Optional[int]) -> List[str]:
     """`name=value` of those that are given."""
     return [f"{name}={value}" for name, value in values.items() if value is not None]
+
+
+if __name__ == "__main__":
+    for each in sorted(ALONE.glob("*.c")):
+        sys.stdout.write(f"{program(each.stem)}\n")
