@@ -10,29 +10,41 @@
 #include "core_fixes.bpf.h"
 #include "namespaces.bpf.h"
 
+static __always_inline struct cpu_stays *stays_here(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpu_stays, &zero);
+}
+
 /* Time by the scheduler's clock, which costs no call: the idle task has none of its own. */
 static __always_inline void remember_stay(struct task_struct *prev, struct task_struct *next)
 {
-	struct cpu_stays *stays;
+	struct cpu_stays *stays = stays_here();
 	struct cpu_stay *stay;
-	u32 zero = 0;
 
-	stays = bpf_map_lookup_elem(&cpu_stays, &zero);
 	if (!stays)
 		return;
 	stay = &stays->last[stays->seen++ & (CPU_STAYS - 1)];
 	stay->end_ns = next->pid ? next->se.exec_start : prev->se.exec_start;
 	stay->who.tgid = tgid_of(prev);
 	/* The idle tasks of all CPUs are one nobody. */
-	stay->who.started_ns = prev->pid ? prev->group_leader->start_boottime : 0;
+	stay->who.started_ns = prev->pid ? untrusted(prev)->group_leader->start_boottime : 0;
 	stay->is_target = thread_state_of(prev) != NULL;
 }
 
-static __always_inline void credit_holder(struct cpu_stay *stay, ns_t waited_ns)
+/* Global functions of numbers: the verifier walks each once, not once in each round of a loop. */
+__noinline u32 credit_holder(u64 number, ns_t waited_ns)
 {
 	struct cpu_holder *holder, fresh = {};
-	struct cpu_holder_key key = stay->who;
+	struct cpu_stays *stays = stays_here();
+	struct cpu_holder_key key;
+	struct cpu_stay *stay;
 
+	if (!stays)
+		return 0;
+	stay = &stays->last[number & (CPU_STAYS - 1)];
+	key = stay->who;
 	holder = bpf_map_lookup_elem(&cpu_holders, &key);
 	if (!holder) {
 		bpf_map_update_elem(&cpu_holders, &key, &fresh, BPF_NOEXIST);
@@ -40,20 +52,25 @@ static __always_inline void credit_holder(struct cpu_stay *stay, ns_t waited_ns)
 	}
 	if (!holder) {
 		shared_add(&holders_turned_away, 1);
-		return;
+		return 0;
 	}
 	shared_add(&holder->waited_ns, waited_ns);
 	holder->is_target = stay->is_target;
+	return 0;
 }
 
 /* The part of the last `waited_ns` in which the stay `back` before the last one was. */
-static __always_inline ns_t overlap_ns(struct cpu_stays *stays, u64 last, u32 back, ns_t waited_ns)
+__noinline u64 overlap_ns(u64 last, u32 back, ns_t waited_ns)
 {
-	ns_t now = stays->last[last & (CPU_STAYS - 1)].end_ns;
-	ns_t from = now > waited_ns ? now - waited_ns : 0;
-	ns_t begin = stays->last[(last - back - 1) & (CPU_STAYS - 1)].end_ns;
-	ns_t end = stays->last[(last - back) & (CPU_STAYS - 1)].end_ns;
+	struct cpu_stays *stays = stays_here();
+	ns_t now, from, begin, end;
 
+	if (!stays)
+		return 0;
+	now = stays->last[last & (CPU_STAYS - 1)].end_ns;
+	from = now > waited_ns ? now - waited_ns : 0;
+	begin = stays->last[(last - back - 1) & (CPU_STAYS - 1)].end_ns;
+	end = stays->last[(last - back) & (CPU_STAYS - 1)].end_ns;
 	if (begin < from)
 		begin = from;
 	return end > begin ? end - begin : 0;
@@ -62,31 +79,29 @@ static __always_inline ns_t overlap_ns(struct cpu_stays *stays, u64 last, u32 ba
 /* What is older than what is remembered was held by the same ones, as far as anybody knows. */
 static __noinline void credit_holders(ns_t waited_ns)
 {
-	struct cpu_stays *stays;
+	struct cpu_stays *stays = stays_here();
 	ns_t covered_ns = 0, left_ns, part_ns;
-	u32 zero = 0;
 	u64 last;
 
-	stays = bpf_map_lookup_elem(&cpu_stays, &zero);
 	if (!stays)
 		return;
 	last = stays->seen - 1;
 	for (u32 back = 0; back < CPU_STAYS - 1 && covered_ns < waited_ns; back++)
-		covered_ns += overlap_ns(stays, last, back, waited_ns);
+		covered_ns += overlap_ns(last, back, waited_ns);
 	left_ns = covered_ns;
 	if (covered_ns >> 10 == 0) {
-		credit_holder(&stays->last[last & (CPU_STAYS - 1)], waited_ns);
+		credit_holder(last, waited_ns);
 		return;
 	}
 	for (u32 back = 0; back < CPU_STAYS - 1 && left_ns; back++) {
-		part_ns = overlap_ns(stays, last, back, waited_ns);
+		part_ns = overlap_ns(last, back, waited_ns);
 		if (!part_ns)
 			continue;
 		left_ns -= part_ns;
 		/* In units of 1024 ns, so that no wait is too long to be multiplied. */
 		if (covered_ns != waited_ns)
 			part_ns = (((part_ns >> 10) * (waited_ns >> 10)) / (covered_ns >> 10)) << 10;
-		credit_holder(&stays->last[(last - back) & (CPU_STAYS - 1)], part_ns);
+		credit_holder(last - back, part_ns);
 	}
 }
 

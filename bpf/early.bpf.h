@@ -8,6 +8,12 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
+/* Loads through it need no helper call and cannot fault (v6.2 and later). */
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
+
+/* The kernel has it: set between open and load. */
+const volatile bool direct_loads = false;
+
 #ifndef EARLY_KERNEL
 
 /* Linux kernel commit 3ca1032ab7ab "bpf: Implement get_current_task_btf and
@@ -16,14 +22,26 @@
 #define current_task() bpf_get_current_task_btf()
 #define task_read(task, field) ((task)->field)
 
+/* The same task, to load a pointer from: of one in a task that it trusts, the verifier asks
+ * whether it is to be trusted too, and up to v6.18 looks through all the kernel's types for
+ * each of four answers (kernel/bpf/btf.c, btf_nested_type_is_trusted). That was a third of
+ * the time that loading the programs took.
+ */
+static __always_inline struct task_struct *untrusted(struct task_struct *task)
+{
+	if (!direct_loads)
+		return task;
+	return bpf_rdonly_cast(task, bpf_core_type_id_kernel(struct task_struct));
+}
+
 static __always_inline u32 mount_ns_of(struct task_struct *task)
 {
-	return task->nsproxy->mnt_ns->ns.inum;
+	return untrusted(task)->nsproxy->mnt_ns->ns.inum;
 }
 
 static __always_inline u32 net_ns_of(struct task_struct *task)
 {
-	return task->nsproxy->net_ns->ns.inum;
+	return untrusted(task)->nsproxy->net_ns->ns.inum;
 }
 
 /* Unbounded, freed with the thread: a start time can never be stale. Linux kernel commit
@@ -38,6 +56,16 @@ struct {
 
 /* One comparison for the tasks of everybody else on this host. */
 static __always_inline struct thread_state *thread_state_of(struct task_struct *task)
+{
+	if (!untrusted(task)->bpf_storage)
+		return NULL;
+	return bpf_task_storage_get(&thread_states, task, NULL, 0);
+}
+
+/* The same at each call of everybody: from a task that is trusted it is one load, from another
+ * one with a test of the address before it.
+ */
+static __always_inline struct thread_state *caller_state_of(struct task_struct *task)
 {
 	if (!task->bpf_storage)
 		return NULL;
@@ -80,6 +108,7 @@ static __always_inline bool set_once(u64 *time_ns, ns_t now)
 
 #define current_task() ((struct task_struct *)bpf_get_current_task())
 #define task_read(task, field) BPF_CORE_READ(task, field)
+#define untrusted(task) (task)
 
 static __always_inline u32 mount_ns_of(struct task_struct *task)
 {
@@ -125,6 +154,8 @@ static __always_inline struct thread_state *thread_state_of(struct task_struct *
 
 	return bpf_map_lookup_elem(&thread_states, &address);
 }
+
+#define caller_state_of(task) thread_state_of(task)
 
 static __always_inline struct thread_state *new_thread_state(struct task_struct *task)
 {

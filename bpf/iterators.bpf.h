@@ -6,6 +6,7 @@
 #include "processes.bpf.h"
 
 #define COPY_ATTEMPTS 4
+#define FDS_UNKNOWN 0xffffffff
 
 /* A thread that sleeps or waits inside a call left its registers on its stack. */
 static __always_inline void adopt_sleeping_call(struct task_struct *task,
@@ -42,7 +43,7 @@ static __always_inline void seed_thread(struct task_struct *task)
 
 	if (!seed || thread_state_of(task))
 		return;
-	if (task->group_leader->start_boottime / NS_PER_TICK != seed->start_ticks)
+	if (untrusted(task)->group_leader->start_boottime / NS_PER_TICK != seed->start_ticks)
 		return;
 	state = adopt_thread(task, seed->flags);
 	if (!state)
@@ -54,37 +55,60 @@ static __always_inline void seed_thread(struct task_struct *task)
 	adopt_activity(task, state);
 }
 
-/* Up to now. The thread may change its activity under our eyes: what it had spent in one
- * would be missing, and the next reading of others less than this one.
+/* Up to now, or to when it fell asleep: that does not change while it sleeps. The thread may
+ * change its activity under our eyes: what it had spent in one would be missing, and the next
+ * reading of others less than this one. False when it did so again and again.
  */
-static __always_inline void copy_activities(struct thread_state *state, ns_t *activity_ns)
+static __always_inline bool copy_activities(struct thread_state *state,
+					    struct thread_record *record)
 {
 	for (u32 attempt = 0; attempt < COPY_ATTEMPTS; attempt++) {
 		ns_t since = *(volatile ns_t *)&state->since_ns, now = bpf_ktime_get_ns();
 		u32 activity = *(volatile u8 *)&state->activity;
 
 		for (u32 i = 0; i < ACTIVITY_MAX; i++)
-			activity_ns[i] = *(volatile ns_t *)&state->activity_ns[i];
-		if (activity < ACTIVITY_MAX && now > since)
-			activity_ns[activity] += now - since;
+			record->activity_ns[i] = *(volatile ns_t *)&state->activity_ns[i];
+		record->asleep = activity > ACTIVITY_RUNQ ? activity : ACTIVITY_MAX;
+		record->asleep_since_ns = activity > ACTIVITY_RUNQ ? since : 0;
+		if (activity <= ACTIVITY_RUNQ && now > since)
+			record->activity_ns[activity] += now - since;
 		if (since == *(volatile ns_t *)&state->since_ns)
-			return;
+			return true;
 	}
+	return false;
+}
+
+/* The same sleep as when it was told: nothing of the thread has changed but its name, which
+ * another thread can give it.
+ */
+static __always_inline bool sleeps_as_told(struct thread_state *state, u64 *comm)
+{
+	return !tell_all && state->activity > ACTIVITY_RUNQ && state->told_ns &&
+	       state->told_ns == state->since_ns && state->told_comm[0] == comm[0] &&
+	       state->told_comm[1] == comm[1];
 }
 
 static __always_inline void write_thread(struct seq_file *seq, struct task_struct *task)
 {
 	struct thread_state *state = thread_state_of(task);
 	struct thread_record record = {};
+	u64 comm[2] = {};
+	bool is_settled;
 
 	if (!state || state->flags & (THREAD_DORMANT | THREAD_EXITED))
 		return;
-	copy_activities(state, record.activity_ns);
+	record.mark.tid = tid_of(task);
+	bpf_probe_read_kernel_str(comm, sizeof(comm), task->comm);
+	if (sleeps_as_told(state, comm)) {
+		bpf_seq_write(seq, &record.mark, sizeof(record.mark));
+		return;
+	}
+	record.mark.is_whole = 1;
+	is_settled = copy_activities(state, &record);
 	record.loops = state->loops;
 	record.busy_ns = state->busy_ns;
 	record.busy_max_ns = state->busy_max_ns;
 	record.tgid = tgid_of(task);
-	record.tid = tid_of(task);
 	if (state->flags & THREAD_IN_CALL && state->now.call != CALL_NONE) {
 		record.in_call = 1;
 		record.since_ns = state->now.start_ns;
@@ -92,7 +116,78 @@ static __always_inline void write_thread(struct seq_file *seq, struct task_struc
 		record.abi = state->now.abi;
 		record.endpoint = state->now.endpoint;
 	}
+	__builtin_memcpy(record.comm, comm, sizeof(record.comm));
+	/* What found no room in the reader's buffer is asked for again. */
+	if (bpf_seq_write(seq, &record, sizeof(record)) || !is_settled)
+		return;
+	state->told_ns = record.asleep_since_ns;
+	state->told_comm[0] = comm[0];
+	state->told_comm[1] = comm[1];
+}
+
+/* By the bits of a number, added up in pairs, fours, bytes. */
+static __always_inline u32 bits_set(u64 word)
+{
+	word -= word >> 1 & 0x5555555555555555ULL;
+	word = (word & 0x3333333333333333ULL) + (word >> 2 & 0x3333333333333333ULL);
+	word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+	return word * 0x0101010101010101ULL >> 56;
+}
+
+/* A global function: the verifier walks its loop once. As proc_readfd_count() counts. */
+__noinline u32 open_fds_of(u64 at)
+{
+	struct files_struct *files = (void *)at;
+	struct fdtable *fdt = BPF_CORE_READ(files, fdt);
+	u64 *words = (void *)BPF_CORE_READ(fdt, open_fds), word;
+	u32 count = BPF_CORE_READ(fdt, max_fds) / 64, found = 0;
+
+	if (!words || count > FDS_WORDS_MAX)
+		return FDS_UNKNOWN;
+	for (u32 i = 0; i < FDS_WORDS_MAX && i < count; i++) {
+		if (bpf_probe_read_kernel(&word, sizeof(word), words + i))
+			return FDS_UNKNOWN;
+		found += bits_set(word);
+	}
+	return found;
+}
+
+#define PF_EXITING 4		/* include/linux/sched.h */
+#define RLIMIT_NOFILE 7		/* include/uapi/asm-generic/resource.h */
+
+static __always_inline u32 parent_of(struct task_struct *task)
+{
+	u32 number = tgid_of(task->real_parent);
+
+	/* As /proc has it: nobody of this PID namespace. */
+	return in_pid_namespace && number & PID_OUTSIDE ? 0 : number;
+}
+
+static __always_inline void write_process(struct seq_file *seq, struct task_struct *task)
+{
+	struct process_record record = { .tgid = tgid_of(task), .fds_open = FDS_UNKNOWN };
+	struct process_state *process;
+	struct files_struct *files;
+
+	if (task->pid != task->tgid || task->flags & PF_EXITING)
+		return;
+	process = bpf_map_lookup_elem(&processes, &record.tgid);
+	if (!process || process->exited_ns)
+		return;
+	record.started_ns = task->start_boottime;
+	record.cgroups = (address_t)BPF_CORE_READ(task, cgroups);
+	record.fds_limit = task->signal->rlim[RLIMIT_NOFILE].rlim_cur;
+	record.emfile = process->emfile;
+	record.enfile = process->enfile;
+	record.parent = parent_of(task);
+	record.threads = task->signal->nr_threads;
+	files = BPF_CORE_READ(task, files);
+	if (files)
+		record.fds_open = open_fds_of((u64)files);
+	record.netns = task->nsproxy->net_ns->ns.inum;
+	record.via = process->via;
 	bpf_probe_read_kernel_str(record.comm, sizeof(record.comm), task->comm);
+	__builtin_memcpy(record.program, process->comm, sizeof(record.program));
 	bpf_seq_write(seq, &record, sizeof(record));
 }
 
@@ -202,21 +297,45 @@ static __always_inline void seed_upstream(struct task_struct *task, struct file 
 
 #define SKBS_MAX 1024
 
-/* A global function: the verifier walks its loop once. `consumed` is 0 but of streams. */
+struct skb_walk {
+	struct sk_buff *next;
+	struct sk_buff *end;
+	bytes_t bytes;
+};
+
+static long add_skb(u32 index, struct skb_walk *walk)
+{
+	struct sk_buff *skb = walk->next;
+	struct unix_skb_parms *parms = (void *)&skb->cb;
+
+	if (!skb || skb == walk->end)
+		return 1;
+	walk->bytes += BPF_CORE_READ(skb, len) - BPF_CORE_READ(parms, consumed);
+	walk->next = BPF_CORE_READ(skb, next);
+	return 0;
+}
+
+/* A global function: the verifier walks its loop once, or with bpf_loop() only its body.
+ * `consumed` is 0 but of streams.
+ */
 __noinline u64 unread_in_skbs(u64 at)
 {
 	struct sock *sk = (void *)at;
-	struct sk_buff *skb = BPF_CORE_READ(sk, sk_receive_queue.next);
-	struct sk_buff *end = (void *)&sk->sk_receive_queue;
-	u64 bytes = 0;
+	struct skb_walk walk = {
+		.next = BPF_CORE_READ(sk, sk_receive_queue.next),
+		.end = (void *)&sk->sk_receive_queue,
+	};
 
-	for (u32 i = 0; i < SKBS_MAX && skb && skb != end; i++) {
-		struct unix_skb_parms *parms = (void *)&skb->cb;
-
-		bytes += BPF_CORE_READ(skb, len) - BPF_CORE_READ(parms, consumed);
-		skb = BPF_CORE_READ(skb, next);
+#ifndef EARLY_KERNEL	/* which rejects a callback even where it is not reached */
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) {
+		bpf_loop(SKBS_MAX, add_skb, &walk, 0);
+		return walk.bytes;
 	}
-	return bytes;
+#endif
+	for (u32 i = 0; i < SKBS_MAX; i++)
+		if (add_skb(i, &walk))
+			break;
+	return walk.bytes;
 }
 
 /* unix_inq_len() of net/unix/af_unix.c; inq_len is of streams only. */

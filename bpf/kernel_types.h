@@ -114,6 +114,7 @@ struct file {
 struct fdtable {
 	unsigned int max_fds;
 	struct file **fd;
+	unsigned long *open_fds;
 };
 
 struct files_struct {
@@ -132,9 +133,18 @@ struct pid {
 	struct upid numbers[1];
 };
 
+struct rlimit {
+	unsigned long rlim_cur;
+	unsigned long rlim_max;
+};
+
 struct signal_struct {
 	atomic_t live;
+	int nr_threads;
+	struct rlimit rlim[16];
 };
+
+struct css_set;
 
 struct bpf_local_storage;
 
@@ -157,6 +167,7 @@ struct task_struct {
 	int tgid;
 	struct pid *thread_pid;
 	char comm[16];
+	struct css_set *cgroups;
 	struct files_struct *files;
 	struct signal_struct *signal;
 	struct task_struct *group_leader;

@@ -24,8 +24,6 @@ const volatile u32 nr_connect = 0xffff;
 const volatile u32 compat_nr_connect = 0xffff;
 const volatile u32 compat_nr_restart_syscall = 0xffff;
 const volatile bool follow_forks = true;
-/* The kernel has bpf_rdonly_cast() (v6.2 and later). */
-const volatile bool direct_loads = false;
 /* udsprobe runs in a PID namespace that is not the host's. */
 const volatile bool in_pid_namespace = false;
 /* Programs can be preempted by others of their kind (7.0 and later): two
@@ -57,6 +55,8 @@ u64 newest_listener_ns = 0;
 u32 seeding = 0;
 /* User space counts its samples here: a high-water mark is kept for each. */
 u32 interval = 0;
+/* list_threads writes threads as well that sleep as when it told of them. */
+u32 tell_all = 0;
 /* Connections that list_connections found open. */
 u64 connections_open = 0;
 /* User space counts its listings of connections here. */

@@ -96,7 +96,7 @@ static __always_inline void thread_exited(struct task_struct *task)
 	/* The last thread of a process can be one of io_uring's, which have no state, and on their
 	 * way out not everywhere a flag.
 	 */
-	if (task->signal->live.counter)
+	if (untrusted(task)->signal->live.counter)
 		return;
 	process = bpf_map_lookup_elem(&processes, &tgid);
 	if (!process || !set_once(&process->exited_ns, bpf_ktime_get_ns()))

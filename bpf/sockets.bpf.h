@@ -19,9 +19,6 @@
 #define IPPROTO_SCTP 132
 #define IPPROTO_UDPLITE 136
 
-/* Loads through it need no helper call and cannot fault (v6.2 and later). */
-extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
-
 struct socket_ref {
 	address_t sk;
 	u64 inode;
@@ -62,7 +59,7 @@ static __always_inline u8 state_of_socket(address_t at)
 /* A slot of the table is a pointer to a pointer, a scalar to the verifier. */
 static __always_inline struct file *file_of_fd(struct task_struct *task, u32 fd)
 {
-	struct files_struct *files = task_read(task, files);
+	struct files_struct *files = task_read(untrusted(task), files);
 	struct file *file = NULL;
 	struct fdtable *fdt;
 	struct file **slot;

@@ -197,7 +197,7 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 
 static __always_inline void call_entered(struct task_struct *task, struct pt_regs *regs, int nr)
 {
-	struct thread_state *state = thread_state_of(task);
+	struct thread_state *state = caller_state_of(task);
 
 	if (is_connect(task, nr))
 		connect_entered(task, regs);
@@ -458,7 +458,7 @@ static __noinline void count_exhausted(struct task_struct *task, struct call_in_
 
 static __always_inline void call_returned(struct task_struct *task, struct pt_regs *regs, long ret)
 {
-	struct thread_state *state = thread_state_of(task);
+	struct thread_state *state = caller_state_of(task);
 	ns_t now;
 
 	if (is_connect(task, syscall_nr(regs)))

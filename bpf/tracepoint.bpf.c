@@ -157,6 +157,16 @@ int list_threads(struct bpf_iter__task *ctx)
 	return 0;
 }
 
+SEC("iter/task")
+int list_processes(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (task)
+		write_process(ctx->meta->seq, task);
+	return 0;
+}
+
 SEC("iter/task_file")
 int seed_listeners(struct bpf_iter__task_file *ctx)
 {

@@ -23,6 +23,7 @@ enum limits {
 	SERIES_KEYS = 1024,	/* 2 ABIs x CALL_MAX x ENDPOINT_MAX */
 	SERIES_MAX = 256,	/* (call, endpoint) pairs of one observation */
 	ERRNO_MAX = 134,	/* slot 0 holds anything above the last errno */
+	FDS_WORDS_MAX = 1024,	/* of 64 descriptors, which are counted here */
 	NS_PER_TICK = 10000000,	/* USER_HZ is 100 everywhere we run */
 	LATENCY_SUB_BITS = 4,	/* 16 slots per power of two: 3.125 % */
 	LATENCY_LINEAR_BITS = 6,
@@ -261,6 +262,8 @@ struct thread_state {
 	count_t loops;		/* from a poller's return to the next call of one, */
 	ns_t busy_ns;		/* all together and the longest */
 	ns_t busy_max_ns;
+	ns_t told_ns;		/* list_threads told this sleep, which began then, under this name */
+	u64_t told_comm[2];
 	unsigned int flags;
 	unsigned char activity;
 	unsigned char pad[3];
@@ -598,21 +601,45 @@ struct connection_record {
 	struct socket_name peer;
 };
 
-/* Records of the iterators. */
+/* Records of the iterators. A thread that sleeps as when it was told last: these two alone. */
+struct thread_mark {
+	unsigned int tid;
+	unsigned int is_whole;	/* it is a thread_record's */
+};
+
 struct thread_record {
+	struct thread_mark mark;
 	ns_t since_ns;
-	ns_t activity_ns[ACTIVITY_MAX];	/* up to now */
+	ns_t activity_ns[ACTIVITY_MAX];	/* up to now, or to when it fell asleep */
+	ns_t asleep_since_ns;
 	count_t loops;
 	ns_t busy_ns;
 	ns_t busy_max_ns;
 	unsigned int tgid;
-	unsigned int tid;
 	unsigned char call;
 	unsigned char abi;
 	unsigned char endpoint;
 	unsigned char in_call;
+	unsigned int asleep;	/* the activity it sleeps in; ACTIVITY_MAX: awake */
 	unsigned int pad;
 	char comm[COMM_LEN];
+};
+
+/* A living target; equal bytes are an equal answer. */
+struct process_record {
+	ns_t started_ns;	/* since boot */
+	address_t cgroups;	/* the same for processes in the same cgroups of all hierarchies */
+	count_t fds_limit;	/* soft RLIMIT_NOFILE; all ones: none */
+	count_t emfile;
+	count_t enfile;
+	unsigned int tgid;
+	unsigned int parent;
+	unsigned int threads;
+	unsigned int fds_open;	/* all ones: not counted here */
+	unsigned int netns;	/* 0: not known */
+	unsigned int via;
+	char comm[COMM_LEN];	/* its first thread's */
+	char program[COMM_LEN];	/* that it runs since its last exec, by the name it had then */
 };
 
 struct socket_record {
@@ -643,7 +670,9 @@ struct abi_types {
 	enum phase phase;
 	enum queue_flag queue_flag;
 	enum pending_kind pending_kind;
+	struct thread_mark thread_mark;
 	struct thread_record thread_record;
+	struct process_record process_record;
 	struct socket_record socket_record;
 	struct listener_record listener_record;
 	struct connection_record connection_record;

@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Mapping, NamedTuple, Optional, Protocol, Set, Tuple
+from typing import FrozenSet, Mapping, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
 from udsprobe.kernel.counters import EventAccount, ThreadReading
 from udsprobe.kernel.cpu_files import CpuFiles
@@ -18,8 +18,7 @@ from udsprobe.kernel.run_time import RunTimeMeter
 from udsprobe.kernel.shared_memory import Row
 from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
-from udsprobe.printable import printable
-from udsprobe.sample import CallCounts, ListenerReading, ProbeReading, Sample, ThreadActivities
+from udsprobe.sample import CallCounts, ListenerReading, ProbeReading, Sample
 
 SWEEP_EVERY_SAMPLES = 10
 # A run of these that the kernel skipped can be a call that was not counted.
@@ -50,7 +49,8 @@ class SystemClock:
 class _Counted(NamedTuple):
     calls: Tuple[CallCounts, ...]
     row: Row
-    threads: List[ThreadReading]
+    threads: Sequence[ThreadReading]
+    ran: FrozenSet[int]
     exited_activity_ns: Mapping[str, int]
     events: EventAccount
 
@@ -78,27 +78,32 @@ class Collector:
         self._sequence = 0
         self._run_time = RunTimeMeter(tracer.program_runs)
 
+    def begin(self) -> None:
+        """Take over what was seen of the targets when they became targets, just now."""
+        self._listeners.begin(self._tracer.seeded_sockets)
+
     def sample(self) -> Sample:
         """One moment of the observation, cumulative."""
         self._run_time.tick()
-        monotonic_ns = self._clock.monotonic_ns()
+        # Before anything is read: what happened before this moment is in the sample.
+        monotonic_ns, unix_s = self._clock.monotonic_ns(), self._clock.unix_s()
         counted = self._read_counters()
         counters, row, threads = self._tracer.counters, counted.row, counted.threads
-        self._book.update(counters.take_processes(), self._tracer.via_names)
+        self._book.update(counters.processes(), counted.ran, self._tracer.via_names)
         interval = counters.next_interval()
         connections, connections_open = self._connections.read(monotonic_ns)
         # Behind the connections, which are listed with what waits on them.
         upstream = self._connections.upstream()
         targets = self._book.readings()
-        seen = self._listeners.read(self._book.alive())
+        seen = self._listeners.read(self._book.alive(), counted.ran, self._book.netns())
         return Sample(
             sequence=self._next_number(),
             monotonic_ns=monotonic_ns,
-            unix_s=self._clock.unix_s(),
+            unix_s=unix_s,
             calls=counted.calls,
             in_flight=tuple(t.in_flight for t in threads if t.in_flight is not None),
             syscalls_by_name=counters.calls_by_name(row),
-            threads=tuple(map(_activities, threads)),
+            threads=tuple(t.activities for t in threads),
             exited_activity_ns=counted.exited_activity_ns,
             targets=targets,
             targets_exited=counters.targets_exited(),
@@ -110,7 +115,7 @@ class Collector:
             connections=connections,
             connections_open=connections_open,
             probe=self._account(counted.events),
-            cpu=self._cpu.read(self._book.alive(), monotonic_ns),
+            cpu=self._cpu.read(self._book.by_cgroups(), monotonic_ns),
             open_files=self._procfs.open_files(),
             served_by=self._servers.read({t.pid: t.comm for t in targets}),
             loops=tuple(t.loop for t in threads if t.loop.iterations),
@@ -126,8 +131,8 @@ class Collector:
         events = counters.events()
         threads = counters.threads()
         # Read again, behind the living: a thread that ends in between is not left out.
-        exited = counters.exited_activity_ns(counters.all_cpus())
-        return _Counted(calls, row, threads, exited, events)
+        exited = counters.exited_activity_ns()
+        return _Counted(calls, row, threads.readings, threads.ran, exited, events)
 
     def _next_number(self) -> int:
         self._sequence += 1
@@ -184,10 +189,6 @@ class Collector:
         if not tells_arrivals(self._tracer.attached):
             return None
         return self._table.unplaced_failures()
-
-
-def _activities(thread: ThreadReading) -> ThreadActivities:
-    return ThreadActivities(thread.pid, thread.tid, printable(thread.comm), thread.activity_ns)
 
 
 def _resident_bytes() -> int:

@@ -14,17 +14,25 @@ from typing import TYPE_CHECKING, Iterable, List, Optional, Tuple
 
 from udsprobe import __version__
 from udsprobe.collector import Collector, SystemClock
+from udsprobe.kernel.alongside import Work, nothing
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
 from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
-from udsprobe.model.report import Report
-from udsprobe.reporting import Reporter
 from udsprobe.sample import Observation, Sample
 
 if TYPE_CHECKING:
     from udsprobe.kernel.privileges import LeastPrivilege
+    from udsprobe.model.report import Report
     from udsprobe.recording.writer import Recorder
+    from udsprobe.reporting import Reporter
+
+
+def _reporter(observation: Observation, first: Sample, slo_us: Optional[float]) -> Reporter:
+    # Imported when all there is to count is counted.
+    from udsprobe.reporting import Reporter
+
+    return Reporter(observation, first, slo_us)
 
 
 class Observer:
@@ -40,6 +48,7 @@ class Observer:
         strategy: how the kernel calls the probes, as `Tracer` takes it.
         privileges: how to go on once all is attached and open; None is as before.
         recorder: is given every sample.
+        meanwhile: done in another thread while the kernel verifies the probes.
 
     Attributes:
         first: the sample at the moment the targets were taken on.
@@ -59,6 +68,7 @@ class Observer:
         strategy: str = "auto",
         privileges: Optional[LeastPrivilege] = None,
         recorder: Optional[Recorder] = None,
+        meanwhile: Work = nothing,
     ) -> None:
         began_ns = time.monotonic_ns()
         procfs = self._procfs = Procfs()
@@ -68,10 +78,11 @@ class Observer:
             book.expect(process.pid, process.via)
             if program is not None:
                 book.expect_program(process.pid, *program)
-        self._tracer = Tracer(follow=follow, strategy=strategy)
+        self._tracer = Tracer(follow=follow, strategy=strategy, meanwhile=meanwhile)
         try:
             self._collector = Collector(self._tracer, book, procfs, SystemClock())
             self._tracer.seed({p.pid: p.start_ticks for p in wanted}, dormant=program is not None)
+            self._collector.begin()
             self.first = self._collector.sample()
             if privileges is not None:
                 # Before the recorder and others have threads, each with its own capabilities.
@@ -81,7 +92,7 @@ class Observer:
             raise
         attach_ms = (time.monotonic_ns() - began_ns) / 1e6
         observation = self._describe(attach_ms, interval_s)
-        self._reporter = Reporter(observation, self.first, slo_us)
+        self._reporter = _reporter(observation, self.first, slo_us)
         self._recorder = recorder
         if recorder is not None:
             recorder.begin(observation, self.first, slo_us)
@@ -105,7 +116,7 @@ class Observer:
 
     def _anybody_left(self) -> bool:
         """By the kernel's own lists, not by the exits that were seen."""
-        if self._tracer.counters.threads():
+        if self._tracer.counters.any_thread():
             return True
         return any(self._procfs.process(pid) is not None for pid in self.alive_pids())
 

@@ -11,6 +11,7 @@ from typing import Deque, Optional
 
 from udsprobe.model.difference import report
 from udsprobe.model.report import Report
+from udsprobe.model.target_rows import SettledRows
 from udsprobe.rules import judged
 from udsprobe.sample import Observation, Sample
 
@@ -34,6 +35,7 @@ class Reporter:
         self._first = first
         self._last = first
         self._recent: Deque[Sample] = deque([first])
+        self._settled = SettledRows()
 
     @property
     def last(self) -> Sample:
@@ -52,7 +54,7 @@ class Reporter:
         """What happened between the newest sample and this one; judged over the last seconds."""
         previous = self._last
         self.add(sample)
-        latest = report(self.observation, previous, sample)
+        latest = report(self.observation, previous, sample, self._settled)
         recent = self._judged(self._recent[0])
         return replace(latest, verdict=recent.verdict, findings=recent.findings)
 
@@ -61,4 +63,4 @@ class Reporter:
         return self._judged(self._first)
 
     def _judged(self, first: Sample) -> Report:
-        return judged(report(self.observation, first, self._last), self._slo_us)
+        return judged(report(self.observation, first, self._last, self._settled), self._slo_us)

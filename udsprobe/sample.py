@@ -458,12 +458,32 @@ class ThreadActivities:
     Attributes:
         activity_ns: `user`, `sys_socket` … `blocked_other` → ns; the thirteen
             add up to the time observed.
+        asleep: what it has been doing without a break since `asleep_since_ns`
+            (CLOCK_MONOTONIC), which `activity_ns` does not have: so a thread that
+            sleeps on is the same object in sample after sample. None when awake.
     """
 
     pid: int
     tid: int
     comm: str
     activity_ns: Mapping[str, int]
+    asleep: Optional[str] = None
+    asleep_since_ns: int = 0
+
+    def until(self, now_ns: int) -> Mapping[str, int]:
+        """The thirteen up to a sample's `monotonic_ns`."""
+        slept_ns = self.slept_ns(now_ns)
+        if self.asleep is None or not slept_ns:
+            return self.activity_ns
+        return {**self.activity_ns, self.asleep: self.activity_ns.get(self.asleep, 0) + slept_ns}
+
+    def slept_since(self, then_ns: int) -> bool:
+        """Whether it has been asleep since before that moment."""
+        return self.asleep is not None and self.asleep_since_ns < then_ns
+
+    def slept_ns(self, now_ns: int) -> int:
+        """Of its sleep now: how long."""
+        return 0 if self.asleep is None else max(0, now_ns - self.asleep_since_ns)
 
 
 @dataclass(frozen=True)

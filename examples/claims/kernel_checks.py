@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
 import socket
 import statistics
+import struct
 import subprocess
 import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import List, Tuple
+from typing import Iterator, List, Tuple
 
 from check import check
 
 from examples.frame.namespace import own_network
+from tests.patience import PATIENCE_S
 
 PINGS = 300
+DELAYED_ACK_S = 0.04  # TCP_DELACK_MIN, include/net/tcp.h
 
 
 def _refusal(client: socket.socket, address: object) -> str:
@@ -101,6 +105,10 @@ def full_tcp_queue() -> str:
         listener.listen(1)
         at = listener.getsockname()
         taken = [socket.create_connection(at) for _ in range(2)]
+        # The last packet of a handshake may be behind: it is here when the queue has it.
+        give_up_at = time.monotonic() + PATIENCE_S
+        while _queued(listener) < len(taken):
+            assert time.monotonic() < give_up_at, _queued(listener)
         with socket.socket() as late:
             late.settimeout(0.5)
             code = late.connect_ex(at)
@@ -109,6 +117,12 @@ def full_tcp_queue() -> str:
             client.close()
     assert code == errno.EAGAIN and counted >= 1  # Python's word for: not within the time-out
     return f"no answer within 0.5 s and no RST; ListenOverflows {counted}"
+
+
+def _queued(listener: socket.socket) -> int:
+    """Connections that nobody has accepted yet: `tcpi_unacked` of a listener."""
+    info = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    return int(struct.unpack_from("8B5I", info)[12])
 
 
 def _mib(name: str) -> int:
@@ -120,16 +134,21 @@ def _mib(name: str) -> int:
 @check
 def nagle_on_loopback() -> str:
     """write-read, and write-write-read, with and without TCP_NODELAY: medians."""
-    medians = {(w, nodelay): _nagle(w, nodelay) for w in (1, 2) for nodelay in (0, 1)}
-    assert medians[2, 0] > 10 * medians[2, 1]
-    assert medians[1, 0] < 10 * medians[1, 1]
+    took = {(w, nodelay): _nagle(w, nodelay) for w in (1, 2) for nodelay in (0, 1)}
+    medians = {how: statistics.median(each) for how, each in took.items()}
+    # A delayed acknowledgement is what only the second write waits for; a machine that is busy
+    # may be slow at any, but not always.
+    least_us = 0.9e6 * DELAYED_ACK_S
+    assert medians[2, 0] >= least_us, took
+    quickest = {how: min(each) for how, each in took.items() if how != (2, 0)}
+    assert max(quickest.values()) < least_us, took
     return (
         f"one write {medians[1, 0]:.0f} µs, with TCP_NODELAY {medians[1, 1]:.0f} µs; "
         f"two writes {medians[2, 0]:,.0f} µs, with TCP_NODELAY {medians[2, 1]:.0f} µs"
     )
 
 
-def _nagle(writes: int, nodelay: int) -> float:
+def _nagle(writes: int, nodelay: int) -> List[float]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = socket.create_connection(listener.getsockname())
         server, _ = listener.accept()
@@ -145,7 +164,7 @@ def _nagle(writes: int, nodelay: int) -> float:
             client.recv(1)
             took.append(1e6 * (time.perf_counter() - began))
     answering.join()
-    return statistics.median(took)
+    return took
 
 
 def _answer(server: socket.socket, size: int) -> None:
@@ -162,15 +181,30 @@ def _answer(server: socket.socket, size: int) -> None:
 
 @check
 def context_switches() -> str:
-    """Of a process that plays ping-pong with another: voluntary ones for each round trip."""
-    each = {family: _switches(family) for family in (socket.AF_UNIX, socket.AF_INET)}
+    """Of a process that plays ping-pong with another on one CPU: voluntary ones of each round
+    trip."""
+    with _one_cpu():
+        each = {family: _switches(family) for family in (socket.AF_UNIX, socket.AF_INET)}
     unix, tcp = each[socket.AF_UNIX], each[socket.AF_INET]
-    # Fewer where a reply is there before the asker sleeps; never more.
-    assert max(unix[0], tcp[0]) < 1.1
-    return (
+    said = (
         f"{unix[0]:.2f} a round trip over Unix, {tcp[0]:.2f} over TCP; "
         f"median {unix[1]:.0f} and {tcp[1]:.0f} µs"
     )
+    # On one CPU nobody answers while the asker runs. It sleeps once for each answer, unless it
+    # was made to wait for the CPU before, and the answer came meanwhile.
+    assert max(unix[0], tcp[0]) < 2, said
+    return said
+
+
+@contextlib.contextmanager
+def _one_cpu() -> Iterator[None]:
+    """This process, and what it starts, on the last of its CPUs."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _switches(family: int) -> Tuple[float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import socket
 import subprocess
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any, Dict, List, Tuple
 from check import check
 
 from examples.frame import observe
+from tests.patience import PATIENCE_S
+from tests.scenarios import baseline
 from tests.scenarios.bench import Bench
 from tests.scenarios.case import BOTH, TCP, UNIX
 from tests.scenarios.programs import HERE, program
@@ -82,9 +85,8 @@ def strace_of_an_idle_node() -> str:
         node = bench.node()
         bench.load(node.address, connections=1, rate=20, warm=1)
         out = bench.folder / "strace.txt"
-        argv = ["timeout", "-s", "INT", "2", "strace", "-c", "-w", "-o", str(out)]
-        subprocess.run([*argv, "-p", str(node.pid)], capture_output=True, check=False)
-        line = next(line for line in out.read_text().splitlines() if "epoll_pwait" in line)
+        table = baseline.trace(["-c", "-w"], [node.pid], 2, out)
+        line = next(line for line in table.splitlines() if "epoll_pwait" in line)
     share = float(line.split()[0])
     assert share > 60
     return f"epoll_pwait {share:.0f} % of the wall time in calls of a Node that is idle"
@@ -116,7 +118,9 @@ def cluster_on_one_path() -> str:
             lambda: node.log.read_text().count("listening") == 2, "both workers listen", node
         )
         argv = [program("node"), str(HERE / "servers/http.js"), address]
-        other = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+        other = subprocess.run(
+            argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
     assert other.returncode and "EADDRINUSE" in other.stderr
     return "both workers of a cluster listen; a Node beside them ends by EADDRINUSE, loudly"
 
@@ -141,7 +145,7 @@ def descriptors_at_the_wall() -> str:
 def _kept(clients: List[socket.socket]) -> Tuple[int, int]:
     answered = 0
     for client in clients:
-        client.settimeout(10)
+        client.settimeout(PATIENCE_S)
         try:
             client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             answered += bool(client.recv(65536))
@@ -177,7 +181,8 @@ def full_queue_behind_nginx() -> str:
         log = next(bench.folder.glob("nginx*/error.log"))
         bench.wait_until(lambda: "(11:" in log.read_text(), "nginx logs errno 11")
         refused = log.read_text().count("(11: Resource temporarily unavailable)")
-        status = clients[-1].recv(15).decode()
+        answered, _, _ = select.select(clients, [], [], PATIENCE_S)
+        status = answered[0].recv(15).decode()
         for client in clients:
             client.close()
     assert status.endswith("502") or " 502" in status
@@ -215,7 +220,7 @@ def worker_connections_run_out() -> str:
 def _statuses(clients: List[socket.socket]) -> List[str]:
     found = []
     for client in clients:
-        client.settimeout(5)
+        client.settimeout(PATIENCE_S)
         with client:
             try:
                 found.append(client.recv(12).decode()[9:] or "a closed connection")
@@ -279,7 +284,7 @@ def pauses_on_both_transports() -> str:
         with Bench(transport) as bench:
             node = bench.node("spin_ms=20", "one_in=20")
             load = bench.load(node.address, connections=8, rate=200, seconds=4)
-            load.popen.wait(30)
+            load.popen.wait(PATIENCE_S)
             said.append(f"{transport}: p99 {load.result()['p99_us'] / 1000:.0f} ms")
     return ", ".join(said)
 

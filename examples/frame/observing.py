@@ -54,13 +54,9 @@ class Observation:
         deepest, limit = depth.get("max"), depth.get("limit")
         return f"{'–' if deepest is None else deepest}/{'–' if limit is None else limit}"
 
-    def waited_for_strangers(self, own: Sequence[int]) -> float:
-        """How long targets waited for a CPU that strangers to `own` held, in windows."""
-        rows = self.report["time"]["cpu_holders"] or []
-        strange = [row for row in rows if not row["is_target"] and row["pid"] not in own]
-        return float(
-            sum(row["waited_us"] for row in strange) / self.report["window"]["duration_s"] / 1e6
-        )
+    def disturbed(self, own: Sequence[int]) -> bool:
+        """Whether others than `own` processes, or the hypervisor, held the targets' CPUs."""
+        return judge.disturbed(self.report, own)
 
 
 def observe(pids: Sequence[int], seconds: float) -> Observation:

@@ -13,6 +13,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from examples.frame import Observation, Options, Result, run, table
 from examples.frame.attached import attached
 from examples.frame.times import spread
+from tests.patience import PATIENCE_S
 from tests.scenarios.bench import Bench, Server
 from tests.scenarios.programs import program
 
@@ -116,7 +117,7 @@ def h2load(address: str, count: int) -> Tuple[float, int]:
 
 def output(argv: Sequence[str]) -> str:
     """What a load prints."""
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     return done.stdout
 
 

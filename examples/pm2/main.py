@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from examples.frame import Observation, Options, Result, run, table
 from examples.frame.attached import attached
 from examples.frame.npm import node_modules
+from tests.patience import PATIENCE_S
 from tests.scenarios.bench import Bench, Process
 from tests.scenarios.programs import program
 
@@ -58,7 +59,7 @@ class Pm2:
             RuntimeError: it failed.
         """
         command = self.begin(*words)
-        if command.popen.wait(60):
+        if command.popen.wait(PATIENCE_S):
             raise RuntimeError(f"pm2 {words[0]}: {command.log.read_text()[-2000:]}")
 
     def _end(self) -> None:

@@ -13,6 +13,7 @@ from examples.frame import Observation, Options, Result, run, table
 from examples.frame.attached import attached
 from examples.frame.npm import node_modules
 from examples.frame.times import spread, times_of
+from tests.patience import PATIENCE_S
 from tests.scenarios.bench import Bench
 from tests.scenarios.postgres import Postgres
 from tests.scenarios.programs import program
@@ -68,7 +69,7 @@ class Database:
             stdin.flush()
             lines = 2
             self._bench.wait_until(lambda: log.read_bytes().count(b"\n") == lines, "rows", client)
-        client.popen.communicate(timeout=30)
+        client.popen.communicate(timeout=PATIENCE_S)
         measured = json.loads(log.read_text().splitlines()[-1])
         trips = measured["tripsUs"]
         return Queries(connected["addr"], measured["rows"], trips, seen[0] if seen else None)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How udsprobe bears large hosts: own CPU, memory, exact counts, what is turned away.
 
-Run as root: scripts/bench/scale.py [--only CASE,…] [--quick]. Cases: `idle-N` and `busy-N`, N
+Run as root: scripts/bench/scale.py [--only CASE,…]. Cases: `idle-N` and `busy-N`, N
 connections followed (both ends of N/2), nothing or turns on all of them; `hot`, what a call costs
 on 20 connections among 100,000 and alone; `listeners`, `threads` and `processes`. Each case
 compares what the report counts with what the load made. Prints one JSON document. One process
@@ -240,7 +240,12 @@ def main() -> None:
     document: Dict[str, Any] = {"machine": describe()}
     for name in names:
         print(name, file=sys.stderr)
-        document[name] = known[name]()
+        try:
+            document[name] = known[name]()
+        except KeyboardInterrupt:  # no time is left; what was measured is not lost
+            break
+        except Exception as error:  # nor by one case that cannot run here
+            document[name] = {"reason": f"{type(error).__name__}: {error}"}
     json.dump(document, sys.stdout, indent=1)
     print()
 

@@ -12,7 +12,7 @@ from typing import List, Sequence
 
 STRATEGIES = ("tracepoint", "fentry")
 SELECTION = Path(__file__).with_name("selection.txt")
-# An emulated processor that others want too: see tests/kernel/pace.py.
+# An emulated processor that others want too: see tests/patience.py.
 SLOWNESS = 8
 TEST_SECONDS = 600
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -51,7 +51,7 @@ def body() -> bytes:
     found = unpack(packed)
     columns = {node: each.column() for node, each in found.columns.items()}
     again = Columns(found.samples, found.first_node, found.nodes, columns)
-    return zlib.decompress(pack(again, small=True)[1:])
+    return zlib.decompress(pack(again)[1:])
 
 
 def shown(report: Report) -> None:
@@ -148,7 +148,7 @@ def _leaves(data: bytes) -> None:
                 leaves[node] = choices[which % len(choices)]
         gathered.add(change_of(flattener.nodes, known, before, leaves))
         before = leaves
-    packed = pack(gathered.columns(flattener.nodes), small=True)
+    packed = pack(gathered.columns(flattener.nodes))
     _forged(packed, to_json(samples.observation()))
 
 

@@ -42,7 +42,7 @@ def _process(data: bytes) -> None:
     root = Path(_written("proc/1", dict(zip(FILES, parts)))).parent
     procfs = Procfs(str(root))
     found = procfs.target(1, "selector")
-    for text in (found.comm, found.cmdline, found.cgroup) if found else ():
+    for text in (found.comm, found.cmdline, procfs.cgroup(1)) if found else ():
         assert not invisible(text or "")
     procfs.thread_group(1)
     procfs.fds_limit(1)

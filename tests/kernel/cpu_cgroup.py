@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Dict
 
 from tests.conftest import give_up
+from tests.patience import PATIENCE_S
 from udsprobe.kernel.cgroups import mounts
 
 QUOTA_US, PERIOD_US = 20_000, 100_000
-PATIENCE_S = 20.0
 BURNER = """
 import sys, time
+print("ready", flush=True)
 for line in sys.stdin:
     end = time.process_time() + float(line)
     while time.process_time() < end:
@@ -81,6 +82,8 @@ class Burner:
         )
         self.pid = self._process.pid
         self._procs.write_text(str(self.pid))
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
         return self
 
     def burn(self, cpu_s: float) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import Any, Dict
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator
 
+from tests.kernel.at_rest import wait_until_at_rest
 from tests.kernel.tool import REPOSITORY
+from tests.patience import PATIENCE_S
 
 REQUESTS, CONNECTIONS, PER_CONNECTION = 1_009, 4, 10
 
@@ -33,7 +36,21 @@ class Demo:
         command += ["--rate", "20000", "--count", str(REQUESTS)]
         command += ["--connections", str(CONNECTIONS)]
         command += ["--requests-per-connection", str(PER_CONNECTION)]
-        subprocess.run(command, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL, timeout=60)
+        subprocess.run(
+            command, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE_S
+        )
+        wait_until_at_rest([self.pid])
+
+    @contextmanager
+    def loaded(self) -> Iterator[None]:
+        """Requests while the block lasts."""
+        command = [sys.executable, "-m", "udsprobe.demo", "load", "--socket", self.socket]
+        command += ["--rate", "500", "--seconds", "600"]
+        with subprocess.Popen(
+            command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        ) as load:
+            yield
+            load.terminate()
 
     def truth(self) -> Dict[str, int]:
         """End it; what it counted."""
@@ -47,4 +64,4 @@ class Demo:
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=PATIENCE_S)

@@ -16,8 +16,9 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
+from tests.patience import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 20.0
 NOFILE = 4096
 FRAME = """
 {main}
@@ -182,7 +183,7 @@ def doctor(*arguments: object) -> Tuple[int, Dict[str, Any], str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
@@ -201,7 +202,7 @@ def doctor_text(*arguments: object) -> str:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=True,
     )
     return done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 import urllib.request
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
@@ -12,10 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.kernel.live import Ended
 from tests.kernel.tool import REPOSITORY, UDSPROBE
+from tests.patience import PATIENCE_S
 
-TIMEOUT_S = 60
 SAID = "udsprobe: metrics at "
 Series = Dict[Tuple[str, Tuple[Tuple[str, str], ...]], float]
+TAKEN_AT = ("udsprobe_sample_timestamp_seconds", ())
 
 
 class Exporting:
@@ -58,7 +60,7 @@ class Exporting:
 
     def text(self) -> str:
         """One scrape."""
-        with urllib.request.urlopen(self.url, timeout=TIMEOUT_S) as answer:
+        with urllib.request.urlopen(self.url, timeout=PATIENCE_S) as answer:
             return str(answer.read().decode())
 
     def series(self) -> Series:
@@ -69,12 +71,19 @@ class Exporting:
             for found in family.samples
         }
 
+    def wait_for_samples(self, count: int) -> None:
+        """Until it has taken so many more."""
+        for _ in range(count):
+            before = self.series()[TAKEN_AT]
+            while self.series()[TAKEN_AT] == before:
+                time.sleep(0.02)
+
     def end(self, number: Optional[int] = signal.SIGTERM) -> Ended:
         """Send a signal, if any, and wait for the end."""
         if number is not None:
             self._process.send_signal(number)
         try:
-            _, said = self._process.communicate(timeout=TIMEOUT_S)
+            _, said = self._process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise

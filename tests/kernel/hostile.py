@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
+from tests.patience import PATIENCE_S
 from tests.visible import invisible
 from tests.workloads import hostile_process
 
@@ -93,7 +94,7 @@ class Hostile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=PATIENCE_S)
 
     @property
     def cmdline(self) -> bytes:

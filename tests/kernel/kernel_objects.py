@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from typing import Dict, FrozenSet
 
+from tests.patience import PATIENCE_S
+
 # The kernel frees programs some RCU grace periods after their last user.
-PATIENCE_S = 10.0
 KINDS = ("prog", "map", "link")
 _ID = re.compile(r"^(prog|map|link)_id:\s+(\d+)$", re.MULTILINE)
 

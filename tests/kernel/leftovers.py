@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import FrozenSet, NamedTuple, Set
 
-from tests.kernel.kernel_objects import PATIENCE_S, listed
+from tests.kernel.kernel_objects import listed
+from tests.patience import PATIENCE_S
 
 HELD = re.compile(r"^(prog_id|link_id):\s+(\d+)$", re.MULTILINE)
 

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, TextIO
 
 from tests.kernel.kernel_objects import Objects, held_by
-from tests.kernel.pace import SLOWNESS
 from tests.kernel.tool import REPOSITORY, UDSPROBE
-
-TIMEOUT_S = 60 * SLOWNESS
+from tests.patience import PATIENCE_S
 
 
 class Ended(NamedTuple):
@@ -52,7 +50,7 @@ def answer(
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=PATIENCE_S,
         check=False,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
@@ -88,7 +86,7 @@ class Live:
         self._wait_for(ready)
 
     def _wait_for(self, ready: Path) -> None:
-        give_up_at = time.monotonic() + TIMEOUT_S
+        give_up_at = time.monotonic() + PATIENCE_S
         while not ready.exists():
             if self._process.poll() is not None or time.monotonic() > give_up_at:
                 self._process.kill()
@@ -104,7 +102,7 @@ class Live:
         if number is not None:
             self._process.send_signal(number)
         try:
-            out, err = self._process.communicate(timeout=TIMEOUT_S)
+            out, err = self._process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise

@@ -19,9 +19,10 @@ from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as messages
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as service
 
+from tests.patience import PATIENCE_S
+
 SOURCE = Path(__file__).resolve().parents[1] / "workloads" / "collector"
 GO_BUILD_S = 900
-PATIENCE_S = 60.0
 CONFIGURATION = """
 receivers:
   otlp:

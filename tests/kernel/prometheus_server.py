@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from tests.kernel.tool import REPOSITORY
+from tests.patience import PATIENCE_S
 
 RULES = REPOSITORY / "examples/fleet/prometheus/udsprobe.rules.yml"
-PATIENCE_S = 60.0
 CONFIGURATION = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}
 rule_files: [{rules}]

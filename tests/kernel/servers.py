@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 from typing import List, Sequence, Tuple, Union
 
-PATIENCE_S = 20.0
+from tests.patience import PATIENCE_S
+
 Address = Union[str, Tuple[str, int]]
 
 NGINX_CONFIGURATION = """
@@ -133,6 +134,6 @@ def redis(program: str, folder: Path) -> Server:
 
 def load(argv: List[str]) -> str:
     """Run a load generator to its end; what it said."""
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

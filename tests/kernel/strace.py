@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Counter as CounterOf
 from typing import DefaultDict, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-TIMEOUT_S = 60
+from tests.patience import PATIENCE_S
 
 # fmt: off
 MOVES_BYTES = frozenset((
@@ -107,7 +107,7 @@ def rows(command: Sequence[str], trace: Path, **options: object) -> Dict[Key, Ro
 
 def _run(command: Sequence[str], options: Dict[str, object]) -> Tuple[str, str]:
     done = subprocess.run(  # type: ignore[call-overload]
-        command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, **options
+        command, capture_output=True, text=True, timeout=PATIENCE_S, check=True, **options
     )
     return done.stdout, done.stderr
 

@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 from typing import Callable, Dict, Optional
 
-TIMEOUT_S = 30.0
+from tests.patience import PATIENCE_S
+
 Condition = Callable[[str], bool]
 
 
@@ -85,7 +86,7 @@ class Terminal:
             what: where to look; the screen by default.
         """
         look = what or self.screen
-        give_up_at = time.monotonic() + TIMEOUT_S
+        give_up_at = time.monotonic() + PATIENCE_S
         while True:
             seen = look()
             if condition(seen):

@@ -20,6 +20,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 import pytest
 
 from tests.kernel import tool
+from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import (
     OWN_NETWORK,
     Actor,
@@ -614,7 +615,7 @@ def test_the_readable_report_names_the_incident(folder: Path, tmp_path: Path) ->
         client.connect(unix(folder / "app.sock"), 512)
         client.connect(unix(folder / "app.sock"), 30, blocking=False)
         watching.send_signal(signal.SIGINT)
-        assert watching.wait(tool.TIMEOUT_S) == 0
+        assert watching.wait(PATIENCE_S) == 0
     said = output.read_text()
     assert re.search(r"app\.sock .* 512 +512 +512 FULL +511 ", said), said
     assert re.search(r"refused EAGAIN 30\b", said, re.IGNORECASE), said

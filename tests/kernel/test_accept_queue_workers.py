@@ -13,19 +13,19 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, NamedTuple
 
 import pytest
 
 from tests.conftest import Require, give_up
 from tests.kernel import tool
+from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import Actor, Answer, tcp, unix
 
 pytestmark = [pytest.mark.root]
 
-WORKERS = 4
+WORKERS, ATTEMPTS = 4, 3
 REQUESTS = 200
-PATIENCE_S = 20.0
 WORKLOADS = Path(__file__).resolve().parent.parent / "workloads"
 Row = Dict[str, Any]
 
@@ -218,11 +218,19 @@ def test_forked_children_take_their_shares(folder: Path, tmp_path: Path) -> None
     assert taken(row, [server.pid, *pids]) == expected
 
 
-@pytest.mark.parametrize("kind", ["stream", "seqpacket", "tcp"])
-def test_all_at_once(folder: Path, tmp_path: Path, kind: str) -> None:
-    """Clients and workers on every CPU: each connection is counted once, with its wait."""
-    clients, each, workers = 4, 1000, 3
-    shares = [clients * each // workers + (n < clients * each % workers) for n in range(workers)]
+class AtOnce(NamedTuple):
+    """Clients and workers on every CPU: the report, and what each of them knows."""
+
+    report: tool.Report
+    row: Row
+    accepting: List[int]
+    connected: List[Answer]
+    took: List[Answer]
+
+
+def all_at_once(
+    folder: Path, tmp_path: Path, kind: str, clients: int, each: int, shares: List[int]
+) -> AtOnce:
     with Actor() as server, Actor() as client:
         with tool.Attached(["--pid", str(server.pid)], tmp_path) as watched:
             address = tcp("127.0.0.1") if kind == "tcp" else unix(folder / "s", kind)
@@ -236,9 +244,25 @@ def test_all_at_once(folder: Path, tmp_path: Path, kind: str) -> None:
             connected = client.do("reap", pids=connecting)["answers"]
             took = server.do("reap", pids=accepting)["answers"]
         row = row_of(watched.report, heard)
+    return AtOnce(watched.report, row, accepting, connected, took)
+
+
+@pytest.mark.parametrize("kind", ["stream", "seqpacket", "tcp"])
+def test_all_at_once(folder: Path, tmp_path: Path, kind: str) -> None:
+    """Each connection is counted once, with its wait, where the kernel skipped no probe: that it
+    may, when an interrupt meets one that runs, is told, and then it is all done again."""
+    clients, each, workers = 4, 1000, 3
+    shares = [clients * each // workers + (n < clients * each % workers) for n in range(workers)]
+    for attempt in range(ATTEMPTS):
+        place = folder / str(attempt)
+        place.mkdir()
+        report, row, accepting, connected, took = all_at_once(
+            place, tmp_path, kind, clients, each, shares
+        )
+        if not report["probe"]["events_lost"]["missed"]:
+            break
+    assert report["probe"]["events_lost"]["missed"] == 0
     assert [answer["results"] for answer in connected] == [{"OK": each}] * clients
-    missed = watched.report["probe"]["events_lost"]["missed"]
-    assert missed == 0
     assert_all_accounted(row, clients * each)
     assert row["accepted_early"] == 0
     assert taken(row, accepting) == {str(pid): n for pid, n in zip(accepting, shares)}

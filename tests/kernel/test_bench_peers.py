@@ -11,6 +11,7 @@ from typing import Any, Dict
 import pytest
 
 from scripts.bench.cost.tools import TOOLS
+from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.root
@@ -21,7 +22,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Any]:
     output = tmp_path_factory.mktemp("peers")
     words = ["--only", "socketpair,idle", "--rounds", "1", "--seconds", "0.05"]
     command = [sys.executable, ROOT / "scripts/bench/peers", *words, "--output", output]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=100)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=4 * PATIENCE_S)
     assert (output / "peers.svg").read_text().rstrip().endswith("</svg>")
     table = (output / "peers.md").read_text()
     assert all(f"| {name} |" in table for name in ("nothing", "empty", "udsprobe"))

@@ -15,12 +15,12 @@ import pytest
 from tests.kernel import leftovers, tool
 from tests.kernel.cases import Counts, Key, read_truth
 from tests.kernel.conftest import Workload
+from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
 ROUNDS = 23
 PAYLOAD = b"x" * 64
-PATIENCE_S = 10
 # Numbers of system calls on x86-64, where the workloads run.
 RECVFROM = 45
 EPOLL_WAIT = 232

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
@@ -16,6 +18,8 @@ import pytest
 from tests.conftest import Require, give_up
 from tests.kernel import tool
 from tests.kernel.live import answer
+from tests.patience import PATIENCE_S
+from tests.scenarios.bench import family_of
 from tests.workloads.queue_process import Actor, Answer, unix
 from udsprobe.kernel.cgroups import CgroupMount, mounts
 
@@ -190,7 +194,7 @@ def test_from_inside_a_container(require: Require, prefix: List[str]) -> None:
         cwd=tool.REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=tool.TIMEOUT_S,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -219,16 +223,20 @@ def test_processes_outside_are_called_so(require: Require, volume: Path) -> None
         heard = container.actor.listen(unix("/mnt/s"), CONNECTS)
         report_at, ready_at = container.volume / "report.json", container.volume / "ready"
         inside = ["nsenter", "-t", str(container.pid), "-p", "-m", "-n", "--"]
-        argv = [*inside, *tool.UDSPROBE, "attach", "--pid", "1", "--json", "--duration", "2"]
+        argv = [*inside, *tool.UDSPROBE, "attach", "--pid", "1", "--json"]
         argv += ["--output", "/mnt/report.json", "--ready-file", "/mnt/ready"]
         process = subprocess.Popen(argv, cwd=tool.REPOSITORY)
         while not ready_at.exists():
             assert process.poll() is None
+            time.sleep(0.005)
         client.connect(unix(container.volume / "s"), CONNECTS, keep=True)
         container.actor.do("accept", listener=heard["listener"], count=CONNECTS, keep=True)
         for connection in range(CONNECTS):
             client.do("send", connection=connection)
-        assert process.wait(tool.TIMEOUT_S) == 0
+        # nsenter waits for who went in.
+        _, observer = family_of(process.pid)
+        os.kill(observer, signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 0
         report = json.loads(report_at.read_text())
     assert [target["pid"] for target in report["targets"]] == [1]
     (row,) = [row for row in report["listeners"] if row["inode"] == heard["inode"]]

@@ -18,6 +18,7 @@ import pytest
 from tests.conftest import Require
 from tests.kernel import doctor_hosts, servers
 from tests.kernel.doctor_hosts import about_servers, doctor
+from tests.patience import PATIENCE_S
 
 CLIENTS = 12
 ID = "nginx-keepalive-below-concurrency"
@@ -92,11 +93,13 @@ def test_keepalive_against_the_connections_open_now(
     names = {"FOLDER": str(folder), "PORT": str(port)}
     config = doctor_hosts.configuration("", "", text, names)
     nginx = doctor_hosts.start_nginx(require("nginx")["nginx"], folder, config, port)
-    clients = [http.client.HTTPConnection("127.0.0.1", port, timeout=20) for _ in range(CLIENTS)]
+    clients = [
+        http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S) for _ in range(CLIENTS)
+    ]
     try:
         for client in clients:
             client.request("GET", "/")
-        assert backend.all_there.wait(20)
+        assert backend.all_there.wait(PATIENCE_S)
         _, document, stderr = doctor("--pid", nginx.pid)
         assert (about_servers(document), stderr) == (findings, "")
         if findings:

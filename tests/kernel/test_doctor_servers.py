@@ -19,6 +19,7 @@ from tests.conftest import Require, give_up
 from tests.kernel import doctor_hosts, servers
 from tests.kernel.doctor_hosts import ROOT, about_servers, doctor
 from tests.kernel.servers import Server
+from tests.patience import PATIENCE_S
 
 NODE = """
 const server = require('http').createServer((_, reply) => reply.end('ok'));
@@ -204,9 +205,11 @@ def test_without_root_it_says_what_it_could_not_look_at(require: Require) -> Non
     tools = require("setpriv")
     argv = [tools["setpriv"], "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
     argv += [sys.executable, "-m", "udsprobe", "doctor"]
-    text = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    text = subprocess.run(
+        argv, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
     assert text.stderr == ""
-    as_json = subprocess.run([*argv, "--json"], cwd=ROOT, capture_output=True, timeout=60)
+    as_json = subprocess.run([*argv, "--json"], cwd=ROOT, capture_output=True, timeout=PATIENCE_S)
     document = json.loads(as_json.stdout)
     assert document["kernel"]["missing_capabilities"] == ["CAP_BPF", "CAP_PERFMON"]
     assert document["kernel"]["strategies"][0]["state"] == "untried"
@@ -225,7 +228,7 @@ def test_the_trial_says_what_attach_would_and_leaves_nothing() -> None:
         "reason": None,
     }
     argv = [sys.executable, "-m", "udsprobe", "run", "--json", "--output", "/dev/stdout"]
-    done = subprocess.run([*argv, "--", "true"], cwd=ROOT, capture_output=True, timeout=60)
+    done = subprocess.run([*argv, "--", "true"], cwd=ROOT, capture_output=True, timeout=PATIENCE_S)
     attached = json.loads(done.stdout)["probe"]["measurements"]
     assert document["kernel"]["measurements"] == attached
 
@@ -239,7 +242,7 @@ def test_it_changes_nothing(strace_installed: str, folder: Path) -> None:
     calls = f"trace=open,openat,ptrace,{CHANGES}"
     argv = [strace_installed, "-f", "-qq", "-e", calls, "-e", "signal=none", "-o", str(trace)]
     argv += [sys.executable, "-B", "-m", "udsprobe", "doctor"]
-    subprocess.run(argv, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=100, check=True)
+    subprocess.run(argv, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=PATIENCE_S, check=True)
     made = trace.read_text(errors="replace").splitlines()
     lines = [line for line in made if " = -1 " not in line and "exited with" not in line]
     opened = [line for line in lines if re.search(r" (open|openat)(\(| resumed)", line)]

@@ -14,9 +14,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = sorted((ROOT / "examples").glob("*/run"))
-PATIENCE_S = 240
+PATIENCE_S = 600
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(PATIENCE_S + 60)]
+pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(PATIENCE_S + 120)]
 
 
 @pytest.fixture

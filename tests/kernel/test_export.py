@@ -20,6 +20,7 @@ from tests.kernel.exporting import Exporting, total
 from tests.kernel.live import answer
 from tests.kernel.prometheus_server import Prometheus
 from tests.kernel.tool import REPOSITORY
+from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import Actor, tcp, unix
 from udsprobe.views.metrics.catalogue import CATALOGUE, HISTOGRAM
 
@@ -115,7 +116,7 @@ def test_full_queues_in_prometheus(prometheus: str, tmp_path: Path) -> None:
 
 
 def _wait_for_alert(asked: Prometheus, name: str, address: str) -> None:
-    give_up_at = time.monotonic() + 30
+    give_up_at = time.monotonic() + PATIENCE_S
     while not any(
         alert["labels"]["alertname"] == name and alert["labels"]["address"] == address
         for alert in asked.alerts()

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set
 
@@ -203,7 +204,7 @@ def test_a_network_namespace_is_gone(caller: Caller, tmp_path: Path) -> None:
 def wait_until_gone(pid: int, namespace: str) -> None:
     """Until a process holds no descriptor of a namespace."""
     while namespace in held(pid):
-        pass
+        time.sleep(0.01)
 
 
 def held(pid: int) -> Set[str]:

@@ -28,11 +28,11 @@ from tests.kernel.actor import Actor, sent
 from tests.kernel.live import Live, answer
 from tests.kernel.memory_cgroup import MemoryCgroup
 from tests.kernel.tool import REPOSITORY, UDSPROBE
+from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
 STOPPED_S = float(os.environ.get("UDSPROBE_TEST_STOPPED_S", "1"))
-PATIENCE_S = 30.0
 CALLS = 5000
 
 

@@ -18,7 +18,8 @@ from tests.kernel.exporting import Exporting
 from tests.kernel.hostile import MARK, Hostile, check_terminal, check_text
 from tests.kernel.otlp_receivers import HttpReceiver
 from tests.kernel.terminal import Terminal
-from tests.kernel.tool import REPOSITORY, TIMEOUT_S, UDSPROBE
+from tests.kernel.tool import REPOSITORY, UDSPROBE
+from tests.patience import PATIENCE_S
 from tests.unit.chromium import Page, opened
 from tests.visible import invisible
 from udsprobe.printable import raw_name
@@ -45,7 +46,9 @@ class Seen(NamedTuple):
 
 def say(*arguments: object, code: int = 0) -> Said:
     argv = [*UDSPROBE, *(each if isinstance(each, bytes) else str(each) for each in arguments)]
-    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(
+        argv, cwd=REPOSITORY, capture_output=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == code, done.stderr
     check_text(done.stderr)
     return Said(done.returncode, done.stdout, done.stderr)
@@ -56,7 +59,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     folder = tmp_path_factory.mktemp("h")
     recording, documents = folder / "taken\x1b[31m<b>\n", folder / "documents"
     with Hostile(folder) as process:
-        window = ("--duration", "1.5", "--interval", "0.5")
+        window = ("--duration", "2", "--interval", "1")
         pid = process.pid
         said = say("record", "-o", recording, "--pid", pid, *window)
         assert b"taken\\x1b[31m<b>" in said.err
@@ -178,7 +181,9 @@ def test_errors_are_one_line_that_does_nothing(seen: Seen, command: str) -> None
     words = [re.sub("[A-Z]+", lambda found: given[found.group()], each) for each in command.split()]
     # Not in this process: one that attaches gives up its privileges.
     argv = [*UDSPROBE, *words]
-    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(
+        argv, cwd=REPOSITORY, capture_output=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode in (2, 5, 6)
     text = check_text(done.stderr)
     assert text.startswith("udsprobe: error[") and text.count("\n") == 1

@@ -8,7 +8,7 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import pytest
 
@@ -20,6 +20,7 @@ from tests.scenarios.case import Subject, all_cases
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
+ATTEMPTS = 3
 CASE = next(each for each in all_cases() if each.name.endswith("/node-backlog-of-8-unix"))
 
 
@@ -31,14 +32,24 @@ def incident(require: Require) -> Iterator[Subject]:
         yield CASE.set_up(bench)
 
 
-def observe(incident: Subject, recording: Path, form: str) -> Ended:
-    """`attach --record`; then the file is the colleague's."""
+def observe(incident: Subject, folder: Path, form: str) -> Tuple[Ended, Path]:
+    """`attach --record` until it shows the illness, three times at most: who shares the CPUs
+    can keep the clients from coming at once. Then the file is the colleague's."""
+    for attempt in range(ATTEMPTS):
+        recording = folder / f"{attempt}.udsprobe"
+        done = observe_once(incident, recording, form)
+        if '"cause":"accept-queue-full"' in done.out.replace(" ", ""):
+            break
+    if "--reuid" in as_anybody():
+        os.chown(recording, 65534, 65534)
+    return done, recording
+
+
+def observe_once(incident: Subject, recording: Path, form: str) -> Ended:
     pids = [word for pid in incident.pids for word in ("--pid", str(pid))]
     options = ["--duration", "4", "--interval", "0.5", "--record", str(recording), form]
     done = answer(["attach", *options, *pids])
     assert done.code == 0, done.err
-    if "--reuid" in as_anybody():
-        os.chown(recording, 65534, 65534)
     return done
 
 
@@ -57,8 +68,8 @@ def refused(document: Dict[str, Any]) -> int:
 def test_the_report_of_an_incident_is_the_live_one(
     incident: Subject, reachable: Path, elsewhere: Path
 ) -> None:
-    recording = reachable / "incident.udsprobe"
-    live = observe(incident, recording, "--json").report
+    ended, recording = observe(incident, reachable, "--json")
+    live = ended.report
     assert live["verdict"]["cause"] == "accept-queue-full"
     assert incident.names[0] in live["verdict"]["subject"]
     told = colleague(["report", str(recording), "--json"], elsewhere).report
@@ -74,8 +85,8 @@ def test_the_report_of_an_incident_is_the_live_one(
 def test_each_moment_of_an_incident_is_replayed(
     incident: Subject, reachable: Path, elsewhere: Path
 ) -> None:
-    recording = reachable / "incident.udsprobe"
-    live = observe(incident, recording, "--jsonl").out
+    ended, recording = observe(incident, reachable, "--jsonl")
+    live = ended.out
     told = colleague(["replay", str(recording), "--jsonl"], elsewhere).out
     assert told == live
     moments: List[Dict[str, Any]] = [json.loads(line) for line in live.splitlines()]

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
@@ -109,7 +110,11 @@ def test_record(sender: Sender, user: User, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--otlp", "grpc://127.0.0.1:9"]], ids=["scrape", "push"])
-def test_export(sender: Sender, user: User, options: List[str]) -> None:
+def test_export(
+    sender: Sender, user: User, options: List[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nobody takes what is pushed: the last attempt is not to last.
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     with Exporting(["--pid", str(sender.pid), *options]) as exporting:
         assert exporting.text()
         assert is_least(exporting.pid, user)
@@ -204,11 +209,11 @@ def test_the_dashboard(require: Require, user: User, tmp_path: Path) -> None:
         terminal.type(f"exec {shlex.join([*UDSPROBE, *arguments])}")
         terminal.wait(lambda seen: "requests" in seen)
         assert is_least(int((tmp_path / "shell").read_text()), user)
-        demo.load()
-        terminal.wait(served_some)
-        terminal.wait(lambda seen: not served_some(seen))  # the load is over
-        demo.load()
-        terminal.wait(served_some)
+        with demo.loaded():
+            terminal.wait(served_some)
+        terminal.wait(lambda seen: not served_some(seen))
+        with demo.loaded():
+            terminal.wait(served_some)
         assert is_least(int((tmp_path / "shell").read_text()), user)
 
 
@@ -217,14 +222,23 @@ def served_some(screen: str) -> bool:
     return found is not None and float(found[1].replace(",", "")) > 0
 
 
-def test_the_probes_own_time_is_of_the_first_second(sender: Sender) -> None:
+def test_the_probes_own_time_is_of_the_first_second(sender: Sender, tmp_path: Path) -> None:
     """CAP_SYS_ADMIN turns the kernel's statistics on; afterwards nothing is said, and not 0."""
-    arguments = ["attach", "--pid", str(sender.pid), "--interval", "0.5", "--duration", "2.2"]
-    ended = answer([*arguments, "--jsonl"])
-    shown = [json.loads(line)["probe"]["bpf_cpu_pct"] for line in ended.out.splitlines()]
-    assert shown[0] is not None and shown[-1] is None
-    window = answer([*arguments, "--json"]).report
+    output = tmp_path / "lines"
+    arguments = ["attach", "--pid", str(sender.pid), "--interval", "0.5"]
+    with Live([*arguments, "--jsonl", "--output", str(output)], tmp_path) as live:
+        while len(shown := own_shares(output)) < 2 or shown[-1] is not None:
+            time.sleep(0.05)
+        assert live.end().code == 0
+    assert shown[0] is not None
+    window = answer([*arguments, "--duration", "2.2", "--json"]).report
     assert window["probe"]["bpf_cpu_pct"] is not None
+
+
+def own_shares(path: Path) -> List[Optional[float]]:
+    """Of the complete lines so far."""
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line)["probe"]["bpf_cpu_pct"] for line in lines if line.endswith("\n")]
 
 
 # where it cannot be

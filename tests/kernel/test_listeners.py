@@ -16,18 +16,19 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 import pytest
 from click.testing import CliRunner
 from rich.cells import cell_len
 
+from tests.patience import PATIENCE_S
 from udsprobe.cli import main
 from udsprobe.commands.listeners import command
 from udsprobe.errors import NotPermittedError
 from udsprobe.kernel import diag_messages
 from udsprobe.kernel.listening import TargetListeners, every_listener
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.procfs import Process, Procfs
 from udsprobe.kernel.selectors import Selectors, resolve
 from udsprobe.kernel.sock_diag import ListeningSocket, NetworkNamespace
 from udsprobe.model.report import Listener
@@ -68,9 +69,11 @@ def listen() -> Iterator[Listen]:
 class Stranger(Procfs):
     """A /proc in which this test's children are not the observer's, and can be selected."""
 
-    def descendants(self, pids: Iterable[int]) -> Set[int]:
+    def descendants(
+        self, pids: Iterable[int], among: Optional[Iterable[Process]] = None
+    ) -> Set[int]:
         roots = set(pids)
-        return set() if roots == {os.getpid()} else super().descendants(roots)
+        return set() if roots == {os.getpid()} else super().descendants(roots, among)
 
 
 def inode_of(server: socket.socket) -> int:
@@ -224,7 +227,7 @@ def test_an_answer_of_many_datagrams_is_read_to_its_end(listen: Listen) -> None:
 
 def test_a_netlink_error_is_raised_and_not_waited_for() -> None:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as netlink:
-        netlink.settimeout(5)
+        netlink.settimeout(PATIENCE_S)
         netlink.send(diag_messages.inet_listeners_request(socket.AF_INET, 254, 77))
         with pytest.raises(FileNotFoundError):
             list(diag_messages.answers(netlink.recv(65536), 77))
@@ -232,7 +235,7 @@ def test_a_netlink_error_is_raised_and_not_waited_for() -> None:
 
 def test_answers_to_another_request_are_not_ours() -> None:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as netlink:
-        netlink.settimeout(5)
+        netlink.settimeout(PATIENCE_S)
         netlink.send(diag_messages.unix_listeners_request(socket.AF_UNIX, 5))
         assert list(diag_messages.answers(netlink.recv(65536), 6)) == []
 

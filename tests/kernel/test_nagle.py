@@ -15,7 +15,7 @@ from tests.kernel.tool import Attached
 
 pytestmark = [pytest.mark.root]
 
-ROUNDS = 30
+ROUNDS, ATTEMPTS = 30, 3
 SIOCOUTQNSD = 0x894B  # include/uapi/linux/sockios.h: bytes in the send queue that never left
 PARTS = (b"head ", b"body")
 REPLY_BYTES = sum(map(len, PARTS))
@@ -69,19 +69,29 @@ def observed(nodelay: bool, folder: Path) -> Dict[str, Any]:
     return {**watch.report, "held": held}
 
 
+def agreeing(nodelay: bool, folder: Path) -> Dict[str, Any]:
+    """One of which the server knows what was held, if one of three is: where it loses its CPU
+    between a send and its question, an acknowledgement comes before that."""
+    for _ in range(ATTEMPTS):
+        report = observed(nodelay, folder)
+        (told,) = [row["sends_held"] for row in report["connections"]]
+        assert report["held"] <= told <= ROUNDS * len(PARTS)
+        if report["held"] == told:
+            return report
+    raise AssertionError(f"{told} sends held, the server knows of {report['held']}")
+
+
 def findings(report: Dict[str, Any]) -> List[str]:
     return [each["id"] for each in report["findings"]]
 
 
 def test_sends_that_wait_for_an_acknowledgement_are_counted(tmp_path: Path) -> None:
-    report = observed(False, tmp_path)
+    report = agreeing(False, tmp_path)
     assert report["held"] >= ROUNDS // 2
-    assert [row["sends_held"] for row in report["connections"]] == [report["held"]]
     assert "nagle" in findings(report)
 
 
 def test_with_tcp_nodelay_nothing_waits(tmp_path: Path) -> None:
-    report = observed(True, tmp_path)
+    report = agreeing(True, tmp_path)
     assert report["held"] == 0
-    assert [row["sends_held"] for row in report["connections"]] == [0]
     assert "nagle" not in findings(report)

@@ -13,7 +13,9 @@ import pytest
 
 from tests.conftest import Require
 from tests.kernel import servers, tool
+from tests.kernel.at_rest import wait_until_at_rest
 from tests.kernel.servers import Server
+from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("nothing_left_over")]
 
@@ -117,6 +119,7 @@ def test_the_owner_of_a_listener_serves_every_request(
 ) -> None:
     with tool.Attached(["--listener", str(app.address)], folder) as attached:
         http_load(require, proxy, REQUESTS)
+        wait_until_at_rest([app.pid])
     assert_served(attached.report, REQUESTS)
     assert [target["pid"] for target in attached.report["targets"]] == [app.pid]
 
@@ -173,7 +176,7 @@ def test_tcp_connections_older_than_the_observation_serve_too(
     asked: Server = request.getfixturevalue(server)
     assert isinstance(asked.address, tuple)
     host, port = asked.address
-    connections = [HTTPConnection(host, port, timeout=10) for _ in range(7)]
+    connections = [HTTPConnection(host, port, timeout=PATIENCE_S) for _ in range(7)]
     try:
         for connection in connections:
             ask(connection, 1)

@@ -22,6 +22,7 @@ from tests.kernel.conftest import Workload
 from tests.kernel.live import Live, answer
 from tests.kernel.terminal import Terminal
 from tests.kernel.tool import REPOSITORY, UDSPROBE, read_report, run
+from tests.patience import PATIENCE_S
 from tests.unit import recordings
 from udsprobe.recording import open_recording
 from udsprobe.views.document import document
@@ -29,7 +30,6 @@ from udsprobe.views.document import document
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
 DEMO = [sys.executable, "-m", "udsprobe.demo"]
-TIMEOUT_S = 30
 ATTACH = ("attach", "--duration", "2", "--pid")
 FAST = ("--interval", "0.1")
 
@@ -46,7 +46,7 @@ def service() -> Iterator[int]:
     )
     assert serving.stdout is not None
     says = json.loads(serving.stdout.readline())
-    rate = ["--rate", "300", "--connections", "4", "--seconds", "60"]
+    rate = ["--rate", "300", "--connections", "4", "--seconds", "600"]
     loading = subprocess.Popen(
         [*DEMO, "load", "--socket", says["socket"], *rate],
         cwd=REPOSITORY,
@@ -56,7 +56,7 @@ def service() -> Iterator[int]:
     yield int(says["pid"])
     for process in (loading, serving):
         process.terminate()
-        process.communicate(timeout=TIMEOUT_S)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def samples_in(path: Path) -> int:
@@ -66,7 +66,7 @@ def samples_in(path: Path) -> int:
 
 def wait_for_samples(path: Path, count: int) -> None:
     """Until a recording that is being written has so many."""
-    give_up_at = time.monotonic() + TIMEOUT_S
+    give_up_at = time.monotonic() + PATIENCE_S
     while samples_in(path) < count:
         assert time.monotonic() < give_up_at
         time.sleep(0.05)

@@ -105,10 +105,12 @@ def test_no_follow_leaves_the_daemon_out(tmp_path: Path) -> None:
     assert sent(output) == 2
 
 
-def test_the_command_has_the_signals_it_would_have_without_us(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ignored", ["", "trap '' INT HUP; "])
+def test_the_command_has_the_signals_it_would_have_without_us(tmp_path: Path, ignored: str) -> None:
+    started = ["sh", "-c", f'{ignored}exec "$@"', "sh"]
     command = ["grep", "^Sig[BIC]", "/proc/self/status"]
-    alone = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    observed = answer(["run", "--output", str(tmp_path / "report"), "--", *command])
+    alone = subprocess.run([*started, *command], capture_output=True, text=True, check=True).stdout
+    observed = answer(["run", "--output", str(tmp_path / "report"), "--", *command], started)
     assert observed.out == alone
 
 

@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import Require
 from tests.kernel.terminal import Terminal
 from tests.kernel.tool import REPOSITORY, UDSPROBE
+from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
@@ -37,7 +38,7 @@ def under_load(server: Sequence[str], *load: str) -> Iterator[Service]:
     assert serving.stdout is not None
     says = json.loads(serving.stdout.readline())
     loading = subprocess.Popen(
-        [*DEMO, "load", "--socket", says["socket"], "--seconds", "60", *load],
+        [*DEMO, "load", "--socket", says["socket"], "--seconds", "600", *load],
         cwd=REPOSITORY,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -45,7 +46,7 @@ def under_load(server: Sequence[str], *load: str) -> Iterator[Service]:
     yield Service(says["pid"], says["socket"])
     for process in (loading, serving):
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE_S)
 
 
 @pytest.fixture

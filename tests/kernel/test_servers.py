@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import give_up
 from tests.kernel.tool import Attached
+from tests.patience import PATIENCE_S
 from tests.workloads import gateway as gateways
 from tests.workloads.build import BuildError
 from tests.workloads.gateway import SIZE, request
@@ -24,7 +25,6 @@ from tests.workloads.stages_program import program
 
 pytestmark = [pytest.mark.root]
 
-TIMEOUT_S = 60
 Row = Dict[str, Any]
 
 
@@ -41,7 +41,7 @@ class Process:
 
     def end(self) -> Row:
         """Its account."""
-        said, _ = self._process.communicate(timeout=TIMEOUT_S)
+        said, _ = self._process.communicate(timeout=PATIENCE_S)
         account: Row = json.loads(said)
         return account
 
@@ -89,7 +89,7 @@ def clients(folder: Path, count: int) -> List[socket.socket]:
     made = []
     for _ in range(count):
         made.append(socket.socket(socket.AF_UNIX))
-        made[-1].settimeout(TIMEOUT_S)
+        made[-1].settimeout(PATIENCE_S)
         made[-1].connect(str(folder / "g"))
     return made
 
@@ -180,7 +180,10 @@ def test_a_request_that_is_always_outstanding_explains_nothing(folder: Path) -> 
             assert subscriber.recv(SIZE)
             ask([client], [request(0, 5)], 20)
         (row,) = watched.report["requests"]["served_by"]
-    assert row["app_time_pct"]["poll"] > 80
+    # Of its sleep: what it waits for a CPU is the machine's.
+    share = row["app_time_pct"]
+    asleep = share["upstream"] + share["poll"] + share["lock"] + share["other"]
+    assert share["poll"] > 0.9 * asleep > 0
 
 
 def test_each_process_has_its_own(folder: Path, gateway: Process, upstream: Process) -> None:
@@ -211,7 +214,7 @@ def test_each_process_has_its_own(folder: Path, gateway: Process, upstream: Proc
 def listening(folder: Path) -> Iterator[socket.socket]:
     """The service behind the gateway is the test."""
     with socket.socket(socket.AF_UNIX) as service:
-        service.settimeout(TIMEOUT_S)
+        service.settimeout(PATIENCE_S)
         service.bind(str(folder / "u"))
         service.listen()
         yield service
@@ -261,7 +264,7 @@ def test_who_hung_before_we_came(folder: Path) -> None:
 
 def stop(pid: int) -> None:
     """In the middle of nothing: it sleeps in its poller."""
-    give_up_at = time.monotonic() + TIMEOUT_S
+    give_up_at = time.monotonic() + PATIENCE_S
     os.kill(pid, signal.SIGSTOP)
     while Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "T":
         assert time.monotonic() < give_up_at, "it does not stop"

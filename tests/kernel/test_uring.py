@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import give_up
 from tests.kernel import measured, tool
+from tests.patience import PATIENCE_S
 from tests.workloads.build import BuildError
 from tests.workloads.stages_program import Program, program
 from udsprobe.kernel.limits import read_int
@@ -93,7 +94,7 @@ def test_every_operation_is_counted(
         cwd=tool.REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=tool.TIMEOUT_S,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -136,9 +137,7 @@ def test_strace_sees_none_of_it(operations: Path, strace_installed: str, tmp_pat
     """The operations that udsprobe counts, and what `strace -c` shows of the same program."""
     summary = tmp_path / "strace"
     command = [strace_installed, "-f", "-c", "-o", str(summary), str(operations), "unix", "plain"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=tool.TIMEOUT_S, check=True
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     counted = truth(done.stdout, "unix")
     assert counted["io_uring:recv", "unix"].calls > TURNS
     shown = set(re.findall(r"^ .*?\s(\w+)$", summary.read_text(), re.MULTILINE))

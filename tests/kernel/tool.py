@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from tests.kernel.at_rest import wait_until_at_rest
 from tests.kernel.cases import URING, Counts, Key
-from tests.kernel.pace import SLOWNESS
+from tests.patience import PATIENCE_S
 
-TIMEOUT_S = 60 * SLOWNESS
 Report = Dict[str, Any]
 UDSPROBE = [sys.executable, "-m", "udsprobe"]
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -33,7 +33,7 @@ def run(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -66,6 +66,8 @@ class Attached:
     ) -> None:
         self.report: Report = {}
         self._ending = ending
+        given = [pids for word, pids in zip(selectors, selectors[1:]) if word == "--pid"]
+        self._pids = [int(pid) for pids in given for pid in pids.split(",") if pid.isdigit()]
         self._output = folder / "report.json"
         self._ready = folder / "ready"
         self._argv = [*UDSPROBE, "attach", *selectors, "--json", "--output", str(self._output)]
@@ -86,7 +88,7 @@ class Attached:
         return self
 
     def _wait_until_ready(self) -> None:
-        give_up_at = time.monotonic() + TIMEOUT_S
+        give_up_at = time.monotonic() + PATIENCE_S
         while not self._ready.exists():
             assert self._process.poll() is None, self._process.communicate()[1]
             assert time.monotonic() < give_up_at, "udsprobe attach was never ready"
@@ -94,9 +96,11 @@ class Attached:
 
     def __exit__(self, *raised: object) -> None:
         if self._ending is not None:
+            if raised[:1] == (None,):
+                wait_until_at_rest(self._pids)
             self._process.send_signal(self._ending)
         try:
-            _, said = self._process.communicate(timeout=TIMEOUT_S)
+            _, said = self._process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise

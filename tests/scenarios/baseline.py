@@ -17,8 +17,9 @@ import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Set
+from typing import Dict, Sequence, Set
 
+from tests.patience import PATIENCE_S
 from tests.scenarios.bench import Bench, family_of
 from tests.scenarios.case import Case, Subject
 from tests.scenarios.judge import Judgement
@@ -58,16 +59,28 @@ def observe(case: Case, duration_s: float) -> Judgement:
 
 def count(subject: Subject, duration_s: float, output: Path) -> str:
     """The table `strace -c -f` prints for these processes and their children."""
-    argv = [program("strace"), "-c", "-f", "-o", str(output)]
-    for pid in sorted({one for first in subject.pids for one in family_of(first)}):
-        argv += ["-p", str(pid)]
-    strace = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    family = {one for first in subject.pids for one in family_of(first)}
+    return trace(["-c", "-f"], sorted(family), duration_s, output)
+
+
+def trace(options: Sequence[str], pids: Sequence[int], duration_s: float, output: Path) -> str:
+    """What `strace OPTIONS` writes of these processes in so long, from when it has attached."""
+    argv = [program("strace"), *options, "-o", str(output)]
+    argv += [word for pid in pids for word in ("-p", str(pid))]
+    said = output.with_suffix(".said")
+    with said.open("wb") as words:
+        strace = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=words
+        )
+    give_up_at = time.monotonic() + PATIENCE_S
+    # "Process 1 attached with 7 threads", or why it cannot attach to one.
+    while said.read_bytes().count(b"attach") < len(pids) and strace.poll() is None:
+        assert time.monotonic() < give_up_at, said.read_text()
+        time.sleep(0.01)
     time.sleep(duration_s)  # the window itself
     strace.send_signal(signal.SIGINT)
     try:
-        strace.wait(30)
+        strace.wait(PATIENCE_S)
     except subprocess.TimeoutExpired:
         strace.kill()
         strace.wait()

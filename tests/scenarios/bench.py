@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from tests.patience import PATIENCE_S
 from tests.scenarios.case import UNIX
 from tests.scenarios.programs import HERE, built, program
 
-PATIENCE_S = 30.0
 LOAD_S = 120
 # Loads stand for other machines: they leave the servers a CPU.
 AWAY = ["taskset", "--cpu-list", str((os.cpu_count() or 1) - 1)]
@@ -29,7 +29,13 @@ HTTP_REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 class Process:
-    """One of our processes. `pid` is the program itself, not a wrapper that started it."""
+    """One of our processes. `pid` is the program itself, not a wrapper that started it.
+
+    Attributes:
+        ends_in_s: how long SIGTERM has before SIGKILL.
+    """
+
+    ends_in_s = 3.0
 
     def __init__(self, argv: Sequence[str], log: Path, **more: Any) -> None:
         self.argv = list(argv)
@@ -49,7 +55,7 @@ class Process:
 
     def end(self) -> None:
         """By SIGTERM, then by SIGKILL, with everything of its session."""
-        for number, patience_s in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 5.0)):
+        for number, patience_s in ((signal.SIGTERM, self.ends_in_s), (signal.SIGKILL, PATIENCE_S)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGCONT)
                 os.kill(self.pid, number)
@@ -278,7 +284,9 @@ class Bench:
 
 
 class Load(Server):
-    """A running load generator."""
+    """A running load generator. Its last word is its account: it is waited for."""
+
+    ends_in_s = PATIENCE_S
 
     def result(self) -> Dict[str, Any]:
         """End it; its own account."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
+from tests.patience import PATIENCE_S
 from tests.scenarios.bench import Bench
 from tests.scenarios.case import Case, Subject
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NO_VERDICT = "–"
-SLACK_S = 60.0
+# A case plants no foreign load: windows of waiting for CPUs that strangers held, and the
+# hypervisor's part, above which what is said may be about them.
+STRANGERS_MAX, STOLEN_MAX_PCT = 0.05, 5.0
 # 1,024 is 1024 to a reader.
 GROUPED = re.compile(r"(?<=\d),(?=\d{3})")
 
@@ -29,12 +33,15 @@ class Judgement:
     confidence: Optional[float] = None
     unnamed: List[str] = field(default_factory=list)
     report: Optional[Dict[str, Any]] = None
+    disturbed: bool = False
 
 
 def observe(case: Case, duration_s: float) -> Judgement:
     """Set the case up, observe it for `duration_s`, and end it."""
     with Bench(case.transport) as bench:
-        return judge(case.set_up(bench), duration_s)
+        said = judge(case.set_up(bench), duration_s)
+        assert said.report is not None
+        return replace(said, disturbed=disturbed(said.report, bench.family(os.getpid())))
 
 
 def judge(subject: Subject, duration_s: float) -> Judgement:
@@ -52,12 +59,26 @@ def judge(subject: Subject, duration_s: float) -> Judgement:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=duration_s + SLACK_S,
+        timeout=duration_s + PATIENCE_S,
         check=False,
     )
     if done.returncode:
         raise RuntimeError(f"udsprobe ended with {done.returncode}: {done.stderr[-2000:]}")
     return read(json.loads(done.stdout), subject)
+
+
+def disturbed(report: Dict[str, Any], own: Sequence[int]) -> bool:
+    """Whether others than `own` processes, or the hypervisor, held the targets' CPUs."""
+    stolen_pct: float = report["cpu"]["host"]["steal_pct"]
+    return waited_for_strangers(report, own) > STRANGERS_MAX or stolen_pct > STOLEN_MAX_PCT
+
+
+def waited_for_strangers(report: Dict[str, Any], own: Sequence[int]) -> float:
+    """How long targets waited for a CPU that strangers to `own` held, in windows."""
+    rows = report["time"]["cpu_holders"] or []
+    strange = [row for row in rows if not row["is_target"] and row["pid"] not in own]
+    waited_us = sum(row["waited_us"] for row in strange)
+    return float(waited_us / report["window"]["duration_s"] / 1e6)
 
 
 def read(report: Dict[str, Any], subject: Subject) -> Judgement:

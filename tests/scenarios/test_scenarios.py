@@ -13,6 +13,8 @@ from tests.scenarios.bench import Bench
 from tests.scenarios.case import CAUSES, Case, all_cases
 
 DURATION_S = 5.0
+# A noisy neighbour can make a healthy server ill.
+ATTEMPTS = 3
 QUICK = [case for case in all_cases() if case.quick]
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -21,8 +23,13 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 @pytest.mark.parametrize("case", QUICK, ids=lambda case: case.name)
 def test_the_verdict_names_the_illness(case: Case, require: Require) -> None:
     require("gcc", *case.needs)
-    said = judge.observe(case, DURATION_S)
-    assert (said.cause, said.unnamed) == (case.cause, []), said.summary
+    for _ in range(ATTEMPTS):
+        said = judge.observe(case, DURATION_S)
+        if (said.cause, said.unnamed) == (case.cause, []):
+            return
+    if said.disturbed:
+        pytest.skip(f"others held the CPUs each time, and the verdict says: {said.summary}")
+    raise AssertionError(f"{said.cause} ({said.unnamed} not named): {said.summary}")
 
 
 def test_strace_counts_the_same_server(require: Require) -> None:

@@ -69,7 +69,7 @@ class Outcome:
     objects_left: int
     children_left: int
 
-    def wrong(self) -> List[str]:
+    def wrong(self, drift_max_bytes: int = DRIFT_MAX_BYTES) -> List[str]:
         """A sentence for each promise that was not kept."""
         told = self.account
         expected = {name: self.truth[name] for name in CALLS}
@@ -82,7 +82,7 @@ class Outcome:
                 told.intervals_that_do_not_add_up > 0,
                 f"{told.intervals_that_do_not_add_up} accounts do not add up",
             ),
-            (self.rss_drift_bytes >= DRIFT_MAX_BYTES, f"grew by {self.rss_drift_bytes} bytes"),
+            (self.rss_drift_bytes >= drift_max_bytes, f"grew by {self.rss_drift_bytes} bytes"),
             (self.descriptors_gained > 0, f"{self.descriptors_gained} descriptors more"),
             (self.objects_gained > 0, f"{self.objects_gained} BPF objects more"),
             (self.objects_left > 0, f"{self.objects_left} BPF objects left behind"),

@@ -66,7 +66,7 @@ def opened(html: str, folder: Path, chromium: str) -> Tuple[Page, List[str]]:
         [chromium, *CHROMIUM, f"--user-data-dir={folder / 'profile'}", file.as_uri()],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=True,
     )
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]

@@ -6,6 +6,7 @@ import queue
 import threading
 from typing import List, Optional
 
+from tests.patience import PATIENCE_S
 from udsprobe.model.report import Report
 from udsprobe.views.dashboard import Frame
 
@@ -40,7 +41,7 @@ class ListFeed:
     def wait_until_drained(self) -> None:
         """Return once the dashboard has posted all frames and asks for another."""
         with self._drained:
-            assert self._drained.wait_for(lambda: self._asked > self._given, timeout=30)
+            assert self._drained.wait_for(lambda: self._asked > self._given, timeout=PATIENCE_S)
 
 
 class FailingFeed(ListFeed):

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from scripts.bench.cost.figures import of_tool, spread
+from scripts.bench.cost.figures import added_over, interval_of_median, of_tool, spread
 from scripts.bench.cost.loads import wrk_p99_us, wrk_rate
 from scripts.bench.cost.tools import Account, read_bpftrace, read_perf, read_table
 
@@ -52,6 +52,30 @@ def test_calls_that_were_not_counted() -> None:
 
 def test_spread_of_one_value() -> None:
     assert spread([3.0])["median"] == spread([3.0])["three_quarters"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high"), [(1, 0, 0), (5, 0, 4), (6, 0, 5), (20, 5, 14), (24, 6, 17)]
+)
+def test_the_interval_of_a_median_is_between_two_values(count: int, low: int, high: int) -> None:
+    # 6th and 15th of 20, 7th and 18th of 24: the tables of the sign test.
+    values = [float(value) for value in reversed(range(count))]
+    assert interval_of_median(values) == {"low": low, "high": high}
+
+
+def test_what_one_tool_adds_of_what_another_does() -> None:
+    name = "ns_per_socket_call"
+    seen = {
+        "nothing": rounds(name, 100.0, 200.0),
+        "udsprobe": rounds(name, 150.0, 350.0),
+        "syscount": rounds(name, 200.0, 300.0),
+    }
+    assert added_over(seen, "udsprobe", "syscount", name) == {
+        "median": 1.0,
+        "low": 0.5,
+        "high": 1.5,
+    }
+    assert added_over(seen, "udsprobe", "bpftrace", name) is None
 
 
 def test_tables_of_other_tools_are_read() -> None:

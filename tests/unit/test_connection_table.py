@@ -28,6 +28,7 @@ from udsprobe.sample import (
 
 INODE, PEER_INODE, SILENT = 4242, 4343, 66
 NOW_NS = 5_000_000_000
+RECORDS_OF_A_PART = 7
 
 
 class Kernel:
@@ -45,10 +46,11 @@ class Kernel:
         self._endpoints = {value: endpoint(name) for value, name in names.items()}
         self._values = {name: value for value, name in names.items()}
 
-    def iterate(self, program: str, *, over: str) -> bytes:
+    def parts(self, program: str, *, over: str) -> Iterator[bytes]:
         assert (program, over) == ("list_connections", "connections")
         self.open += len(self.records)
-        return b"".join(map(bytes, self.records))
+        for at in range(0, len(self.records), RECORDS_OF_A_PART):
+            yield b"".join(map(bytes, self.records[at : at + RECORDS_OF_A_PART]))
 
     def elements(self, name: str, value_bytes: int, used: int) -> Iterator[bytes]:
         assert name == "upstreams"
@@ -266,6 +268,17 @@ def test_the_busiest_are_kept_and_the_stuck_before_them(
     }
     assert len(kept) == CONNECTIONS_KEPT_MAX
     assert 9999 in kept and 1 not in kept and many[-1].inode in kept
+
+
+def test_a_long_listing_is_ranked_as_a_whole(kernel: Kernel, table: ConnectionTable) -> None:
+    many = [kernel.record(inode=n, turns=n * 7919 % 2003) for n in range(1, 2003)]
+    by_turns = sorted((r.turns for r in many), reverse=True)[:CONNECTIONS_KEPT_MAX]
+    assert [r.turns for r in listed(kernel, table, *many)] == by_turns
+    assert [r.turns for r in listed(kernel, table)] == by_turns
+    heavier = [kernel.record(inode=n, turns=9000 + n) for n in range(3000, 3900)]
+    kept = listed(kernel, table, *heavier, kernel.record(inode=5, turns=9500))
+    assert [r.turns for r in kept[:2]] == [9000 + 3899, 9000 + 3898]
+    assert len(kept) == CONNECTIONS_KEPT_MAX
 
 
 def test_a_socket_in_used_memory_is_another(kernel: Kernel, table: ConnectionTable) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence, Set
 
 import pytest
 
@@ -67,6 +67,11 @@ def unified(tmp_path: Path) -> CgroupMount:
     return CgroupMount(root, systemd=True)
 
 
+def apart(*pids: int) -> Dict[int, Set[int]]:
+    """Processes that share no cgroup as far as anybody knows."""
+    return {pid: {pid} for pid in pids}
+
+
 def paths(readings: Optional[Sequence[QuotaReading]]) -> Any:
     return None if readings is None else [reading.path for reading in readings]
 
@@ -77,7 +82,7 @@ def test_quotas_of_a_process_and_above_it(tmp_path: Path, unified: CgroupMount) 
     v2(slice_ / "between")
     proc = Proc(tmp_path / "proc", {7: "0::/a.slice/between/b.service", 8: "0::/a.slice"})
     table = QuotaTable(proc.procfs(), [unified])
-    readings = table.read({7, 8}, 5)
+    readings = table.read(apart(7, 8), 5)
     assert readings is not None
     assert [(r.path, r.quota_us, r.pids) for r in readings] == [
         (str(slice_), 150_000, (7, 8)),
@@ -89,9 +94,9 @@ def test_counters_are_since_the_first_look(tmp_path: Path, unified: CgroupMount)
     leaf = unified.path / "a"
     v2(leaf, "20000 100000", usage=900, periods=10, throttled=5, time=70)
     table = QuotaTable(Proc(tmp_path / "proc", {7: "0::/a"}).procfs(), [unified])
-    table.read({7}, 5)
+    table.read(apart(7), 5)
     v2(leaf, "20000 100000", usage=1900, periods=13, throttled=7, time=170)
-    (reading,) = table.read({7}, 99) or ()
+    (reading,) = table.read(apart(7), 99) or ()
     assert (reading.since_ns, reading.periods, reading.throttled_periods) == (5, 3, 2)
     assert (reading.throttled_ns, reading.usage_ns) == (100_000, 1_000_000)
 
@@ -100,23 +105,23 @@ def test_a_cgroup_made_again_counts_on(tmp_path: Path, unified: CgroupMount) -> 
     leaf = unified.path / "a"
     v2(leaf, "20000 100000", periods=100)
     table = QuotaTable(Proc(tmp_path / "proc", {7: "0::/a"}).procfs(), [unified])
-    table.read({7}, 5)
+    table.read(apart(7), 5)
     v2(leaf, "20000 100000", periods=104)
-    table.read({7}, 6)
+    table.read(apart(7), 6)
     leaf.rename(unified.path / "old")
     v2(leaf, "20000 100000", periods=300)
-    (reading,) = table.read({7}, 7) or ()
+    (reading,) = table.read(apart(7), 7) or ()
     assert reading.periods == 304
 
 
 def test_what_was_removed_keeps_its_last_word(tmp_path: Path, unified: CgroupMount) -> None:
     leaf = v2(unified.path / "a", "20000 100000")
     table = QuotaTable(Proc(tmp_path / "proc", {7: "0::/a"}).procfs(), [unified])
-    table.read({7}, 5)
+    table.read(apart(7), 5)
     v2(leaf, "20000 100000", throttled=3)
-    table.read({7}, 6)
+    table.read(apart(7), 6)
     leaf.rename(tmp_path / "gone")
-    (reading,) = table.read(set(), 7) or ()
+    (reading,) = table.read(apart(), 7) or ()
     assert (reading.throttled_periods, reading.pids) == (3, ())
 
 
@@ -125,12 +130,12 @@ def test_a_quota_that_is_set_later_is_found_and_one_lifted_is_said(
 ) -> None:
     leaf = v2(unified.path / "a")
     table = QuotaTable(Proc(tmp_path / "proc", {7: "0::/a"}).procfs(), [unified])
-    assert table.read({7}, 0) == ()
+    assert table.read(apart(7), 0) == ()
     v2(leaf, "20000 100000")
-    found = [table.read({7}, 1) for _ in range(LOOK_AGAIN_EVERY_READS)]
+    found = [table.read(apart(7), 1) for _ in range(LOOK_AGAIN_EVERY_READS)]
     assert found[0] == () and paths(found[-1]) == [str(leaf)]
     v2(leaf, "max 100000")
-    (reading,) = table.read({7}, 2) or ()
+    (reading,) = table.read(apart(7), 2) or ()
     assert reading.quota_us is None
 
 
@@ -138,9 +143,9 @@ def test_a_process_that_moved_is_found_again(tmp_path: Path, unified: CgroupMoun
     v2(unified.path / "a", "20000 100000")
     proc = Proc(tmp_path / "proc", {7: "0::/"})
     table = QuotaTable(proc.procfs(), [unified])
-    assert table.read({7}, 0) == ()
+    assert table.read(apart(7), 0) == ()
     proc.move(7, "0::/a")
-    found = [table.read({7}, 1) for _ in range(LOOK_AGAIN_EVERY_READS)]
+    found = [table.read(apart(7), 1) for _ in range(LOOK_AGAIN_EVERY_READS)]
     assert paths(found[-1]) == [str(unified.path / "a")]
 
 
@@ -156,12 +161,12 @@ def test_version_1_beside_version_2(tmp_path: Path) -> None:
     ]
     proc = Proc(tmp_path / "proc", {7: "2:cpu,cpuacct:/box\n1:memory:/\n0::/x"})
     table = QuotaTable(proc.procfs(), hierarchies)
-    (reading,) = table.read({7}, 0) or ()
+    (reading,) = table.read(apart(7), 0) or ()
     assert (reading.path, reading.version, reading.quota_us) == (str(leaf), 1, 20_000)
     assert reading.usage_ns is None
     v1(leaf, 20_000, periods=5, throttled=3, time=177)
     (leaf / "cpuacct.usage").write_text("123\n")
-    (reading,) = table.read({7}, 1) or ()
+    (reading,) = table.read(apart(7), 1) or ()
     assert (reading.periods, reading.throttled_periods, reading.throttled_ns) == (1, 1, 100)
 
 
@@ -171,13 +176,13 @@ def test_a_cgroup_out_of_our_sight_is_hidden(
 ) -> None:
     ours = CgroupMount(unified.path, systemd=True, root="/docker/1")
     table = QuotaTable(Proc(tmp_path / "proc", {7: line}).procfs(), [ours])
-    assert table.read({7}, 0) is None
+    assert table.read(apart(7), 0) is None
 
 
 def test_no_hierarchy_with_cpus_is_hidden_and_a_gone_process_is_not(tmp_path: Path) -> None:
     proc = Proc(tmp_path / "proc", {7: "0::/"})
-    assert QuotaTable(proc.procfs(), []).read({7}, 0) is None
-    assert QuotaTable(proc.procfs(), []).read({8}, 0) == ()
+    assert QuotaTable(proc.procfs(), []).read(apart(7), 0) is None
+    assert QuotaTable(proc.procfs(), []).read(apart(8), 0) == ()
 
 
 @pytest.mark.parametrize(

@@ -228,6 +228,17 @@ async def test_details_of_a_row(panel: str, words: tuple[str, ...]) -> None:
         assert "q quit" in screen.lines()[-1]
 
 
+async def test_a_targets_page_says_where_it_runs() -> None:
+    report = reports.busy()
+    inside = replace(
+        report.targets[0], unit="docker.service", container="0123456789ab" + "c" * 52, pod="9a1c"
+    )
+    async with dashboard(frame(replace(report, targets=[inside]))) as screen:
+        await focus(screen, "targets")
+        await screen.press("enter")
+        assert "container 0123456789ab pod 9a1c in docker.service" in screen.text()
+
+
 async def test_details_follow_the_frames() -> None:
     async with dashboard(frame(reports.busy(10.0)), size=(100, 40)) as screen:
         await screen.press("enter")

@@ -17,8 +17,10 @@ FOREVER_S = 3600.0
 
 @pytest.fixture(autouse=True)
 def handlers_kept() -> Iterator[None]:
-    """A process ends behind its `Ending`; this one does not."""
+    """A process ends behind its `Ending`; this one does not. Who was started in the background by
+    a shell ignores SIGINT; Python's own handler is what is meant here."""
     before = [(number, signal.getsignal(number)) for number in SIGNALS]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for number, handler in before:
         signal.signal(number, handler)

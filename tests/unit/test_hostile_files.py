@@ -16,6 +16,7 @@ import pytest
 from tests.fuzz import documents
 from tests.fuzz.targets import TARGETS
 from tests.unit import recordings, samples
+from tests.unit.compared import made
 from udsprobe.cli import main
 from udsprobe.doctor.unit_file import together
 from udsprobe.kernel.cgroups import mounts
@@ -176,3 +177,24 @@ def test_tables_that_compute(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         )
         store.execute("INSERT INTO ledger (one, checksum) VALUES (1, 0)")
     assert_refused(path, capsys)
+
+
+def test_a_table_whose_definition_is_no_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "torn"
+    recordings.recorded(path, 4)
+    torn = path.read_bytes().replace(b"tableledger", b"table\xc2edger")
+    path.write_bytes(torn.replace(b"CREATE TABLE ledger", b"CREATE TABL; ledger"))
+    assert_refused(path, capsys)
+
+
+def test_a_document_with_a_list_for_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "report.json"
+    document = made()
+    document["syscalls"] = [{"transport": [], "bytes": 5}]
+    path.write_text(json.dumps(document), "utf-8")
+    assert main(["compare", str(path), str(path), "--json"]) in (0, 6)
+    assert "internal" not in capsys.readouterr().err

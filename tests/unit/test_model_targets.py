@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from tests.unit.samples import observation, sample, target
 from udsprobe.model.difference import report
 from udsprobe.model.report import Fds
-from udsprobe.model.target_rows import target_rows
+from udsprobe.model.target_rows import SettledRows, target_rows
 from udsprobe.sample import OpenFiles, TargetReading
 
 
@@ -63,3 +66,39 @@ def test_files_of_the_host() -> None:
     assert (host.files_open, host.file_max) == (9, 10)
     hidden = report(observation(), sample(), sample(1.0, open_files=None)).host
     assert (hidden.files_open, hidden.file_max) == (None, None)
+
+
+POD = "9a1c7e04-0d6b-4a5e-8f5e-0123456789ab"
+ID = "0123456789abcdef" * 4
+PLACES = [
+    ("/system.slice/nginx.service", ("nginx.service", None, None, None)),
+    (f"/system.slice/docker-{ID}.scope", (None, ID, "docker", None)),
+    (
+        f"/kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice/cri-containerd-{ID}.scope",
+        (None, ID, "containerd", POD),
+    ),
+    ("/", (None, None, None, None)),
+    (None, (None, None, None, None)),
+]
+
+
+@pytest.mark.parametrize(("cgroup", "place"), PLACES)
+def test_unit_container_and_pod_are_read_off_the_cgroup(cgroup: Any, place: Any) -> None:
+    (row,) = target_rows(sample(), sample(1.0, targets=(target(cgroup=cgroup),)))
+    assert (row.unit, row.container, row.runtime, row.pod) == place
+
+
+def test_rows_kept_from_report_to_report_are_those_made_anew() -> None:
+    settled = SettledRows()
+    kept, other = target(pid=1), target(pid=2)
+    first = sample(targets=(kept, other))
+    samples = [
+        sample(1.0, targets=(kept, other)),
+        sample(2.0, targets=(kept, target(pid=2, fds_open=50))),
+        sample(3.0, targets=(target(pid=1, state="exited"), target(pid=2, fds_open=50))),
+        sample(4.0, targets=(kept,)),
+    ]
+    for before, now in zip([first, *samples], samples):
+        # Equal, but no object of it is one of the other's.
+        apart = replace(before, targets=tuple(replace(each) for each in before.targets))
+        assert target_rows(before, now, settled) == target_rows(apart, now)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
+from typing import Any, Callable
 
-from tests.unit.samples import ACTIVITIES, SECOND_NS, activities, sample, thread
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.samples import ACTIVITIES, BOOT_NS, SECOND_NS, activities, sample, thread
 from udsprobe.model.report import Time
 from udsprobe.model.thread_time import THREADS_SHOWN_MAX, busy_share, shares, thread_time
-from udsprobe.sample import Sample
+from udsprobe.sample import Sample, ThreadActivities
 
 
 def measured(first: Sample, last: Sample) -> Time:
@@ -183,3 +188,52 @@ def test_a_process_is_all_its_threads() -> None:
     assert (process.observed_s, time.total_s) == (4.0, 4.0)
     assert process.share == activities() | {"user": 0.25, "blocked_poll": 0.75}
     assert [row.observed_s for row in time.threads] == [1.0, 3.0]
+
+
+def asleep(activity: str, since_s: float, **before: int) -> Callable[[int, int], ThreadActivities]:
+    """A thread that sleeps since then."""
+    since_ns = BOOT_NS + round(since_s * SECOND_NS)
+    return lambda tid, pid: replace(
+        thread(tid, pid, **before), asleep=activity, asleep_since_ns=since_ns
+    )
+
+
+SLEEPS = st.builds(
+    lambda since_s, activity, user: asleep(activity, since_s, user=user),
+    st.sampled_from([-3.0, 0.25, 1.5]),
+    st.sampled_from(ACTIVITIES[5:]),
+    st.integers(0, 9),
+)
+WORKS = st.builds(
+    lambda spent: lambda tid, pid: thread(tid, pid, **dict(zip(("user", "runq"), spent))),
+    st.tuples(st.integers(0, 9), st.integers(0, 9)),
+)
+LIVES = st.lists(st.tuples(st.integers(1, 4), SLEEPS | WORKS, SLEEPS | WORKS | st.none()))
+
+
+@given(LIVES)
+def test_those_that_sleep_on_are_told_as_those_that_were_read_again(lives: Any) -> None:
+    """The same objects in both samples, and the same numbers apart, say the same."""
+    first, last, apart = [], [], []
+    for tid, (pid, before, after) in enumerate(lives, 1):
+        first.append(before(tid, pid))
+        last.append(first[-1] if after is None else after(tid, pid))
+        apart.append(replace(last[-1]))
+    ended = activities(user=100, runq=100, blocked_other=100)
+    began = sample(0.5, threads=tuple(first), exited_activity_ns=ended)
+    ends = {"exited_activity_ns": ended}
+    kept = thread_time(began, sample(2, threads=tuple(last), **ends))
+    assert kept == thread_time(began, sample(2, threads=tuple(apart), **ends))
+
+
+def test_a_sleep_goes_on_without_being_told_again() -> None:
+    sleeper = asleep("blocked_poll", -1.0, user=5)(7, 7)
+    time = measured(sample(1, threads=(sleeper,)), sample(3, threads=(sleeper,)))
+    (row,) = time.threads
+    assert row.share == activities() | {"blocked_poll": 1.0}
+    assert (row.observed_s, time.total_s) == (2.0, 2.0)
+
+
+def test_of_a_sleep_that_began_in_the_window_only_that_part_counts() -> None:
+    sleeper = asleep("blocked_poll", 1.5)(7, 7)
+    assert measured(sample(1, threads=(sleeper,)), sample(3, threads=(sleeper,))).total_s == 1.5

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
 
+from tests.patience import PATIENCE_S
 from tests.unit import reports
 
 PICTURE = Path(__file__).parents[2] / "scripts" / "picture"
@@ -21,7 +22,7 @@ def test_the_picture_shows_the_report(tmp_path: Path) -> None:
     lines = [json.dumps(asdict(reports.busy(1.0, scale))) for scale in (0.5, 1.0)]
     intervals.write_text("\n".join(lines))
     command = [sys.executable, str(PICTURE), str(window), str(intervals), "--output", str(svg)]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=PATIENCE_S)
     texts = [element.text or "" for element in ElementTree.parse(svg).iter(f"{SVG}text")]
     assert "served 4,812/s" in texts
     assert any("\\e[31mred" in text for text in texts)

@@ -69,6 +69,28 @@ def test_a_recording_can_be_read_while_it_is_written(tmp_path: Path) -> None:
         assert everything(tmp_path / "a")[0] == taken
 
 
+def test_while_a_block_is_made_its_samples_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block takes some of the next samples to be made: at each of them all can be read."""
+    monkeypatch.setattr("udsprobe.recording.writer.SAMPLES_PER_BLOCK", 40)
+    path, taken = tmp_path / "r", list(recordings.service(100))
+    states = set()
+    with Recorder(str(path)) as recorder:
+        recorder.begin(samples.observation(), taken[0])
+        for number, sample in enumerate(taken[1:], 2):
+            recorder.add(sample, None)
+            with closing(sqlite3.connect(path)) as store:
+                counts = "SELECT (SELECT count(*) FROM block), count(*) FROM tail"
+                states.add(store.execute(counts).fetchone())
+            if number % 5 == 0:
+                assert everything(path)[0] == taken[:number]
+        assert recorder.failure is None
+    # Before the first block, while it was made (41 and more), after it; the second one alike.
+    assert {(0, 40), (0, 41), (1, 40), (1, 41), (2, 20)} <= states
+    assert everything(path)[0] == taken
+
+
 def test_sql_sees_intervals_findings_and_tables(tmp_path: Path) -> None:
     taken = recordings.recorded(tmp_path / "a", COUNT, findings=(5, 6, 9))
     with closing(sqlite3.connect(tmp_path / "a")) as store:

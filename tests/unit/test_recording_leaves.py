@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit import recordings, samples
-from udsprobe.recording.block import pack
+from udsprobe.recording.block import Packing, pack
 from udsprobe.recording.columns import Columns, Gathered, change_of
 from udsprobe.recording.leaves import Flattener, UnknownFieldError, hints, kind_of
 from udsprobe.recording.plain import from_json, to_json
@@ -52,7 +52,7 @@ def in_a_block(values: List[Any]) -> bytes:
         known, leaves = len(flattener.nodes), flattener.leaves(value)
         gathered.add(change_of(flattener.nodes, known, before, leaves))
         before = leaves
-    return pack(gathered.columns(flattener.nodes), small=False)
+    return Packing(gathered.columns(flattener.nodes)).finish()
 
 
 def one_by_one(values: List[Any]) -> List[bytes]:
@@ -60,7 +60,7 @@ def one_by_one(values: List[Any]) -> List[bytes]:
     for value in values:
         known = len(flattener.nodes)
         leaves = flattener.leaves(value)
-        bodies.append(pack(change_of(flattener.nodes, known, before, leaves), small=True))
+        bodies.append(pack(change_of(flattener.nodes, known, before, leaves)))
         before = leaves
     return bodies
 
@@ -166,13 +166,13 @@ HURTS = {
 def test_columns_that_would_take_all_time_or_memory(why: str) -> None:
     columns = {1: ([0], [1]), **HURTS[why]}
     samples_ = len(EVERY) + (not HURTS[why])
-    body = pack(Columns(samples_, 1, NUMBERS_AND_ROWS, columns), small=True)
+    body = pack(Columns(samples_, 1, NUMBERS_AND_ROWS, columns))
     with pytest.raises(ValueError, match=why):
         list(Series(Old, [body]))
 
 
 def test_bodies_that_follow_are_bounded_together() -> None:
-    first = pack(Columns(4096, 1, NUMBERS_AND_ROWS, {1: ([0], [1]), 3: ([0], [0])}), small=True)
+    first = pack(Columns(4096, 1, NUMBERS_AND_ROWS, {1: ([0], [1]), 3: ([0], [0])}))
     assert len(list(Series(Old, [first]))) == 4096
     with pytest.raises(ValueError, match="too many samples"):
-        Series(Old, [first, pack(Columns(1, 4, [], {1: ([0], [2])}), small=True)])
+        Series(Old, [first, pack(Columns(1, 4, [], {1: ([0], [2])}))])

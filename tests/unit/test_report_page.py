@@ -46,6 +46,7 @@ SECTIONS = [
     "System calls",
     "Listeners",
     "Connections and chain of hops",
+    "Targets",
     "Findings",
     "Own cost and losses",
     "What was not measured",
@@ -187,6 +188,13 @@ def test_words_are_those_of_the_text() -> None:
     for row in report.listeners or ():
         assert row.address in text and cells.trouble(row) in text
     assert "nginx 33" in text and "11 more are open" in text
+
+
+def test_targets_say_where_they_run() -> None:
+    report = full()
+    placed = [replace(each, unit="app.service", pod="9a1c") for each in report.targets]
+    text = text_of(render(replace(report, targets=placed), line()))
+    assert "The observed processes." in text and "pod 9a1c in app.service" in text
 
 
 def test_what_was_not_measured_says_so_and_why() -> None:

@@ -54,9 +54,9 @@ class Observer(Procfs):
     children of the test, so the family ties of the test itself are hidden.
     """
 
-    def descendants(self, pids: Any) -> Set[int]:
+    def descendants(self, pids: Any, among: Any = None) -> Set[int]:
         roots = set(pids)
-        return set() if roots == {os.getpid()} else super().descendants(roots)
+        return set() if roots == {os.getpid()} else super().descendants(roots, among)
 
 
 def resolved(**selectors: Any) -> Set[int]:

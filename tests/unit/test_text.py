@@ -242,3 +242,16 @@ def test_a_hundred_system_calls_a_request_stay_in_two_lines() -> None:
     crowded = replace(report, requests=replace(report.requests, syscalls_per_request=many))
     assert len(render(crowded).splitlines()) <= 40
     assert ", and 9" in render(crowded)
+
+
+def test_where_targets_run_is_one_line() -> None:
+    inside = {"container": "0123456789ab" + "c" * 52, "runtime": "docker"}
+    rows = [
+        replace(reports.target(1, "nginx"), unit="nginx.service"),
+        replace(reports.target(2, "nginx"), unit="nginx.service"),
+        replace(reports.target(3, "node"), **inside, unit="docker.service"),
+    ]
+    said = render(replace(reports.measured(), targets=rows))
+    assert "runs in: nginx.service ×2 · docker 0123456789ab in docker.service ×1" in said
+    assert "runs in: nginx.service\n" in render(replace(reports.measured(), targets=rows[:2]))
+    assert "runs in" not in render(reports.measured())

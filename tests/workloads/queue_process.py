@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+from tests.patience import PATIENCE_S
+
 ACTOR = Path(__file__).resolve().parent / "queue_actor.py"
-PATIENCE_S = 20.0
 MESSAGE_MAX = 262_144
 OWN_NETWORK = ("unshare", "--net")
 Answer = Dict[str, Any]

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from tests.patience import PATIENCE_S
 from tests.workloads.build import BIN, FLAGS, BuildError
 
 ALONE = Path(__file__).resolve().parent / "alone"
-TIMEOUT_S = 60
 
 
 def program(name: str) -> Path:
@@ -62,7 +62,7 @@ class Program:
         """The next thing it says; an error when it ended instead."""
         assert self._process.stdout is not None
         said = self._process.stdout.readline()
-        assert said, f"it ended with {self._process.wait(TIMEOUT_S)}"
+        assert said, f"it ended with {self._process.wait(PATIENCE_S)}"
         return said.strip()
 
     def document(self) -> Dict[str, Any]:
@@ -89,7 +89,7 @@ class Program:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._process.communicate(timeout=TIMEOUT_S)
+            self._process.communicate(timeout=PATIENCE_S)
         except (subprocess.TimeoutExpired, BrokenPipeError):
             self._process.kill()
             self._process.communicate()

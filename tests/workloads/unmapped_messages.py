@@ -20,7 +20,7 @@ from typing import Callable
 FIRST, SECOND = b"a" * 700, b"b" * 55
 HEADER_BYTES = 64
 LENGTH_AT = 56
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+from tests.patience import PATIENCE_S
+
 ACTOR = Path(__file__).resolve().parent / "upstream_actor.py"
-PATIENCE_S = 20.0
 MESSAGE_MAX = 262_144
 KINDS = ("stream", "seqpacket", "tcp4", "tcp6")
 HOSTS = {"tcp4": "127.0.0.1", "tcp6": "::1"}

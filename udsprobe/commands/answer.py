@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from udsprobe.commands.delivery import Outlet
-from udsprobe.model.report import Report
+
+if TYPE_CHECKING:
+    from udsprobe.model.report import Report
 
 
 def rendered(report: Report, form: str, outlet: Outlet, in_colour: bool = False) -> str:

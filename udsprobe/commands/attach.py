@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
+from udsprobe.commands.ahead import importing
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.options import WatchOptions, read_options, watch_options
 from udsprobe.commands.record_options import read_record_options, recorder
 from udsprobe.commands.rights import least_privilege
 from udsprobe.commands.selecting import chosen_processes, selector_options
-from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
+from udsprobe.commands.watching import exit_code, shown_form, watch, withdraw_announcement
 from udsprobe.observe import Observer
 
 
@@ -44,6 +45,7 @@ def command(**given: Any) -> int:
             privileges=least_privilege(options),
             strategy=options.strategy,
             recorder=writer,
+            meanwhile=importing(shown_form(options, outlet)),
         ) as observer,
     ):
         report = watch(observer, options, outlet)

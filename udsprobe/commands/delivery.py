@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import secrets
 import sys
 from contextlib import contextmanager
 from typing import Iterator, Optional, TextIO
@@ -160,7 +159,7 @@ class WholeFile(Outlet):
             if os.path.exists(path):
                 os.close(open_to_write(path, empty=False))
             folder, name = os.path.split(path)
-            beside = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(4)}")
+            beside = os.path.join(folder, f".{name[:200]}.{os.urandom(4).hex()}")
             number = open_new(beside)
         except (OSError, ValueError) as error:
             raise self._not_writable(path, error) from error

@@ -17,8 +17,9 @@ from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
 from udsprobe.printable import printable
 
-# Caught by us, or ignored by Python.
-OURS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
+# Caught by us, unless whoever started us has them ignored, as nohup and a shell's `&` do.
+CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 EXIT_NOT_EXECUTED = 127
 ERRNO = struct.Struct("i")
 COMM_BYTES = 15
@@ -102,7 +103,8 @@ class HeldCommand:
 
     def _become(self, words: Sequence[str], gate: int, refusal: int) -> None:
         try:
-            for number in OURS:
+            caught = [n for n in CAUGHT if signal.getsignal(n) is not signal.SIG_IGN]
+            for number in (*caught, *IGNORED_BY_PYTHON):
                 signal.signal(number, signal.SIG_DFL)
             os.close(self._gate)
             if os.read(gate, 1):

@@ -10,13 +10,14 @@ from typing import Any, Optional, Tuple
 
 import click
 
+from udsprobe.commands.ahead import importing
 from udsprobe.commands.attach import options_of
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.launch import HeldCommand
 from udsprobe.commands.options import WatchOptions, watch_options
 from udsprobe.commands.record_options import recorder
 from udsprobe.commands.rights import least_privilege
-from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
+from udsprobe.commands.watching import exit_code, shown_form, watch, withdraw_announcement
 from udsprobe.observe import Observer
 
 
@@ -50,6 +51,7 @@ def command(words: Tuple[str, ...], **shared: Any) -> int:
             program=held.program,
             strategy=options.strategy,
             recorder=writer,
+            meanwhile=importing(shown_form(options, outlet)),
         ) as observer,
     ):
         report = watch(observer, options, outlet, started=held.go)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import Callable, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 from udsprobe.commands.answer import can_draw, rendered, wants_colour
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.options import WatchOptions
 from udsprobe.ending import Ending
 from udsprobe.errors import EXIT_FINDING, EXIT_OK, UsageError
-from udsprobe.model.report import Report
 from udsprobe.observe import Observer
-from udsprobe.rules.suspect import SEVERITIES
 from udsprobe.written_files import open_to_write
+
+if TYPE_CHECKING:
+    from udsprobe.model.report import Report
 
 
 def watch(
@@ -41,7 +42,7 @@ def watch(
             announce(options.ready_file)
         if started is not None:
             started()
-        if options.form == "screen" and outlet.is_terminal and can_draw():
+        if shown_form(options, outlet) == "screen":
             _watch_screen(observer, options, ending)
         else:
             _watch_quietly(observer, options, outlet, ending, given_up)
@@ -51,10 +52,19 @@ def watch(
     return final
 
 
+def shown_form(options: WatchOptions, outlet: Outlet) -> str:
+    """The form asked for; text where a screen was and cannot be drawn."""
+    if options.form != "screen" or (outlet.is_terminal and can_draw()):
+        return options.form
+    return "plain"
+
+
 def exit_code(report: Report, options: WatchOptions) -> int:
     """1 when the report has a finding that `--fail-on` asks about."""
     if options.fail_on is None:
         return EXIT_OK
+    from udsprobe.rules.suspect import SEVERITIES
+
     least = SEVERITIES.index(options.fail_on)
     found = any(SEVERITIES.index(each.severity) >= least for each in report.findings or [])
     return EXIT_FINDING if found else EXIT_OK

@@ -15,7 +15,7 @@ REPORT_SCHEMA = "udsprobe.report/1"
 STAGES = ("recv_wait", "recv", "app", "send")
 PERCENTILES = ("p50", "p90", "p99", "p999")
 SYSTEM = ("sys_socket", "sys_poll", "sys_other")
-SOCKETS = frozenset({"unix", "tcp", "udp"})
+SOCKETS = ("unix", "tcp", "udp")
 _US_PER_S = 1e6
 # Five means with 3 decimals each: what they differ by within this is no time.
 _ROUNDED_US = 0.0025

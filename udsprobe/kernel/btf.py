@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import Dict, Iterator, List, Tuple, Type
 
 MAGIC = 0xEB9F
+# Magic, version, flags, own length; then where types begin and how long they are, strings too.
+HEADER = struct.Struct("<HBBIIIII")
 KIND_INT, KIND_PTR, KIND_ARRAY, KIND_STRUCT = 1, 2, 3, 4
 KIND_ENUM, KIND_TYPEDEF = 6, 8
 KIND_VOLATILE, KIND_CONST, KIND_RESTRICT = 9, 10, 11
@@ -22,6 +24,15 @@ ALIASES = (KIND_TYPEDEF, KIND_VOLATILE, KIND_CONST, KIND_RESTRICT, KIND_TYPE_TAG
 # Bytes behind the 12-byte header: for each of the `vlen` members, or once.
 BYTES_PER_MEMBER = {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}
 BYTES_ONCE = {1: 4, 3: 12, 14: 4, 17: 4}
+
+
+def names(raw: bytes) -> bytes:
+    """The string section: every name, between NULs; all of it when it does not say where."""
+    if len(raw) < HEADER.size:
+        return raw
+    magic, _, _, header, _, _, string_at, string_len = HEADER.unpack_from(raw)
+    found = raw[header + string_at : header + string_at + string_len]
+    return found if magic == MAGIC and found else raw
 
 
 _DAMAGE = (
@@ -114,9 +125,7 @@ class Btf:
             }
 
     def _read(self, raw: bytes) -> None:
-        magic, _, _, header, type_at, type_len, string_at, string_len = struct.unpack_from(
-            "<HBBIIIII", raw
-        )
+        magic, _, _, header, type_at, type_len, string_at, string_len = HEADER.unpack_from(raw)
         if magic != MAGIC:
             raise BtfError(f"not little-endian BTF (magic {magic:#x})")
         self._strings = raw[header + string_at : header + string_at + string_len]

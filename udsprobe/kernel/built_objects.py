@@ -5,9 +5,7 @@ Knows the files and nothing of what is in them.
 
 from __future__ import annotations
 
-import hashlib
 import platform
-from importlib import resources
 from pathlib import Path
 
 import udsprobe
@@ -33,15 +31,16 @@ def object_bytes(features: Features) -> bytes:
         )
     program = "tracepoint" if features.task_storage else "tracepoint_early"
     name = f"{program}.{machine}.bpf.o"
+    package = Path(udsprobe.__file__).resolve().parent
     try:
-        found = (resources.files("udsprobe") / "_bpf" / name).read_bytes()
+        found = (package / "_bpf" / name).read_bytes()
     except OSError as error:
         raise KernelCannotError(
             "no-object",
             f"the built probes {name} are missing from this installation",
             "install the wheel, or run scripts/build_bpf.py in a checkout",
         ) from error
-    root = Path(udsprobe.__file__).resolve().parents[1]
+    root = package.parent
     if is_stale(root):
         raise KernelCannotError(
             "stale-object",
@@ -62,6 +61,8 @@ def is_stale(root: Path) -> bool:
     builder, built = root / "scripts/build_bpf.py", root / "udsprobe/_bpf/sources.sha256"
     if not (builder.is_file() and built.is_file()):
         return False
+    import hashlib
+
     # As in scripts/build_bpf.py, which is not imported: it brings the compiler's side along.
     digest = hashlib.sha256(builder.read_bytes())
     for path in sorted([*(root / "bpf").glob("*.c"), *(root / "bpf").glob("*.h")]):

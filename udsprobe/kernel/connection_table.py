@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from udsprobe.kernel.counters import Counters, enum_names, latency_of
 from udsprobe.kernel.cpu_holders import OUTSIDE
-from udsprobe.kernel.probe_object import ProbeObject, records
+from udsprobe.kernel.probe_object import ProbeObject, words_of
 from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.silent_peers import SilentPeers
 from udsprobe.kernel.socket_names import SocketName
 from udsprobe.sample import (
     CONNECTIONS_KEPT_MAX,
@@ -20,6 +21,11 @@ from udsprobe.sample import (
 
 # Address and inode: the address alone is used again.
 Key = Tuple[int, int]
+# All there is to read of a connection that will not be among the busiest.
+IDENTITY = ("sk", "inode")
+WEIGHT = ("bytes_in", "bytes_out", "turns", "send_blocked", "send_eagain", "send_queue_bytes")
+# A listing is cut to what is kept whenever it has grown to so many times that.
+SLACK = 4
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,19 @@ class _Stall:
 
     mark: Tuple[int, int]
     since_ns: int
+
+
+class _Listed(NamedTuple):
+    """A record of a listing, not decoded.
+
+    Attributes:
+        queued: bytes wait in its send queue.
+    """
+
+    weight: int
+    key: Key
+    queued: bool
+    raw: bytes
 
 
 class _HighWater(NamedTuple):
@@ -65,6 +84,7 @@ class ConnectionTable:
         self._counters = counters
         self._procfs = procfs
         self._record = loaded.btf.structure("connection_record")
+        self._peek = words_of(self._record, IDENTITY + WEIGHT)
         self._tells_arrival = tells_arrival
         self._flags = loaded.btf.enum("queue_flag")
         self._upstream = loaded.btf.structure("upstream")
@@ -74,7 +94,7 @@ class ConnectionTable:
         self._known: Dict[Key, ConnectionReading] = {}
         self._stalls: Dict[Key, Optional[_Stall]] = {}
         self._comms: Dict[int, Optional[str]] = {}
-        self._silent: Dict[int, int] = {}
+        self._silent = SilentPeers(procfs)
         self._weight_min = 0
         self._exited = 0
         self._destinations: Tuple[UpstreamCounts, ...] = ()
@@ -92,22 +112,21 @@ class ConnectionTable:
             all_of_them=not self._tells_arrival or exited != self._exited,
         )
         self._exited = exited
-        raw = self._object.iterate("list_connections", over="connections")
-        listed = records(raw, self._record)
+        fresh = self._heaviest_listed(now_ns)
+        weights = {key: _weight(reading) for key, reading in self._known.items()}
+        weights.update((key, one.weight) for key, one in fresh.items())
+        kept = _heaviest(weights)
+        listed = {key: self._decoded(fresh[key]) for key in kept if key in fresh}
         self._comms.clear()
-        self._find_silent_peers(listed)
-        self._stalls = {(r.sk, r.inode): self._stall(r, now_ns) for r in listed}
-        fresh = {(r.sk, r.inode): self._reading(r, now_ns) for r in listed}
+        self._silent.look(listed.values())
         # What is not listed is quiet or closed, and holds nothing either way.
-        quiet = {key: _emptied(reading) for key, reading in self._known.items()}
-        self._known = {**quiet, **fresh}
-        kept = sorted(self._known.items(), key=lambda item: -_weight(item[1]))[
-            :CONNECTIONS_KEPT_MAX
-        ]
-        self._known = dict(kept)
+        self._known = {
+            key: self._reading(listed[key], now_ns) if key in listed else _emptied(self._known[key])
+            for key in kept
+        }
         # Weights only grow: whoever is among the heaviest next time weighs at least this.
         full = len(kept) == CONNECTIONS_KEPT_MAX
-        self._weight_min = _weight(kept[-1][1]) if full else 0
+        self._weight_min = min(kept.values()) if full else 0
         return tuple(self._known.values()), self._counters.open_connections()
 
     def upstream(self) -> Tuple[UpstreamCounts, ...]:
@@ -144,6 +163,31 @@ class ConnectionTable:
             process = self._procfs.process(pid)
             self._comms[pid] = process.comm if process is not None else None
         return PeerReading(pid, self._comms[pid])
+
+    def _heaviest_listed(self, now_ns: int) -> Dict[Key, _Listed]:
+        """Those known already, and of the others those that can be among the heaviest."""
+        known: Dict[Key, _Listed] = {}
+        new: Dict[Key, _Listed] = {}
+        stalls: Dict[Key, Optional[_Stall]] = {}
+        for one in self._listed():
+            if one.queued:
+                stalls[one.key] = self._stall(self._decoded(one), now_ns)
+            (known if one.key in self._known else new)[one.key] = one
+            if len(new) == SLACK * CONNECTIONS_KEPT_MAX:
+                new = {key: new[key] for key in _heaviest({k: n.weight for k, n in new.items()})}
+        self._stalls = stalls
+        return {**known, **new}
+
+    def _listed(self) -> Iterator[_Listed]:
+        size = ctypes.sizeof(self._record)
+        for part in self._object.parts("list_connections", over="connections"):
+            for number, words in enumerate(self._peek.iter_unpack(part)):
+                sk, inode, *loads, queued = words
+                raw = part[number * size : (number + 1) * size]
+                yield _Listed(_weighed(*loads), (sk, inode), bool(queued), raw)
+
+    def _decoded(self, one: _Listed) -> Any:
+        return self._record.from_buffer_copy(one.raw)
 
     def _stall(self, record: Any, now_ns: int) -> Optional[_Stall]:
         if not record.send_queue_bytes or not record.queue_flags & self._flags["TAKEN_KNOWN"]:
@@ -183,7 +227,7 @@ class ConnectionTable:
             role=self._roles[record.role],
             local=SocketName.of(record.local).address(),
             peer_address=SocketName.of(record.peer).address(),
-            peer=self.peer(record.peer_tgid or self._silent.get(record.peer_inode, 0)),
+            peer=self.peer(record.peer_tgid or self._silent.pid(record)),
             turns=record.turns,
             bytes_in=record.bytes_in,
             bytes_out=record.bytes_out,
@@ -205,21 +249,6 @@ class ConnectionTable:
             sends_held=record.sends_held if transport == "tcp" else None,
         )
 
-    def _find_silent_peers(self, listed: List[Any]) -> None:
-        """Who holds the other end where bytes pile up and nothing ever came back."""
-        wanted = {
-            record.peer_inode
-            for record in listed
-            if record.peer_inode and not record.peer_tgid and record.send_queue_bytes
-        }
-        unknown = wanted - self._silent.keys()
-        self._silent = {inode: pid for inode, pid in self._silent.items() if inode in wanted}
-        owners = self._procfs.owners(unknown) if unknown else None
-        for inode in unknown:
-            pids = owners.of(inode) if owners is not None else None
-            if pids:
-                self._silent[inode] = pids[0]
-
 
 def _fuller(noted: int, before: Optional[Tuple[int, Optional[int]]]) -> Tuple[int, int]:
     """The fullest since the previous sample, and ever.
@@ -235,6 +264,10 @@ def _fuller(noted: int, before: Optional[Tuple[int, Optional[int]]]) -> Tuple[in
 
 def _emptied(reading: ConnectionReading) -> ConnectionReading:
     """Quiet since the previous sample. What was queued then was taken, or it was closed."""
+    queues = (reading.recv_queue_bytes, reading.send_queue_bytes, reading.stalled_ns)
+    recent = (reading.recv_queue_recent_max_bytes, reading.send_queue_recent_max_bytes)
+    if not any(queues) and not any(recent) and reading.stalled_ns is not None:
+        return reading
     return replace(
         reading,
         recv_queue_bytes=0,
@@ -252,5 +285,16 @@ def _still(measured: Optional[int], queued: int) -> Optional[int]:
 
 
 def _weight(reading: ConnectionReading) -> int:
-    stuck = reading.send_blocked + reading.send_eagain
-    return reading.turns + (reading.bytes_in + reading.bytes_out) // 1024 + 1000 * stuck
+    loads = (reading.bytes_in, reading.bytes_out, reading.turns)
+    return _weighed(*loads, reading.send_blocked, reading.send_eagain)
+
+
+def _weighed(bytes_in: int, bytes_out: int, turns: int, blocked: int, eagain: int) -> int:
+    """As bpf/iterators.bpf.h weighs them, is_too_light."""
+    return turns + (bytes_in + bytes_out) // 1024 + 1000 * (blocked + eagain)
+
+
+def _heaviest(weights: Mapping[Key, int]) -> Dict[Key, int]:
+    """As many as are kept, heaviest first; of equals those that come first."""
+    ranked = sorted(weights.items(), key=lambda pair: -pair[1])
+    return dict(ranked[:CONNECTIONS_KEPT_MAX])

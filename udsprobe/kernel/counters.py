@@ -9,11 +9,12 @@ import struct
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from udsprobe.kernel.probe_object import ProbeObject, records
+from udsprobe.kernel.probe_object import ProbeObject
 from udsprobe.kernel.shared_memory import Row, SharedArray, SharedGlobals, combined
 from udsprobe.kernel.syscall_table import SyscallTable
+from udsprobe.kernel.target_book import ProcessesSeen
 from udsprobe.printable import printable
 from udsprobe.sample import (
     URING_PREFIX,
@@ -23,6 +24,7 @@ from udsprobe.sample import (
     LatencyCounts,
     LoopCounts,
     ServedCounts,
+    ThreadActivities,
 )
 
 # Where Python prefers the C library's second name; 0 is the slot of the rest.
@@ -34,6 +36,7 @@ TURNED_AWAY = (
     *("threads", "processes", "connections", "listeners", "connects", "upstreams"),
     *("servers", "holders", "uring"),
 )
+_MARK = struct.Struct("<II")
 # Each takes about a µs; what one waits for is over in some ns, unless its task was preempted.
 SETTLING_READS = 1000
 
@@ -44,10 +47,23 @@ class ThreadReading:
 
     pid: int
     tid: int
-    comm: bytes
     in_flight: Optional[CallInFlight]
-    activity_ns: Mapping[str, int]
+    activities: ThreadActivities
     loop: LoopCounts
+
+
+@dataclass(frozen=True)
+class ThreadsSeen:
+    """The living threads at one moment.
+
+    Attributes:
+        readings: of those that slept since the last time, the same objects.
+        ran: processes with a thread that did not sleep all the time since the last time, or
+            since their sockets were listed.
+    """
+
+    readings: Tuple[ThreadReading, ...]
+    ran: FrozenSet[int]
 
 
 @dataclass(frozen=True)
@@ -100,11 +116,19 @@ class Counters:
             for value, name in enum_names(btf.enum("endpoint"), "ENDPOINT_").items()
         }
         self._activities = enum_names(btf.enum("activity"), "ACTIVITY_")
+        self._awake = btf.enum("activity")["ACTIVITY_MAX"]
         self._stages = enum_names(btf.enum("stage"), "STAGE_")
         self._stages_count = btf.enum("stage")["STAGE_MAX"]
         self._cpu_maxima = self._places_of_maxima()
         self._process = btf.structure("process_state")
+        self._living = btf.structure("process_record")
+        # Every record as it was listed last → pid. -1: nobody was looked for yet.
+        self._listed: Dict[bytes, int] = {}
+        self._exits = -1
         self._thread = btf.structure("thread_record")
+        self._mark_bytes = ctypes.sizeof(btf.structure("thread_mark"))
+        self._threads: Dict[int, ThreadReading] = {}
+        self._told_at_ns = 0
 
     @contextmanager
     def seeding(self) -> Iterator[None]:
@@ -160,8 +184,9 @@ class Counters:
         return self._globals.get("listing")
 
     def begin_seeding_connections(self) -> None:
-        """Bytes that are queued already waited since at least now."""
-        self._globals.set("seeded_ns", time.monotonic_ns())
+        """Bytes that are queued already waited since at least now; who sleeps on did not run."""
+        self._told_at_ns = time.monotonic_ns()
+        self._globals.set("seeded_ns", self._told_at_ns)
 
     def open_connections(self) -> int:
         """What the last listing counted."""
@@ -199,7 +224,7 @@ class Counters:
         )
 
     def all_cpus(self) -> Row:
-        """What each CPU counted beside the calls, added up: what the next four read from."""
+        """What each CPU counted beside the calls, added up: what those read from that take it."""
         return combined(map(self._per_cpu.row, self._cpus), self._cpu_maxima)
 
     def calls_by_name(self, row: Row) -> Dict[str, int]:
@@ -249,13 +274,33 @@ class Counters:
         """Times between the return of a poller and its next call, of all threads."""
         return _latency(row[self._per_cpu.place("loop_busy")])
 
-    def exited_activity_ns(self, row: Row) -> Mapping[str, int]:
-        """Where the time of threads went that have ended."""
-        return self.by_activity(row[self._per_cpu.place("exited_activity_ns")])
+    def exited_activity_ns(self) -> Mapping[str, int]:
+        """Where the time of threads went that have ended, as it is now."""
+        place = self._per_cpu.place("exited_activity_ns")
+        rows = (self._per_cpu.some(cpu, place) for cpu in self._cpus)
+        return self.by_activity(combined(rows, ()))
 
     def by_activity(self, words: Sequence[int]) -> Mapping[str, int]:
         """The thirteen, by name."""
         return {self._activities[at]: spent for at, spent in enumerate(words)}
+
+    def processes(self) -> ProcessesSeen:
+        """The targets, as far as they changed since the last call."""
+        raw = self._object.iterate("list_processes")
+        size = ctypes.sizeof(self._living)
+        listed = {raw[at : at + size] for at in range(0, len(raw), size)}
+        fresh, gone = listed - self._listed.keys(), self._listed.keys() - listed
+        missing = {self._listed.pop(record) for record in gone}
+        changed = {}
+        for record in fresh:
+            process = self._living.from_buffer_copy(record)
+            changed[process.tgid] = process
+            self._listed[record] = process.tgid
+        exits = self.targets_exited()
+        if exits == self._exits and not missing - changed.keys():
+            return ProcessesSeen(changed)
+        self._exits = exits
+        return ProcessesSeen(changed, self.take_processes())
 
     def take_processes(self) -> Dict[int, Any]:
         """Process id → `struct process_state`; the dead ones leave the map."""
@@ -268,10 +313,41 @@ class Counters:
                 self._object.delete("processes", key)
         return found
 
-    def threads(self) -> List[ThreadReading]:
+    def threads(self) -> ThreadsSeen:
         """Every living thread of the targets."""
+        seen = self._told_threads()
+        if seen is None:
+            self._globals.set("tell_all", 1)
+            seen = self._told_threads()
+            self._globals.set("tell_all", 0)
+        assert seen is not None
+        return seen
+
+    def any_thread(self) -> bool:
+        """Whether one lives."""
+        return bool(self._object.iterate("list_processes"))
+
+    def _told_threads(self) -> Optional[ThreadsSeen]:
+        """None when it is left out what was told to somebody else."""
+        began_ns = time.monotonic_ns()
         raw = self._object.iterate("list_threads")
-        return [self._thread_reading(record) for record in records(raw, self._thread)]
+        found: Dict[int, ThreadReading] = {}
+        ran: Set[int] = set()
+        at, end, whole_bytes = 0, len(raw), ctypes.sizeof(self._thread)
+        while at < end:
+            tid, is_whole = _MARK.unpack_from(raw, at)
+            if is_whole:
+                found[tid] = reading = self._thread_reading(self._thread.from_buffer_copy(raw, at))
+                if not reading.activities.slept_since(self._told_at_ns):
+                    ran.add(reading.pid)
+                at += whole_bytes
+            elif tid in self._threads:
+                found[tid] = self._threads[tid]
+                at += self._mark_bytes
+            else:
+                return None
+        self._threads, self._told_at_ns = found, began_ns
+        return ThreadsSeen(tuple(found.values()), frozenset(ran))
 
     def _places_of_maxima(self) -> List[int]:
         stages = self._per_cpu.place("stages")
@@ -286,22 +362,21 @@ class Counters:
         if record.in_call:
             in_flight = CallInFlight(
                 record.tgid,
-                record.tid,
+                record.mark.tid,
                 self._call_names[record.call],
                 ABIS[record.abi],
                 self._endpoints[record.endpoint],
                 record.since_ns,
             )
-        activities = self.by_activity(record.activity_ns)
-        loop = LoopCounts(
-            record.tgid,
-            record.tid,
-            printable(record.comm),
-            record.loops,
-            record.busy_ns,
-            record.busy_max_ns,
+        who = record.tgid, record.mark.tid, printable(record.comm)
+        activities = ThreadActivities(
+            *who,
+            self.by_activity(record.activity_ns),
+            self._activities.get(record.asleep) if record.asleep != self._awake else None,
+            record.asleep_since_ns,
         )
-        return ThreadReading(record.tgid, record.tid, record.comm, in_flight, activities, loop)
+        loop = LoopCounts(*who, record.loops, record.busy_ns, record.busy_max_ns)
+        return ThreadReading(record.tgid, record.mark.tid, in_flight, activities, loop)
 
     def _call_counts(self, key: int, row: Row) -> CallCounts:
         latency = _latency(row[self._calls.place("latency")])

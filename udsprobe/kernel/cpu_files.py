@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import AbstractSet, Optional
+from typing import AbstractSet, Mapping, Optional
 
 from udsprobe.kernel.cpu_quota import QuotaTable
 from udsprobe.kernel.procfs import Procfs
@@ -29,11 +29,11 @@ class CpuFiles:
         self._stat = _opened(f"{root}/stat")
         self._pressure = _opened(f"{root}/pressure/cpu")
 
-    def read(self, pids: AbstractSet[int], now_ns: int) -> CpuReading:
+    def read(self, groups: Mapping[int, AbstractSet[int]], now_ns: int) -> CpuReading:
         """CPUs now.
 
         Args:
-            pids: the living targets.
+            groups: the living targets, as `QuotaTable.read` takes them.
             now_ns: CLOCK_MONOTONIC of this sample.
         """
         pressure = pressure_some_us(_text(self._pressure))
@@ -41,7 +41,7 @@ class CpuFiles:
         return CpuReading(
             host=host_cpus(_text(self._stat)),
             pressure_some_us=pressure,
-            cgroups=self._quotas.read(pids, now_ns),
+            cgroups=self._quotas.read(groups, now_ns),
             pressure_read_ns=pressure_read_ns,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import AbstractSet, Dict, List, Optional, Sequence, Set, Tuple
+from typing import AbstractSet, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from udsprobe.kernel.cgroups import CgroupMount, mounts
 from udsprobe.kernel.procfs import Procfs
@@ -78,11 +78,13 @@ class QuotaTable:
         self._known: Dict[Path, _Known] = {}
         self._reads = 0
 
-    def read(self, pids: AbstractSet[int], now_ns: int) -> Optional[Tuple[QuotaReading, ...]]:
+    def read(
+        self, groups: Mapping[int, AbstractSet[int]], now_ns: int
+    ) -> Optional[Tuple[QuotaReading, ...]]:
         """Quotas now, by path; None when a target's cgroups are hidden and none is known.
 
         Args:
-            pids: the living targets.
+            groups: the living targets; those of a group are in the same cgroups.
             now_ns: CLOCK_MONOTONIC of this sample.
         """
         if self._reads % LOOK_AGAIN_EVERY_READS == 0:
@@ -90,15 +92,24 @@ class QuotaTable:
             self._looked_at.clear()
         self._reads += 1
         self._update()
-        for pid in self._members.keys() - pids:
-            del self._members[pid]
-        for pid in pids - self._members.keys():
-            self._members[pid] = self._directories(pid)
+        for group in self._members.keys() - groups.keys():
+            del self._members[group]
+        for group in groups.keys() - self._members.keys():
+            self._members[group] = self._directories_of(groups[group])
         for directories in self._members.values():
             self._look_at(directories or {}, now_ns)
         if not self._known and None in self._members.values():
             return None
-        return tuple(self._reading(path, pids) for path in sorted(self._known))
+        return tuple(self._reading(path, groups) for path in sorted(self._known))
+
+    def _directories_of(self, pids: AbstractSet[int]) -> Optional[Dict[Path, int]]:
+        """By the first of them that still is there."""
+        found: Optional[Dict[Path, int]] = {}
+        for pid in sorted(pids):
+            found = self._directories(pid)
+            if found != {}:
+                break
+        return found
 
     def _directories(self, pid: int) -> Optional[Dict[Path, int]]:
         """Its cgroups with a CPU controller and all above → version; None when hidden."""
@@ -129,8 +140,9 @@ class QuotaTable:
             if now is not None:
                 known.update(now)
 
-    def _reading(self, path: Path, pids: AbstractSet[int]) -> QuotaReading:
+    def _reading(self, path: Path, groups: Mapping[int, AbstractSet[int]]) -> QuotaReading:
         known = self._known[path]
+        inside = (pids for group, pids in groups.items() if path in (self._members[group] or ()))
         return QuotaReading(
             path=printable(os.fsencode(path)),
             version=known.version,
@@ -141,7 +153,7 @@ class QuotaTable:
             throttled_periods=known.throttled_periods,
             throttled_ns=known.throttled_ns,
             usage_ns=None if known.now.usage_ns is None else known.usage_ns,
-            pids=tuple(pid for pid in sorted(pids) if path in (self._members.get(pid) or {})),
+            pids=tuple(sorted(pid for pids in inside for pid in pids)),
         )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import FrozenSet
 
 from udsprobe.errors import KernelCannotError
+from udsprobe.kernel.btf import names
 from udsprobe.kernel.own_namespaces import in_pid_namespace
 from udsprobe.kernel.plan import EVENT_PROGRAMS, URING, URING_SUBMITS
 
@@ -90,7 +91,7 @@ def _kernel_types() -> bytes:
     try:
         types = KERNEL_BTF.read_bytes()
         if types:
-            return types
+            return names(types)
     except OSError as error:
         why = os.strerror(error.errno or 0)
     raise KernelCannotError(
@@ -101,5 +102,5 @@ def _kernel_types() -> bytes:
 
 
 def _has(types: bytes, name: str) -> bool:
-    # A name stands whole in the string section exactly when a type bears it.
+    # A name stands whole in the string section exactly when something bears it.
     return b"\0" + name.encode() + b"\0" in types

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+from contextlib import contextmanager
 from functools import cache
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError
 
@@ -122,7 +123,7 @@ class Libbpf:
         self._log: List[str] = []
         self._libc = ctypes.CDLL(None)
         # ctypes frees a callback nobody holds.
-        self._print = PRINT(self._printed)
+        self._print, self._silence = PRINT(self._printed), PRINT()
         self.functions.libbpf_set_print(self._print)
 
     def _printed(self, _level: int, form: bytes, arguments: int) -> int:
@@ -134,6 +135,16 @@ class Libbpf:
         self._libc.free(text)
         del self._log[:-MAX_LOG_LINES]
         return 0
+
+    @contextmanager
+    def unheard(self) -> Iterator[None]:
+        """While it lasts nothing is logged: opening and loading print 5,000 messages, each of
+        which would wait for whatever other thread is in Python."""
+        self.functions.libbpf_set_print(self._silence)
+        try:
+            yield
+        finally:
+            self.functions.libbpf_set_print(self._print)
 
     def log(self) -> str:
         """What libbpf and the verifier said last, at most 400 lines."""

@@ -7,7 +7,7 @@ neither netlink nor the formats of /proc.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import AbstractSet, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
 from udsprobe.errors import NotPermittedError
 from udsprobe.kernel.host_paths import HostPaths
@@ -52,18 +52,42 @@ def every_listener(procfs: Optional[Procfs] = None) -> ListenersSeen:
 
 @dataclass
 class _Holdings:
-    """Sockets of the processes as of the last look: pid → descriptor → inode."""
+    """Sockets of the processes as of the last look at each: pid → descriptor → inode.
 
-    sockets: Dict[int, Dict[int, int]] = field(default_factory=dict)
+    Attributes:
+        listening: pid → the descriptors among them that are in `inodes_seen`.
+        inodes_seen: of the listeners that were looked for.
+        ran: processes that did anything since they were looked at.
+    """
+
+    sockets: Dict[int, Mapping[int, int]] = field(default_factory=dict)
+    listening: Dict[int, Mapping[int, int]] = field(default_factory=dict)
     hidden: Set[int] = field(default_factory=set)
     inodes_seen: Set[int] = field(default_factory=set)
+    ran: Set[int] = field(default_factory=set)
     reads_since: int = 0
 
-    def stale(self, listeners: Set[int]) -> bool:
+    def is_stale(self, listeners: Set[int]) -> bool:
         """A new listener may be anybody's; else look again when it is affordable."""
-        held = sum(map(len, self.sockets.values()))
+        held = sum(len(self.sockets.get(pid, ())) for pid in self.ran)
         due = self.reads_since * _SOCKETS_PER_READ >= held
         return due or not listeners <= self.inodes_seen
+
+    def forget(self, pids: Iterable[int]) -> None:
+        """They are looked at again, where they still are there."""
+        for pid in pids:
+            self.sockets.pop(pid, None)
+            self.listening.pop(pid, None)
+            self.hidden.discard(pid)
+
+    def find_listening(self, pids: Iterable[int]) -> None:
+        """Which of the listeners they hold."""
+        for pid in pids:
+            held = self.sockets[pid]
+            if not self.inodes_seen.isdisjoint(held.values()):
+                self.listening[pid] = {
+                    fd: inode for fd, inode in held.items() if inode in self.inodes_seen
+                }
 
 
 class TargetListeners:
@@ -79,18 +103,37 @@ class TargetListeners:
         self._holdings = _Holdings()
         self._paths = HostPaths()
 
-    def read(self, pids: Iterable[int]) -> ListenersSeen:
+    def begin(self, sockets: Mapping[int, Mapping[int, int]]) -> None:
+        """Take over what somebody has just seen, before the first `read`.
+
+        Args:
+            sockets: pid → descriptor → inode, of processes with all of their sockets.
+        """
+        self._holdings = _Holdings(dict(sockets))
+
+    def read(
+        self,
+        pids: Iterable[int],
+        ran: Optional[AbstractSet[int]] = None,
+        netns: Optional[Mapping[int, int]] = None,
+    ) -> ListenersSeen:
         """Listeners that at least one of `pids` holds; owners are among `pids`.
+
+        Args:
+            ran: those of them that may have opened or closed anything since the last time; None
+                is any.
+            netns: inode number of their network namespaces, 0 where it is not known; None: look.
 
         Raises:
             KernelCannotError: `no-sock-diag`, `sock-diag-failed`.
         """
-        targets = sorted(set(pids))
-        unseen = self._follow_namespaces(targets)
+        targets = frozenset(pids)
+        unseen = self._follow_namespaces(targets, netns)
         dumps = [self._namespaces[inode].listeners() for inode in sorted(self._namespaces)]
         for dump in dumps:
             unseen.extend(reason for reason in dump.unseen if reason not in unseen)
-        owners = self._owners(targets, {one.inode for dump in dumps for one in dump.sockets})
+        listeners = {one.inode for dump in dumps for one in dump.sockets}
+        owners = self._owners(targets, targets if ran is None else ran, listeners)
         hidden = tuple(sorted(self._holdings.hidden.intersection(targets)))
         unseen.extend(f"the descriptors of process {pid} are hidden from us" for pid in hidden)
         readings = [
@@ -115,14 +158,15 @@ class TargetListeners:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _follow_namespaces(self, targets: Sequence[int]) -> List[str]:
+    def _follow_namespaces(
+        self, targets: AbstractSet[int], netns: Optional[Mapping[int, int]]
+    ) -> List[str]:
         """Opens the targets' namespaces, closes those that none is in any more."""
         own = self._procfs.netns_of_this_thread()
-        wanted: Dict[int, Optional[int]] = {own: None}
-        for pid in targets:
-            inode = self._procfs.netns(pid)
-            if inode is not None:
-                wanted.setdefault(inode, pid)
+        if netns is None:
+            netns = {pid: self._procfs.netns(pid) or 0 for pid in targets}
+        wanted: Dict[int, Optional[int]] = {inode: pid for pid, inode in netns.items() if inode}
+        wanted[own] = None
         for inode in self._namespaces.keys() - wanted.keys():
             self._namespaces.pop(inode).close()
         unseen: List[str] = []
@@ -143,19 +187,30 @@ class TargetListeners:
         if known is not opened:
             opened.close()
 
-    def _owners(self, targets: Sequence[int], listeners: Set[int]) -> Dict[int, Tuple[int, ...]]:
-        holdings = self._holdings
-        holdings.reads_since += 1
-        if holdings.stale(listeners):
-            self._holdings = holdings = _Holdings(inodes_seen=listeners)
-        for pid in targets:
-            if pid not in holdings.sockets:
-                self._look_into(pid)
+    def _owners(
+        self, targets: AbstractSet[int], ran: AbstractSet[int], listeners: Set[int]
+    ) -> Dict[int, Tuple[int, ...]]:
+        self._look(targets, ran, listeners)
         owners: Dict[int, List[int]] = {}
-        for pid in targets:
+        for pid in sorted(self._holdings.listening):
             for inode in self._held(pid, listeners):
                 owners.setdefault(inode, []).append(pid)
         return {inode: tuple(who) for inode, who in owners.items()}
+
+    def _look(self, targets: AbstractSet[int], ran: AbstractSet[int], listeners: Set[int]) -> None:
+        """A process that sleeps opens and closes nothing: it is looked at once."""
+        holdings = self._holdings
+        holdings.forget(holdings.sockets.keys() - targets)
+        holdings.ran = (holdings.ran | ran) & targets
+        holdings.reads_since += 1
+        is_stale, is_new = holdings.is_stale(listeners), not listeners <= holdings.inodes_seen
+        if is_stale:
+            holdings.forget(holdings.ran)
+            holdings.ran, holdings.reads_since, holdings.inodes_seen = set(), 0, listeners
+        fresh = targets - holdings.sockets.keys()
+        for pid in fresh:
+            self._look_into(pid)
+        holdings.find_listening(targets if is_new else fresh)
 
     def _look_into(self, pid: int) -> None:
         held = self._procfs.socket_fds(pid)
@@ -164,9 +219,12 @@ class TargetListeners:
             self._holdings.hidden.add(pid)
 
     def _held(self, pid: int, listeners: Set[int]) -> Set[int]:
-        held = self._holdings.sockets[pid].items()
+        held = self._holdings.listening[pid].items()
+        is_quiet = pid not in self._holdings.ran
         return {
-            inode for fd, inode in held if inode in listeners and self._procfs.holds(pid, fd, inode)
+            inode
+            for fd, inode in held
+            if inode in listeners and (is_quiet or self._procfs.holds(pid, fd, inode))
         }
 
 

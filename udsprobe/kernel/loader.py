@@ -6,14 +6,17 @@ import ctypes
 import errno
 import os
 import struct
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Dict, FrozenSet, Iterable, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, Tuple
 
 from udsprobe.errors import KernelCannotError, NotPermittedError, UdsprobeError
 from udsprobe.kernel import map_bounds
+from udsprobe.kernel.alongside import Work, alongside, nothing
 from udsprobe.kernel.built_objects import object_bytes
 from udsprobe.kernel.features import Features
-from udsprobe.kernel.libbpf import LibbpfError
+from udsprobe.kernel.libbpf import LibbpfError, libbpf
 from udsprobe.kernel.lockdown import forbids_reading, lockdown_level
 from udsprobe.kernel.plan import EVENT_PROGRAMS
 from udsprobe.kernel.privileges import missing_capabilities
@@ -40,6 +43,7 @@ def load(
     programs: FrozenSet[str],
     *,
     follow: bool,
+    meanwhile: Work = nothing,
 ) -> ProbeObject:
     """Open, configure and load the object.
 
@@ -49,30 +53,60 @@ def load(
         cpus: possible CPUs, entries of the per-CPU arrays.
         programs: names of the event programs to load.
         follow: children of targets become targets.
+        meanwhile: done in another thread while the kernel verifies.
 
     Raises:
         KernelCannotError: `no-object`, `stale-object`, `lockdown`, `no-memory`, `refused` (the
             verifier's last lines in `detail`).
         NotPermittedError: `not-root`, naming the missing capabilities.
     """
-    opened = ProbeObject(object_bytes(features))
+    raw = object_bytes(features)
+    configure = partial(_configure, features=features, tables=tables, cpus=cpus, follow=follow)
+    with suppress(LibbpfError), libbpf().unheard():
+        return _loaded(raw, configure, programs, meanwhile)
     try:
-        opened.resize("calls", series_max(cpus) * cpus)
-        opened.resize("cpus", cpus)
-        opened.resize("connections", map_bounds.connections_max(features.bpf_allocator))
-        if features.bpf_allocator:
-            opened.allocate_late("connections")
-        for name, entries in _bounds_for_tests().items():
-            opened.resize(name, entries)
-        opened.set_options(_options(opened, features, tables, follow, cpus))
+        # Once more, to hear why not.
+        return _loaded(raw, configure, programs, nothing)
+    except LibbpfError as error:
+        raise refusal(error) from error
+
+
+def _loaded(
+    raw: bytes,
+    configure: Callable[[ProbeObject], None],
+    programs: FrozenSet[str],
+    meanwhile: Work,
+) -> ProbeObject:
+    opened = ProbeObject(raw)
+    try:
+        configure(opened)
         for program in EVENT_PROGRAMS:
             if program.name not in programs:
                 opened.leave_out(program.name)
-        opened.load()
+        with alongside(meanwhile):
+            opened.load()
         return opened
-    except LibbpfError as error:
+    except LibbpfError:
         opened.close()
-        raise refusal(error) from error
+        raise
+
+
+def _configure(
+    opened: ProbeObject,
+    *,
+    features: Features,
+    tables: Tuple[SyscallTable, SyscallTable],
+    cpus: int,
+    follow: bool,
+) -> None:
+    opened.resize("calls", series_max(cpus) * cpus)
+    opened.resize("cpus", cpus)
+    opened.resize("connections", map_bounds.connections_max(features.bpf_allocator))
+    if features.bpf_allocator:
+        opened.allocate_late("connections")
+    for name, entries in _bounds_for_tests().items():
+        opened.resize(name, entries)
+    opened.set_options(_options(opened, features, tables, follow, cpus))
 
 
 def _bounds_for_tests() -> Dict[str, int]:

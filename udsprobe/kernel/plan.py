@@ -7,7 +7,7 @@ out. A measurement that nothing carries is `off` with a reason, never zero.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import FrozenSet, Optional, Tuple
+from typing import FrozenSet, List, Optional, Tuple
 
 from udsprobe.sample import MeasurementState
 
@@ -88,6 +88,15 @@ def programs(strategy: str, events: FrozenSet[str]) -> FrozenSet[str]:
     if strategy == "fentry":
         return events - {"sk_data_ready"}
     return frozenset(name for name in events if hooks[name] != "fentry")
+
+
+def attach_order(attached: FrozenSet[str]) -> List[str]:
+    """In which order event programs are made live; the other way round they are taken back.
+
+    What counts a call when it ends is last to come and first to go: a call that
+    ended while sleep was no longer told of would have slept on a CPU.
+    """
+    return sorted(attached, key=lambda name: (name.startswith("sys_"), name))
 
 
 def tells_arrivals(attached: FrozenSet[str]) -> bool:

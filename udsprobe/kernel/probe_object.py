@@ -10,14 +10,14 @@ import ctypes
 import errno
 import mmap
 import os
-from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Type
+import struct
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
 
 from udsprobe.kernel.btf import Btf
 from udsprobe.kernel.libbpf import LibbpfError, ProgInfo, libbpf
 
 BPF_NOEXIST, NO_PREALLOC = 1, 1
-ITERATOR_READ_BYTES = 1 << 18
+ITERATOR_READ_BYTES = max(1 << 18, 8 * mmap.PAGESIZE)
 BATCH_ENTRIES, BATCH_ENTRIES_MIN, BATCH_BYTES = 1024, 16, 1 << 20
 
 
@@ -43,6 +43,20 @@ def records(raw: bytes, layout: Type[ctypes.Structure]) -> List[Any]:
     """What an iterator program wrote, one ctypes twin for each record."""
     size = ctypes.sizeof(layout)
     return [layout.from_buffer_copy(raw, at) for at in range(0, len(raw) - size + 1, size)]
+
+
+def words_of(layout: Type[ctypes.Structure], names: Sequence[str]) -> struct.Struct:
+    """Unpacks these 64-bit members of a structure, in the order they lie in, and no others."""
+    members = [getattr(layout, name) for name in names]
+    form, end = "<", 0
+    for member in members:
+        if member.size != 8 or member.offset < end:
+            raise ValueError(
+                f"{names} of {layout.__name__} are not 64 bits each, one behind another"
+            )
+        form += f"{member.offset - end}xQ"
+        end = member.offset + member.size
+    return struct.Struct(f"{form}{ctypes.sizeof(layout) - end}x")
 
 
 class ProbeObject:
@@ -116,8 +130,11 @@ class ProbeObject:
         self._links[program] = self._bpf.pointer("bpf_program__attach", self._program(program))
 
     def detach(self) -> None:
-        """Detach every program that runs on events; maps and iterators stay readable."""
-        for link in self._links.values():
+        """Detach every program that runs on events, the last attached first.
+
+        Maps and iterators stay readable.
+        """
+        for link in reversed(list(self._links.values())):
             self._bpf.functions.bpf_link__destroy(link)
         self._links.clear()
 
@@ -141,12 +158,20 @@ class ProbeObject:
         Returns:
             What it wrote: records, one behind the other.
         """
+        return b"".join(self.parts(program, over=over))
+
+    def parts(self, program: str, *, over: Optional[str] = None) -> Iterator[bytes]:
+        """The same in parts of whole records, where there can be very many.
+
+        A read hands over what is in the iterator's own buffer of 8 pages, which ends with a
+        whole object (Linux kernel/bpf/bpf_iter.c, bpf_seq_read).
+        """
         if program not in self._iterators:
             self._iterators[program] = self._attach_iterator(program, over)
         link = self._bpf.functions.bpf_link__fd(self._iterators[program])
         descriptor = self._bpf.call("bpf_iter_create", link)
         try:
-            return b"".join(iter(lambda: os.read(descriptor, ITERATOR_READ_BYTES), b""))
+            yield from iter(lambda: os.read(descriptor, ITERATOR_READ_BYTES), b"")
         finally:
             os.close(descriptor)
 
@@ -194,9 +219,9 @@ class ProbeObject:
         handle = self._next_map(None)
         while handle:
             descriptor = self._bpf.call("bpf_map__fd", handle)
-            lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
-            fields = dict(line.split(":", 1) for line in lines if ":" in line)
-            total += int(fields.get("memlock", "0"))
+            with open(f"/proc/self/fdinfo/{descriptor}", "rb") as info:
+                _, found, rest = info.read().partition(b"\nmemlock:")
+            total += int(rest.split(b"\n", 1)[0]) if found else 0
             handle = self._next_map(handle)
         return total
 

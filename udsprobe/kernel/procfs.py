@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from udsprobe.printable import printable
@@ -192,6 +193,13 @@ class Procfs:
             return None
         return int(link[8:-1]) if link.startswith("socket:[") else None
 
+    def tcp_table(self, pid: int, name: str) -> bytes:
+        """`/proc/PID/net/NAME`, `tcp` or `tcp6`, of its network namespace; empty when gone."""
+        try:
+            return Path(f"{self._root}/{pid}/net/{name}").read_bytes()
+        except OSError:
+            return b""
+
     def owners(self, inodes: Iterable[int], pids: Optional[Iterable[int]] = None) -> Owners:
         """Which of `pids` (default: every process) hold the sockets `inodes`."""
         wanted = frozenset(inodes)
@@ -227,17 +235,18 @@ class Procfs:
         """Inode number of the calling thread's network namespace."""
         return os.stat(f"{self._root}/thread-self/ns/net").st_ino
 
-    def children(self) -> Dict[int, List[int]]:
-        """Parent → its living children, of all processes."""
+    def descendants(
+        self, pids: Iterable[int], among: Optional[Iterable[Process]] = None
+    ) -> Set[int]:
+        """Children, grandchildren … of `pids`, without `pids` themselves.
+
+        Args:
+            among: all processes, where they were read already.
+        """
         tree: Dict[int, List[int]] = {}
-        for process in self.processes():
+        for process in self.processes() if among is None else among:
             if not process.ended:
                 tree.setdefault(process.ppid, []).append(process.pid)
-        return tree
-
-    def descendants(self, pids: Iterable[int]) -> Set[int]:
-        """Children, grandchildren … of `pids`, without `pids` themselves."""
-        tree = self.children()
         roots = set(pids)
         reached: Set[int] = set()
         waiting = list(roots)
@@ -281,12 +290,11 @@ class Procfs:
         wanted = (paths.get(""), paths.get("name=systemd"), *paths.values())
         return next((path for path in wanted if path and path != "/"), "/" if paths else None)
 
-    def target(self, pid: int, via: str, cgroup: Optional[str] = None) -> Optional[TargetReading]:
-        """What a sample says of a target; None when no such process runs.
+    def target(self, pid: int, via: str) -> Optional[TargetReading]:
+        """Who it is; None when no such process runs. Descriptors and cgroup are not looked at.
 
         Args:
             via: `selector` or `fork`, passed on.
-            cgroup: where it is known to be already; None to look.
         """
         process = self.process(pid)
         if process is None or process.ended:
@@ -297,12 +305,11 @@ class Procfs:
             cmdline=self.cmdline(pid),
             threads=process.threads,
             state="running",
-            fds_open=self.fds_open(pid),
-            fds_limit=self.fds_limit(pid),
+            fds_open=None,
+            fds_limit=None,
             via=via,
             start_ticks=process.start_ticks,
             parent=process.ppid,
-            cgroup=self.cgroup(pid) if cgroup is None else cgroup,
         )
 
     def open_files(self) -> Optional[OpenFiles]:

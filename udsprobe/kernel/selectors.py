@@ -118,7 +118,7 @@ class _Resolution:
         self._own = os.getpid()
         alive = (process for process in procfs.processes() if not process.ended)
         self._alive: Dict[int, Process] = {process.pid: process for process in alive}
-        self._ours = procfs.descendants([self._own]) | {self._own}
+        self._ours = procfs.descendants([self._own], self._alive.values()) | {self._own}
 
     def chosen(self) -> Tuple[Chosen, ...]:
         wanted = self._selectors
@@ -245,10 +245,13 @@ class _Resolution:
     def _with_descendants(self, reasons: Dict[int, str]) -> Tuple[Chosen, ...]:
         # --all has named every process; what it left out stays out.
         follow = self._selectors.follow and not self._selectors.everything
-        found = self._procfs.descendants(reasons) - self._ours if follow else set()
+        found = self._descendants(reasons) if follow else set()
         chosen = [self._choice(pid, "selector", how) for pid, how in reasons.items()]
         chosen += [self._choice(pid, "fork", "") for pid in found - reasons.keys()]
         return tuple(sorted((one for one in chosen if one), key=lambda one: one.pid))
+
+    def _descendants(self, pids: Iterable[int]) -> Set[int]:
+        return self._procfs.descendants(pids, self._alive.values()) - self._ours
 
     def _choice(self, pid: int, via: str, how: str) -> Optional[Chosen]:
         process = self._alive.get(pid) or self._procfs.process(pid)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
+from functools import reduce
+from operator import add
 from typing import Dict, Iterable, List, Sequence, Tuple, Type
 
 from udsprobe.kernel.probe_object import ProbeObject
@@ -22,10 +24,15 @@ def combined(rows: Iterable[Row], maxima_at: Sequence[int]) -> Row:
     kept = list(rows)
     if len(kept) == 1:
         return kept[0]
-    total = [sum(column) for column in zip(*kept)]
+    # Each pair in C: a row has thousands of words.
+    total = reduce(_sums, kept)
     for at in maxima_at:
         total[at] = max(row[at] for row in kept)
     return total
+
+
+def _sums(some: Row, others: Row) -> Row:
+    return list(map(add, some, others))
 
 
 class SharedArray:
@@ -54,6 +61,11 @@ class SharedArray:
             known = (raw, list(struct.unpack(f"<{self._words}Q", raw)))
             self._decoded[index] = known
         return known[1]
+
+    def some(self, index: int, place: slice) -> Row:
+        """Some words of an entry, as they are now."""
+        begin, end = (index * self._size + at * WORD_BYTES for at in (place.start, place.stop))
+        return list(struct.unpack(f"<{place.stop - place.start}Q", self._bytes[begin:end]))
 
     def word(self, index: int, at: int) -> int:
         """One word of an entry, as it is now."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import platform
 import struct
-from typing import List, Mapping, Tuple
+from typing import Dict, Iterable, List, Mapping, Tuple
 
 from udsprobe.errors import KernelCannotError
+from udsprobe.kernel.alongside import Work, nothing
 from udsprobe.kernel.connection_table import ConnectionTable
 from udsprobe.kernel.counters import Counters, enum_names
 from udsprobe.kernel.cpu_holders import CpuHolders
@@ -14,7 +15,7 @@ from udsprobe.kernel.features import Features, kernel_features
 from udsprobe.kernel.libbpf import LibbpfError
 from udsprobe.kernel.listener_table import ListenerTable
 from udsprobe.kernel.loader import load, possible_cpus, refusal, series_max
-from udsprobe.kernel.plan import measurements, programs, strategies
+from udsprobe.kernel.plan import attach_order, measurements, programs, strategies
 from udsprobe.kernel.probe_object import records
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.server_table import ServerTable
@@ -29,12 +30,15 @@ class Tracer:
     Args:
         follow: children of targets become targets.
         strategy: `auto` (the first that this kernel loads), `tracepoint` or `fentry`.
+        meanwhile: done in another thread while the kernel verifies.
 
     Attributes:
         strategy: the one in use.
         attached: names of the live event programs.
         counters: everything the kernel half counts.
         via_names: value of `enum via` → `selector` or `fork`.
+        seeded_sockets: pid → descriptor → inode of the targets' sockets when they became
+            targets; may hold listeners of others, too.
 
     Raises:
         KernelCannotError: `no-libbpf`, `no-btf`, `no-tracepoint`, `no-strategy`,
@@ -42,7 +46,9 @@ class Tracer:
         NotPermittedError: `not-root`, naming the missing capabilities.
     """
 
-    def __init__(self, *, follow: bool = True, strategy: str = "auto") -> None:
+    def __init__(
+        self, *, follow: bool = True, strategy: str = "auto", meanwhile: Work = nothing
+    ) -> None:
         features = kernel_features()
         tries = strategies(strategy, features.events)
         if not tries:
@@ -53,27 +59,30 @@ class Tracer:
             )
         for self.strategy in tries:
             try:
-                self._start(features, follow)
+                self._start(features, follow, meanwhile)
                 break
             except KernelCannotError:
                 if self.strategy == tries[-1]:
                     raise
 
-    def _start(self, features: Features, follow: bool) -> None:
+    def _start(self, features: Features, follow: bool, meanwhile: Work) -> None:
         tables = syscall_tables(platform.machine())
         cpus = possible_cpus()
         self.attached = programs(self.strategy, features.events)
-        self._object = load(features, tables, cpus, self.attached, follow=follow)
+        self._object = load(
+            features, tables, cpus, self.attached, follow=follow, meanwhile=meanwhile
+        )
         try:
             self.counters = Counters(self._object, tables, cpus, series_max(cpus))
             if features.pid_namespace:
                 self._object.iterate("learn_namespace")
-            for name in sorted(self.attached):
+            for name in attach_order(self.attached):
                 self._object.attach(name)
         except LibbpfError as error:
             self._object.close()
             raise refusal(error) from error
         self._features = features
+        self.seeded_sockets: Dict[int, Dict[int, int]] = {}
         self.via_names = enum_names(self._object.btf.enum("via"), "VIA_")
 
     def seed(self, processes: Mapping[int, int], *, dormant: bool = False) -> None:
@@ -95,7 +104,7 @@ class Tracer:
             self._object.delete("seed_tgids", struct.pack("<I", pid))
         if not dormant:
             self.adopt_listeners()
-            self._seed_connections()
+            self._seed_connections(processes)
             self._object.iterate("seed_upstreams")
 
     def adopt_listeners(self) -> None:
@@ -164,12 +173,16 @@ class Tracer:
         """Memory of all maps, as the kernel accounts for it."""
         return self._object.maps_bytes()
 
-    def _seed_connections(self) -> None:
+    def _seed_connections(self, pids: Iterable[int]) -> None:
         self.counters.begin_seeding_connections()
+        sockets = self._open_sockets()
+        self.seeded_sockets = {pid: {} for pid in pids}
+        for record in sockets:
+            self.seeded_sockets.setdefault(record.tgid, {})[record.fd] = record.inode
         value = self._object.btf.structure("connection")()
         value.role = self._object.btf.enum("role")["ROLE_SERVED"]
         keys, values = bytearray(), bytearray()
-        for record in served_sockets(self._open_sockets()):
+        for record in served_sockets(sockets):
             value.inode, value.endpoint = record.inode, record.endpoint
             value.tgid = record.tgid
             self.counters.follow(record.sk)

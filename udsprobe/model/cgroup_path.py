@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Optional, Sequence
 
 _ID = r"(?P<id>[0-9a-f]{64})"
@@ -50,6 +51,7 @@ class Placement:
     pod: Optional[str] = None
 
 
+@lru_cache(maxsize=4096)
 def placement(path: Optional[str]) -> Placement:
     """Read the path of a cgroup, as /proc/PID/cgroup has it; anything else is nowhere."""
     parts = [part for part in (path or "").split("/") if part]

@@ -37,7 +37,7 @@ from udsprobe.model.report import (
 from udsprobe.model.served_by import served_by
 from udsprobe.model.served_requests import served_requests
 from udsprobe.model.syscall_rows import syscall_rows
-from udsprobe.model.target_rows import target_rows
+from udsprobe.model.target_rows import SettledRows, target_rows
 from udsprobe.model.thread_time import thread_time
 from udsprobe.sample import Observation, ProbeReading, Sample
 
@@ -45,11 +45,19 @@ _NS_PER_S = 1_000_000_000
 _SIGNIFICANT_DIGITS = 4
 
 
-def report(observation: Observation, first: Sample, last: Sample) -> Report:
+def report(
+    observation: Observation,
+    first: Sample,
+    last: Sample,
+    settled: Optional[SettledRows] = None,
+) -> Report:
     """The report of the window from `first` to `last`.
 
     Verdict, findings, time, upstream requests and connections are not measured
     here: None.
+
+    Args:
+        settled: of the reports before this one; it makes them cheaper and changes none.
 
     Raises:
         ValueError: a counter went backwards; the message names it.
@@ -60,7 +68,7 @@ def report(observation: Observation, first: Sample, last: Sample) -> Report:
         host=_host(observation, last),
         window=_window(first, last),
         probe=_probe(observation, first, last),
-        targets=target_rows(first, last),
+        targets=target_rows(first, last, settled),
         targets_exited=last.targets_exited,
         verdict=None,
         findings=None,

@@ -119,6 +119,10 @@ class Fds:
 
 @dataclass(frozen=True)
 class Target:
+    """`unit`, `container` (its id), `runtime` and `pod` (its uid) by the names of its cgroups,
+    which whoever makes them chooses; None: the names do not say.
+    """
+
     pid: int
     comm: str
     cmdline: Optional[str]
@@ -126,6 +130,10 @@ class Target:
     state: str
     fds: Fds
     via: str
+    unit: Optional[str] = None
+    container: Optional[str] = None
+    runtime: Optional[str] = None
+    pod: Optional[str] = None
 
 
 @dataclass(frozen=True)

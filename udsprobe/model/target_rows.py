@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import AbstractSet, Dict, List, Optional, Tuple
 
+from udsprobe.model.cgroup_path import placement
 from udsprobe.model.counters import grown_by_key
 from udsprobe.model.report import Fds, Target
 from udsprobe.sample import Sample, TargetReading
@@ -11,22 +12,67 @@ from udsprobe.sample import Sample, TargetReading
 _NS_PER_S = 1_000_000_000
 
 
-def target_rows(first: Sample, last: Sample) -> List[Target]:
-    """The targets of the last sample, in its order."""
+class SettledRows:
+    """Rows of processes that did not change, kept from one report to the next of the same samples.
+
+    On a host with thousands of processes nearly all are such.
+    """
+
+    def __init__(self) -> None:
+        self._rows: Dict[int, Tuple[TargetReading, Target]] = {}
+
+    def row(self, reading: TargetReading) -> Target:
+        """Of a reading that is the same object in both samples, some time apart."""
+        known = self._rows.get(reading.pid)
+        if known is None or known[0] is not reading:
+            # Any time will do: nothing grew.
+            known = (reading, _row(reading, reading, 1.0))
+            self._rows[reading.pid] = known
+        return known[1]
+
+    def keep(self, pids: AbstractSet[int]) -> None:
+        """Forget all others."""
+        for pid in self._rows.keys() - pids:
+            del self._rows[pid]
+
+
+def target_rows(first: Sample, last: Sample, settled: Optional[SettledRows] = None) -> List[Target]:
+    """The targets of the last sample, in its order.
+
+    Args:
+        settled: to be given again with the next samples of the same observation.
+    """
+    settled = settled or SettledRows()
     elapsed_s = (last.monotonic_ns - first.monotonic_ns) / _NS_PER_S
-    before = {(reading.pid, reading.start_ticks): reading for reading in first.targets}
+    same = set(map(id, first.targets)) if elapsed_s else set()
+    changed = [reading for reading in last.targets if id(reading) not in same]
+    before: Dict[Tuple[int, Optional[int]], TargetReading] = {}
+    if changed:
+        before = {(reading.pid, reading.start_ticks): reading for reading in first.targets}
+        settled.keep({reading.pid for reading in last.targets})
     return [
-        Target(
-            pid=reading.pid,
-            comm=reading.comm,
-            cmdline=reading.cmdline,
-            threads=reading.threads,
-            state=reading.state,
-            fds=_fds(reading, before.get((reading.pid, reading.start_ticks)), elapsed_s),
-            via=reading.via,
-        )
+        settled.row(reading)
+        if id(reading) in same
+        else _row(reading, before.get((reading.pid, reading.start_ticks)), elapsed_s)
         for reading in last.targets
     ]
+
+
+def _row(reading: TargetReading, before: Optional[TargetReading], elapsed_s: float) -> Target:
+    where = placement(reading.cgroup)
+    return Target(
+        pid=reading.pid,
+        comm=reading.comm,
+        cmdline=reading.cmdline,
+        threads=reading.threads,
+        state=reading.state,
+        fds=_fds(reading, before, elapsed_s),
+        via=reading.via,
+        unit=where.unit,
+        container=where.container,
+        runtime=where.runtime,
+        pod=where.pod,
+    )
 
 
 def _fds(reading: TargetReading, before: Optional[TargetReading], elapsed_s: float) -> Fds:

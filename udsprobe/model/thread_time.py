@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from itertools import islice
+from typing import Dict, List, Mapping, NamedTuple, Optional, Union
 
 from udsprobe.model.counters import grown
 from udsprobe.model.cpu_holders import cpu_holders
@@ -27,6 +28,28 @@ class _Lived(NamedTuple):
     times: Times
 
 
+class _Slept(NamedTuple):
+    """A thread that slept through the window in one activity, and how much of it, ns."""
+
+    thread: ThreadActivities
+    slept_ns: int
+
+    def lived(self) -> _Lived:
+        nothing = dict.fromkeys(self.thread.activity_ns, 0)
+        return _Lived(self.thread, {**nothing, self.thread.asleep or "": self.slept_ns})
+
+
+_Either = Union[_Lived, _Slept]
+
+
+class _Window(NamedTuple):
+    """The threads of a window, and the time of those that ended, until it began."""
+
+    awake: List[_Lived]
+    asleep: List[_Slept]
+    ended: List[Times]
+
+
 def thread_time(first: Sample, last: Sample) -> Optional[Time]:
     """Shares by thread, busiest first, and of all threads together.
 
@@ -37,16 +60,20 @@ def thread_time(first: Sample, last: Sample) -> Optional[Time]:
     """
     if last.threads is None or last.exited_activity_ns is None:
         return None
-    before = _known_before(first, last.threads)
-    lived = [_Lived(t, _spent(t, before.get((t.pid, t.tid), {}))) for t in last.threads]
-    lived = [each for each in lived if sum(each.times.values())]
-    lived.sort(key=lambda each: (-sum(map(each.times.__getitem__, BUSY)), each.thread.tid))
-    rows = [_row(each) for each in lived]
-    ended = [t.activity_ns for t in first.threads or () if (t.pid, t.tid) not in before]
-    total = _sum([*(each.times for each in lived), _spent_by_ended(first, last, _sum(ended))])
+    window = _window(first, last)
+    ranked = _ranked(window)
+    rows = [_row(_lived(each)) for each in islice(ranked, THREADS_SHOWN_MAX)]
+    total = _sum(
+        [
+            *(dict.fromkeys(each.activity_ns, 0) for each in last.threads[:1]),
+            *(each.times for each in window.awake),
+            _slept_by_activity(window.asleep),
+            _spent_by_ended(first, last, _sum(window.ended)),
+        ]
+    )
     return Time(
-        threads=rows[:THREADS_SHOWN_MAX],
-        processes=_processes(lived)[:PROCESSES_SHOWN_MAX],
+        threads=rows,
+        processes=_processes(ranked),
         busiest=rows[0] if rows else None,
         total_s=sum(total.values()) / _NS_PER_S,
         total=shares(total),
@@ -56,6 +83,57 @@ def thread_time(first: Sample, last: Sample) -> Optional[Time]:
     )
 
 
+def _window(first: Sample, last: Sample) -> _Window:
+    """Of thousands of threads nearly all sleep: those are the same objects in both samples."""
+    known, living = first.threads or (), last.threads or ()
+    same = set(map(id, known))
+    asleep = [each for each in living if id(each) in same]
+    same.intersection_update(map(id, asleep))
+    others = [each for each in living if id(each) not in same]
+    earlier = {(t.pid, t.tid): t.until(first.monotonic_ns) for t in known if id(t) not in same}
+    spent = [_Lived(t, t.until(last.monotonic_ns)) for t in others]
+    now = {(t.pid, t.tid): ns for t, ns in spent}
+    before = {who: ns for who, ns in earlier.items() if _has_grown(now.get(who), ns)}
+    awake = [
+        _Lived(t, _difference(f"thread {t.tid}", ns, before.get((t.pid, t.tid), {})))
+        for t, ns in spent
+    ]
+    ended = [ns for who, ns in earlier.items() if who not in before]
+    slept = (_Slept(t, _slept_ns(t, first, last)) for t in asleep)
+    return _Window(
+        [each for each in awake if sum(each.times.values())],
+        [each for each in slept if each.slept_ns],
+        ended,
+    )
+
+
+def _slept_ns(thread: ThreadActivities, first: Sample, last: Sample) -> int:
+    return thread.slept_ns(last.monotonic_ns) - thread.slept_ns(first.monotonic_ns)
+
+
+def _ranked(window: _Window) -> List[_Either]:
+    """The busiest first; of those that were not, by number."""
+    awake = [(-sum(map(each.times.__getitem__, BUSY)), each) for each in window.awake]
+    busy = [each for each in awake if each[0]]
+    busy.sort(key=lambda each: (each[0], each[1].thread.tid))
+    idle: List[_Either] = [each for busy_ns, each in awake if not busy_ns]
+    idle += window.asleep
+    idle.sort(key=lambda each: each.thread.tid)
+    return [*(each for _, each in busy), *idle]
+
+
+def _lived(each: _Either) -> _Lived:
+    return each.lived() if isinstance(each, _Slept) else each
+
+
+def _slept_by_activity(asleep: List[_Slept]) -> Dict[str, int]:
+    totals: Dict[str, int] = {}
+    for thread, slept_ns in asleep:
+        name = thread.asleep or ""
+        totals[name] = totals.get(name, 0) + slept_ns
+    return totals
+
+
 def _row(lived: _Lived) -> ThreadTime:
     thread = lived.thread
     return ThreadTime(
@@ -63,11 +141,15 @@ def _row(lived: _Lived) -> ThreadTime:
     )
 
 
-def _processes(lived: List[_Lived]) -> List[ProcessTime]:
+def _processes(ranked: List[_Either]) -> List[ProcessTime]:
     """In the order of their busiest threads."""
     grouped: Dict[int, List[_Lived]] = {}
-    for each in lived:
-        grouped.setdefault(each.thread.pid, []).append(each)
+    for each in ranked:
+        group = grouped.get(each.thread.pid)
+        if group is not None:
+            group.append(_lived(each))
+        elif len(grouped) < PROCESSES_SHOWN_MAX:
+            grouped[each.thread.pid] = [_lived(each)]
     return [_process(pid, threads) for pid, threads in grouped.items()]
 
 
@@ -93,25 +175,9 @@ def shares(times: Times) -> Dict[str, float]:
     return {name: ns / whole if whole else 0.0 for name, ns in times.items()}
 
 
-def _known_before(
-    first: Sample, living: Iterable[ThreadActivities]
-) -> Dict[Tuple[int, int], Times]:
-    """Of the threads of `first` that live on, their time until then."""
-    now = {(t.pid, t.tid): t.activity_ns for t in living}
-    return {
-        (t.pid, t.tid): t.activity_ns
-        for t in first.threads or ()
-        if _has_grown(now.get((t.pid, t.tid)), t.activity_ns)
-    }
-
-
 def _has_grown(times: Optional[Times], before: Times) -> bool:
     # Otherwise another thread has the number of one that ended.
     return times is not None and all(times.get(name, 0) >= ns for name, ns in before.items())
-
-
-def _spent(thread: ThreadActivities, before: Times) -> Dict[str, int]:
-    return _difference(f"thread {thread.tid}", thread.activity_ns, before)
 
 
 def _spent_by_ended(first: Sample, last: Sample, until_first: Times) -> Dict[str, int]:

@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
 import struct
 import zlib
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import (
     Any,
     Callable,
@@ -58,6 +59,11 @@ _SHIFTS_MAX = 1 << 32
 """Places moved in lists while orders are read: seconds."""
 
 _WHOLE_BITS_MAX = 77
+
+# Each takes a millisecond or two; a change is about a byte and a half before it is compressed.
+_COLUMNS_PER_STEP, _BYTES_PER_STEP, _CHANGES_PER_STEP = 64, 8192, 5000
+_HEAD_START_BYTES = 64
+_FIRST_NODE = re.compile(rb'\{"samples":\d+,"first_node":(\d+),')
 """A difference of two 64-bit numbers takes 67; what never ends would take all time."""
 
 _LZMA = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 20, "lc": 3, "lp": 0, "pb": 0}]
@@ -147,12 +153,57 @@ class PackedColumns(NamedTuple):
     columns: Mapping[int, Packed]
 
 
-def pack(columns: Columns, *, small: bool) -> bytes:
-    """Compressed bytes; `small` ones are made faster."""
-    raw = _Writer(columns).body()
-    if small:
-        return b"z" + zlib.compress(raw, 6)
-    return b"x" + lzma.compress(raw, lzma.FORMAT_RAW, filters=_LZMA)
+def pack(columns: Columns) -> bytes:
+    """Compressed bytes, made fast."""
+    writer = _Writer(columns)
+    for _ in writer.parts():
+        pass
+    return b"z" + zlib.compress(writer.raw, 6)
+
+
+class Packing:
+    """A body made small, which takes a while: in steps of some milliseconds.
+
+    Args:
+        columns: that do not change any more.
+
+    Attributes:
+        steps: how many there are, or a few more.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        changes = sum(len(values) for _, values in columns.columns.values())
+        self.steps = 2 + len(columns.columns) // _COLUMNS_PER_STEP + changes // _CHANGES_PER_STEP
+        self._body = bytearray(b"x")
+        self._work = self._made(_Writer(columns))
+
+    def advance(self, steps: int) -> bool:
+        """Go on; True when it is complete."""
+        return len(list(islice(self._work, steps))) < steps
+
+    def finish(self) -> bytes:
+        """The body."""
+        for _ in self._work:
+            pass
+        return bytes(self._body)
+
+    def _made(self, writer: _Writer) -> Iterator[None]:
+        yield from writer.parts()
+        packer = lzma.LZMACompressor(lzma.FORMAT_RAW, filters=_LZMA)
+        for at in range(0, len(writer.raw), _BYTES_PER_STEP):
+            self._body += packer.compress(writer.raw[at : at + _BYTES_PER_STEP])
+            yield
+        self._body += packer.flush()
+
+
+def begins_anew(body: bytes) -> bool:
+    """Whether it needs none before it; False of what is no body, too."""
+    try:
+        head = zlib.decompressobj().decompress(body[1:], _HEAD_START_BYTES)
+    except zlib.error:
+        return False
+    found = _FIRST_NODE.search(head)
+    return found is not None and int(found[1]) == 1
 
 
 def unpack(body: bytes, limits: Optional[Limits] = None) -> PackedColumns:
@@ -185,8 +236,10 @@ class _Writer:
         self._heads, self._gaps, self._tokens, self._large, self._orders = (
             bytearray() for _ in range(5)
         )
+        self.raw = bytearray()
 
-    def body(self) -> bytes:
+    def parts(self) -> Iterator[None]:
+        """Makes `raw`, and stops again and again."""
         columns = self._content.columns
         shape = _shapes(self._content.first_node, self._content.nodes)
         places = [
@@ -197,14 +250,15 @@ class _Writer:
         for place in sorted(places, key=_by_shape):
             _put(self._heads, _zigzag(place.node - before), place.kind, place.changes)
             before = place.node
-        for place in sorted(places):
+        yield
+        for number, place in enumerate(sorted(places), 1):
             self._column(place, *columns[place.node])
+            if number % _COLUMNS_PER_STEP == 0:
+                yield
         head = json.dumps(self._head(), separators=(",", ":")).encode("ascii")
-        out = bytearray()
         for part in (head, self._heads, self._gaps, self._tokens, self._large, self._orders):
-            _put(out, len(part))
-            out += part
-        return bytes(out)
+            _put(self.raw, len(part))
+            self.raw += part
 
     def _head(self) -> Dict[str, Any]:
         return {

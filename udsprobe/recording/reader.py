@@ -11,7 +11,7 @@ from udsprobe.errors import RecordingError
 from udsprobe.model.difference import report
 from udsprobe.model.report import Report
 from udsprobe.model.timeline import Timeline, timeline
-from udsprobe.recording.block import SAMPLES_MAX
+from udsprobe.recording.block import SAMPLES_MAX, begins_anew
 from udsprobe.recording.layout import checksum, finding_checksum, observation_checksum
 from udsprobe.recording.leaves import UnknownFieldError
 from udsprobe.recording.plain import from_json
@@ -33,7 +33,7 @@ _BLOCKS_KEPT = 3
 
 
 class _Stored(NamedTuple):
-    """Where some consecutive samples are."""
+    """Where some consecutive samples are; `is_first`: they need none before them."""
 
     table: str
     first_sequence: int
@@ -41,6 +41,7 @@ class _Stored(NamedTuple):
     first_unix_s: float
     last_unix_s: float
     checksum: int
+    is_first: bool
 
 
 class RecordedFinding(NamedTuple):
@@ -268,7 +269,8 @@ class Recording:
                 f"FROM {table} ORDER BY first_sequence"
             )
             for first, last, start, end, crc, packed in rows:
-                self._stored.append(_Stored(table, first, last, start, end, crc))
+                is_first = table == "block" or begins_anew(packed)
+                self._stored.append(_Stored(table, first, last, start, end, crc, is_first))
                 self._check(self._stored[-1], packed)
                 _check_row(self._stored[-1])
         checksums = [value, *(each.checksum for each in self._stored), *self._read_findings()]
@@ -298,10 +300,12 @@ class Recording:
             raise damaged(self.path, f"the checksum of sample {stored.first_sequence} is wrong")
 
     def _grouped(self) -> List[List[_Stored]]:
-        """Each block by itself; the tail, whose samples follow from each other, as one."""
-        blocks = [[each] for each in self._stored if each.table == "block"]
-        tail = [each for each in self._stored if each.table == "tail"]
-        groups = [*blocks, tail] if tail else blocks
+        """Each block by itself; of the tail, samples that follow from each other as one."""
+        groups: List[List[_Stored]] = []
+        for each in self._stored:
+            if each.is_first or not groups or groups[-1][0].table == "block":
+                groups.append([])
+            groups[-1].append(each)
         if sum(map(_count, groups)) > _SAMPLES_MAX or any(_count(g) > SAMPLES_MAX for g in groups):
             raise ValueError("more samples than a recording has")
         return groups

@@ -39,7 +39,8 @@ class Snapshot:
         try:
             self.store = self._opened(path)
             _check_tables(self.store, path)
-        except sqlite3.Error as error:
+        # UnicodeDecodeError: Python could not read the words of SQLite's error.
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             self.close()
             raise damaged(path, str(error)) from error
         except OSError as error:

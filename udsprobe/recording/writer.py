@@ -2,7 +2,8 @@
 
 Every sample is on the disk when `add` returns: as a difference from the one
 before it (`tail`). From time to time those become one block, which is much
-smaller, and what need not be kept is dropped.
+smaller, and what need not be kept is dropped. Making a block small takes up to a
+second of CPU time: a few milliseconds of it at each of the next samples.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from udsprobe import __version__
 from udsprobe.errors import UdsprobeError
 from udsprobe.model.difference import report
 from udsprobe.model.report import Finding, Report
-from udsprobe.recording.block import pack
+from udsprobe.recording.block import Packing, pack
 from udsprobe.recording.columns import Columns, Gathered, change_of
 from udsprobe.recording.layout import (
     APPLICATION_ID,
@@ -88,6 +89,7 @@ class Recorder:
         self._open_findings: Dict[_FindingKey, int] = {}
         self._causes: List[Period] = []
         self._open = _OpenBlock()
+        self._closing: Optional[_ClosingBlock] = None
         self._span_first: Optional[Sample] = None
         try:
             # The dashboard takes samples in a thread of its own.
@@ -194,8 +196,10 @@ class Recorder:
         self._last = sample
         self.samples += 1
         self._span_first = self._span_first or sample
+        if self._closing is not None and self._closing.is_made():
+            self._put_block()
         if self._is_block_full(sample):
-            self._close_block()
+            self._begin_to_close_block()
         elif sample.sequence - self._span_first.sequence + 1 >= SAMPLES_PER_SPAN:
             self._close_span()
         self._commit()
@@ -203,7 +207,8 @@ class Recorder:
     def _finish(self) -> None:
         self._store.execute("BEGIN IMMEDIATE")
         if self._open.first is not None:
-            self._close_block()
+            self._begin_to_close_block()
+        self._put_block()
         self._commit()
         # `execute` would free one page and not ask for the next.
         self._store.executescript("PRAGMA incremental_vacuum")
@@ -215,12 +220,9 @@ class Recorder:
 
     def _append(self, sample: Sample) -> None:
         change = self._open.add(sample)
-        self._open.tail_bytes += self._insert("tail", sample, sample, change, small=True)
+        self._open.tail_bytes += self._insert("tail", sample, sample, pack(change))
 
-    def _insert(
-        self, table: str, first: Sample, last: Sample, columns: Columns, *, small: bool
-    ) -> int:
-        body = pack(columns, small=small)
+    def _insert(self, table: str, first: Sample, last: Sample, body: bytes) -> int:
         where = (first.sequence, last.sequence, first.unix_s, last.unix_s)
         value = checksum(*where, body)
         self._store.execute(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?)", (*where, value, body))
@@ -237,14 +239,25 @@ class Recorder:
             or (bound is not None and self._open.tail_bytes > bound // 16)
         )
 
-    def _close_block(self) -> None:
+    def _begin_to_close_block(self) -> None:
+        self._put_block()
         first, last = self._open.first, self._last
         assert first is not None and last is not None
-        self._forget("tail", "first_sequence >= ?", (first.sequence,))
-        self._insert("block", first, last, self._open.columns(), small=False)
+        self._closing = _ClosingBlock(first, last, self._open.columns())
         self._close_span()
-        self._drop(last.unix_s)
         self._open = _OpenBlock()
+
+    def _put_block(self) -> None:
+        """In the place of its samples, which were in the file one by one until now."""
+        if self._closing is None:
+            return
+        first, last = self._closing.first, self._closing.last
+        body = self._closing.packing.finish()
+        within = "first_sequence BETWEEN ? AND ?"
+        self._forget("tail", within, (first.sequence, last.sequence))
+        self._insert("block", first, last, body)
+        self._drop((self._last or last).unix_s)
+        self._closing = None
 
     def _close_span(self) -> None:
         first, last = self._span_first, self._last
@@ -399,6 +412,20 @@ class _OpenBlock:
 
     def columns(self) -> Columns:
         return self.gathered.columns(self._flattener.nodes)
+
+
+class _ClosingBlock:
+    """Samples that are about to be one block."""
+
+    def __init__(self, first: Sample, last: Sample, columns: Columns) -> None:
+        self.first, self.last = first, last
+        self.packing = Packing(columns)
+        # Done long before the next block is full, however short they are.
+        self._steps = -(-self.packing.steps // max(1, columns.samples // 4))
+
+    def is_made(self) -> bool:
+        """After a part of the work."""
+        return self.packing.advance(self._steps)
 
 
 def _storable(text: Optional[str]) -> Optional[str]:

@@ -37,6 +37,9 @@ def accept_queue_suspects(report: Report) -> List[Suspect]:
 def queue_full(report: Report, listener: Listener) -> Optional[Suspect]:
     """Connections were refused, dropped or made to wait for room."""
     refused, blocked = turned_away(listener), listener.blocked_connects
+    if blocked is not None and _had_room(listener):
+        # Slow calls that had another reason: there was room all the time.
+        blocked = None
     waited = blocked.count if blocked is not None else 0
     waiting = blocked.waiting_now if blocked is not None else 0
     if not refused + waited + waiting:
@@ -117,6 +120,12 @@ def turned_away(listener: Listener) -> int:
         return refused + listener.overflows
     was_full = (listener.depth.max or 0) >= listener.depth.limit
     return refused + ((listener.drops or 0) if was_full else 0)
+
+
+def _had_room(listener: Listener) -> bool:
+    """All the time: each arrival was seen, and none filled it."""
+    depth = listener.depth
+    return depth.histogram is not None and (depth.max or 0) < depth.limit
 
 
 def what_acceptors_do(report: Report, listener: Listener) -> str:

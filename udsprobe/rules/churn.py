@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import List, Optional, Tuple
 
 from udsprobe.model.report import Action, Connect, Evidence, Listener, Peer, Report, Syscall
+from udsprobe.model.thread_time import THREADS_SHOWN_MAX, busy_share
 from udsprobe.rules.programs import keepalive_line
-from udsprobe.rules.service import Service
+from udsprobe.rules.service import ON_CPU, Service
 from udsprobe.rules.suspect import WARNING, Suspect
 from udsprobe.rules.thresholds import (
     ACCEPTS_PER_REQUEST_MIN,
     CHURN_CONNECTIONS_PER_S_MIN,
     CHURN_CPU_SHARE_MIN,
+    CHURN_CPUS_MIN,
     REQUESTS_MIN,
+    THREAD_LIFE_MIN,
+    UNLISTED_BUSY_MAX,
 )
-from udsprobe.rules.wording import count, evidence
+from udsprobe.rules.wording import count, evidence, percent
 
 # Made once for each connection, not for each request.
 _CONNECTION_CALLS = (
@@ -34,24 +39,60 @@ def accepted_churn(report: Report, service: Service) -> List[Suspect]:
     who = _client(report, service)
     name = f"{who.comm} {who.pid}" if who is not None and who.comm else "a client"
     subject = f"{busiest.transport}:{busiest.address}"
-    return [
-        _suspect(
-            subject=subject,
-            headline=f"{name} opens {_each(accepted, service.count)} to {subject}",
-            report=report,
-            opened=accepted,
-            requests=service.count,
-            client=who.comm if who is not None else None,
-            is_dear=connection_cpu_share(report, service) >= CHURN_CPU_SHARE_MIN,
-        )
-    ]
+    share = connection_cpu_share(report, service)
+    found = _suspect(
+        subject=subject,
+        headline=f"{name} opens {_each(accepted, service.count)} to {subject}",
+        report=report,
+        opened=accepted,
+        requests=service.count,
+        client=who.comm if who is not None else None,
+        is_dear=share >= CHURN_CPU_SHARE_MIN,
+    )
+    return [_with_processes(found, share, report, service)]
+
+
+def _with_processes(found: Suspect, share: float, report: Report, service: Service) -> Suspect:
+    """What a process or a thread for each connection adds to that."""
+    spent_us, made_us = service.spent_us(*ON_CPU), made_for_connections_us(report, service)
+    cpus = made_us / 1e6 / report.window.duration_s
+    if not spent_us or share + made_us / spent_us < CHURN_CPU_SHARE_MIN or cpus < CHURN_CPUS_MIN:
+        return found
+    says = (
+        f"{percent(made_us / spent_us)} of the CPU time goes into processes or threads that come "
+        "and go with connections"
+    )
+    fact = evidence("made_for_connections_cpus", cpus, "CPUs", says, CHURN_CPUS_MIN)
+    return replace(found, is_pressure=True, evidence=(*found.evidence, fact))
 
 
 def connection_cpu_share(report: Report, service: Service) -> float:
     """The part of the service's CPU time in calls that only a new or a closed connection needs."""
-    spent_us = service.spent_us("user", "sys_socket", "sys_poll", "sys_other")
+    spent_us = service.spent_us(*ON_CPU)
     calls = [row for row in report.syscalls or [] if _is_for_connections(row)]
     return min(1.0, sum(row.cpu_us or 0.0 for row in calls) / spent_us) if spent_us else 0.0
+
+
+def made_for_connections_us(report: Report, service: Service) -> float:
+    """CPU time, µs, of threads that came or went in the window, but for what requests took.
+
+    A server that forks for each connection spends it on fork, start and exit. 0
+    where the busiest threads are not all listed, and for one of several services.
+    """
+    time = report.time
+    if service.pids is not None or time is None:
+        return 0.0
+    if len(time.threads) >= THREADS_SHOWN_MAX:
+        last = time.threads[-1]
+        if busy_share(last.share) * last.observed_s > UNLISTED_BUSY_MAX * service.duration_s:
+            return 0.0
+    stayed_us = sum(
+        1e6 * row.observed_s * sum(row.share.get(name, 0.0) for name in ON_CPU)
+        for row in time.threads
+        if row.observed_s >= THREAD_LIFE_MIN * service.duration_s
+    )
+    served_us = service.stage_sums_us.get("app", 0.0) * service.app_pct.get("cpu", 0.0) / 100
+    return max(0.0, service.spent_us(*ON_CPU) - stayed_us - served_us)
 
 
 def _is_for_connections(row: Syscall) -> bool:

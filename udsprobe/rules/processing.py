@@ -9,9 +9,11 @@ from udsprobe.model.report import Evidence, Latency, Report
 from udsprobe.rules import remedies
 from udsprobe.rules.request_time import BLOCKED, WAITS, RequestTime
 from udsprobe.rules.saturation import Saturation, saturation
-from udsprobe.rules.service import Service, serving_threads
+from udsprobe.rules.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
+    CONTENTION_SHARE_MIN,
+    KEPT_FROM_CPU_MIN,
     MOVING_SHARE_MIN,
     REQUESTS_MIN,
     SLOW_REQUEST_US,
@@ -76,7 +78,7 @@ def of(report: Report, service: Service, time: RequestTime, slo_us: Optional[flo
 
 def pressure(processing: Processing) -> Optional[Pressure]:
     """The one cause inside the service that requests suffer from, if any does."""
-    for rule in (_waits, _saturated, _moves, _stalls, _too_slow):
+    for rule in (_waits, _contends, _saturated, _moves, _stalls, _too_slow):
         found = rule(processing)
         if found is not None:
             return found
@@ -97,9 +99,32 @@ def _waits(processing: Processing) -> Optional[Pressure]:
     if time.mean_us(*WAITS) < WAIT_MEAN_US_MIN and not _has_tail(processing.service.latency):
         return None
     cause = max(_WAITING, key=lambda name: time.sum_us(*PARTS[name]))
+    if cause == "cpu-contention" and not _is_kept_from_cpus(processing.service):
+        return None
     says = f"a request waits {duration(time.mean_us(*WAITS))} of {duration(_mean_us(time))}"
     waited = evidence("request_wait_us", time.mean_us(*WAITS), "µs", says, WAIT_MEAN_US_MIN)
     return Pressure(cause, (waited,), overloads=time.occupied >= THREAD_BUSY_MIN)
+
+
+def _contends(processing: Processing) -> Optional[Pressure]:
+    """Others' use of the CPUs is no part of serving: less of it is pressure than of other waits."""
+    time = processing.time
+    if not is_enough(time) or time.share("runq") < CONTENTION_SHARE_MIN:
+        return None
+    mean_us = time.mean_us("runq")
+    if mean_us < WAIT_MEAN_US_MIN or not _is_kept_from_cpus(processing.service):
+        return None
+    says = f"a request waits {duration(mean_us)} of {duration(_mean_us(time))} for a CPU"
+    waited = evidence("request_runq_us", mean_us, "µs", says, WAIT_MEAN_US_MIN)
+    return Pressure("cpu-contention", (waited,), overloads=time.occupied >= THREAD_BUSY_MIN)
+
+
+def _is_kept_from_cpus(service: Service) -> bool:
+    """Its threads wait for a good part of the CPU time they need; not one stall, seen by many."""
+    rows = serving_threads(service)
+    waited = service.foreign_runq * sum(t.share.get("runq", 0.0) * t.observed_s for t in rows)
+    ran = sum(t.share.get(name, 0.0) * t.observed_s for t in rows for name in ON_CPU)
+    return waited >= KEPT_FROM_CPU_MIN * (waited + ran)
 
 
 def _saturated(processing: Processing) -> Optional[Pressure]:

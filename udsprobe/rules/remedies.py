@@ -11,6 +11,7 @@ from udsprobe.model.report import (
     CpuHolder,
     Evidence,
     Report,
+    Syscall,
     ThreadTime,
     Upstream,
 )
@@ -24,7 +25,7 @@ from udsprobe.rules.cpu_holders import (
 from udsprobe.rules.programs import profile_command
 from udsprobe.rules.request_time import RequestTime
 from udsprobe.rules.saturation import Saturation
-from udsprobe.rules.service import Service, serving_threads
+from udsprobe.rules.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.thresholds import RUNNABLE_PER_CPU_MAX, THROTTLED_PERIODS_PCT_MIN
 from udsprobe.rules.wording import count, duration, evidence, percent
 
@@ -41,6 +42,7 @@ _SLEEPS = {
     "semop": "a semaphore (semop)",
     "msgrcv": "a message queue (msgrcv)",
 }
+_SENDS = ("send", "sendto", "sendmsg", "sendmmsg", "write", "writev")
 _CALLS_PER_REQUEST_MIN = 0.05
 
 
@@ -195,7 +197,7 @@ def _waited_us(row: Upstream) -> float:
 
 def _cpu_contention(case: _Case) -> Remedy:
     waited_us = case.service.spent_us("runq")
-    worked_us = case.service.spent_us("user", "sys_socket", "sys_poll", "sys_other")
+    worked_us = case.service.spent_us(*ON_CPU)
     says = (
         f"its threads waited {duration(waited_us)} for a CPU and ran for {duration(worked_us)} "
         f"on a host of {count(case.service.cpus, 'CPU')}"
@@ -284,6 +286,9 @@ def _send_blocked(case: _Case) -> Remedy:
     says = f"threads slept {duration(slept_us)} in send calls"
     fact = evidence("send_blocked_us", slept_us, "µs", says)
     name = case.service.name
+    datagrams = _stuck_datagrams(case.report, slept_us)
+    if datagrams is not None:
+        return _datagrams_wait(case, datagrams, fact)
     row = binding_buffer(case.report)
     if row is None:
         return Remedy(name, f"{name} sleeps in send calls: its readers do not drain", (fact,))
@@ -297,6 +302,40 @@ def _send_blocked(case: _Case) -> Remedy:
         f"and a request sends {needed:,.0f}",
         (fact, does_not_fit),
         (larger_buffer(case.report, needed),),
+    )
+
+
+def _stuck_datagrams(report: Report, slept_us: float) -> Optional[Syscall]:
+    """The call in which most of that sleep was for the reader of a Unix datagram socket."""
+    rows = [
+        row
+        for row in report.syscalls or []
+        if (row.transport, row.socket_type) == ("unix", "dgram") and row.name in _SENDS
+    ]
+    longest = max(rows, key=lambda row: row.slow_us, default=None)
+    return longest if longest is not None and longest.slow_us >= slept_us / 2 else None
+
+
+def _datagrams_wait(case: _Case, row: Syscall, fact: Evidence) -> Remedy:
+    limits = [n.max_dgram_qlen for n in case.report.namespaces or [] if n.max_dgram_qlen]
+    mean_us = row.latency_us.mean or 0.0
+    says = f"{count(row.calls, 'call')} of {row.name} took {duration(mean_us)} in the mean"
+    facts = [fact, evidence("send_us", mean_us, "µs", says)]
+    if limits:
+        says = f"a datagram socket queues {limits[0] + 1} messages (net.unix.max_dgram_qlen + 1)"
+        facts.append(evidence("max_dgram_qlen", limits[0], "messages", says))
+    return Remedy(
+        "unix datagram sockets",
+        f"{case.service.name} sleeps in {row.name} on Unix datagram sockets: their reader, a log "
+        "for example, does not keep up",
+        tuple(facts),
+        (
+            Action("ss -xap | grep u_dgr", "the reader is whose Recv-Q is not 0"),
+            Action(
+                "a socket that does not wait (O_NONBLOCK), or a thread of its own for logs",
+                "a request then does not wait for who reads its log",
+            ),
+        ),
     )
 
 

@@ -110,8 +110,15 @@ def app_parts(service: Service) -> Dict[str, float]:
         part: known_us * service.app_pct.get(name, 0.0) / 100 for name, part in _PART_OF_APP.items()
     }
     _add(parts, _of_other_threads(service, parts["timer"]), taken_from="timer")
+    _add(parts, {"send": _asleep_in_sends_us(service, parts["upstream"])}, taken_from="upstream")
     _add(parts, _handed_over_parts(service, handed_us))
     return parts
+
+
+def _asleep_in_sends_us(service: Service, upstream_us: float) -> float:
+    """Of the waits for others, those for a reader with room: a log, say, that takes no more."""
+    asleep_us = _thread_us(serving_threads(service), "blocked_send")
+    return min(upstream_us, max(0.0, asleep_us - service.stage_sums_us.get("send", 0.0)))
 
 
 def occupation(service: Service, app: Mapping[str, float]) -> Dict[str, float]:

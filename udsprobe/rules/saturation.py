@@ -7,7 +7,7 @@ from typing import Dict, Mapping, Optional
 
 from udsprobe.model.report import ProcessTime, ThreadTime
 from udsprobe.model.thread_time import busy_share
-from udsprobe.rules.service import Service, serving_threads
+from udsprobe.rules.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.thresholds import REQUESTS_MIN, THREAD_BUSY_MIN
 
 _KINDS = {
@@ -17,7 +17,6 @@ _KINDS = {
     "sys_poll": "transport",
     "runq": "runq",
 }
-ON_CPU = ("user", "sys_socket", "sys_poll", "sys_other")
 
 
 @dataclass(frozen=True)

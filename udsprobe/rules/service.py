@@ -21,6 +21,8 @@ from udsprobe.rules.cpu_holders import foreign_runq
 from udsprobe.rules.thresholds import SERVING_PART_MIN, SOCKET_SHARE_MIN, THREAD_LIFE_MIN
 
 STAGES = ("accept_wait", "recv_wait", "recv", "app", "send")
+# Activities of a thread that a CPU runs.
+ON_CPU = ("user", "sys_socket", "sys_poll", "sys_other")
 _US_PER_S = 1e6
 
 

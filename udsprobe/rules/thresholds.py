@@ -12,6 +12,12 @@ WAIT_SHARE_MIN = 0.5
 # … and a human or a proxy's timeout could notice: scheduling and wake-ups alone take
 # tens of microseconds on a healthy host.
 WAIT_MEAN_US_MIN = 1_000.0
+# What others' use of the CPUs takes is nothing that a service is made of: a quarter of each
+# request is enough …
+CONTENTION_SHARE_MIN = 0.25
+# … where its threads wait as much of the CPU time they need, and it is not one stall (of a
+# hypervisor, say) that a burst of requests stood behind.
+KEPT_FROM_CPU_MIN = 0.25
 # Of a wait for another target, what that one's own requests have to take to be its reason.
 ACCOUNTED_FOR_MIN = 0.5
 # A loop that now and then stops for this long makes others wait that had nothing to do with it.
@@ -99,6 +105,11 @@ CHURN_CONNECTIONS_PER_S_MIN = 200.0
 # Part of the service's CPU time in the system calls that connections need; setting up what the
 # program keeps for each costs as much again.
 CHURN_CPU_SHARE_MIN = 0.05
+# A server that forks for each connection: fork, start and exit take a millisecond and more; a
+# tenth of a CPU is a hundred of them a second.
+CHURN_CPUS_MIN = 0.1
+# Of the window: what a thread that is not listed any more was busy for at most.
+UNLISTED_BUSY_MAX = 0.01
 
 # -- CPU ----------------------------------------------------------------------------------------
 # Of its periods a quota may cut that many short before it matters.

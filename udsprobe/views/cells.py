@@ -33,6 +33,8 @@ NOTHING_HAPPENED = "·"
 
 _SHORT_TYPES = {"seqpacket": "seq", "dgram": "dgram"}
 _UNDER_WAY = frozenset({"EINPROGRESS", "EALREADY"})
+# As `docker ps` and `crictl ps` write them.
+_CONTAINER_DIGITS = 12
 _PERCENTILES = ("p50", "p90", "p99", "p999", "max", "mean")
 
 
@@ -333,7 +335,20 @@ def target(row: Target, bar_width: int) -> Cells:
         "full_in": full_in(row.fds),
         "exhausted": exhausted(row.fds),
         "cmdline": _command_line(row),
+        "place": place(row),
     }
+
+
+def place(row: Target) -> str:
+    """`nginx.service`, `docker 0123456789ab in docker.service`; empty where nothing says."""
+    told = []
+    if row.container is not None:
+        told.append(f"{row.runtime or 'container'} {row.container[:_CONTAINER_DIGITS]}")
+    if row.pod is not None:
+        told.append(f"pod {row.pod}")
+    if row.unit is not None:
+        told.append(f"in {row.unit}" if told else row.unit)
+    return visible(" ".join(told))
 
 
 def hop(row: Hop, seconds: float, comms: Mapping[int, str]) -> Cells:

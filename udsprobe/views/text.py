@@ -6,6 +6,7 @@ do not fit the budget are counted, never dropped silently.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from rich.cells import cell_len
@@ -25,6 +26,7 @@ MAX_WIDTH = 120
 MAX_LINES = 40
 _HEADINGS = 2
 _SOON_S = 3600.0
+_PLACES_SHOWN = 5
 _INDENT = "  "
 _EVIDENCE = "  evidence: "
 _DEEPER = " " * 9
@@ -401,10 +403,19 @@ def _targets(report: Report, width: int, shown: int) -> List[Text]:
     body.append(_header(columns))
     body += [_row(columns, cells.target(row, 12)) for row in _first_targets(report.targets, shown)]
     body += _more(len(report.targets) - shown, "target")
+    body += _places(report.targets, width)
     body += _descriptors(report.targets, width)
     if report.targets_exited:
         body.append(_note(f"and {report.targets_exited} that exited"))
     return body
+
+
+def _places(targets: Sequence[Target], width: int) -> List[Text]:
+    """Units, containers and pods, those with the most targets first; one line."""
+    told = Counter(filter(None, map(cells.place, targets))).most_common(_PLACES_SHOWN)
+    each = (where if n == len(targets) else f"{where} ×{n}" for where, n in told)
+    line = fit_words("runs in: " + " · ".join(each), width - len(_INDENT))
+    return [_note(line)] if told else []
 
 
 def _first_targets(targets: Sequence[Target], shown: int) -> List[Target]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import comb
 from statistics import median, quantiles
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 Rounds = Mapping[str, Sequence[Mapping[str, Any]]]
+CERTAINTY = 0.95
 FLOOR, BARE = "empty", "nothing"
 TIMES = ("ns_per_socket_call", "ns_per_other_call")
 
@@ -17,10 +19,43 @@ def spread(values: Sequence[float]) -> Dict[str, float]:
         "median": round(median(values), 3),
         "quarter": round(quartiles[0], 3),
         "three_quarters": round(quartiles[2], 3),
+        **interval_of_median(values),
         "min": round(min(values), 3),
         "max": round(max(values), 3),
         "rounds": len(values),
     }
+
+
+def interval_of_median(values: Sequence[float]) -> Dict[str, float]:
+    """Where the true median is with 95 %: between two of the values, whatever their distribution.
+
+    By the binomial distribution of how many lie below it; least to most of fewer than six.
+    """
+    ranked, count = sorted(values), len(values)
+    below, outside = -1, 0.0
+    while outside + comb(count, below + 1) / 2**count <= (1 - CERTAINTY) / 2:
+        below += 1
+        outside += comb(count, below) / 2**count
+    at = max(below, 0)
+    return {"low": round(ranked[at], 3), "high": round(ranked[count - 1 - at], 3)}
+
+
+def added_over(rounds: Rounds, tool: str, other: str, name: str) -> Optional[Dict[str, float]]:
+    """What a tool adds to a time ÷ what another adds: of the medians, and in each round.
+
+    Returns:
+        `median`, and `low` and `high` where both were measured in the same rounds; None when one
+        was not measured, or the other adds nothing.
+    """
+    mine, theirs = (
+        _paired(rounds, each, (BARE,), lambda bare, seen: seen - bare, name)
+        for each in (tool, other)
+    )
+    if not mine or not theirs or median(theirs) <= 0:
+        return None
+    ratio = {"median": round(median(mine) / median(theirs), 3)}
+    in_rounds = _paired(rounds, tool, (BARE, other), _over_floor, name)
+    return {**ratio, **(interval_of_median(in_rounds) if in_rounds else {})}
 
 
 def of_tool(rounds: Rounds, tool: str) -> Dict[str, Any]:

@@ -39,5 +39,7 @@ def _first_line(words: Any) -> str:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except OSError:
         return "not installed"
+    if done.returncode:
+        return "not installed"
     lines = (done.stdout + done.stderr).splitlines()
     return lines[0].strip() if lines else ""

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Callable, List, Optional, Sequence, Tuple
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 def wait_until(
@@ -124,7 +124,7 @@ class OnTerminal:
         """Everything so far; waits for `until`, or for the end of the output.
 
         Raises:
-            RuntimeError: `until` is not said within 30 s.
+            RuntimeError: `until` is not said in time.
         """
         give_up_at = time.monotonic() + PATIENCE_S
         while until is None or until not in self._said:

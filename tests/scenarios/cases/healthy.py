@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.scenarios.bench import Bench
 from tests.scenarios.case import BOTH, TCP, Subject, case
+from tests.scenarios.cases.send_blocked import log_reader
 from tests.scenarios.postgres import Postgres
 
 KB = 1024
@@ -151,4 +152,12 @@ def memcached_moderate(bench: Bench) -> Subject:
     """500 reads a second."""
     server = bench.memcached()
     bench.load(server.address, b"get k\r\n", "until:END\\r\\n", connections=4, rate=500)
+    return Subject([server.pid])
+
+
+@case("Python threads")
+def threads_and_a_quick_log(bench: Bench) -> Subject:
+    """A line to a datagram socket for each of 200 requests a second; somebody reads it."""
+    server = bench.threaded(f"log={log_reader(bench, 100_000)}")
+    bench.load(server.address, connections=8, rate=200, poisson=1)
     return Subject([server.pid])

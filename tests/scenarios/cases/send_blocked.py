@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from tests.scenarios.bench import HTTP_REQUEST, Bench
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
@@ -65,3 +66,27 @@ def asyncio_and_slow_readers(bench: Bench) -> Subject:
     server = bench.asyncio(f"body={8 * MB}")
     load = bench.load(server.address, HTTP_REQUEST, "http", **SLOW)
     return Subject([server.pid], [str(load.pid)])
+
+
+@case("Python threads", BOTH)
+def threads_and_a_slow_log(bench: Bench) -> Subject:
+    """A line to syslog's socket for each request, which takes 20 a second: its queue is full."""
+    server = bench.threaded(f"log={log_reader(bench, 20)}")
+    bench.load(server.address, connections=16)
+    return Subject([server.pid], ["datagram", "sendto"])
+
+
+@case("asyncio", (UNIX,))
+def asyncio_and_a_slow_log(bench: Bench) -> Subject:
+    """The same from an event loop, which stands still for each line."""
+    server = bench.asyncio(f"log={log_reader(bench, 20)}")
+    bench.load(server.address, connections=16)
+    return Subject([server.pid], ["datagram", "sendto"])
+
+
+def log_reader(bench: Bench, rate: int) -> str:
+    """The path of a datagram socket that takes that many messages a second."""
+    path = str(bench.folder / "log.sock")
+    bench.start([sys.executable, str(HERE / "load/log_reader.py"), path, str(rate)], "log")
+    bench.wait_until(Path(path).exists, "the log is there")
+    return path

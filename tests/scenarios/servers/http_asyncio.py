@@ -4,6 +4,7 @@ sleep_ms=T asyncio.sleep · spin_ms=T computes · stuck_ms=T time.sleep in the l
 lock_ms=T a thread holds a lock for T ms · upstream=ADDRESS asks an HTTP server first
 backlog=N · leak=1 keeps a descriptor open for each request · one_in=N only each Nth is slow
 pause_every_ms=E, pause_ms=T: housekeeping that sleeps in the loop
+log=PATH a line for each request to a datagram socket, from the loop
 """
 
 from __future__ import annotations
@@ -11,12 +12,22 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import socket
 import sys
 import threading
 import time
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 Streams = Tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def log_at(path: str) -> Optional[socket.socket]:
+    """None without a path."""
+    if not path:
+        return None
+    log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    log.connect(path)
+    return log
 
 
 class Service:
@@ -29,6 +40,7 @@ class Service:
         self._lock = threading.Lock()
         self._leaked: List[int] = []
         self._idle: List[Streams] = []
+        self._log = log_at(options.get("log", ""))
 
     def _ms(self, name: str) -> float:
         return float(self._options.get(name, 0)) / 1000
@@ -37,6 +49,8 @@ class Service:
         """What a request costs."""
         if next(self._count) % int(self._options.get("one_in", 1)):
             return
+        if self._log is not None:
+            self._log.send(b"<13>a request")
         if "spin_ms" in self._options:
             spin(self._ms("spin_ms"))
         if "stuck_ms" in self._options:

@@ -4,7 +4,7 @@ One thread accepts and hands each connection to a thread of its own.
 accept_pause_ms=T the acceptor sleeps after each accept · pool=N at most N connections at a time,
 the next is accepted when one ends · deadlock_after=N the acceptor waits for ever for a lock after
 N connections · lock_ms=T each request holds one lock for T ms · sleep_ms=T · spin_ms=T · body=N
-backlog=N
+backlog=N · log=PATH a line for each request to a datagram socket
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from typing import Dict
+from typing import Dict, Optional
 
 
 class Service:
@@ -26,6 +26,7 @@ class Service:
         self._reply = head.encode() + b"x" * size
         self._lock = threading.Lock()
         self._never = threading.Lock()
+        self._log = log_at(options.get("log", ""))
         self._seats = threading.Semaphore(int(options.get("pool", 100000)))
         self._listener = listen(address, int(options.get("backlog", 128)))
 
@@ -63,6 +64,8 @@ class Service:
         self._seats.release()
 
     def _work(self) -> None:
+        if self._log is not None:
+            self._log.send(b"<13>a request")
         if self._ms("lock_ms"):
             with self._lock:
                 time.sleep(self._ms("lock_ms"))
@@ -72,6 +75,15 @@ class Service:
             end = time.perf_counter() + self._ms("spin_ms")
             while time.perf_counter() < end:
                 sum(range(200))
+
+
+def log_at(path: str) -> Optional[socket.socket]:
+    """None without a path."""
+    if not path:
+        return None
+    log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    log.connect(path)
+    return log
 
 
 def receive(connection: socket.socket) -> bytes:

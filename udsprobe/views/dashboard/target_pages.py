@@ -41,6 +41,7 @@ def _facts(row: Target) -> List[Fact]:
         opened += f": full in {numbers.span(fds.full_in_s)}"
     return [
         ("command line", "–" if row.cmdline is None else visible(row.cmdline)),
+        ("runs in", cells.place(row) or "–"),
         ("state", visible(row.state)),
         ("became a target by", visible(row.via)),
         ("threads", numbers.count(row.threads)),

@@ -278,6 +278,7 @@ def _thread(report: Report) -> Dict[str, Any]:
 
 def _tables(report: Report) -> Dict[str, Any]:
     return {
+        "targets": _targets(report),
         "calls": _calls(report),
         "listeners": _listeners(report),
         "hops": _hops(report),
@@ -285,6 +286,21 @@ def _tables(report: Report) -> Dict[str, Any]:
         "connects": _connects(report),
         "connections": _connections(report),
     }
+
+
+def _targets(report: Report) -> Optional[Table]:
+    columns = (
+        Column("pid", "pid"),
+        Column("comm", "process", "text"),
+        Column("state", "state", "text"),
+        Column("threads", "threads"),
+        Column("fds", "open files"),
+        Column("fds_limit", "limit"),
+        Column("place", "runs in", "prose"),
+        Column("cmdline", "command line", "prose"),
+    )
+    rows = [cells.target(row, _BAR_CELLS) for row in report.targets]
+    return _table("targets", "The observed processes.", columns, rows)
 
 
 def _calls(report: Report) -> Optional[Table]:

@@ -52,7 +52,7 @@ def _write_target(sheet: Sheet, target: TargetReading) -> None:
 def _write_threads(sheet: Sheet, sample: Sample) -> None:
     spent: Counter[str] = Counter(sample.exited_activity_ns or {})
     for thread in sample.threads or ():
-        spent.update(thread.activity_ns)
+        spent.update(thread.until(sample.monotonic_ns))
     for activity, spent_ns in spent.items():
         sheet.count(c.THREAD_TIME, spent_ns, (activity,))
     sheet.gauge(c.THREADS, len(sample.threads or ()))
