@@ -92,10 +92,10 @@ static __always_inline void thread_exited(struct task_struct *task)
 	if (state) {
 		keep_activities(state);
 		thread_state_gone(task);
-	} else if (!(task->flags & PF_IO_WORKER)) {
-		return;
 	}
-	/* The last thread of a process can be one of io_uring's, which have no state. */
+	/* The last thread of a process can be one of io_uring's, which have no state, and on their
+	 * way out not everywhere a flag.
+	 */
 	if (untrusted(task)->signal->live.counter)
 		return;
 	process = bpf_map_lookup_elem(&processes, &tgid);
