@@ -18,7 +18,7 @@ class Host:
     """The running kernel; what `kernels.Kernel` is for one that is booted.
 
     Attributes:
-        release: what `uname -r` says.
+        release: the version that `uname -r` says, without what its builder adds.
     """
 
     release: str
@@ -27,7 +27,7 @@ class Host:
 
 def this_host() -> Host:
     """The kernel that runs this program."""
-    return Host(os.uname().release)
+    return Host(os.uname().release.split("-")[0])
 
 
 def run_here(host: Host, command: str, results: Path, bounds: Bounds) -> int:
