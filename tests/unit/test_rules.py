@@ -21,6 +21,7 @@ from udsprobe.model.report import (
     Peer,
     ProcessTime,
     Report,
+    Served,
     ServedBy,
     StageMeans,
     Verdict,
@@ -362,6 +363,19 @@ def test_waiting_for_cpus_that_others_hold() -> None:
     assert verdict(contended(95.0, 0.8)).cause == "cpu-contention"
     assert verdict(contended(40.0, 0.08)).cause == "cpu-contention"
     assert verdict(contended(20.0, 0.04)).cause == "healthy"
+
+
+def test_few_requests_that_wait_long_for_a_cpu() -> None:
+    """The mean is short; one in a hundred stood behind somebody's whole slice."""
+    waits = ill.thread(runq=0.5, user=0.2)
+    app = ill.served(2000, app=400, runq=40.0, cpu=60.0)
+    assert verdict(ill.service(app, waits)).cause == "healthy"
+    assert verdict(ill.service(replace_p99(app, 4900.0), waits)).cause == "cpu-contention"
+
+
+def replace_p99(served: Served, p99_us: float) -> Served:
+    assert served.latency_us is not None
+    return replace(served, latency_us=replace(served.latency_us, p50=170.0, p99=p99_us))
 
 
 def test_one_stall_that_a_burst_stood_behind_is_no_contention() -> None:

@@ -112,7 +112,8 @@ def _contends(processing: Processing) -> Optional[Pressure]:
     if not is_enough(time) or time.share("runq") < CONTENTION_SHARE_MIN:
         return None
     mean_us = time.mean_us("runq")
-    if mean_us < WAIT_MEAN_US_MIN or not _is_kept_from_cpus(processing.service):
+    is_felt = mean_us >= WAIT_MEAN_US_MIN or _has_tail(processing.service.latency)
+    if not is_felt or not _is_kept_from_cpus(processing.service):
         return None
     says = f"a request waits {duration(mean_us)} of {duration(_mean_us(time))} for a CPU"
     waited = evidence("request_runq_us", mean_us, "µs", says, WAIT_MEAN_US_MIN)
