@@ -24,7 +24,7 @@ def describe() -> Dict[str, Any]:
     """Kernel, CPUs, memory, load before, date, versions."""
     memory = Path("/proc/meminfo").read_text().split()
     return {
-        "kernel": platform.release(),
+        "kernel": platform.release().split("-")[0],
         "arch": platform.machine(),
         "cpus": os.cpu_count(),
         "memory_kb": int(memory[1]),
