@@ -18,7 +18,6 @@ from tests.workloads.upstream_process import KINDS, Actor, Place, connected
 
 pytestmark = [pytest.mark.root]
 
-# The tolerance of the promise for times.
 BUSY_MS = 150
 Row = Dict[str, Any]
 

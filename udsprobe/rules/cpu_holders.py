@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import List, Optional, Set
 
 from udsprobe.model.report import CpuCgroup, CpuHolder, Report
+from udsprobe.model.thread_time import busy_share
 from udsprobe.rules.thresholds import RUNNABLE_PER_CPU_MAX, THROTTLED_PERIODS_PCT_MIN
-
-_BUSY = ("user", "sys_socket", "sys_poll", "sys_other", "runq")
 
 
 def foreign_runq(report: Report) -> float:
@@ -59,5 +58,5 @@ def runnable_per_cpu(report: Report) -> float:
     time, seconds = report.time, report.window.duration_s
     if time is None or not seconds or not report.host.cpus:
         return 0.0
-    wanted_s = sum(time.total.get(name, 0.0) for name in _BUSY) * time.total_s
+    wanted_s = busy_share(time.total) * time.total_s
     return wanted_s / seconds / report.host.cpus
