@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -11,6 +10,7 @@ import click
 from udsprobe.commands.options import WatchOptions, pace_options, read_options
 from udsprobe.commands.rights import least_privilege
 from udsprobe.commands.selecting import chosen_processes, selector_options
+from udsprobe.commands.telling import tell
 from udsprobe.commands.watching import announce, withdraw_announcement
 from udsprobe.ending import Ending
 from udsprobe.errors import EXIT_OK, UsageError
@@ -96,7 +96,7 @@ def command(bind: Optional[str], otlp: Optional[str], max_series: int, **given: 
         _turn_page(observer, book, shelf)
         if server is not None:
             server.start()
-            _say(f"metrics at {server.url}")
+            tell(f"metrics at {server.url}")
         if pusher is not None:
             pusher.start(observer.observation)
             stack.callback(pusher.close)
@@ -151,8 +151,3 @@ def _options_of(given: Any) -> WatchOptions:
         slo=given["slo"],
         keep_privileges=given["keep_privileges"],
     )
-
-
-def _say(what: str) -> None:
-    if sys.stderr is not None:
-        print(f"udsprobe: {what}", file=sys.stderr, flush=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import threading
 from functools import partial
 from typing import Any, Callable, Optional, Tuple
 from urllib.parse import urlsplit
 
+from udsprobe.commands.telling import tell
 from udsprobe.errors import UsageError
 from udsprobe.sample import Observation
 from udsprobe.views.metrics.page import Page
@@ -78,7 +78,7 @@ class OtlpPusher:
             has_failed = True
         if has_failed != self._is_failing:
             self._is_failing = has_failed
-            _say(
+            tell(
                 "pushing metrics fails; trying on" if has_failed else "pushing metrics works again"
             )
 
@@ -141,8 +141,3 @@ def _every_ms() -> int:
             "set it to milliseconds, 100 or more",
         )
     return int(text)
-
-
-def _say(what: str) -> None:
-    if sys.stderr is not None:
-        print(f"udsprobe: {what}", file=sys.stderr, flush=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import click
@@ -18,6 +17,7 @@ from udsprobe.commands.record_options import (
 )
 from udsprobe.commands.rights import least_privilege
 from udsprobe.commands.selecting import chosen_processes, selector_options
+from udsprobe.commands.telling import tell
 from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
 from udsprobe.observe import Observer
 
@@ -62,7 +62,7 @@ def command(**shared: Any) -> int:
             recorder=writer,
         ) as observer,
     ):
-        _tell(f"recording to {options.record.path!r}: {bounds(options.record)}")
+        tell(f"recording to {options.record.path!r}: {bounds(options.record)}")
         report = watch(
             observer,
             options,
@@ -88,8 +88,3 @@ def _options_of(shared: Any) -> WatchOptions:
             shared["record"], shared["ring"], shared["on"], shared["around"]
         ),
     )
-
-
-def _tell(text: str) -> None:
-    if sys.stderr is not None:
-        print(f"udsprobe: {text}", file=sys.stderr)

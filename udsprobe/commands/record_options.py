@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, TypeVar
 
 import click
 
+from udsprobe.commands.telling import tell
 from udsprobe.errors import UsageError
 from udsprobe.recording.retention import AROUND_S, SEVERITIES, Retention, seconds
 from udsprobe.views.numbers import span
@@ -80,8 +80,8 @@ def recorder(options: Optional[RecordOptions]) -> Iterator[Optional[Recorder]]:
         yield writer
     if writer.failure is not None:
         raise writer.failure
-    if writer.samples and sys.stderr is not None:
-        print(f"udsprobe: {_held(writer)}", file=sys.stderr)
+    if writer.samples:
+        tell(_held(writer))
 
 
 def bounds(options: RecordOptions) -> str:

@@ -17,6 +17,7 @@ from udsprobe.commands.launch import HeldCommand
 from udsprobe.commands.options import WatchOptions, watch_options
 from udsprobe.commands.record_options import recorder
 from udsprobe.commands.rights import least_privilege
+from udsprobe.commands.telling import tell
 from udsprobe.commands.watching import exit_code, shown_form, watch, withdraw_announcement
 from udsprobe.observe import Observer
 
@@ -57,7 +58,7 @@ def command(words: Tuple[str, ...], **shared: Any) -> int:
         report = watch(observer, options, outlet, started=held.go)
         status = held.status(ended=observer.targets_alive() == 0)
     if options.output is not None or options.form not in ("json", "jsonl"):
-        _tell(held.program[0], status)
+        _tell_end(held.program[0], status)
     return exit_code(report, options)
 
 
@@ -67,7 +68,7 @@ def _sharing_the_terminal(options: WatchOptions) -> WatchOptions:
     return replace(options, form="plain") if options.form == "screen" and shared else options
 
 
-def _tell(name: str, status: Optional[int]) -> None:
+def _tell_end(name: str, status: Optional[int]) -> None:
     if status is None or status == 0:
         return
     if os.WIFSIGNALED(status):
@@ -75,4 +76,4 @@ def _tell(name: str, status: Optional[int]) -> None:
         how = f"was ended by signal {number} ({signal.strsignal(number)})"
     else:
         how = f"exited with status {os.WEXITSTATUS(status)}"
-    print(f"udsprobe: {name} {how}", file=sys.stderr)
+    tell(f"{name} {how}")
