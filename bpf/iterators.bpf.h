@@ -8,13 +8,23 @@
 #define COPY_ATTEMPTS 4
 #define FDS_UNKNOWN 0xffffffff
 
+/* What is about to sleep, or has just been taken off its CPU, is marked as on one still: the
+ * kernel clears that after the switch of which it told before we came (kernel/sched/core.c,
+ * __schedule, finish_task). Its state is set before the switch.
+ */
+static __always_inline bool is_running(struct task_struct *task)
+{
+	return task->on_cpu && !state_of_task(task);
+}
+
 /* A thread that sleeps or waits inside a call left its registers on its stack. */
 static __always_inline void adopt_sleeping_call(struct task_struct *task,
 						struct thread_state *state)
 {
 	struct pt_regs *regs;
 
-	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs) || task->on_cpu)
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs) ||
+	    is_running(task))
 		return;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
 	if (!regs || syscall_nr(regs) < 0)
@@ -23,16 +33,21 @@ static __always_inline void adopt_sleeping_call(struct task_struct *task,
 	state->flags |= THREAD_IN_CALL;
 }
 
-static __always_inline void adopt_activity(struct task_struct *task, struct thread_state *state)
+/* Unless an event of its own has told better meanwhile. That it left a CPU just now is never
+ * taken back: only a thread that did is given one again.
+ */
+static __always_inline void adopt_activity(struct task_struct *task, struct thread_state *state,
+					   ns_t adopted_ns)
 {
 	long task_state = state_of_task(task);
+	u8 activity = ACTIVITY_RUNQ;
 
-	if (task->on_cpu) {
-		state->left_cpu_ns = 0;
-		state->activity = activity_on_cpu(state);
-	} else if (task_state) {
-		state->activity = activity_asleep(task, state, task_state);
-	}
+	if (task_state)
+		activity = activity_asleep(task, state, task_state);
+	else if (task->on_cpu)
+		activity = activity_on_cpu(state);
+	if (*(volatile ns_t *)&state->since_ns == adopted_ns)
+		state->activity = activity;
 }
 
 static __always_inline void seed_thread(struct task_struct *task)
@@ -40,6 +55,7 @@ static __always_inline void seed_thread(struct task_struct *task)
 	u32 tgid = tgid_of(task);
 	struct seed *seed = bpf_map_lookup_elem(&seed_tgids, &tgid);
 	struct thread_state *state;
+	ns_t adopted_ns;
 
 	if (!seed || thread_state_of(task))
 		return;
@@ -48,11 +64,12 @@ static __always_inline void seed_thread(struct task_struct *task)
 	state = adopt_thread(task, seed->flags);
 	if (!state)
 		return;
+	adopted_ns = state->since_ns;
 	if (task->pid == task->tgid)
 		adopt_process(task, tgid_of(task->real_parent), VIA_SELECTOR);
 	if (!(seed->flags & THREAD_DORMANT))
 		adopt_sleeping_call(task, state);
-	adopt_activity(task, state);
+	adopt_activity(task, state, adopted_ns);
 }
 
 /* Up to now, or to when it fell asleep: that does not change while it sleeps. The thread may

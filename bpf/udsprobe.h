@@ -255,7 +255,7 @@ struct thread_state {
 	struct call_in_flight now;
 	struct call_in_flight interrupted;
 	ns_t interrupted_ns;
-	ns_t left_cpu_ns;	/* 0: on a CPU */
+	ns_t left_cpu_ns;	/* read when it is given one again; 0: in a call that began on one */
 	ns_t since_ns;		/* of the activity now */
 	ns_t activity_ns[ACTIVITY_MAX];
 	ns_t polled_ns;		/* its poller returned; 0: it is in there, or never was */
