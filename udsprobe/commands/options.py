@@ -11,7 +11,7 @@ import click
 
 from udsprobe.commands.record_options import RecordOptions, record_option
 from udsprobe.commands.rights import keep_privileges_option
-from udsprobe.errors import KernelCannotError, UsageError
+from udsprobe.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 INTERVAL_MIN_S = 0.1
@@ -99,7 +99,7 @@ def read_options(
         forms: of --json, --jsonl, --plain.
 
     Raises:
-        UsageError: `usage`. KernelCannotError: `no-strategy`.
+        UsageError: `usage`.
     """
     if not (math.isfinite(interval) and interval >= INTERVAL_MIN_S):
         raise UsageError(
@@ -113,12 +113,6 @@ def read_options(
         )
     if sum(forms) > 1:
         raise UsageError("usage", "--json, --jsonl and --plain exclude each other", "give one")
-    if strategy not in ("auto", "tracepoint", "fentry"):
-        raise KernelCannotError(
-            "no-strategy",
-            f"strategy {strategy} is not in this version",
-            "leave --strategy out, or give tracepoint or fentry",
-        )
     names = [name for name, given in zip(("json", "jsonl", "plain"), forms) if given]
     form = names[0] if names else "screen"
     slo_us = None if slo is None else duration_us(slo)
@@ -170,7 +164,7 @@ _HOW = (
         default="auto",
         show_default=True,
         envvar="UDSPROBE_STRATEGY",
-        help="How the kernel calls the probes.",
+        help="How the kernel calls the probes; bcc: compiled here by BCC, for kernels without BTF.",
     ),
     click.option(
         "--slo",
