@@ -25,7 +25,7 @@ def strategies() -> List[str]:
     """Those that this kernel loads: two at least, or there is nothing to compare."""
     loaded = []
     refusals = []
-    for name in ("tracepoint", "fentry"):
+    for name in ("tracepoint", "fentry", "bcc"):
         ended = answer(["run", "--strategy", name, "--json", "--", "true"])
         if ended.code == 0:
             loaded.append(name)

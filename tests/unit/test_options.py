@@ -7,7 +7,7 @@ from typing import Any, Tuple
 import pytest
 
 from udsprobe.commands.options import WatchOptions, read_options
-from udsprobe.errors import KernelCannotError, UsageError
+from udsprobe.errors import UsageError
 
 GIVEN = {
     "no_follow": False,
