@@ -1,4 +1,4 @@
-"""Strategy `bcc`: what is missing is named in one line; elsewhere it is taken where it has to be."""
+"""Strategy `bcc`: what is missing is named in one line; else it is taken where it has to be."""
 
 from __future__ import annotations
 
