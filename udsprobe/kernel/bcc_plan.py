@@ -16,12 +16,15 @@ EVENTS = (
 )
 _ON = {
     "syscalls": "raw_tp:sys_enter+sys_exit",
-    "cpu_time": "raw_tp:sched_switch",
     "processes": "raw_tp:sched_process_fork+exec+exit",
     "listeners": "sock_diag",
     "cpu": "procfs+cgroupfs",
 }
 _DEGRADED = {
+    "cpu_time": (
+        "raw_tp:sched_switch",
+        "of the table's system calls only: strategy bcc does not follow what threads do",
+    ),
     "in_flight": (
         "raw_tp:sys_enter+sys_exit",
         "without calls that began before we came: strategy bcc looks into no sleeping thread",
