@@ -107,6 +107,7 @@ class Counters:
         )
         self._per_cpu = SharedArray(loaded, "cpus", cpus, btf.structure("cpu_counts"))
         self._globals = SharedGlobals(loaded)
+        self._untold = 0
         self._call_names = {
             value: re.sub("^uring_", URING_PREFIX, name)
             for value, name in enum_names(btf.enum("call"), "CALL_").items()
@@ -199,6 +200,11 @@ class Counters:
     def targets_exited(self) -> int:
         """Target processes that have exited since the beginning."""
         return self._globals.get("targets_exited")
+
+    def untold_operations(self) -> int:
+        """Of io_uring, whose completion nobody is told of."""
+        self._untold = max(self._untold, self._globals.get("uring_untold"))
+        return self._untold
 
     def turned_away(self) -> Dict[str, int]:
         """What found no room, by the map that had none; full ones only."""
