@@ -358,6 +358,7 @@ struct io_kiocb {
 	struct file *file;
 	u8 opcode;
 	struct io_cqe cqe;
+	unsigned int flags;	/* the lower half of 64 bits since v6.9 */
 	struct io_ring_ctx *ctx;
 	struct hlist_node hash_node;
 };

@@ -48,6 +48,7 @@ u64 upstreams_turned_away = 0;
 u64 servers_turned_away = 0;
 u64 holders_turned_away = 0;
 u64 uring_turned_away = 0;
+u64 uring_untold = 0;	/* operations whose completion nobody is told of */
 u32 upstreams_used = 0;
 /* When the last listener was adopted: what a failed connect can have meant. */
 u64 newest_listener_ns = 0;

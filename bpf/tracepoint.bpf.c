@@ -129,6 +129,13 @@ int io_uring_complete(u64 *ctx)
 	return 0;
 }
 
+SEC("tp_btf/io_uring_cqe_overflow")
+int io_uring_cqe_overflow(u64 *ctx)
+{
+	uring_overflowed(ctx[0], ctx[1], ctx[2], ctx[3]);
+	return 0;
+}
+
 /* Where udsprobe runs in a PID namespace of its own. */
 SEC("iter/task")
 int learn_namespace(struct bpf_iter__task *ctx)

@@ -350,7 +350,8 @@ struct uring_request {
 	int backlog;
 	unsigned char is_named;
 	unsigned char is_peek;
-	unsigned char pad[2];
+	unsigned char is_untold;
+	unsigned char pad[1];
 };
 
 struct recent_depth {

@@ -15,6 +15,9 @@
 #define POINTER_MIN 4096	/* below, and among the errors, is no struct */
 #define ERRORS_FROM (-4095UL)
 #define SPLICE_F_FD_IN_FIXED (1U << 31)	/* include/uapi/linux/splice.h and io_uring.h */
+/* enum io_uring_sqe_flags_bit, IOSQE_CQE_SKIP_SUCCESS_BIT: since v5.17, before what is read here */
+#define CQE_SKIP_SUCCESS (1U << 6)
+#define CQE_MORE (1U << 1)	/* include/uapi/linux/io_uring.h, IORING_CQE_F_MORE */
 #define ARMED_MAX 64		/* of one bucket */
 #define GOLDEN_RATIO 0x61C8864680B583EBULL	/* include/linux/hash.h */
 
@@ -124,8 +127,14 @@ static __always_inline void uring_submitted(struct io_kiocb *req)
 	if (!state)
 		return;
 	request = new_request(task, state, req);
-	if (request)
-		request->call.start_ns = bpf_ktime_get_ns();
+	if (!request)
+		return;
+	/* Only its failure would complete; where it does, it is no longer among these. */
+	if (BPF_CORE_READ(req, flags) & CQE_SKIP_SUCCESS) {
+		request->is_untold = 1;
+		shared_add(&uring_untold, 1);
+	}
+	request->call.start_ns = bpf_ktime_get_ns();
 }
 
 /* Up to v6.12 all frames of a chain of calls together have 512 bytes: each of these has its own,
@@ -317,11 +326,28 @@ static __always_inline void uring_completed(u64 ring, u64 req, u64 user_data, in
 		request->call.early = 1;
 		request->call.start_ns = now;
 	}
+	if (request->is_untold) {
+		request->is_untold = 0;
+		shared_add(&uring_untold, -1);
+	}
 	record_operation(task, state, (void *)address, request, ret, now);
 	request->call.early = 0;
 	request->call.start_ns = now;
 	if (req)
 		forget_request(address, request);
+}
+
+/* The completion found no room in its ring and waits for some: this alone tells of it, not of
+ * which request (io_uring/io_uring.c, io_cqring_add_overflow).
+ */
+static __always_inline void uring_overflowed(u64 ring, u64 user_data, int ret, u32 flags)
+{
+	address_t address = repeating_request(ring, user_data);
+
+	if (address && bpf_map_lookup_elem(&uring_requests, &address))
+		uring_completed(ring, flags & CQE_MORE ? 0 : address, user_data, ret);
+	else if (uring_thread(current_task()))
+		shared_add(&uring_untold, 1);
 }
 
 #endif

@@ -23,6 +23,9 @@ from udsprobe.sample import CallCounts, ListenerReading, ProbeReading, Sample
 SWEEP_EVERY_SAMPLES = 10
 # A run of these that the kernel skipped can be a call that was not counted.
 CALL_PROGRAMS = ("sys_enter", "sys_exit")
+# Operations of io_uring whose completion the kernel tells nobody: IOSQE_CQE_SKIP_SUCCESS, or
+# no room in the ring.
+UNTOLD = "io_uring:untold"
 
 
 class Clock(Protocol):
@@ -161,8 +164,11 @@ class Collector:
         return joined(shown, counted)
 
     def _account(self, events: EventAccount) -> ProbeReading:
-        misses = self._tracer.recursion_misses()
-        missed = sum(misses[name] for name in CALL_PROGRAMS)
+        misses = dict(self._tracer.recursion_misses())
+        untold = self._tracer.counters.untold_operations()
+        if untold:
+            misses[UNTOLD] = untold
+        missed = sum(misses.get(name, 0) for name in (*CALL_PROGRAMS, UNTOLD))
         turned_away = self._tracer.counters.turned_away()
         ran = self._run_time.reading()
         return ProbeReading(

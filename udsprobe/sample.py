@@ -569,8 +569,9 @@ class ProbeReading:
         events_seen: calls of targets that ended, counted or not.
         events_counted: of these, in the table.
         lost_*: not counted, by reason; `missed`: runs of the system-call
-            programs that the kernel skipped (`recursion_misses`), of anybody's calls.
-        missed_by_program: the same of every program.
+            programs that the kernel skipped (`recursion_misses`), of anybody's calls, and
+            operations of io_uring whose completion nobody is told of.
+        missed_by_program: the same of every program; `io_uring:untold` are those operations.
         turned_away: threads, processes, connections, listeners and connects
             for which a map had no room.
         cpu_ns: CPU time of this process. rss_bytes: resident memory.

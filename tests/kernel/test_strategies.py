@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import List
 
@@ -50,3 +52,20 @@ def test_the_same_is_counted(
         assert tool.rows(report) == truth.rows
         served = report["requests"]["served"]["count"]
         assert served == truth.requests
+
+
+@pytest.mark.parametrize("strategy", ["tracepoint", "fentry", "bcc"])
+def test_every_command_takes_the_one_asked_for(strategy: str, tmp_path: Path) -> None:
+    recording = tmp_path / "a.udsprobe"
+    whom = ["--strategy", strategy, "--duration", "0.2", "--pid", str(os.getpid()), "--no-follow"]
+    ended = [
+        answer(["attach", "--json", *whom]),
+        answer(["record", "-o", str(recording), *whom]),
+        answer(["export", "--bind", "127.0.0.1:0", *whom]),
+    ]
+    assert len({each.code for each in ended}) == 1, [each.err for each in ended]
+    if ended[0].code == 0:
+        replayed = json.loads(answer(["replay", "--json", str(recording)]).out)
+        assert replayed["probe"]["strategy"] == strategy
+    else:
+        assert ended[0].line == ended[1].line == ended[2].line

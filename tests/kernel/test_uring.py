@@ -118,6 +118,33 @@ def test_every_operation_is_counted(
     assert all(target["state"] == "exited" for target in report["targets"])
 
 
+@pytest.mark.parametrize("mode", ["silent", "crowded"])
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+def test_what_completes_without_a_word_is_said_to_be_missing(
+    operations: Path, tmp_path: Path, transport: str, mode: str
+) -> None:
+    output = tmp_path / "report.json"
+    argv = [*tool.UDSPROBE, "run", "--json", "--output", str(output), "--"]
+    done = subprocess.run(
+        [*argv, str(operations), transport, mode],
+        cwd=tool.REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report = tool.read_report(output)
+    told = truth(done.stdout, transport)
+    if mode == "crowded":
+        assert told.pop(("io_uring:send", transport)).calls == SHOTS
+    assert reported(report, transport) == told
+    probe = report["probe"]
+    assert probe["events_lost"] == {"map_full": 0, "ring_full": 0, "missed": SHOTS}
+    assert probe["missed_by_program"]["io_uring:untold"] == SHOTS
+    assert probe["events_seen"] == probe["events_counted"] + SHOTS
+
+
 @pytest.mark.parametrize("transport", ["unix", "tcp"])
 def test_multishot_armed_before_we_came(operations: Path, tmp_path: Path, transport: str) -> None:
     with Program(NAME, transport, "plain", "hold") as held:

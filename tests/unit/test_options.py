@@ -6,22 +6,24 @@ from typing import Any, Tuple
 
 import pytest
 
-from udsprobe.commands.options import WatchOptions, read_options
+from udsprobe.commands.options import FORMS, WatchOptions, read_options
 from udsprobe.errors import UsageError
 
 GIVEN = {
     "no_follow": False,
     "interval": 1.0,
     "duration": None,
-    "forms": (False, False, False),
     "output": None,
     "ready_file": None,
     "strategy": "auto",
+    "slo": None,
+    "keep_privileges": False,
 }
 
 
 def read(**changed: Any) -> WatchOptions:
-    return read_options(**{**GIVEN, **changed})
+    form = changed.pop("form", None)
+    return read_options({**GIVEN, **changed}, form=form)
 
 
 def test_defaults() -> None:
@@ -33,22 +35,21 @@ def test_what_was_given() -> None:
     assert options == WatchOptions(False, 0.1, 2.5, "screen", "o", "r")
 
 
+@pytest.mark.parametrize("form", ["json", "jsonl", "plain"])
+def test_form(form: str) -> None:
+    assert read(**{FORMS[form]: True}).form == form
+
+
 @pytest.mark.parametrize(
-    ("forms", "form"),
-    [
-        ((True, False, False), "json"),
-        ((False, True, False), "jsonl"),
-        ((False, False, True), "plain"),
-    ],
+    "forms", [("json", "jsonl"), ("jsonl", "plain"), ("json", "jsonl", "plain")]
 )
-def test_form(forms: Tuple[bool, bool, bool], form: str) -> None:
-    assert read(forms=forms).form == form
-
-
-@pytest.mark.parametrize("forms", [(True, True, False), (False, True, True), (True, True, True)])
-def test_two_forms_exclude_each_other(forms: Tuple[bool, bool, bool]) -> None:
+def test_two_forms_exclude_each_other(forms: Tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match="exclude each other"):
-        read(forms=forms)
+        read(**{FORMS[form]: True for form in forms})
+
+
+def test_the_one_form_of_a_command() -> None:
+    assert read(form="plain").form == "plain"
 
 
 @pytest.mark.parametrize("duration", [0.0, -1.0, float("nan"), float("inf"), -float("inf")])

@@ -10,6 +10,7 @@ import pytest
 from udsprobe.kernel.plan import (
     EVENT_PROGRAMS,
     URING,
+    URING_OVERFLOW,
     URING_SUBMITS,
     measurements,
     programs,
@@ -120,6 +121,11 @@ def test_io_uring_rests_on_the_name_that_this_kernel_has() -> None:
     for submit in ("io_uring_submit_req", "io_uring_submit_sqe"):
         (state,) = [m for m in measurements(ALL - URING_SUBMITS | {submit}) if m.name == "io_uring"]
         assert (state.state, state.rests_on) == ("on", f"tp_btf:{submit}+io_uring_complete")
+
+
+def test_io_uring_without_word_of_full_rings_is_degraded() -> None:
+    (state,) = [m for m in measurements(ALL - {URING_OVERFLOW}) if m.name == "io_uring"]
+    assert state.state == "degraded" and "no room" in (state.reason or "")
 
 
 def test_io_uring_is_off_where_either_end_is_not_told() -> None:

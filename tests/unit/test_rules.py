@@ -117,6 +117,13 @@ def test_a_saturated_thread_that_moves_bytes_is_the_transport() -> None:
     assert (found.cause, found.transport_bound) == ("transport", True)
 
 
+def test_threads_that_share_the_cpus_to_move_bytes_are_the_transport() -> None:
+    threads = [ill.thread(4711 + n, sys_socket=0.2, runq=0.15) for n in range(4)]
+    large = ill.served(400, recv=3_000, send=3_000, app=50, recv_wait=20)
+    assert verdict(ill.service(large, *threads)).cause == "transport"
+    assert verdict(ill.service(large, threads[0])).cause == "healthy"
+
+
 def test_a_thread_that_does_not_serve_may_work() -> None:
     compaction = ill.thread(4713, "compaction", user=1.0, blocked_poll=0.0)
     serving = ill.thread(user=0.1, sys_socket=0.1)

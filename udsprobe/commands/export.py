@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
+from udsprobe.commands.observing import observer_of
 from udsprobe.commands.options import WatchOptions, pace_options, read_options
-from udsprobe.commands.rights import least_privilege
 from udsprobe.commands.selecting import chosen_processes, selector_options
 from udsprobe.commands.telling import tell
 from udsprobe.commands.watching import announce, withdraw_announcement
@@ -81,16 +81,7 @@ def command(bind: Optional[str], otlp: Optional[str], max_series: int, **given: 
         pusher = None if otlp is None else _pusher(otlp, shelf)
         chosen = chosen_processes(given, follow=options.follow)
         withdraw_announcement(options)
-        observer = stack.enter_context(
-            Observer(
-                chosen,
-                interval_s=options.interval_s,
-                follow=options.follow,
-                slo_us=options.slo_us,
-                privileges=least_privilege(options),
-                strategy=options.strategy,
-            )
-        )
+        observer = stack.enter_context(observer_of(options, chosen))
         ending = stack.enter_context(Ending(options.duration_s, observer.targets_alive))
         book = MetricsBook(observer.first.unix_s, max_series)
         _turn_page(observer, book, shelf)
@@ -140,14 +131,4 @@ def _turn_page(observer: Observer, book: MetricsBook, shelf: Shelf) -> None:
 def _options_of(given: Any) -> WatchOptions:
     if given["interval"] > 3600:
         raise UsageError("usage", "--interval is above an hour", "give 3600 s or less")
-    return read_options(
-        no_follow=given["no_follow"],
-        interval=given["interval"],
-        duration=given["duration"],
-        forms=(False, False, False),
-        output=None,
-        ready_file=given["ready_file"],
-        strategy=given["strategy"],
-        slo=given["slo"],
-        keep_privileges=given["keep_privileges"],
-    )
+    return read_options(given)

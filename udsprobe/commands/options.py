@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Mapping, Optional, TypeVar
 
 import click
 
-from udsprobe.commands.record_options import RecordOptions, record_option
+from udsprobe.commands.record_options import (
+    RecordOptions,
+    read_record_options,
+    record_option,
+)
 from udsprobe.commands.rights import keep_privileges_option
 from udsprobe.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 INTERVAL_MIN_S = 0.1
+FORMS = {"json": "as_json", "jsonl": "as_jsonl", "plain": "plain"}
 
 
 @dataclass(frozen=True)
@@ -79,28 +84,34 @@ def fail_on_option(command: Command) -> Command:
     return _FAIL_ON(command)
 
 
-def read_options(
-    *,
-    no_follow: bool,
-    interval: float,
-    duration: Optional[float],
-    forms: tuple[bool, bool, bool],
-    output: Optional[str],
-    ready_file: Optional[str],
-    strategy: str,
-    slo: Optional[str] = None,
-    fail_on: Optional[str] = None,
-    record: Optional[RecordOptions] = None,
-    keep_privileges: bool = False,
-) -> WatchOptions:
+def read_options(given: Mapping[str, Any], *, form: Optional[str] = None) -> WatchOptions:
     """Check what click cannot.
 
     Args:
-        forms: of --json, --jsonl, --plain.
+        given: click's keyword arguments of `watch_options`, or of a part of them.
+        form: of the output, where a command has one only.
 
     Raises:
         UsageError: `usage`.
     """
+    interval, duration, slo = given["interval"], given["duration"], given["slo"]
+    _check_times(interval, duration)
+    return WatchOptions(
+        follow=not given["no_follow"],
+        interval_s=interval,
+        duration_s=duration,
+        form=form or _form(given),
+        output=given.get("output"),
+        ready_file=given["ready_file"],
+        slo_us=None if slo is None else duration_us(slo),
+        fail_on=given.get("fail_on"),
+        strategy=given["strategy"],
+        record=read_record_options(given),
+        keep_privileges=given["keep_privileges"],
+    )
+
+
+def _check_times(interval: float, duration: Optional[float]) -> None:
     if not (math.isfinite(interval) and interval >= INTERVAL_MIN_S):
         raise UsageError(
             "usage",
@@ -111,14 +122,13 @@ def read_options(
         raise UsageError(
             "usage", f"--duration {duration:g} is no length of time", "give seconds above 0"
         )
-    if sum(forms) > 1:
+
+
+def _form(given: Mapping[str, Any]) -> str:
+    forms = [form for form, option in FORMS.items() if given.get(option)]
+    if len(forms) > 1:
         raise UsageError("usage", "--json, --jsonl and --plain exclude each other", "give one")
-    names = [name for name, given in zip(("json", "jsonl", "plain"), forms) if given]
-    form = names[0] if names else "screen"
-    slo_us = None if slo is None else duration_us(slo)
-    follow = not no_follow
-    how = (follow, interval, duration, form, output, ready_file)
-    return WatchOptions(*how, slo_us, fail_on, strategy, record, keep_privileges)
+    return forms[0] if forms else "screen"
 
 
 def duration_us(text: str) -> float:

@@ -8,18 +8,16 @@ from typing import Any
 import click
 
 from udsprobe.commands.delivery import Outlet
-from udsprobe.commands.options import WatchOptions, fail_on_option, pace_options, read_options
+from udsprobe.commands.observing import observer_of
+from udsprobe.commands.options import fail_on_option, pace_options, read_options
 from udsprobe.commands.record_options import (
     bounds,
-    read_record_options,
     recorder,
     retention_options,
 )
-from udsprobe.commands.rights import least_privilege
 from udsprobe.commands.selecting import chosen_processes, selector_options
 from udsprobe.commands.telling import tell
 from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
-from udsprobe.observe import Observer
 
 
 @click.command(
@@ -47,20 +45,13 @@ def command(**shared: Any) -> int:
     sudo udsprobe record -o app.udsprobe --comm node --ring 2h
     sudo udsprobe record -o app.udsprobe --comm node --on critical
     """
-    options = _options_of(shared)
+    options = read_options(shared, form="plain")
     chosen = chosen_processes(shared, follow=options.follow)
     withdraw_announcement(options)
     assert options.record is not None
     with (
         recorder(options.record) as writer,
-        Observer(
-            chosen,
-            interval_s=options.interval_s,
-            follow=options.follow,
-            slo_us=options.slo_us,
-            privileges=least_privilege(options),
-            recorder=writer,
-        ) as observer,
+        observer_of(options, chosen, recorder=writer) as observer,
     ):
         tell(f"recording to {options.record.path!r}: {bounds(options.record)}")
         report = watch(
@@ -70,21 +61,3 @@ def command(**shared: Any) -> int:
             given_up=lambda: writer is not None and writer.failure is not None,
         )
     return exit_code(report, options)
-
-
-def _options_of(shared: Any) -> WatchOptions:
-    return read_options(
-        no_follow=shared["no_follow"],
-        interval=shared["interval"],
-        duration=shared["duration"],
-        forms=(False, False, True),
-        output=None,
-        ready_file=shared["ready_file"],
-        strategy=shared["strategy"],
-        slo=shared["slo"],
-        keep_privileges=shared["keep_privileges"],
-        fail_on=shared["fail_on"],
-        record=read_record_options(
-            shared["record"], shared["ring"], shared["on"], shared["around"]
-        ),
-    )

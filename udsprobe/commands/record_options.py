@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, TypeVar
 
 import click
 
@@ -44,14 +44,16 @@ def record_option(command: Command) -> Command:
     return option(retention_options(command))
 
 
-def read_record_options(
-    path: Optional[str], ring: Optional[str], on: Optional[str], around: Optional[str]
-) -> Optional[RecordOptions]:
+def read_record_options(given: Mapping[str, Any]) -> Optional[RecordOptions]:
     """None when nothing is recorded.
+
+    Args:
+        given: click's keyword arguments; `record` is the path.
 
     Raises:
         UsageError: `usage`.
     """
+    path, ring, on, around = (given.get(name) for name in ("record", "ring", "on", "around"))
     if path is None:
         if ring or on or around:
             raise UsageError("usage", "--ring, --on and --around are of --record", "give it too")

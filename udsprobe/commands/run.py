@@ -11,15 +11,13 @@ from typing import Any, Optional, Tuple
 import click
 
 from udsprobe.commands.ahead import importing
-from udsprobe.commands.attach import options_of
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.launch import HeldCommand
-from udsprobe.commands.options import WatchOptions, watch_options
+from udsprobe.commands.observing import observer_of
+from udsprobe.commands.options import WatchOptions, read_options, watch_options
 from udsprobe.commands.record_options import recorder
-from udsprobe.commands.rights import least_privilege
 from udsprobe.commands.telling import tell
 from udsprobe.commands.watching import exit_code, shown_form, watch, withdraw_announcement
-from udsprobe.observe import Observer
 
 
 @click.command(
@@ -37,20 +35,16 @@ def command(words: Tuple[str, ...], **shared: Any) -> int:
     \b
     sudo udsprobe run --output report.json --json -- ./server --port 8080
     """
-    options = _sharing_the_terminal(options_of(shared))
+    options = _sharing_the_terminal(read_options(shared))
     outlet = Outlet(options.output, sys.stderr)
     withdraw_announcement(options)
     with (
         recorder(options.record) as writer,
         HeldCommand(words) as held,
-        Observer(
+        observer_of(
+            options,
             [held.chosen],
-            interval_s=options.interval_s,
-            follow=options.follow,
-            slo_us=options.slo_us,
-            privileges=least_privilege(options),
             program=held.program,
-            strategy=options.strategy,
             recorder=writer,
             meanwhile=importing(shown_form(options, outlet)),
         ) as observer,

@@ -109,6 +109,7 @@ class Counters:
         self._per_cpu = SharedArray(loaded, "cpus", cpus, btf.structure("cpu_counts"))
         self._globals = SharedGlobals(loaded)
         self._keys = CallKeys(btf)
+        self._untold = 0
         self._activities = enum_names(btf.enum("activity"), "ACTIVITY_")
         self._awake = btf.enum("activity")["ACTIVITY_MAX"]
         self._stages = enum_names(btf.enum("stage"), "STAGE_")
@@ -193,6 +194,11 @@ class Counters:
     def targets_exited(self) -> int:
         """Target processes that have exited since the beginning."""
         return self._globals.get("targets_exited")
+
+    def untold_operations(self) -> int:
+        """Of io_uring, whose completion nobody is told of."""
+        self._untold = max(self._untold, self._globals.get("uring_untold"))
+        return self._untold
 
     def turned_away(self) -> Dict[str, int]:
         """What found no room, by the map that had none; full ones only."""

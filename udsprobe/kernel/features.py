@@ -10,7 +10,7 @@ from typing import FrozenSet
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.btf import names
 from udsprobe.kernel.own_namespaces import in_pid_namespace
-from udsprobe.kernel.plan import EVENT_PROGRAMS, URING, URING_SUBMITS
+from udsprobe.kernel.plan import EVENT_PROGRAMS, URING, URING_OVERFLOW, URING_SUBMITS
 
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
 WITHOUT = "`udsprobe listeners` works without it"
@@ -82,7 +82,7 @@ def _events(types: bytes) -> FrozenSet[str]:
     # Linux kernel commit cef216fc32d7 "io_uring: explicitly keep a CQE in io_kiocb" (in v5.19):
     # before, completions do not say of which request they are.
     if not _has(types, "io_cqe") or not found.issuperset(URING) or not found & URING_SUBMITS:
-        found -= URING | URING_SUBMITS
+        found -= URING | URING_SUBMITS | {URING_OVERFLOW}
     return frozenset(found)
 
 

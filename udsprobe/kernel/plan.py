@@ -46,6 +46,7 @@ EVENT_PROGRAMS = (
     EventProgram("io_uring_submit_req", False),
     EventProgram("io_uring_submit_sqe", False),
     EventProgram("io_uring_complete", False),
+    EventProgram("io_uring_cqe_overflow", False),
     EventProgram("sys_enter", True),
     EventProgram("sys_exit", True),
 )
@@ -58,6 +59,8 @@ SKIPS = (
 )
 
 URING = frozenset({"io_uring_complete"})
+# Linux kernel commit 47894438e916 "io_uring: add trace support for CQE overflow" (in v5.19)
+URING_OVERFLOW = "io_uring_cqe_overflow"
 # One name or the other; the kernel has never had both.
 URING_SUBMITS = frozenset({"io_uring_submit_req", "io_uring_submit_sqe"})
 # Either tells when bytes or connections arrive.
@@ -171,7 +174,11 @@ def _in_flight(sleeping_calls: bool) -> MeasurementState:
 def _io_uring(attached: FrozenSet[str]) -> MeasurementState:
     submits = sorted(attached & URING_SUBMITS)
     if submits and attached.issuperset(URING):
-        return _on("io_uring", f"tp_btf:{submits[0]}+io_uring_complete")
+        rests_on = f"tp_btf:{submits[0]}+io_uring_complete"
+        if URING_OVERFLOW in attached:
+            return _on("io_uring", rests_on)
+        reason = "without operations whose completion finds no room: this kernel tells of none"
+        return MeasurementState("io_uring", rests_on, "degraded", reason)
     reason = "this kernel does not tell which operation a completion is of, or has no io_uring"
     return MeasurementState("io_uring", None, "off", reason)
 

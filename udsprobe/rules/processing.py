@@ -14,7 +14,7 @@ from udsprobe.rules.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
     CONTENTION_SHARE_MIN,
     KEPT_FROM_CPU_MIN,
-    MOVING_SHARE_MIN,
+    MOVING_CPUS_MIN,
     REQUESTS_MIN,
     SLOW_REQUEST_US,
     SLOW_REQUESTS_MIN,
@@ -150,12 +150,12 @@ def _moves(processing: Processing) -> Optional[Pressure]:
     time = processing.time
     if not is_enough(time) or time.share("transport") < WAIT_SHARE_MIN:
         return None
-    threads = serving_threads(processing.service)
-    moving = max(
-        (t.share.get("sys_socket", 0.0) + t.share.get("sys_poll", 0.0) for t in threads),
-        default=0.0,
+    moving_s = sum(
+        (t.share.get("sys_socket", 0.0) + t.share.get("sys_poll", 0.0)) * t.observed_s
+        for t in serving_threads(processing.service)
     )
-    if time.mean_us("transport") < WAIT_MEAN_US_MIN or moving < MOVING_SHARE_MIN:
+    least_s = MOVING_CPUS_MIN * processing.service.duration_s
+    if time.mean_us("transport") < WAIT_MEAN_US_MIN or moving_s < least_s:
         return None
     says = f"{duration(time.mean_us('transport'))} a request go into moving its bytes"
     fact = evidence("transport_us", time.mean_us("transport"), "µs", says, WAIT_MEAN_US_MIN)

@@ -27,8 +27,9 @@ TAIL_TIMES_MEDIAN = 10.0
 # … and longer than the scheduler's own slices (3 ms on Linux 6.x) make it.
 TAIL_US_MIN = 4_000.0
 
-# Part of a thread's time in socket and poller calls from which on moving bytes is its work.
-MOVING_SHARE_MIN = 0.4
+# CPUs in socket and poller calls from which on moving bytes is what a service does: of all its
+# threads, of which each has little where they are more than the CPUs.
+MOVING_CPUS_MIN = 0.4
 # A few requests that take that many times the median are what stalls the rest.
 STALL_TIMES_MEDIAN = 5.0
 

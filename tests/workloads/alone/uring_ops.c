@@ -3,10 +3,12 @@
  * A server and a client that do everything through io_uring, raw, and count every completion:
  *
  *     uring_ops unix|tcp plain|async|sqpoll|fixed [hold]
+ *     uring_ops unix|tcp silent|crowded
  *
  * prints one line for each kind of operation: who, name, calls, bytes, then ERRNO=COUNT. With
  * `hold` multishot operations are armed, "armed" is said, and nothing happens before a line comes
- * on stdin.
+ * on stdin. `silent` asks for no completion of SHOTS sends, which succeed, and of one recv, which
+ * does not. `crowded` has no room in its ring for the completions of SHOTS sends.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -104,6 +106,10 @@ static void open_ring(const char *mode)
 		ring.sqe_flags = IOSQE_ASYNC;
 	is_fixed = !strcmp(mode, "fixed");
 	params->sq_thread_idle = 1;
+	if (!strcmp(mode, "crowded")) {
+		params->flags = IORING_SETUP_CQSIZE;
+		params->cq_entries = ENTRIES;
+	}
 	ring.fd = need("io_uring_setup", syscall(SYS_io_uring_setup, ENTRIES, params));
 	size = params->cq_off.cqes + params->cq_entries * sizeof(struct io_uring_cqe);
 	ring.rings = map_ring(size, IORING_OFF_SQ_RING);
@@ -459,6 +465,55 @@ static void hold(int listener)
 	print_counts("server");
 }
 
+/* The last send completes as others do: those before it are over then. */
+static void silent(int listener)
+{
+	struct io_uring_sqe accept = {.opcode = IORING_OP_ACCEPT, .fd = listener};
+	struct io_uring_sqe say = {.opcode = IORING_OP_SEND,
+				   .addr = (unsigned long)buffer,
+				   .len = SIZE,
+				   .flags = IOSQE_CQE_SKIP_SUCCESS};
+	struct io_uring_sqe nothing = {.opcode = IORING_OP_RECV,
+				       .fd = 4000,
+				       .len = SIZE,
+				       .flags = IOSQE_CQE_SKIP_SUCCESS};
+	int fd;
+
+	say.fd = connect_to(&place, place_size);
+	fd = need("accept", done(accept, 1));
+	for (int i = 0; i < SHOTS; i++) {
+		submit(say, 1);
+		must("recv", move(IORING_OP_RECV, fd, MSG_WAITALL), SIZE);
+	}
+	must("no descriptor", done(nothing, 0), -EBADF);
+	print_counts("both");
+}
+
+/* All room is taken by what is on no socket. */
+static void fill(void)
+{
+	for (unsigned int i = 0; i < ring.params.cq_entries; i++)
+		submit((struct io_uring_sqe){.opcode = IORING_OP_NOP}, 0);
+}
+
+static void crowded(int listener)
+{
+	struct io_uring_sqe accept = {.opcode = IORING_OP_ACCEPT, .fd = listener};
+	struct io_uring_sqe say = {
+		.opcode = IORING_OP_SEND, .addr = (unsigned long)buffer, .len = SIZE};
+	int fd;
+
+	say.fd = connect_to(&place, place_size);
+	fd = need("accept", done(accept, 1));
+	fill();
+	for (int i = 0; i < SHOTS; i++)
+		submit(say, 1);
+	for (unsigned int i = 0; i < ring.params.cq_entries + SHOTS; i++)
+		take();
+	print_counts("both");
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	int is_tcp, listener, status = 0;
@@ -468,6 +523,16 @@ int main(int argc, char **argv)
 		return 2;
 	is_tcp = !strcmp(argv[1], "tcp");
 	listener = listen_somewhere(is_tcp);
+	if (!strcmp(argv[2], "silent")) {
+		open_ring("plain");
+		silent(listener);
+		return 0;
+	}
+	if (!strcmp(argv[2], "crowded")) {
+		open_ring(argv[2]);
+		crowded(listener);
+		return 0;
+	}
 	if (argc > 3) {
 		open_ring(argv[2]);
 		hold(listener);

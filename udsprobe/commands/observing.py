@@ -1,0 +1,40 @@
+"""An observer as the shared options ask for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Iterable, Optional, Tuple
+
+from udsprobe.commands.options import WatchOptions
+from udsprobe.commands.rights import least_privilege
+from udsprobe.kernel.alongside import Work, nothing
+from udsprobe.observe import Observer
+
+if TYPE_CHECKING:
+    from udsprobe.kernel.selectors import Chosen
+    from udsprobe.recording.writer import Recorder
+
+
+def observer_of(
+    options: WatchOptions,
+    chosen: Iterable[Chosen],
+    *,
+    program: Optional[Tuple[str, str]] = None,
+    recorder: Optional[Recorder] = None,
+    meanwhile: Work = nothing,
+) -> Observer:
+    """Live and at its first sample; what is not an option is as `Observer` takes it.
+
+    Raises:
+        UdsprobeError: of `Observer`.
+    """
+    return Observer(
+        chosen,
+        interval_s=options.interval_s,
+        follow=options.follow,
+        slo_us=options.slo_us,
+        program=program,
+        strategy=options.strategy,
+        privileges=least_privilege(options),
+        recorder=recorder,
+        meanwhile=meanwhile,
+    )
