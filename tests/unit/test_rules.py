@@ -391,6 +391,12 @@ def test_few_requests_that_wait_long_for_a_cpu() -> None:
     assert verdict(ill.service(replace_p99(app, 4900.0), waits)).cause == "cpu-contention"
 
 
+def test_every_request_that_waits_a_little_for_a_cpu() -> None:
+    waits = ill.thread(runq=0.5, user=0.2)
+    app = ill.served(2000, app=1900, runq=39.0, cpu=61.0)
+    assert verdict(ill.service(app, waits)).cause == "cpu-contention"
+
+
 def replace_p99(served: Served, p99_us: float) -> Served:
     assert served.latency_us is not None
     return replace(served, latency_us=replace(served.latency_us, p50=170.0, p99=p99_us))

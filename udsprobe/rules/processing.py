@@ -13,6 +13,7 @@ from udsprobe.rules.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
     CONTENTION_SHARE_MIN,
+    CONTENTION_US_MIN,
     KEPT_FROM_CPU_MIN,
     MOVING_CPUS_MIN,
     REQUESTS_MIN,
@@ -112,11 +113,11 @@ def _contends(processing: Processing) -> Optional[Pressure]:
     if not is_enough(time) or time.share("runq") < CONTENTION_SHARE_MIN:
         return None
     mean_us = time.mean_us("runq")
-    is_felt = mean_us >= WAIT_MEAN_US_MIN or _has_tail(processing.service.latency)
+    is_felt = mean_us >= CONTENTION_US_MIN or _has_tail(processing.service.latency)
     if not is_felt or not _is_kept_from_cpus(processing.service):
         return None
     says = f"a request waits {duration(mean_us)} of {duration(_mean_us(time))} for a CPU"
-    waited = evidence("request_runq_us", mean_us, "µs", says, WAIT_MEAN_US_MIN)
+    waited = evidence("request_runq_us", mean_us, "µs", says, CONTENTION_US_MIN)
     return Pressure("cpu-contention", (waited,), overloads=time.occupied >= THREAD_BUSY_MIN)
 
 

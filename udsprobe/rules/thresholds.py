@@ -15,6 +15,8 @@ WAIT_MEAN_US_MIN = 1_000.0
 # What others' use of the CPUs takes is nothing that a service is made of: a quarter of each
 # request is enough …
 CONTENTION_SHARE_MIN = 0.25
+# … and three times what waking up may take …
+CONTENTION_US_MIN = 300.0
 # … where its threads wait as much of the CPU time they need, and it is not one stall (of a
 # hypervisor, say) that a burst of requests stood behind.
 KEPT_FROM_CPU_MIN = 0.25
