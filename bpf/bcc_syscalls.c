@@ -28,8 +28,15 @@
 #define COMPAT_MESSAGE_SIZE 32
 #define COMPAT_MESSAGE_LENGTH_AT 28
 
-/* What verifiers without bounded loops (up to v5.2) have room for; more are counted as unread. */
-#define MESSAGES_UNROLLED 16
+/* Of one call: as many as there can be; up to v5.2, whose verifiers know no loops, as many as have
+ * room, and more are counted as unread.
+ */
+#define MESSAGES_BOUND 1024
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 3, 0)
+#define MESSAGES_READ MESSAGES_BOUND
+#else
+#define MESSAGES_READ 16
+#endif
 
 struct arguments {
 	u64 first;
@@ -64,6 +71,7 @@ BPF_PERCPU_ARRAY(no_thread, struct bcc_thread, 1);
 _Static_assert(2 * NR_MAX + SOCKETCALL_MAX == 1056, "entries");
 _Static_assert(STAGE_MAX + 1 == 6, "served");
 _Static_assert(BCC_GAUGES == 4, "gauges");
+_Static_assert(MESSAGES_MAX == MESSAGES_BOUND, "messages");
 
 static __always_inline u64 word_at(const void *address)
 {
@@ -520,29 +528,28 @@ static __always_inline void record_time(struct call_counts *counts, struct call_
 		count_add(&counts->slow_ns, wall);
 }
 
-static __always_inline u64 bytes_of_messages(u64 at, u32 stride, u32 count,
+static __always_inline u64 bytes_of_messages(u64 at, u32 stride, u64 count,
 					     struct bcc_account *account)
 {
-	u64 bytes = 0, unread = 0, error;
+	u64 bytes = 0, unread, error;
 	u32 length, i;
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 3, 0)
+	unread = count > MESSAGES_READ ? count - MESSAGES_READ : 0;
+#if MESSAGES_READ == MESSAGES_BOUND
 #pragma clang loop unroll(disable)
-	for (i = 0; i < MESSAGES_MAX && i < count; i++) {
 #else
 #pragma unroll
-	for (i = 0; i < MESSAGES_UNROLLED; i++) {
+#endif
+	for (i = 0; i < MESSAGES_READ; i++) {
 		if (i >= count)
 			break;
-#endif
 		length = 0;
+		/* Without branches: each would double the verifier's ways through a loop. */
 		error = bpf_probe_read(&length, sizeof(length), (void *)at);
 		unread += error >> 63;
 		bytes += length;
 		at += stride;
 	}
-	if (count > i)
-		unread += count - i;
 	if (unread)
 		count_add(&account->unread_messages, unread);
 	return bytes;
@@ -627,7 +634,7 @@ static __always_inline void record_bytes(u64 task, u64 regs, struct call_in_flig
 
 static __always_inline void record_error(struct call_counts *counts, long ret)
 {
-	u32 error = -ret;
+	u64 error = -ret;
 
 	if (error >= ERRNO_MAX)
 		error = 0;
@@ -757,17 +764,14 @@ int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 int on_sched_switch(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 before = ctx->args[1], after = ctx->args[2];
-	struct bcc_thread *left = threads.lookup(&before), *comes = threads.lookup(&after);
-	ns_t now;
+	struct bcc_thread *thread = threads.lookup(&before);
 
-	if (!left && !comes)
-		return 0;
-	now = bpf_ktime_get_ns();
-	if (left)
-		left->left_cpu_ns = now;
-	if (comes && comes->left_cpu_ns) {
-		comes->now.off_cpu_ns += now - comes->left_cpu_ns;
-		comes->left_cpu_ns = 0;
+	if (thread)
+		thread->left_cpu_ns = bpf_ktime_get_ns();
+	thread = threads.lookup(&after);
+	if (thread && thread->left_cpu_ns) {
+		thread->now.off_cpu_ns += bpf_ktime_get_ns() - thread->left_cpu_ns;
+		thread->left_cpu_ns = 0;
 	}
 	return 0;
 }
