@@ -28,15 +28,8 @@
 #define COMPAT_MESSAGE_SIZE 32
 #define COMPAT_MESSAGE_LENGTH_AT 28
 
-/* Of one call: as many as there can be; up to v5.2, whose verifiers know no loops, as many as have
- * room, and more are counted as unread.
- */
-#define MESSAGES_BOUND 1024
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(5, 3, 0)
-#define MESSAGES_READ MESSAGES_BOUND
-#else
-#define MESSAGES_READ 16
-#endif
+/* At a time: verifiers up to v5.2 know no loops, and later ones walk a long one too often. */
+#define MESSAGES_AT_ONCE 40
 
 struct arguments {
 	u64 first;
@@ -64,6 +57,7 @@ BPF_HASH(processes, u32, struct bcc_process, 16384);
 BPF_HASH(threads, u64, struct bcc_thread, 16384);
 BPF_HASH(connections, u64, struct bcc_connection, 16384);
 BPF_ARRAY(gauges, u64, 4);
+BPF_PROG_ARRAY(programs, 2);
 /* Never written: entries are made from these, larger than the stack. */
 BPF_PERCPU_ARRAY(no_counts, struct call_counts, 1);
 BPF_PERCPU_ARRAY(no_thread, struct bcc_thread, 1);
@@ -71,7 +65,9 @@ BPF_PERCPU_ARRAY(no_thread, struct bcc_thread, 1);
 _Static_assert(2 * NR_MAX + SOCKETCALL_MAX == 1056, "entries");
 _Static_assert(STAGE_MAX + 1 == 6, "served");
 _Static_assert(BCC_GAUGES == 4, "gauges");
-_Static_assert(MESSAGES_MAX == MESSAGES_BOUND, "messages");
+_Static_assert(BCC_PROGRAMS == 2, "programs");
+/* A program can be followed by 32 others. */
+_Static_assert(MESSAGES_MAX / MESSAGES_AT_ONCE < 30, "messages");
 
 static __always_inline u64 word_at(const void *address)
 {
@@ -480,6 +476,8 @@ int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 	identify_call(task, regs, &thread->now);
 	thread->flags = (thread->flags | THREAD_IN_CALL) & ~THREAD_NEWBORN;
 	thread->left_cpu_ns = 0;
+	thread->messages_read = 0;
+	thread->message_bytes = 0;
 	if (thread->now.call != CALL_NONE)
 		describe_call(task, regs, &thread->now);
 	/* Last: our own work is not the call's. */
@@ -531,24 +529,20 @@ static __always_inline void record_time(struct call_counts *counts, struct call_
 static __always_inline u64 bytes_of_messages(u64 at, u32 stride, u64 count,
 					     struct bcc_account *account)
 {
-	u64 bytes = 0, unread, error;
+	u64 bytes = 0, unread = 0, error, counts;
 	u32 length, i;
 
-	unread = count > MESSAGES_READ ? count - MESSAGES_READ : 0;
-#if MESSAGES_READ == MESSAGES_BOUND
-#pragma clang loop unroll(disable)
-#else
+	/* Straight through, without a branch: what is beyond the last is read, and not counted. */
 #pragma unroll
-#endif
-	for (i = 0; i < MESSAGES_READ; i++) {
-		if (i >= count)
-			break;
+	for (i = 0; i < MESSAGES_AT_ONCE; i++) {
+		counts = (s64)(i - count) >> 63;
 		length = 0;
-		/* Without branches: each would double the verifier's ways through a loop. */
 		error = bpf_probe_read(&length, sizeof(length), (void *)at);
-		unread += error >> 63;
-		bytes += length;
+		unread += error >> 63 & counts;
+		bytes += length & counts;
 		at += stride;
+		/* One after the other: all at the end would not fit on the stack. */
+		asm volatile("" : "+r"(bytes), "+r"(unread), "+r"(at));
 	}
 	if (unread)
 		count_add(&account->unread_messages, unread);
@@ -608,22 +602,23 @@ static __always_inline void bytes_sent(u64 task, struct call_in_flight *call,
 		count_add(&account->handed_over, 1);
 }
 
-static __always_inline void record_bytes(u64 task, u64 regs, struct call_in_flight *call,
+static __always_inline void record_bytes(u64 task, u64 regs, struct bcc_thread *thread,
 					 struct call_counts *counts, struct bcc_account *account,
 					 u64 ret, ns_t now)
 {
-	u32 compat = call->abi == ABI_COMPAT;
+	struct call_in_flight *call = &thread->now;
 	struct arguments arguments = {};
 	u64 bytes = ret;
 
-	read_arguments(regs, call, &arguments);
-	if (call->traits & TRAIT_MESSAGES)
-		bytes = bytes_of_messages(
-			arguments.second + (compat ? COMPAT_MESSAGE_LENGTH_AT : MESSAGE_LENGTH_AT),
-			compat ? COMPAT_MESSAGE_SIZE : MESSAGE_SIZE, ret, account);
+	if (call->traits & TRAIT_MESSAGES) {
+		bytes = thread->message_bytes;
+		if (ret > thread->messages_read)
+			count_add(&account->unread_messages, ret - thread->messages_read);
+	}
 	if (!bytes)
 		return;
 	count_add(&counts->bytes, bytes);
+	read_arguments(regs, call, &arguments);
 	if (!call->sk || is_peek(call, &arguments))
 		return;
 	if (call->traits & TRAIT_RECEIVES)
@@ -669,7 +664,7 @@ static __always_inline void record_call(u64 task, u64 regs, struct bcc_thread *t
 		if (ref.is_socket)
 			connection_accepted(&ref, thread->tgid);
 	} else if (call->traits & (TRAIT_SENDS | TRAIT_RECEIVES | TRAIT_MESSAGES)) {
-		record_bytes(task, regs, call, counts, account, ret, now);
+		record_bytes(task, regs, thread, counts, account, ret, now);
 	}
 }
 
@@ -722,6 +717,33 @@ static __always_inline u32 returns_interrupted(struct bcc_thread *thread, long r
 	return thread->flags & THREAD_INTERRUPTED && ret == -EINTR && thread->now.nr == sigreturn;
 }
 
+/* Goes on with itself until all messages of the call are added up, and then with its return. */
+int on_messages(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 task = bpf_get_current_task(), regs = ctx->args[0], ret = ctx->args[1], at, stride;
+	struct bcc_thread *thread = threads.lookup(&task);
+	struct arguments arguments = {};
+	struct bcc_account *account;
+	int zero = 0;
+	u64 begin;
+
+	account = accounts.lookup(&zero);
+	if (!thread || !account)
+		return 0;
+	begin = thread->messages_read;
+	read_arguments(regs, &thread->now, &arguments);
+	stride = thread->now.abi == ABI_COMPAT ? COMPAT_MESSAGE_SIZE : MESSAGE_SIZE;
+	at = thread->now.abi == ABI_COMPAT ? COMPAT_MESSAGE_LENGTH_AT : MESSAGE_LENGTH_AT;
+	at += arguments.second + begin * stride;
+	thread->message_bytes += bytes_of_messages(at, stride, ret - begin, account);
+	begin += MESSAGES_AT_ONCE;
+	thread->messages_read = begin;
+	if (begin < ret && begin < MESSAGES_MAX)
+		programs.call(ctx, BCC_MESSAGES);
+	programs.call(ctx, BCC_SYS_EXIT);
+	return 0;
+}
+
 int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 task = bpf_get_current_task(), regs = ctx->args[0];
@@ -738,6 +760,8 @@ int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 	}
 	if (!(thread->flags & THREAD_IN_CALL))
 		adopt_call(task, regs, &thread->now, now);
+	else if (ret > 0 && thread->now.traits & TRAIT_MESSAGES && !thread->messages_read)
+		programs.call(ctx, BCC_MESSAGES);
 	thread->flags &= ~THREAD_IN_CALL;
 	if (is_restart(ret)) {
 		thread->interrupted = thread->now;

@@ -661,10 +661,11 @@ struct bcc_thread {
 	struct call_in_flight interrupted;
 	ns_t interrupted_ns;
 	ns_t left_cpu_ns;	/* in a call; 0: on a CPU */
+	bytes_t message_bytes;	/* of a call that returns messages, */
+	unsigned int messages_read;	/* so many of them so far */
 	unsigned int tgid;
 	unsigned int tid;
 	unsigned int flags;	/* enum thread_flag */
-	unsigned int pad;
 };
 
 struct bcc_process {
@@ -699,6 +700,13 @@ struct bcc_connection {
 	unsigned int phase;
 };
 
+/* Called by another program, and never back. */
+enum bcc_program {
+	BCC_MESSAGES = 0,
+	BCC_SYS_EXIT,
+	BCC_PROGRAMS,
+};
+
 /* Of all CPUs. */
 enum bcc_gauge {
 	BCC_TARGETS_EXITED = 0,
@@ -724,6 +732,7 @@ struct abi_types {
 	enum phase phase;
 	enum queue_flag queue_flag;
 	enum pending_kind pending_kind;
+	enum bcc_program bcc_program;
 	enum bcc_gauge bcc_gauge;
 	struct bcc_thread bcc_thread;
 	struct bcc_process bcc_process;

@@ -58,6 +58,17 @@ class BccObject:
             self._module.attach_raw_tracepoint(tp=event.encode(), fn_name=f"on_{event}".encode())
         self._attached.append(event)
 
+    def chain(self, name: str, index: int, event: str) -> None:
+        """Load function `on_EVENT` and let others call it by its index in a map of programs.
+
+        Raises:
+            KernelCannotError: `bcc-failed`. LibbpfError.
+        """
+        with _failures_told(f"load the probe of {event}"):
+            kind = self._library.BPF.RAW_TRACEPOINT
+            function = self._module.load_func(f"on_{event}".encode(), kind)
+        self.update(name, struct.pack("<I", index), struct.pack("<I", function.fd))
+
     def detach(self) -> None:
         """Detach every program, the last attached first; maps stay readable."""
         while self._attached:

@@ -86,6 +86,9 @@ class BccTracer:
                 if number < limit:
                     key = struct.pack("<I", begin * limit + number)
                     self._object.update("entries", key, bytes(entry))
+        programs = enum_names(self._btf.enum("bcc_program"), "BCC_")
+        for index, name in list(programs.items())[:-1]:
+            self._object.chain("programs", index, name)
         for event in EVENTS:
             self._object.attach(event)
 
