@@ -77,7 +77,8 @@ class BccCounters:
         for key in self._object.keys("calls", 4):
             rows = self._rows("calls", key, size)
             if rows:
-                found.append(self._keys.counts(*struct.unpack("<I", key), combined(rows, maximum)))
+                index = int.from_bytes(key, "little")
+                found.append(self._keys.counts(index, combined(rows, maximum)))
         return tuple(found)
 
     def calls_by_name(self) -> Dict[str, int]:

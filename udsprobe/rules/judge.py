@@ -57,7 +57,7 @@ def judged(report: Report, slo_us: Optional[float] = None) -> Report:
 def tells_time(report: Report) -> bool:
     """Whether it is measured what threads, and so requests, spend their time on."""
     states = [each.state for each in report.probe.measurements if each.name == "thread_time"]
-    return "off" not in states
+    return report.time is not None or "off" not in states
 
 
 @dataclass(frozen=True)
