@@ -7,6 +7,7 @@ import os
 import platform
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -14,6 +15,8 @@ import pytest
 
 from tests.conftest import give_up
 from tests.elf import section
+from tests.unit import samples
+from udsprobe import cli
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel import bcc_object
 from udsprobe.kernel.bcc_counters import BccCounters
@@ -24,10 +27,16 @@ from udsprobe.kernel.btf import Btf
 from udsprobe.kernel.counters import EventAccount
 from udsprobe.kernel.plan import EVENT_PROGRAMS, measurements
 from udsprobe.kernel.syscall_table import SyscallTable
-from udsprobe.sample import CallInFlight, Endpoint
+from udsprobe.recording import Recorder
+from udsprobe.reporting import Reporter
+from udsprobe.sample import CallInFlight, Endpoint, Sample
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = platform.release()
+NOT_MEASURED = (
+    *("threads", "exited_activity_ns", "connects", "upstream", "connections"),
+    *("connections_open", "served_by", "loops", "loop_busy", "cpu_holders"),
+)
 SOURCE = (ROOT / "bpf" / "bcc_syscalls.c").read_text()
 
 
@@ -247,3 +256,35 @@ def test_who_is_inside_a_call_that_has_a_row(btf: Btf) -> None:
     (found,) = counters(btf, threads=threads).in_flight()
     assert found == CallInFlight(7, 8, "read", "native", Endpoint("other", None), 99)
     assert ctypes.sizeof(btf.structure("bcc_thread")) == len(entries[0])
+
+
+def test_what_is_not_measured_is_not_claimed_in_any_form(tmp_path: Path) -> None:
+    """The whole way from samples of this strategy, through a recording, to text."""
+    observation = samples.observation(strategy="bcc", measurements=bcc_measurements())
+    with Recorder(str(tmp_path / "a.udsprobe"), None) as recorder:
+        recorder.begin(observation, of_bcc(0))
+        reporter = Reporter(observation, of_bcc(0))
+        for number in range(1, 4):
+            recorder.add(of_bcc(number), reporter.interval(of_bcc(number)))
+    report = reporter.window()
+    assert report.verdict is not None and report.verdict.cause == "unknown"
+    assert (report.time, report.connections, report.connects) == (None, None, None)
+    served = report.requests.served
+    assert served is not None and served.count == 90
+    assert served.stages_us.app is not None and served.stages_us.recv_wait is None
+    assert (served.app_time_pct, report.requests.upstream) == (None, None)
+    done = cli.main(["report", str(tmp_path / "a.udsprobe")])
+    assert done == 0
+
+
+def of_bcc(number: int) -> Sample:
+    """What the collector of this strategy makes: what it does not measure is None."""
+    took_ns = [1_000 + 37 * each for each in range(30 * number)]
+    whole = samples.served(took_ns, app_activity_ns={})
+    told = {name: whole.stages[name] for name in ("recv", "app", "send")}
+    return samples.sample(
+        float(number),
+        calls=(samples.call("read", samples.UNIX, took_ns),),
+        served=replace(whole, stages=told),
+        **dict.fromkeys(NOT_MEASURED),
+    )

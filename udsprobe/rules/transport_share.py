@@ -12,7 +12,7 @@ from udsprobe.rules.service import Service
 
 @dataclass(frozen=True)
 class TransportShare:
-    """Both in % of served-request time; None when no request was measured.
+    """Both in % of served-request time; None when it was not measured.
 
     Attributes:
         share_pct: receive and send calls and delivery.
