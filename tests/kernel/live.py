@@ -62,6 +62,7 @@ class Live:
     Args:
         folder: for the ready file, which has this `name`.
         environment: besides ours.
+        prefix: a command that runs it, such as `setpriv …`.
     """
 
     def __init__(
@@ -70,11 +71,12 @@ class Live:
         folder: Path,
         name: str = "ready",
         environment: Optional[Mapping[str, str]] = None,
+        prefix: Sequence[str] = (),
     ) -> None:
         ready = folder / name
         command, *rest = arguments
         self._process = subprocess.Popen(
-            [*UDSPROBE, command, "--ready-file", str(ready), *rest],
+            [*prefix, *UDSPROBE, command, "--ready-file", str(ready), *rest],
             cwd=REPOSITORY,
             env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL,

@@ -43,6 +43,11 @@ class MemoryCgroup:
         """What its processes use above is reclaimed, or they are killed."""
         self._limit_file().write_text(str(size_bytes))
 
+    def used_bytes(self) -> int:
+        """What its processes use now."""
+        name = "memory.usage_in_bytes" if self._version == 1 else "memory.current"
+        return int((self._path / name).read_text())
+
     def kills(self) -> int:
         """How many processes the limit has killed."""
         name = "memory.oom_control" if self._version == 1 else "memory.events"

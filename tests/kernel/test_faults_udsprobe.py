@@ -139,6 +139,33 @@ def test_too_little_memory_to_begin_with(actor: Actor, monkeypatch: pytest.Monke
     assert actor.does("call", 10) == 10
 
 
+def test_a_memory_limit_that_is_lowered_while_it_records(actor: Actor, tmp_path: Path) -> None:
+    """It goes on with what it has, or the kernel kills it: what was written is there."""
+    recording = tmp_path / "a.udsprobe"
+    arguments = ["record", "-o", str(recording), "--pid", str(actor.pid), "--interval", "0.1"]
+    with MemoryCgroup() as cgroup:
+        with Live(arguments, tmp_path, prefix=cgroup.prefix()) as live:
+            calls = actor.does("call", CALLS)
+            wait_until_recorded(recording, calls)
+            cgroup.limit(cgroup.used_bytes())
+            more = actor.does("fork", 300) + actor.does("thread", 300)
+            ended = live.end()
+        killed = cgroup.kills()
+    assert ended.code == (-signal.SIGKILL if killed else 0), ended.err
+    kept = sent(answer(["replay", "--json", str(recording)]).report)
+    assert kept == calls + more if not killed else calls <= kept <= calls + more
+
+
+def wait_until_recorded(recording: Path, calls: int) -> None:
+    """Until so many calls are in a file that is still being written."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while True:
+        read = answer(["report", "--json", str(recording)])
+        if read.code == 0 and sent(read.report) >= calls:
+            return
+        assert time.monotonic() < give_up_at, read.err
+
+
 @pytest.mark.parametrize("count", [2, 8])
 def test_many_at_once_all_count_the_truth(actor: Actor, tmp_path: Path, count: int) -> None:
     with ExitStack() as stack:

@@ -9,6 +9,9 @@ from typing import Iterator, List
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, sync_playwright
 
+from tests.patience import PATIENCE_S
+
+PATIENCE_MS = PATIENCE_S * 1e3
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 WIDTHS_PX = {"desktop": 1280, "phone": 390}
 
@@ -39,13 +42,16 @@ def shown(
     file = folder / "shown.html"
     file.write_text(html, encoding="utf-8")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=FLAGS, timeout=PATIENCE_MS
+        )
         # The auditor is a script, which the page itself bans.
         page = browser.new_page(
             bypass_csp=True,
             color_scheme="dark" if colours == "dark" else "light",
             viewport={"width": WIDTHS_PX[screen], "height": 800},
         )
+        page.set_default_timeout(PATIENCE_MS)
         page.goto(file.as_uri())
         yield page
         browser.close()

@@ -391,6 +391,16 @@ def test_few_requests_that_wait_long_for_a_cpu() -> None:
     assert verdict(ill.service(replace_p99(app, 4900.0), waits)).cause == "cpu-contention"
 
 
+def test_a_tail_is_a_cause_where_it_is_half_of_all_request_time() -> None:
+    """nginx before a quick app: one in a hundred takes 5 ms, of 400 µs in the mean."""
+    asks = [ill.upstream(2000, 300)]
+    few = replace_p99(ill.served(2000, app=380, upstream=80.0, cpu=20.0), 5000.0)
+    assert few.latency_us is not None
+    usual = replace(few, latency_us=replace(few.latency_us, p50=350.0))
+    assert verdict(ill.service(usual, upstream=asks)).cause == "healthy"
+    assert verdict(ill.service(few, upstream=asks)).cause == "upstream-wait"
+
+
 def test_every_request_that_waits_a_little_for_a_cpu() -> None:
     waits = ill.thread(runq=0.5, user=0.2)
     app = ill.served(2000, app=1900, runq=39.0, cpu=61.0)

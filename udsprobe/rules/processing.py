@@ -21,6 +21,7 @@ from udsprobe.rules.thresholds import (
     SLOW_REQUESTS_MIN,
     STALL_TIMES_MEDIAN,
     STALL_US_MIN,
+    TAIL_MEAN_TIMES_MEDIAN,
     TAIL_TIMES_MEDIAN,
     TAIL_US_MIN,
     THREAD_BUSY_MIN,
@@ -97,7 +98,7 @@ def _waits(processing: Processing) -> Optional[Pressure]:
     time = processing.time
     if not is_enough(time) or time.share(*WAITS) < WAIT_SHARE_MIN:
         return None
-    if time.mean_us(*WAITS) < WAIT_MEAN_US_MIN and not _has_tail(processing.service.latency):
+    if time.mean_us(*WAITS) < WAIT_MEAN_US_MIN and not _is_mostly_tail(processing.service.latency):
         return None
     cause = max(_WAITING, key=lambda name: time.sum_us(*PARTS[name]))
     if cause == "cpu-contention" and not _is_kept_from_cpus(processing.service):
@@ -144,6 +145,13 @@ def _has_tail(latency: Optional[Latency]) -> bool:
     if latency is None or latency.p99 is None or latency.p50 is None:
         return False
     return latency.p99 >= max(TAIL_US_MIN, TAIL_TIMES_MEDIAN * latency.p50)
+
+
+def _is_mostly_tail(latency: Optional[Latency]) -> bool:
+    """The slow ones take as much time as all others together."""
+    if latency is None or latency.mean is None or latency.p50 is None:
+        return False
+    return _has_tail(latency) and latency.mean >= TAIL_MEAN_TIMES_MEDIAN * latency.p50
 
 
 def _moves(processing: Processing) -> Optional[Pressure]:

@@ -28,6 +28,9 @@ STALL_US_MIN = 10_000.0
 TAIL_TIMES_MEDIAN = 10.0
 # … and longer than the scheduler's own slices (3 ms on Linux 6.x) make it.
 TAIL_US_MIN = 4_000.0
+# … is what a service suffers from when it is half of the time of all requests: any proxy has a
+# few slow ones now and then.
+TAIL_MEAN_TIMES_MEDIAN = 2.0
 
 # CPUs in socket and poller calls from which on moving bytes is what a service does: of all its
 # threads, of which each has little where they are more than the CPUs.

@@ -35,10 +35,10 @@ def _quota(bench: Bench, pid: int, percent: int) -> None:
 
 @case("Node", BOTH, needs=("node",))
 def node_beside_burners(bench: Bench) -> Subject:
-    """Three burners for each CPU beside a Node with 1 ms of work in each request."""
-    node = bench.node("spin_ms=1")
+    """Three burners for each CPU beside a Node that needs half a CPU, more than its fair share."""
+    node = bench.node("spin_ms=2")
     _burn(bench)
-    bench.load(node.address, connections=4, rate=100)
+    bench.load(node.address, connections=4, rate=250)
     return Subject([node.pid])
 
 
@@ -88,8 +88,8 @@ def go_too_many_threads(bench: Bench) -> Subject:
 
 @case("Python threads")
 def workers_beside_burners(bench: Bench) -> Subject:
-    """Burners beside threads with 3 ms of work in each request."""
+    """Burners beside threads that need half a CPU, 3 ms for each request."""
     server = bench.threaded("spin_ms=3")
     _burn(bench)
-    bench.load(server.address, connections=4, rate=80)
+    bench.load(server.address, connections=4, rate=160)
     return Subject([server.pid])
