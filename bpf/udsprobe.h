@@ -655,6 +655,67 @@ struct socket_record {
 	unsigned char state;	/* TCP_ESTABLISHED 1, TCP_LISTEN 10; Unix sockets too */
 };
 
+/* Strategy "bcc", where tasks have no storage for state (bcc_syscalls.c). */
+struct bcc_thread {
+	struct call_in_flight now;
+	struct call_in_flight interrupted;
+	ns_t interrupted_ns;
+	ns_t left_cpu_ns;	/* in a call; 0: on a CPU */
+	bytes_t message_bytes;	/* of a call that returns messages, */
+	unsigned int messages_read;	/* so many of them so far */
+	unsigned int tgid;
+	unsigned int tid;
+	unsigned int flags;	/* enum thread_flag */
+};
+
+struct bcc_process {
+	struct process_state state;
+	unsigned int flags;	/* THREAD_DORMANT, or 0 */
+	unsigned int pad;
+};
+
+/* Of one CPU. */
+struct bcc_account {
+	count_t events_seen;
+	count_t events_counted;
+	count_t lost_map_full;
+	count_t unread_messages;
+	count_t handed_over;
+};
+
+/* Of one CPU and ABI. */
+struct bcc_numbers {
+	count_t calls[NR_MAX];
+};
+
+/* One that a target accepted, keyed by the address of its struct sock. */
+struct bcc_connection {
+	u64_t inode;
+	ns_t turn_ns;		/* when the turn in progress began */
+	ns_t recv_ns;
+	ns_t app_ns;
+	ns_t received_ns;	/* the last receive call of the turn returned */
+	u64_t receiver;		/* its task, to know it again */
+	unsigned int tgid;	/* who used it last */
+	unsigned int phase;
+};
+
+/* Called by another program, and never back. */
+enum bcc_program {
+	BCC_MESSAGES = 0,
+	BCC_SYS_EXIT,
+	BCC_PROGRAMS,
+};
+
+/* Of all CPUs. */
+enum bcc_gauge {
+	BCC_TARGETS_EXITED = 0,
+	BCC_THREADS_TURNED_AWAY,
+	BCC_PROCESSES_TURNED_AWAY,
+	BCC_CONNECTIONS_TURNED_AWAY,
+	BCC_GAUGES,
+};
+
 /* Held by a global of every object: BTF keeps a type only if something has it. */
 struct abi_types {
 	enum limits limits;
@@ -671,6 +732,13 @@ struct abi_types {
 	enum phase phase;
 	enum queue_flag queue_flag;
 	enum pending_kind pending_kind;
+	enum bcc_program bcc_program;
+	enum bcc_gauge bcc_gauge;
+	struct bcc_thread bcc_thread;
+	struct bcc_process bcc_process;
+	struct bcc_account bcc_account;
+	struct bcc_numbers bcc_numbers;
+	struct bcc_connection bcc_connection;
 	struct thread_mark thread_mark;
 	struct thread_record thread_record;
 	struct process_record process_record;

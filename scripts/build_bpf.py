@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Compiles `bpf/*.bpf.c` into `udsprobe/_bpf/`, one object per strategy and architecture.
 
+What BCC compiles on the user's machine, `bpf/bcc_*.c`, is laid beside them with its header.
+
 Run by setup.py when a wheel, an sdist or an editable install is made, or by
 hand. Objects are current when `sources.sha256` beside them matches the
 sources and flags; then no compiler is needed. Time stamps are not used:
@@ -82,6 +84,12 @@ def wanted_objects(root: Path = ROOT) -> Mapping[Path, Source]:
     }
 
 
+def sources_for_bcc(root: Path = ROOT) -> List[Path]:
+    """What is not compiled here but taken along, `bpf/bcc_*.c` and what it includes."""
+    found = sorted((root / "bpf").glob("bcc_*.c"))
+    return [*found, root / "bpf" / "udsprobe.h"] if found else []
+
+
 def source_digest(root: Path = ROOT) -> str:
     """SHA-256 over this file, which has the flags, and every C source and header.
 
@@ -113,6 +121,7 @@ def _current(root: Path, wanted: Mapping[Path, Source], digest: str) -> bool:
         stamp.is_file()
         and stamp.read_text().strip() == digest
         and all(path.is_file() for path in wanted)
+        and all((_stamp(root).parent / path.name).is_file() for path in sources_for_bcc(root))
     )
 
 
@@ -127,6 +136,8 @@ def _compile_all(root: Path, wanted: Mapping[Path, Source], digest: str) -> None
             stale.unlink()
         for target in wanted:
             (Path(built) / target.name).replace(target)
+    for path in sources_for_bcc(root):
+        shutil.copyfile(path, objects / path.name)
     _stamp(root).write_text(digest + "\n")
 
 

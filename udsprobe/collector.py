@@ -180,7 +180,7 @@ class Collector:
             missed_by_program=misses,
             turned_away=sum(turned_away.values()),
             cpu_ns=time.process_time_ns(),
-            rss_bytes=_resident_bytes(),
+            rss_bytes=resident_bytes(),
             bpf_cpu_ns=None if ran is None else ran.spent_ns,
             bpf_measured_ns=None if ran is None else ran.measured_ns,
             unread_messages=events.unread_messages,
@@ -197,6 +197,7 @@ class Collector:
         return self._table.unplaced_failures()
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """Memory of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

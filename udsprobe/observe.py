@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import platform
 import time
-from typing import TYPE_CHECKING, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Iterable, List, Optional, Tuple, Union
 
 from udsprobe import __version__
 from udsprobe.collector import Collector, SystemClock
+from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.alongside import Work, nothing
+from udsprobe.kernel.bcc_library import bcc_is_here
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
 from udsprobe.kernel.target_book import TargetBook
@@ -22,10 +24,38 @@ from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import Observation, Sample
 
 if TYPE_CHECKING:
+    from udsprobe.bcc_collector import BccCollector
+    from udsprobe.kernel.bcc_tracer import BccTracer
     from udsprobe.kernel.privileges import LeastPrivilege
     from udsprobe.model.report import Report
     from udsprobe.recording.writer import Recorder
     from udsprobe.reporting import Reporter
+
+NO_TYPES = "no-btf"
+
+
+def _tracer(strategy: str, follow: bool, meanwhile: Work) -> Union[Tracer, BccTracer]:
+    """`auto` takes `bcc` where nothing else can be: it compiles for seconds, and tells less."""
+    if strategy != "bcc":
+        try:
+            return Tracer(follow=follow, strategy=strategy, meanwhile=meanwhile)
+        except KernelCannotError as error:
+            if strategy != "auto" or error.slug != NO_TYPES or not bcc_is_here():
+                raise
+    # Imported where it is used: other hosts have no BCC.
+    from udsprobe.kernel.bcc_tracer import BccTracer
+
+    return BccTracer(follow=follow, meanwhile=meanwhile)
+
+
+def _collector(
+    tracer: Union[Tracer, BccTracer], book: TargetBook, procfs: Procfs
+) -> Union[Collector, BccCollector]:
+    if isinstance(tracer, Tracer):
+        return Collector(tracer, book, procfs, SystemClock())
+    from udsprobe.bcc_collector import BccCollector
+
+    return BccCollector(tracer, book, procfs, SystemClock())
 
 
 def _reporter(observation: Observation, first: Sample, slo_us: Optional[float]) -> Reporter:
@@ -45,7 +75,7 @@ class Observer:
         slo_us: the p99 that served requests should stay below; None is no limit.
         program: (comm, command line) that the one chosen process is about to
             become; it counts from that exec on.
-        strategy: how the kernel calls the probes, as `Tracer` takes it.
+        strategy: how the kernel calls the probes, as `Tracer` takes it, or `bcc`.
         privileges: how to go on once all is attached and open; None is as before.
         recorder: is given every sample.
         meanwhile: done in another thread while the kernel verifies the probes.
@@ -54,7 +84,7 @@ class Observer:
         first: the sample at the moment the targets were taken on.
 
     Raises:
-        UdsprobeError: of `Tracer` and `LeastPrivilege`.
+        UdsprobeError: of `Tracer`, `BccTracer` and `LeastPrivilege`.
     """
 
     def __init__(
@@ -78,9 +108,9 @@ class Observer:
             book.expect(process.pid, process.via)
             if program is not None:
                 book.expect_program(process.pid, *program)
-        self._tracer = Tracer(follow=follow, strategy=strategy, meanwhile=meanwhile)
+        self._tracer = _tracer(strategy, follow, meanwhile)
         try:
-            self._collector = Collector(self._tracer, book, procfs, SystemClock())
+            self._collector = _collector(self._tracer, book, procfs)
             self._tracer.seed({p.pid: p.start_ticks for p in wanted}, dormant=program is not None)
             self._collector.begin()
             self.first = self._collector.sample()

@@ -16,15 +16,17 @@ from .archive import ArchiveError
 from .evidence import Evidence, evidence
 from .guest import Bounds, run
 from .host import HOST, Host, run_here, this_host
-from .kernels import SUITES, Kernel, kernel
+from .kernels import SUITES, Kernel, headers, kernel
 from .page import Place, page
-from .script import STRATEGIES, guest_script, host_script, selected_tests
+from .script import BCC, STRATEGIES, guest_script, host_script, selected_tests
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "support-matrix.md"
 LOST = "lost"
 NO_KERNEL = 4
 Machine = Union[Kernel, Host]
+# Where the machine's own BCC, of the same release of Debian, knows the kernel's headers.
+WITH_BCC = ("6.1",)
 LOGS = Path(tempfile.gettempdir()) / "udsprobe-kernel-matrix"
 
 
@@ -36,7 +38,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except ArchiveError as error:
         print(f"kernel-matrix: {error}", file=sys.stderr)
         return NO_KERNEL
-    places = [(one, strategy) for one in kernels for strategy in asked.strategy or STRATEGIES]
+    places = [(one, each) for one in kernels for each in asked.strategy or _strategies(one)]
     if not asked.again:
         _run_all(places, asked)
     found: Dict[Place, Evidence] = {
@@ -49,6 +51,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         PAGE.write_text(text)
     print(text)
     return 1 if any(_is_bad(place, each) for place, each in found.items()) else 0
+
+
+def _strategies(one: Machine) -> Tuple[str, ...]:
+    return (*STRATEGIES, BCC) if one.name in WITH_BCC else STRATEGIES
 
 
 def _title(one: Machine) -> str:
@@ -70,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--strategy",
         action="append",
-        choices=("auto", *STRATEGIES),
+        choices=("auto", *STRATEGIES, BCC),
         help="one strategy; default: each by its name",
     )
     parser.add_argument("--jobs", type=int, default=2, help="guests at a time")
@@ -86,11 +92,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run_all(places: List[Tuple[Machine, str]], asked: argparse.Namespace) -> None:
     bounds = Bounds(cpus=asked.cpus, seconds=asked.seconds)
-    tests = asked.tests or selected_tests()
     with ThreadPoolExecutor(asked.jobs) as pool:
         for one, strategy in places:
             results = _results(asked.logs, one, strategy)
             shutil.rmtree(results, ignore_errors=True)
+            tests = asked.tests or selected_tests(strategy)
             pool.submit(_guest, one, strategy, tests, results, bounds)
 
 
@@ -101,7 +107,8 @@ def _guest(one: Machine, strategy: str, tests: List[str], results: Path, bounds:
         if isinstance(one, Host):
             run_here(one, host_script(ROOT, strategy, tests, results), results, bounds)
         else:
-            run(one, guest_script(ROOT, strategy, tests), results, bounds)
+            unpacked = headers(one) if strategy == BCC else None
+            run(one, guest_script(ROOT, strategy, tests, unpacked), results, bounds)
     except Exception as error:  # whatever it is, it must not pass for a guest without failures
         (results / LOST).write_text(str(error))
     _tell(one, strategy, _found(results), time.monotonic() - began)

@@ -14,6 +14,7 @@ from typing import List
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 IMAGE = "linux-image-amd64"
 # Newer suites split an image's package into these.
+COMMON_HEADERS = re.compile(r"\b(linux-headers-[0-9][^ ,(]*-common)\b")
 PARTS = re.compile(r"\b(linux-(?:image|binary|modules)-[0-9][^ ,(]*)")
 
 
@@ -41,12 +42,28 @@ class Archive:
 
     def newest_kernel(self) -> List[str]:
         """Names of the packages that make the suite's generic kernel, after reading its lists."""
-        _run(["apt-get", *self._options(), "-qq", "update"])
+        self._read_lists()
         found = _parts(self._depends(IMAGE))
         if not found:
             raise ArchiveError(f"{IMAGE} depends on no kernel")
         below = [name for package in found for name in _parts(self._depends(package))]
         return sorted({*found, *below})
+
+    def headers_of(self, release: str) -> List[str]:
+        """Names of the packages that hold a kernel's headers, after reading the suite's lists.
+
+        Raises:
+            ArchiveError: it has none of this release (any more).
+        """
+        self._read_lists()
+        package = f"linux-headers-{release}"
+        common = COMMON_HEADERS.findall(self._depends(package))
+        if not common:
+            raise ArchiveError(f"the archive has no {package}; --refresh takes a newer kernel")
+        return [package, *common]
+
+    def _read_lists(self) -> None:
+        _run(["apt-get", *self._options(), "-qq", "update"])
 
     def download(self, packages: List[str]) -> List[Path]:
         """Fetch the packages' files."""

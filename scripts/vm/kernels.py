@@ -84,6 +84,23 @@ def kernel(name: str, *, refresh: bool = False) -> Kernel:
     return Kernel(name, (folder / "release").read_text().strip(), folder)
 
 
+def headers(one: Kernel) -> Path:
+    """Where the kernel's headers are unpacked, as `/` would hold them; downloaded when missing.
+
+    Raises:
+        ArchiveError: they cannot be had.
+    """
+    place = one.folder / f"headers-{one.release}"
+    if not place.is_dir():
+        with tempfile.TemporaryDirectory(prefix=".headers-", dir=one.folder) as folder:
+            work = Path(folder)
+            archive = Archive(SUITES[one.name], work / "apt")
+            for package in archive.download(archive.headers_of(one.release)):
+                subprocess.run(["dpkg-deb", "-x", str(package), str(work / "root")], check=True)
+            (work / "root").replace(place)
+    return place
+
+
 def _fetch(name: str, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder.parent) as place:

@@ -8,28 +8,49 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import List, Sequence
+from typing import List, Optional, Sequence
 
 STRATEGIES = ("tracepoint", "fentry")
+BCC = "bcc"
 SELECTION = Path(__file__).with_name("selection.txt")
+# BCC compiles for a minute there, at each start of udsprobe.
+SELECTION_BCC = Path(__file__).with_name("selection_bcc.txt")
 # An emulated processor that others want too: see tests/patience.py.
 SLOWNESS = 8
 TEST_SECONDS = 600
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def selected_tests() -> List[str]:
-    """The tests of `selection.txt`."""
-    lines = SELECTION.read_text().splitlines()
+def selected_tests(strategy: str = STRATEGIES[0]) -> List[str]:
+    """The tests of `selection.txt`, or of `selection_bcc.txt`."""
+    lines = (SELECTION_BCC if strategy == BCC else SELECTION).read_text().splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def guest_script(root: Path, strategy: str, tests: Sequence[str]) -> str:
-    """A bash script that leaves `report.json`, `refusal` and `junit.xml` in /results."""
+def guest_script(
+    root: Path, strategy: str, tests: Sequence[str], headers: Optional[Path] = None
+) -> str:
+    """A bash script that leaves `report.json`, `refusal` and `junit.xml` in /results.
+
+    Args:
+        headers: of the guest's kernel, as `kernels.headers` unpacks them.
+    """
     places = [f"export HOME=/root PATH={PLACES} TMPDIR=/run/tmp LC_ALL=C.UTF-8"]
     kernel_said = ["dmesg | grep -iE 'bug|warn|oops' | head"]
     body = _body(root, strategy, tests, Path("/results"), SLOWNESS)
-    return _script([*places, *body, *kernel_said])
+    return _script([*places, *_linked(headers), *body, *kernel_said])
+
+
+def _linked(headers: Optional[Path]) -> List[str]:
+    """As the packages' own links: what is made for this kernel, and what its sources share."""
+    if headers is None:
+        return []
+    sources = f"{shlex.quote(str(headers))}/usr/src"
+    return [
+        "modules=/lib/modules/$(uname -r); mkdir -p $modules",
+        f"ln -s {sources}/linux-headers-$(uname -r) $modules/build",
+        f"ln -s {sources}/linux-headers-*-common $modules/source",
+    ]
 
 
 def host_script(root: Path, strategy: str, tests: Sequence[str], results: Path) -> str:

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Dict, Mapping, Optional
 
 from udsprobe.errors import KernelCannotError
+from udsprobe.kernel.bcc_plan import bcc_measurements
 from udsprobe.kernel.features import kernel_features
 from udsprobe.kernel.plan import SKIPS, measurements, programs, strategies
 from udsprobe.sample import MeasurementState
@@ -86,6 +87,8 @@ def unreliable(measurement: str) -> Optional[str]:
 @cache
 def states_here() -> Dict[str, MeasurementState]:
     """The measurements by name; none where probes cannot be loaded at all."""
+    if os.environ.get("UDSPROBE_STRATEGY") == "bcc":
+        return {state.name: state for state in bcc_measurements()}
     try:
         features = kernel_features()
     except KernelCannotError:

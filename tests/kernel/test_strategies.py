@@ -27,7 +27,7 @@ def strategies() -> List[str]:
     """Those that this kernel loads: two at least, or there is nothing to compare."""
     loaded = []
     refusals = []
-    for name in ("tracepoint", "fentry"):
+    for name in ("tracepoint", "fentry", "bcc"):
         ended = answer(["run", "--strategy", name, "--json", "--", "true"])
         if ended.code == 0:
             loaded.append(name)
@@ -54,7 +54,7 @@ def test_the_same_is_counted(
         assert served == truth.requests
 
 
-@pytest.mark.parametrize("strategy", ["tracepoint", "fentry"])
+@pytest.mark.parametrize("strategy", ["tracepoint", "fentry", "bcc"])
 def test_every_command_takes_the_one_asked_for(strategy: str, tmp_path: Path) -> None:
     recording = tmp_path / "a.udsprobe"
     whom = ["--strategy", strategy, "--duration", "0.2", "--pid", str(os.getpid()), "--no-follow"]

@@ -7,7 +7,7 @@ import json
 import lzma
 import subprocess
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List, Set, Tuple
 
 import pytest
 
@@ -19,6 +19,7 @@ from scripts.vm.kernels import _keep_modules
 from scripts.vm.page import page
 from scripts.vm.script import guest_script, host_script, selected_tests
 from tests.kernel.measured import MEASURED, measurement_of
+from udsprobe.kernel.bcc_plan import bcc_measurements
 from udsprobe.kernel.plan import EVENT_PROGRAMS, measurements
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,15 +91,25 @@ def test_the_page_has_each_reason_once() -> None:
     assert text.count("1. a \\| b") == 1
 
 
-def test_the_selection_exists_and_covers_every_measurement_with_tests() -> None:
+def measured_by(tests: List[str]) -> Set[str]:
+    """Their measurements; every test exists."""
     covered = set()
-    for test in selected_tests():
+    for test in tests:
         path, _, name = test.partition("::")
         function = name.partition("[")[0]
         tree = ast.parse((ROOT / path).read_text())
-        assert function in {getattr(node, "name", "") for node in tree.body}, test
+        assert not name or function in {getattr(node, "name", "") for node in tree.body}, test
         covered.add(measurement_of(Path(path).stem, function))
-    assert covered - {None} == set(MEASURED.values())
+    return {measurement for measurement in covered if measurement is not None}
+
+
+def test_the_selection_exists_and_covers_every_measurement_with_tests() -> None:
+    assert measured_by(selected_tests()) == set(MEASURED.values())
+
+
+def test_what_strategy_bcc_calls_on_is_in_its_selection() -> None:
+    on = {each.name for each in bcc_measurements() if each.state == "on"}
+    assert on & set(MEASURED.values()) <= measured_by(selected_tests("bcc"))
 
 
 def test_measured_names_are_those_of_measurements_and_tests() -> None:
@@ -113,6 +124,7 @@ def test_the_scripts_are_bash(tmp_path: Path) -> None:
     tests = ["tests/a.py::test[x y]"]
     for script in (
         guest_script(tmp_path, "tracepoint", tests),
+        guest_script(tmp_path, "bcc", tests, tmp_path / "a b"),
         host_script(tmp_path, "tracepoint", tests, tmp_path / "a b"),
     ):
         done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)

@@ -7,7 +7,7 @@ from typing import Any, Tuple
 import pytest
 
 from udsprobe.commands.options import FORMS, WatchOptions, read_options
-from udsprobe.errors import KernelCannotError, UsageError
+from udsprobe.errors import UsageError
 
 GIVEN = {
     "no_follow": False,
@@ -64,12 +64,6 @@ def test_no_interval(interval: float) -> None:
         read(interval=interval)
 
 
-def test_a_strategy_to_come_is_said_not_to_be_there() -> None:
-    with pytest.raises(KernelCannotError) as raised:
-        read(strategy="bcc")
-    assert (raised.value.slug, raised.value.exit_code) == ("no-strategy", 4)
-
-
-@pytest.mark.parametrize("strategy", ["auto", "tracepoint", "fentry"])
+@pytest.mark.parametrize("strategy", ["auto", "tracepoint", "fentry", "bcc"])
 def test_strategy_by_name(strategy: str) -> None:
     assert read(strategy=strategy).strategy == strategy

@@ -8,7 +8,7 @@ from typing import Any, List, Optional
 import pytest
 
 from tests.unit import ill
-from tests.unit.reports import busy, connect, crowded, hostile, measured, syscall
+from tests.unit.reports import busy, connect, crowded, hostile, measured, measurement, syscall
 from udsprobe.model.report import (
     Cpu,
     CpuCgroup,
@@ -44,6 +44,17 @@ def test_a_moderate_load_is_healthy() -> None:
         "accept_queue_depth_max",
         "fds_open",
     ]
+
+
+def test_without_the_time_of_threads_nothing_is_claimed() -> None:
+    """A request of which only receive and send are known is not all transport."""
+    blind = ill.service(ill.served(5000))
+    off = measurement("thread_time", "off", "nobody tells")
+    blind = replace(blind, time=None, probe=replace(blind.probe, measurements=[off]))
+    found = verdict(blind, slo_us=1.0)
+    assert (found.cause, found.confidence) == ("unknown", 0.0)
+    assert (found.transport_share_pct, found.max_gain_pct) == (None, None)
+    assert [fact.metric for fact in found.evidence] == ["accept_queue_depth_max", "fds_open"]
 
 
 def test_transport_share_is_receive_send_and_delivery() -> None:

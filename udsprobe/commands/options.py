@@ -15,7 +15,7 @@ from udsprobe.commands.record_options import (
     record_option,
 )
 from udsprobe.commands.rights import keep_privileges_option
-from udsprobe.errors import KernelCannotError, UsageError
+from udsprobe.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 INTERVAL_MIN_S = 0.1
@@ -92,11 +92,10 @@ def read_options(given: Mapping[str, Any], *, form: Optional[str] = None) -> Wat
         form: of the output, where a command has one only.
 
     Raises:
-        UsageError: `usage`. KernelCannotError: `no-strategy`.
+        UsageError: `usage`.
     """
     interval, duration, slo = given["interval"], given["duration"], given["slo"]
     _check_times(interval, duration)
-    _check_strategy(given["strategy"])
     return WatchOptions(
         follow=not given["no_follow"],
         interval_s=interval,
@@ -122,15 +121,6 @@ def _check_times(interval: float, duration: Optional[float]) -> None:
     if duration is not None and not (math.isfinite(duration) and duration > 0):
         raise UsageError(
             "usage", f"--duration {duration:g} is no length of time", "give seconds above 0"
-        )
-
-
-def _check_strategy(strategy: str) -> None:
-    if strategy not in ("auto", "tracepoint", "fentry"):
-        raise KernelCannotError(
-            "no-strategy",
-            f"strategy {strategy} is not in this version",
-            "leave --strategy out, or give tracepoint or fentry",
         )
 
 
@@ -184,7 +174,7 @@ _HOW = (
         default="auto",
         show_default=True,
         envvar="UDSPROBE_STRATEGY",
-        help="How the kernel calls the probes.",
+        help="How the kernel calls the probes; bcc: compiled here by BCC, for kernels without BTF.",
     ),
     click.option(
         "--slo",

@@ -22,6 +22,11 @@ def object_bytes(features: Features) -> bytes:
     Raises:
         KernelCannotError: `no-object`; `stale-object` in a checkout whose sources changed since.
     """
+    return built_program("tracepoint" if features.task_storage else "tracepoint_early")
+
+
+def built_program(program: str) -> bytes:
+    """The object of a program for this machine. Raises as `object_bytes`."""
     machine = platform.machine()
     if machine not in TABLES:
         raise KernelCannotError(
@@ -29,17 +34,23 @@ def object_bytes(features: Features) -> bytes:
             f"no probes are built for {machine}",
             f"they exist for {' and '.join(TABLES)}; {WITHOUT}",
         )
-    program = "tracepoint" if features.task_storage else "tracepoint_early"
-    name = f"{program}.{machine}.bpf.o"
+    return _current_file(f"{program}.{machine}.bpf.o").read_bytes()
+
+
+def source_for_bcc() -> Path:
+    """What BCC compiles; the header that it includes is beside it. Raises as `object_bytes`."""
+    return _current_file("bcc_syscalls.c")
+
+
+def _current_file(name: str) -> Path:
     package = Path(udsprobe.__file__).resolve().parent
-    try:
-        found = (package / "_bpf" / name).read_bytes()
-    except OSError as error:
+    found = package / "_bpf" / name
+    if not found.is_file():
         raise KernelCannotError(
             "no-object",
             f"the built probes {name} are missing from this installation",
             "install the wheel, or run scripts/build_bpf.py in a checkout",
-        ) from error
+        )
     root = package.parent
     if is_stale(root):
         raise KernelCannotError(

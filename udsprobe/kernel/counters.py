@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
+from udsprobe.kernel.btf import Btf
 from udsprobe.kernel.probe_object import ProbeObject
-from udsprobe.kernel.shared_memory import Row, SharedArray, SharedGlobals, combined
+from udsprobe.kernel.shared_memory import Row, SharedArray, SharedGlobals, combined, words_at
 from udsprobe.kernel.syscall_table import SyscallTable
 from udsprobe.kernel.target_book import ProcessesSeen
 from udsprobe.printable import printable
@@ -107,15 +108,8 @@ class Counters:
         )
         self._per_cpu = SharedArray(loaded, "cpus", cpus, btf.structure("cpu_counts"))
         self._globals = SharedGlobals(loaded)
+        self._keys = CallKeys(btf)
         self._untold = 0
-        self._call_names = {
-            value: re.sub("^uring_", URING_PREFIX, name)
-            for value, name in enum_names(btf.enum("call"), "CALL_").items()
-        }
-        self._endpoints = {
-            value: endpoint(name)
-            for value, name in enum_names(btf.enum("endpoint"), "ENDPOINT_").items()
-        }
         self._activities = enum_names(btf.enum("activity"), "ACTIVITY_")
         self._awake = btf.enum("activity")["ACTIVITY_MAX"]
         self._stages = enum_names(btf.enum("stage"), "STAGE_")
@@ -155,7 +149,7 @@ class Counters:
 
     def endpoint(self, value: int) -> Endpoint:
         """What a value of `enum endpoint` means."""
-        return self._endpoints[value]
+        return self._keys.endpoints[value]
 
     def next_interval(self) -> int:
         """Begin another interval for high-water marks; returns the one that ended."""
@@ -226,7 +220,7 @@ class Counters:
             rows.setdefault(keys[series], []).extend(found)
         maximum = [self._calls.place("latency", "max_ns").start]
         return tuple(
-            self._call_counts(key, combined(parts, maximum)) for key, parts in rows.items()
+            self._keys.counts(key, combined(parts, maximum)) for key, parts in rows.items()
         )
 
     def all_cpus(self) -> Row:
@@ -235,14 +229,7 @@ class Counters:
 
     def calls_by_name(self, row: Row) -> Dict[str, int]:
         """Every system call of the targets; 32-bit ones as `compat:NAME`."""
-        totals: Dict[str, int] = {}
-        for abi, table in zip(ABIS, self._tables):
-            prefix = "" if abi == "native" else f"{abi}:"
-            for number, calls in enumerate(row[self._per_cpu.place(f"{abi}_calls")]):
-                if calls:
-                    name = prefix + table.names.get(number, f"syscall_{number}")
-                    totals[name] = totals.get(name, 0) + calls
-        return totals
+        return named_calls(self._tables, [row[self._per_cpu.place(f"{abi}_calls")] for abi in ABIS])
 
     def events(self) -> EventAccount:
         """The account of all calls that ended, added up without one that is being counted."""
@@ -260,14 +247,14 @@ class Counters:
 
     def served(self, row: Row) -> ServedCounts:
         """Served requests: how many, how long each took and where."""
-        latency = _latency(row[self._per_cpu.place("served")])
+        latency = latency_of_words(row[self._per_cpu.place("served")])
         stages = row[self._per_cpu.place("stages")]
         size = len(stages) // self._stages_count
         return ServedCounts(
             count=latency.count,
             latency=latency,
             stages={
-                name: _latency(stages[at * size : (at + 1) * size])
+                name: latency_of_words(stages[at * size : (at + 1) * size])
                 for at, name in self._stages.items()
                 if at < self._stages_count
             },
@@ -278,7 +265,7 @@ class Counters:
 
     def loop_busy(self, row: Row) -> LatencyCounts:
         """Times between the return of a poller and its next call, of all threads."""
-        return _latency(row[self._per_cpu.place("loop_busy")])
+        return latency_of_words(row[self._per_cpu.place("loop_busy")])
 
     def exited_activity_ns(self) -> Mapping[str, int]:
         """Where the time of threads went that have ended, as it is now."""
@@ -369,9 +356,9 @@ class Counters:
             in_flight = CallInFlight(
                 record.tgid,
                 record.mark.tid,
-                self._call_names[record.call],
+                self._keys.calls[record.call],
                 ABIS[record.abi],
-                self._endpoints[record.endpoint],
+                self._keys.endpoints[record.endpoint],
                 record.since_ns,
             )
         who = record.tgid, record.mark.tid, printable(record.comm)
@@ -384,24 +371,58 @@ class Counters:
         loop = LoopCounts(*who, record.loops, record.busy_ns, record.busy_max_ns)
         return ThreadReading(record.tgid, record.mark.tid, in_flight, activities, loop)
 
-    def _call_counts(self, key: int, row: Row) -> CallCounts:
-        latency = _latency(row[self._calls.place("latency")])
+
+class CallKeys:
+    """What the numbers mean by which calls are counted.
+
+    Args:
+        btf: of the object that counts.
+    """
+
+    def __init__(self, btf: Btf) -> None:
+        self.calls = {
+            value: re.sub("^uring_", URING_PREFIX, name)
+            for value, name in enum_names(btf.enum("call"), "CALL_").items()
+        }
+        self.endpoints = {
+            value: endpoint(name)
+            for value, name in enum_names(btf.enum("endpoint"), "ENDPOINT_").items()
+        }
+        self._layout = btf.structure("call_counts")
+
+    def counts(self, key: int, row: Row) -> CallCounts:
+        """One (call, ABI, endpoint), from the words of `struct call_counts`."""
+        latency = latency_of_words(row[words_at(self._layout, "latency")])
 
         def number(name: str) -> int:
-            return row[self._calls.place(name)][0]
+            return row[words_at(self._layout, name)][0]
 
         return CallCounts(
-            name=self._call_names[key >> 3 & 63],
+            name=self.calls[key >> 3 & 63],
             abi=ABIS[key >> 9],
-            endpoint=self._endpoints[key & 7],
+            endpoint=self.endpoints[key & 7],
             calls=latency.count + number("early_calls"),
-            errors=errors_by_name(row[self._calls.place("errors")]),
+            errors=errors_by_name(row[words_at(self._layout, "errors")]),
             bytes=number("bytes"),
             wall_ns=latency.total_ns + number("early_wall_ns"),
             cpu_ns=number("cpu_ns"),
             slow_ns=number("slow_ns"),
             latency=latency,
         )
+
+
+def named_calls(
+    tables: Tuple[SyscallTable, SyscallTable], by_number: Sequence[Sequence[int]]
+) -> Dict[str, int]:
+    """Calls by name from those by number, of each ABI; 32-bit ones as `compat:NAME`."""
+    totals: Dict[str, int] = {}
+    for abi, table, numbers in zip(ABIS, tables, by_number):
+        prefix = "" if abi == "native" else f"{abi}:"
+        for number, calls in enumerate(numbers):
+            if calls:
+                name = prefix + table.names.get(number, f"syscall_{number}")
+                totals[name] = totals.get(name, 0) + calls
+    return totals
 
 
 def endpoint(name: str) -> Endpoint:
@@ -427,7 +448,8 @@ def latency_of(record: Any) -> LatencyCounts:
     return LatencyCounts(record.count, record.total_ns, record.max_ns, tuple(record.slots))
 
 
-def _latency(words: Sequence[int]) -> LatencyCounts:
+def latency_of_words(words: Sequence[int]) -> LatencyCounts:
+    """From the words of `struct latency`."""
     count, total_ns, max_ns, *slots = words
     return LatencyCounts(count, total_ns, max_ns, tuple(slots))
 

@@ -97,7 +97,8 @@ def _kernel_types() -> bytes:
     raise KernelCannotError(
         "no-btf",
         f"this kernel does not describe its types in {KERNEL_BTF} ({why})",
-        f"it takes CONFIG_DEBUG_INFO_BTF=y; {WITHOUT}",
+        "it takes CONFIG_DEBUG_INFO_BTF=y, or BCC and the kernel's headers "
+        f"(--strategy bcc says which packages); {WITHOUT}",
     )
 
 

@@ -57,6 +57,7 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "bpf_map_lookup_elem": (_int, [_int, _pointer, _pointer]),
     "bpf_map_update_elem": (_int, [_int, _pointer, _pointer, ctypes.c_uint64]),
     "bpf_map_delete_elem": (_int, [_int, _pointer]),
+    "bpf_map_get_next_key": (_int, [_int, _pointer, _pointer]),
     "bpf_map_lookup_batch": (_int, _BATCH),
     "bpf_map_lookup_and_delete_batch": (_int, _BATCH),
     "bpf_obj_get_info_by_fd": (_int, [_int, _pointer, ctypes.POINTER(_uint)]),

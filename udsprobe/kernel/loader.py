@@ -9,7 +9,7 @@ import struct
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, FrozenSet, Iterable, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError, NotPermittedError, UdsprobeError
 from udsprobe.kernel import map_bounds
@@ -22,10 +22,10 @@ from udsprobe.kernel.plan import EVENT_PROGRAMS
 from udsprobe.kernel.privileges import missing_capabilities
 from udsprobe.kernel.probe_object import ProbeObject
 from udsprobe.kernel.syscall_table import (
-    SOCKETCALLS,
     Entry,
-    Enums,
     SyscallTable,
+    enums_of,
+    socketcall_table,
     uring_entries,
 )
 
@@ -126,15 +126,23 @@ def possible_cpus() -> int:
     return int(text.replace("-", ",").split(",")[-1]) + 1
 
 
+def not_permitted() -> Optional[NotPermittedError]:
+    """The user's error when this process may not load probes; None when it may."""
+    missing = missing_capabilities()
+    if not missing:
+        return None
+    return NotPermittedError(
+        "not-root",
+        f"loading probes takes {' and '.join(missing)}, which this process lacks",
+        f"run it with sudo or grant the capabilities; {WITHOUT}",
+    )
+
+
 def refusal(error: LibbpfError) -> UdsprobeError:
     """The user's error for a load or attach that failed."""
-    missing = missing_capabilities()
-    if missing:
-        return NotPermittedError(
-            "not-root",
-            f"loading probes takes {' and '.join(missing)}, which this process lacks",
-            f"run it with sudo or grant the capabilities; {WITHOUT}",
-        )
+    lacking = not_permitted()
+    if lacking is not None:
+        return lacking
     if error.errno == errno.ENOMEM:
         return KernelCannotError(
             "no-memory",
@@ -169,7 +177,7 @@ def _options(
     options = {
         "series_max": struct.pack("<I", series_max(cpus)),
         "socketcall_entries": _socketcall_entries(opened),
-        "uring_entries": _image(opened, "URING_OPS", uring_entries(_enums(opened))),
+        "uring_entries": _image(opened, "URING_OPS", uring_entries(enums_of(opened.btf))),
         "follow_forks": bytes([follow]),
         "direct_loads": bytes([features.direct_loads]),
         "preemptible": bytes([features.preemptible]),
@@ -185,16 +193,11 @@ def _options(
 
 
 def _entries(opened: ProbeObject, table: SyscallTable) -> bytes:
-    return _image(opened, "NR_MAX", table.entries(_enums(opened)))
+    return _image(opened, "NR_MAX", table.entries(enums_of(opened.btf)))
 
 
 def _socketcall_entries(opened: ProbeObject) -> bytes:
-    named = SyscallTable(dict(enumerate(SOCKETCALLS, 1)))
-    return _image(opened, "SOCKETCALL_MAX", named.entries(_enums(opened)))
-
-
-def _enums(opened: ProbeObject) -> Enums:
-    return {name: opened.btf.enum(name) for name in ("call", "trait", "waits")}
+    return _image(opened, "SOCKETCALL_MAX", socketcall_table().entries(enums_of(opened.btf)))
 
 
 def _image(opened: ProbeObject, limit_name: str, entries: Iterable[Entry]) -> bytes:

@@ -35,6 +35,20 @@ def _sums(some: Row, others: Row) -> Row:
     return list(map(add, some, others))
 
 
+def words_at(layout: Type[ctypes.Structure], *path: str) -> slice:
+    """Where the words of a member of a structure are, nested members by path."""
+    within: type = layout
+    start_bytes = 0
+    for name in path:
+        member = getattr(within, name)
+        start_bytes += member.offset
+        size_bytes = member.size
+        types = {field[0]: field[1] for field in within._fields_}  # type: ignore[attr-defined]
+        within = types[name]
+    start = start_bytes // WORD_BYTES
+    return slice(start, start + size_bytes // WORD_BYTES)
+
+
 class SharedArray:
     """An mmap-able array map of structures of 64-bit words.
 
@@ -74,16 +88,7 @@ class SharedArray:
 
     def place(self, *path: str) -> slice:
         """Where the words of a member are in a row, nested members by path."""
-        layout: type = self._layout
-        start_bytes = 0
-        for name in path:
-            member = getattr(layout, name)
-            start_bytes += member.offset
-            size_bytes = member.size
-            types = {field[0]: field[1] for field in layout._fields_}  # type: ignore[attr-defined]
-            layout = types[name]
-        start = start_bytes // WORD_BYTES
-        return slice(start, start + size_bytes // WORD_BYTES)
+        return words_at(self._layout, *path)
 
 
 class SharedGlobals:

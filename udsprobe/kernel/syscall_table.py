@@ -10,6 +10,8 @@ import importlib
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple
 
+from udsprobe.kernel.btf import Btf
+
 # machine (uname) → tables of the package: native, and 32-bit callers'.
 TABLES = {"x86_64": ("x86_64", "i386"), "aarch64": ("arm64", "arm")}
 
@@ -141,6 +143,16 @@ class SyscallTable:
             other_limits = int(known in OTHER_LIMITS)
             entries.append((number, call, _bits(known, enums), waits, other_limits))
         return entries
+
+
+def enums_of(btf: Btf) -> Enums:
+    """What `entries` takes, of an object's own types."""
+    return {name: btf.enum(name) for name in ("call", "trait", "waits")}
+
+
+def socketcall_table() -> SyscallTable:
+    """What socketcall() stands for, by its first argument."""
+    return SyscallTable(dict(enumerate(SOCKETCALLS, 1)))
 
 
 def uring_entries(enums: Enums) -> List[Entry]:

@@ -10,6 +10,7 @@ from typing import List, Optional, Tuple
 
 from udsprobe.doctor.facts import KernelFacts, NotChecked, Strategy
 from udsprobe.errors import KernelCannotError, NotPermittedError, UdsprobeError
+from udsprobe.kernel.bcc_library import bcc_module
 from udsprobe.kernel.features import KERNEL_BTF, Features, kernel_features
 from udsprobe.kernel.libbpf import libbpf
 from udsprobe.kernel.limits import read_int
@@ -21,7 +22,7 @@ from udsprobe.sample import MeasurementState
 # Linux kernel commit 76d3ccecfa18 "io_uring: add a sysctl to disable io_uring
 # system-wide" (in v6.6)
 _IO_URING = ("enabled", "restricted", "disabled")
-_NOT_BUILT = "not in this version"
+_COMPILES = "BCC and the headers are here; it compiles for seconds: attach --strategy bcc"
 
 
 def kernel_facts() -> Tuple[KernelFacts, Tuple[NotChecked, ...]]:
@@ -41,7 +42,7 @@ def kernel_facts() -> Tuple[KernelFacts, Tuple[NotChecked, ...]]:
         strategies=(
             tried,
             trampolines,
-            Strategy("bcc", "untried", _NOT_BUILT),
+            _bcc(),
         ),
         # What `auto` would take: trampolines are for kernels without a tracepoint for arrivals.
         measurements=carried if _tells_arrivals(features) else carried_there or carried,
@@ -86,6 +87,14 @@ def _try(
         return Strategy(name, "refused", error.what), ()
     tracer.close()
     return Strategy(name, "works", None), tracer.measurements()
+
+
+def _bcc() -> Strategy:
+    try:
+        bcc_module()
+    except KernelCannotError as error:
+        return Strategy("bcc", "untried", error.what)
+    return Strategy("bcc", "untried", _COMPILES)
 
 
 def _libbpf_version() -> Optional[str]:

@@ -68,7 +68,8 @@ def queue_full(report: Report, listener: Listener) -> Optional[Suspect]:
 def starved(report: Report, listener: Listener) -> Optional[Suspect]:
     """Connections wait in a queue that is not full."""
     wait, accepted = listener.wait_us, listener.accepted or 0
-    stuck = not accepted and bool(listener.depth.now)
+    # Where nobody tells of accepts, a queue that is not empty is one that is being worked off.
+    stuck = listener.accepted == 0 and bool(listener.depth.now)
     mean_us = (wait.mean if wait is not None else None) or 0.0
     if not stuck and (accepted < SLOW_REQUESTS_MIN or mean_us < ACCEPT_WAIT_US_MIN):
         return None

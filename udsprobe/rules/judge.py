@@ -16,12 +16,12 @@ from udsprobe.rules.hung import hung_suspects
 from udsprobe.rules.losses import account_findings
 from udsprobe.rules.nagle import nagle_findings
 from udsprobe.rules.narrow_buffers import narrow_buffer_suspects
-from udsprobe.rules.no_pressure import healthy, unknown
+from udsprobe.rules.no_pressure import healthy, unknown, untold
 from udsprobe.rules.request_time import RequestTime, request_time
 from udsprobe.rules.service import Service, services
 from udsprobe.rules.suspect import SEVERITIES, Suspect
 from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, RUNNER_UP_SHARE_PCT_MIN
-from udsprobe.rules.transport_share import TransportShare, transport_share
+from udsprobe.rules.transport_share import NOT_MEASURED, TransportShare, transport_share
 from udsprobe.rules.wording import percent
 
 # Errors come before waits: a request that is refused has no time to be divided.
@@ -41,16 +41,23 @@ def judged(report: Report, slo_us: Optional[float] = None) -> Report:
     suspects = [*_around(report), *(each for one in judged_services for each in one.suspects)]
     outermost = judged_services[0]
     root = root_cause([each for each in suspects if each.is_pressure], report)
-    share = transport_share(outermost.service, outermost.time, report)
+    share = NOT_MEASURED
+    if tells_time(report):
+        share = transport_share(outermost.service, outermost.time, report)
     if root is None:
-        service, time = outermost.service, outermost.time
-        quiet = unknown(report, service, share) or healthy(report, service, time, share)
+        quiet = _without_pressure(report, outermost, share)
         return replace(report, verdict=quiet, findings=_findings(suspects, report))
     return replace(
         report,
         verdict=_verdict(root, suspects, share),
         findings=_findings(suspects, report, root),
     )
+
+
+def tells_time(report: Report) -> bool:
+    """Whether it is measured what threads, and so requests, spend their time on."""
+    states = [each.state for each in report.probe.measurements if each.name == "thread_time"]
+    return report.time is not None or "off" not in states
 
 
 @dataclass(frozen=True)
@@ -135,11 +142,17 @@ def _judged_service(report: Report, service: Service, slo_us: Optional[float]) -
     time = request_time(service)
     if readers_keep_up(report):
         time = with_send_as_transport(time)
-    found = [
-        *accepted_churn(report, service),
-        *inside.processing_suspects(inside.of(report, service, time, slo_us)),
-    ]
+    found = accepted_churn(report, service)
+    if tells_time(report):
+        found += inside.processing_suspects(inside.of(report, service, time, slo_us))
     return JudgedService(service, time, tuple(found))
+
+
+def _without_pressure(report: Report, judged: JudgedService, share: TransportShare) -> Verdict:
+    if not tells_time(report):
+        return untold(report)
+    service = judged.service
+    return unknown(report, service, share) or healthy(report, service, judged.time, share)
 
 
 def _around(report: Report) -> List[Suspect]:

@@ -33,6 +33,21 @@ def unknown(report: Report, service: Service, share: TransportShare) -> Optional
     )
 
 
+def untold(report: Report) -> Verdict:
+    """What requests spend their time on is not measured: no cause is named, and none excluded."""
+    return Verdict(
+        cause="unknown",
+        transport_bound=False,
+        transport_share_pct=None,
+        max_gain_pct=None,
+        confidence=0.0,
+        summary="What requests spend their time on is not measured here: no limit is seen to "
+        "be reached, and that is no proof of health.",
+        subject=None,
+        evidence=[*_queue_room(report), *_descriptor_room(report)],
+    )
+
+
 def healthy(report: Report, service: Service, time: RequestTime, share: TransportShare) -> Verdict:
     """Nothing is significant; says how far away each limit is."""
     facts = [*_thread_room(report), *_queue_room(report), *_descriptor_room(report)]

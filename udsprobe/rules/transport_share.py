@@ -12,7 +12,7 @@ from udsprobe.rules.service import Service
 
 @dataclass(frozen=True)
 class TransportShare:
-    """Both in % of served-request time; None when no request was measured.
+    """Both in % of served-request time; None when it was not measured.
 
     Attributes:
         share_pct: receive and send calls and delivery.
@@ -25,10 +25,13 @@ class TransportShare:
     max_gain_pct: Optional[float]
 
 
+NOT_MEASURED = TransportShare(None, None)
+
+
 def transport_share(service: Service, time: RequestTime, report: Report) -> TransportShare:
     """Of the requests of the window."""
     if not time.count or not time.total_us:
-        return TransportShare(None, None)
+        return NOT_MEASURED
     share = time.share("transport")
     around_us = max(0.0, _socket_cpu_us(report) - _in_stages_us(service))
     gain = min(1.0, share + min(around_us, time.sum_us("cpu")) / time.total_us)

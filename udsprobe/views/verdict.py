@@ -122,7 +122,7 @@ def _headline(verdict: Verdict, own: Optional[Finding]) -> str:
 def _transport(verdict: Verdict) -> str:
     share, gain = verdict.transport_share_pct, verdict.max_gain_pct
     if share is None or gain is None:
-        return "no request was measured of which the transport could be a part"
+        return "the part of the transport in a request was not measured"
     return (
         f"transport is {numbers.spoken(share)} % of request time; "
         f"a free one would save {numbers.spoken(gain)} %"

@@ -1,0 +1,84 @@
+"""What each measurement rests on with strategy `bcc`, and what it does not do.
+
+Pure. The names are those of `udsprobe.kernel.plan`, which has the other strategies.
+"""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from udsprobe.sample import MeasurementState
+
+# In the order in which they are attached: what counts a call when it ends comes last.
+EVENTS = (
+    *("sched_process_exec", "sched_process_exit", "sched_process_fork", "sched_switch"),
+    *("sys_enter", "sys_exit"),
+)
+_ON = {
+    "syscalls": "raw_tp:sys_enter+sys_exit",
+    "processes": "raw_tp:sched_process_fork+exec+exit",
+    "listeners": "sock_diag",
+    "cpu": "procfs+cgroupfs",
+}
+_DEGRADED = {
+    "cpu_time": (
+        "raw_tp:sched_switch",
+        "of the table's system calls only: strategy bcc does not follow what threads do",
+    ),
+    "in_flight": (
+        "raw_tp:sys_enter+sys_exit",
+        "without calls that began before we came: strategy bcc looks into no sleeping thread",
+    ),
+    "served_requests": (
+        "raw_tp:sys_exit",
+        "only on connections that the targets accepted while observed, and timed from the receive "
+        "call: strategy bcc is not told of arrivals",
+    ),
+    "stages": (
+        "raw_tp:sys_exit",
+        "recv, app and send only, and not what app consists of: strategy bcc is not told of "
+        "arrivals, nor what threads do",
+    ),
+    "accept_queue": (
+        "sock_diag",
+        "read once an interval: strategy bcc is not told when a connection enters a queue",
+    ),
+    "verdict": (
+        "accept_queue+processes",
+        "of descriptors and accept queues only: strategy bcc does not measure what requests spend "
+        "their time on",
+    ),
+}
+_OFF = {
+    "thread_time": "what threads do",
+    "loops": "what threads do",
+    "cpu_holders": "who else is on a CPU",
+    "accept_wait": "when a connection enters a queue",
+    "refused_connects": "who is refused",
+    "connects": "destinations of connects",
+    "upstream_requests": "connections that targets open",
+    "connections": "connections one by one",
+    "queue_high_water": "the queues of connections",
+    "io_uring": "operations of io_uring",
+}
+# In the order of plan.measurements().
+_NAMES = (
+    *("syscalls", "cpu_time", "thread_time", "loops", "cpu_holders", "in_flight", "processes"),
+    *("served_requests", "stages", "listeners", "accept_queue", "accept_wait"),
+    *("refused_connects", "connects", "upstream_requests", "connections", "queue_high_water"),
+    *("io_uring", "cpu", "verdict"),
+)
+
+
+def bcc_measurements() -> Tuple[MeasurementState, ...]:
+    """The state of every measurement; the same on each kernel."""
+    return tuple(map(_state, _NAMES))
+
+
+def _state(name: str) -> MeasurementState:
+    if name in _ON:
+        return MeasurementState(name, _ON[name], "on", None)
+    if name in _DEGRADED:
+        rests_on, reason = _DEGRADED[name]
+        return MeasurementState(name, rests_on, "degraded", reason)
+    return MeasurementState(name, None, "off", f"strategy bcc does not follow {_OFF[name]}")
