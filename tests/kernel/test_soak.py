@@ -1,4 +1,4 @@
-"""The soak of scripts/soak, briefly: nothing lost, nothing leaked, in less than a minute."""
+"""The soak of scripts/soak, briefly: nothing lost, nothing leaked; in CI for five minutes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import give_up
-from tests.patience import SLOWNESS
+from tests.patience import PATIENCE_S, SLOWNESS
 from tests.soak.soak import CALLS, soak
 from tests.workloads.build import BuildError
 from tests.workloads.stages_program import program
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
-SECONDS = 30.0
+SECONDS = float(os.environ.get("UDSPROBE_TEST_SOAK_S", "30"))
 # As many as a machine makes that is slow a hundred times.
 CALLS_MIN = 100_000
 # In so short a time Python's heap still takes its shape; a leak of a few bytes an event is more.
 DRIFT_MAX_BYTES = 4 << 20
 
 
+@pytest.mark.timeout(SECONDS + 10 * PATIENCE_S)
 @pytest.mark.skipif(SLOWNESS > 1, reason="an emulated CPU makes no load")
 def test_full_load_for_a_while() -> None:
     try:
