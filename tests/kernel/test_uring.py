@@ -7,7 +7,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Counter as CounterOf
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Tuple
 
 import pytest
 
@@ -82,15 +82,11 @@ def reported(report: tool.Report, transport: str) -> Table:
     return table
 
 
-@pytest.mark.parametrize("mode", ["plain", "async", "sqpoll", "fixed"])
-@pytest.mark.parametrize("transport", ["unix", "tcp"])
-def test_every_operation_is_counted(
-    operations: Path, tmp_path: Path, transport: str, mode: str
-) -> None:
-    output = tmp_path / "report.json"
-    argv = [*tool.UDSPROBE, "run", "--json", "--output", str(output), "--"]
+def observed(command: List[str], output: Path) -> Tuple[tool.Report, str]:
+    """The report of a command's run, and what it printed."""
+    argv = [*tool.UDSPROBE, "run", "--json", "--output", str(output), "--", *command]
     done = subprocess.run(
-        [*argv, str(operations), transport, mode],
+        argv,
         cwd=tool.REPOSITORY,
         capture_output=True,
         text=True,
@@ -98,8 +94,16 @@ def test_every_operation_is_counted(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    report = tool.read_report(output)
-    assert reported(report, transport) == truth(done.stdout, transport)
+    return tool.read_report(output), done.stdout
+
+
+@pytest.mark.parametrize("mode", ["plain", "async", "sqpoll", "fixed"])
+@pytest.mark.parametrize("transport", ["unix", "tcp"])
+def test_every_operation_is_counted(
+    operations: Path, tmp_path: Path, transport: str, mode: str
+) -> None:
+    report, said = observed([str(operations), transport, mode], tmp_path / "report.json")
+    assert reported(report, transport) == truth(said, transport)
     turns = TURNS + (1 if mode == "fixed" else 0)
     assert report["requests"]["served"]["count"] == turns
     (upstream,) = report["requests"]["upstream"]
@@ -123,19 +127,8 @@ def test_every_operation_is_counted(
 def test_what_completes_without_a_word_is_said_to_be_missing(
     operations: Path, tmp_path: Path, transport: str, mode: str
 ) -> None:
-    output = tmp_path / "report.json"
-    argv = [*tool.UDSPROBE, "run", "--json", "--output", str(output), "--"]
-    done = subprocess.run(
-        [*argv, str(operations), transport, mode],
-        cwd=tool.REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    report = tool.read_report(output)
-    told = truth(done.stdout, transport)
+    report, said = observed([str(operations), transport, mode], tmp_path / "report.json")
+    told = truth(said, transport)
     if mode == "crowded":
         assert told.pop(("io_uring:send", transport)).calls == SHOTS
     assert reported(report, transport) == told
