@@ -100,7 +100,7 @@ def read_options(given: Mapping[str, Any], *, form: Optional[str] = None) -> Wat
         follow=not given["no_follow"],
         interval_s=interval,
         duration_s=duration,
-        form=form or _form(given),
+        form=form or form_asked(given),
         output=given.get("output"),
         ready_file=given["ready_file"],
         slo_us=None if slo is None else duration_us(slo),
@@ -124,7 +124,15 @@ def _check_times(interval: float, duration: Optional[float]) -> None:
         )
 
 
-def _form(given: Mapping[str, Any]) -> str:
+def form_asked(given: Mapping[str, Any]) -> str:
+    """`json`, `jsonl`, `plain`, or `screen` where none is asked for.
+
+    Args:
+        given: click's keyword arguments.
+
+    Raises:
+        UsageError: `usage`, for more than one.
+    """
     forms = [form for form, option in FORMS.items() if given.get(option)]
     if len(forms) > 1:
         raise UsageError("usage", "--json, --jsonl and --plain exclude each other", "give one")

@@ -12,8 +12,8 @@ import click
 
 from udsprobe.commands.answer import can_draw, rendered, wants_colour
 from udsprobe.commands.delivery import Outlet
-from udsprobe.commands.options import debug_option
-from udsprobe.errors import EXIT_OK, UsageError
+from udsprobe.commands.options import debug_option, form_asked
+from udsprobe.errors import EXIT_OK
 from udsprobe.recording.reader import Recording, open_recording
 
 
@@ -29,15 +29,12 @@ from udsprobe.recording.reader import Recording, open_recording
 @click.option("--plain", is_flag=True, help="The readable report of all of it, no screen.")
 @click.option("--output", metavar="FILE", help="Write the report there.")
 @debug_option
-def command(file: str, as_json: bool, as_jsonl: bool, plain: bool, output: Optional[str]) -> int:
+def command(file: str, output: Optional[str], **forms: bool) -> int:
     """Show a recording again: the same screen, the same numbers, no root.
 
     Without a terminal it prints what attach would have printed.
     """
-    forms = {"json": as_json, "jsonl": as_jsonl, "plain": plain}
-    if sum(forms.values()) > 1:
-        raise UsageError("usage", "--json, --jsonl and --plain exclude each other", "give one")
-    form = next((name for name, given in forms.items() if given), "screen")
+    form = form_asked(forms)
     with open_recording(file) as recording:
         outlet = Outlet(output, sys.stdout)
         in_colour = wants_colour(outlet)
