@@ -5,6 +5,7 @@ Knows the files and nothing of what is in them.
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def source_for_bcc() -> Path:
 def _current_file(name: str) -> Path:
     package = Path(udsprobe.__file__).resolve().parent
     found = package / "_bpf" / name
-    if not found.is_file():
+    if not (found.is_file() and os.access(found, os.R_OK)):
         raise KernelCannotError(
             "no-object",
             f"the built probes {name} are missing from this installation",
