@@ -43,7 +43,8 @@ SOURCE = (ROOT / "bpf" / "bcc_syscalls.c").read_text()
 @pytest.fixture(autouse=True)
 def without_bcc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever Python itself finds; what a test finds is forgotten."""
-    monkeypatch.setattr(sys, "path", [place for place in sys.path if "-packages" not in place])
+    places = [place for place in sys.path if not Path(place, "bcc").is_dir()]
+    monkeypatch.setattr(sys, "path", places)
     monkeypatch.delenv("BCC_KERNEL_SOURCE", raising=False)
     known = sys.modules.pop("bcc", None)
     yield
