@@ -34,6 +34,9 @@ class BccCollector:
     def begin(self) -> None:
         """Nothing was seen of the targets when they became targets."""
 
+    def settle(self) -> None:
+        """Nothing waits for privileges to be given up."""
+
     def sample(self) -> Sample:
         """One moment of the observation, cumulative."""
         # Before anything is read: what happened before this moment is in the sample.

@@ -85,6 +85,10 @@ class Collector:
         """Take over what was seen of the targets when they became targets, just now."""
         self._listeners.begin(self._tracer.seeded_sockets)
 
+    def settle(self) -> None:
+        """What takes privileges is open, and they are given up: there may be threads now."""
+        self._run_time.end_in_time()
+
     def sample(self) -> Sample:
         """One moment of the observation, cumulative."""
         self._run_time.tick()

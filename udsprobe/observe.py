@@ -117,6 +117,7 @@ class Observer:
             if privileges is not None:
                 # Before the recorder and others have threads, each with its own capabilities.
                 privileges.take_effect(self._tracer.recursion_misses)
+            self._collector.settle()
         except BaseException:
             self._tracer.close()
             raise

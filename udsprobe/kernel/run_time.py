@@ -1,9 +1,9 @@
 """Run time of the programs themselves, measured now and then.
 
 The kernel's statistics cost two clock reads per run of every BPF program on
-the host, so they are on during the first second, and then for a tenth of a
-second in one interval of ten. That takes CAP_SYS_ADMIN: once it is given up,
-what was measured stays.
+the host, so they are on for a tenth of a second: at first, and then in one
+interval of ten. That takes CAP_SYS_ADMIN: once it is given up, what was
+measured stays.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from udsprobe.kernel.libbpf import STATS_RUN_TIME, LibbpfError, libbpf
 
 EVERY_INTERVALS = 10
 MEASURED_S = 0.1
-AT_FIRST_NS = 1_000_000_000
 # Program → its run time in ns and its runs so far.
 Runs = Mapping[str, Tuple[int, int]]
 
@@ -58,12 +57,20 @@ class RunTimeMeter:
         """One interval ends, if it was not the first tick, and another begins."""
         with self._lock:
             self._account()
-        if self._timer is not None or (self._measured_ns or 0) >= AT_FIRST_NS:
-            self.close()
-        is_due = self._intervals % EVERY_INTERVALS == 0 and self._statistics is None
-        if is_due and self._measured_ns is not None:
+        self.close()
+        if self._intervals % EVERY_INTERVALS == 0 and self._measured_ns is not None:
             self._switch_on()
+            # At first later: a thread that is there already would keep privileges given up then.
+            if self._intervals:
+                self.end_in_time()
         self._intervals += 1
+
+    def end_in_time(self) -> None:
+        """From now on a thread of ours may end what the first tick began."""
+        if self._statistics is not None:
+            self._timer = threading.Timer(MEASURED_S, self._time_is_up)
+            self._timer.daemon = True
+            self._timer.start()
 
     def reading(self) -> Optional[RunTime]:
         """None when the kernel does not measure it (before Linux v5.8, commit d46edd671a14
@@ -91,11 +98,6 @@ class RunTimeMeter:
                 self._measured_ns = None
             return
         self._began_ns, self._before = time.monotonic_ns(), self._read()
-        # None at first: a thread that is there already would keep the privileges given up then.
-        if self._intervals:
-            self._timer = threading.Timer(MEASURED_S, self._time_is_up)
-            self._timer.daemon = True
-            self._timer.start()
 
     def _time_is_up(self) -> None:
         with self._lock:
