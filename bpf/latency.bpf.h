@@ -26,30 +26,43 @@ static __always_inline u32 floor_log2(u64 value)
 	return log2_by_product[(value * DE_BRUIJN) >> 58];
 }
 
-/* A global function: the verifier walks its branches once, not at every use. */
-__noinline u32 latency_slot(ns_t value)
+/* Without branches, which would multiply the verifier's paths, and without a call: where the
+ * processor's returns are guarded (retbleed, SRSO), one costs more than all of this.
+ */
+static __always_inline u32 latency_slot(ns_t value)
 {
+	u64 beyond = value >> LATENCY_TOP_BITS, is_linear;
 	u32 exponent;
 
-	if (value < (1ULL << LATENCY_LINEAR_BITS))
-		return value >> (LATENCY_LINEAR_BITS - LATENCY_SUB_BITS);
-	if (value >> LATENCY_TOP_BITS)
-		return LATENCY_SLOTS - 1;
-	exponent = floor_log2(value) & 63;
-	return ((exponent - LATENCY_LINEAR_BITS + 1) << LATENCY_SUB_BITS) +
+	value |= -((beyond | -beyond) >> 63);
+	value &= (1ULL << LATENCY_TOP_BITS) - 1;
+	is_linear = ((value >> LATENCY_LINEAR_BITS) - 1) >> 63;
+	exponent = floor_log2(value | (1ULL << LATENCY_LINEAR_BITS)) & 63;
+	return ((exponent - LATENCY_LINEAR_BITS + 1 - is_linear) << LATENCY_SUB_BITS) +
 	       ((value >> (exponent - LATENCY_SUB_BITS)) & ((1 << LATENCY_SUB_BITS) - 1));
 }
 
-static __always_inline void latency_add(struct latency *latency, ns_t value)
+/* A global function, which the verifier walks once, for what is not done at each call. */
+__noinline u32 latency_slot_called(ns_t value)
 {
-	u32 slot = latency_slot(value);
+	return latency_slot(value);
+}
 
+static __always_inline void latency_add_at(struct latency *latency, ns_t value, u32 slot)
+{
 	count_add(&latency->count, 1);
 	count_add(&latency->total_ns, value);
 	if (value > latency->max_ns)
 		latency->max_ns = value;
+	/* The compiler would compare one register and index by another. */
+	barrier_var(slot);
 	if (slot < LATENCY_SLOTS)
 		count_add(&latency->slots[slot], 1);
+}
+
+static __always_inline void latency_add(struct latency *latency, ns_t value)
+{
+	latency_add_at(latency, value, latency_slot_called(value));
 }
 
 #endif

@@ -22,7 +22,7 @@
 
 static __always_inline void shared_latency_add(struct latency *latency, ns_t value)
 {
-	u32 slot = latency_slot(value);
+	u32 slot = latency_slot_called(value);
 
 	shared_add(&latency->count, 1);
 	shared_add(&latency->total_ns, value);

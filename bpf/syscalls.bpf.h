@@ -278,7 +278,7 @@ static __always_inline void record_time(struct call_counts *counts, struct call_
 		count_add(&counts->early_calls, 1);
 		count_add(&counts->early_wall_ns, wall);
 	} else {
-		latency_add(&counts->latency, wall);
+		latency_add_at(&counts->latency, wall, latency_slot(wall));
 	}
 	if (wall > call->off_cpu_ns)
 		count_add(&counts->cpu_ns, wall - call->off_cpu_ns);
@@ -299,10 +299,8 @@ static __always_inline bool is_peek(struct pt_regs *regs, struct call_in_flight 
 }
 
 static __noinline void follow_bytes(struct task_struct *task, struct thread_state *state,
-					 struct call_in_flight *call, bytes_t bytes, ns_t now)
+				    struct call_in_flight *call, bytes_t bytes, ns_t now)
 {
-	if (!call->sk)
-		return;
 	if (call->traits & TRAIT_RECEIVES)
 		bytes_received(task, state, call, bytes, now);
 	else if (call->traits & TRAIT_SENDS)
@@ -384,7 +382,7 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		bytes = ret;
 	if (bytes) {
 		count_add(&counts->bytes, bytes);
-		if (!is_peek(regs, call))
+		if (is_followed(call->sk) && !is_peek(regs, call))
 			follow_bytes(task, state, call, bytes, now);
 	}
 }
