@@ -18,6 +18,10 @@ from pathlib import Path
 from typing import Any, Dict
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from scripts.bench.cost.own_python import go_on_in_own_python  # noqa: E402
+
 NAME = "udsprobecrowd"
 
 
@@ -46,6 +50,7 @@ def observed(folder: Path, seconds: float, interval: float) -> Dict[str, Any]:
 
 
 def main() -> None:
+    go_on_in_own_python()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--interval", type=float, default=1.0)

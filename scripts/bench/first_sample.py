@@ -32,6 +32,10 @@ from statistics import median
 from typing import Dict, List, Optional
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from scripts.bench.cost.own_python import go_on_in_own_python  # noqa: E402
+
 UDSPROBE = [sys.executable, "-m", "udsprobe"]
 DEMO = [sys.executable, "-m", "udsprobe.demo"]
 # What the requests panel says once there is a figure, whatever colours it has.
@@ -58,6 +62,7 @@ class Seen:
 
 
 def main() -> None:
+    go_on_in_own_python()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=10)
     runs = range(parser.parse_args().runs)

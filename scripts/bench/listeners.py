@@ -24,6 +24,10 @@ from statistics import median, quantiles
 from typing import Dict, Iterator, List, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from scripts.bench.cost.own_python import go_on_in_own_python  # noqa: E402
+
 SOURCE = Path(__file__).resolve().parent / "connects.c"
 UDSPROBE = [sys.executable, "-m", "udsprobe", "attach", "--json"]
 PATIENCE_S = 20.0
@@ -162,6 +166,7 @@ def spread(ratios: List[float]) -> Dict[str, object]:
 
 
 def main() -> None:
+    go_on_in_own_python()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--ms", type=int, default=500, help="length of one run")

@@ -19,6 +19,7 @@ from typing import List
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from scripts.bench.cost.own_python import go_on_in_own_python
 from tests.unit.chromium import CHROMIUM, Page
 
 CLOCK = """<script>addEventListener('load', () => {
@@ -39,6 +40,7 @@ def loaded_ms(page: str, folder: Path) -> float:
 
 
 def main() -> None:
+    go_on_in_own_python()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("page", type=Path)
     parser.add_argument("--runs", type=int, default=5)

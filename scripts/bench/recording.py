@@ -23,6 +23,10 @@ from typing import Any, Dict, Iterator, List
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from scripts.bench.cost.own_python import go_on_in_own_python
+
+go_on_in_own_python()
+
 from tests.unit import samples
 from udsprobe.model.histogram import LATENCY_SLOTS, slot_of
 from udsprobe.recording import Recorder, Retention, open_recording

@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from scripts.bench.cost.machine import describe  # noqa: E402
+from scripts.bench.cost.own_python import go_on_in_own_python  # noqa: E402
 from scripts.bench.cost.processes import Talking, cpu_s_of, end, wait_until  # noqa: E402
 from scripts.bench.cost.programs import built  # noqa: E402
 
@@ -228,6 +229,7 @@ def cases(asked: argparse.Namespace) -> Dict[str, Callable[[], Dict[str, Any]]]:
 
 def main() -> None:
     """Measure and print."""
+    go_on_in_own_python()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", metavar="CASE,…", help="these cases (all)")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each case (8)")

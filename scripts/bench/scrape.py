@@ -20,6 +20,10 @@ sys.path.insert(0, str(ROOT))
 
 from prometheus_client import CollectorRegistry, generate_latest  # noqa: E402
 
+from scripts.bench.cost.own_python import go_on_in_own_python  # noqa: E402
+
+go_on_in_own_python()
+
 from tests.unit import samples  # noqa: E402
 from udsprobe.model.difference import report  # noqa: E402
 from udsprobe.sample import Sample  # noqa: E402

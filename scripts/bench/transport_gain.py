@@ -23,6 +23,10 @@ from statistics import median
 from typing import Any, Dict, Iterator, List
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from scripts.bench.cost.own_python import go_on_in_own_python  # noqa: E402
+
 UDSPROBE = [sys.executable, "-m", "udsprobe"]
 LAB = ROOT / "tests" / "scenarios"
 PATIENCE_S = 10.0
@@ -48,6 +52,7 @@ class Outcome:
 
 
 def main() -> None:
+    go_on_in_own_python()
     options = arguments()
     with tempfile.TemporaryDirectory(prefix="udsprobe-") as name:
         folder = Path(name)
