@@ -27,12 +27,12 @@ from scripts.bench.cost.own_python import go_on_in_own_python
 
 go_on_in_own_python()
 
-from tests.unit import samples
-from udsprobe.model.histogram import LATENCY_SLOTS, slot_of
-from udsprobe.recording import Recorder, Retention, open_recording
-from udsprobe.reporting import Reporter
-from udsprobe.sample import LatencyCounts, Sample
-from udsprobe.views.html.report_page import render
+from tests.unit import samples  # noqa: E402
+from udsprobe.model.histogram import LATENCY_SLOTS, slot_of  # noqa: E402
+from udsprobe.recording import Recorder, Retention, open_recording  # noqa: E402
+from udsprobe.reporting import Reporter  # noqa: E402
+from udsprobe.sample import LatencyCounts, Sample  # noqa: E402
+from udsprobe.views.html.report_page import render  # noqa: E402
 
 RATES = (0, 5, 50, 500, 5000)
 CONNECTIONS = 50

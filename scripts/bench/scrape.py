@@ -18,11 +18,11 @@ from typing import Any, Callable, Dict, List
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from prometheus_client import CollectorRegistry, generate_latest  # noqa: E402
-
 from scripts.bench.cost.own_python import go_on_in_own_python  # noqa: E402
 
 go_on_in_own_python()
+
+from prometheus_client import CollectorRegistry, generate_latest  # noqa: E402
 
 from tests.unit import samples  # noqa: E402
 from udsprobe.model.difference import report  # noqa: E402
