@@ -453,20 +453,27 @@ static __always_inline bool is_too_light(struct connection *connection)
 	return weight < 2 * listed_weight_min;
 }
 
+/* Of a hundred thousand idle ones the sockets themselves would all be loaded. */
+static __always_inline bool is_still_idle(struct connection *connection)
+{
+	return !looks_at_all && connection->inode && connection->was_empty &&
+	       connection->active + 1 < interval && !connection->arrived_ns;
+}
+
 static __always_inline void write_connection(struct seq_file *seq, address_t *key,
 					     struct connection *connection)
 {
-	struct connection_record record = { .sk = *key };
+	struct connection_record record;
 	struct sock *sk = (void *)*key;
 	bool was_filled;
 
-	/* Of a hundred thousand idle ones the sockets themselves would all be loaded. */
-	if (!looks_at_all && connection->inode && connection->was_empty &&
-	    connection->active + 1 < interval && !connection->arrived_ns) {
+	if (is_still_idle(connection)) {
 		connections_open++;
 		note_waiting(connection, 0);
 		return;
 	}
+	__builtin_memset(&record, 0, sizeof(record));
+	record.sk = *key;
 	if (!connection->inode || connection->inode != inode_of_socket(sk))
 		return;
 	/* It was refused before connect() said that it is in progress. */

@@ -238,16 +238,11 @@ static __always_inline void note_pending(struct pending *pending, ns_t since_ns)
 		pending->oldest_ns = since_ns;
 }
 
-/* Once for each connection in a listing, which user space numbers. */
-static __noinline void note_waiting(struct connection *connection, bytes_t unread)
+static __noinline void note_what_waits(struct connection *connection)
 {
 	ns_t arrived_ns = connection->arrived_ns ? connection->arrived_ns : seeded_ns;
-	bool is_served = connection->role == ROLE_SERVED;
 	struct server *server;
 
-	if (connection->phase != PHASE_ASKING && connection->phase != PHASE_RECEIVING &&
-	    !(unread && is_served))
-		return;
 	server = connection->tgid ? server_of(connection->tgid) : NULL;
 	if (!server)
 		return;
@@ -264,6 +259,14 @@ static __noinline void note_waiting(struct connection *connection, bytes_t unrea
 	} else {
 		note_pending(&server->pending[PENDING_UNREAD], arrived_ns);
 	}
+}
+
+/* Once for each connection in a listing, which user space numbers; most wait for nothing. */
+static __always_inline void note_waiting(struct connection *connection, bytes_t unread)
+{
+	if (connection->phase == PHASE_ASKING || connection->phase == PHASE_RECEIVING ||
+	    (unread && connection->role == ROLE_SERVED))
+		note_what_waits(connection);
 }
 
 #endif
