@@ -62,6 +62,13 @@ def test_goals_are_judged_by_the_interval() -> None:
     assert "1,000 connections followed | ≤ 1 % | busy 3.4 % | missed |" in goals
 
 
+def test_the_floor_stands_beside_a_service() -> None:
+    tools = {"udsprobe": NGINX, "empty": {"requests_lost_pct": {"median": 4.7}}}
+    goals = block("goals", {"nginx_node": {"loads": {"nginx-node": {"tools": tools}}}})
+    assert "| 1.0 % (-2.0 to 2.5), the empty pair alone 4.7 % |" in goals
+    assert "| met, the empty pair alone missed |" in goals
+
+
 @pytest.mark.parametrize(
     ("figure", "at_least", "verdict"),
     [
