@@ -32,6 +32,14 @@ def own_network(somaxconn: int) -> Iterator[None]:
         os.close(before)
 
 
+def listen_overflows() -> int:
+    """Connections that found a full accept queue in the network of this thread, TCP, so far
+    (TcpExt ListenOverflows, `tcp_v4_syn_recv_sock()`)."""
+    lines = Path("/proc/thread-self/net/netstat").read_text().splitlines()
+    names, values = lines[0].split(), lines[1].split()
+    return int(values[names.index("ListenOverflows")])
+
+
 def _checked(result: int) -> None:
     if result:
         number = ctypes.get_errno()
