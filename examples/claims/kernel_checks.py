@@ -18,7 +18,7 @@ from typing import Iterator, List, Tuple
 
 from check import check
 
-from examples.frame.namespace import own_network
+from examples.frame.namespace import own_network, tcp_counter
 from tests.patience import PATIENCE_S
 
 PINGS = 300
@@ -112,7 +112,7 @@ def full_tcp_queue() -> str:
         with socket.socket() as late:
             late.settimeout(0.5)
             code = late.connect_ex(at)
-        counted = _mib("ListenOverflows")
+        counted = tcp_counter("ListenOverflows")
         for client in taken:
             client.close()
     assert code == errno.EAGAIN and counted >= 1  # Python's word for: not within the time-out
@@ -123,12 +123,6 @@ def _queued(listener: socket.socket) -> int:
     """Connections that nobody has accepted yet: `tcpi_unacked` of a listener."""
     info = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
     return int(struct.unpack_from("8B5I", info)[12])
-
-
-def _mib(name: str) -> int:
-    lines = Path("/proc/net/netstat").read_text().splitlines()
-    names, values = lines[0].split(), lines[1].split()
-    return int(values[names.index(name)])
 
 
 @check

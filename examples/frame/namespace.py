@@ -32,12 +32,15 @@ def own_network(somaxconn: int) -> Iterator[None]:
         os.close(before)
 
 
-def listen_overflows() -> int:
-    """Connections that found a full accept queue in the network of this thread, TCP, so far
-    (TcpExt ListenOverflows, `tcp_v4_syn_recv_sock()`)."""
+def tcp_counter(name: str) -> int:
+    """A counter of TcpExt in the network of this thread, so far, as `nstat` has it.
+
+    Raises:
+        ValueError: no such counter.
+    """
     lines = Path("/proc/thread-self/net/netstat").read_text().splitlines()
     names, values = lines[0].split(), lines[1].split()
-    return int(values[names.index("ListenOverflows")])
+    return int(values[names.index(name)])
 
 
 def _checked(result: int) -> None:

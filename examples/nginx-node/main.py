@@ -13,7 +13,7 @@ from rungs import FULL as QUEUE_FULL
 from rungs import Rung, Site, rungs
 
 from examples.frame import Observation, Options, Result, observe, run, table
-from examples.frame.namespace import listen_overflows, own_network
+from examples.frame.namespace import own_network, tcp_counter
 from tests.scenarios.bench import Bench
 from tests.scenarios.case import BOTH, TCP
 
@@ -97,9 +97,9 @@ def measure_rung(rung: Rung, transport: str, times: Times) -> Measured:
         pushed = _account(bench, site, rung.pushed, times.pushed)
         paced = _account(bench, site, rung.paced, times.paced)
         load = bench.load(site.entry, **rung.paced)
-        before = listen_overflows()
+        before = tcp_counter("ListenOverflows")
         seen = observe(site.pids, times.observed)
-        overflows = listen_overflows() - before
+        overflows = tcp_counter("ListenOverflows") - before
         entry = bench.family(site.pids[0])
         disturbed = seen.disturbed(bench.family(os.getpid()))
         paced = paced or load.result()
