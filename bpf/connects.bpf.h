@@ -29,7 +29,7 @@ static __always_inline void name_at_entry(u64 address, u32 length, struct socket
 	name->length = length - SUN_PATH_AT;
 }
 
-static __always_inline void connect_entered(struct task_struct *task, struct pt_regs *regs)
+static __noinline void connect_entered(struct task_struct *task, struct pt_regs *regs)
 {
 	struct connecting connecting = {}, *before;
 	bool compat = is_compat(task);
@@ -101,7 +101,7 @@ static __always_inline void connect_failed(struct pt_regs *regs, bool compat,
 		shared_add(&connects_turned_away, 1);
 }
 
-static __always_inline void connect_returned(struct task_struct *task, struct pt_regs *regs,
+static __noinline void connect_returned(struct task_struct *task, struct pt_regs *regs,
 					     long ret)
 {
 	struct connecting *connecting;

@@ -18,7 +18,8 @@ static __always_inline struct cpu_stays *stays_here(void)
 }
 
 /* Time by the scheduler's clock, which costs no call: the idle task has none of its own. */
-static __always_inline void remember_stay(struct task_struct *prev, struct task_struct *next)
+static __always_inline void remember_stay(struct task_struct *prev, struct task_struct *next,
+					  bool is_target)
 {
 	struct cpu_stays *stays = stays_here();
 	struct cpu_stay *stay;
@@ -30,7 +31,7 @@ static __always_inline void remember_stay(struct task_struct *prev, struct task_
 	stay->who.tgid = tgid_of(prev);
 	/* The idle tasks of all CPUs are one nobody. */
 	stay->who.started_ns = prev->pid ? untrusted(prev)->group_leader->start_boottime : 0;
-	stay->is_target = thread_state_of(prev) != NULL;
+	stay->is_target = is_target;
 }
 
 /* Global functions of numbers: the verifier walks each once, not once in each round of a loop. */

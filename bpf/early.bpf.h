@@ -44,42 +44,39 @@ static __always_inline u32 net_ns_of(struct task_struct *task)
 	return untrusted(task)->nsproxy->net_ns->ns.inum;
 }
 
-/* Unbounded, freed with the thread: a start time can never be stale. Linux kernel commit
+/* Which entry of thread_states is a task's; it goes with the task. Linux kernel commit
  * a10787e6d58c "bpf: Enable task local storage for tracing programs" (in v5.12).
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, struct thread_state);
-} thread_states SEC(".maps");
+	__type(value, u32);
+} thread_slots SEC(".maps");
 
-/* One comparison for the tasks of everybody else on this host. */
-static __always_inline struct thread_state *thread_state_of(struct task_struct *task)
+/* 0: not a target's. One comparison for the tasks of everybody else on this host. */
+static __always_inline u32 slot_of(struct task_struct *task)
 {
+	u32 *slot;
+
 	if (!untrusted(task)->bpf_storage)
-		return NULL;
-	return bpf_task_storage_get(&thread_states, task, NULL, 0);
+		return 0;
+	slot = bpf_task_storage_get(&thread_slots, task, NULL, 0);
+	return slot ? *slot : 0;
 }
 
-/* The same at each call of everybody: from a task that is trusted it is one load, from another
- * one with a test of the address before it.
- */
-static __always_inline struct thread_state *caller_state_of(struct task_struct *task)
+/* False: there is no memory for it. */
+static __always_inline bool keep_slot(struct task_struct *task, u32 slot)
 {
-	if (!task->bpf_storage)
-		return NULL;
-	return bpf_task_storage_get(&thread_states, task, NULL, 0);
+	return bpf_task_storage_get(&thread_slots, task, &slot, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
-static __always_inline struct thread_state *new_thread_state(struct task_struct *task)
+static __always_inline void forget_slot(struct task_struct *task)
 {
-	return bpf_task_storage_get(&thread_states, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-}
+	u32 *slot = bpf_task_storage_get(&thread_slots, task, NULL, 0);
 
-/* The storage goes with the task. */
-static __always_inline void thread_state_gone(struct task_struct *task)
-{
+	if (slot)
+		*slot = 0;
 }
 
 /* The next number, for whoever asks first. */
@@ -126,8 +123,8 @@ struct {
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, address_t);
-	__type(value, struct thread_state);
-} thread_states SEC(".maps");
+	__type(value, u32);
+} thread_slots SEC(".maps");
 
 /* An insertion tells the first from the others, as atomic operations do since Linux kernel
  * commit 5ffa25502b5a "bpf: Add instructions for atomic_[cmp]xchg" (in v5.12).
@@ -146,30 +143,26 @@ struct {
 
 #define CLAIM_ATTEMPTS 16	/* others that take numbers at the same moment */
 
-static const struct thread_state no_thread_state = {};
-
-static __always_inline struct thread_state *thread_state_of(struct task_struct *task)
+static __always_inline u32 slot_of(struct task_struct *task)
 {
 	address_t address = (address_t)task;
+	u32 *slot = bpf_map_lookup_elem(&thread_slots, &address);
 
-	return bpf_map_lookup_elem(&thread_states, &address);
+	return slot ? *slot : 0;
 }
 
-#define caller_state_of(task) thread_state_of(task)
-
-static __always_inline struct thread_state *new_thread_state(struct task_struct *task)
+static __always_inline bool keep_slot(struct task_struct *task, u32 slot)
 {
 	address_t address = (address_t)task;
 
-	bpf_map_update_elem(&thread_states, &address, &no_thread_state, BPF_ANY);
-	return bpf_map_lookup_elem(&thread_states, &address);
+	return !bpf_map_update_elem(&thread_slots, &address, &slot, BPF_ANY);
 }
 
-static __always_inline void thread_state_gone(struct task_struct *task)
+static __always_inline void forget_slot(struct task_struct *task)
 {
 	address_t address = (address_t)task;
 
-	bpf_map_delete_elem(&thread_states, &address);
+	bpf_map_delete_elem(&thread_slots, &address);
 }
 
 static __always_inline bool claimed(u64 what, u64 number)

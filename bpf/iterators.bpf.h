@@ -112,7 +112,7 @@ static __always_inline void write_thread(struct seq_file *seq, struct task_struc
 	u64 comm[2] = {};
 	bool is_settled;
 
-	if (!state || state->flags & (THREAD_DORMANT | THREAD_EXITED))
+	if (!state || state->flags & THREAD_DORMANT)
 		return;
 	record.mark.tid = tid_of(task);
 	bpf_probe_read_kernel_str(comm, sizeof(comm), task->comm);
@@ -134,6 +134,9 @@ static __always_inline void write_thread(struct seq_file *seq, struct task_struc
 		record.endpoint = state->now.endpoint;
 	}
 	__builtin_memcpy(record.comm, comm, sizeof(record.comm));
+	/* It ended meanwhile, and another has its entry. */
+	if (*(volatile address_t *)&state->task != (u64)task)
+		return;
 	/* What found no room in the reader's buffer is asked for again. */
 	if (bpf_seq_write(seq, &record, sizeof(record)) || !is_settled)
 		return;

@@ -17,6 +17,8 @@ const volatile struct call_entry socketcall_entries[SOCKETCALL_MAX] = {};
 const volatile struct call_entry uring_entries[URING_OPS] = {};
 /* Series in use: fewer where many CPUs make each dear. */
 const volatile u32 series_max = SERIES_MAX;
+/* Entries of thread_states, the first of which is nobody's. */
+const volatile u32 threads_max = 1;
 const volatile u32 nr_rt_sigreturn = 0xffff;
 const volatile u32 nr_restart_syscall = 0xffff;
 const volatile u32 compat_nr_rt_sigreturn = 0xffff;
@@ -33,13 +35,19 @@ const volatile bool preemptible = false;
 
 struct abi_types abi_types = {};
 
-/* Shared with user space through mmap; written at rare events only. */
+/* Shared with user space through mmap; written at rare events only. First what calls read. */
+
+/* Raised when a thread becomes a target's, and when one that was ends. */
+u32 slot_round = 0;
+u32 followed_since = 0;
 u32 series_of_key[SERIES_KEYS] = {};
 u32 key_of_series[SERIES_MAX] = {};
 u32 series_used = 0;
 u32 targets_alive = 0;
 u32 targets_exited = 0;
 u64 threads_turned_away = 0;
+/* Entries of thread_states that were ever taken. */
+u32 slots_used = 0;
 u64 processes_turned_away = 0;
 u64 connections_turned_away = 0;
 u64 listeners_turned_away = 0;
@@ -75,7 +83,6 @@ u64 seeded_ns = 0;
 /* The round after that in which each slot of sockets' addresses was last marked. */
 u32 followed[FOLLOWED_SLOTS] = {};
 u32 followed_round = 0;
-u32 followed_since = 0;
 
 /* [cpu * series_max + series]: an index where a hash would do, and readable
  * without a system call. Sized at load by the number of possible CPUs.
@@ -96,6 +103,23 @@ struct {
 	__type(key, u32);
 	__type(value, struct cpu_counts);
 } cpus SEC(".maps");
+
+/* An index where a lookup by task would be a call, at each call of each target. Sized at load by
+ * the threads of the host.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct thread_state);
+} thread_states SEC(".maps");
+
+/* Those of threads that are gone. */
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, 1);
+	__type(value, u32);
+} free_slots SEC(".maps");
 
 /* The processes to begin with: filled before and emptied after seeding, so
  * that a PID used again by a stranger means nothing.
@@ -248,6 +272,7 @@ struct {
 } uring_repeating SEC(".maps");
 
 /* New entries are made from these: a value is larger than the stack. */
+static const struct thread_state no_thread_state = {};
 static const struct listener no_listener = {};
 static const struct destination_counts no_destination_counts = {};
 static const struct server no_server = {};

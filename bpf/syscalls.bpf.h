@@ -56,8 +56,9 @@ static __always_inline struct call_counts *counts_of(u32 series)
 	return bpf_map_lookup_elem(&calls, &index);
 }
 
-static __always_inline void resolve_endpoint(struct task_struct *task, struct pt_regs *regs,
-					     struct call_in_flight *call, struct socket_ref *ref)
+/* Of which the descriptor is not the first argument, or not always, or not where arguments are. */
+static __noinline void resolve_other(struct task_struct *task, struct pt_regs *regs,
+				     struct call_in_flight *call, struct socket_ref *ref)
 {
 	struct arguments arguments;
 
@@ -80,6 +81,23 @@ static __always_inline void resolve_endpoint(struct task_struct *task, struct pt
 	}
 }
 
+static __always_inline void resolve_endpoint(struct task_struct *task, struct pt_regs *regs,
+					     struct call_in_flight *call, struct socket_ref *ref)
+{
+	if (!(call->traits & TRAIT_FD) || call->is_socketcall) {
+		resolve_other(task, regs, call, ref);
+		return;
+	}
+	call->fd = first_argument(regs, call->abi == ABI_COMPAT);
+	resolve_fd(task, call->fd, ref);
+}
+
+static __noinline void note_closing(struct task_struct *task, u32 fd, struct socket_ref *ref)
+{
+	ref->sk = as_number(ref->sk);
+	connection_closing(task, fd, ref);
+}
+
 /* What a call is about; it must be asked at entry, when a close has not happened yet. */
 static __always_inline void describe_call(struct task_struct *task, struct pt_regs *regs,
 					  struct call_in_flight *call)
@@ -91,10 +109,8 @@ static __always_inline void describe_call(struct task_struct *task, struct pt_re
 	call->inode = ref.inode;
 	call->endpoint = ref.endpoint;
 	call->series = series_of(call->call, call->abi, ref.endpoint);
-	if (call->call == CALL_CLOSE && ref.is_socket) {
-		ref.sk = as_number(ref.sk);
-		connection_closing(task, call->fd, &ref);
-	}
+	if (call->call == CALL_CLOSE && ref.is_socket)
+		note_closing(task, call->fd, &ref);
 }
 
 static __always_inline void identify_call(struct task_struct *task, struct pt_regs *regs, int nr,
@@ -128,7 +144,7 @@ static __always_inline bool is_nr(struct call_in_flight *call, u32 native, u32 c
 }
 
 /* Its restart goes on with the same call; the time in between was not in it. */
-static __always_inline bool resume_interrupted(struct thread_state *state, ns_t now)
+static __noinline bool resume_interrupted(struct thread_state *state, ns_t now)
 {
 	struct call_in_flight *call = &state->now, *old = &state->interrupted;
 	bool same = call->nr == old->nr && call->abi == old->abi &&
@@ -142,11 +158,14 @@ static __always_inline bool resume_interrupted(struct thread_state *state, ns_t 
 	return true;
 }
 
-/* Anybody's: whom a listener refuses need not be a target. */
+/* Of one ABI or the other. Anybody's: whom a listener refuses need not be a target. */
+static __always_inline bool may_be_connect(int nr)
+{
+	return nr == nr_connect || nr == compat_nr_connect;
+}
+
 static __always_inline bool is_connect(struct task_struct *task, int nr)
 {
-	if (nr != nr_connect && nr != compat_nr_connect)
-		return false;
 	return nr == (is_compat(task) ? compat_nr_connect : nr_connect);
 }
 
@@ -156,7 +175,7 @@ static __always_inline bool is_poller(struct call_in_flight *call)
 }
 
 /* From the return of its poller until it calls one again: what was ready then had to wait. */
-static __always_inline void loop_ended(struct thread_state *state, ns_t now)
+static __noinline void loop_ended(struct thread_state *state, ns_t now)
 {
 	struct cpu_counts *counts = cpu_counts();
 	ns_t busy_ns = elapsed(state->polled_ns, now);
@@ -195,14 +214,19 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 	call->start_ns = now;
 }
 
-static __always_inline void call_entered(struct task_struct *task, struct pt_regs *regs, int nr)
+static __always_inline void call_entered(struct pt_regs *regs, int nr)
 {
-	struct thread_state *state = caller_state_of(task);
+	struct cpu_counts *cpu = cpu_counts();
+	struct thread_state *state = cpu ? caller_state(cpu, regs) : NULL;
+	struct task_struct *task;
 
-	if (is_connect(task, nr))
-		connect_entered(task, regs);
+	if (may_be_connect(nr)) {
+		task = current_task();
+		if (is_connect(task, nr))
+			connect_entered(task, regs);
+	}
 	if (state && !(state->flags & THREAD_DORMANT))
-		begin_call(state, task, regs, nr);
+		begin_call(state, caller_of(state), regs, nr);
 }
 
 struct messages {
@@ -246,7 +270,7 @@ __noinline u64 bytes_of_messages(u64 length_at, u32 stride, u32 count)
 	return messages.bytes;
 }
 
-static __always_inline bytes_t message_bytes(struct pt_regs *regs, struct call_in_flight *call,
+static __noinline bytes_t message_bytes(struct pt_regs *regs, struct call_in_flight *call,
 					     u32 count)
 {
 	struct arguments arguments;
@@ -258,7 +282,7 @@ static __always_inline bytes_t message_bytes(struct pt_regs *regs, struct call_i
 	return bytes_of_messages(arguments.second + MESSAGE_LENGTH_AT, MESSAGE_SIZE, count);
 }
 
-static __always_inline void record_error(struct call_counts *counts, long ret)
+static __noinline void record_error(struct call_counts *counts, long ret)
 {
 	u32 error = -ret;
 
@@ -287,7 +311,7 @@ static __always_inline void record_time(struct call_counts *counts, struct call_
 }
 
 /* What is only looked at stays in the queue. */
-static __always_inline bool is_peek(struct pt_regs *regs, struct call_in_flight *call)
+static __noinline bool is_peek(struct pt_regs *regs, struct call_in_flight *call)
 {
 	struct arguments arguments;
 
@@ -351,15 +375,12 @@ static __noinline void follow_sockets(struct task_struct *task, struct pt_regs *
 
 /* The call has its result: one row of the table grows by exactly one call. */
 static __always_inline void record_call(struct task_struct *task, struct pt_regs *regs,
-					struct thread_state *state, struct call_in_flight *call,
-					long ret, ns_t now)
+					struct cpu_counts *cpu, struct thread_state *state,
+					struct call_in_flight *call, long ret, ns_t now)
 {
-	struct cpu_counts *cpu = cpu_counts();
 	struct call_counts *counts;
 	bytes_t bytes = 0;
 
-	if (!cpu)
-		return;
 	count_add(&cpu->events_seen, 1);
 	counts = call->series ? counts_of(call->series) : NULL;
 	if (!counts) {
@@ -387,14 +408,11 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 	}
 }
 
-static __always_inline void count_number(struct call_in_flight *call)
+static __always_inline void count_number(struct cpu_counts *cpu, struct call_in_flight *call)
 {
-	struct cpu_counts *counts = cpu_counts();
 	u32 nr = call->nr & (NR_MAX - 1);
 
-	if (counts)
-		count_add(call->abi == ABI_COMPAT ? &counts->compat_calls[nr] :
-						    &counts->native_calls[nr], 1);
+	count_add(call->abi == ABI_COMPAT ? &cpu->compat_calls[nr] : &cpu->native_calls[nr], 1);
 }
 
 static __always_inline bool is_restart(long ret)
@@ -406,7 +424,7 @@ static __always_inline bool is_restart(long ret)
 /* The kernel will restart the call, unless a handler turns it into EINTR: then
  * the return value of the handler's rt_sigreturn says so.
  */
-static __always_inline void keep_interrupted(struct thread_state *state, ns_t now)
+static __noinline void keep_interrupted(struct thread_state *state, ns_t now)
 {
 	state->interrupted = state->now;
 	state->interrupted_ns = now;
@@ -421,7 +439,7 @@ static __always_inline bool returns_interrupted(struct thread_state *state, long
 }
 
 /* The first event of a thread that was inside a call when we came. */
-static __always_inline void adopt_call(struct task_struct *task, struct pt_regs *regs,
+static __noinline void adopt_call(struct task_struct *task, struct pt_regs *regs,
 				       struct thread_state *state, ns_t now)
 {
 	struct call_in_flight *call = &state->now;
@@ -454,21 +472,11 @@ static __noinline void count_exhausted(struct task_struct *task, struct call_in_
 		shared_add(ret == -EMFILE ? &process->emfile : &process->enfile, 1);
 }
 
-static __always_inline void call_returned(struct task_struct *task, struct pt_regs *regs, long ret)
+static __always_inline void end_call(struct cpu_counts *cpu, struct thread_state *state,
+				     struct pt_regs *regs, long ret, ns_t now)
 {
-	struct thread_state *state = caller_state_of(task);
-	ns_t now;
+	struct task_struct *task = caller_of(state);
 
-	if (is_connect(task, syscall_nr(regs)))
-		connect_returned(task, regs, ret);
-	if (!state || state->flags & THREAD_DORMANT)
-		return;
-	now = bpf_ktime_get_ns();
-	change_activity(state, now, ACTIVITY_USER);
-	if (state->flags & THREAD_NEWBORN) {
-		state->flags &= ~THREAD_NEWBORN;
-		return;
-	}
 	if (!(state->flags & THREAD_IN_CALL))
 		adopt_call(task, regs, state, now);
 	state->flags &= ~THREAD_IN_CALL;
@@ -477,18 +485,40 @@ static __always_inline void call_returned(struct task_struct *task, struct pt_re
 		return;
 	}
 	if (returns_interrupted(state, ret)) {
-		count_number(&state->now);
+		count_number(cpu, &state->now);
 		state->flags &= ~THREAD_INTERRUPTED;
 		state->now = state->interrupted;
 		now = state->interrupted_ns;
 	}
-	count_number(&state->now);
+	count_number(cpu, &state->now);
 	if (ret == -EMFILE || ret == -ENFILE)
 		count_exhausted(task, &state->now, ret);
 	if (is_poller(&state->now))
 		state->polled_ns = now;
 	if (state->now.call != CALL_NONE)
-		record_call(task, regs, state, &state->now, ret, now);
+		record_call(task, regs, cpu, state, &state->now, ret, now);
+}
+
+static __always_inline void call_returned(struct pt_regs *regs, long ret)
+{
+	struct cpu_counts *cpu = cpu_counts();
+	struct thread_state *state = cpu ? caller_state(cpu, regs) : NULL;
+	struct task_struct *task;
+	ns_t now;
+
+	if (may_be_connect(syscall_nr(regs))) {
+		task = current_task();
+		if (is_connect(task, syscall_nr(regs)))
+			connect_returned(task, regs, ret);
+	}
+	if (!state || state->flags & THREAD_DORMANT)
+		return;
+	now = bpf_ktime_get_ns();
+	change_activity(state, now, ACTIVITY_USER);
+	if (state->flags & THREAD_NEWBORN)
+		state->flags &= ~THREAD_NEWBORN;
+	else
+		end_call(cpu, state, regs, ret, now);
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include "cpu_holders.bpf.h"
 #include "maps.bpf.h"
 #include "queues.bpf.h"
+#include "thread_slots.bpf.h"
 
 #define TASK_UNINTERRUPTIBLE 2
 
@@ -73,15 +74,12 @@ static __always_inline u8 activity_asleep(struct task_struct *task, struct threa
 	return activity_in_call(&state->now, is_uninterruptible);
 }
 
-static __always_inline void left_cpu(struct task_struct *task, bool preempted)
+static __always_inline void left_cpu(struct task_struct *task, struct thread_state *state,
+				     bool preempted)
 {
-	struct thread_state *state = thread_state_of(task);
+	ns_t now = bpf_ktime_get_ns();
 	long task_state;
-	ns_t now;
 
-	if (!state)
-		return;
-	now = bpf_ktime_get_ns();
 	state->left_cpu_ns = now;
 	task_state = preempted ? 0 : state_of_task(task);
 	change_activity(state, now,
@@ -99,12 +97,11 @@ static __always_inline void woken(struct task_struct *task)
 		change_activity(state, bpf_ktime_get_ns(), ACTIVITY_RUNQ);
 }
 
-static __always_inline void got_cpu(struct task_struct *task)
+static __always_inline void got_cpu(struct thread_state *state)
 {
-	struct thread_state *state = thread_state_of(task);
 	ns_t now;
 
-	if (!state || !state->left_cpu_ns)
+	if (!state->left_cpu_ns)
 		return;
 	now = bpf_ktime_get_ns();
 	/* Never woken means that it never slept: a signal was pending. */
@@ -117,13 +114,25 @@ static __always_inline void got_cpu(struct task_struct *task)
 	state->left_cpu_ns = 0;
 }
 
-/* Its time is kept when its storage goes. */
+static __always_inline void thread_switched(struct task_struct *prev, struct task_struct *next,
+					    bool preempted)
+{
+	struct thread_state *state = thread_state_of(prev);
+
+	if (state)
+		left_cpu(prev, state, preempted);
+	remember_stay(prev, next, state != NULL);
+	state = thread_state_of(next);
+	if (state)
+		got_cpu(state);
+}
+
+/* Its time is kept when its state goes. */
 static __always_inline void keep_activities(struct thread_state *state)
 {
 	struct cpu_counts *counts = cpu_counts();
 
 	change_activity(state, bpf_ktime_get_ns(), ACTIVITY_USER);
-	state->flags |= THREAD_EXITED;
 	if (!counts)
 		return;
 	for (u32 i = 0; i < ACTIVITY_MAX; i++)

@@ -26,23 +26,21 @@ static __always_inline void became_readable(address_t sk)
 SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 {
-	call_entered(current_task(), regs, nr);
+	call_entered(regs, nr);
 	return 0;
 }
 
 SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
-	call_returned(current_task(), regs, ret);
+	call_returned(regs, ret);
 	return 0;
 }
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
-	left_cpu(prev, preempt);
-	remember_stay(prev, next);
-	got_cpu(next);
+	thread_switched(prev, next, preempt);
 	return 0;
 }
 
@@ -151,6 +149,8 @@ int seed_threads(struct bpf_iter__task *ctx)
 
 	if (task)
 		seed_thread(task);
+	else
+		forget_callers();
 	return 0;
 }
 

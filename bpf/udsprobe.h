@@ -177,10 +177,10 @@ struct latency {
 
 /* One (call, ABI, endpoint) on one CPU. "early" calls began before we looked. */
 struct call_counts {
-	struct latency latency;
-	ns_t cpu_ns;
-	ns_t slow_ns;
 	bytes_t bytes;
+	ns_t cpu_ns;
+	struct latency latency;
+	ns_t slow_ns;
 	count_t early_calls;
 	ns_t early_wall_ns;
 	count_t errors[ERRNO_MAX];
@@ -198,11 +198,18 @@ enum stage {
 
 /* Everything else that is counted, on one CPU. */
 struct cpu_counts {
-	count_t native_calls[NR_MAX];
-	count_t compat_calls[NR_MAX];
+	/* Who made a call here last: its stack's number, and in the lower half its entry of
+	 * thread_states or 0. It holds while slot_round is what it was then.
+	 */
+	u64_t caller;
+	u64_t registers;	/* of a call, in passing */
+	unsigned int caller_round;
+	unsigned int pad;
 	count_t events_seen;
 	count_t events_counted;
 	count_t lost_map_full;
+	count_t native_calls[NR_MAX];
+	count_t compat_calls[NR_MAX];
 	count_t unread_messages;
 	/* The TCP connection that was established last on this CPU: its
 	 * listener is told in the same breath (tcp_child_process).
@@ -247,14 +254,15 @@ enum thread_flag {
 	THREAD_NEWBORN = 2,	/* its first event is the return of its parent's clone */
 	THREAD_DORMANT = 4,	/* counts from its next exec */
 	THREAD_INTERRUPTED = 8,	/* a call waits to be restarted or to fail with EINTR */
-	THREAD_EXITED = 16,	/* a zombie may be left of it */
 };
 
-/* Task storage: a thread has it if and only if it is a target. */
+/* A thread has one if and only if it is a target's. */
 struct thread_state {
 	struct call_in_flight now;
-	struct call_in_flight interrupted;
-	ns_t interrupted_ns;
+	address_t task;		/* whose it is */
+	unsigned int flags;
+	unsigned char activity;
+	unsigned char pad[3];
 	ns_t left_cpu_ns;	/* read when it is given one again; 0: in a call that began on one */
 	ns_t since_ns;		/* of the activity now */
 	ns_t activity_ns[ACTIVITY_MAX];
@@ -264,9 +272,8 @@ struct thread_state {
 	ns_t busy_max_ns;
 	ns_t told_ns;		/* list_threads told this sleep, which began then, under this name */
 	u64_t told_comm[2];
-	unsigned int flags;
-	unsigned char activity;
-	unsigned char pad[3];
+	struct call_in_flight interrupted;
+	ns_t interrupted_ns;
 };
 
 /* Who was on a CPU while a target's thread waited for it. Another process of the same number

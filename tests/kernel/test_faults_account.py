@@ -130,6 +130,19 @@ def test_processes_beyond_the_map_are_told_and_their_calls_counted(tmp_path: Pat
     assert total(report, "sendto") == calls
 
 
+def test_threads_beyond_the_room_are_told_and_the_others_counted(tmp_path: Path) -> None:
+    """The first entry is nobody's: of two, one is left for the process itself."""
+    with Caller() as caller:
+        command = ["attach", "--pid", str(caller.pid), "--json"]
+        with Live(command, tmp_path, environment={BOUNDS: "thread_states=2"}) as live:
+            calls = caller.does("call", 5)
+            caller.does("fork", 10)
+            calls += caller.does("call", 5)
+            report = live.end().report
+    assert report["probe"]["turned_away_by_map"] == {"threads": 1}
+    assert total(report, "sendto") == calls
+
+
 def test_destinations_beyond_the_table_are_told(folder: Path, tmp_path: Path) -> None:
     """The table's own bound, 256: a request to each of 270 addresses, and who had no room."""
     with Actor() as server, Actor() as client:

@@ -13,6 +13,23 @@ PAGE_BYTES = 4096
 
 
 @pytest.mark.parametrize(
+    ("loadavg", "threads_max", "room"),
+    [
+        ("0.10 0.20 0.30 2/500 4711\n", "100000\n", 8192 + 4 * 500),
+        ("0.10 0.20 0.30 2/500 4711\n", "3000\n", 3000),
+        ("", "", 8192),
+    ],
+)
+def test_room_for_threads(
+    loadavg: str, threads_max: str, room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("LOADAVG", loadavg), ("THREADS_MAX", threads_max)):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(map_bounds, name, tmp_path / name)
+    assert map_bounds.threads_max() == room
+
+
+@pytest.mark.parametrize(
     ("memory_gib", "files", "files_max", "room"),
     [
         (64, 1_000, 1 << 30, 131_072),

@@ -104,9 +104,15 @@ def _configure(
     opened.resize("connections", map_bounds.connections_max(features.bpf_allocator))
     if features.bpf_allocator:
         opened.allocate_late("connections")
-    for name, entries in _bounds_for_tests().items():
+    threads = map_bounds.threads_max() + 1
+    for name in ("thread_states", "free_slots"):
+        opened.resize(name, threads)
+    bounds = _bounds_for_tests()
+    for name, entries in bounds.items():
         opened.resize(name, entries)
-    opened.set_options(_options(opened, features, tables, follow, cpus))
+    options = _options(opened, features, tables, follow, cpus)
+    options["threads_max"] = struct.pack("<I", bounds.get("thread_states", threads))
+    opened.set_options(options)
 
 
 def _bounds_for_tests() -> Dict[str, int]:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import List
 
 FILE_MAX = Path("/proc/sys/fs/file-max")
 FILE_NR = Path("/proc/sys/fs/file-nr")
+LOADAVG = Path("/proc/loadavg")
+THREADS_MAX = Path("/proc/sys/kernel/threads-max")
+# 400 bytes each, all allocated at load.
+THREADS_USUAL = 8192
 # An entry of `connections` with its key and the allocator's rounding.
 CONNECTION_BYTES = 512
 # Of the host's memory, were the map ever full; its buckets are allocated at once, 16 bytes each.
@@ -36,6 +41,17 @@ def connections_max(allocates_late: bool) -> int:
     return bounded_power(min(expected, held, _number(FILE_MAX, CONNECTIONS_MAX)))
 
 
+def threads_max() -> int:
+    """How many threads can be targets at once; more are turned away and counted.
+
+    Returns:
+        8,192 and four times the threads of the host now; no more than it can have.
+    """
+    running = _words(LOADAVG)[3:4]
+    threads = int(running[0].partition("/")[2]) if running else 0
+    return min(THREADS_USUAL + GROWTH * threads, _number(THREADS_MAX, 1 << 22))
+
+
 def bounded_power(wanted: int) -> int:
     """The largest power of two that is not above `wanted`, within the bounds of the map."""
     return max(CONNECTIONS_MIN, min(CONNECTIONS_MAX, 1 << max(0, wanted.bit_length() - 1)))
@@ -43,7 +59,13 @@ def bounded_power(wanted: int) -> int:
 
 def _number(path: Path, otherwise: int) -> int:
     """The first number of the file."""
+    words = _words(path)
+    return int(words[0]) if words and words[0].isdigit() else otherwise
+
+
+def _words(path: Path) -> List[str]:
+    """None where the file cannot be read."""
     try:
-        return int(path.read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return otherwise
+        return path.read_text().split()
+    except (OSError, UnicodeDecodeError):
+        return []
