@@ -6,9 +6,10 @@ Knows how this repository's tests are started, and nothing of virtual machines.
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import List, Optional, Sequence
+
+from .userland import Userland, this_machine_s
 
 STRATEGIES = ("tracepoint", "fentry")
 BCC = "bcc"
@@ -21,14 +22,23 @@ TEST_SECONDS = 600
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def selected_tests(strategy: str = STRATEGIES[0]) -> List[str]:
-    """The tests of `selection.txt`, or of `selection_bcc.txt`."""
+def selected_tests(strategy: str = STRATEGIES[0], *, with_32_bit: bool = True) -> List[str]:
+    """The tests of `selection.txt`, or of `selection_bcc.txt`.
+
+    Args:
+        with_32_bit: those of 32-bit programs too.
+    """
     lines = (SELECTION_BCC if strategy == BCC else SELECTION).read_text().splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
+    tests = [line for line in lines if line and not line.startswith("#")]
+    return [test for test in tests if with_32_bit or "32_bit" not in test]
 
 
 def guest_script(
-    root: Path, strategy: str, tests: Sequence[str], headers: Optional[Path] = None
+    root: Path,
+    strategy: str,
+    tests: Sequence[str],
+    userland: Userland,
+    headers: Optional[Path] = None,
 ) -> str:
     """A bash script that leaves `report.json`, `refusal` and `junit.xml` in /results.
 
@@ -37,7 +47,7 @@ def guest_script(
     """
     places = [f"export HOME=/root PATH={PLACES} TMPDIR=/run/tmp LC_ALL=C.UTF-8"]
     kernel_said = ["dmesg | grep -iE 'bug|warn|oops' | head"]
-    body = _body(root, strategy, tests, Path("/results"), SLOWNESS)
+    body = _body(root, strategy, tests, Path("/results"), SLOWNESS, userland)
     return _script([*places, *_linked(headers), *body, *kernel_said])
 
 
@@ -55,7 +65,7 @@ def _linked(headers: Optional[Path]) -> List[str]:
 
 def host_script(root: Path, strategy: str, tests: Sequence[str], results: Path) -> str:
     """The same for this machine: nothing here is slower than its tests expect."""
-    return _script(_body(root, strategy, tests, results, 1))
+    return _script(_body(root, strategy, tests, results, 1, this_machine_s()))
 
 
 def _script(lines: Sequence[str]) -> str:
@@ -63,10 +73,16 @@ def _script(lines: Sequence[str]) -> str:
 
 
 def _body(
-    root: Path, strategy: str, tests: Sequence[str], results: Path, slowness: int
+    root: Path,
+    strategy: str,
+    tests: Sequence[str],
+    results: Path,
+    slowness: int,
+    userland: Userland,
 ) -> List[str]:
     """Without a report there is nothing that tests could say of the strategy."""
-    python = shlex.quote(sys.executable)
+    python = shlex.quote(userland.python)
+    packages = f":{shlex.quote(userland.packages)}" if userland.packages else ""
     place = shlex.quote(str(results))
     observe = f"{python} -m udsprobe run --json --output {place}/report.json -- true"
     # Importing hypothesis takes an emulated processor a minute, and no test of probes uses it.
@@ -75,7 +91,7 @@ def _body(
     return [
         f"export UDSPROBE_STRATEGY={strategy} UDSPROBE_SLOWNESS={slowness}",
         "export UDSPROBE_KERNEL_TESTS=1",
-        f"cd {shlex.quote(str(root))} && export PYTHONPATH=$PWD",
+        f"cd {shlex.quote(str(root))} && export PYTHONPATH=$PWD{packages}",
         f"{observe} 2>{place}/refusal; status=$?",
         "if [[ $status == 0 ]]; then",
         f"    {pytest} --junitxml={place}/junit.xml {shlex.join(tests)}; status=$?",

@@ -1,0 +1,145 @@
+"""The programs and files a guest runs with: this machine's own, or Debian's for its processor.
+
+Debian's are unpacked and nothing of them is run here, so that no package is set up: what the tests
+need of that is written by `_set_up`. Python's packages are this environment's, where they are pure.
+"""
+
+from __future__ import annotations
+
+import compileall
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+from .archive import Archive, ArchiveError
+from .processors import Processor
+
+# The release of Debian whose Python runs this environment's packages, and its GCC's library.
+SUITES = {(3, 11): ("bookworm", "libgcc-12-dev"), (3, 13): ("trixie", "libgcc-14-dev")}
+PROGRAMS = (
+    *("python3", "libbpf1", "bpftool", "busybox-static", "strace"),
+    *("bash", "coreutils", "grep", "hostname", "iproute2", "libc-bin", "procps", "util-linux"),
+)
+# For clang, which compiles the workloads here.
+TO_COMPILE = ("libc6-dev",)
+FILES = {
+    "etc/passwd": "root:x:0:0:root:/root:/bin/bash\n"
+    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+    "etc/group": "root:x:0:\nnogroup:x:65534:\n",
+    "etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
+}
+PACKAGES = "/usr/local/lib/python-packages"
+MADE_OF = ".made-of"
+
+
+@dataclass(frozen=True)
+class Share:
+    """A folder of this machine in a guest, which has a layer of its own above it.
+
+    Attributes:
+        name: what 9p calls it.
+        folder: here.
+        place: in the guest.
+    """
+
+    name: str
+    folder: Path
+    place: str
+
+
+@dataclass(frozen=True)
+class Userland:
+    """What a kernel is started with.
+
+    Attributes:
+        busybox: the first program's.
+        shares: the root first.
+        python: in the guest.
+        packages: in the guest, where they are not this Python's own.
+    """
+
+    busybox: Path
+    shares: Tuple[Share, ...]
+    python: str
+    packages: Optional[str] = None
+
+
+def this_machine_s() -> Userland:
+    """The files and the environment that run this program."""
+    return Userland(Path("/bin/busybox"), (Share("host", Path("/"), "/"),), sys.executable)
+
+
+def debian_s(processor: Processor, checkout: Path, cache: Path) -> Userland:
+    """Debian's for another processor, downloaded when the cache lacks them.
+
+    Raises:
+        ArchiveError: they cannot be had, or the workloads not be compiled with them.
+    """
+    root = _root(processor, cache)
+    workloads = checkout / "tests" / "workloads" / "bin"
+    shares = (
+        Share("host", root, "/"),
+        Share("checkout", checkout, str(checkout)),
+        Share("packages", Path(sysconfig.get_paths()["purelib"]), PACKAGES),
+        Share("workloads", _workloads(processor, checkout, root), str(workloads)),
+    )
+    return Userland(_busybox(root), shares, "/usr/bin/python3", PACKAGES)
+
+
+def _busybox(root: Path) -> Path:
+    places = [root / folder / "busybox" for folder in ("bin", "usr/bin")]
+    return next(place for place in places if place.is_file())
+
+
+def _root(processor: Processor, cache: Path) -> Path:
+    suite, packages = _packages()
+    root = cache / f"userland-{suite}-{processor.debian}"
+    made_of = root / MADE_OF
+    if not made_of.is_file() or made_of.read_text().split() != packages:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".userland-", dir=cache) as folder:
+            made = Path(folder) / "root"
+            _unpack(Archive(suite, Path(folder) / "apt", processor.debian), packages, made)
+            _set_up(made)
+            (made / MADE_OF).write_text("\n".join(packages) + "\n")
+            shutil.rmtree(root, ignore_errors=True)
+            made.replace(root)
+    return root
+
+
+def _packages() -> Tuple[str, List[str]]:
+    version = sys.version_info[:2]
+    if version not in SUITES:
+        raise ArchiveError(f"no suite with Python {version[0]}.{version[1]} for another processor")
+    suite, libgcc = SUITES[version]
+    return suite, [*PROGRAMS, *TO_COMPILE, libgcc]
+
+
+def _unpack(archive: Archive, packages: List[str], root: Path) -> None:
+    for package in archive.download_with_what_they_need(packages):
+        subprocess.run(["dpkg-deb", "-x", str(package), str(root)], check=True)
+
+
+def _set_up(root: Path) -> None:
+    """Accounts, and Python's own modules compiled: an emulated processor takes long for that."""
+    for name, content in FILES.items():
+        (root / name).write_text(content)
+    for library in (root / "usr" / "lib").glob("python3.*"):
+        compileall.compile_dir(library, quiet=2, stripdir=str(root))
+
+
+def _workloads(processor: Processor, checkout: Path, root: Path) -> Path:
+    """The workload programs, compiled where they are older than their sources."""
+    folder = checkout / "tests" / "workloads" / "bin" / processor.machine
+    command = [sys.executable, "-m", "tests.workloads.cross", processor.machine, str(root)]
+    done = subprocess.run(
+        [*command, str(folder)], cwd=checkout, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ArchiveError(f"workloads for {processor.machine}: {done.stderr.strip()[-400:]}")
+    return folder
