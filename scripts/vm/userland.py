@@ -14,13 +14,13 @@ import sysconfig
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import List, Tuple
 
 from .archive import Archive, ArchiveError
 from .processors import Processor
 
-# The release of Debian whose Python runs this environment's packages, and its GCC's library.
-SUITES = {(3, 11): ("bookworm", "libgcc-12-dev"), (3, 13): ("trixie", "libgcc-14-dev")}
+# Python → the release of Debian that has it, and the library of its GCC.
+PYTHONS = {(3, 11): ("bookworm", "libgcc-12-dev"), (3, 13): ("trixie", "libgcc-14-dev")}
 PROGRAMS = (
     *("python3", "libbpf1", "bpftool", "busybox-static", "strace"),
     *("bash", "coreutils", "grep", "hostname", "iproute2", "libc-bin", "procps", "util-linux"),
@@ -33,7 +33,6 @@ FILES = {
     "etc/group": "root:x:0:\nnogroup:x:65534:\n",
     "etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
 }
-PACKAGES = "/usr/local/lib/python-packages"
 MADE_OF = ".made-of"
 
 
@@ -60,13 +59,11 @@ class Userland:
         busybox: the first program's.
         shares: the root first.
         python: in the guest.
-        packages: in the guest, where they are not this Python's own.
     """
 
     busybox: Path
     shares: Tuple[Share, ...]
     python: str
-    packages: Optional[str] = None
 
 
 def this_machine_s() -> Userland:
@@ -80,15 +77,18 @@ def debian_s(processor: Processor, checkout: Path, cache: Path) -> Userland:
     Raises:
         ArchiveError: they cannot be had, or the workloads not be compiled with them.
     """
-    root = _root(processor, cache)
+    version = sys.version_info[:2]
+    root = _root(processor, cache, version)
+    # Where Debian's Python looks for what its owner installed.
+    packages = f"/usr/local/lib/python{version[0]}.{version[1]}/dist-packages"
     workloads = checkout / "tests" / "workloads" / "bin"
     shares = (
         Share("host", root, "/"),
         Share("checkout", checkout, str(checkout)),
-        Share("packages", Path(sysconfig.get_paths()["purelib"]), PACKAGES),
+        Share("packages", Path(sysconfig.get_paths()["purelib"]), packages),
         Share("workloads", _workloads(processor, checkout, root), str(workloads)),
     )
-    return Userland(_busybox(root), shares, "/usr/bin/python3", PACKAGES)
+    return Userland(_busybox(root), shares, "/usr/bin/python3")
 
 
 def _busybox(root: Path) -> Path:
@@ -96,8 +96,8 @@ def _busybox(root: Path) -> Path:
     return next(place for place in places if place.is_file())
 
 
-def _root(processor: Processor, cache: Path) -> Path:
-    suite, packages = _packages()
+def _root(processor: Processor, cache: Path, version: Tuple[int, int]) -> Path:
+    suite, packages = _packages(version)
     root = cache / f"userland-{suite}-{processor.debian}"
     made_of = root / MADE_OF
     if not made_of.is_file() or made_of.read_text().split() != packages:
@@ -112,11 +112,11 @@ def _root(processor: Processor, cache: Path) -> Path:
     return root
 
 
-def _packages() -> Tuple[str, List[str]]:
-    version = sys.version_info[:2]
-    if version not in SUITES:
+def _packages(version: Tuple[int, int]) -> Tuple[str, List[str]]:
+    """The suite whose Python runs this environment's packages, and what a guest has of it."""
+    if version not in PYTHONS:
         raise ArchiveError(f"no suite with Python {version[0]}.{version[1]} for another processor")
-    suite, libgcc = SUITES[version]
+    suite, libgcc = PYTHONS[version]
     return suite, [*PROGRAMS, *TO_COMPILE, libgcc]
 
 

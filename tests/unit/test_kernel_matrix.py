@@ -12,15 +12,19 @@ from typing import Dict, List, Set, Tuple
 
 import pytest
 
+from scripts.vm import userland
+from scripts.vm.archive import ArchiveError
 from scripts.vm.evidence import Case, Claim, Evidence, evidence
 from scripts.vm.guest import Bounds, LostGuestError, _command
 from scripts.vm.host import run_here, this_host
 from scripts.vm.initramfs import initramfs
 from scripts.vm.kernels import SUITES, Kernel, _keep_modules, processor_of
 from scripts.vm.page import page
+from scripts.vm.processors import ARM64
 from scripts.vm.script import guest_script, host_script, selected_tests
 from scripts.vm.userland import Share, Userland, this_machine_s
 from tests.kernel.measured import MEASURED, measurement_of
+from tests.workloads import cross
 from udsprobe.kernel.bcc_plan import bcc_measurements
 from udsprobe.kernel.plan import EVENT_PROGRAMS, measurements
 
@@ -30,7 +34,6 @@ ELSEWHERE = Userland(
     Path("busybox"),
     (Share("host", Path("/root folder"), "/"), Share("checkout", Path("/a b"), "/a b")),
     "/usr/bin/python3",
-    "/packages",
 )
 NAMES = {state.name for state in measurements(frozenset(p.name for p in EVENT_PROGRAMS))}
 
@@ -185,10 +188,10 @@ def test_a_guest_is_told_what_to_mount_and_the_emulator_offers_it(tmp_path: Path
     (tmp_path / "modules" / "order").write_text("9p\n")
     (tmp_path / "busybox").write_bytes(b"elf")
     kernel = Kernel("6.1-arm64", "6.1.0-50-arm64", tmp_path, processor_of("6.1-arm64"))
-    userland = replace(ELSEWHERE, busybox=tmp_path / "busybox")
-    first = read_archive(kernel.initramfs(userland))
+    programs = replace(ELSEWHERE, busybox=tmp_path / "busybox")
+    first = read_archive(kernel.initramfs(programs))
     assert first["shares"] == (0o100644, b"host /\ncheckout /a b\n")
-    command = _command(kernel, userland, tmp_path / "first", tmp_path, Bounds())
+    command = _command(kernel, programs, tmp_path / "first", tmp_path, Bounds())
     assert "qemu-system-aarch64" in command
     devices = [command[at + 1] for at, word in enumerate(command) if word == "-virtfs"]
     assert [word.split(",")[1] for word in devices] == ["id=host", "id=checkout", "id=results"]
@@ -206,6 +209,53 @@ def test_where_no_32_bit_programs_are_built_their_tests_are_left_out() -> None:
     without = selected_tests(with_32_bit=False)
     assert not any("32_bit" in test for test in without)
     assert measured_by(without) == measured_by(selected_tests())
+
+
+def test_programs_of_another_processor_are_unpacked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked = []
+
+    def unpack(_: object, packages: List[str], root: Path) -> None:
+        unpacked.append(packages)
+        (root / "etc").mkdir(parents=True)
+        (root / "usr" / "lib" / "python3.11").mkdir(parents=True)
+        (root / "usr" / "lib" / "python3.11" / "module.py").write_text("ONE = 1\n")
+
+    monkeypatch.setattr(userland, "Archive", lambda *_: None)
+    monkeypatch.setattr(userland, "_unpack", unpack)
+    root = userland._root(ARM64, tmp_path / "cache", (3, 11))
+    assert userland._root(ARM64, tmp_path / "cache", (3, 11)) == root
+    assert len(unpacked) == 1 and {"python3", "libbpf1"} < set(unpacked[0])
+    assert (root / "etc" / "passwd").read_text().startswith("root:x:0:0:")
+    assert list((root / "usr" / "lib" / "python3.11" / "__pycache__").iterdir())
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [root.name]
+    (root / userland.MADE_OF).write_text("python3\n")
+    userland._root(ARM64, tmp_path / "cache", (3, 11))
+    assert len(unpacked) == 2
+
+
+def test_a_python_that_no_suite_has_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"Python 3\.4 "):
+        userland._root(ARM64, tmp_path, (3, 4))
+
+
+def test_workloads_are_compiled_where_they_are_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = []
+
+    def compile_one(_: str, __: Path, program: Path, sources: List[Path]) -> None:
+        compiled.append(program.name)
+        assert sources
+        program.touch()
+
+    monkeypatch.setattr(cross, "_compile", compile_one)
+    programs = cross.cross_build("aarch64", tmp_path, tmp_path / "bin")
+    assert sorted(compiled) == sorted(path.name for path in programs)
+    assert {"workload64", "loops", "stages_server"} <= set(compiled)
+    cross.cross_build("aarch64", tmp_path, tmp_path / "bin")
+    assert len(compiled) == len(programs)
 
 
 def test_modules_follow_those_they_need(tmp_path: Path) -> None:
