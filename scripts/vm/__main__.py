@@ -108,13 +108,8 @@ def _run_all(places: List[Tuple[Machine, str]], asked: argparse.Namespace) -> No
         for one, strategy in places:
             results = _results(asked.logs, one, strategy)
             shutil.rmtree(results, ignore_errors=True)
-            tests = asked.tests or _selected(one, strategy)
+            tests = asked.tests or selected_tests(strategy)
             pool.submit(_guest, one, strategy, tests, results, bounds)
-
-
-def _selected(one: Machine, strategy: str) -> List[str]:
-    with_32_bit = isinstance(one, Host) or one.processor.runs_32_bit
-    return selected_tests(strategy, with_32_bit=with_32_bit)
 
 
 @cache

@@ -15,8 +15,7 @@ HEAD = """# Which kernel measures what
 
 Written by `scripts/kernel-matrix`; do not edit. Each column is a kernel of Debian, booted under
 emulation, with this checkout and one strategy; `host` is the machine that wrote the page, not
-emulated. Kernels whose names end with `arm64` run Debian's programs for it, and no test of 32-bit
-programs. Strategy `bcc` is for kernels without BTF; it is run in one that has it, with the headers
+emulated. Strategy `bcc` is for kernels without BTF; it is run in one that has it, with the headers
 of that kernel and BCC of the same release, so that its counts can be compared. A cell is
 
 - `on`: the report says so there, and tests that compare this measurement with the truth ran there

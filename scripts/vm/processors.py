@@ -16,6 +16,21 @@ ARGUMENTS = "quiet panic=-1 oops=panic mitigations=off"
 
 
 @dataclass(frozen=True)
+class Target:
+    """What clang compiles for.
+
+    Attributes:
+        bits: 64 or 32.
+        triple: clang's and binutils' name.
+        debian: the archive's, of its C library.
+    """
+
+    bits: int
+    triple: str
+    debian: str
+
+
+@dataclass(frozen=True)
 class Processor:
     """One architecture.
 
@@ -26,7 +41,7 @@ class Processor:
         package: what brings the emulator.
         board: the emulator's options.
         arguments: the kernel's.
-        runs_32_bit: the tests' 32-bit programs are built for it.
+        targets: what the workloads are compiled for where the guest has no compiler.
     """
 
     machine: str
@@ -35,7 +50,7 @@ class Processor:
     package: str
     board: Tuple[str, ...]
     arguments: str
-    runs_32_bit: bool
+    targets: Tuple[Target, ...]
 
 
 X86_64 = Processor(
@@ -45,7 +60,7 @@ X86_64 = Processor(
     "qemu-system-x86",
     ("-machine", "q35", *EMULATION, "-cpu", "max"),
     f"console=ttyS0 {ARGUMENTS} tsc=reliable no_timer_check",
-    runs_32_bit=True,
+    (),
 )
 ARM64 = Processor(
     "aarch64",
@@ -54,5 +69,5 @@ ARM64 = Processor(
     "qemu-system-arm",
     ("-machine", "virt", *EMULATION, "-cpu", "cortex-a57"),
     f"console=ttyAMA0 {ARGUMENTS}",
-    runs_32_bit=False,
+    (Target(64, "aarch64-linux-gnu", "arm64"), Target(32, "arm-linux-gnueabihf", "armhf")),
 )

@@ -22,15 +22,10 @@ TEST_SECONDS = 600
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def selected_tests(strategy: str = STRATEGIES[0], *, with_32_bit: bool = True) -> List[str]:
-    """The tests of `selection.txt`, or of `selection_bcc.txt`.
-
-    Args:
-        with_32_bit: those of 32-bit programs too.
-    """
+def selected_tests(strategy: str = STRATEGIES[0]) -> List[str]:
+    """The tests of `selection.txt`, or of `selection_bcc.txt`."""
     lines = (SELECTION_BCC if strategy == BCC else SELECTION).read_text().splitlines()
-    tests = [line for line in lines if line and not line.startswith("#")]
-    return [test for test in tests if with_32_bit or "32_bit" not in test]
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def guest_script(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import List, Tuple
 
 from .archive import Archive, ArchiveError
-from .processors import Processor
+from .processors import Processor, Target
 
 # Python → the release of Debian that has it, and the library of its GCC.
 PYTHONS = {(3, 11): ("bookworm", "libgcc-12-dev"), (3, 13): ("trixie", "libgcc-14-dev")}
@@ -25,8 +25,6 @@ PROGRAMS = (
     *("python3", "libbpf1", "bpftool", "busybox-static", "strace"),
     *("bash", "coreutils", "grep", "hostname", "iproute2", "libc-bin", "procps", "util-linux"),
 )
-# For clang, which compiles the workloads here.
-TO_COMPILE = ("libc6-dev",)
 FILES = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/bash\n"
     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
@@ -78,15 +76,20 @@ def debian_s(processor: Processor, checkout: Path, cache: Path) -> Userland:
         ArchiveError: they cannot be had, or the workloads not be compiled with them.
     """
     version = sys.version_info[:2]
-    root = _root(processor, cache, version)
+    suite, libraries = _suite(version)
+    root = unpacked(cache, suite, processor.debian, [*PROGRAMS, *libraries])
+    workloads = checkout / "tests" / "workloads" / "bin"
+    for target in processor.targets:
+        own = target.debian == processor.debian
+        needed = root if own else unpacked(cache, suite, target.debian, libraries)
+        _compile(target, needed, checkout, workloads / processor.machine)
     # Where Debian's Python looks for what its owner installed.
     packages = f"/usr/local/lib/python{version[0]}.{version[1]}/dist-packages"
-    workloads = checkout / "tests" / "workloads" / "bin"
     shares = (
         Share("host", root, "/"),
         Share("checkout", checkout, str(checkout)),
         Share("packages", Path(sysconfig.get_paths()["purelib"]), packages),
-        Share("workloads", _workloads(processor, checkout, root), str(workloads)),
+        Share("workloads", workloads / processor.machine, str(workloads)),
     )
     return Userland(_busybox(root), shares, "/usr/bin/python3")
 
@@ -96,15 +99,19 @@ def _busybox(root: Path) -> Path:
     return next(place for place in places if place.is_file())
 
 
-def _root(processor: Processor, cache: Path, version: Tuple[int, int]) -> Path:
-    suite, packages = _packages(version)
-    root = cache / f"userland-{suite}-{processor.debian}"
+def unpacked(cache: Path, suite: str, debian: str, packages: List[str]) -> Path:
+    """A root folder with these packages and all they need, which is made when it has others.
+
+    Raises:
+        ArchiveError: they cannot be had.
+    """
+    root = cache / f"userland-{suite}-{debian}"
     made_of = root / MADE_OF
     if not made_of.is_file() or made_of.read_text().split() != packages:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".userland-", dir=cache) as folder:
             made = Path(folder) / "root"
-            _unpack(Archive(suite, Path(folder) / "apt", processor.debian), packages, made)
+            _unpack(Archive(suite, Path(folder) / "apt", debian), packages, made)
             _set_up(made)
             (made / MADE_OF).write_text("\n".join(packages) + "\n")
             shutil.rmtree(root, ignore_errors=True)
@@ -112,12 +119,12 @@ def _root(processor: Processor, cache: Path, version: Tuple[int, int]) -> Path:
     return root
 
 
-def _packages(version: Tuple[int, int]) -> Tuple[str, List[str]]:
-    """The suite whose Python runs this environment's packages, and what a guest has of it."""
+def _suite(version: Tuple[int, int]) -> Tuple[str, List[str]]:
+    """The suite whose Python runs this environment's packages, and what clang needs of it."""
     if version not in PYTHONS:
         raise ArchiveError(f"no suite with Python {version[0]}.{version[1]} for another processor")
     suite, libgcc = PYTHONS[version]
-    return suite, [*PROGRAMS, *TO_COMPILE, libgcc]
+    return suite, ["libc6-dev", libgcc]
 
 
 def _unpack(archive: Archive, packages: List[str], root: Path) -> None:
@@ -127,19 +134,17 @@ def _unpack(archive: Archive, packages: List[str], root: Path) -> None:
 
 def _set_up(root: Path) -> None:
     """Accounts, and Python's own modules compiled: an emulated processor takes long for that."""
+    (root / "etc").mkdir(exist_ok=True)
     for name, content in FILES.items():
         (root / name).write_text(content)
     for library in (root / "usr" / "lib").glob("python3.*"):
         compileall.compile_dir(library, quiet=2, stripdir=str(root))
 
 
-def _workloads(processor: Processor, checkout: Path, root: Path) -> Path:
-    """The workload programs, compiled where they are older than their sources."""
-    folder = checkout / "tests" / "workloads" / "bin" / processor.machine
-    command = [sys.executable, "-m", "tests.workloads.cross", processor.machine, str(root)]
-    done = subprocess.run(
-        [*command, str(folder)], cwd=checkout, capture_output=True, text=True, check=False
-    )
+def _compile(target: Target, root: Path, checkout: Path, folder: Path) -> None:
+    """The workload programs, where they are older than their sources, with the root's libraries."""
+    command = [sys.executable, "-m", "tests.workloads.cross", str(target.bits), target.triple]
+    command += [str(root), str(folder)]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ArchiveError(f"workloads for {processor.machine}: {done.stderr.strip()[-400:]}")
-    return folder
+        raise ArchiveError(f"workloads for {target.triple}: {done.stderr.strip()[-400:]}")

@@ -20,7 +20,6 @@ from scripts.vm.host import run_here, this_host
 from scripts.vm.initramfs import initramfs
 from scripts.vm.kernels import SUITES, Kernel, _keep_modules, processor_of
 from scripts.vm.page import page
-from scripts.vm.processors import ARM64
 from scripts.vm.script import guest_script, host_script, selected_tests
 from scripts.vm.userland import Share, Userland, this_machine_s
 from tests.kernel.measured import MEASURED, measurement_of
@@ -204,13 +203,6 @@ def test_a_kernel_s_name_says_its_processor() -> None:
     assert by_machine["6.1-arm64"] == by_machine["6.12-arm64"] == "aarch64"
 
 
-def test_where_no_32_bit_programs_are_built_their_tests_are_left_out() -> None:
-    assert any("32_bit" in test for test in selected_tests())
-    without = selected_tests(with_32_bit=False)
-    assert not any("32_bit" in test for test in without)
-    assert measured_by(without) == measured_by(selected_tests())
-
-
 def test_programs_of_another_processor_are_unpacked_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,20 +216,21 @@ def test_programs_of_another_processor_are_unpacked_once(
 
     monkeypatch.setattr(userland, "Archive", lambda *_: None)
     monkeypatch.setattr(userland, "_unpack", unpack)
-    root = userland._root(ARM64, tmp_path / "cache", (3, 11))
-    assert userland._root(ARM64, tmp_path / "cache", (3, 11)) == root
-    assert len(unpacked) == 1 and {"python3", "libbpf1"} < set(unpacked[0])
+    asked = (tmp_path / "cache", "bookworm", "arm64", ["python3", "bash"])
+    root = userland.unpacked(*asked)
+    assert userland.unpacked(*asked) == root
+    assert unpacked == [["python3", "bash"]]
     assert (root / "etc" / "passwd").read_text().startswith("root:x:0:0:")
     assert list((root / "usr" / "lib" / "python3.11" / "__pycache__").iterdir())
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [root.name]
     (root / userland.MADE_OF).write_text("python3\n")
-    userland._root(ARM64, tmp_path / "cache", (3, 11))
+    userland.unpacked(*asked)
     assert len(unpacked) == 2
 
 
-def test_a_python_that_no_suite_has_is_said(tmp_path: Path) -> None:
+def test_a_python_that_no_suite_has_is_said() -> None:
     with pytest.raises(ArchiveError, match=r"Python 3\.4 "):
-        userland._root(ARM64, tmp_path, (3, 4))
+        userland._suite((3, 4))
 
 
 def test_workloads_are_compiled_where_they_are_stale(
@@ -245,16 +238,18 @@ def test_workloads_are_compiled_where_they_are_stale(
 ) -> None:
     compiled = []
 
-    def compile_one(_: str, __: Path, program: Path, sources: List[Path]) -> None:
+    def compile_one(triple: str, _: Path, program: Path, sources: List[Path]) -> None:
+        assert triple == "aarch64-linux-gnu"
         compiled.append(program.name)
         assert sources
         program.touch()
 
     monkeypatch.setattr(cross, "_compile", compile_one)
-    programs = cross.cross_build("aarch64", tmp_path, tmp_path / "bin")
+    asked = (64, "aarch64-linux-gnu", tmp_path, tmp_path / "bin")
+    programs = cross.cross_build(*asked)
     assert sorted(compiled) == sorted(path.name for path in programs)
     assert {"workload64", "loops", "stages_server"} <= set(compiled)
-    cross.cross_build("aarch64", tmp_path, tmp_path / "bin")
+    cross.cross_build(*asked)
     assert len(compiled) == len(programs)
 
 
