@@ -12,7 +12,6 @@
 #include <linux/net.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
-#include <linux/version.h>
 #include <net/sock.h>
 
 #include "udsprobe.h"
@@ -306,8 +305,10 @@ static __always_inline u32 is_last_reference(u64 at)
 {
 	struct file *file = (void *)at;
 
-/* Linux kernel commit 90ee6ed776c0 "fs: port files to file_ref" (in v6.13) */
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+/* Linux kernel commits 08ef26ea9ab3 "fs: add file_ref" and 90ee6ed776c0 "fs: port files to
+ * file_ref" (in v6.13).
+ */
+#if __has_include(<linux/file_ref.h>)
 	return word_at(&file->f_ref) == 0;
 #else
 	return word_at(&file->f_count) == 1;

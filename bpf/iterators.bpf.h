@@ -112,7 +112,7 @@ static __always_inline void write_thread(struct seq_file *seq, struct task_struc
 	u64 comm[2] = {};
 	bool is_settled;
 
-	if (!state || state->flags & THREAD_DORMANT)
+	if (!state || state->flags & (THREAD_DORMANT | THREAD_EXITED))
 		return;
 	record.mark.tid = tid_of(task);
 	bpf_probe_read_kernel_str(comm, sizeof(comm), task->comm);

@@ -89,15 +89,17 @@ static __always_inline void thread_exited(struct task_struct *task)
 	u32 tgid = tgid_of(task);
 
 	connecting_thread_exited(task);
-	if (state) {
+	if (state)
 		keep_activities(state);
+	/* The first thread's is that of io_uring's workers as well, as long as there are any. */
+	if (task->pid != task->tgid)
 		thread_state_gone(task);
-	}
 	/* The last thread of a process can be one of io_uring's, which have no state, and on their
 	 * way out not everywhere a flag.
 	 */
 	if (untrusted(task)->signal->live.counter)
 		return;
+	thread_state_gone(task->group_leader);
 	process = bpf_map_lookup_elem(&processes, &tgid);
 	if (!process || !set_once(&process->exited_ns, bpf_ktime_get_ns()))
 		return;

@@ -133,6 +133,7 @@ static __always_inline void keep_activities(struct thread_state *state)
 	struct cpu_counts *counts = cpu_counts();
 
 	change_activity(state, bpf_ktime_get_ns(), ACTIVITY_USER);
+	state->flags |= THREAD_EXITED;
 	if (!counts)
 		return;
 	for (u32 i = 0; i < ACTIVITY_MAX; i++)

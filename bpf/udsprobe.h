@@ -254,6 +254,7 @@ enum thread_flag {
 	THREAD_NEWBORN = 2,	/* its first event is the return of its parent's clone */
 	THREAD_DORMANT = 4,	/* counts from its next exec */
 	THREAD_INTERRUPTED = 8,	/* a call waits to be restarted or to fail with EINTR */
+	THREAD_EXITED = 16,	/* the first of a process, whose other threads go on */
 };
 
 /* A thread has one if and only if it is a target's. */

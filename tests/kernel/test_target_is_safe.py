@@ -31,6 +31,7 @@ HELPER = re.compile(r"^static \S.*\(\*(bpf_\w+)\)\(.*\) = \(void \*\) (\d+);$", 
 # include/uapi/linux/bpf.h: these look, count in maps of udsprobe's, or hand a record to its reader.
 HARMLESS = {
     *("bpf_map_lookup_elem", "bpf_map_update_elem", "bpf_map_delete_elem"),
+    *("bpf_map_push_elem", "bpf_map_pop_elem"),
     *("bpf_probe_read_kernel", "bpf_probe_read_user", "bpf_probe_read_kernel_str"),
     *("bpf_probe_read_user_str", "bpf_ktime_get_ns", "bpf_get_smp_processor_id"),
     *("bpf_get_current_pid_tgid", "bpf_get_current_task", "bpf_get_current_task_btf"),

@@ -97,7 +97,7 @@ def observed(command: List[str], output: Path) -> Tuple[tool.Report, str]:
     return tool.read_report(output), done.stdout
 
 
-@pytest.mark.parametrize("mode", ["plain", "async", "sqpoll", "fixed"])
+@pytest.mark.parametrize("mode", ["plain", "async", "sqpoll", "fixed", "leaderless"])
 @pytest.mark.parametrize("transport", ["unix", "tcp"])
 def test_every_operation_is_counted(
     operations: Path, tmp_path: Path, transport: str, mode: str

@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -102,7 +103,7 @@ static void open_ring(const char *mode)
 
 	if (!strcmp(mode, "sqpoll"))
 		params->flags = IORING_SETUP_SQPOLL;
-	if (!strcmp(mode, "async"))
+	if (!strcmp(mode, "async") || !strcmp(mode, "leaderless"))
 		ring.sqe_flags = IOSQE_ASYNC;
 	is_fixed = !strcmp(mode, "fixed");
 	params->sq_thread_idle = 1;
@@ -514,13 +515,11 @@ static void crowded(int listener)
 	close(fd);
 }
 
-int main(int argc, char **argv)
+static int work(int argc, char **argv)
 {
 	int is_tcp, listener, status = 0;
 	pid_t child;
 
-	if (argc < 3)
-		return 2;
 	is_tcp = !strcmp(argv[1], "tcp");
 	listener = listen_somewhere(is_tcp);
 	if (!strcmp(argv[2], "silent")) {
@@ -550,4 +549,34 @@ int main(int argc, char **argv)
 	waitpid(child, &status, 0);
 	print_counts("server");
 	return status != 0;
+}
+
+struct task {
+	int argc;
+	char **argv;
+	pthread_t leader;
+};
+
+/* The process's first thread is over before anything begins: a zombie until the others end. */
+static void *work_without_leader(void *at)
+{
+	struct task *task = at;
+
+	pthread_join(task->leader, NULL);
+	exit(work(task->argc, task->argv));
+}
+
+int main(int argc, char **argv)
+{
+	static struct task task;
+	pthread_t worker;
+
+	if (argc < 3)
+		return 2;
+	if (strcmp(argv[2], "leaderless"))
+		return work(argc, argv);
+	task = (struct task){.argc = argc, .argv = argv, .leader = pthread_self()};
+	if (pthread_create(&worker, NULL, work_without_leader, &task))
+		return 2;
+	pthread_exit(NULL);
 }

@@ -1,0 +1,50 @@
+"""Debian's kernels, booted under emulation with this checkout: their own tests pass there.
+
+Each takes some minutes, so only where asked for: `UDSPROBE_TEST_KERNELS=5.10,6.1 scripts/test
+tests/vm`. `scripts/kernel-matrix` is the whole of it, in every strategy, and writes
+docs/support-matrix.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ASKED = "UDSPROBE_TEST_KERNELS"
+KERNELS = [each for each in os.environ.get(ASKED, "").split(",") if each]
+GUEST_S = 2400
+JOBS = 2
+OUTCOME = re.compile(r"^- (?P<kernel>\d+\.\d+)\S* `auto`: (\d+) passed, (\d+) failed", re.MULTILINE)
+# Of the selection's tests, which measure what this kernel has; the others are skipped there.
+PASSED_MIN = {"5.10": 20, "6.1": 20, "6.12": 20, "7.2": 3}
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Tuple[int, int]]:
+    """Kernel → how many tests passed and failed in it."""
+    logs: Path = tmp_path_factory.mktemp("matrix")
+    chosen: List[str] = [word for each in KERNELS for word in ("--kernel", each)]
+    command = [str(REPOSITORY / "scripts" / "kernel-matrix"), "--strategy", "auto", *chosen]
+    command += ["--jobs", str(JOBS), "--seconds", str(GUEST_S), "--logs", str(logs)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    print(done.stderr[-20000:])
+    return {
+        found["kernel"]: (int(found[2]), int(found[3])) for found in OUTCOME.finditer(done.stdout)
+    }
+
+
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.timeout(GUEST_S * len(KERNELS) + 600)
+@pytest.mark.skipif(not KERNELS, reason=f"emulated kernels take minutes: {ASKED}=5.10,6.1,6.12,7.2")
+@pytest.mark.parametrize("kernel", KERNELS or sorted(PASSED_MIN))
+def test_the_kernel_tests_pass_in(kernel: str, outcomes: Dict[str, Tuple[int, int]]) -> None:
+    passed, failed = outcomes[kernel]
+    assert failed == 0
+    assert passed >= PASSED_MIN[kernel]
