@@ -54,6 +54,9 @@ struct {
 	__type(value, u32);
 } thread_slots SEC(".maps");
 
+/* What is kept of a thread that is over: it is on its CPU for a while yet. */
+#define SLOT_GONE 0xffffffff
+
 /* 0: not a target's. One comparison for the tasks of everybody else on this host. */
 static __always_inline u32 slot_of(struct task_struct *task)
 {
@@ -76,7 +79,7 @@ static __always_inline void forget_slot(struct task_struct *task)
 	u32 *slot = bpf_task_storage_get(&thread_slots, task, NULL, 0);
 
 	if (slot)
-		*slot = 0;
+		*slot = SLOT_GONE;
 }
 
 /* The next number, for whoever asks first. */
@@ -103,6 +106,7 @@ static __always_inline bool set_once(u64 *time_ns, ns_t now)
 
 #else
 
+#define SLOT_GONE 0xffffffff	/* never: the entry is removed before its task is */
 #define current_task() ((struct task_struct *)bpf_get_current_task())
 #define task_read(task, field) BPF_CORE_READ(task, field)
 #define untrusted(task) (task)

@@ -57,7 +57,7 @@ static __always_inline void seed_thread(struct task_struct *task)
 	struct thread_state *state;
 	ns_t adopted_ns;
 
-	if (!seed || thread_state_of(task))
+	if (!seed || slot_of(task))
 		return;
 	if (untrusted(task)->group_leader->start_boottime / NS_PER_TICK != seed->start_ticks)
 		return;

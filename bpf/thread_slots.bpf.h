@@ -10,6 +10,7 @@
 
 #define STACK_SHIFT 14
 
+/* NULL for SLOT_GONE as well, which is beyond the last entry. */
 static __always_inline struct thread_state *state_in_slot(u32 slot)
 {
 	return slot ? bpf_map_lookup_elem(&thread_states, &slot) : NULL;
@@ -112,7 +113,7 @@ static __always_inline void thread_state_gone(struct task_struct *task)
 {
 	u32 slot = slot_of(task);
 
-	if (!slot)
+	if (!slot || slot == SLOT_GONE)
 		return;
 	forget_slot(task);
 	forget_callers();

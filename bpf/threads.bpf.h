@@ -117,11 +117,13 @@ static __always_inline void got_cpu(struct thread_state *state)
 static __always_inline void thread_switched(struct task_struct *prev, struct task_struct *next,
 					    bool preempted)
 {
-	struct thread_state *state = thread_state_of(prev);
+	u32 slot = slot_of(prev);
+	struct thread_state *state = state_in_slot(slot);
 
 	if (state)
 		left_cpu(prev, state, preempted);
-	remember_stay(prev, next, state != NULL);
+	/* Its last moments are its process's too, though it has no state any more. */
+	remember_stay(prev, next, slot != 0);
 	state = thread_state_of(next);
 	if (state)
 		got_cpu(state);

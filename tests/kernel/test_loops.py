@@ -33,6 +33,14 @@ print("ready", flush=True)
 sys.stdin.readline()
 """
 BURNER = f"{WAITS}end = time.time() + 3\nwhile time.time() < end: pass"
+FORKER = f"""{WAITS}
+end = time.time() + 3
+while time.time() < end:
+    if os.fork() == 0:
+        while time.thread_time() < 0.003: pass
+        os._exit(0)
+    os.wait()
+"""
 TARGET = f"""{WAITS}
 end = time.thread_time() + {BURN_S}
 while time.thread_time() < end: pass
@@ -166,3 +174,12 @@ def test_targets_hold_each_other_s_cpu() -> None:
         time = holders_of(target, burner, "--pid", str(burner.pid))
     found = {row["pid"]: row["is_target"] for row in time["cpu_holders"]}
     assert {pid for pid, is_target in found.items() if is_target} == {target.pid, burner.pid}
+
+
+def test_targets_that_come_and_go_are_no_strangers() -> None:
+    """Nor is one in its last moments, when its thread is over and not yet off the CPU."""
+    with pinned(TARGET) as target, pinned(FORKER) as forker:
+        time = holders_of(target, forker, "--pid", str(forker.pid))
+    ours = [row for row in time["cpu_holders"] if row["comm"] is None or "python" in row["comm"]]
+    assert any(row["pid"] != target.pid for row in ours)
+    assert all(row["is_target"] for row in ours), ours
