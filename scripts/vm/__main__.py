@@ -9,6 +9,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple, Union
 
@@ -16,31 +17,38 @@ from .archive import ArchiveError
 from .evidence import Evidence, evidence
 from .guest import Bounds, run
 from .host import HOST, Host, run_here, this_host
-from .kernels import SUITES, Kernel, headers, kernel
+from .kernels import SUITES, Kernel, cache_folder, headers, kernel
 from .page import Place, page
+from .processors import X86_64, Processor
 from .script import BCC, STRATEGIES, guest_script, host_script, selected_tests
+from .userland import Userland, debian_s, this_machine_s
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "support-matrix.md"
 LOST = "lost"
 NO_KERNEL = 4
 Machine = Union[Kernel, Host]
+# Trampolines on arm64 need ftrace's direct calls, which it has since 6.4 (commit 2aa6ac03516d).
+WITHOUT_FENTRY = ("6.1-arm64",)
 # Where the machine's own BCC, of the same release of Debian, knows the kernel's headers.
 WITH_BCC = ("6.1",)
 LOGS = Path(tempfile.gettempdir()) / "udsprobe-kernel-matrix"
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Returns 0 when no guest was lost and no test failed, 4 when a kernel cannot be had."""
+    """Returns 0 when no guest was lost and no test failed, 4 when a kernel cannot be had.
+
+    The same 4 when programs for its processor cannot.
+    """
     asked = _parser().parse_args(arguments)
     try:
         kernels = [_machine(name, asked.refresh) for name in asked.kernel or (*SUITES, HOST)]
+        places = [(one, each) for one in kernels for each in asked.strategy or _strategies(one)]
+        if not asked.again:
+            _run_all(places, asked)
     except ArchiveError as error:
         print(f"kernel-matrix: {error}", file=sys.stderr)
         return NO_KERNEL
-    places = [(one, each) for one in kernels for each in asked.strategy or _strategies(one)]
-    if not asked.again:
-        _run_all(places, asked)
     found: Dict[Place, Evidence] = {
         (_title(one), strategy): _found(_results(asked.logs, one, strategy))
         for one, strategy in places
@@ -54,6 +62,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def _strategies(one: Machine) -> Tuple[str, ...]:
+    if one.name in WITHOUT_FENTRY:
+        return STRATEGIES[:1]
     return (*STRATEGIES, BCC) if one.name in WITH_BCC else STRATEGIES
 
 
@@ -92,12 +102,21 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run_all(places: List[Tuple[Machine, str]], asked: argparse.Namespace) -> None:
     bounds = Bounds(cpus=asked.cpus, seconds=asked.seconds)
+    for processor in {one.processor for one, _ in places if isinstance(one, Kernel)}:
+        _userland(processor)  # before two guests want the same one
     with ThreadPoolExecutor(asked.jobs) as pool:
         for one, strategy in places:
             results = _results(asked.logs, one, strategy)
             shutil.rmtree(results, ignore_errors=True)
             tests = asked.tests or selected_tests(strategy)
             pool.submit(_guest, one, strategy, tests, results, bounds)
+
+
+@cache
+def _userland(processor: Processor) -> Userland:
+    if processor == X86_64:
+        return this_machine_s()
+    return debian_s(processor, ROOT, cache_folder())
 
 
 def _guest(one: Machine, strategy: str, tests: List[str], results: Path, bounds: Bounds) -> None:
@@ -108,7 +127,9 @@ def _guest(one: Machine, strategy: str, tests: List[str], results: Path, bounds:
             run_here(one, host_script(ROOT, strategy, tests, results), results, bounds)
         else:
             unpacked = headers(one) if strategy == BCC else None
-            run(one, guest_script(ROOT, strategy, tests, unpacked), results, bounds)
+            userland = _userland(one.processor)
+            script = guest_script(ROOT, strategy, tests, userland, unpacked)
+            run(one, userland, script, results, bounds)
     except Exception as error:  # whatever it is, it must not pass for a guest without failures
         (results / LOST).write_text(str(error))
     _tell(one, strategy, _found(results), time.monotonic() - began)

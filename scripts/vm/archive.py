@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import List
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-IMAGE = "linux-image-amd64"
 # Newer suites split an image's package into these.
 COMMON_HEADERS = re.compile(r"\b(linux-headers-[0-9][^ ,(]*-common)\b")
 PARTS = re.compile(r"\b(linux-(?:image|binary|modules)-[0-9][^ ,(]*)")
@@ -28,24 +27,27 @@ class Archive:
     Args:
         suite: such as `bookworm`.
         folder: where apt's lists and the downloads go.
+        architecture: the archive's name for it, such as `amd64`.
     """
 
-    def __init__(self, suite: str, folder: Path) -> None:
+    def __init__(self, suite: str, folder: Path, architecture: str) -> None:
         self._folder = folder
+        self._architecture = architecture
         self._sources = folder / "sources.list"
         for part in ("state/lists/partial", "cache/archives/partial", "packages"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
         self._sources.write_text(
-            f"deb [arch=amd64 signed-by={KEYRING}] {_debian_address()} {suite} main\n"
+            f"deb [arch={architecture} signed-by={KEYRING}] {_debian_address()} {suite} main\n"
         )
 
     def newest_kernel(self) -> List[str]:
         """Names of the packages that make the suite's generic kernel, after reading its lists."""
         self._read_lists()
-        found = _parts(self._depends(IMAGE))
+        image = f"linux-image-{self._architecture}"
+        found = _parts(self._depends(image))
         if not found:
-            raise ArchiveError(f"{IMAGE} depends on no kernel")
+            raise ArchiveError(f"{image} depends on no kernel")
         below = [name for package in found for name in _parts(self._depends(package))]
         return sorted({*found, *below})
 
@@ -73,6 +75,13 @@ class Archive:
         _run(["apt-get", *self._options(), "-qq", "download", *packages], target)
         return sorted(target.glob("*.deb"))
 
+    def download_with_what_they_need(self, packages: List[str]) -> List[Path]:
+        """Fetch the packages' files and those of all they depend on, after reading the lists."""
+        self._read_lists()
+        options = ["-qq", "-y", "--no-install-recommends", "--download-only"]
+        _run(["apt-get", *self._options(), *options, "install", *packages])
+        return sorted((self._folder / "cache" / "archives").glob("*.deb"))
+
     def _depends(self, package: str) -> str:
         shown = _run(["apt-cache", *self._options(), "show", "--no-all-versions", package])
         return "".join(line for line in shown.splitlines() if line.startswith("Depends:"))
@@ -84,6 +93,8 @@ class Archive:
             "Dir::State": self._folder / "state",
             "Dir::State::status": self._folder / "status",
             "Dir::Cache": self._folder / "cache",
+            "APT::Architecture": self._architecture,
+            "APT::Architectures::": self._architecture,
             "APT::Sandbox::User": "",
             "Acquire::Languages": "none",
         }

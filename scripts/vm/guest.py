@@ -1,7 +1,7 @@
 """One guest: a kernel under QEMU's software emulation, with the host's files and one command.
 
-After drgn's vmtest: the host's root is the guest's, read-only, with a layer in
-memory above it. What comes back comes through a folder of its own, so a
+After drgn's vmtest: folders of the host are the guest's, read-only, with a layer in
+memory above each. What comes back comes through a folder of its own, so a
 guest that dies is told from a command that fails.
 """
 
@@ -13,15 +13,10 @@ from pathlib import Path
 from typing import List, Optional
 
 from .kernels import Kernel
+from .userland import Userland
 
-QEMU = "qemu-system-x86_64"
-# A nanosecond an instruction: the guest's clock stands still while its host runs others, and the
-# guest sees an idle machine of 1 GHz. By the host's clock, which a guest on a busy host cannot
-# calibrate, its hours were seconds. It takes one thread for all processors.
-EMULATION = ["-accel", "tcg,thread=single", "-icount", "shift=0", "-cpu", "max"]
 # Emulated processors now and then trip over code that the kernel patches while it boots.
 BOOTS = 3
-ARGUMENTS = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off tsc=reliable no_timer_check"
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ class LostGuestError(Exception):
         self.began = began
 
 
-def run(kernel: Kernel, command: str, results: Path, bounds: Bounds) -> int:
+def run(kernel: Kernel, userland: Userland, command: str, results: Path, bounds: Bounds) -> int:
     """Boot the kernel, run a bash script in it, and wait for its end.
 
     Args:
@@ -61,20 +56,20 @@ def run(kernel: Kernel, command: str, results: Path, bounds: Bounds) -> int:
     (results / "run").write_text(command)
     for attempt in range(BOOTS):
         try:
-            return _run_once(kernel, results, bounds)
+            return _run_once(kernel, userland, results, bounds)
         except LostGuestError as error:
             if error.began or attempt == BOOTS - 1:
                 raise
     raise AssertionError("unreachable")
 
 
-def _run_once(kernel: Kernel, results: Path, bounds: Bounds) -> int:
+def _run_once(kernel: Kernel, userland: Userland, results: Path, bounds: Bounds) -> int:
     for name in ("status", "output"):
         (results / name).unlink(missing_ok=True)
     first = results / "initramfs"
-    first.write_bytes(kernel.initramfs())
+    first.write_bytes(kernel.initramfs(userland))
     try:
-        _boot(kernel, first, results, bounds)
+        _boot(kernel, userland, first, results, bounds)
     finally:
         first.unlink()
     status = _status(results)
@@ -85,13 +80,9 @@ def _run_once(kernel: Kernel, results: Path, bounds: Bounds) -> int:
     return status
 
 
-def _boot(kernel: Kernel, first: Path, results: Path, bounds: Bounds) -> None:
-    command = ["nice", "-n", "19", QEMU, "-nodefaults", "-display", "none", "-no-reboot"]
-    command += ["-machine", "q35", *EMULATION]
-    command += ["-smp", str(bounds.cpus), "-m", f"{bounds.memory_mib}M"]
-    command += ["-kernel", str(kernel.image), "-initrd", str(first), "-append", ARGUMENTS]
-    command += ["-serial", f"file:{results / 'console'}"]
-    command += [*_share("host", Path("/"), ",readonly=on"), *_share("results", results)]
+def _boot(kernel: Kernel, userland: Userland, first: Path, results: Path, bounds: Bounds) -> None:
+    qemu = kernel.processor.qemu
+    command = _command(kernel, userland, first, results, bounds)
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=bounds.seconds, check=False
@@ -101,9 +92,23 @@ def _boot(kernel: Kernel, first: Path, results: Path, bounds: Bounds) -> None:
             f"kernel {kernel.release} was ended after {bounds.seconds} s", True
         ) from error
     except FileNotFoundError as error:
-        raise LostGuestError(f"{QEMU} is missing: apt install qemu-system-x86", True) from error
+        package = kernel.processor.package
+        raise LostGuestError(f"{qemu} is missing: apt install {package}", True) from error
     if done.returncode:
-        raise LostGuestError(f"{QEMU} failed: {done.stderr.strip()}", True)
+        raise LostGuestError(f"{qemu} failed: {done.stderr.strip()}", True)
+
+
+def _command(
+    kernel: Kernel, userland: Userland, first: Path, results: Path, bounds: Bounds
+) -> List[str]:
+    processor = kernel.processor
+    command = ["nice", "-n", "19", processor.qemu, "-nodefaults", "-display", "none", "-no-reboot"]
+    command += [*processor.board, "-smp", str(bounds.cpus), "-m", f"{bounds.memory_mib}M"]
+    command += ["-kernel", str(kernel.image), "-initrd", str(first)]
+    command += ["-append", processor.arguments, "-serial", f"file:{results / 'console'}"]
+    for share in userland.shares:
+        command += _share(share.name, share.folder, ",readonly=on")
+    return [*command, *_share("results", results)]
 
 
 def _share(name: str, folder: Path, more: str = "") -> List[str]:

@@ -17,8 +17,18 @@ from typing import Dict, List, Tuple
 
 from .archive import Archive, ArchiveError
 from .initramfs import initramfs
+from .processors import ARM64, X86_64, Processor
+from .userland import Userland
 
-SUITES = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "trixie", "7.2": "sid"}
+# Asked for by this name → the suite that has it; a name says a processor that is not x86-64.
+SUITES = {
+    "5.10": "bullseye",
+    "6.1": "bookworm",
+    "6.12": "trixie",
+    "7.2": "sid",
+    "6.1-arm64": "bookworm",
+    "6.12-arm64": "trixie",
+}
 WANTED = (
     "virtio_pci",
     "9pnet_virtio",
@@ -29,7 +39,6 @@ WANTED = (
     "tcp_diag",
 )
 INIT = Path(__file__).with_name("init")
-BUSYBOX = Path("/bin/busybox")
 DEPENDS = re.compile(rb"\0depends=([^\0]*)\0")
 MODULE = re.compile(r"([^/]+)\.ko(\.xz)?$")
 
@@ -42,24 +51,27 @@ class Kernel:
         name: as in `SUITES`.
         release: what `uname -r` says in it.
         folder: holds `vmlinuz` and `modules/*.ko` with their order in `modules/order`.
+        processor: what it runs on.
     """
 
     name: str
     release: str
     folder: Path
+    processor: Processor
 
     @property
     def image(self) -> Path:
         """What QEMU boots."""
         return self.folder / "vmlinuz"
 
-    def initramfs(self) -> bytes:
-        """This kernel's first file system, with today's `init`."""
+    def initramfs(self, userland: Userland) -> bytes:
+        """This kernel's first file system, with today's `init` and what that is to mount."""
         modules = {f"modules/{path.name}": path.read_bytes() for path in self._modules()}
         order = (self.folder / "modules" / "order").read_bytes()
+        shares = "".join(f"{share.name} {share.place}\n" for share in userland.shares)
         return initramfs(
-            {"init": INIT.read_bytes(), "bin/busybox": BUSYBOX.read_bytes()},
-            {**modules, "modules/order": order},
+            {"init": INIT.read_bytes(), "bin/busybox": userland.busybox.read_bytes()},
+            {**modules, "modules/order": order, "shares": shares.encode()},
         )
 
     def _modules(self) -> List[Path]:
@@ -81,7 +93,12 @@ def kernel(name: str, *, refresh: bool = False) -> Kernel:
     folder = cache_folder() / name
     if refresh or not (folder / "release").is_file():
         _fetch(name, folder)
-    return Kernel(name, (folder / "release").read_text().strip(), folder)
+    return Kernel(name, (folder / "release").read_text().strip(), folder, processor_of(name))
+
+
+def processor_of(name: str) -> Processor:
+    """What the kernel `name` of `SUITES` is built for."""
+    return ARM64 if name.endswith(f"-{ARM64.debian}") else X86_64
 
 
 def headers(one: Kernel) -> Path:
@@ -94,7 +111,7 @@ def headers(one: Kernel) -> Path:
     if not place.is_dir():
         with tempfile.TemporaryDirectory(prefix=".headers-", dir=one.folder) as folder:
             work = Path(folder)
-            archive = Archive(SUITES[one.name], work / "apt")
+            archive = Archive(SUITES[one.name], work / "apt", one.processor.debian)
             for package in archive.download(archive.headers_of(one.release)):
                 subprocess.run(["dpkg-deb", "-x", str(package), str(work / "root")], check=True)
             (work / "root").replace(place)
@@ -105,7 +122,7 @@ def _fetch(name: str, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder.parent) as place:
         work = Path(place)
-        archive = Archive(SUITES[name], work / "apt")
+        archive = Archive(SUITES[name], work / "apt", processor_of(name).debian)
         for package in archive.download(archive.newest_kernel()):
             subprocess.run(["dpkg-deb", "-x", str(package), str(work / "root")], check=True)
         made = work / "made"

@@ -6,9 +6,10 @@ Knows how this repository's tests are started, and nothing of virtual machines.
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import List, Optional, Sequence
+
+from .userland import Userland, this_machine_s
 
 STRATEGIES = ("tracepoint", "fentry")
 BCC = "bcc"
@@ -28,7 +29,11 @@ def selected_tests(strategy: str = STRATEGIES[0]) -> List[str]:
 
 
 def guest_script(
-    root: Path, strategy: str, tests: Sequence[str], headers: Optional[Path] = None
+    root: Path,
+    strategy: str,
+    tests: Sequence[str],
+    userland: Userland,
+    headers: Optional[Path] = None,
 ) -> str:
     """A bash script that leaves `report.json`, `refusal` and `junit.xml` in /results.
 
@@ -37,7 +42,7 @@ def guest_script(
     """
     places = [f"export HOME=/root PATH={PLACES} TMPDIR=/run/tmp LC_ALL=C.UTF-8"]
     kernel_said = ["dmesg | grep -iE 'bug|warn|oops' | head"]
-    body = _body(root, strategy, tests, Path("/results"), SLOWNESS)
+    body = _body(root, strategy, tests, Path("/results"), SLOWNESS, userland)
     return _script([*places, *_linked(headers), *body, *kernel_said])
 
 
@@ -55,7 +60,7 @@ def _linked(headers: Optional[Path]) -> List[str]:
 
 def host_script(root: Path, strategy: str, tests: Sequence[str], results: Path) -> str:
     """The same for this machine: nothing here is slower than its tests expect."""
-    return _script(_body(root, strategy, tests, results, 1))
+    return _script(_body(root, strategy, tests, results, 1, this_machine_s()))
 
 
 def _script(lines: Sequence[str]) -> str:
@@ -63,10 +68,15 @@ def _script(lines: Sequence[str]) -> str:
 
 
 def _body(
-    root: Path, strategy: str, tests: Sequence[str], results: Path, slowness: int
+    root: Path,
+    strategy: str,
+    tests: Sequence[str],
+    results: Path,
+    slowness: int,
+    userland: Userland,
 ) -> List[str]:
     """Without a report there is nothing that tests could say of the strategy."""
-    python = shlex.quote(sys.executable)
+    python = shlex.quote(userland.python)
     place = shlex.quote(str(results))
     observe = f"{python} -m udsprobe run --json --output {place}/report.json -- true"
     # Importing hypothesis takes an emulated processor a minute, and no test of probes uses it.

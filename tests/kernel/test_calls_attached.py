@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import signal
 import socket
 import subprocess
@@ -21,9 +22,12 @@ pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
 ROUNDS = 23
 PAYLOAD = b"x" * 64
-# Numbers of system calls on x86-64, where the workloads run.
-RECVFROM = 45
-EPOLL_WAIT = 232
+# Numbers of the calls the workloads sleep in, and which of the epoll calls `asleep` makes
+# (tests/workloads/waits.c).
+RECVFROM, EPOLL_WAIT, EPOLL_NAME = {
+    "x86_64": (45, 232, "epoll_wait"),
+    "aarch64": (207, 22, "epoll_pwait"),
+}[platform.machine()]
 
 KEYS = {"unix-stream": ("unix", "stream"), "tcp4": ("tcp", "stream")}
 
@@ -102,7 +106,7 @@ def test_a_thread_asleep_all_the_time_is_one_in_flight(workload: Workload, tmp_p
                 assert threads_inside(process.pid, EPOLL_WAIT) == 1
         finally:
             process.terminate()
-    waiting = Key("epoll_wait", "other", None, "native")
+    waiting = Key(EPOLL_NAME, "other", None, "native")
     assert tool.in_flight(attached.report) == {waiting: 1}
     assert tool.rows(attached.report) == {}
 

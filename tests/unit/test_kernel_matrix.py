@@ -6,24 +6,34 @@ import ast
 import json
 import lzma
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Set, Tuple
 
 import pytest
 
+from scripts.vm import userland
+from scripts.vm.archive import ArchiveError
 from scripts.vm.evidence import Case, Claim, Evidence, evidence
-from scripts.vm.guest import Bounds, LostGuestError
+from scripts.vm.guest import Bounds, LostGuestError, _command
 from scripts.vm.host import run_here, this_host
 from scripts.vm.initramfs import initramfs
-from scripts.vm.kernels import _keep_modules
+from scripts.vm.kernels import SUITES, Kernel, _keep_modules, processor_of
 from scripts.vm.page import page
 from scripts.vm.script import guest_script, host_script, selected_tests
+from scripts.vm.userland import Share, Userland, this_machine_s
 from tests.kernel.measured import MEASURED, measurement_of
+from tests.workloads import cross
 from udsprobe.kernel.bcc_plan import bcc_measurements
 from udsprobe.kernel.plan import EVENT_PROGRAMS, measurements
 
 ROOT = Path(__file__).resolve().parents[2]
 ON = {"syscalls": Claim("on", None)}
+ELSEWHERE = Userland(
+    Path("busybox"),
+    (Share("host", Path("/root folder"), "/"), Share("checkout", Path("/a b"), "/a b")),
+    "/usr/bin/python3",
+)
 NAMES = {state.name for state in measurements(frozenset(p.name for p in EVENT_PROGRAMS))}
 
 
@@ -123,8 +133,9 @@ def test_measured_names_are_those_of_measurements_and_tests() -> None:
 def test_the_scripts_are_bash(tmp_path: Path) -> None:
     tests = ["tests/a.py::test[x y]"]
     for script in (
-        guest_script(tmp_path, "tracepoint", tests),
-        guest_script(tmp_path, "bcc", tests, tmp_path / "a b"),
+        guest_script(tmp_path, "tracepoint", tests, this_machine_s()),
+        guest_script(tmp_path, "bcc", tests, this_machine_s(), tmp_path / "a b"),
+        guest_script(tmp_path, "tracepoint", tests, ELSEWHERE),
         host_script(tmp_path, "tracepoint", tests, tmp_path / "a b"),
     ):
         done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)
@@ -169,6 +180,77 @@ def test_the_first_file_system_holds_what_was_put_in() -> None:
         "bin/busybox": (0o100755, b"elf"),
         "modules/a.ko": (0o100644, b"12345"),
     }
+
+
+def test_a_guest_is_told_what_to_mount_and_the_emulator_offers_it(tmp_path: Path) -> None:
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "order").write_text("9p\n")
+    (tmp_path / "busybox").write_bytes(b"elf")
+    kernel = Kernel("6.1-arm64", "6.1.0-50-arm64", tmp_path, processor_of("6.1-arm64"))
+    programs = replace(ELSEWHERE, busybox=tmp_path / "busybox")
+    first = read_archive(kernel.initramfs(programs))
+    assert first["shares"] == (0o100644, b"host /\ncheckout /a b\n")
+    command = _command(kernel, programs, tmp_path / "first", tmp_path, Bounds())
+    assert "qemu-system-aarch64" in command
+    devices = [command[at + 1] for at, word in enumerate(command) if word == "-virtfs"]
+    assert [word.split(",")[1] for word in devices] == ["id=host", "id=checkout", "id=results"]
+    assert [word.endswith(",readonly=on") for word in devices] == [True, True, False]
+
+
+def test_a_kernel_s_name_says_its_processor() -> None:
+    by_machine = {name: processor_of(name).machine for name in SUITES}
+    assert by_machine["6.1"] == "x86_64"
+    assert by_machine["6.1-arm64"] == by_machine["6.12-arm64"] == "aarch64"
+
+
+def test_programs_of_another_processor_are_unpacked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked = []
+
+    def unpack(_: object, packages: List[str], root: Path) -> None:
+        unpacked.append(packages)
+        (root / "etc").mkdir(parents=True)
+        (root / "usr" / "lib" / "python3.11").mkdir(parents=True)
+        (root / "usr" / "lib" / "python3.11" / "module.py").write_text("ONE = 1\n")
+
+    monkeypatch.setattr(userland, "Archive", lambda *_: None)
+    monkeypatch.setattr(userland, "_unpack", unpack)
+    asked = (tmp_path / "cache", "bookworm", "arm64", ["python3", "bash"])
+    root = userland.unpacked(*asked)
+    assert userland.unpacked(*asked) == root
+    assert unpacked == [["python3", "bash"]]
+    assert (root / "etc" / "passwd").read_text().startswith("root:x:0:0:")
+    assert list((root / "usr" / "lib" / "python3.11" / "__pycache__").iterdir())
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [root.name]
+    (root / userland.MADE_OF).write_text("python3\n")
+    userland.unpacked(*asked)
+    assert len(unpacked) == 2
+
+
+def test_a_python_that_no_suite_has_is_said() -> None:
+    with pytest.raises(ArchiveError, match=r"Python 3\.4 "):
+        userland._suite((3, 4))
+
+
+def test_workloads_are_compiled_where_they_are_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = []
+
+    def compile_one(triple: str, _: Path, program: Path, sources: List[Path]) -> None:
+        assert triple == "aarch64-linux-gnu"
+        compiled.append(program.name)
+        assert sources
+        program.touch()
+
+    monkeypatch.setattr(cross, "_compile", compile_one)
+    asked = (64, "aarch64-linux-gnu", tmp_path, tmp_path / "bin")
+    programs = cross.cross_build(*asked)
+    assert sorted(compiled) == sorted(path.name for path in programs)
+    assert {"workload64", "loops", "stages_server"} <= set(compiled)
+    cross.cross_build(*asked)
+    assert len(compiled) == len(programs)
 
 
 def test_modules_follow_those_they_need(tmp_path: Path) -> None:

@@ -95,6 +95,14 @@ def test_an_alias_has_the_traits_of_its_call() -> None:
     assert third == (7, 0, 0, WAIT_VALUES["WAITS_OTHER"], 0)
 
 
+def test_send_and_recv_of_32_bit_arm_are_listed() -> None:
+    _, compat = syscall_tables("aarch64")
+    calls = {number: (call, bits) for number, call, bits, *_ in compat.entries(ENUMS)}
+    # arch/arm/tools/syscall.tbl
+    assert calls[289] == calls[290] == (CALLS["CALL_SENDTO"], BITS["FD"] | BITS["SENDS"])
+    assert calls[291] == calls[292] == (CALLS["CALL_RECVFROM"], BITS["FD"] | BITS["RECEIVES"])
+
+
 def test_a_call_that_the_abi_lacks_has_no_number() -> None:
     assert SyscallTable({0: "read"}).number("restart_syscall") is None
 

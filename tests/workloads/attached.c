@@ -7,6 +7,7 @@
 
 #include "cases.h"
 #include "family.h"
+#include "waits.h"
 
 static char payload[PAYLOAD];
 
@@ -14,7 +15,7 @@ static void *sleep_in_epoll(void *argument)
 {
 	struct epoll_event event;
 
-	CALL(OTHER, epoll_wait, *(int *)argument, &event, 1, -1);
+	wait_epoll(*(int *)argument, &event, 1, -1);
 	return NULL;
 }
 

@@ -9,6 +9,7 @@
 
 #include "cases.h"
 #include "family.h"
+#include "waits.h"
 
 static char payload[PAYLOAD];
 
@@ -40,15 +41,15 @@ static void wait_rounds(const struct family *family, int poller, const int fds[2
 	struct epoll_event events[3];
 
 	for (int i = 0; i < ROUNDS; i++) {
-		MUST(0, OTHER, epoll_wait, poller, events, 3, 0);
+		must("epoll_wait", wait_epoll(poller, events, 3, 0), 0);
 		send_one(family, fds[0]);
-		MUST(1, OTHER, epoll_wait, poller, events, 3, -1);
+		must("epoll_wait", wait_epoll(poller, events, 3, -1), 1);
 		MUST(1, OTHER, epoll_pwait, poller, events, 3, -1, NULL, 8);
 		MUST(1, OTHER, epoll_pwait2, poller, events, 3, NULL, NULL, 8);
 		receive_one(family, fds[1]);
 		MUST(0, OTHER, epoll_pwait2, poller, events, 3, &none, NULL, 8);
 	}
-	FAILS(EINVAL, OTHER, epoll_wait, poller, events, 0, 0);
+	must_fail("epoll_wait", wait_epoll(poller, events, 0, 0), EINVAL);
 }
 
 void case_epoll(const struct family *family)
@@ -71,7 +72,7 @@ static void poll_once(int fd, int ready)
 	struct pollfd watched = {.fd = fd, .events = POLLIN};
 	struct timespec none = {0};
 
-	MUST(ready, OTHER, poll, &watched, 1, 0);
+	must("poll", wait_poll(&watched, 1, 0), ready);
 	MUST(ready, OTHER, ppoll, &watched, 1, &none, NULL, 8);
 }
 
@@ -79,13 +80,12 @@ static void poll_once(int fd, int ready)
 static void select_once(int fd, int ready)
 {
 #ifdef __LP64__
-	struct timeval none = {0};
 	struct timespec none_ns = {0};
 	fd_set watched;
 
 	FD_ZERO(&watched);
 	FD_SET(fd, &watched);
-	MUST(ready, OTHER, select, fd + 1, &watched, NULL, NULL, &none);
+	must("select", ask_select(fd + 1, &watched), ready);
 	FD_SET(fd, &watched);
 	MUST(ready, OTHER, pselect6, fd + 1, &watched, NULL, NULL, &none_ns, NULL);
 #else

@@ -14,6 +14,7 @@
 
 #include "cases.h"
 #include "family.h"
+#include "waits.h"
 
 enum {
 	CONNECTIONS = 7,
@@ -307,7 +308,7 @@ void case_requests_epoll(const struct family *family)
 	must("fcntl", fcntl(listener, F_SETFL, O_RDWR | O_NONBLOCK), 0);
 	watch(family, poller, listener);
 	while (open) {
-		long ready = CALL(OTHER, epoll_wait, poller, events, CONNECTIONS, -1);
+		long ready = wait_epoll(poller, events, CONNECTIONS, -1);
 		for (long i = 0; i < ready; i++) {
 			if (events[i].data.fd == listener)
 				accept_all(family, poller, listener);

@@ -11,6 +11,7 @@
 
 #include "cases.h"
 #include "family.h"
+#include "waits.h"
 
 enum {
 	ALARM_US = 20000,
@@ -71,8 +72,8 @@ void case_interrupted(const struct family *family)
 	FAILS(EINTR, family->kind, recvfrom, fds[1], payload, PAYLOAD, 0, NULL, NULL);
 	FAILS(EINTR, family->kind, read, fds[1], payload, PAYLOAD);
 	set_alarm(ignore_alarm, SA_RESTART, ALARM_US);
-	FAILS(EINTR, OTHER, epoll_wait, poller, &(struct epoll_event){0}, 1, -1);
-	FAILS(EINTR, OTHER, poll, &watched, 1, -1);
+	must_fail("epoll_wait", wait_epoll(poller, &(struct epoll_event){0}, 1, -1), EINTR);
+	must_fail("poll", wait_poll(&watched, 1, -1), EINTR);
 	set_alarm(SIG_IGN, 0, 0);
 	close_pair(family, fds);
 	close_counted(OTHER, poller);
@@ -169,7 +170,7 @@ static void wait_and_answer(const struct family *family, int fd)
 {
 	struct pollfd watched = {.fd = fd, .events = POLLIN};
 
-	MUST(1, OTHER, poll, &watched, 1, 600000);
+	must("poll", wait_poll(&watched, 1, 600000), 1);
 	MUST(PAYLOAD, family->kind, recvfrom, fd, payload, PAYLOAD, 0, NULL, NULL);
 	MUST(PAYLOAD, family->kind, sendto, fd, payload, PAYLOAD, 0, NULL, 0);
 	MUST(PAYLOAD, family->kind, recvfrom, fd, payload, PAYLOAD, 0, NULL, NULL);

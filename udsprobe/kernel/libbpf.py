@@ -63,6 +63,9 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "bpf_obj_get_info_by_fd": (_int, [_int, _pointer, ctypes.POINTER(_uint)]),
     "bpf_enable_stats": (_int, [_int]),
 }
+# The kernel's own, for a trampoline on arm64 before 6.4 too; no C library has words for it
+# (include/linux/errno.h).
+ENOTSUPP = 524
 PRINT = ctypes.CFUNCTYPE(_int, _int, _text, _pointer)
 
 
@@ -70,8 +73,12 @@ class LibbpfError(OSError):
     """A call failed; `errno` says why, `log` holds what libbpf printed."""
 
     def __init__(self, what: str, code: int, log: str = "") -> None:
-        super().__init__(code, f"{what}: {os.strerror(code)}")
+        super().__init__(code, f"{what}: {_words(code)}")
         self.log = log
+
+
+def _words(code: int) -> str:
+    return "not supported by this kernel" if code == ENOTSUPP else os.strerror(code)
 
 
 class ProgInfo(ctypes.Structure):

@@ -76,8 +76,12 @@ OTHER_LIMITS = frozenset(
     {"inotify_init", "inotify_init1", "fanotify_init", "mount", "rt_sigreturn", "sigreturn"}
 )
 
-# The kernel's other names for the same call: 64-bit time_t for 32-bit callers.
+# The kernel's other names for the same call: 64-bit time_t for 32-bit callers, and what 32-bit ARM
+# has beside sendto and recvfrom, its C library's send() and recv().
 ALIASES = {
+    "send": "sendto",
+    "recv": "recvfrom",
+    "sync_file_range2": "sync_file_range",
     "_newselect": "select",
     "sendfile64": "sendfile",
     "ppoll_time64": "ppoll",
