@@ -6,7 +6,7 @@ need of that is written by `_set_up`. Python's packages are this environment's, 
 
 from __future__ import annotations
 
-import compileall
+import os
 import shutil
 import subprocess
 import sys
@@ -137,8 +137,11 @@ def _set_up(root: Path) -> None:
     (root / "etc").mkdir(exist_ok=True)
     for name, content in FILES.items():
         (root / name).write_text(content)
+    # Beside them, wherever this Python is told to put its own.
+    environment = {name: at for name, at in os.environ.items() if name != "PYTHONPYCACHEPREFIX"}
     for library in (root / "usr" / "lib").glob("python3.*"):
-        compileall.compile_dir(library, quiet=2, stripdir=str(root))
+        command = [sys.executable, "-m", "compileall", "-qq", "-s", str(root), str(library)]
+        subprocess.run(command, env=environment, check=False)
 
 
 def _compile(target: Target, root: Path, checkout: Path, folder: Path) -> None:
