@@ -57,13 +57,26 @@ def _is_stale(program: Path) -> bool:
 
 
 def _compile(program: Path, bits: int) -> None:
-    sources = [str(path) for path in _sources("*.c")]
+    compiler = ["gcc", f"-m{bits}", *QUIET]
+    compiled(program, _sources("*.c"), compiler, "gcc (and gcc-multilib for 32 bits)")
+
+
+def compiled(program: Path, sources: List[Path], compiler: List[str], packages: str) -> None:
+    """Compile and put in place at once: who runs the program never sees half of it.
+
+    Args:
+        compiler: with what it takes beside `FLAGS`.
+        packages: to install where there is no compiler.
+
+    Raises:
+        BuildError: no compiler, or an error.
+    """
     fresh = program.with_suffix(".new")
-    command = ["gcc", f"-m{bits}", *FLAGS, *QUIET, *sources, "-o", str(fresh)]
+    command = [*compiler, *FLAGS, *map(str, sources), "-o", str(fresh)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise BuildError(f"{error}: install gcc (and gcc-multilib for 32 bits)") from error
+        raise BuildError(f"{error}: install {packages}") from error
     if done.returncode:
         raise BuildError(done.stderr)
     fresh.replace(program)

@@ -7,12 +7,11 @@ With 64 all programs, with 32 the one that is built for 32 bits too. Knows nothi
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import List
 
-from tests.workloads.build import FLAGS, HERE, BuildError
+from tests.workloads.build import HERE, compiled
 from tests.workloads.stages_program import ALONE
 
 
@@ -37,21 +36,9 @@ def _built(triple: str, root: Path, program: Path, sources: List[Path]) -> Path:
     beside = sources[0].parent.glob("*.[ch]")
     newest = max(path.stat().st_mtime for path in beside)
     if not program.exists() or program.stat().st_mtime < newest:
-        _compile(triple, root, program, sources)
+        compiler = ["clang", f"--target={triple}", f"--sysroot={root}"]
+        compiled(program, sources, compiler, "clang")
     return program
-
-
-def _compile(triple: str, root: Path, program: Path, sources: List[Path]) -> None:
-    fresh = program.with_suffix(".new")
-    command = ["clang", f"--target={triple}", f"--sysroot={root}", *FLAGS]
-    command += [*map(str, sources), "-o", str(fresh)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise BuildError(f"{error}: install clang") from error
-    if done.returncode:
-        raise BuildError(done.stderr)
-    fresh.replace(program)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from tests.patience import PATIENCE_S
-from tests.workloads.build import BIN, FLAGS, BuildError
+from tests.workloads.build import BIN, compiled
 
 ALONE = Path(__file__).resolve().parent / "alone"
 
@@ -30,20 +30,8 @@ def program(name: str) -> Path:
     with (BIN / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not built.exists() or built.stat().st_mtime < newest:
-            _compile(ALONE / f"{name}.c", built)
+            compiled(built, [ALONE / f"{name}.c"], ["gcc"], "gcc")
     return built
-
-
-def _compile(source: Path, built: Path) -> None:
-    fresh = built.with_suffix(".new")
-    command = ["gcc", *FLAGS, str(source), "-o", str(fresh)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise BuildError(f"{error}: install gcc") from error
-    if done.returncode:
-        raise BuildError(done.stderr)
-    fresh.replace(built)
 
 
 class Program:
