@@ -101,8 +101,7 @@ static __always_inline void connect_failed(struct pt_regs *regs, bool compat,
 		shared_add(&connects_turned_away, 1);
 }
 
-static __noinline void connect_returned(struct task_struct *task, struct pt_regs *regs,
-					     long ret)
+static __noinline void connect_returned(struct task_struct *task, struct pt_regs *regs, long ret)
 {
 	struct connecting *connecting;
 	struct listener *listener;

@@ -14,6 +14,11 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 /* The kernel has it: set between open and load. */
 const volatile bool direct_loads = false;
 
+/* Kept of a thread that is over, which is on its CPU for a while yet. On early kernels nothing
+ * is kept: the entry is removed before its task is.
+ */
+#define SLOT_GONE 0xffffffff
+
 #ifndef EARLY_KERNEL
 
 /* Linux kernel commit 3ca1032ab7ab "bpf: Implement get_current_task_btf and
@@ -53,9 +58,6 @@ struct {
 	__type(key, int);
 	__type(value, u32);
 } thread_slots SEC(".maps");
-
-/* What is kept of a thread that is over: it is on its CPU for a while yet. */
-#define SLOT_GONE 0xffffffff
 
 /* 0: not a target's. One comparison for the tasks of everybody else on this host. */
 static __always_inline u32 slot_of(struct task_struct *task)
@@ -106,7 +108,6 @@ static __always_inline bool set_once(u64 *time_ns, ns_t now)
 
 #else
 
-#define SLOT_GONE 0xffffffff	/* never: the entry is removed before its task is */
 #define current_task() ((struct task_struct *)bpf_get_current_task())
 #define task_read(task, field) BPF_CORE_READ(task, field)
 #define untrusted(task) (task)

@@ -149,7 +149,7 @@ int seed_threads(struct bpf_iter__task *ctx)
 
 	if (task)
 		seed_thread(task);
-	else
+	else	/* once more: a processor may have read an entry before the round that it noted */
 		forget_callers();
 	return 0;
 }
