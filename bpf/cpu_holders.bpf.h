@@ -56,7 +56,9 @@ __noinline u32 credit_holder(u64 number, ns_t waited_ns)
 		return 0;
 	}
 	shared_add(&holder->waited_ns, waited_ns);
-	holder->is_target = stay->is_target;
+	/* Never taken back: on early kernels the last stay of one that ends is told as a stranger's. */
+	if (stay->is_target)
+		holder->is_target = 1;
 	return 0;
 }
 
