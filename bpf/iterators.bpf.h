@@ -30,7 +30,10 @@ static __always_inline void adopt_sleeping_call(struct task_struct *task,
 	if (!regs || syscall_nr(regs) < 0)
 		return;
 	adopt_call(task, regs, state, state->since_ns);
-	state->flags |= THREAD_IN_CALL;
+	if (ends_unseen(state, task))
+		first_event_seen(state, task);
+	else
+		state->flags |= THREAD_IN_CALL;
 }
 
 /* Unless an event of its own has told better meanwhile. That it left a CPU just now is never
@@ -61,7 +64,7 @@ static __always_inline void seed_thread(struct task_struct *task)
 		return;
 	if (untrusted(task)->group_leader->start_boottime / NS_PER_TICK != seed->start_ticks)
 		return;
-	state = adopt_thread(task, seed->flags);
+	state = adopt_thread(task, seed->flags | seed_traced(task));
 	if (!state)
 		return;
 	adopted_ns = state->since_ns;

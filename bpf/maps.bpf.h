@@ -271,6 +271,19 @@ struct {
 	__type(value, address_t);
 } uring_repeating SEC(".maps");
 
+#ifdef BY_FUNCTIONS
+
+/* Threads whose calls come by tracepoints; without one those can go. */
+u32 traced_threads = 0;
+/* User space says that they are there. */
+u32 tracepoints_are_on = 0;
+/* 32-bit programs that began when they were not. */
+u64 programs_unseen = 0;
+/* The end: the functions' programs go one by one, and count no more from the first on. */
+u32 stopped = 0;
+
+#endif
+
 /* New entries are made from these: a value is larger than the stack. */
 static const struct thread_state no_thread_state = {};
 static const struct listener no_listener = {};

@@ -11,6 +11,7 @@ static __always_inline struct thread_state *adopt_thread(struct task_struct *tas
 
 	state = new_thread_state(task);
 	if (state) {
+		count_traced(flags);
 		state->flags = flags;
 		state->since_ns = bpf_ktime_get_ns();
 		state->activity = ACTIVITY_RUNQ;
@@ -58,6 +59,7 @@ static __always_inline void process_forked(struct task_struct *parent, struct ta
 		return;
 	if (state)
 		flags |= state->flags & THREAD_DORMANT;
+	flags |= child_traced(parent);
 	if (adopt_thread(child, flags) && !is_thread)
 		adopt_process(child, tgid_of(parent), VIA_FORK);
 }
@@ -77,6 +79,7 @@ static __always_inline void program_replaced(struct task_struct *task)
 		state->flags = (state->flags & ~THREAD_DORMANT) | THREAD_NEWBORN;
 	}
 	state->polled_ns = 0;
+	trace_32_bit_program(state, task);
 	process = bpf_map_lookup_elem(&processes, &tgid);
 	if (process)
 		bpf_probe_read_kernel_str(process->comm, sizeof(process->comm), task->comm);
@@ -89,8 +92,10 @@ static __always_inline void thread_exited(struct task_struct *task)
 	u32 tgid = tgid_of(task);
 
 	connecting_thread_exited(task);
-	if (state)
+	if (state) {
 		keep_activities(state);
+		traced_no_more(state);
+	}
 	/* The first thread's is that of io_uring's workers as well, as long as there are any. */
 	if (task->pid != task->tgid)
 		thread_state_gone(task);

@@ -22,6 +22,20 @@ static __always_inline int syscall_nr(struct pt_regs *regs)
 	return regs->orig_ax;
 }
 
+/* Where a fault interrupted a program, its error code stands where a call's number would: bit 2
+ * says that it was the program's own (arch/x86/include/asm/trap_pf.h).
+ */
+static __always_inline bool may_be_fault(int nr)
+{
+	return (nr & ~0x13) == 4;
+}
+
+/* TIF_ADDR32, arch/x86/include/asm/thread_info.h */
+static __always_inline bool is_32_bit(struct task_struct *task)
+{
+	return task_read(task, thread_info.flags) & (1UL << 29);
+}
+
 static __always_inline u64 first_argument(struct pt_regs *regs, bool compat)
 {
 	return compat ? (u32)regs->bx : regs->di;
@@ -55,6 +69,16 @@ static __always_inline bool is_compat(struct task_struct *task)
 static __always_inline int syscall_nr(struct pt_regs *regs)
 {
 	return regs->syscallno;
+}
+
+static __always_inline bool may_be_fault(int nr)
+{
+	return false;
+}
+
+static __always_inline bool is_32_bit(struct task_struct *task)
+{
+	return is_compat(task);
 }
 
 static __always_inline u64 first_argument(struct pt_regs *regs, bool compat)

@@ -10,6 +10,7 @@
 #include "requests.bpf.h"
 #include "sockets.bpf.h"
 #include "threads.bpf.h"
+#include "traced.bpf.h"
 
 #define EINTR 4
 #define EAGAIN 11
@@ -197,6 +198,7 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 	ns_t now;
 
 	identify_call(task, regs, nr, call);
+	first_event_seen(state, task);
 	state->flags = (state->flags | THREAD_IN_CALL) & ~THREAD_NEWBORN;
 	state->left_cpu_ns = 0;
 	if (call->call != CALL_NONE)
@@ -515,6 +517,7 @@ static __always_inline void call_returned(struct pt_regs *regs, long ret)
 		return;
 	now = bpf_ktime_get_ns();
 	change_activity(state, now, ACTIVITY_USER);
+	first_event_seen(state, caller_of(state));
 	if (state->flags & THREAD_NEWBORN)
 		state->flags &= ~THREAD_NEWBORN;
 	else

@@ -10,6 +10,7 @@
 #include "cpu_holders.bpf.h"
 #include "maps.bpf.h"
 #include "queues.bpf.h"
+#include "registers.bpf.h"
 #include "thread_slots.bpf.h"
 
 #define TASK_UNINTERRUPTIBLE 2
@@ -62,6 +63,33 @@ static __always_inline u8 activity_in_call(struct call_in_flight *call, bool is_
 	return ACTIVITY_BLOCKED_OTHER;
 }
 
+#ifdef BY_FUNCTIONS
+
+/* A call without a program of ours: its number is where the kernel keeps it. */
+static __always_inline u8 activity_unseen(struct task_struct *task, bool is_uninterruptible)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	int nr = regs ? syscall_nr(regs) : -1;
+	struct call_in_flight call = { .endpoint = ENDPOINT_OTHER };
+	const volatile struct call_entry *entry;
+
+	if (nr < 0 || nr >= NR_MAX || may_be_fault(nr))
+		return is_uninterruptible ? ACTIVITY_BLOCKED_DISK : ACTIVITY_BLOCKED_OTHER;
+	entry = is_compat(task) ? &compat_entries[nr & (NR_MAX - 1)] :
+				  &native_entries[nr & (NR_MAX - 1)];
+	call.waits = entry->call == CALL_NONE ? entry->waits : WAITS_OTHER;
+	return activity_in_call(&call, is_uninterruptible);
+}
+
+#else
+
+static __always_inline u8 activity_unseen(struct task_struct *task, bool is_uninterruptible)
+{
+	return is_uninterruptible ? ACTIVITY_BLOCKED_DISK : ACTIVITY_BLOCKED_OTHER;
+}
+
+#endif
+
 static __always_inline u8 activity_asleep(struct task_struct *task, struct thread_state *state,
 					  long task_state)
 {
@@ -70,7 +98,7 @@ static __always_inline u8 activity_asleep(struct task_struct *task, struct threa
 	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))
 		return ACTIVITY_BLOCKED_DISK;
 	if (!(state->flags & THREAD_IN_CALL))
-		return is_uninterruptible ? ACTIVITY_BLOCKED_DISK : ACTIVITY_BLOCKED_OTHER;
+		return activity_unseen(task, is_uninterruptible);
 	return activity_in_call(&state->now, is_uninterruptible);
 }
 

@@ -23,6 +23,8 @@ static __always_inline void became_readable(address_t sk)
 		bytes_arrived(sk);
 }
 
+#ifndef BY_FUNCTIONS
+
 SEC("tp_btf/sys_enter")
 int BPF_PROG(sys_enter, struct pt_regs *regs, long nr)
 {
@@ -36,6 +38,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	call_returned(regs, ret);
 	return 0;
 }
+
+#endif
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)

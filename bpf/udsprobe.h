@@ -30,6 +30,7 @@ enum limits {
 	LATENCY_TOP_BITS = 38,	/* 275 s; longer ones share the last slot */
 	LATENCY_SLOTS = 528,
 	SLOW_CALL_NS = 1000000,
+	PROTOTYPES_MAX = 2,	/* of the functions that make system calls */
 	COMM_LEN = 16,
 	NAME_LEN = 112,		/* 108 bytes of sun_path, padded */
 	DEPTH_EXACT = 32,	/* depths below have a slot each; above, 16 per power of two */
@@ -255,6 +256,7 @@ enum thread_flag {
 	THREAD_DORMANT = 4,	/* counts from its next exec */
 	THREAD_INTERRUPTED = 8,	/* a call waits to be restarted or to fail with EINTR */
 	THREAD_EXITED = 16,	/* the first of a process, whose other threads go on */
+	THREAD_TRACED = 32,	/* strategy "fentry": its calls come by tracepoints so far */
 };
 
 /* A thread has one if and only if it is a target's. */
