@@ -21,11 +21,11 @@ from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import CallCounts, ListenerReading, ProbeReading, Sample
 
 SWEEP_EVERY_SAMPLES = 10
-# A run of these that the kernel skipped can be a call that was not counted.
-CALL_PROGRAMS = ("sys_enter", "sys_exit")
 # Operations of io_uring whose completion the kernel tells nobody: IOSQE_CQE_SKIP_SUCCESS, or
 # no room in the ring.
 UNTOLD = "io_uring:untold"
+# Programs whose calls are not seen: 32-bit ones that targets started, with strategy `fentry`.
+UNSEEN = "programs:32-bit"
 
 
 class Clock(Protocol):
@@ -92,6 +92,7 @@ class Collector:
     def sample(self) -> Sample:
         """One moment of the observation, cumulative."""
         self._run_time.tick()
+        self._tracer.settle()
         # Before anything is read: what happened before this moment is in the sample.
         monotonic_ns, unix_s = self._clock.monotonic_ns(), self._clock.unix_s()
         counted = self._read_counters()
@@ -109,7 +110,7 @@ class Collector:
             unix_s=unix_s,
             calls=counted.calls,
             in_flight=tuple(t.in_flight for t in threads if t.in_flight is not None),
-            syscalls_by_name=counters.calls_by_name(row),
+            syscalls_by_name=None if self._tracer.by_functions else counters.calls_by_name(row),
             threads=tuple(t.activities for t in threads),
             exited_activity_ns=counted.exited_activity_ns,
             targets=targets,
@@ -169,10 +170,15 @@ class Collector:
 
     def _account(self, events: EventAccount) -> ProbeReading:
         misses = dict(self._tracer.recursion_misses())
-        untold = self._tracer.counters.untold_operations()
+        untold, unseen = (
+            self._tracer.counters.untold_operations(),
+            self._tracer.programs_unseen(),
+        )
         if untold:
             misses[UNTOLD] = untold
-        missed = sum(misses.get(name, 0) for name in (*CALL_PROGRAMS, UNTOLD))
+        if unseen:
+            misses[UNSEEN] = unseen
+        missed = self._tracer.missed_calls() + untold + unseen
         turned_away = self._tracer.counters.turned_away()
         ran = self._run_time.reading()
         return ProbeReading(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from typing import TYPE_CHECKING, Iterable, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Iterable, List, Optional, Tuple, Union
 
 from udsprobe import __version__
 from udsprobe.collector import Collector, SystemClock
@@ -65,6 +65,17 @@ def _reporter(observation: Observation, first: Sample, slo_us: Optional[float]) 
     return Reporter(observation, first, slo_us)
 
 
+def _book_of(
+    chosen: Iterable[Chosen], program: Optional[Tuple[str, str]], procfs: Procfs
+) -> TargetBook:
+    book = TargetBook(procfs)
+    for process in chosen:
+        book.expect(process.pid, process.via)
+        if program is not None:
+            book.expect_program(process.pid, *program)
+    return book
+
+
 class Observer:
     """Live probes on chosen targets.
 
@@ -79,6 +90,8 @@ class Observer:
         privileges: how to go on once all is attached and open; None is as before.
         recorder: is given every sample.
         meanwhile: done in another thread while the kernel verifies the probes.
+        at_end: told how many functions of the kernel have probes, before it takes them back: a
+            tenth of a second for each.
 
     Attributes:
         first: the sample at the moment the targets were taken on.
@@ -99,15 +112,13 @@ class Observer:
         privileges: Optional[LeastPrivilege] = None,
         recorder: Optional[Recorder] = None,
         meanwhile: Work = nothing,
+        at_end: Callable[[int], object] = bool,
     ) -> None:
+        self._at_end = at_end
         began_ns = time.monotonic_ns()
         procfs = self._procfs = Procfs()
-        book = TargetBook(procfs)
         wanted = list(chosen)
-        for process in wanted:
-            book.expect(process.pid, process.via)
-            if program is not None:
-                book.expect_program(process.pid, *program)
+        book = _book_of(wanted, program, procfs)
         self._tracer = _tracer(strategy, follow, meanwhile)
         try:
             self._collector = _collector(self._tracer, book, procfs)
@@ -187,6 +198,7 @@ class Observer:
     def close(self) -> None:
         """Give everything back."""
         self._collector.close()
+        self._at_end(self._tracer.functions_attached())
         self._tracer.close()
 
     def __enter__(self) -> Observer:

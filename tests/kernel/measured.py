@@ -53,7 +53,7 @@ MEASURED: Mapping[str, str] = {
     "test_faults_target::test_a_target_that_forks_again_and_again": "processes",
 }
 # What they compare is exact even where the measurement as a whole is not.
-HOLDS_WHEN_DEGRADED = frozenset({"served_requests"})
+HOLDS_WHEN_DEGRADED = frozenset({"served_requests", "thread_time", "processes"})
 
 
 def measurement_of(module: str, test: str) -> Optional[str]:
@@ -93,12 +93,19 @@ def states_here() -> Dict[str, MeasurementState]:
         features = kernel_features()
     except KernelCannotError:
         return {}
-    first = strategies(os.environ.get("UDSPROBE_STRATEGY", "auto"), features.events)[:1]
+    first = strategies(
+        os.environ.get("UDSPROBE_STRATEGY", "auto"),
+        features.events,
+        functions=bool(features.call_functions),
+        preempts=features.preempts,
+    )[:1]
     attached = programs(first[0], features.events) if first else frozenset()
+    functions = first == ("fentry",) and bool(features.call_functions)
     found = measurements(
         attached,
         sleeping_calls=features.sleeping_calls,
         unix_unread=features.unix_unread,
-        preemptible=features.preemptible,
+        preemptible=features.preemptible or (functions and features.preempts),
+        functions=functions,
     )
     return {state.name: state for state in found}

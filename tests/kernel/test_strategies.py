@@ -19,6 +19,8 @@ pytestmark = pytest.mark.root
 CASES = [
     Case("requests", "unix-stream"),
     Case("requests_pieces", "tcp4"),
+    Case("restarted", "unix-stream"),
+    Case("sendmmsg", "unix-dgram"),
 ]
 
 
@@ -50,8 +52,8 @@ def test_the_same_is_counted(
         truth = read_truth(told)
         assert report["probe"]["strategy"] == name
         assert tool.rows(report) == truth.rows
-        served = report["requests"]["served"]["count"]
-        assert served == truth.requests
+        if truth.requests is not None:
+            assert report["requests"]["served"]["count"] == truth.requests
 
 
 @pytest.mark.parametrize("strategy", ["tracepoint", "fentry", "bcc"])

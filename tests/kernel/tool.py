@@ -56,7 +56,10 @@ class Attached:
 
     Attributes:
         report: the document; there once the block was left.
+        pid: of udsprobe.
     """
+
+    pid: int
 
     def __init__(
         self,
@@ -79,6 +82,7 @@ class Attached:
         self._process = subprocess.Popen(
             self._argv, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
         )
+        self.pid = self._process.pid
         try:
             self._wait_until_ready()
         except BaseException:

@@ -92,6 +92,37 @@ def test_a_function_stands_for_the_tracepoint_that_is_absent() -> None:
     assert "sock_def_readable" not in ALL
 
 
+def test_where_calls_are_seen_at_functions_nothing_rests_on_their_tracepoints() -> None:
+    states = measurements(programs("fentry", EVENTS), functions=True)
+    assert [one.name for one in states if "sys_e" in (one.rests_on or "")] == []
+    assert {one.name: one.state for one in states if one.state != "on"} == {
+        "thread_time": "degraded",
+        "processes": "degraded",
+    }
+    by_name = {one.name: one.rests_on for one in states}
+    assert by_name["syscalls"] == "fentry+fexit:system calls"
+    assert by_name["stages"] == "fentry:sock_def_readable+fexit:system calls"
+    assert by_name["thread_time"] == ("tp_btf:sched_switch+sched_wakeup+fentry+fexit:system calls")
+
+
+@pytest.mark.parametrize(
+    ("functions", "preempts", "tried"),
+    [
+        (True, False, ("fentry", "tracepoint")),
+        (True, True, ("tracepoint",)),
+        (False, False, ("tracepoint",)),
+    ],
+)
+def test_functions_are_preferred_where_no_program_is_preempted(
+    functions: bool, preempts: bool, tried: tuple[str, ...]
+) -> None:
+    assert strategies("auto", EVENTS, functions=functions, preempts=preempts) == tried
+    assert strategies("tracepoint", EVENTS, functions=functions, preempts=preempts) == (
+        "tracepoint",
+    )
+    assert strategies("fentry", EVENTS, functions=functions, preempts=preempts) == ("fentry",)
+
+
 @pytest.mark.parametrize(
     ("asked", "absent", "tried"),
     [

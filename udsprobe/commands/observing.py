@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Iterable, Optional, Tuple
 
 from udsprobe.commands.options import WatchOptions
 from udsprobe.commands.rights import least_privilege
+from udsprobe.commands.telling import tell
 from udsprobe.kernel.alongside import Work, nothing
 from udsprobe.observe import Observer
 
@@ -37,4 +39,10 @@ def observer_of(
         privileges=least_privilege(options),
         recorder=recorder,
         meanwhile=meanwhile,
+        at_end=_tell_of_the_end,
     )
+
+
+def _tell_of_the_end(functions: int) -> None:
+    if functions and sys.stderr is not None and sys.stderr.isatty():
+        tell(f"the kernel takes back the probes on {functions} functions, for some seconds")

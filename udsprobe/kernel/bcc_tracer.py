@@ -117,6 +117,10 @@ class BccTracer:
                 if found is not None:
                     self._adopt(pid, found.start_ticks, via["fork"], dormant)
 
+    def functions_attached(self) -> int:
+        """None: these are tracepoints."""
+        return 0
+
     def recursion_misses(self) -> Mapping[str, int]:
         """Program → runs the kernel skipped because it was active on that CPU already.
 

@@ -17,12 +17,17 @@ from udsprobe.kernel.syscall_table import TABLES
 WITHOUT = "`udsprobe listeners` works without"
 
 
-def object_bytes(features: Features) -> bytes:
+def object_bytes(features: Features, *, functions: bool = False) -> bytes:
     """The object for this machine and kernel.
+
+    Args:
+        functions: for calls by their functions.
 
     Raises:
         KernelCannotError: `no-object`; `stale-object` in a checkout whose sources changed since.
     """
+    if functions:
+        return built_program("fentry")
     return built_program("tracepoint" if features.task_storage else "tracepoint_early")
 
 

@@ -134,6 +134,22 @@ class Counters:
         finally:
             self._globals.set("seeding", 0)
 
+    def traced_threads(self) -> int:
+        """Strategy `fentry`: threads whose calls come by the tracepoints."""
+        return self._globals.get("traced_threads")
+
+    def say_tracepoints_are(self, on: bool) -> None:
+        """Strategy `fentry`: whether programs stand at the tracepoints of system calls."""
+        self._globals.set("tracepoints_are_on", on)
+
+    def programs_unseen(self) -> int:
+        """Strategy `fentry`: 32-bit programs that began where nobody saw their calls."""
+        return self._globals.get("programs_unseen")
+
+    def stop(self) -> None:
+        """Strategy `fentry`: no call counts from now on."""
+        self._globals.set("stopped", 1)
+
     @contextmanager
     def marking(self) -> Iterator[None]:
         """A round in which every living connection is marked; marks of two rounds count."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import platform
 from dataclasses import dataclass
 from pathlib import Path
-from typing import FrozenSet
+from typing import FrozenSet, Tuple
 
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.btf import names
+from udsprobe.kernel.call_functions import call_functions
 from udsprobe.kernel.own_namespaces import in_pid_namespace
 from udsprobe.kernel.plan import EVENT_PROGRAMS, URING, URING_OVERFLOW, URING_SUBMITS
+from udsprobe.kernel.preemption import preempts_kernel_code
 
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
 WITHOUT = "`udsprobe listeners` works without it"
@@ -36,6 +39,11 @@ class Features:
         bpf_allocator: maps have an allocator that programs can use anywhere (7c8199e24fa0
             "bpf: Introduce any context BPF specific memory allocator.", in v6.1).
         pid_namespace: process ids are other ones here than on the host.
+        call_functions: (system call, function that makes it), where programs can stand there
+            instead of at the tracepoints of all calls. It takes `sleeping_calls`, and a return
+            that may come when the program is taken away already: Linux kernel commit
+            e21aa341785c "bpf: Fix fexit trampoline" (in v5.12).
+        preempts: a task can be preempted in the kernel, and so in a program on a function.
     """
 
     events: FrozenSet[str]
@@ -46,6 +54,8 @@ class Features:
     unix_unread: bool = False
     bpf_allocator: bool = False
     pid_namespace: bool = False
+    call_functions: Tuple[Tuple[str, str], ...] = ()
+    preempts: bool = True
 
 
 def kernel_features() -> Features:
@@ -67,6 +77,8 @@ def kernel_features() -> Features:
         unix_unread=_has(types, "inq_len"),
         bpf_allocator=_has(types, "bpf_mem_alloc"),
         pid_namespace=pid_namespace,
+        call_functions=_call_functions(types),
+        preempts=preempts_kernel_code(),
     )
     required = {program.name for program in EVENT_PROGRAMS if program.required}
     absent = sorted(required - features.events)
@@ -84,6 +96,12 @@ def _events(types: bytes) -> FrozenSet[str]:
     if not _has(types, "io_cqe") or not found.issuperset(URING) or not found & URING_SUBMITS:
         found -= URING | URING_SUBMITS | {URING_OVERFLOW}
     return frozenset(found)
+
+
+def _call_functions(types: bytes) -> Tuple[Tuple[str, str], ...]:
+    if not (_has(types, "BPF_FUNC_task_pt_regs") and _has(types, "bpf_tramp_image")):
+        return ()
+    return call_functions(types, platform.machine())
 
 
 def _kernel_types() -> bytes:

@@ -40,6 +40,7 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "btf__raw_data": (_pointer, [_pointer, ctypes.POINTER(_uint)]),
     "btf__load_vmlinux_btf": (_pointer, []),
     "btf__find_by_name_kind": (_int, [_pointer, _text, _uint]),
+    "btf__type_by_id": (_pointer, [_pointer, _uint]),
     "btf__free": (None, [_pointer]),
     "bpf_object__next_map": (_pointer, [_pointer, _pointer]),
     "bpf_map__fd": (_int, [_pointer]),
@@ -48,11 +49,14 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "bpf_map__max_entries": (_uint, [_pointer]),
     "bpf_map__initial_value": (_pointer, [_pointer, ctypes.POINTER(_size)]),
     "bpf_program__set_autoload": (_int, [_pointer, ctypes.c_bool]),
+    "bpf_program__set_attach_target": (_int, [_pointer, _int, _text]),
     "bpf_program__attach": (_pointer, [_pointer]),
     "bpf_program__attach_iter": (_pointer, [_pointer, _pointer]),
     "bpf_program__fd": (_int, [_pointer]),
     "bpf_link__fd": (_int, [_pointer]),
     "bpf_link__destroy": (_int, [_pointer]),
+    "bpf_prog_load": (_int, [_int, _text, _text, _text, _size, _pointer]),
+    "bpf_link_create": (_int, [_int, _int, _int, _pointer]),
     "bpf_iter_create": (_int, [_int]),
     "bpf_map_lookup_elem": (_int, [_int, _pointer, _pointer]),
     "bpf_map_update_elem": (_int, [_int, _pointer, _pointer, ctypes.c_uint64]),
@@ -195,6 +199,14 @@ def libbpf() -> Libbpf:
         KernelCannotError: `no-libbpf`, naming the packages.
     """
     return Libbpf()
+
+
+def program_info(descriptor: int) -> ProgInfo:
+    """Run time (when statistics are on), run count and recursion misses of a program."""
+    info = ProgInfo()
+    size = ctypes.c_uint32(ctypes.sizeof(info))
+    libbpf().call("bpf_obj_get_info_by_fd", descriptor, ctypes.addressof(info), ctypes.byref(size))
+    return info
 
 
 def _load_library() -> Any:

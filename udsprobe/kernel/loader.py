@@ -9,13 +9,15 @@ import struct
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, FrozenSet, Iterable, Optional, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, Optional, Sequence, Tuple
 
 from udsprobe.errors import KernelCannotError, NotPermittedError, UdsprobeError
 from udsprobe.kernel import map_bounds
 from udsprobe.kernel.alongside import Work, alongside, nothing
 from udsprobe.kernel.built_objects import object_bytes
+from udsprobe.kernel.call_functions import CallFunction
 from udsprobe.kernel.features import Features
+from udsprobe.kernel.function_programs import KINDS, FunctionPrograms, prototypes
 from udsprobe.kernel.libbpf import LibbpfError, libbpf
 from udsprobe.kernel.lockdown import forbids_reading, lockdown_level
 from udsprobe.kernel.plan import EVENT_PROGRAMS
@@ -43,6 +45,7 @@ def load(
     programs: FrozenSet[str],
     *,
     follow: bool,
+    functions: Sequence[CallFunction] = (),
     meanwhile: Work = nothing,
 ) -> ProbeObject:
     """Open, configure and load the object.
@@ -53,6 +56,7 @@ def load(
         cpus: possible CPUs, entries of the per-CPU arrays.
         programs: names of the event programs to load.
         follow: children of targets become targets.
+        functions: at which calls are seen; none: at the tracepoints.
         meanwhile: done in another thread while the kernel verifies.
 
     Raises:
@@ -60,8 +64,15 @@ def load(
             verifier's last lines in `detail`).
         NotPermittedError: `not-root`, naming the missing capabilities.
     """
-    raw = object_bytes(features)
-    configure = partial(_configure, features=features, tables=tables, cpus=cpus, follow=follow)
+    raw = object_bytes(features, functions=bool(functions))
+    configure = partial(
+        _configure,
+        features=features,
+        tables=tables,
+        cpus=cpus,
+        follow=follow,
+        functions=functions,
+    )
     with suppress(LibbpfError), libbpf().unheard():
         return _loaded(raw, configure, programs, meanwhile)
     try:
@@ -98,7 +109,9 @@ def _configure(
     tables: Tuple[SyscallTable, SyscallTable],
     cpus: int,
     follow: bool,
+    functions: Sequence[CallFunction],
 ) -> None:
+    _aim_bodies(opened, functions)
     opened.resize("calls", series_max(cpus) * cpus)
     opened.resize("cpus", cpus)
     opened.resize("connections", map_bounds.connections_max(features.bpf_allocator))
@@ -111,8 +124,45 @@ def _configure(
     for name, entries in bounds.items():
         opened.resize(name, entries)
     options = _options(opened, features, tables, follow, cpus)
+    # Unlike those on tracepoints, programs on functions can be preempted by others.
+    if functions and features.preempts:
+        options["preemptible"] = bytes([True])
     options["threads_max"] = struct.pack("<I", bounds.get("thread_states", threads))
     opened.set_options(options)
+
+
+def _aim_bodies(opened: ProbeObject, functions: Sequence[CallFunction]) -> None:
+    """Functions of one prototype share a body each for their entry and their return."""
+    if not functions:
+        return
+    firsts = prototypes(functions)
+    prototypes_max = opened.btf.enum("limits")["PROTOTYPES_MAX"]
+    if len(firsts) > prototypes_max:
+        raise LibbpfError(f"{len(firsts)} prototypes of system calls", errno.E2BIG)
+    for number in range(prototypes_max):
+        for kind in KINDS:
+            if number < len(firsts):
+                opened.aim(f"call_{kind}_{number}", firsts[number].name)
+            else:
+                opened.leave_out(f"call_{kind}_{number}")
+
+
+def function_programs(
+    loaded: ProbeObject, functions: Sequence[CallFunction]
+) -> Optional[FunctionPrograms]:
+    """The programs on functions of a loaded object, not yet attached; None without functions.
+
+    Raises:
+        LibbpfError: the kernel refuses one.
+    """
+    if not functions:
+        return None
+    arrays = {
+        (kind, first.prototype): loaded.array_to_jump_by(f"{kind}_{at}", f"call_{kind}_{at}")
+        for at, first in enumerate(prototypes(functions))
+        for kind in KINDS
+    }
+    return FunctionPrograms(functions, arrays)
 
 
 def _bounds_for_tests() -> Dict[str, int]:

@@ -65,22 +65,44 @@ URING_OVERFLOW = "io_uring_cqe_overflow"
 URING_SUBMITS = frozenset({"io_uring_submit_req", "io_uring_submit_sqe"})
 # Either tells when bytes or connections arrive.
 ARRIVALS = ("sk_data_ready", "sock_def_readable")
+# Where calls are seen.
+TRACEPOINTS = "tp_btf:sys_enter+sys_exit"
+RETURN_TRACEPOINT = "tp_btf:sys_exit"
+INSTEAD = (
+    (TRACEPOINTS, "fentry+fexit:system calls"),
+    (RETURN_TRACEPOINT, "fexit:system calls"),
+    ("sys_enter+sys_exit", "fentry+fexit:system calls"),
+    ("sys_exit", "fexit:system calls"),
+)
+# What is less exact then, and how.
+LESS_BY_FUNCTIONS = {
+    "thread_time": "time on a CPU in other calls than those of the table counts as user",
+    "processes": "descriptors refused to other calls than those of the table are not counted",
+}
+NO_OTHER_CALLS = "system calls that no socket has to do with have no probes with strategy fentry"
 
 
-def strategies(asked: str, events: FrozenSet[str]) -> Tuple[str, ...]:
+def strategies(
+    asked: str, events: FrozenSet[str], *, functions: bool = False, preempts: bool = False
+) -> Tuple[str, ...]:
     """The strategies to try, best first; none when the one asked for has nothing to attach to.
 
-    A trampoline is dearer to take away than a tracepoint, and refused by more kernels: it is
-    for what has no tracepoint.
+    Functions are cheaper than the tracepoints of system calls, which every call of the host
+    passes. But a program on a function is skipped while another task that was preempted in it
+    waits for the CPU, and then a call is not counted.
 
     Args:
         asked: `auto` or one strategy.
         events: names of the event programs that the kernel has something to attach to for.
+        functions: programs can stand at the functions of system calls.
+        preempts: tasks can be preempted in the kernel.
     """
     has_tracepoint, has_function = (name in events for name in ARRIVALS)
     if asked == "fentry":
         return ("fentry",) if has_function else ()
-    if asked == "tracepoint" or has_tracepoint or not has_function:
+    if asked == "tracepoint" or not has_function:
+        return ("tracepoint",)
+    if has_tracepoint and (preempts or not functions):
         return ("tracepoint",)
     return ("fentry", "tracepoint")
 
@@ -113,6 +135,7 @@ def measurements(
     sleeping_calls: bool = True,
     unix_unread: bool = True,
     preemptible: bool = False,
+    functions: bool = False,
 ) -> Tuple[MeasurementState, ...]:
     """The state of every measurement.
 
@@ -121,27 +144,49 @@ def measurements(
         sleeping_calls: the call that a sleeping thread is in can be read.
         preemptible: programs can be preempted by others of their kind.
         unix_unread: Unix streams keep the number of bytes in their receive queue.
+        functions: calls are seen at their functions.
     """
+    found = _measurements(attached, sleeping_calls, unix_unread)
+    if functions:
+        found = tuple(map(_by_functions, found))
+    return tuple(map(_interrupted, found)) if preemptible else found
+
+
+def _by_functions(state: MeasurementState) -> MeasurementState:
+    """The same with other probes, which see less of what threads do."""
+    if state.rests_on is None:
+        return state
+    rests_on = state.rests_on
+    for tracepoints, functions in INSTEAD:
+        rests_on = rests_on.replace(tracepoints, functions)
+    if state.state == "on" and state.name in LESS_BY_FUNCTIONS:
+        reason = f"{LESS_BY_FUNCTIONS[state.name]}: {NO_OTHER_CALLS}"
+        return MeasurementState(state.name, rests_on, "degraded", reason)
+    return MeasurementState(state.name, rests_on, state.state, state.reason)
+
+
+def _measurements(
+    attached: FrozenSet[str], sleeping_calls: bool, unix_unread: bool
+) -> Tuple[MeasurementState, ...]:
     arrival = _arrival(attached)
-    found = (
-        _on("syscalls", "tp_btf:sys_enter+sys_exit"),
+    return (
+        _on("syscalls", TRACEPOINTS),
         _on("cpu_time", "tp_btf:sched_switch"),
         _on("thread_time", "tp_btf:sched_switch+sched_wakeup+sys_enter+sys_exit"),
-        _on("loops", "tp_btf:sys_enter+sys_exit"),
+        _on("loops", TRACEPOINTS),
         _on("cpu_holders", "tp_btf:sched_switch"),
         _in_flight(sleeping_calls),
         _on("processes", "tp_btf:sched_process_fork+exec+exit"),
         *_requests(arrival),
         _on("listeners", "sock_diag+iter:task_file"),
         *_accept_queue(arrival, "inet_sock_set_state" in attached),
-        _on("connects", "tp_btf:sys_exit"),
+        _on("connects", RETURN_TRACEPOINT),
         *_peers(arrival is not None),
         _queues(arrival, unix_unread),
         _io_uring(attached),
         _on("cpu", "procfs+cgroupfs"),
         _verdict(arrival is not None),
     )
-    return tuple(map(_interrupted, found)) if preemptible else found
 
 
 def _interrupted(state: MeasurementState) -> MeasurementState:
@@ -193,7 +238,7 @@ def _verdict(has_arrival: bool) -> MeasurementState:
 
 def _peers(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
     rests_on = {
-        "upstream_requests": "tp_btf:sys_enter+sys_exit",
+        "upstream_requests": TRACEPOINTS,
         "connections": "tp_btf:sys_exit+iter:bpf_map_elem",
     }
     if has_arrival:
@@ -244,7 +289,7 @@ def _accept_queue(
         return (
             _on("accept_queue", arrival),
             _accept_wait(arrival, has_tcp_states),
-            _on("refused_connects", "tp_btf:sys_enter+sys_exit"),
+            _on("refused_connects", TRACEPOINTS),
         )
     reason = "this kernel tells nobody when a connection enters a queue"
     return (

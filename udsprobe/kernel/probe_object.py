@@ -11,10 +11,10 @@ import errno
 import mmap
 import os
 import struct
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
 
 from udsprobe.kernel.btf import Btf
-from udsprobe.kernel.libbpf import LibbpfError, ProgInfo, libbpf
+from udsprobe.kernel.libbpf import LibbpfError, ProgInfo, libbpf, program_info
 
 BPF_NOEXIST, NO_PREALLOC = 1, 1
 ITERATOR_READ_BYTES = max(1 << 18, 8 * mmap.PAGESIZE)
@@ -113,6 +113,11 @@ class ProbeObject:
         """Do not load `program`."""
         self._bpf.call("bpf_program__set_autoload", self._program(program), False)
 
+    def aim(self, program: str, function: str) -> None:
+        """Verify `program` as one of a function of the kernel, before `load`."""
+        target = self._program(program)
+        self._bpf.call("bpf_program__set_attach_target", target, 0, function.encode())
+
     def load(self) -> None:
         """Verify and load maps and programs.
 
@@ -128,6 +133,18 @@ class ProbeObject:
             LibbpfError: the kernel refused.
         """
         self._links[program] = self._bpf.pointer("bpf_program__attach", self._program(program))
+
+    def take_back_if_there(self, programs: Iterable[str]) -> None:
+        """Detach some, the last first; they may be attached again."""
+        for program in reversed(list(programs)):
+            if program in self._links:
+                self._bpf.functions.bpf_link__destroy(self._links.pop(program))
+
+    def array_to_jump_by(self, map_name: str, program: str) -> int:
+        """Make `program` the first of an array of programs, and return its descriptor."""
+        loaded = self._bpf.call("bpf_program__fd", self._program(program))
+        self.update(map_name, struct.pack("<I", 0), struct.pack("<I", loaded))
+        return self._map_fd(map_name)
 
     def detach(self) -> None:
         """Detach every program that runs on events, the last attached first.
@@ -278,13 +295,7 @@ class ProbeObject:
 
     def program_info(self, program: str) -> ProgInfo:
         """Run time (when statistics are on), run count and recursion misses."""
-        info = ProgInfo()
-        size = ctypes.c_uint32(ctypes.sizeof(info))
-        descriptor = self._bpf.call("bpf_program__fd", self._program(program))
-        self._bpf.call(
-            "bpf_obj_get_info_by_fd", descriptor, ctypes.addressof(info), ctypes.byref(size)
-        )
-        return info
+        return program_info(self._bpf.call("bpf_program__fd", self._program(program)))
 
     def _read_batch(self, function: str, *arguments: object) -> bool:
         try:

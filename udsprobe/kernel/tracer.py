@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import platform
 import struct
-from typing import Dict, Iterable, List, Mapping, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Tuple
 
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.alongside import Work, nothing
+from udsprobe.kernel.call_functions import CallFunction, described
+from udsprobe.kernel.call_programs import CallPrograms, is_of_calls
 from udsprobe.kernel.connection_table import ConnectionTable
 from udsprobe.kernel.counters import Counters, enum_names
 from udsprobe.kernel.cpu_holders import CpuHolders
 from udsprobe.kernel.features import Features, kernel_features
+from udsprobe.kernel.function_programs import Account, prototypes
 from udsprobe.kernel.libbpf import LibbpfError
 from udsprobe.kernel.listener_table import ListenerTable
 from udsprobe.kernel.loader import load, possible_cpus, refusal, series_max
-from udsprobe.kernel.plan import attach_order, measurements, programs, strategies
+from udsprobe.kernel.plan import (
+    attach_order,
+    measurements,
+    programs,
+    strategies,
+    tells_arrivals,
+)
 from udsprobe.kernel.probe_object import records
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.server_table import ServerTable
@@ -31,10 +40,14 @@ class Tracer:
         follow: children of targets become targets.
         strategy: `auto` (the first that this kernel loads), `tracepoint` or `fentry`.
         meanwhile: done in another thread while the kernel verifies.
+        rehearsal: attach to one function of a kind only, of those that make system calls: the
+            kernel takes a tenth of a second to give back each.
 
     Attributes:
         strategy: the one in use.
-        attached: names of the live event programs.
+        attached: names of the event programs that are live, those of system calls with
+            strategy `fentry` as long as a thread needs them.
+        by_functions: system calls are seen at their functions, so not all of them.
         counters: everything the kernel half counts.
         via_names: value of `enum via` → `selector` or `fork`.
         seeded_sockets: pid → descriptor → inode of the targets' sockets when they became
@@ -47,10 +60,21 @@ class Tracer:
     """
 
     def __init__(
-        self, *, follow: bool = True, strategy: str = "auto", meanwhile: Work = nothing
+        self,
+        *,
+        follow: bool = True,
+        strategy: str = "auto",
+        meanwhile: Work = nothing,
+        rehearsal: bool = False,
     ) -> None:
+        self._rehearsal = rehearsal
         features = kernel_features()
-        tries = strategies(strategy, features.events)
+        tries = strategies(
+            strategy,
+            features.events,
+            functions=bool(features.call_functions),
+            preempts=features.preempts,
+        )
         if not tries:
             raise KernelCannotError(
                 "no-strategy",
@@ -60,7 +84,7 @@ class Tracer:
         for self.strategy in tries:
             try:
                 self._start(features, follow, meanwhile)
-                break
+                return
             except KernelCannotError:
                 if self.strategy == tries[-1]:
                     raise
@@ -69,17 +93,26 @@ class Tracer:
         tables = syscall_tables(platform.machine())
         cpus = possible_cpus()
         self.attached = programs(self.strategy, features.events)
+        functions = _functions(features) if self.strategy == "fentry" else []
+        self.by_functions = bool(functions)
         self._object = load(
-            features, tables, cpus, self.attached, follow=follow, meanwhile=meanwhile
+            *(features, tables, cpus, self.attached),
+            follow=follow,
+            functions=functions,
+            meanwhile=meanwhile,
         )
+        self._calls = CallPrograms(self._object)
         try:
             self.counters = Counters(self._object, tables, cpus, series_max(cpus))
             if features.pid_namespace:
                 self._object.iterate("learn_namespace")
             for name in attach_order(self.attached):
                 self._object.attach(name)
+            self._calls.begin(
+                prototypes(functions) if self._rehearsal else functions, self.counters
+            )
         except LibbpfError as error:
-            self._object.close()
+            self.close()
             raise refusal(error) from error
         self._features = features
         self.seeded_sockets: Dict[int, Dict[int, int]] = {}
@@ -98,6 +131,7 @@ class Tracer:
         value.flags = self._object.btf.enum("thread_flag")["THREAD_DORMANT"] if dormant else 0
         for pid, value.start_ticks in processes.items():
             self._object.update("seed_tgids", struct.pack("<I", pid), bytes(value))
+        self._calls.need_tracepoints()
         with self.counters.seeding():
             self._object.iterate("seed_threads")
         for pid in processes:
@@ -123,7 +157,7 @@ class Tracer:
     def connection_table(self, procfs: Procfs) -> ConnectionTable:
         """The account of the targets' connections."""
         return ConnectionTable(
-            self._object, self.counters, procfs, tells_arrival="sk_data_ready" in self.attached
+            self._object, self.counters, procfs, tells_arrival=tells_arrivals(self.attached)
         )
 
     def server_table(self, connections: ConnectionTable) -> ServerTable:
@@ -134,12 +168,25 @@ class Tracer:
         """The account of who was on the CPUs that targets waited for."""
         return CpuHolders(self._object, procfs)
 
+    def settle(self) -> None:
+        """Give back what no target needs any more. To be called now and then."""
+        self._calls.settle()
+
+    def functions_attached(self) -> int:
+        """Of the kernel, with programs that `close` takes away."""
+        return self._calls.functions_attached()
+
     def detach(self) -> None:
-        """Stop counting; what was counted stays readable."""
+        """Stop counting; what was counted stays readable.
+
+        Programs on functions stay until `close`: the kernel takes seconds for all of them.
+        """
+        self._calls.stop()
         self._object.detach()
 
     def close(self) -> None:
         """Give every kernel object back. May be called twice."""
+        self._calls.close()
         self._object.close()
 
     def recursion_misses(self) -> Mapping[str, int]:
@@ -147,9 +194,21 @@ class Tracer:
 
         Of anybody's events, not only the targets': who is asked inside the program.
         """
-        return {
-            name: self._object.program_info(name).recursion_misses for name in sorted(self.attached)
-        }
+        return {name: account.misses for name, account in self._accounts()}
+
+    def missed_calls(self) -> int:
+        """Of these, runs in each of which a call may not have been counted."""
+        return sum(account.misses for name, account in self._accounts() if is_of_calls(name))
+
+    def programs_unseen(self) -> int:
+        """32-bit programs that targets started where their calls are not seen."""
+        return self.counters.programs_unseen() if self.by_functions else 0
+
+    def _accounts(self) -> Iterator[Tuple[str, Account]]:
+        for name in sorted(self.attached):
+            info = self._object.program_info(name)
+            yield name, Account(info.run_time_ns, info.run_cnt, info.recursion_misses)
+        yield from self._calls.accounts().items()
 
     def measurements(self) -> Tuple[MeasurementState, ...]:
         """The state of every measurement with these programs on this kernel."""
@@ -157,7 +216,9 @@ class Tracer:
             self.attached,
             sleeping_calls=self._features.sleeping_calls,
             unix_unread=self._features.unix_unread,
-            preemptible=self._features.preemptible,
+            preemptible=self._features.preemptible
+            or (self.by_functions and self._features.preempts),
+            functions=self.by_functions,
         )
 
     def misses_exits(self) -> bool:
@@ -166,8 +227,7 @@ class Tracer:
 
     def program_runs(self) -> Mapping[str, Tuple[int, int]]:
         """Program → run time in ns and runs, which grow while the kernel's statistics are on."""
-        infos = {name: self._object.program_info(name) for name in sorted(self.attached)}
-        return {name: (info.run_time_ns, info.run_cnt) for name, info in infos.items()}
+        return {name: (account.run_time_ns, account.runs) for name, account in self._accounts()}
 
     def maps_bytes(self) -> int:
         """Memory of all maps, as the kernel accounts for it."""
@@ -194,3 +254,10 @@ class Tracer:
     def _open_sockets(self) -> List[SocketRecord]:
         layout = self._object.btf.structure("socket_record")
         return list(map(SocketRecord.of, records(self._object.iterate("list_sockets"), layout)))
+
+
+def _functions(features: Features) -> List[CallFunction]:
+    try:
+        return described(features.call_functions)
+    except LibbpfError as error:
+        raise refusal(error) from error

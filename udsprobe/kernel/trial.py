@@ -44,8 +44,7 @@ def kernel_facts() -> Tuple[KernelFacts, Tuple[NotChecked, ...]]:
             trampolines,
             _bcc(),
         ),
-        # What `auto` would take: trampolines are for kernels without a tracepoint for arrivals.
-        measurements=carried if _tells_arrivals(features) else carried_there or carried,
+        measurements=carried if _takes_tracepoints(features) else carried_there or carried,
         missing_capabilities=missing,
         btf_bytes=_size(KERNEL_BTF),
         libbpf=_libbpf_version(),
@@ -66,8 +65,16 @@ def _features() -> Optional[Features]:
         return None
 
 
-def _tells_arrivals(features: Optional[Features]) -> bool:
-    return features is None or strategies("auto", features.events) == ("tracepoint",)
+def _takes_tracepoints(features: Optional[Features]) -> bool:
+    if features is None:
+        return True
+    tries = strategies(
+        "auto",
+        features.events,
+        functions=bool(features.call_functions),
+        preempts=features.preempts,
+    )
+    return tries == ("tracepoint",)
 
 
 def _try(
@@ -80,7 +87,7 @@ def _try(
     from udsprobe.kernel.tracer import Tracer
 
     try:
-        tracer = Tracer(follow=False, strategy=name)
+        tracer = Tracer(follow=False, strategy=name, rehearsal=True)
     except NotPermittedError as error:
         return Strategy(name, "untried", error.what), ()
     except UdsprobeError as error:
