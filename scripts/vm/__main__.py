@@ -17,11 +17,11 @@ from .archive import ArchiveError
 from .evidence import Evidence, evidence
 from .guest import Bounds, run
 from .host import HOST, Host, run_here, this_host
-from .kernels import SUITES, Kernel, cache_folder, headers, kernel
+from .kernels import SUITES, Kernel, cache_folder, headers, kernel, processor_of
 from .page import Place, page
 from .processors import X86_64, Processor
 from .script import BCC, STRATEGIES, guest_script, host_script, selected_tests
-from .userland import Userland, debian_s, this_machine_s
+from .userland import Userland, debian_s, suite_of, this_machine_s
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "support-matrix.md"
@@ -42,7 +42,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     """
     asked = _parser().parse_args(arguments)
     try:
-        kernels = [_machine(name, asked.refresh) for name in asked.kernel or (*SUITES, HOST)]
+        kernels = [_machine(name, asked.refresh) for name in asked.kernel or _every_one()]
         places = [(one, each) for one in kernels for each in asked.strategy or _strategies(one)]
         if not asked.again:
             _run_all(places, asked)
@@ -59,6 +59,17 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         PAGE.write_text(text)
     print(text)
     return 1 if any(_is_bad(place, each) for place, each in found.items()) else 0
+
+
+def _every_one() -> List[str]:
+    """Of this processor, and of others where their programs can be had."""
+    names = [*SUITES, HOST]
+    try:
+        suite_of(sys.version_info[:2])
+    except ArchiveError as error:
+        print(f"kernel-matrix: {error}: without their kernels", file=sys.stderr)
+        return [name for name in names if name == HOST or processor_of(name) == X86_64]
+    return names
 
 
 def _strategies(one: Machine) -> Tuple[str, ...]:

@@ -76,7 +76,7 @@ def debian_s(processor: Processor, checkout: Path, cache: Path) -> Userland:
         ArchiveError: they cannot be had, or the workloads not be compiled with them.
     """
     version = sys.version_info[:2]
-    suite, libraries = _suite(version)
+    suite, libraries = suite_of(version)
     root = unpacked(cache, suite, processor.debian, [*PROGRAMS, *libraries])
     workloads = checkout / "tests" / "workloads" / "bin"
     for target in processor.targets:
@@ -119,8 +119,12 @@ def unpacked(cache: Path, suite: str, debian: str, packages: List[str]) -> Path:
     return root
 
 
-def _suite(version: Tuple[int, int]) -> Tuple[str, List[str]]:
-    """The suite whose Python runs this environment's packages, and what clang needs of it."""
+def suite_of(version: Tuple[int, int]) -> Tuple[str, List[str]]:
+    """The suite whose Python runs this environment's packages, and what clang needs of it.
+
+    Raises:
+        ArchiveError: there is none.
+    """
     if version not in PYTHONS:
         raise ArchiveError(f"no suite with Python {version[0]}.{version[1]} for another processor")
     suite, libgcc = PYTHONS[version]

@@ -230,7 +230,7 @@ def test_programs_of_another_processor_are_unpacked_once(
 
 def test_a_python_that_no_suite_has_is_said() -> None:
     with pytest.raises(ArchiveError, match=r"Python 3\.4 "):
-        userland._suite((3, 4))
+        userland.suite_of((3, 4))
 
 
 def test_workloads_are_compiled_where_they_are_stale(
