@@ -13,7 +13,8 @@ from typing import Dict, Mapping, Optional
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.bcc_plan import bcc_measurements
 from udsprobe.kernel.features import kernel_features
-from udsprobe.kernel.plan import SKIPS, measurements, programs, strategies
+from udsprobe.kernel.plan import SKIPS, measurements, programs
+from udsprobe.kernel.trial import kernel_facts
 from udsprobe.sample import MeasurementState
 
 # By file or by test; the test goes before the file.
@@ -87,20 +88,18 @@ def unreliable(measurement: str) -> Optional[str]:
 @cache
 def states_here() -> Dict[str, MeasurementState]:
     """The measurements by name; none where probes cannot be loaded at all."""
-    if os.environ.get("UDSPROBE_STRATEGY") == "bcc":
+    strategy = os.environ.get("UDSPROBE_STRATEGY", "auto")
+    if strategy == "bcc":
         return {state.name: state for state in bcc_measurements()}
+    if strategy == "auto":
+        # Which one that is, only loading tells.
+        return {state.name: state for state in kernel_facts()[0].measurements}
     try:
         features = kernel_features()
     except KernelCannotError:
         return {}
-    first = strategies(
-        os.environ.get("UDSPROBE_STRATEGY", "auto"),
-        features.events,
-        functions=bool(features.call_functions),
-        preempts=features.preempts,
-    )[:1]
-    attached = programs(first[0], features.events) if first else frozenset()
-    functions = first == ("fentry",) and bool(features.call_functions)
+    functions = strategy == "fentry" and bool(features.call_functions)
+    attached = programs(strategy, features.events)
     found = measurements(
         attached,
         sleeping_calls=features.sleeping_calls,
