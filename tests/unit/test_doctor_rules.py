@@ -21,6 +21,8 @@ from udsprobe.doctor.facts import (
     Strategy,
 )
 from udsprobe.doctor.finding import reaches
+from udsprobe.doctor.kernel_rules import kernel_findings
+from udsprobe.kernel.plan import NO_OTHER_CALLS
 from udsprobe.sample import MeasurementState
 
 
@@ -114,6 +116,13 @@ def kernel(**changed: Any) -> Facts:
 )
 def test_kernels(facts: Facts, expected: List[str]) -> None:
     assert ids(facts) == expected
+
+
+def test_what_a_strategy_tells_less_another_one_tells() -> None:
+    reason = f"less: {NO_OTHER_CALLS}"
+    facts = kernel(measurements=(MeasurementState("thread_time", "x", "degraded", reason),))
+    (finding,) = kernel_findings(facts.kernel)
+    assert [action.do for action in finding.actions] == ["--strategy tracepoint"]
 
 
 BARE = "http { upstream a { server x; } server { location / { proxy_pass http://a; } } }"

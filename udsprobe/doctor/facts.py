@@ -54,6 +54,9 @@ class KernelFacts:
         io_uring: `enabled`, `restricted` or `disabled`; None before Linux 6.6.
         tracepoints: of those with programs, the ones that this kernel has; None without BTF.
         direct_loads: `bpf_rdonly_cast()` exists; None without BTF.
+        call_functions: how many functions of system calls programs can stand at, 0 where none
+            may; None without BTF.
+        preempts: a task can be preempted in the kernel; None without BTF.
         jit: net.core.bpf_jit_enable. run_time_stats: kernel.bpf_stats_enabled.
     """
 
@@ -66,6 +69,8 @@ class KernelFacts:
     io_uring: Optional[str] = None
     tracepoints: Optional[Tuple[str, ...]] = None
     direct_loads: Optional[bool] = None
+    call_functions: Optional[int] = None
+    preempts: Optional[bool] = None
     jit: Optional[int] = None
     run_time_stats: Optional[int] = None
 

@@ -10,6 +10,8 @@ from udsprobe.model.report import Action
 from udsprobe.sample import MeasurementState
 
 _NOT_BUILT = "not measured in this version"
+# In reasons of `udsprobe.kernel.plan`.
+_LESS_WITH = "with strategy fentry"
 
 
 def kernel_findings(kernel: KernelFacts) -> Iterator[Finding]:
@@ -45,8 +47,14 @@ def _impaired(kernel: KernelFacts) -> Iterator[Finding]:
             names,
             f"{names}: {state}: {reason}",
             tuple(Evidence(one.name, one.state, one.rests_on or "nothing") for one in found),
-            (Action("a kernel of 6.3 or later", "it has the tracepoints that are missing here"),),
+            (_remedy(reason),),
         )
+
+
+def _remedy(reason: str) -> Action:
+    if reason.endswith(_LESS_WITH):
+        return Action("--strategy tracepoint", "it sees every call, and every call passes it")
+    return Action("a kernel of 6.3 or later", "it has the tracepoints that are missing here")
 
 
 def _lockdown() -> Finding:

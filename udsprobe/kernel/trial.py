@@ -52,6 +52,8 @@ def kernel_facts() -> Tuple[KernelFacts, Tuple[NotChecked, ...]]:
         io_uring=_io_uring(read_int("/proc/sys/kernel/io_uring_disabled")),
         tracepoints=None if features is None else tuple(sorted(features.events)),
         direct_loads=None if features is None else features.direct_loads,
+        call_functions=None if features is None else len(features.call_functions),
+        preempts=None if features is None else features.preempts,
         jit=read_int("/proc/sys/net/core/bpf_jit_enable"),
         run_time_stats=read_int("/proc/sys/kernel/bpf_stats_enabled"),
     )

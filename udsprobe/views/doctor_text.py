@@ -84,6 +84,12 @@ def _offers(kernel: KernelFacts) -> Iterator[str]:
     yield _known("libbpf", kernel.libbpf, absent="no usable libbpf")
     yield _known("lockdown", kernel.lockdown, absent="lockdown not known")
     yield _known("io_uring", kernel.io_uring, absent="io_uring without a switch")
+    if kernel.call_functions is not None:
+        yield f"{kernel.call_functions or 'no'} functions of system calls"
+    if kernel.preempts is not None:
+        yield (
+            "preempted inside the kernel" if kernel.preempts else "not preempted inside the kernel"
+        )
     if kernel.jit is not None:
         yield "BPF compiled" if kernel.jit else "BPF interpreted"
 
