@@ -36,6 +36,7 @@ class Counters:
 
     def __init__(self) -> None:
         self.threads = 1
+        self.begins_meanwhile = 0
         self.told: List[bool] = []
         self.stopped = False
 
@@ -44,6 +45,7 @@ class Counters:
 
     def say_tracepoints_are(self, on: bool) -> None:
         self.told.append(on)
+        self.threads += self.begins_meanwhile
 
     def stop(self) -> None:
         self.stopped = True
@@ -78,6 +80,14 @@ def test_they_go_when_no_thread_needs_them_and_come_again(begun: Any) -> None:
     programs.settle()
     assert loaded.live == ["sys_enter", "sys_exit"]
     assert counters.told == [True, False, True]
+
+
+def test_a_32_bit_program_that_begins_while_they_are_taken_away_keeps_them(begun: Any) -> None:
+    programs, loaded, counters = begun
+    counters.threads, counters.begins_meanwhile = 0, 1
+    programs.settle()
+    assert loaded.live == ["sys_enter", "sys_exit"]
+    assert counters.told[-1] is True
 
 
 def test_they_come_before_more_threads_become_targets(begun: Any) -> None:

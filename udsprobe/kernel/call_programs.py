@@ -84,6 +84,10 @@ class CallPrograms:
     def _take_tracepoints(self) -> None:
         assert self._counters is not None
         self._counters.say_tracepoints_are(False)
+        if self._counters.traced_threads():
+            # A 32-bit program began in between, and was told that they are there.
+            self._counters.say_tracepoints_are(True)
+            return
         self._object.take_back_if_there(TRACEPOINTS)
         self._has_tracepoints = False
 
