@@ -30,12 +30,6 @@ static __always_inline bool may_be_fault(int nr)
 	return (nr & ~0x13) == 4;
 }
 
-/* TIF_ADDR32, arch/x86/include/asm/thread_info.h */
-static __always_inline bool is_32_bit(struct task_struct *task)
-{
-	return task_read(task, thread_info.flags) & (1UL << 29);
-}
-
 static __always_inline u64 first_argument(struct pt_regs *regs, bool compat)
 {
 	return compat ? (u32)regs->bx : regs->di;
@@ -74,11 +68,6 @@ static __always_inline int syscall_nr(struct pt_regs *regs)
 static __always_inline bool may_be_fault(int nr)
 {
 	return false;
-}
-
-static __always_inline bool is_32_bit(struct task_struct *task)
-{
-	return is_compat(task);
 }
 
 static __always_inline u64 first_argument(struct pt_regs *regs, bool compat)

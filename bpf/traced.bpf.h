@@ -34,26 +34,27 @@ static __always_inline u32 seed_traced(struct task_struct *task)
 
 static __always_inline u32 child_traced(struct task_struct *parent)
 {
-	return is_32_bit(parent) ? THREAD_TRACED : 0;
+	return is_compat(parent) ? THREAD_TRACED : 0;
 }
 
-/* From its next call on, the functions tell. */
+/* From its next call on, the functions tell, unless this is a 32-bit one. */
 static __always_inline void first_event_seen(struct thread_state *state, struct task_struct *task)
 {
-	if (state->flags & THREAD_TRACED && !is_32_bit(task))
+	if (state->flags & THREAD_TRACED && !is_compat(task))
 		traced_no_more(state);
 }
 
 /* The call that it sleeps in has no programs. */
 static __always_inline bool ends_unseen(struct thread_state *state, struct task_struct *task)
 {
-	return state->now.call == CALL_NONE && !is_32_bit(task);
+	return state->now.call == CALL_NONE && !is_compat(task);
 }
 
+/* What it returns to is 32-bit (arch/x86/kernel/process_64.c, __set_personality_ia32). */
 static __always_inline void trace_32_bit_program(struct thread_state *state,
 						 struct task_struct *task)
 {
-	if (!is_32_bit(task) || state->flags & THREAD_TRACED)
+	if (!is_compat(task) || state->flags & THREAD_TRACED)
 		return;
 	count_traced(THREAD_TRACED);
 	state->flags |= THREAD_TRACED;
