@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import platform
 import shutil
 import sys
 import tempfile
@@ -54,7 +55,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         for one, strategy in places
         if _is_over(_results(asked.logs, one, strategy))
     }
-    text = page(found)
+    # Tests say the release in full, which is nothing to others where it is this machine's own.
+    text = page(found).replace(platform.release(), this_host().release)
     if asked.write:
         PAGE.write_text(text)
     print(text)
