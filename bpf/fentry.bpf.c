@@ -14,6 +14,13 @@
 		__type(value, u32);                  \
 	} name SEC(".maps")
 
+/* arm64 makes 32-bit calls in the same functions; the tracepoints tell of them. */
+#if defined(__TARGET_ARCH_arm64)
+#define counts_here() (!stopped && !is_compat(current_task()))
+#else
+#define counts_here() (!stopped)
+#endif
+
 /* Programs can jump to those of functions of the same prototype alone: Linux kernel commit
  * 28ead3eaabc1 "bpf: Prevent tail call between progs attached to different hooks" (in v6.12). To
  * BTF, prototypes differ when parameters have other names.
@@ -25,7 +32,7 @@
 	SEC("fentry")                                             \
 	int BPF_PROG(call_enters_##n, struct pt_regs *regs)       \
 	{                                                         \
-		if (!stopped)                                     \
+		if (counts_here())                                \
 			call_entered(regs, syscall_nr(regs));     \
 		return 0;                                         \
 	}                                                         \
@@ -33,7 +40,7 @@
 	SEC("fexit")                                              \
 	int BPF_PROG(call_returns_##n, struct pt_regs *regs, long ret) \
 	{                                                         \
-		if (!stopped)                                     \
+		if (counts_here())                                \
 			call_returned(regs, ret);                 \
 		return 0;                                         \
 	}
