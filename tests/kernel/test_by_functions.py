@@ -88,7 +88,7 @@ def test_tracepoints_stay_until_the_call_that_began_before_is_over(
 def shell(workload: Workload, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Becomes the 32-bit workload at its second line of input."""
     run = f"exec {workload(32)} send unix-stream {tmp_path / 'truth.json'}"
-    argv = ["sh", "-c", f"read seen; read go; {run}"]
+    argv = ["bash", "-c", f"read seen; read go; {run}"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
         wait_until_inside(process, READ)
         yield process
