@@ -82,7 +82,8 @@ def absence(measurement: str) -> Optional[str]:
 def unreliable(measurement: str) -> Optional[str]:
     """Why a test may fail here though it passes most of the time; None: it may not."""
     state = states_here().get(measurement)
-    return state.reason if state is not None and state.reason == SKIPS else None
+    reason = None if state is None else state.reason
+    return reason if reason is not None and reason.endswith(SKIPS) else None
 
 
 @cache

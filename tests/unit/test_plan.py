@@ -9,6 +9,8 @@ import pytest
 
 from udsprobe.kernel.plan import (
     EVENT_PROGRAMS,
+    NO_OTHER_CALLS,
+    SKIPS,
     URING,
     URING_OVERFLOW,
     URING_SUBMITS,
@@ -146,6 +148,14 @@ def test_the_schema_allows_every_state() -> None:
 def test_where_programs_are_skipped_nothing_that_rests_on_them_is_on() -> None:
     states = {one.name: one.state for one in measurements(ALL, preemptible=True)}
     assert {name for name, state in states.items() if state == "on"} == {"cpu", "listeners"}
+
+
+def test_what_is_less_for_another_reason_keeps_it_where_programs_are_skipped() -> None:
+    states = measurements(programs("fentry", EVENTS), functions=True, preemptible=True)
+    (reason,) = [one.reason for one in states if one.name == "thread_time"]
+    assert reason is not None
+    assert NO_OTHER_CALLS in reason
+    assert reason.endswith(SKIPS)
 
 
 def test_io_uring_rests_on_the_name_that_this_kernel_has() -> None:

@@ -52,7 +52,7 @@ def _impaired(kernel: KernelFacts) -> Iterator[Finding]:
 
 
 def _remedy(reason: str) -> Action:
-    if reason.endswith(_LESS_WITH):
+    if _LESS_WITH in reason:
         return Action("--strategy tracepoint", "it sees every call, and every call passes it")
     return Action("a kernel of 6.3 or later", "it has the tracepoints that are missing here")
 

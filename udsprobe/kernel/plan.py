@@ -191,9 +191,10 @@ def _measurements(
 
 def _interrupted(state: MeasurementState) -> MeasurementState:
     """While a preempted program is under way, the kernel skips it for others on that CPU."""
-    if state.state != "on" or state.name in WITHOUT_EVENTS:
+    if state.state == "off" or state.name in WITHOUT_EVENTS:
         return state
-    return MeasurementState(state.name, state.rests_on, "degraded", SKIPS)
+    reason = f"{state.reason}; {SKIPS}" if state.reason else SKIPS
+    return MeasurementState(state.name, state.rests_on, "degraded", reason)
 
 
 def _on(name: str, rests_on: str) -> MeasurementState:
