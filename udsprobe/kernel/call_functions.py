@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import dataclass
-from typing import Iterable, List, Optional, Tuple
+from typing import FrozenSet, Iterable, List, Optional, Tuple
 
 from udsprobe.kernel.libbpf import BTF_KIND_FUNC, libbpf
 from udsprobe.kernel.syscall_table import ALIASES, TRAITS, syscall_tables
@@ -16,6 +17,7 @@ WRAPPERS = {"x86_64": "__x64_sys_", "aarch64": "__arm64_sys_"}
 WITHOUT_ARGUMENTS = "__do_sys_"
 # Every function that a call has some part of.
 PARTS = ("__x64_sys_", "__arm64_sys_", "__ia32_sys_", "__se_sys_", "__do_sys_")
+_NAMES = re.compile(rf"\0((?:{'|'.join(PARTS)})\w+)(?=\0)".encode())
 # They end calls that a signal interrupted, and have no arguments.
 RETURNS = ("rt_sigreturn", "restart_syscall")
 # As SYSCALL_DEFINE names it where the table does not.
@@ -52,30 +54,28 @@ def call_functions(types: bytes, machine: str) -> Tuple[Tuple[str, str], ...]:
     if machine not in WRAPPERS:
         return ()
     native, _ = syscall_tables(machine)
+    # In one pass: the section is long, and is read at each start.
+    names = frozenset(name.decode() for name in _NAMES.findall(types))
     followed = [n for n in native.names.values() if ALIASES.get(n, n) in TRAITS or n in RETURNS]
     found = []
     for call in followed:
-        name = _wrapper(call, types, machine)
+        name = _wrapper(call, names, machine)
         if name is not None:
             found.append((call, name))
-        elif _is_made(call, types):
+        elif _is_made(call, names):
             return ()
     return tuple(found)
 
 
-def _wrapper(call: str, types: bytes, machine: str) -> Optional[str]:
+def _wrapper(call: str, names: FrozenSet[str], machine: str) -> Optional[str]:
     defined = DEFINED_AS.get(call, call)
     prefixes = [WRAPPERS[machine], *([WITHOUT_ARGUMENTS] if call in RETURNS else [])]
-    names = (f"{prefix}{defined}" for prefix in prefixes)
-    return next((name for name in names if _has(types, name)), None)
+    wrappers = (f"{prefix}{defined}" for prefix in prefixes)
+    return next((name for name in wrappers if name in names), None)
 
 
-def _is_made(call: str, types: bytes) -> bool:
-    return any(_has(types, f"{part}{DEFINED_AS.get(call, call)}") for part in PARTS)
-
-
-def _has(types: bytes, name: str) -> bool:
-    return b"\0" + name.encode() + b"\0" in types
+def _is_made(call: str, names: FrozenSet[str]) -> bool:
+    return any(f"{part}{DEFINED_AS.get(call, call)}" in names for part in PARTS)
 
 
 def described(functions: Iterable[Tuple[str, str]]) -> List[CallFunction]:
