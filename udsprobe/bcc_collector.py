@@ -6,7 +6,7 @@ import time
 
 from udsprobe.collector import SWEEP_EVERY_SAMPLES, Clock, resident_bytes
 from udsprobe.kernel.bcc_tracer import BccTracer
-from udsprobe.kernel.call_programs import is_of_calls
+from udsprobe.kernel.call_programs import missed_calls
 from udsprobe.kernel.counters import EventAccount
 from udsprobe.kernel.cpu_files import CpuFiles
 from udsprobe.kernel.listening import TargetListeners
@@ -88,7 +88,7 @@ class BccCollector:
 
     def _account(self, events: EventAccount) -> ProbeReading:
         misses = self._tracer.recursion_misses()
-        missed = sum(runs for name, runs in misses.items() if is_of_calls(name))
+        missed = missed_calls(misses)
         turned_away = self._tracer.counters.turned_away()
         return ProbeReading(
             events_seen=events.seen + missed,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import FrozenSet, Mapping, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
+from udsprobe.kernel.call_programs import missed_calls
 from udsprobe.kernel.counters import EventAccount, ThreadReading
 from udsprobe.kernel.cpu_files import CpuFiles
 from udsprobe.kernel.listener_table import joined
@@ -170,15 +171,13 @@ class Collector:
 
     def _account(self, events: EventAccount) -> ProbeReading:
         misses = dict(self._tracer.recursion_misses())
-        untold, unseen = (
-            self._tracer.counters.untold_operations(),
-            self._tracer.programs_unseen(),
-        )
+        untold = self._tracer.counters.untold_operations()
+        unseen = self._tracer.programs_unseen()
+        missed = missed_calls(misses) + untold + unseen
         if untold:
             misses[UNTOLD] = untold
         if unseen:
             misses[UNSEEN] = unseen
-        missed = self._tracer.missed_calls() + untold + unseen
         turned_away = self._tracer.counters.turned_away()
         ran = self._run_time.reading()
         return ProbeReading(

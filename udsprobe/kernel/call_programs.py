@@ -22,6 +22,11 @@ def is_of_calls(program: str) -> bool:
     return program in TRACEPOINTS or program in FUNCTIONS
 
 
+def missed_calls(misses: Mapping[str, int]) -> int:
+    """Of runs that the kernel skipped, by program, those that may be calls not counted."""
+    return sum(runs for program, runs in misses.items() if is_of_calls(program))
+
+
 class CallPrograms:
     """With strategy `fentry` the tracepoints come and go; with others nothing is done here.
 

@@ -87,9 +87,9 @@ def strategies(
 ) -> Tuple[str, ...]:
     """The strategies to try, best first; none when the one asked for has nothing to attach to.
 
-    Functions are cheaper than the tracepoints of system calls, which every call of the host
-    passes. But a program on a function is skipped while another task that was preempted in it
-    waits for the CPU, and then a call is not counted.
+    Calls that have nothing to do with sockets pass no program on a function, where every call of
+    the host passes the tracepoints. But a program on a function is skipped while another task
+    that was preempted in it waits for the CPU, and then a call is not counted.
 
     Args:
         asked: `auto` or one strategy.

@@ -9,7 +9,7 @@ from typing import Dict, Iterable, Iterator, List, Mapping, Tuple
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.alongside import Work, nothing
 from udsprobe.kernel.call_functions import CallFunction, described
-from udsprobe.kernel.call_programs import CallPrograms, is_of_calls
+from udsprobe.kernel.call_programs import CallPrograms
 from udsprobe.kernel.connection_table import ConnectionTable
 from udsprobe.kernel.counters import Counters, enum_names
 from udsprobe.kernel.cpu_holders import CpuHolders
@@ -195,10 +195,6 @@ class Tracer:
         Of anybody's events, not only the targets': who is asked inside the program.
         """
         return {name: account.misses for name, account in self._accounts()}
-
-    def missed_calls(self) -> int:
-        """Of these, runs in each of which a call may not have been counted."""
-        return sum(account.misses for name, account in self._accounts() if is_of_calls(name))
 
     def programs_unseen(self) -> int:
         """32-bit programs that targets started where their calls are not seen."""
