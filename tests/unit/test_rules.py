@@ -193,6 +193,25 @@ def test_nobody_accepts() -> None:
     assert "asleep elsewhere" in found.summary
 
 
+def seats_taken(living_s: float) -> Report:
+    """A thread for each of 40 connections, which wait 1 s for a seat; 4 threads live still."""
+    row = ill.thread(sys_socket=0.02, blocked_recv=0.98)
+    threads = [replace(row, tid=4720 + n, observed_s=living_s) for n in range(4)]
+    starving = replace(ill.quiet_listener(), accepted=40, wait_us=ill.flat(40, 1_000_000.0))
+    waiting = ill.served(400, before=100_000.0, app=200, lock=60.0, cpu=40.0)
+    report = ill.service(waiting, *threads, listeners=[starving])
+    assert report.time is not None
+    return replace(report, time=replace(report.time, total_s=40.0, total=row.share))
+
+
+def test_threads_that_ended_were_there_for_requests_too() -> None:
+    found = verdict(seats_taken(living_s=5.0))
+    assert found.cause == "accept-starved"
+    assert found.transport_share_pct is not None and found.transport_share_pct < 1
+    # Those that live began a moment ago: they say nothing of who was busy before.
+    assert verdict(seats_taken(living_s=0.01)).cause == "accept-starved"
+
+
 def test_connections_that_nobody_ever_accepts() -> None:
     depth = replace(ill.quiet_listener().depth, now=7)
     stuck = replace(ill.quiet_listener(), accepted=0, wait_us=ill.flat(0, 0), depth=depth)

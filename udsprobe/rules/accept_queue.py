@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from udsprobe.model.report import Action, Connect, Evidence, Listener, Report
 from udsprobe.model.thread_time import busy_share
@@ -65,16 +65,30 @@ def queue_full(report: Report, listener: Listener) -> Optional[Suspect]:
     )
 
 
+def accepts_late(report: Report, pids: Optional[FrozenSet[int]]) -> bool:
+    """Whether connections to any of these processes (None: all) wait in a queue with room."""
+    rows = report.listeners or []
+    return any(_is_late(report, row) for row in rows if pids is None or pids & _acceptors(row))
+
+
+def _is_late(report: Report, listener: Listener) -> bool:
+    accepted, mean_us = listener.accepted or 0, _mean_wait_us(listener)
+    if accepted < SLOW_REQUESTS_MIN or mean_us < ACCEPT_WAIT_US_MIN:
+        return False
+    return mean_us > ACCEPT_WAIT_TIMES_SERVICE * _burst_us(report, listener)
+
+
+def _mean_wait_us(listener: Listener) -> float:
+    return (listener.wait_us.mean if listener.wait_us is not None else None) or 0.0
+
+
 def starved(report: Report, listener: Listener) -> Optional[Suspect]:
     """Connections wait in a queue that is not full."""
-    wait, accepted = listener.wait_us, listener.accepted or 0
     # Where nobody tells of accepts, a queue that is not empty is one that is being worked off.
     stuck = listener.accepted == 0 and bool(listener.depth.now)
-    mean_us = (wait.mean if wait is not None else None) or 0.0
-    if not stuck and (accepted < SLOW_REQUESTS_MIN or mean_us < ACCEPT_WAIT_US_MIN):
+    if not stuck and not _is_late(report, listener):
         return None
-    if not stuck and mean_us <= ACCEPT_WAIT_TIMES_SERVICE * _burst_us(report, listener):
-        return None
+    accepted, mean_us = listener.accepted or 0, _mean_wait_us(listener)
     doing = what_acceptors_do(report, listener)
     waits = f"{count(listener.depth.now or 0, 'connection')} in the queue, none accepted"
     if not stuck:
@@ -158,10 +172,14 @@ def _burst_us(report: Report, listener: Listener) -> float:
     if not accepted or not arrivals:
         return 0.0
     mean_depth = sum(depth * n for depth, n in depths.items()) / arrivals
-    owners = set(listener.pids or ()) | {int(pid) for pid in listener.accepted_by or {}}
+    owners = _acceptors(listener)
     processes = report.time.processes if report.time is not None else []
     busy_us = sum(busy_share(p.share) * p.observed_s * 1e6 for p in processes if p.pid in owners)
     return mean_depth * busy_us / accepted
+
+
+def _acceptors(listener: Listener) -> FrozenSet[int]:
+    return frozenset(listener.pids or ()) | {int(pid) for pid in listener.accepted_by or {}}
 
 
 def _subject(listener: Listener) -> str:

@@ -7,7 +7,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Finding, Report, RunnerUp, Verdict
 from udsprobe.rules import processing as inside
-from udsprobe.rules.accept_queue import accept_queue_suspects, is_overloaded
+from udsprobe.rules.accept_queue import accept_queue_suspects, accepts_late, is_overloaded
 from udsprobe.rules.buffers import buffer_suspects, readers_keep_up
 from udsprobe.rules.churn import accepted_churn, opened_churn
 from udsprobe.rules.connects import connect_suspects
@@ -139,7 +139,7 @@ def with_send_as_transport(time: RequestTime) -> RequestTime:
 
 
 def _judged_service(report: Report, service: Service, slo_us: Optional[float]) -> JudgedService:
-    time = request_time(service)
+    time = request_time(service, starved=accepts_late(report, service.pids))
     if readers_keep_up(report):
         time = with_send_as_transport(time)
     found = accepted_churn(report, service)

@@ -89,6 +89,7 @@ def _where(time: RequestTime) -> str:
         "timer": "timers in its poller",
         "sleep": "sleeping",
         "send": "readers",
+        "accept": "accept()",
     }
     return f"a request takes {mean}, {percent(time.share(largest))} of it {words[largest]}."
 

@@ -9,7 +9,7 @@ from udsprobe.model.report import Evidence, Latency, Report
 from udsprobe.rules import remedies
 from udsprobe.rules.request_time import BLOCKED, WAITS, RequestTime
 from udsprobe.rules.saturation import Saturation, saturation
-from udsprobe.rules.service import ON_CPU, Service, serving_threads
+from udsprobe.rules.service import ON_CPU, Service, serving_time
 from udsprobe.rules.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
     CONTENTION_SHARE_MIN,
@@ -124,7 +124,7 @@ def _contends(processing: Processing) -> Optional[Pressure]:
 
 def _is_kept_from_cpus(service: Service) -> bool:
     """Its threads wait for a good part of the CPU time they need; not one stall, seen by many."""
-    rows = serving_threads(service)
+    rows = serving_time(service)
     waited = service.foreign_runq * sum(t.share.get("runq", 0.0) * t.observed_s for t in rows)
     ran = sum(t.share.get(name, 0.0) * t.observed_s for t in rows for name in ON_CPU)
     return waited >= KEPT_FROM_CPU_MIN * (waited + ran)
@@ -161,7 +161,7 @@ def _moves(processing: Processing) -> Optional[Pressure]:
         return None
     moving_s = sum(
         (t.share.get("sys_socket", 0.0) + t.share.get("sys_poll", 0.0)) * t.observed_s
-        for t in serving_threads(processing.service)
+        for t in serving_time(processing.service)
     )
     least_s = MOVING_CPUS_MIN * processing.service.duration_s
     if time.mean_us("transport") < WAIT_MEAN_US_MIN or moving_s < least_s:

@@ -11,8 +11,13 @@ from dataclasses import dataclass
 from typing import Dict, Mapping, Sequence
 
 from udsprobe.model.report import ThreadTime
-from udsprobe.rules.service import Service, is_serving, serving_threads
-from udsprobe.rules.thresholds import ONE_AT_A_TIME_MAX, WAIT_MEAN_US_MIN, WAKE_UP_US_MAX
+from udsprobe.rules.service import Service, is_serving, serving_threads, serving_time
+from udsprobe.rules.thresholds import (
+    ONE_AT_A_TIME_MAX,
+    THREAD_BUSY_MIN,
+    WAIT_MEAN_US_MIN,
+    WAKE_UP_US_MAX,
+)
 
 WAITS = ("runq", "upstream", "lock", "disk", "timer", "sleep", "send")
 BLOCKED = ("lock", "disk", "timer", "sleep")
@@ -33,8 +38,9 @@ class RequestTime:
     """Request time by what it was spent on, all requests together.
 
     Attributes:
-        parts_us: `cpu`, `transport`, and the waits `runq`, `upstream`, `lock`,
-            `disk`, `timer`, `sleep`, `send`.
+        parts_us: `cpu`, `transport`, the waits `runq`, `upstream`, `lock`,
+            `disk`, `timer`, `sleep`, `send`, and `accept`: for an accept() that nobody
+            made though the serving threads had time.
         queue_us: of these, before the server began with the request.
         total_us: their sum.
         occupied: part of the window in which the serving threads had something to do.
@@ -59,11 +65,14 @@ class RequestTime:
         return sum(self.parts_us.get(name, 0.0) for name in names)
 
 
-def request_time(service: Service) -> RequestTime:
+def request_time(service: Service, starved: bool = False) -> RequestTime:
     """Divides the request time of a service; all parts are 0 when it served nothing.
 
     Waiting for a CPU that the service itself or its clients hold is its own
     demand for CPU, and is divided like its time on CPUs.
+
+    Args:
+        starved: connections wait for accept() longer than those before them take.
     """
     sums = service.stage_sums_us
     within = {name: sums.get(name, 0.0) for name in ("recv_wait", "recv", "app", "send")}
@@ -71,13 +80,14 @@ def request_time(service: Service) -> RequestTime:
     queue_us = within["recv_wait"] + before_us
     app = app_parts(service)
     occupied = occupation(service, app)
-    parts = dict.fromkeys(("cpu", "transport", *WAITS), 0.0)
-    _add(parts, app)
-    _add(parts, _divided(queue_us, service, occupied, parts["runq"]))
+    use = _use(service, occupied)
+    accept_us = before_us if starved and use < THREAD_BUSY_MIN else 0.0
+    parts = dict.fromkeys(("cpu", "transport", *WAITS, "accept"), 0.0)
+    _add(parts, {**app, "accept": accept_us})
+    _add(parts, _divided(queue_us - accept_us, service, occupied, parts["runq"]))
     _add(parts, _in_calls(service, within["recv"], within["send"], parts["runq"]))
     _own_demand(parts, occupied, service.foreign_runq)
-    whole_us, use = sum(parts.values()), _use(service, occupied)
-    return RequestTime(service.count, parts, queue_us, whole_us, use)
+    return RequestTime(service.count, parts, queue_us, sum(parts.values()), use)
 
 
 def _in_calls(
@@ -117,7 +127,7 @@ def app_parts(service: Service) -> Dict[str, float]:
 
 def _asleep_in_sends_us(service: Service, upstream_us: float) -> float:
     """Of the waits for others, those for a reader with room: a log, say, that takes no more."""
-    asleep_us = _thread_us(serving_threads(service), "blocked_send")
+    asleep_us = _thread_us(serving_time(service), "blocked_send")
     return min(upstream_us, max(0.0, asleep_us - service.stage_sums_us.get("send", 0.0)))
 
 
@@ -128,8 +138,8 @@ def occupation(service: Service, app: Mapping[str, float]) -> Dict[str, float]:
     anybody. A thread that serves one request at a time is kept by all that
     request waits for, its poller included.
     """
-    threads = serving_threads(service)
-    loops = [t for t in threads if is_polling(t)]
+    threads = serving_time(service)
+    loops = [t for t in serving_threads(service) if is_polling(t)]
     spent = {
         "cpu": _thread_us(threads, "user", "sys_other"),
         "transport": _thread_us(threads, "sys_socket", "sys_poll"),
@@ -139,7 +149,7 @@ def occupation(service: Service, app: Mapping[str, float]) -> Dict[str, float]:
         "send": _thread_us(loops, "blocked_send"),
         "upstream": _thread_us(loops, "blocked_recv", "blocked_connect"),
     }
-    room_us = _there_us(threads) - sum(spent.values())
+    room_us = _there_us(service) - sum(spent.values())
     waits = {name: app.get(name, 0.0) for name in WAITS if name != "runq"}
     if loops and not _is_one_at_a_time(service, room_us):
         waits = {"lock": waits["lock"]}
@@ -159,15 +169,17 @@ def is_polling(thread: ThreadTime) -> bool:
 def _is_one_at_a_time(service: Service, free_us: float) -> bool:
     """Requests queue although the thread sleeps in its poller: it polls for one of them only."""
     app_us = service.stage_sums_us.get("app", 0.0)
-    there_us = _there_us(serving_threads(service))
+    there_us = _there_us(service)
     if not service.count or app_us > ONE_AT_A_TIME_MAX * there_us:
         return False
     queued_us = max(0.0, service.total_us - app_us)
     return queued_us / service.count >= WAIT_MEAN_US_MIN and free_us >= there_us / 2
 
 
-def _there_us(threads: Sequence[ThreadTime]) -> float:
-    return sum(t.observed_s for t in threads) * 1e6
+def _there_us(service: Service) -> float:
+    """Of threads that come and go, each lives only while it is busy: the window counts as well."""
+    lived_s = sum(t.observed_s for t in serving_time(service))
+    return max(lived_s, service.duration_s) * 1e6 if lived_s else 0.0
 
 
 def wake_up_us(service: Service, occupied: float) -> float:
@@ -205,7 +217,7 @@ def _divided(
 
 
 def _use(service: Service, occupied: Mapping[str, float]) -> float:
-    there_us = _there_us(serving_threads(service))
+    there_us = _there_us(service)
     return min(1.0, sum(occupied.values()) / there_us) if there_us else 0.0
 
 

@@ -133,6 +133,32 @@ def serving_threads(service: Service) -> List[ThreadTime]:
     return [t for t in serving if moved[t.tid] >= least and moved[t.tid] > 0] or serving
 
 
+def serving_time(service: Service) -> List[ThreadTime]:
+    """The rows of `serving_threads`, and one of all threads that have none, if those serve too.
+
+    Where a thread serves one connection and ends with it, most of the window's requests were
+    served by threads that are gone, while those that live may have begun a moment ago.
+    """
+    listed = serving_threads(service)
+    rest = _without_row(service)
+    moved_s = rest.share["sys_socket"] * rest.observed_s
+    most_s = max((t.share.get("sys_socket", 0.0) * t.observed_s for t in listed), default=0.0)
+    if not is_serving(rest) or not moved_s or moved_s < SERVING_PART_MIN * most_s:
+        return listed
+    return [*listed, rest]
+
+
+def _without_row(service: Service) -> ThreadTime:
+    """Threads that ended and those too many to be listed, as one; `tid` 0."""
+    spent = dict.fromkeys(ON_CPU, 0.0)
+    for name, seconds in service.spent_s.items():
+        listed_s = sum(t.share.get(name, 0.0) * t.observed_s for t in service.threads)
+        spent[name] = max(0.0, seconds - listed_s)
+    whole_s = sum(spent.values())
+    share = {name: seconds / whole_s if whole_s else 0.0 for name, seconds in spent.items()}
+    return ThreadTime(0, 0, service.name, whole_s, share)
+
+
 def _of_hop(report: Report, hop: Hop) -> Service:
     pids = frozenset(hop.pids)
     rows = [row for row in report.requests.served_by or () if row.pid in pids]
