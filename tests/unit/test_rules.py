@@ -204,6 +204,19 @@ def seats_taken(living_s: float) -> Report:
     return replace(report, time=replace(report.time, total_s=40.0, total=row.share))
 
 
+def test_threads_that_live_only_while_they_work_are_no_limit() -> None:
+    report = seats_taken(living_s=5.0)
+    assert report.time is not None
+    # The only one that lived on hands out connections, and moves no bytes.
+    acceptor = ill.thread(blocked_lock=1.0)
+    gone = {**dict.fromkeys(acceptor.share, 0.0), "user": 0.8, "sys_socket": 0.2}
+    spent = {name: 10 * acceptor.share[name] + 0.5 * gone[name] for name in gone}
+    total = {name: seconds / 10.5 for name, seconds in spent.items()}
+    found = verdict(replace(report, time=replace(ill.time_of(acceptor), total_s=10.5, total=total)))
+    assert found.cause == "accept-starved"
+    assert found.transport_share_pct is not None and found.transport_share_pct < 1
+
+
 def test_threads_that_ended_were_there_for_requests_too() -> None:
     found = verdict(seats_taken(living_s=5.0))
     assert found.cause == "accept-starved"
