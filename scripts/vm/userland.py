@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import List, Tuple
 
 from .archive import Archive, ArchiveError
-from .processors import Processor, Target
+from .processors import Processor
 
 # Python → the release of Debian that has it, and the library of its GCC.
 PYTHONS = {(3, 11): ("bookworm", "libgcc-12-dev"), (3, 13): ("trixie", "libgcc-14-dev")}
@@ -79,10 +79,15 @@ def debian_s(processor: Processor, checkout: Path, cache: Path) -> Userland:
     suite, libraries = suite_of(version)
     root = unpacked(cache, suite, processor.debian, [*PROGRAMS, *libraries])
     workloads = checkout / "tests" / "workloads" / "bin"
+    scenarios = checkout / "tests" / "scenarios" / "bin"
     for target in processor.targets:
         own = target.debian == processor.debian
         needed = root if own else unpacked(cache, suite, target.debian, libraries)
-        _compile(target, needed, checkout, workloads / processor.machine)
+        options = [str(target.bits), target.triple, str(needed), str(workloads / processor.machine)]
+        _compile("workloads", options, checkout)
+        if own:
+            options = [target.triple, str(root), str(scenarios / processor.machine)]
+            _compile("scenarios", options, checkout)
     # Where Debian's Python looks for what its owner installed.
     packages = f"/usr/local/lib/python{version[0]}.{version[1]}/dist-packages"
     shares = (
@@ -90,6 +95,7 @@ def debian_s(processor: Processor, checkout: Path, cache: Path) -> Userland:
         Share("checkout", checkout, str(checkout)),
         Share("packages", Path(sysconfig.get_paths()["purelib"]), packages),
         Share("workloads", workloads / processor.machine, str(workloads)),
+        Share("scenarios", scenarios / processor.machine, str(scenarios)),
     )
     return Userland(_busybox(root), shares, "/usr/bin/python3")
 
@@ -148,10 +154,9 @@ def _set_up(root: Path) -> None:
         subprocess.run(command, env=environment, check=False)
 
 
-def _compile(target: Target, root: Path, checkout: Path, folder: Path) -> None:
-    """The workload programs, where they are older than their sources, with the root's libraries."""
-    command = [sys.executable, "-m", "tests.workloads.cross", str(target.bits), target.triple]
-    command += [str(root), str(folder)]
+def _compile(whose: str, options: List[str], checkout: Path) -> None:
+    """Programs of the tests, where they are older than their sources, with a root's libraries."""
+    command = [sys.executable, "-m", f"tests.{whose}.cross", *options]
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ArchiveError(f"workloads for {target.triple}: {done.stderr.strip()[-400:]}")
+        raise ArchiveError(f"{whose} of {options}: {done.stderr.strip()[-400:]}")

@@ -12,6 +12,7 @@ from typing import List, Optional, Sequence
 
 HERE = Path(__file__).resolve().parent
 BIN = HERE / "bin"
+C_PROGRAMS = ("load/client.c", "servers/echo.c")
 # Debian keeps PostgreSQL's server programs out of the path.
 PLACES = ["/usr/sbin", "/sbin", "/usr/local/go/bin", *glob.glob("/usr/lib/postgresql/*/bin")]
 
@@ -49,18 +50,50 @@ def built(source: str) -> str:
     BIN.mkdir(exist_ok=True)
     with (BIN / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists() or target.stat().st_mtime < path.stat().st_mtime:
-            _compile(path, target)
+        if _is_stale(target, path):
+            _compile(path, target, ["gcc"] if path.suffix == ".c" else ["go"])
     return str(target)
 
 
-def _compile(path: Path, target: Path) -> None:
+def compilers() -> List[str]:
+    """What compiles the C programs: none where they were brought along, as to some guests."""
+    stale = [path for path in C_PROGRAMS if _is_stale(BIN / Path(path).stem, HERE / path)]
+    return ["gcc"] if stale else []
+
+
+def cross_built(triple: str, root: Path, folder: Path) -> List[Path]:
+    """The C programs for another processor, compiled if stale.
+
+    Args:
+        triple: clang's name of what they are for.
+        root: holds its headers and libraries.
+
+    Raises:
+        MissingProgram: no compiler.
+        RuntimeError: it refused; the text is its own.
+    """
+    folder = folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    compiler = ["clang", f"--target={triple}", f"--sysroot={root}", "-static"]
+    for path in C_PROGRAMS:
+        target = folder / Path(path).stem
+        if _is_stale(target, HERE / path):
+            _compile(HERE / path, target, compiler)
+    return [folder / Path(path).stem for path in C_PROGRAMS]
+
+
+def _is_stale(target: Path, source: Path) -> bool:
+    return not target.exists() or target.stat().st_mtime < source.stat().st_mtime
+
+
+def _compile(path: Path, target: Path, compiler: Sequence[str]) -> None:
     fresh = target.with_suffix(".new")
+    argv = [program(compiler[0]), *compiler[1:]]
     if path.suffix == ".c":
-        argv = [program("gcc"), "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
+        argv += ["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
         argv += [str(path), "-o", str(fresh), "-lm"]
     else:
-        argv = [program("go"), "build", "-o", str(fresh), str(path)]
+        argv += ["build", "-o", str(fresh), str(path)]
     done = subprocess.run(argv, cwd=path.parent, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)

@@ -11,6 +11,7 @@ from tests.conftest import Require
 from tests.scenarios import baseline, judge
 from tests.scenarios.bench import Bench
 from tests.scenarios.case import CAUSES, Case, all_cases
+from tests.scenarios.programs import compilers
 
 DURATION_S = 5.0
 # A noisy neighbour can make a healthy server ill.
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 
 @pytest.mark.parametrize("case", QUICK, ids=lambda case: case.name)
 def test_the_verdict_names_the_illness(case: Case, require: Require) -> None:
-    require("gcc", *case.needs)
+    require(*compilers(), *case.needs)
     for _ in range(ATTEMPTS):
         said = judge.observe(case, DURATION_S)
         if (said.cause, said.unnamed) == (case.cause, []):
@@ -33,7 +34,7 @@ def test_the_verdict_names_the_illness(case: Case, require: Require) -> None:
 
 
 def test_strace_counts_the_same_server(require: Require) -> None:
-    require("gcc", "strace", "node")
+    require(*compilers(), "strace", "node")
     case = next(one for one in all_cases() if one.name == "healthy/node-moderate-unix")
     with Bench(case.transport) as bench:
         table = baseline.parse(baseline.count(case.set_up(bench), 2.0, bench.folder / "strace.txt"))

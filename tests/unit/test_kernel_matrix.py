@@ -23,6 +23,7 @@ from scripts.vm.page import page
 from scripts.vm.script import guest_script, host_script, selected_tests
 from scripts.vm.userland import Share, Userland, this_machine_s
 from tests.kernel.measured import MEASURED, measurement_of
+from tests.scenarios import programs
 from tests.workloads import cross
 from udsprobe.kernel.bcc_plan import bcc_measurements
 from udsprobe.kernel.plan import EVENT_PROGRAMS, measurements
@@ -251,6 +252,28 @@ def test_workloads_are_compiled_where_they_are_stale(
     assert {"workload64", "loops", "stages_server"} <= set(compiled)
     cross.cross_build(*asked)
     assert len(compiled) == len(programs)
+
+
+def test_the_lab_s_programs_are_compiled_where_they_are_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = []
+
+    def compile_one(source: Path, target: Path, compiler: List[str]) -> None:
+        assert "--target=aarch64-linux-gnu" in compiler
+        compiled.append(source.name)
+        target.touch()
+
+    monkeypatch.setattr(programs, "_compile", compile_one)
+    for _ in range(2):
+        built = programs.cross_built("aarch64-linux-gnu", tmp_path, tmp_path / "bin")
+        assert [path.name for path in built] == ["client", "echo"]
+        assert compiled == ["client.c", "echo.c"]
+    (tmp_path / "bin" / "echo").unlink()
+    monkeypatch.setattr(programs, "BIN", tmp_path / "bin")
+    assert programs.compilers() == ["gcc"]
+    programs.cross_built("aarch64-linux-gnu", tmp_path, tmp_path / "bin")
+    assert programs.compilers() == []
 
 
 def test_modules_follow_those_they_need(tmp_path: Path) -> None:
