@@ -47,11 +47,7 @@ def built(source: str) -> str:
     """The program made from `source` (C or Go, relative to this folder), compiled if stale."""
     path = HERE / source
     target = BIN / path.stem if path.suffix == ".c" else BIN / f"{path.stem}-go"
-    BIN.mkdir(exist_ok=True)
-    with (BIN / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if _is_stale(target, path):
-            _compile(path, target, ["gcc"] if path.suffix == ".c" else ["go"])
+    _compile_if_stale(path, target, ["gcc"] if path.suffix == ".c" else ["go"])
     return str(target)
 
 
@@ -73,13 +69,19 @@ def cross_built(triple: str, root: Path, folder: Path) -> List[Path]:
         RuntimeError: it refused; the text is its own.
     """
     folder = folder.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
     compiler = ["clang", f"--target={triple}", f"--sysroot={root}", "-static"]
-    for path in C_PROGRAMS:
-        target = folder / Path(path).stem
-        if _is_stale(target, HERE / path):
-            _compile(HERE / path, target, compiler)
-    return [folder / Path(path).stem for path in C_PROGRAMS]
+    targets = {folder / Path(path).stem: HERE / path for path in C_PROGRAMS}
+    for target, path in targets.items():
+        _compile_if_stale(path, target, compiler)
+    return list(targets)
+
+
+def _compile_if_stale(path: Path, target: Path, compiler: Sequence[str]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _is_stale(target, path):
+            _compile(path, target, compiler)
 
 
 def _is_stale(target: Path, source: Path) -> bool:
