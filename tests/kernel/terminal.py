@@ -11,11 +11,11 @@ from typing import Callable, Dict, Optional
 
 from tests.patience import PATIENCE_S
 
-Condition = Callable[[str], bool]
+Condition = Callable[[str], object]
 
 
 class Terminal:
-    """A shell in a terminal, until the block is left.
+    """A shell in a terminal that has prompted, until the block is left.
 
     Args:
         tmux: its path.
@@ -37,6 +37,8 @@ class Terminal:
         start = ["new-session", "-d", *size, "-s", "test", "sh"]
         plain = {**os.environ, "PS1": "$ ", "ENV": "", **(environment or {})}
         subprocess.run([*self._tmux, *start], check=True, env=plain)
+        # What is typed before is echoed by the terminal alone, or not at all.
+        self.wait(str.strip)
 
     def type(self, text: str) -> None:
         """Type a line and press Enter."""
