@@ -156,7 +156,9 @@ def _set_up(root: Path) -> None:
 
 def _compile(whose: str, options: List[str], checkout: Path) -> None:
     """Programs of the tests, where they are older than their sources, with a root's libraries."""
-    command = [sys.executable, "-m", f"tests.{whose}.cross", *options]
-    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
+    command = ["-m", f"tests.{whose}.cross", *options]
+    python = [sys.executable, *command]
+    done = subprocess.run(python, cwd=checkout, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ArchiveError(f"{whose} of {options}: {done.stderr.strip()[-400:]}")
+        said = done.stderr.strip()[-400:]
+        raise ArchiveError(f"python {' '.join(command)}: {said}")

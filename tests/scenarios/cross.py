@@ -1,6 +1,6 @@
 """Builds the lab's C programs for another processor: clang, and a root folder with its C library.
 
-python -m tests.scenarios.cross aarch64-linux-gnu ROOT FOLDER
+`python -m tests.scenarios.cross aarch64-linux-gnu ROOT FOLDER`
 """
 
 from __future__ import annotations
