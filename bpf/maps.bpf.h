@@ -8,13 +8,8 @@
 #include "udsprobe.h"
 #include <bpf/bpf_helpers.h>
 
-/* Options, set between open and load. */
-const volatile struct call_entry native_entries[NR_MAX] = {};
-const volatile struct call_entry compat_entries[NR_MAX] = {};
-/* By the first argument of socketcall(), include/uapi/linux/net.h. */
-const volatile struct call_entry socketcall_entries[SOCKETCALL_MAX] = {};
-/* By opcode. */
-const volatile struct call_entry uring_entries[URING_OPS] = {};
+/* Options, set between open and load. First those that calls read. */
+
 /* Series in use: fewer where many CPUs make each dear. */
 const volatile u32 series_max = SERIES_MAX;
 /* Entries of thread_states, the first of which is nobody's. */
@@ -32,6 +27,14 @@ const volatile bool in_pid_namespace = false;
  * tasks may then add to one CPU's counters at once.
  */
 const volatile bool preemptible = false;
+
+/* Of calls, by number. */
+const volatile struct call_entry native_entries[NR_MAX] = {};
+const volatile struct call_entry compat_entries[NR_MAX] = {};
+/* By the first argument of socketcall(), include/uapi/linux/net.h. */
+const volatile struct call_entry socketcall_entries[SOCKETCALL_MAX] = {};
+/* By opcode. */
+const volatile struct call_entry uring_entries[URING_OPS] = {};
 
 struct abi_types abi_types = {};
 

@@ -141,15 +141,18 @@ static __always_inline address_t as_number(address_t pointer)
 	return number;
 }
 
-/* Leaves ref zeroed, which is ENDPOINT_OTHER, when fd is no socket. */
-static __always_inline void resolve_fd(struct task_struct *task, u32 fd, struct socket_ref *ref)
+/* Leaves ref zeroed, which is ENDPOINT_OTHER, when there is no file, or it is no socket. */
+static __always_inline void resolve_file(struct file *file, struct socket_ref *ref)
 {
-	struct file *file = file_of_fd(task, fd);
-
 	ref->sk = 0;
 	ref->inode = 0;
 	ref->endpoint = ENDPOINT_OTHER;
 	ref->is_socket = file && read_socket(file, ref);
+}
+
+static __always_inline void resolve_fd(struct task_struct *task, u32 fd, struct socket_ref *ref)
+{
+	resolve_file(file_of_fd(task, fd), ref);
 }
 
 #endif

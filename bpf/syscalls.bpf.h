@@ -4,6 +4,7 @@
 #define SYSCALLS_BPF_H
 
 #include "connects.bpf.h"
+#include "known_sockets.bpf.h"
 #include "latency.bpf.h"
 #include "listeners.bpf.h"
 #include "registers.bpf.h"
@@ -82,15 +83,17 @@ static __noinline void resolve_other(struct task_struct *task, struct pt_regs *r
 	}
 }
 
-static __always_inline void resolve_endpoint(struct task_struct *task, struct pt_regs *regs,
-					     struct call_in_flight *call, struct socket_ref *ref)
+static __always_inline void resolve_endpoint(struct task_struct *task, struct thread_state *state,
+					     struct pt_regs *regs, struct socket_ref *ref)
 {
+	struct call_in_flight *call = &state->now;
+
 	if (!(call->traits & TRAIT_FD) || call->is_socketcall) {
 		resolve_other(task, regs, call, ref);
 		return;
 	}
 	call->fd = first_argument(regs, call->abi == ABI_COMPAT);
-	resolve_fd(task, call->fd, ref);
+	resolve_own_fd(task, state, call->fd, ref);
 }
 
 static __noinline void note_closing(struct task_struct *task, u32 fd, struct socket_ref *ref)
@@ -100,18 +103,23 @@ static __noinline void note_closing(struct task_struct *task, u32 fd, struct soc
 }
 
 /* What a call is about; it must be asked at entry, when a close has not happened yet. */
-static __always_inline void describe_call(struct task_struct *task, struct pt_regs *regs,
-					  struct call_in_flight *call)
+static __always_inline void describe_call(struct task_struct *task, struct thread_state *state,
+					  struct pt_regs *regs)
 {
+	struct call_in_flight *call = &state->now;
 	struct socket_ref ref = {};
 
-	resolve_endpoint(task, regs, call, &ref);
+	resolve_endpoint(task, state, regs, &ref);
 	call->sk = ref.sk;
 	call->inode = ref.inode;
 	call->endpoint = ref.endpoint;
 	call->series = series_of(call->call, call->abi, ref.endpoint);
-	if (call->call == CALL_CLOSE && ref.is_socket)
+	if (!ref.is_socket)
+		return;
+	if (call->call == CALL_CLOSE)
 		note_closing(task, call->fd, &ref);
+	else if (call->traits & TRAIT_FD && !call->is_socketcall)
+		remember_kind(state);
 }
 
 static __always_inline void identify_call(struct task_struct *task, struct pt_regs *regs, int nr,
@@ -197,12 +205,14 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 	struct call_in_flight *call = &state->now;
 	ns_t now;
 
-	identify_call(task, regs, nr, call);
 	first_event_seen(state, task);
 	state->flags = (state->flags | THREAD_IN_CALL) & ~THREAD_NEWBORN;
 	state->left_cpu_ns = 0;
-	if (call->call != CALL_NONE)
-		describe_call(task, regs, call);
+	if (!direct_loads || !recall_call(task, state, regs, nr)) {
+		identify_call(task, regs, nr, call);
+		if (call->call != CALL_NONE)
+			describe_call(task, state, regs);
+	}
 	now = bpf_ktime_get_ns();
 	change_activity(state, now, activity_on_cpu(state));
 	if (state->flags & THREAD_INTERRUPTED && resume_interrupted(state, now))
@@ -211,7 +221,8 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 		loop_ended(state, now);
 	call->early = 0;
 	call->off_cpu_ns = 0;
-	call->send_blocked_before_ns = state->activity_ns[ACTIVITY_BLOCKED_SEND];
+	if (call->traits & TRAIT_SENDS)
+		call->send_blocked_before_ns = state->activity_ns[ACTIVITY_BLOCKED_SEND];
 	call->runq_ns = 0;
 	call->start_ns = now;
 }
@@ -449,7 +460,7 @@ static __noinline void adopt_call(struct task_struct *task, struct pt_regs *regs
 	identify_call(task, regs, syscall_nr(regs), call);
 	if (call->call == CALL_NONE)
 		return;
-	describe_call(task, regs, call);
+	describe_call(task, state, regs);
 	call->early = 1;
 	call->off_cpu_ns = 0;
 	call->runq_ns = 0;

@@ -35,6 +35,7 @@ enum limits {
 	NAME_LEN = 112,		/* 108 bytes of sun_path, padded */
 	DEPTH_EXACT = 32,	/* depths below have a slot each; above, 16 per power of two */
 	DEPTH_SLOTS = 224,	/* up to 131,071 */
+	KNOWN_SOCKETS = 4,	/* of each thread, a power of two */
 	CPU_STAYS = 32,		/* remembered of each CPU, a power of two */
 	MESSAGES_MAX = 1024,	/* UIO_MAXIOV bounds sendmmsg and recvmmsg */
 	LISTED_MAX = 1024,	/* connections in a listing, but for those that outweigh or hold bytes */
@@ -185,6 +186,7 @@ struct call_counts {
 	count_t early_calls;
 	ns_t early_wall_ns;
 	count_t errors[ERRNO_MAX];
+	u64_t pad[2];		/* whole lines of a processor's cache */
 };
 
 /* The parts of a served request, in order. */
@@ -223,6 +225,7 @@ struct cpu_counts {
 	struct latency served;
 	struct latency stages[STAGE_MAX];
 	struct latency loop_busy;	/* of all threads that poll */
+	u64_t pad_to_line[7];
 };
 
 struct call_in_flight {
@@ -232,16 +235,16 @@ struct call_in_flight {
 	ns_t runq_ns;		/* of these, ready to run */
 	address_t sk;
 	u64_t inode;
-	unsigned int series;	/* 0: not in the table */
 	unsigned int fd;
 	unsigned short nr;
 	unsigned char abi;
-	unsigned char call;
-	unsigned char traits;
-	unsigned char endpoint;
-	unsigned char early;	/* it began before we looked */
-	unsigned char waits;
 	unsigned char is_socketcall;
+	unsigned char call;	/* from here to series one word, which known_socket keeps */
+	unsigned char traits;
+	unsigned char waits;
+	unsigned char endpoint;
+	unsigned int series;	/* 0: not in the table */
+	unsigned char early;	/* it began before we looked */
 	unsigned char pad[7];
 };
 
@@ -259,17 +262,34 @@ enum thread_flag {
 	THREAD_TRACED = 32,	/* strategy "fentry": its calls come by tracepoints so far */
 };
 
-/* A thread has one if and only if it is a target's. */
+/* What a descriptor was when its thread last used it, and of the last call of an even and of an odd
+ * number its number and descriptor, and what is said of it. One line of a processor's cache.
+ */
+struct known_socket {
+	address_t socket;	/* the struct socket; 0: nothing */
+	address_t inode_at;
+	address_t sk;
+	unsigned int inode;
+	unsigned int endpoint;
+	u64_t numbers[2];
+	u64_t kinds[2];
+};
+
+/* A thread has one if and only if it is a target's. First what every call touches, in as few
+ * lines of a processor's cache as there can be.
+ */
 struct thread_state {
-	struct call_in_flight now;
 	address_t task;		/* whose it is */
 	unsigned int flags;
 	unsigned char activity;
 	unsigned char pad[3];
 	ns_t left_cpu_ns;	/* read when it is given one again; 0: in a call that began on one */
 	ns_t since_ns;		/* of the activity now */
-	ns_t activity_ns[ACTIVITY_MAX];
 	ns_t polled_ns;		/* its poller returned; 0: it is in there, or never was */
+	struct call_in_flight now;
+	ns_t activity_ns[ACTIVITY_MAX];
+	u64_t pad_to_line[5];
+	struct known_socket known[KNOWN_SOCKETS];	/* by the last bits of the descriptor */
 	count_t loops;		/* from a poller's return to the next call of one, */
 	ns_t busy_ns;		/* all together and the longest */
 	ns_t busy_max_ns;

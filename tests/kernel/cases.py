@@ -32,6 +32,7 @@ FAMILIES_OF_CASE: Dict[str, Tuple[str, ...]] = {
     "files": ONE,
     "duplicates": TRANSFERS,
     "path_only": STREAMS,
+    "replaced": ONE,
     "passed": TRANSFERS,
     "threads": STREAMS,
     "forks": STREAMS,

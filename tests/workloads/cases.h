@@ -13,7 +13,7 @@ int passed_descriptor(int over);
 #define CASES(X) \
 	X(send) X(read) X(readv) X(preadv2) X(sendmsg) X(sendmmsg) X(nonblocking) \
 	X(sendfile) X(splice) X(epoll) X(poll) X(connect) X(errors) X(no_socket) \
-	X(files) X(duplicates) X(path_only) X(passed) X(threads) X(forks) \
+	X(files) X(duplicates) X(path_only) X(replaced) X(passed) X(threads) X(forks) \
 	X(grandchildren) X(exec) X(exec_from_thread) X(spawn) X(vfork) X(abandoned) \
 	X(restarted) X(interrupted) X(stopped) X(retried) X(restarted_twice) X(jumped_out) X(denied) X(uring) X(requests) \
 	X(requests_pieces) X(requests_epoll) X(requests_passed) X(requests_threads) \

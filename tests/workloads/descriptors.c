@@ -2,6 +2,7 @@
 /* What a descriptor is does not depend on its number or on who opened it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -12,7 +13,8 @@
 #include "family.h"
 
 enum {
-	HIGH_FD = 1000
+	HIGH_FD = 1000,
+	ONE_FD = 500
 };
 
 static char payload[PAYLOAD];
@@ -98,6 +100,62 @@ void case_duplicates(const struct family *family)
 	receive_rounds(family->kind, high);
 	close_counted(family->kind, copy);
 	close_counted(family->kind, high);
+}
+
+static void replace(int fd)
+{
+	must("dup2", dup2(fd, ONE_FD), ONE_FD);
+	must("close_range", syscall(SYS_close_range, fd, fd, 0), 0);
+}
+
+static void use_once(enum kind kind, int other_end)
+{
+	MUST(PAYLOAD, kind, write, ONE_FD, payload, PAYLOAD);
+	MUST(PAYLOAD, kind, read, other_end, payload, PAYLOAD);
+	MUST(PAYLOAD, kind, write, other_end, payload, PAYLOAD);
+	MUST(PAYLOAD, kind, read, ONE_FD, payload, PAYLOAD);
+}
+
+/* The kernel frees a socket when every processor has passed by, and so does this call. */
+static void let_memory_go(void)
+{
+	for (int i = 0; i < 2; i++)
+		must("membarrier", syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0), 0);
+}
+
+static void use_pair_of(const char *name)
+{
+	const struct family *family = family_named(name);
+	int fds[2];
+
+	connected_pair(family, fds);
+	replace(fds[0]);
+	use_once(family->kind, fds[1]);
+	close_counted(family->kind, fds[1]);
+}
+
+/* One number, another thing at each turn, in the memory of the one before where that was free. */
+void case_replaced(const struct family *family)
+{
+	int fds[2];
+
+	(void)family;
+	for (int i = 0; i < ROUNDS; i++) {
+		use_pair_of("unix-stream");
+		must("close_range", syscall(SYS_close_range, ONE_FD, ONE_FD, 0), 0);
+		let_memory_go();
+		use_pair_of("unix-seqpacket");
+		use_pair_of("unix-dgram");
+		use_pair_of("tcp4");
+		must("pipe", pipe(fds), 0);
+		replace(fds[1]);
+		MUST(PAYLOAD, OTHER, write, ONE_FD, payload, PAYLOAD);
+		MUST(PAYLOAD, OTHER, read, fds[0], payload, PAYLOAD);
+		FAILS(EBADF, OTHER, read, ONE_FD, payload, PAYLOAD);
+		close_counted(OTHER, fds[0]);
+	}
+	close_counted(OTHER, ONE_FD);
+	FAILS(EBADF, OTHER, write, ONE_FD, payload, PAYLOAD);
 }
 
 union control {
