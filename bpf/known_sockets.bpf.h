@@ -9,6 +9,11 @@
 #include "registers.bpf.h"
 #include "sockets.bpf.h"
 
+_Static_assert(__builtin_offsetof(struct call_in_flight, early) -
+			       __builtin_offsetof(struct call_in_flight, call) ==
+		       sizeof(u64),
+	       "a kind is one word of a call");
+
 static __always_inline struct known_socket *known_socket(struct thread_state *state, u32 fd)
 {
 	return &state->known[fd & (KNOWN_SOCKETS - 1)];

@@ -83,12 +83,18 @@ static __noinline void resolve_other(struct task_struct *task, struct pt_regs *r
 	}
 }
 
+/* Its first argument is the descriptor, and is where arguments are. */
+static __always_inline bool is_about_first(struct call_in_flight *call)
+{
+	return call->traits & TRAIT_FD && !call->is_socketcall;
+}
+
 static __always_inline void resolve_endpoint(struct task_struct *task, struct thread_state *state,
 					     struct pt_regs *regs, struct socket_ref *ref)
 {
 	struct call_in_flight *call = &state->now;
 
-	if (!(call->traits & TRAIT_FD) || call->is_socketcall) {
+	if (!is_about_first(call)) {
 		resolve_other(task, regs, call, ref);
 		return;
 	}
@@ -118,7 +124,7 @@ static __always_inline void describe_call(struct task_struct *task, struct threa
 		return;
 	if (call->call == CALL_CLOSE)
 		note_closing(task, call->fd, &ref);
-	else if (call->traits & TRAIT_FD && !call->is_socketcall)
+	else if (is_about_first(call))
 		remember_kind(state);
 }
 
