@@ -12,6 +12,7 @@
 #include <linux/net.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
+#include <linux/signal.h>
 #include <net/sock.h>
 
 #include "udsprobe.h"
@@ -55,7 +56,9 @@ BPF_PERCPU_ARRAY(served, struct latency, 6);
 BPF_HASH(processes, u32, struct bcc_process, 16384);
 BPF_HASH(threads, u64, struct bcc_thread, 16384);
 BPF_HASH(connections, u64, struct bcc_connection, 16384);
-BPF_ARRAY(gauges, u64, 4);
+/* Of threads that are in a signal's handler. */
+BPF_HASH(interrupted_calls, struct bcc_frame, struct interrupted_call, 4096);
+BPF_ARRAY(gauges, u64, 6);
 BPF_PROG_ARRAY(programs, 2);
 /* Never written: entries are made from these, larger than the stack. */
 BPF_PERCPU_ARRAY(no_counts, struct call_counts, 1);
@@ -63,7 +66,7 @@ BPF_PERCPU_ARRAY(no_thread, struct bcc_thread, 1);
 
 _Static_assert(2 * NR_MAX + SOCKETCALL_MAX == 1056, "entries");
 _Static_assert(STAGE_MAX + 1 == 6, "served");
-_Static_assert(BCC_GAUGES == 4, "gauges");
+_Static_assert(BCC_GAUGES == 6, "gauges");
 _Static_assert(BCC_PROGRAMS == 2, "programs");
 /* A program can be followed by 32 others. */
 _Static_assert(MESSAGES_MAX / MESSAGES_AT_ONCE < 30, "messages");
@@ -175,6 +178,22 @@ static __always_inline u32 syscall_nr(u64 regs)
 	return word_at(&((struct pt_regs *)regs)->orig_ax);
 }
 
+/* As in registers.bpf.h. */
+static __always_inline u64 return_address(u64 regs)
+{
+	return word_at(&((struct pt_regs *)regs)->ip);
+}
+
+static __always_inline u64 stack_pointer(u64 regs, u32 compat)
+{
+	return word_at(&((struct pt_regs *)regs)->sp);
+}
+
+static __always_inline u64 call_bytes(u64 regs)
+{
+	return 2;
+}
+
 static __always_inline void read_registers(u64 from, u32 compat, struct arguments *arguments)
 {
 	struct pt_regs *regs = (void *)from;
@@ -195,6 +214,24 @@ static __always_inline u32 is_compat(u64 task)
 static __always_inline u32 syscall_nr(u64 regs)
 {
 	return half_at(&((struct pt_regs *)regs)->syscallno);
+}
+
+/* As in registers.bpf.h. */
+static __always_inline u64 return_address(u64 regs)
+{
+	return word_at(&((struct pt_regs *)regs)->pc);
+}
+
+static __always_inline u64 stack_pointer(u64 from, u32 compat)
+{
+	struct pt_regs *regs = (void *)from;
+
+	return compat ? word_at((u64 *)&regs->regs + 13) : word_at(&regs->sp);
+}
+
+static __always_inline u64 call_bytes(u64 regs)
+{
+	return (word_at(&((struct pt_regs *)regs)->pstate) & 0x30) == 0x30 ? 2 : 4;
 }
 
 static __always_inline void read_registers(u64 from, u32 compat, struct arguments *arguments)
@@ -450,20 +487,179 @@ static __always_inline void describe_call(u64 task, u64 regs, struct call_in_fli
 		connections.delete(&ref.sk);
 }
 
-/* Its restart goes on with the same call; the time in between was not in it. */
-static __always_inline u32 resume_interrupted(struct bcc_thread *thread, ns_t now)
-{
-	struct call_in_flight *call = &thread->now, *old = &thread->interrupted;
-	u32 restart = call->abi == ABI_COMPAT ? COMPAT_NR_RESTART_SYSCALL : NR_RESTART_SYSCALL;
-	u32 same = call->nr == old->nr && call->abi == old->abi &&
-		   (!(old->traits & TRAIT_FD) || old->fd == call->fd);
+/* Calls that a signal interrupts, as in interrupted.bpf.h; one that is set aside is found by its
+ * frame.
+ */
 
-	if (!same && call->nr != restart)
-		return 0;
+static __always_inline u32 is_sigreturn(struct call_in_flight *call)
+{
+	if (call->abi == ABI_COMPAT)
+		return call->nr == COMPAT_NR_RT_SIGRETURN || call->nr == COMPAT_NR_SIGRETURN;
+	return call->nr == NR_RT_SIGRETURN;
+}
+
+static __always_inline u32 is_restart(long ret)
+{
+	return ret == -RESTART_SYS || ret == -RESTART_NOINTR || ret == -RESTART_NOHAND ||
+	       ret == -RESTART_BLOCK;
+}
+
+static __always_inline void keep_interrupted(struct bcc_thread *thread, u64 regs, long ret,
+					     ns_t now)
+{
+	struct interrupted_call *kept = &thread->interrupted;
+
+	kept->call = thread->now;
+	kept->at_ns = now;
+	kept->stack = stack_pointer(regs, kept->call.abi == ABI_COMPAT);
+	kept->return_address = return_address(regs);
+	kept->result = ret;
+	kept->fails = ret != -RESTART_NOINTR;
+	thread->flags |= THREAD_INTERRUPTED;
+}
+
+static __always_inline void take_out(struct bcc_thread *thread, struct bcc_frame *frame,
+				     u32 in_table)
+{
+	interrupted_calls.delete(frame);
+	thread->set_aside--;
+	if (in_table)
+		thread->set_aside_in_table--;
+}
+
+/* The frame calls anew, or is interrupted anew: what it had been interrupted in is over. */
+static __always_inline void leave_call_of(struct bcc_thread *thread, u64 task, u64 stack)
+{
+	struct bcc_frame frame = {};
+	struct interrupted_call *call;
+	u32 in_table;
+
+	frame.task = task;
+	frame.stack = stack;
+	call = interrupted_calls.lookup(&frame);
+	if (!call)
+		return;
+	in_table = call->call.call != CALL_NONE;
+	if (in_table)
+		gauge_add(BCC_CALLS_LEFT);
+	take_out(thread, &frame, in_table);
+}
+
+static __always_inline void count_unfollowed(struct interrupted_call *call)
+{
+	struct bcc_account *account;
+	int zero = 0;
+
+	account = accounts.lookup(&zero);
+	if (!account || call->call.call == CALL_NONE || !call->fails)
+		return;
+	count_add(&account->events_seen, 1);
+	count_add(&account->lost_map_full, 1);
+	gauge_add(BCC_INTERRUPTED_CALLS_TURNED_AWAY);
+}
+
+static __always_inline void set_aside(struct bcc_thread *thread, u64 task)
+{
+	struct interrupted_call *call = &thread->interrupted;
+	struct bcc_frame frame = {};
+
 	thread->flags &= ~THREAD_INTERRUPTED;
-	thread->now = thread->interrupted;
-	thread->now.start_ns += now - thread->interrupted_ns;
-	return 1;
+	if (thread->set_aside)
+		leave_call_of(thread, task, call->stack);
+	frame.task = task;
+	frame.stack = call->stack;
+	if (interrupted_calls.update(&frame, call)) {
+		count_unfollowed(call);
+		return;
+	}
+	thread->set_aside++;
+	if (call->call.call != CALL_NONE)
+		thread->set_aside_in_table++;
+}
+
+/* What is left of them in the map goes with the next sample. */
+static __always_inline void leave_all(struct bcc_thread *thread)
+{
+	int gauge = BCC_CALLS_LEFT;
+	u64 *left = gauges.lookup(&gauge);
+
+	if (left)
+		count_add(left, thread->set_aside_in_table);
+	thread->set_aside = 0;
+	thread->set_aside_in_table = 0;
+}
+
+int on_signal_deliver(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct k_sigaction *action = (void *)ctx->args[2];
+	u64 task = bpf_get_current_task(), handler = word_at(&action->sa.sa_handler);
+	struct bcc_thread *thread = threads.lookup(&task);
+
+	if (!thread || !(thread->flags & THREAD_INTERRUPTED) || handler <= (u64)SIG_IGN)
+		return 0;
+	if (thread->interrupted.result == -RESTART_SYS &&
+	    word_at(&action->sa.sa_flags) & SA_RESTART)
+		thread->interrupted.fails = 0;
+	set_aside(thread, task);
+	return 0;
+}
+
+/* True: the program goes on behind its call, now `interrupted`, which has failed with EINTR. */
+static __always_inline u32 handler_returned(struct bcc_thread *thread, u64 task, u64 regs)
+{
+	u64 address = return_address(regs);
+	struct interrupted_call *call;
+	struct bcc_frame frame = {};
+
+	frame.task = task;
+	frame.stack = stack_pointer(regs, thread->now.abi == ABI_COMPAT);
+	call = interrupted_calls.lookup(&frame);
+	if (!call)
+		return 0;
+	if (address != call->return_address && address + call_bytes(regs) != call->return_address)
+		return 0;
+	thread->interrupted = *call;
+	take_out(thread, &frame, thread->interrupted.call.call != CALL_NONE);
+	if (address == thread->interrupted.return_address)
+		return 1;
+	thread->flags |= THREAD_INTERRUPTED;
+	return 0;
+}
+
+static __always_inline u32 is_made_again(struct bcc_thread *thread, u64 stack, u64 regs)
+{
+	struct interrupted_call *kept = &thread->interrupted;
+	struct call_in_flight *call = &thread->now;
+	u32 restart = call->abi == ABI_COMPAT ? COMPAT_NR_RESTART_SYSCALL : NR_RESTART_SYSCALL;
+
+	if (stack != kept->stack || return_address(regs) != kept->return_address)
+		return 0;
+	return (call->nr == kept->call.nr && call->abi == kept->call.abi) || call->nr == restart;
+}
+
+/* True: the call `now` is one that began before; the time in between was not in it. */
+static __always_inline u32 resume_interrupted(struct bcc_thread *thread, u64 task, u64 regs,
+					      ns_t now)
+{
+	struct call_in_flight *call = &thread->now, *old = &thread->interrupted.call;
+	u64 stack = stack_pointer(regs, call->abi == ABI_COMPAT);
+
+	if (thread->flags & THREAD_INTERRUPTED) {
+		if (is_made_again(thread, stack, regs)) {
+			thread->flags &= ~THREAD_INTERRUPTED;
+			if (call->nr != old->nr)
+				*call = *old;
+			call->early = old->early;
+			call->off_cpu_ns = old->off_cpu_ns;
+			call->start_ns = old->start_ns + now - thread->interrupted.at_ns;
+			return 1;
+		}
+		/* A handler began, and signal_deliver was missed. */
+		set_aside(thread, task);
+	}
+	if (thread->set_aside)
+		leave_call_of(thread, task, stack);
+	return 0;
 }
 
 int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
@@ -483,7 +679,8 @@ int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 		describe_call(task, regs, &thread->now);
 	/* Last: our own work is not the call's. */
 	now = bpf_ktime_get_ns();
-	if (thread->flags & THREAD_INTERRUPTED && resume_interrupted(thread, now))
+	if ((thread->flags & THREAD_INTERRUPTED || thread->set_aside) &&
+	    resume_interrupted(thread, task, regs, now))
 		return 0;
 	thread->now.early = 0;
 	thread->now.off_cpu_ns = 0;
@@ -704,20 +901,6 @@ static __always_inline void adopt_call(u64 task, u64 regs, struct call_in_flight
 		describe_call(task, regs, call);
 }
 
-static __always_inline u32 is_restart(long ret)
-{
-	return ret == -RESTART_SYS || ret == -RESTART_NOINTR || ret == -RESTART_NOHAND ||
-	       ret == -RESTART_BLOCK;
-}
-
-/* The return of a handler's rt_sigreturn says EINTR: that is the call it interrupted. */
-static __always_inline u32 returns_interrupted(struct bcc_thread *thread, long ret)
-{
-	u32 sigreturn = thread->now.abi == ABI_COMPAT ? COMPAT_NR_RT_SIGRETURN : NR_RT_SIGRETURN;
-
-	return thread->flags & THREAD_INTERRUPTED && ret == -EINTR && thread->now.nr == sigreturn;
-}
-
 /* Goes on with itself until all messages of the call are added up, and then with its return. */
 int on_messages(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -764,17 +947,17 @@ int on_sys_exit(struct bpf_raw_tracepoint_args *ctx)
 	else if (ret > 0 && thread->now.traits & TRAIT_MESSAGES && !thread->messages_read)
 		programs.call(ctx, BCC_MESSAGES);
 	thread->flags &= ~THREAD_IN_CALL;
-	if (is_restart(ret)) {
-		thread->interrupted = thread->now;
-		thread->interrupted_ns = now;
-		thread->flags |= THREAD_INTERRUPTED;
+	if (is_restart(ret) && !is_sigreturn(&thread->now)) {
+		keep_interrupted(thread, regs, ret, now);
 		return 0;
 	}
-	if (returns_interrupted(thread, ret)) {
+	if (thread->set_aside && is_sigreturn(&thread->now)) {
 		count_number(&thread->now);
-		thread->flags &= ~THREAD_INTERRUPTED;
-		thread->now = thread->interrupted;
-		now = thread->interrupted_ns;
+		if (!handler_returned(thread, task, regs))
+			return 0;
+		thread->now = thread->interrupted.call;
+		now = thread->interrupted.at_ns;
+		ret = -EINTR;
 	}
 	count_number(&thread->now);
 	if (ret == -EMFILE || ret == -ENFILE)
@@ -850,9 +1033,11 @@ int on_sched_process_exec(struct bpf_raw_tracepoint_args *ctx)
 		else
 			thread = adopt_thread(task, both >> 32, both, THREAD_NEWBORN);
 	}
+	if (!thread)
+		return 0;
+	leave_all(thread);
 	/* That of its first thread, whichever called. */
-	if (thread)
-		thread->tid = both;
+	thread->tid = both;
 	return 0;
 }
 
@@ -861,8 +1046,11 @@ int on_sched_process_exit(struct bpf_raw_tracepoint_args *ctx)
 	u64 task = bpf_get_current_task();
 	u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct bcc_process *process = target_of(tgid);
+	struct bcc_thread *thread = threads.lookup(&task);
 	struct signal_struct *signal;
 
+	if (thread)
+		leave_all(thread);
 	threads.delete(&task);
 	if (!process)
 		return 0;

@@ -7,57 +7,40 @@
 #ifndef CONNECTS_BPF_H
 #define CONNECTS_BPF_H
 
+#include "handshakes.bpf.h"
 #include "listeners.bpf.h"
 
 #define EINPROGRESS 115
-#define TCP_SYN_SENT 2
+/* Voluntary switches of who slept in connect() when we came: more than it will ever have. */
+#define SLEPT_BEFORE (~0ULL)
 
 static __always_inline bool is_unix_with_queue(u8 endpoint)
 {
 	return endpoint == ENDPOINT_UNIX_STREAM || endpoint == ENDPOINT_UNIX_SEQPACKET;
 }
 
-/* In one read, for whoever asks while the call lasts; exact when it fails. */
-static __always_inline void name_at_entry(u64 address, u32 length, struct socket_name *name)
-{
-	if (length > SUN_PATH_AT + SUN_PATH_LEN)
-		length = SUN_PATH_AT + SUN_PATH_LEN;
-	if (length < SUN_PATH_AT || bpf_probe_read_user(&name->port, length, (void *)address))
-		return;
-	name->family = name->port;
-	name->port = 0;
-	name->length = length - SUN_PATH_AT;
-}
-
-static __noinline void connect_entered(struct task_struct *task, struct pt_regs *regs)
+static __subprogram int connect_entered(struct task_struct *task, struct pt_regs *regs)
 {
 	struct connecting connecting = {}, *before;
-	bool compat = is_compat(task);
 	struct socket_ref ref = {};
 	u32 tid = task_read(task, pid);
 
-	resolve_fd(task, first_argument(regs, compat), &ref);
+	resolve_fd(task, first_argument(regs, is_compat(task)), &ref);
 	if (!is_unix_with_queue(ref.endpoint))
-		return;
+		return 0;
 	connecting.sk = ref.sk;
-	connecting.tgid = tgid_of(task);
 	connecting.sleeps = task_read(task, nvcsw);
-	connecting.mount_ns = mount_ns_of(task);
-	connecting.net_ns = net_ns_of(task);
-	name_at_entry(second_argument(regs, compat), third_argument(regs, compat),
-		      &connecting.name);
 	connecting.newest_listener_ns = newest_listener_ns;
 	connecting.start_ns = bpf_ktime_get_ns();
 	if (!bpf_map_update_elem(&connectings, &tid, &connecting, BPF_NOEXIST))
-		return;
+		return 0;
 	before = bpf_map_lookup_elem(&connectings, &tid);
 	/* Restarted after a signal: it has waited since it began. */
-	if (before && before->sk == ref.sk) {
-		before->interrupted = 0;
-		return;
-	}
+	if (before && before->sk == ref.sk)
+		return 0;
 	if (bpf_map_update_elem(&connectings, &tid, &connecting, BPF_ANY))
 		shared_add(&connects_turned_away, 1);
+	return 0;
 }
 
 /* Killed while it waited. */
@@ -79,16 +62,17 @@ static __always_inline struct listener *listener_connected_to(address_t sk)
 	return connection ? bpf_map_lookup_elem(&listeners, &connection->listener) : NULL;
 }
 
-static __always_inline void connect_failed(struct pt_regs *regs, bool compat,
+static __always_inline void connect_failed(struct task_struct *task, struct pt_regs *regs,
 					   struct connecting *connecting, long error)
 {
 	struct failed_connect failed = {
-		.tgid = connecting->tgid,
-		.mount_ns = connecting->mount_ns,
-		.net_ns = connecting->net_ns,
+		.tgid = tgid_of(task),
+		.mount_ns = mount_ns_of(task),
+		.net_ns = net_ns_of(task),
 		.error = error,
 		.newest_listener_ns = connecting->newest_listener_ns,
 	};
+	bool compat = is_compat(task);
 	count_t *count, one = 1;
 
 	/* Memory that was not there when the call began is there now. */
@@ -101,7 +85,16 @@ static __always_inline void connect_failed(struct pt_regs *regs, bool compat,
 		shared_add(&connects_turned_away, 1);
 }
 
-static __noinline void connect_returned(struct task_struct *task, struct pt_regs *regs, long ret)
+/* Of a call whose entry nobody saw. */
+static __always_inline address_t socket_called(struct task_struct *task, struct pt_regs *regs)
+{
+	struct socket_ref ref = {};
+
+	resolve_fd(task, first_argument(regs, is_compat(task)), &ref);
+	return as_number(ref.sk);
+}
+
+static __subprogram int connect_returned(struct task_struct *task, struct pt_regs *regs, long ret)
 {
 	struct connecting *connecting;
 	struct listener *listener;
@@ -109,13 +102,13 @@ static __noinline void connect_returned(struct task_struct *task, struct pt_regs
 
 	connecting = bpf_map_lookup_elem(&connectings, &tid);
 	if (!connecting)
-		return;
-	if (ret == -512) {
-		connecting->interrupted = 1;
-		return;
-	}
+		return 0;
+	if (!connecting->sk)
+		connecting->sk = socket_called(task, regs);
+	if (ret == -512)
+		return 0;
 	if (ret < 0) {
-		connect_failed(regs, is_compat(task), connecting, -ret);
+		connect_failed(task, regs, connecting, -ret);
 	} else if (task_read(task, nvcsw) != connecting->sleeps) {
 		listener = listener_connected_to(connecting->sk);
 		if (listener)
@@ -123,6 +116,7 @@ static __noinline void connect_returned(struct task_struct *task, struct pt_regs
 					   bpf_ktime_get_ns() - connecting->start_ns);
 	}
 	bpf_map_delete_elem(&connectings, &tid);
+	return 0;
 }
 
 static __always_inline void count_destination(struct destination *destination, ns_t took_ns)
@@ -171,6 +165,10 @@ static __always_inline void tcp_state_changed(struct sock *sk, int before, int a
 	struct cpu_counts *counts;
 	address_t address = (u64)sk;
 
+	if (after == TCP_SYN_SENT)
+		handshake_began(address);
+	else if (before == TCP_SYN_SENT)
+		handshake_over(sk, after);
 	if (before == TCP_SYN_RECV && after == TCP_ESTABLISHED) {
 		counts = cpu_counts();
 		if (counts)

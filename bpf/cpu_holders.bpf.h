@@ -52,7 +52,11 @@ __noinline u32 credit_holder(u64 number, ns_t waited_ns)
 		holder = bpf_map_lookup_elem(&cpu_holders, &key);
 	}
 	if (!holder) {
-		shared_add(&holders_turned_away, 1);
+		/* More came and went since the last sample than have room: no wait is lost. */
+		if (stay->is_target)
+			shared_add(&target_holders_rest_ns, waited_ns);
+		else
+			shared_add(&holders_rest_ns, waited_ns);
 		return 0;
 	}
 	shared_add(&holder->waited_ns, waited_ns);
@@ -80,21 +84,21 @@ __noinline u64 overlap_ns(u64 last, u32 back, ns_t waited_ns)
 }
 
 /* What is older than what is remembered was held by the same ones, as far as anybody knows. */
-static __noinline void credit_holders(ns_t waited_ns)
+static __subprogram int credit_holders(ns_t waited_ns)
 {
 	struct cpu_stays *stays = stays_here();
 	ns_t covered_ns = 0, left_ns, part_ns;
 	u64 last;
 
 	if (!stays)
-		return;
+		return 0;
 	last = stays->seen - 1;
 	for (u32 back = 0; back < CPU_STAYS - 1 && covered_ns < waited_ns; back++)
 		covered_ns += overlap_ns(last, back, waited_ns);
 	left_ns = covered_ns;
 	if (covered_ns >> 10 == 0) {
 		credit_holder(last, waited_ns);
-		return;
+		return 0;
 	}
 	for (u32 back = 0; back < CPU_STAYS - 1 && left_ns; back++) {
 		part_ns = overlap_ns(last, back, waited_ns);
@@ -106,6 +110,7 @@ static __noinline void credit_holders(ns_t waited_ns)
 			part_ns = (((part_ns >> 10) * (waited_ns >> 10)) / (covered_ns >> 10)) << 10;
 		credit_holder(last - back, part_ns);
 	}
+	return 0;
 }
 
 #endif

@@ -4,6 +4,7 @@
 #define ITERATORS_BPF_H
 
 #include "processes.bpf.h"
+#include "waiters.bpf.h"
 
 #define COPY_ATTEMPTS 4
 #define FDS_UNKNOWN 0xffffffff
@@ -228,6 +229,8 @@ static __always_inline void write_socket(struct seq_file *seq, struct task_struc
 		return;
 	sk = (void *)ref.sk;
 	record.state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	if (ref.endpoint == ENDPOINT_TCP && record.state == TCP_SYN_SENT)
+		adopt_handshake(sk);
 	if (!thread_state_of(task) && record.state != TCP_LISTEN)
 		return;
 	record.sk = ref.sk;
@@ -243,6 +246,16 @@ static __always_inline void write_socket(struct seq_file *seq, struct task_struc
 	bpf_seq_write(seq, &record, sizeof(record));
 }
 
+/* Also who waits for room there: one that is known already adds nobody. */
+static __always_inline void seed_new_listener(struct socket_ref *ref, u32 tgid)
+{
+	struct listener *known = bpf_map_lookup_elem(&listeners, &ref->sk);
+	bool is_new = !known || known->inode != ref->inode;
+
+	if (adopt_listener(ref, tgid) && is_new && is_unix_with_queue(ref->endpoint))
+		walk_waiters((struct sock *)ref->sk, true);
+}
+
 /* The listeners that are open when we come. */
 static __always_inline void seed_listener(struct task_struct *task, struct file *file)
 {
@@ -254,7 +267,7 @@ static __always_inline void seed_listener(struct task_struct *task, struct file 
 	sk = (void *)ref.sk;
 	if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_LISTEN &&
 	    ref.endpoint != ENDPOINT_OTHER)
-		adopt_listener(&ref, tgid_of(task));
+		seed_new_listener(&ref, tgid_of(task));
 }
 
 static __always_inline void write_listener(struct seq_file *seq, address_t *key,
@@ -274,6 +287,8 @@ static __always_inline void write_listener(struct seq_file *seq, address_t *key,
 	if (listener->endpoint == ENDPOINT_TCP) {
 		record.syn_queue = BPF_CORE_READ(tcp, icsk_accept_queue.qlen.counter);
 		record.syn_young = BPF_CORE_READ(tcp, icsk_accept_queue.young.counter);
+	} else if (record.is_alive) {
+		record.waiting = walk_waiters(sk, false);
 	}
 	bpf_seq_write(seq, &record, sizeof(record));
 }
@@ -511,6 +526,10 @@ static __always_inline void write_connection(struct seq_file *seq, address_t *ke
 	record.send_blocked = connection->send_blocked;
 	record.send_eagain = connection->send_eagain;
 	record.sends_held = connection->sends_held;
+	record.stopped_ns = connection->stopped_ns + connection->send_blocked_ns +
+			    connection->asleep_in_call_ns;
+	record.stopped_since_ns = connection->stopped_since_ns;
+	record.stops = connection->stops + connection->send_sleeps;
 	record.tgid = connection->tgid;
 	record.peer_tgid = connection->peer_tgid;
 	record.role = connection->role;

@@ -84,6 +84,8 @@ struct pt_regs {
 	unsigned long si;
 	unsigned long di;
 	unsigned long orig_ax;
+	unsigned long ip;
+	unsigned long sp;
 };
 #elif defined(__TARGET_ARCH_arm64)
 struct pt_regs {
@@ -144,6 +146,17 @@ struct signal_struct {
 	atomic_t live;
 	int nr_threads;
 	struct rlimit rlim[16];
+};
+
+struct kernel_siginfo;
+
+struct sigaction {
+	void *sa_handler;
+	unsigned long sa_flags;
+};
+
+struct k_sigaction {
+	struct sigaction sa;
 };
 
 struct css_set;
@@ -238,8 +251,17 @@ struct sk_buff_head {
 	u32 qlen;
 };
 
+struct net_device {
+	int ifindex;
+};
+
+struct dst_entry {
+	struct net_device *dev;
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	struct dst_entry *sk_dst_cache;
 	u16 sk_type;
 	u16 sk_protocol;
 	struct socket *sk_socket;
@@ -265,6 +287,7 @@ struct tcp_sock {
 	u32 write_seq;
 	u32 packets_out;
 	u32 mss_cache;
+	u32 total_retrans;
 	u8 nonagle : 4;
 };
 
@@ -291,11 +314,30 @@ struct path {
 	struct dentry *dentry;
 };
 
+struct list_head {
+	struct list_head *next;
+	struct list_head *prev;
+};
+
+struct wait_queue_head {
+	struct list_head head;
+};
+
+struct wait_queue_entry {
+	void *private;		/* the task */
+	struct list_head entry;
+};
+
+struct socket_wq {
+	struct wait_queue_head wait;
+};
+
 struct unix_sock {
 	struct sock sk;
 	struct unix_address *addr;
 	struct path path;
 	struct sock *peer;
+	struct socket_wq peer_wq;
 	int inq_len;
 };
 

@@ -223,6 +223,8 @@ static __always_inline void note_depth(struct listener *listener, u32 depth)
 		shared_add(&listener->depth[slot], 1);
 }
 
+static __always_inline void client_queued(address_t accepted, struct listener *listener);
+
 static __always_inline void connection_queued(struct sock *sk)
 {
 	struct listener *listener = listener_of((u64)sk);
@@ -239,8 +241,10 @@ static __always_inline void connection_queued(struct sock *sk)
 		return;
 	}
 	counts = cpu_counts();
-	if (counts && counts->established_child)
-		queue_connection(counts->established_child, (u64)sk, listener, now);
+	if (!counts || !counts->established_child)
+		return;
+	queue_connection(counts->established_child, (u64)sk, listener, now);
+	client_queued(counts->established_child, listener);
 }
 
 static __always_inline void count_acceptor(address_t sk, u64 inode, struct task_struct *task)

@@ -3,6 +3,7 @@
 #ifndef MAPS_BPF_H
 #define MAPS_BPF_H
 
+#include "compilers.h"
 #include "early.bpf.h"
 #include "kernel_types.h"
 #include "udsprobe.h"
@@ -17,6 +18,7 @@ const volatile u32 threads_max = 1;
 const volatile u32 nr_rt_sigreturn = 0xffff;
 const volatile u32 nr_restart_syscall = 0xffff;
 const volatile u32 compat_nr_rt_sigreturn = 0xffff;
+const volatile u32 compat_nr_sigreturn = 0xffff;
 const volatile u32 nr_connect = 0xffff;
 const volatile u32 compat_nr_connect = 0xffff;
 const volatile u32 compat_nr_restart_syscall = 0xffff;
@@ -55,10 +57,17 @@ u64 processes_turned_away = 0;
 u64 connections_turned_away = 0;
 u64 listeners_turned_away = 0;
 u64 connects_turned_away = 0;
+/* By TCP, after their SYN was sent again: mostly there is none. */
+u64 clients_ever_let_in = 0;
 u64 upstreams_turned_away = 0;
 u64 servers_turned_away = 0;
-u64 holders_turned_away = 0;
+/* Waits for processes that found no entry among the holders, each kind together. */
+u64 holders_rest_ns = 0;
+u64 target_holders_rest_ns = 0;
 u64 uring_turned_away = 0;
+u64 interrupted_calls_turned_away = 0;
+/* By handlers that never returned. */
+u64 calls_left = 0;
 u64 uring_untold = 0;	/* operations whose completion nobody is told of */
 u32 upstreams_used = 0;
 /* When the last listener was adopted: what a failed connect can have meant. */
@@ -135,6 +144,15 @@ struct {
 	__type(value, struct seed);
 } seed_tgids SEC(".maps");
 
+/* By task: of threads that are in a signal's handler. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, address_t);
+	__type(value, struct interrupted_calls);
+} interrupted_calls SEC(".maps");
+
 /* Every process that is or was a target; user space takes away the dead. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -188,6 +206,25 @@ struct {
 	__type(key, u32);
 	__type(value, struct connecting);
 } connectings SEC(".maps");
+
+/* Sockets between SYN and SYN-ACK, anybody's, and since when: of this host bounded by its files. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, address_t);
+	__type(value, ns_t);
+} handshakes SEC(".maps");
+
+/* Whose SYN had to be sent again, and how long it took, until the listener's end is there; those
+ * of listeners that nobody follows go when there is no room.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct tcp_client);
+	__type(value, ns_t);
+} clients_let_in SEC(".maps");
 
 /* Emptied by user space at every sample. */
 struct {
@@ -247,6 +284,16 @@ struct {
 	__type(value, struct cpu_holder);
 } cpu_holders SEC(".maps");
 
+/* Processes at the other end of connections, who started them, children of targets; dead or alive,
+ * the last so many.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u32);
+	__type(value, u8);
+} partners SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -289,6 +336,7 @@ u32 stopped = 0;
 
 /* New entries are made from these: a value is larger than the stack. */
 static const struct thread_state no_thread_state = {};
+static const struct interrupted_calls no_interrupted_calls = {};
 static const struct listener no_listener = {};
 static const struct destination_counts no_destination_counts = {};
 static const struct server no_server = {};

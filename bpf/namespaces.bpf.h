@@ -45,6 +45,17 @@ static __noinline u32 number_inside(u64 task, u32 on_host)
 	(in_pid_namespace ? number_inside((u64)(task), task_read(task, pid)) :           \
 			    (u32)task_read(task, pid))
 
+static __always_inline u32 parent_of_current(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct task_struct *parent = BPF_CORE_READ(task, real_parent);
+	u32 on_host = BPF_CORE_READ(parent, tgid);
+
+	if (!in_pid_namespace)
+		return on_host;
+	return number_inside((u64)BPF_CORE_READ(parent, group_leader), on_host);
+}
+
 static __always_inline u32 current_tgid(void)
 {
 	u32 on_host = bpf_get_current_pid_tgid() >> 32;

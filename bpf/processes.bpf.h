@@ -55,8 +55,10 @@ static __always_inline void process_forked(struct task_struct *parent, struct ta
 
 	if (!state && !is_seed(parent))
 		return;
-	if (!is_thread && !follow_forks)
+	if (!is_thread && !follow_forks) {
+		note_partner(tgid_of(child));
 		return;
+	}
 	if (state)
 		flags |= state->flags & THREAD_DORMANT;
 	flags |= child_traced(parent);
@@ -79,6 +81,8 @@ static __always_inline void program_replaced(struct task_struct *task)
 		state->flags = (state->flags & ~THREAD_DORMANT) | THREAD_NEWBORN;
 	}
 	state->polled_ns = 0;
+	if (state->flags & THREAD_SET_ASIDE)
+		leave_all(state);
 	trace_32_bit_program(state, task);
 	process = bpf_map_lookup_elem(&processes, &tgid);
 	if (process)
@@ -93,6 +97,8 @@ static __always_inline void thread_exited(struct task_struct *task)
 
 	connecting_thread_exited(task);
 	if (state) {
+		if (state->flags & THREAD_SET_ASIDE)
+			leave_all(state);
 		keep_activities(state);
 		traced_no_more(state);
 	}

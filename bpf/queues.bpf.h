@@ -162,15 +162,4 @@ static __always_inline void note_held_send(struct connection *connection, addres
 		connection->sends_held++;
 }
 
-/* For want of room: now it is at its fullest, when the call returns it need not be. */
-static __always_inline void send_fell_asleep(struct call_in_flight *call)
-{
-	struct connection *connection = connection_of(call->sk, call->inode);
-
-	if (!connection)
-		return;
-	connection->send_sleeps++;
-	note_send_queue(connection, call->sk);
-}
-
 #endif

@@ -30,6 +30,23 @@ static __always_inline bool may_be_fault(int nr)
 	return (nr & ~0x13) == 4;
 }
 
+/* Of the program, behind the instruction that made the call. */
+static __always_inline u64 return_address(struct pt_regs *regs)
+{
+	return regs->ip;
+}
+
+static __always_inline u64 stack_pointer(struct pt_regs *regs, bool compat)
+{
+	return regs->sp;
+}
+
+/* Of the instruction that makes a call: syscall, sysenter, int 0x80. */
+static __always_inline u64 call_bytes(struct pt_regs *regs)
+{
+	return 2;
+}
+
 static __always_inline u64 first_argument(struct pt_regs *regs, bool compat)
 {
 	return compat ? (u32)regs->bx : regs->di;
@@ -54,6 +71,7 @@ static __always_inline u64 fourth_argument(struct pt_regs *regs, bool compat)
 
 #define X32_BIT 0
 #define TIF_32BIT 22	/* arch/arm64/include/asm/thread_info.h */
+#define THUMB 0x30	/* in pstate: a 32-bit mode, and its bit T */
 
 static __always_inline bool is_compat(struct task_struct *task)
 {
@@ -68,6 +86,23 @@ static __always_inline int syscall_nr(struct pt_regs *regs)
 static __always_inline bool may_be_fault(int nr)
 {
 	return false;
+}
+
+static __always_inline u64 return_address(struct pt_regs *regs)
+{
+	return regs->pc;
+}
+
+/* That of 32-bit programs is r13 (arch/arm64/include/asm/ptrace.h, compat_sp). */
+static __always_inline u64 stack_pointer(struct pt_regs *regs, bool compat)
+{
+	return compat ? regs->regs[13] : regs->sp;
+}
+
+/* 32-bit and Thumb (arch/arm64/include/asm/ptrace.h, compat_thumb_mode). */
+static __always_inline u64 call_bytes(struct pt_regs *regs)
+{
+	return (regs->pstate & THUMB) == THUMB ? 2 : 4;
 }
 
 static __always_inline u64 first_argument(struct pt_regs *regs, bool compat)

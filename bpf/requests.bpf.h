@@ -10,6 +10,7 @@
 #include "latency.bpf.h"
 #include "queues.bpf.h"
 #include "sockets.bpf.h"
+#include "stops.bpf.h"
 #include "upstream.bpf.h"
 
 static __always_inline void connection_closing(struct task_struct *task, u32 fd,
@@ -75,7 +76,8 @@ static __always_inline ns_t elapsed(ns_t from, ns_t to)
 static __always_inline void begin_turn(struct connection *connection, struct call_in_flight *call,
 				       ns_t now)
 {
-	ns_t arrived = connection->arrived_ns, waits_from;
+	ns_t arrived = connection->leftover ? connection->turn_ns : connection->arrived_ns;
+	ns_t waits_from;
 
 	/* A server that waits inside the call has the bytes at once. */
 	if (!arrived || arrived > now)
@@ -83,25 +85,93 @@ static __always_inline void begin_turn(struct connection *connection, struct cal
 	/* What arrived before accept() returned was waiting for that. */
 	waits_from = arrived > connection->accepted_ns ? arrived : connection->accepted_ns;
 	connection->phase = PHASE_RECEIVING;
+	/* Who asks again has all of the reply: it filled the buffer, and nothing waited. */
+	connection->stopped_since_ns = 0;
 	connection->turn_ns = arrived;
 	connection->recv_wait_ns = call->start_ns > waits_from ? call->start_ns - waits_from : 0;
 	connection->recv_ns = now - (call->start_ns > arrived ? call->start_ns : arrived);
 	connection->app_ns = 0;
 }
 
-static __always_inline void bytes_received(struct task_struct *task, struct thread_state *state,
+#define SKBS_COUNTED 4
+#define UNREAD_UNKNOWN 0xffffffffU
+
+/* Where the kernel keeps no sum, for the few pieces of a request's end. */
+static __subprogram int unread_in_first_skbs(struct sock *sk)
+{
+	struct sk_buff *end = (void *)&sk->sk_receive_queue;
+	struct sk_buff *skb = BPF_CORE_READ(sk, sk_receive_queue.next);
+	u32 bytes = 0;
+
+	for (u32 i = 0; i < SKBS_COUNTED; i++) {
+		struct unix_skb_parms *parms = (void *)&skb->cb;
+
+		if (!skb || skb == end)
+			return bytes;
+		bytes += BPF_CORE_READ(skb, len) - BPF_CORE_READ(parms, consumed);
+		skb = BPF_CORE_READ(skb, next);
+	}
+	return skb == end ? bytes : UNREAD_UNKNOWN;
+}
+
+/* At least 1 byte, or UNREAD_UNKNOWN; there are some. */
+static __always_inline u32 count_unread(address_t sk, u8 endpoint)
+{
+	u32 bytes;
+
+	if (!tells_unread_bytes(endpoint))
+		bytes = unread_in_first_skbs((struct sock *)sk);
+	else
+		bytes = direct_loads ? unread_bytes_direct(sk, endpoint) :
+				       unread_bytes_probed(sk, endpoint);
+	return bytes ? bytes : 1;
+}
+
+static __always_inline void note_unread(struct connection *connection, struct call_in_flight *call,
+					bytes_t bytes)
+{
+	bool is_more = has_unread(call->sk, call->endpoint);
+
+	if (!is_more)
+		connection->arrived_ns = 0;
+	if (connection->leftover != LEFTOVER_UNREAD) {
+		connection->unread = is_more ? count_unread(call->sk, call->endpoint) : 0;
+	} else if (is_more && bytes < connection->unread) {
+		connection->unread -= bytes;
+	} else {
+		connection->leftover = bytes > connection->unread ? LEFTOVER_JOINED : LEFTOVER_READ;
+		connection->unread = is_more ? count_unread(call->sk, call->endpoint) : 0;
+	}
+}
+
+/* True when what it speaks may be told by these bytes. */
+static __always_inline bool is_worth_a_look(struct connection *connection)
+{
+	if (connection->looks >= LOOKS_MAX)
+		return false;
+	connection->looks++;
+	return true;
+}
+
+/* Returns whether the bytes are to be looked at. */
+static __always_inline bool bytes_received(struct task_struct *task, struct thread_state *state,
 					   struct call_in_flight *call, bytes_t bytes, ns_t now)
 {
 	struct connection *connection = connection_of(call->sk, call->inode);
 
 	if (!connection)
-		return;
+		return false;
 	connection->bytes_in += bytes;
 	connection->tgid = tgid_of(task);
 	connection->active = interval;
 	if (connection->role == ROLE_UPSTREAM) {
+		connection->stopped_since_ns = 0;
 		upstream_answered(task, state, connection, now);
-		return;
+		return is_worth_a_look(connection);
+	}
+	if (connection->phase == PHASE_RECEIVING && connection->leftover == LEFTOVER_READ) {
+		leftover_dropped(connection);
+		connection->phase = PHASE_IDLE;
 	}
 	if (connection->phase != PHASE_RECEIVING) {
 		begin_turn(connection, call, now);
@@ -111,12 +181,12 @@ static __always_inline void bytes_received(struct task_struct *task, struct thre
 		connection->recv_ns += now - call->start_ns;
 		connection->app_ns += elapsed(connection->received_ns, call->start_ns);
 	}
-	if (!has_unread(call->sk, call->endpoint))
-		connection->arrived_ns = 0;
+	note_unread(connection, call, bytes);
 	connection->received_ns = now;
 	connection->receiver = (u64)task;
 	for (u32 i = 0; i < ACTIVITY_MAX; i++)
 		connection->app_activity_ns[i] = state->activity_ns[i];
+	return is_worth_a_look(connection);
 }
 
 /* What the thread did between the last receive call and this send call. */
@@ -145,8 +215,8 @@ static __always_inline void record_app_activities(struct cpu_counts *counts, str
 }
 
 /* The same in the account of its process, which other threads write as well. */
-static __noinline void record_served(struct server *server, struct connection *connection,
-				     struct call_in_flight *call, ns_t now)
+static __subprogram int record_served(struct server *server, struct connection *connection,
+				      struct call_in_flight *call, ns_t now)
 {
 	ns_t took_ns = now - connection->turn_ns;
 
@@ -164,17 +234,60 @@ static __noinline void record_served(struct server *server, struct connection *c
 		shared_add(&server->stages_ns[STAGE_ACCEPT_WAIT],
 			   connection->accepted_ns - connection->established_ns);
 	}
+	return 0;
 }
 
 /* Of the process that answers; its share of sleep is known where it received, too. */
-static __noinline void record_upstream_share(struct server *server, struct thread_state *state,
-					     struct connection *connection,
-					     struct task_struct *task, ns_t now)
+static __subprogram int record_upstream_share(struct server *server, struct thread_state *state,
+					      struct connection *connection,
+					      struct task_struct *task, ns_t now)
 {
 	settle_shares(server, state, (u64)task, now);
 	if (connection->receiver == (u64)task && connection->in_progress_at == tgid_of(task))
 		shared_add(&server->upstream_ns,
 			   elapsed(connection->share_before_ns, server->share_ns));
+	return 0;
+}
+
+static __always_inline void count_no_turn(struct cpu_counts *counts, struct server *server,
+					  struct connection *connection)
+{
+	if (connection->is_multiplexed) {
+		count_add(&counts->multiplexed, 1);
+		if (server)
+			shared_add(&server->multiplexed, 1);
+	} else if (connection->leftover) {
+		count_add(&counts->pipelined, 1);
+		if (server)
+			shared_add(&server->pipelined, 1);
+	}
+}
+
+/* A quick client has the reply, and asks again, before the send call returns: what was unread
+ * before the call is the leftover, and the rest has just arrived. The end of the stream looked
+ * like a byte while it was being queued.
+ */
+static __subprogram int note_leftover(struct connection *connection, struct call_in_flight *call,
+				      ns_t now)
+{
+	u32 unread;
+
+	if (connection->leftover == LEFTOVER_UNREAD)
+		return 0;
+	connection->leftover = LEFTOVER_NONE;
+	if (!connection->arrived_ns || connection->arrived_ns >= call->start_ns)
+		return 0;
+	if (!has_unread(call->sk, call->endpoint)) {
+		connection->arrived_ns = 0;
+		return 0;
+	}
+	unread = count_unread(call->sk, call->endpoint);
+	if (!connection->unread)
+		connection->unread = unread;
+	connection->leftover = LEFTOVER_UNREAD;
+	connection->turn_ns = connection->arrived_ns;
+	connection->arrived_ns = unread > connection->unread ? now : 0;
+	return 0;
 }
 
 static __always_inline void record_turn(struct task_struct *task, struct cpu_counts *counts,
@@ -198,18 +311,8 @@ static __always_inline void record_turn(struct task_struct *task, struct cpu_cou
 	if (connection->turns == 0 && connection->accepted_ns)
 		latency_add(&counts->stages[STAGE_ACCEPT_WAIT],
 			    connection->accepted_ns - connection->established_ns);
-	/* A quick client has the reply, and asks again, before the send call returns. The
-	 * end of the stream looked like a byte while it was being queued.
-	 */
-	if (connection->arrived_ns && connection->arrived_ns < call->start_ns) {
-		if (has_unread(call->sk, call->endpoint)) {
-			count_add(&counts->pipelined, 1);
-			if (server)
-				shared_add(&server->pipelined, 1);
-		} else {
-			connection->arrived_ns = 0;
-		}
-	}
+	count_no_turn(counts, server, connection);
+	note_leftover(connection, call, now);
 	if (connection->receiver == (u64)task) {
 		record_app_activities(counts, server, state, connection, call, now);
 		return;
@@ -232,6 +335,9 @@ static __always_inline void bytes_sent(struct task_struct *task, struct thread_s
 	connection->active = interval;
 	note_send_queue(connection, call->sk);
 	note_held_send(connection, call->sk);
+	sender_goes_on(connection, (u64)task, state, call->start_ns);
+	if (is_full(call->sk, connection->endpoint))
+		sender_stopped(connection, (u64)task, state, now);
 	if (state->activity_ns[ACTIVITY_BLOCKED_SEND] > call->send_blocked_before_ns)
 		send_waited(connection, state->activity_ns[ACTIVITY_BLOCKED_SEND] -
 					call->send_blocked_before_ns);
@@ -250,7 +356,8 @@ static __always_inline void bytes_sent(struct task_struct *task, struct thread_s
 }
 
 /* Its buffer is full and it does not want to wait. */
-static __always_inline void send_refused(struct call_in_flight *call)
+static __always_inline void send_refused(struct task_struct *task, struct thread_state *state,
+					 struct call_in_flight *call, ns_t now)
 {
 	struct connection *connection = connection_of(call->sk, call->inode);
 
@@ -258,6 +365,7 @@ static __always_inline void send_refused(struct call_in_flight *call)
 		return;
 	connection->send_eagain++;
 	note_send_queue(connection, call->sk);
+	sender_stopped(connection, (u64)task, state, now);
 }
 
 #endif

@@ -43,8 +43,8 @@ static __always_inline ns_t slept_since(struct server *server, u64 thread, ns_t 
 }
 
 /* Before S or U changes: until now they were what they are. */
-static __noinline void settle_shares(struct server *server, struct thread_state *state, u64 thread,
-				     ns_t now)
+static __subprogram int settle_shares(struct server *server, struct thread_state *state, u64 thread,
+				      ns_t now)
 {
 	ns_t before = exchange(&server->event_ns, now);
 	int in_progress = server->in_progress, asking = server->asking;
@@ -63,6 +63,7 @@ static __noinline void settle_shares(struct server *server, struct thread_state 
 	}
 	server->event_thread = thread;
 	server->event_asleep_ns = asleep_ns;
+	return 0;
 }
 
 /* No request is left that those outstanding could belong to. */
@@ -74,6 +75,17 @@ static __always_inline void request_left(struct server *server)
 	server->asking = 0;
 }
 
+/* Whether what is left over in its connections mostly turns out to be a request. */
+static __always_inline bool answers_leftovers(struct server *server)
+{
+	return server->pipelined > server->leftovers_dropped;
+}
+
+static __always_inline bool is_leftover_only(struct connection *connection)
+{
+	return connection->leftover == LEFTOVER_UNREAD || connection->leftover == LEFTOVER_READ;
+}
+
 static __always_inline void request_began(struct task_struct *task, struct thread_state *state,
 					  struct connection *connection, ns_t now)
 {
@@ -81,7 +93,7 @@ static __always_inline void request_began(struct task_struct *task, struct threa
 
 	connection->receives = 0;
 	connection->in_progress_at = 0;
-	if (!server)
+	if (!server || (connection->leftover && !answers_leftovers(server)))
 		return;
 	settle_shares(server, state, (u64)task, now);
 	shared_add(&server->began, 1);
@@ -91,17 +103,31 @@ static __always_inline void request_began(struct task_struct *task, struct threa
 }
 
 /* Takes it out of what is in progress; it may have been received by another process. */
-static __noinline void request_gone(struct connection *connection)
+static __subprogram int request_gone(struct connection *connection)
 {
 	u32 tgid = connection->in_progress_at;
 	struct server *server;
 
 	if (!tgid)
-		return;
+		return 0;
 	connection->in_progress_at = 0;
 	server = bpf_map_lookup_elem(&servers, &tgid);
 	if (server)
 		request_left(server);
+	return 0;
+}
+
+/* What was left over was read, and no reply came: it belonged to the request before. */
+static __subprogram int leftover_dropped(struct connection *connection)
+{
+	u32 tgid = connection->tgid;
+	struct server *server = bpf_map_lookup_elem(&servers, &tgid);
+
+	connection->leftover = LEFTOVER_NONE;
+	if (server)
+		shared_add(&server->leftovers_dropped, 1);
+	request_gone(connection);
+	return 0;
 }
 
 /* The same for who has looked up the server of its own process. */
@@ -123,8 +149,8 @@ static __always_inline void request_continued(struct connection *connection)
 }
 
 /* Pieces of one request are not two; a request for somebody who came since is another. */
-static __noinline void own_request_sent(u32 tgid, struct thread_state *state, u64 thread,
-					struct connection *connection, ns_t now)
+static __subprogram int own_request_sent(u32 tgid, struct thread_state *state, u64 thread,
+					 struct connection *connection, ns_t now)
 {
 	bool is_first = connection->phase != PHASE_ASKING;
 	struct server *server = server_of(tgid);
@@ -132,18 +158,19 @@ static __noinline void own_request_sent(u32 tgid, struct thread_state *state, u6
 	if (is_first)
 		connection->asks = 0;
 	if (!server || server->in_progress <= 0)
-		return;
+		return 0;
 	if (connection->asks && connection->asked_epoch != server->epoch)
 		connection->asks = 0;
 	if (connection->asks == ASKS_MAX ||
 	    (connection->asks && connection->asked_after == (u32)server->began))
-		return;
+		return 0;
 	settle_shares(server, state, thread, now);
 	shared_add(&server->asking, 1);
 	connection->asks++;
 	connection->asked_epoch = server->epoch;
 	connection->asked_after = server->began;
 	connection->asked_by = tgid;
+	return 0;
 }
 
 /* Answered, or never to be. */
@@ -154,23 +181,24 @@ static __always_inline void forget_asks(struct server *server, struct connection
 	connection->asks = 0;
 }
 
-static __noinline void own_request_answered(struct thread_state *state, u64 thread,
-					    struct connection *connection, ns_t now)
+static __subprogram int own_request_answered(struct thread_state *state, u64 thread,
+					     struct connection *connection, ns_t now)
 {
 	u32 tgid = connection->asked_by;
 	struct server *server;
 
 	if (!connection->asks)
-		return;
+		return 0;
 	server = bpf_map_lookup_elem(&servers, &tgid);
 	if (!server)
-		return;
+		return 0;
 	settle_shares(server, state, thread, now);
 	forget_asks(server, connection);
+	return 0;
 }
 
 /* Once per request of the process's own, by its destination. */
-static __noinline void count_own_request(u32 tgid, u32 upstream, u32 peer_tgid, ns_t took_ns)
+static __subprogram int count_own_request(u32 tgid, u32 upstream, u32 peer_tgid, ns_t took_ns)
 {
 	struct server_upstream_key key = { .tgid = tgid, .upstream = upstream };
 	struct server_upstream *counts, fresh = {};
@@ -182,11 +210,12 @@ static __noinline void count_own_request(u32 tgid, u32 upstream, u32 peer_tgid, 
 	}
 	if (!counts) {
 		shared_add(&servers_turned_away, 1);
-		return;
+		return 0;
 	}
 	shared_add(&counts->count, 1);
 	shared_add(&counts->total_ns, took_ns);
 	counts->peer_tgid = peer_tgid;
+	return 0;
 }
 
 /* The connection is closed: what it owed will not come. */
@@ -195,7 +224,10 @@ static __always_inline void connection_gone(struct connection *connection)
 	u32 tgid = connection->asked_by;
 	struct server *server;
 
-	request_gone(connection);
+	if (connection->phase == PHASE_RECEIVING && is_leftover_only(connection))
+		leftover_dropped(connection);
+	else
+		request_gone(connection);
 	if (!connection->asks)
 		return;
 	server = bpf_map_lookup_elem(&servers, &tgid);
@@ -238,27 +270,39 @@ static __always_inline void note_pending(struct pending *pending, ns_t since_ns)
 		pending->oldest_ns = since_ns;
 }
 
-static __noinline void note_what_waits(struct connection *connection)
+static __subprogram int note_what_waits(struct connection *connection)
 {
 	ns_t arrived_ns = connection->arrived_ns ? connection->arrived_ns : seeded_ns;
+	bool is_turn = connection->phase == PHASE_RECEIVING && !connection->is_multiplexed;
 	struct server *server;
 
 	server = connection->tgid ? server_of(connection->tgid) : NULL;
 	if (!server)
-		return;
+		return 0;
 	if (server->listing != listing) {
 		server->listing = listing;
 		__builtin_memset(server->pending, 0, sizeof(server->pending));
 	}
+	/* Its last frame may be one that nobody answers. */
+	if (connection->is_multiplexed && !connection->arrived_ns)
+		return 0;
+	if (is_leftover_only(connection)) {
+		if (!answers_leftovers(server) && !connection->arrived_ns)
+			return 0;
+		is_turn = is_turn && answers_leftovers(server);
+		if (!connection->arrived_ns)
+			arrived_ns = connection->turn_ns;
+	}
 	if (connection->phase == PHASE_ASKING) {
 		note_pending(&server->pending[PENDING_ASKING], connection->turn_ns);
-	} else if (connection->phase == PHASE_RECEIVING) {
+	} else if (is_turn) {
 		note_pending(&server->pending[PENDING_IN_PROGRESS], connection->turn_ns);
 		if (connection->turns)
 			note_pending(&server->pending[PENDING_AGAIN], connection->turn_ns);
 	} else {
 		note_pending(&server->pending[PENDING_UNREAD], arrived_ns);
 	}
+	return 0;
 }
 
 /* Once for each connection in a listing, which user space numbers; most wait for nothing. */

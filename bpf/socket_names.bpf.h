@@ -11,15 +11,15 @@
 static __always_inline void name_of_unix(struct sock *sk, struct socket_name *name)
 {
 	struct unix_address *address = BPF_CORE_READ((struct unix_sock *)sk, addr);
-	int length;
+	int given;
+	u64 length;
 
 	if (!address)
 		return;
-	length = BPF_CORE_READ(address, len) - SUN_PATH_AT;
-	if (length <= 0)
+	given = BPF_CORE_READ(address, len) - SUN_PATH_AT;
+	if (given <= 0)
 		return;
-	if (length > SUN_PATH_LEN)
-		length = SUN_PATH_LEN;
+	length = at_most(given, SUN_PATH_LEN);
 	name->length = length;
 	/* Names are keys: what lies behind it in memory is not its own. */
 	bpf_probe_read_kernel(name->bytes, length,
@@ -47,15 +47,14 @@ static __always_inline void name_of_socket(struct sock *sk, struct socket_name *
 /* A path ends at its first NUL; callers who give the size of the whole structure
  * leave anything behind it. An abstract name is all that was given.
  */
-static __always_inline bool unix_name_given(u64 path, u32 length, struct socket_name *name)
+static __always_inline bool unix_name_given(u64 path, u32 given, struct socket_name *name)
 {
+	u64 length = at_most(given, SUN_PATH_LEN);
 	char first = 0;
 	long copied;
 
 	if (!length)
 		return true;
-	if (length > SUN_PATH_LEN)
-		length = SUN_PATH_LEN;
 	name->length = length;
 	if (bpf_probe_read_user(&first, sizeof(first), (void *)path))
 		return false;

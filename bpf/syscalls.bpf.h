@@ -4,6 +4,8 @@
 #define SYSCALLS_BPF_H
 
 #include "connects.bpf.h"
+#include "http2.bpf.h"
+#include "interrupted.bpf.h"
 #include "known_sockets.bpf.h"
 #include "latency.bpf.h"
 #include "listeners.bpf.h"
@@ -13,15 +15,10 @@
 #include "threads.bpf.h"
 #include "traced.bpf.h"
 
-#define EINTR 4
 #define EAGAIN 11
 #define ENFILE 23
 #define EMFILE 24
 #define MSG_PEEK 2
-#define ERESTARTSYS 512
-#define ERESTARTNOINTR 513
-#define ERESTARTNOHAND 514
-#define ERESTART_RESTARTBLOCK 516
 
 /* Layouts of struct mmsghdr, native and 32-bit. */
 #define MESSAGE_SIZE 64
@@ -59,8 +56,8 @@ static __always_inline struct call_counts *counts_of(u32 series)
 }
 
 /* Of which the descriptor is not the first argument, or not always, or not where arguments are. */
-static __noinline void resolve_other(struct task_struct *task, struct pt_regs *regs,
-				     struct call_in_flight *call, struct socket_ref *ref)
+static __subprogram int resolve_other(struct task_struct *task, struct pt_regs *regs,
+				      struct call_in_flight *call, struct socket_ref *ref)
 {
 	struct arguments arguments;
 
@@ -69,10 +66,10 @@ static __noinline void resolve_other(struct task_struct *task, struct pt_regs *r
 		call->fd = arguments.first;
 		resolve_fd(task, call->fd, ref);
 		if (!(call->traits & TRAIT_FD_EITHER))
-			return;
+			return 0;
 		call->traits |= ref->is_socket ? TRAIT_RECEIVES : TRAIT_SENDS;
 		if (ref->is_socket)
-			return;
+			return 0;
 	}
 	if (call->traits & (TRAIT_FD_THIRD | TRAIT_FD_EITHER)) {
 		call->fd = arguments.third;
@@ -81,6 +78,7 @@ static __noinline void resolve_other(struct task_struct *task, struct pt_regs *r
 		ref->endpoint = endpoint_of(arguments.first, arguments.second & SOCK_TYPE_MASK,
 					    arguments.third);
 	}
+	return 0;
 }
 
 /* Its first argument is the descriptor, and is where arguments are. */
@@ -102,10 +100,11 @@ static __always_inline void resolve_endpoint(struct task_struct *task, struct th
 	resolve_own_fd(task, state, call->fd, ref);
 }
 
-static __noinline void note_closing(struct task_struct *task, u32 fd, struct socket_ref *ref)
+static __subprogram int note_closing(struct task_struct *task, u32 fd, struct socket_ref *ref)
 {
 	ref->sk = as_number(ref->sk);
 	connection_closing(task, fd, ref);
+	return 0;
 }
 
 /* What a call is about; it must be asked at entry, when a close has not happened yet. */
@@ -153,26 +152,6 @@ static __always_inline void identify_call(struct task_struct *task, struct pt_re
 	call->waits = entry->waits;
 }
 
-static __always_inline bool is_nr(struct call_in_flight *call, u32 native, u32 compat)
-{
-	return call->nr == (call->abi == ABI_COMPAT ? compat : native);
-}
-
-/* Its restart goes on with the same call; the time in between was not in it. */
-static __noinline bool resume_interrupted(struct thread_state *state, ns_t now)
-{
-	struct call_in_flight *call = &state->now, *old = &state->interrupted;
-	bool same = call->nr == old->nr && call->abi == old->abi &&
-		    (!(old->traits & TRAIT_FD) || old->fd == call->fd);
-
-	if (!same && !is_nr(call, nr_restart_syscall, compat_nr_restart_syscall))
-		return false;
-	state->flags &= ~THREAD_INTERRUPTED;
-	old->start_ns += now - state->interrupted_ns;
-	*call = *old;
-	return true;
-}
-
 /* Of one ABI or the other. Anybody's: whom a listener refuses need not be a target. */
 static __always_inline bool may_be_connect(int nr)
 {
@@ -190,7 +169,7 @@ static __always_inline bool is_poller(struct call_in_flight *call)
 }
 
 /* From the return of its poller until it calls one again: what was ready then had to wait. */
-static __noinline void loop_ended(struct thread_state *state, ns_t now)
+static __subprogram int loop_ended(struct thread_state *state, ns_t now)
 {
 	struct cpu_counts *counts = cpu_counts();
 	ns_t busy_ns = elapsed(state->polled_ns, now);
@@ -202,6 +181,7 @@ static __noinline void loop_ended(struct thread_state *state, ns_t now)
 		state->busy_max_ns = busy_ns;
 	if (counts)
 		latency_add(&counts->loop_busy, busy_ns);
+	return 0;
 }
 
 /* The clock is read last: our own work is not the call's. */
@@ -221,7 +201,8 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 	}
 	now = bpf_ktime_get_ns();
 	change_activity(state, now, activity_on_cpu(state));
-	if (state->flags & THREAD_INTERRUPTED && resume_interrupted(state, now))
+	if (state->flags & (THREAD_INTERRUPTED | THREAD_SET_ASIDE) &&
+	    resume_interrupted(state, regs, now))
 		return;
 	if (state->polled_ns && is_poller(call))
 		loop_ended(state, now);
@@ -301,13 +282,14 @@ static __noinline bytes_t message_bytes(struct pt_regs *regs, struct call_in_fli
 	return bytes_of_messages(arguments.second + MESSAGE_LENGTH_AT, MESSAGE_SIZE, count);
 }
 
-static __noinline void record_error(struct call_counts *counts, long ret)
+static __subprogram int record_error(struct call_counts *counts, long ret)
 {
 	u32 error = -ret;
 
 	if (error >= ERRNO_MAX)
 		error = 0;
 	count_add(&counts->errors[error], 1);
+	return 0;
 }
 
 static __always_inline void record_time(struct call_counts *counts, struct call_in_flight *call,
@@ -341,13 +323,15 @@ static __noinline bool is_peek(struct pt_regs *regs, struct call_in_flight *call
 	return (call->call == CALL_RECVMSG ? arguments.third : arguments.fourth) & MSG_PEEK;
 }
 
-static __noinline void follow_bytes(struct task_struct *task, struct thread_state *state,
-				    struct call_in_flight *call, bytes_t bytes, ns_t now)
+/* True when the bytes are worth a look. */
+static __subprogram int follow_bytes(struct task_struct *task, struct thread_state *state,
+				     struct call_in_flight *call, bytes_t bytes, ns_t now)
 {
 	if (call->traits & TRAIT_RECEIVES)
-		bytes_received(task, state, call, bytes, now);
-	else if (call->traits & TRAIT_SENDS)
+		return bytes_received(task, state, call, bytes, now);
+	if (call->traits & TRAIT_SENDS)
 		bytes_sent(task, state, call, bytes, now);
+	return false;
 }
 
 static __always_inline void remember_upstream(struct task_struct *task, struct call_in_flight *call,
@@ -364,8 +348,8 @@ static __always_inline void remember_upstream(struct task_struct *task, struct c
 }
 
 /* Calls after which a socket is something else, failed ones too. */
-static __noinline void follow_sockets(struct task_struct *task, struct pt_regs *regs,
-					   struct call_in_flight *call, long ret, ns_t now)
+static __subprogram int follow_sockets(struct task_struct *task, struct pt_regs *regs,
+				       struct call_in_flight *call, long ret, ns_t now)
 {
 	struct arguments arguments;
 	struct socket_ref ref;
@@ -379,17 +363,18 @@ static __noinline void follow_sockets(struct task_struct *task, struct pt_regs *
 		else if (call->sk && (!ret || ret == -EINPROGRESS))
 			remember_upstream(task, call, now);
 	} else if (ret < 0) {
-		return;
+		return 0;
 	} else if (call->call == CALL_LISTEN) {
 		listen_returned(call->sk, call->inode, call->endpoint, tgid_of(task),
 				arguments.second);
 	} else {
 		resolve_fd(task, ret, &ref);
 		if (!ref.is_socket)
-			return;
+			return 0;
 		ref.sk = as_number(ref.sk);
 		connection_accepted(task, call->sk, call->inode, &ref, now);
 	}
+	return 0;
 }
 
 /* The call has its result: one row of the table grows by exactly one call. */
@@ -413,7 +398,7 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 	if (ret < 0) {
 		record_error(counts, ret);
 		if (ret == -EAGAIN && call->traits & TRAIT_SENDS && call->sk)
-			send_refused(call);
+			send_refused(task, state, call, now);
 		return;
 	}
 	if (call->traits & TRAIT_MESSAGES)
@@ -422,8 +407,9 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		bytes = ret;
 	if (bytes) {
 		count_add(&counts->bytes, bytes);
-		if (is_followed(call->sk) && !is_peek(regs, call))
-			follow_bytes(task, state, call, bytes, now);
+		if (is_followed(call->sk) && !is_peek(regs, call) &&
+		    follow_bytes(task, state, call, bytes, now))
+			look_for_http2(regs, call, bytes);
 	}
 }
 
@@ -434,50 +420,28 @@ static __always_inline void count_number(struct cpu_counts *cpu, struct call_in_
 	count_add(call->abi == ABI_COMPAT ? &cpu->compat_calls[nr] : &cpu->native_calls[nr], 1);
 }
 
-static __always_inline bool is_restart(long ret)
-{
-	return ret == -ERESTARTSYS || ret == -ERESTARTNOINTR || ret == -ERESTARTNOHAND ||
-	       ret == -ERESTART_RESTARTBLOCK;
-}
-
-/* The kernel will restart the call, unless a handler turns it into EINTR: then
- * the return value of the handler's rt_sigreturn says so.
- */
-static __noinline void keep_interrupted(struct thread_state *state, ns_t now)
-{
-	state->interrupted = state->now;
-	state->interrupted_ns = now;
-	state->flags |= THREAD_INTERRUPTED;
-}
-
-/* The handler's rt_sigreturn is over; what returns EINTR is the call it interrupted. */
-static __always_inline bool returns_interrupted(struct thread_state *state, long ret)
-{
-	return state->flags & THREAD_INTERRUPTED && ret == -EINTR &&
-	       is_nr(&state->now, nr_rt_sigreturn, compat_nr_rt_sigreturn);
-}
-
 /* The first event of a thread that was inside a call when we came. */
-static __noinline void adopt_call(struct task_struct *task, struct pt_regs *regs,
-				       struct thread_state *state, ns_t now)
+static __subprogram int adopt_call(struct task_struct *task, struct pt_regs *regs,
+				   struct thread_state *state, ns_t now)
 {
 	struct call_in_flight *call = &state->now;
 
 	identify_call(task, regs, syscall_nr(regs), call);
 	if (call->call == CALL_NONE)
-		return;
+		return 0;
 	describe_call(task, state, regs);
 	call->early = 1;
 	call->off_cpu_ns = 0;
 	call->runq_ns = 0;
 	call->start_ns = now;
+	return 0;
 }
 
 /* Any call of a target, in the table or not: no descriptor was to be had. Some calls say
  * so of another limit, and what rt_sigreturn returns is the program's own register.
  */
-static __noinline void count_exhausted(struct task_struct *task, struct call_in_flight *call,
-				       long ret)
+static __subprogram int count_exhausted(struct task_struct *task, struct call_in_flight *call,
+					long ret)
 {
 	u32 nr = call->nr & (NR_MAX - 1), tgid = tgid_of(task);
 	const volatile struct call_entry *entry = call->abi == ABI_COMPAT ? &compat_entries[nr] :
@@ -485,10 +449,11 @@ static __noinline void count_exhausted(struct task_struct *task, struct call_in_
 	struct process_state *process;
 
 	if (entry->other_limits)
-		return;
+		return 0;
 	process = bpf_map_lookup_elem(&processes, &tgid);
 	if (process)
 		shared_add(ret == -EMFILE ? &process->emfile : &process->enfile, 1);
+	return 0;
 }
 
 static __always_inline void end_call(struct cpu_counts *cpu, struct thread_state *state,
@@ -499,15 +464,17 @@ static __always_inline void end_call(struct cpu_counts *cpu, struct thread_state
 	if (!(state->flags & THREAD_IN_CALL))
 		adopt_call(task, regs, state, now);
 	state->flags &= ~THREAD_IN_CALL;
-	if (is_restart(ret)) {
-		keep_interrupted(state, now);
+	if (is_restart(ret) && !is_sigreturn(&state->now)) {
+		keep_interrupted(state, regs, ret, now);
 		return;
 	}
-	if (returns_interrupted(state, ret)) {
+	if (state->flags & THREAD_SET_ASIDE && is_sigreturn(&state->now)) {
 		count_number(cpu, &state->now);
-		state->flags &= ~THREAD_INTERRUPTED;
-		state->now = state->interrupted;
-		now = state->interrupted_ns;
+		if (!handler_returned(state, regs))
+			return;
+		state->now = state->interrupted.call;
+		now = state->interrupted.at_ns;
+		ret = -EINTR;
 	}
 	count_number(cpu, &state->now);
 	if (ret == -EMFILE || ret == -ENFILE)

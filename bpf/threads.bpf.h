@@ -9,7 +9,7 @@
 #include "core_fixes.bpf.h"
 #include "cpu_holders.bpf.h"
 #include "maps.bpf.h"
-#include "queues.bpf.h"
+#include "stops.bpf.h"
 #include "registers.bpf.h"
 #include "thread_slots.bpf.h"
 
@@ -113,7 +113,7 @@ static __always_inline void left_cpu(struct task_struct *task, struct thread_sta
 	change_activity(state, now,
 			task_state ? activity_asleep(task, state, task_state) : ACTIVITY_RUNQ);
 	if (state->activity == ACTIVITY_BLOCKED_SEND)
-		send_fell_asleep(&state->now);
+		send_fell_asleep(state);
 }
 
 static __always_inline void woken(struct task_struct *task)

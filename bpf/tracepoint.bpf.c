@@ -55,6 +55,13 @@ int BPF_PROG(sched_wakeup, struct task_struct *task)
 	return 0;
 }
 
+SEC("tp_btf/signal_deliver")
+int BPF_PROG(signal_deliver, int number, struct kernel_siginfo *info, struct k_sigaction *action)
+{
+	handler_begins(action);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -197,6 +204,17 @@ int list_listeners(struct bpf_iter__bpf_map_elem *ctx)
 
 	if (key && listener)
 		write_listener(ctx->meta->seq, key, listener);
+	return 0;
+}
+
+SEC("iter/bpf_map_elem")
+int list_handshakes(struct bpf_iter__bpf_map_elem *ctx)
+{
+	address_t *key = ctx->key;
+	ns_t *start_ns = ctx->value;
+
+	if (key && start_ns)
+		write_handshake(ctx->meta->seq, key, start_ns);
 	return 0;
 }
 

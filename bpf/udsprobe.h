@@ -37,9 +37,11 @@ enum limits {
 	DEPTH_SLOTS = 224,	/* up to 131,071 */
 	KNOWN_SOCKETS = 4,	/* of each thread, a power of two */
 	CPU_STAYS = 32,		/* remembered of each CPU, a power of two */
+	LOOKS_MAX = 8,		/* at what a connection receives first, or first before us */
 	MESSAGES_MAX = 1024,	/* UIO_MAXIOV bounds sendmmsg and recvmmsg */
 	LISTED_MAX = 1024,	/* connections in a listing, but for those that outweigh or hold bytes */
 	FOLLOWED_SLOTS = 65536,	/* a power of two; an address has one by its hash */
+	INTERRUPTED_MAX = 8,	/* calls of one thread that are interrupted at once */
 	PID_OUTSIDE = 1 << 30,	/* beside the host's number of who is not in our PID namespace */
 };
 
@@ -220,12 +222,13 @@ struct cpu_counts {
 	address_t established_child;
 	ns_t exited_activity_ns[ACTIVITY_MAX];
 	count_t handed_over;	/* requests answered by another thread than received them */
-	count_t pipelined;	/* more bytes came before the reply began */
+	count_t pipelined;	/* its bytes came before the reply to the one before began */
+	count_t multiplexed;	/* turns of connections that speak HTTP/2 */
 	ns_t app_activity_ns[ACTIVITY_MAX];
 	struct latency served;
 	struct latency stages[STAGE_MAX];
 	struct latency loop_busy;	/* of all threads that poll */
-	u64_t pad_to_line[7];
+	u64_t pad_to_line[6];
 };
 
 struct call_in_flight {
@@ -257,9 +260,27 @@ enum thread_flag {
 	THREAD_IN_CALL = 1,
 	THREAD_NEWBORN = 2,	/* its first event is the return of its parent's clone */
 	THREAD_DORMANT = 4,	/* counts from its next exec */
-	THREAD_INTERRUPTED = 8,	/* a call waits to be restarted or to fail with EINTR */
+	THREAD_INTERRUPTED = 8,	/* its next call is a restart, unless a handler runs before */
 	THREAD_EXITED = 16,	/* the first of a process, whose other threads go on */
 	THREAD_TRACED = 32,	/* strategy "fentry": its calls come by tracepoints so far */
+	THREAD_SET_ASIDE = 64,	/* calls wait for handlers to return */
+};
+
+/* A call that a signal interrupted, and the frame that made it, which goes on with it. */
+struct interrupted_call {
+	struct call_in_flight call;
+	ns_t at_ns;
+	u64_t stack;		/* 0: nothing */
+	u64_t return_address;
+	int result;		/* the kernel's: how it is to be restarted */
+	unsigned int fails;	/* with EINTR when the handler returns */
+};
+
+/* Those of one thread whose handlers run. */
+struct interrupted_calls {
+	unsigned int used;
+	unsigned int pad;
+	struct interrupted_call calls[INTERRUPTED_MAX];
 };
 
 /* What a descriptor was when its thread last used it, and of the last call of an even and of an odd
@@ -295,8 +316,7 @@ struct thread_state {
 	ns_t busy_max_ns;
 	ns_t told_ns;		/* list_threads told this sleep, which began then, under this name */
 	u64_t told_comm[2];
-	struct call_in_flight interrupted;
-	ns_t interrupted_ns;
+	struct interrupted_call interrupted;
 };
 
 /* Who was on a CPU while a target's thread waited for it. Another process of the same number
@@ -434,7 +454,21 @@ struct listener_record {
 	unsigned int syn_young;
 	unsigned int somaxconn;
 	unsigned int is_alive;
+	unsigned int waiting;	/* in connect(), for room */
+};
+
+/* A TCP client, as both ends know it. */
+struct tcp_client {
+	unsigned char address[16];	/* of IPv4 the mapped one */
+	unsigned short port;
+	unsigned short listener_port;
 	unsigned int pad;
+};
+
+/* A client that waits for its handshake to end, in the network namespace that it is for. */
+struct handshake_record {
+	struct socket_name peer;
+	unsigned int netns;
 };
 
 struct acceptor {
@@ -448,13 +482,8 @@ struct acceptor {
 struct connecting {
 	ns_t start_ns;
 	u64_t sleeps;		/* voluntary switches of the thread so far */
-	address_t sk;
-	unsigned int tgid;
-	unsigned int mount_ns;
-	unsigned int net_ns;
-	unsigned int interrupted;	/* by a signal: restarted soon, or never */
+	address_t sk;		/* 0: the call began before us */
 	ns_t newest_listener_ns;	/* a listener that came later is not meant */
-	struct socket_name name;
 };
 
 /* Why connects to a Unix socket fail, counted by who and whereto. */
@@ -486,6 +515,16 @@ struct recent_queues {
 	unsigned int send_bytes;
 };
 
+/* Bytes that were there before the reply began, and were not read until then: a request sent
+ * ahead, or, as FastCGI ends one, the rest of the request that was answered.
+ */
+enum leftover {
+	LEFTOVER_NONE = 0,
+	LEFTOVER_UNREAD,
+	LEFTOVER_READ,		/* to its last byte and no further */
+	LEFTOVER_JOINED,	/* read together with newer bytes */
+};
+
 /* One connection, keyed by the address of its struct sock; inode tells reuse. */
 struct connection {
 	u64_t inode;		/* 0 until it is accepted */
@@ -499,7 +538,7 @@ struct connection {
 	unsigned char phase;
 	unsigned char endpoint;
 	count_t turns;
-	ns_t turn_ns;		/* when the turn in progress began */
+	ns_t turn_ns;		/* when the turn in progress began; when the leftover arrived */
 	unsigned int tgid;	/* who used it last */
 	unsigned int peer_tgid;	/* who sent to it last */
 	bytes_t bytes_in;
@@ -527,10 +566,22 @@ struct connection {
 	unsigned int asked_after;
 	unsigned char asks;	/* 0: not counted */
 	unsigned char receives;	/* receive calls of the turn in progress, or as many as count */
-	unsigned char pad[6];
+	unsigned char looks;	/* receive calls that were looked at, or LOOKS_MAX */
+	unsigned char is_multiplexed;	/* it speaks HTTP/2 */
+	unsigned char leftover;
+	unsigned char pad;
+	/* In the queue when the last receive call returned; of a leftover, what is still there. */
+	unsigned int unread;
 	struct recent_queues queues[2];	/* of this interval and the one before */
 	unsigned int send_sleeps;	/* send calls went to sleep so often */
 	unsigned int sends_held;	/* TCP: they left bytes to Nagle's algorithm so often */
+	ns_t stopped_ns;	/* between send calls for want of room (stops.bpf.h), */
+	ns_t stopped_since_ns;	/* 0: it is not */
+	ns_t stopped_asleep_ns;	/* what that thread had slept for events then */
+	u64_t stopped_thread;
+	ns_t asleep_in_call_ns;	/* of the send call in progress, until it fell asleep last */
+	unsigned int stops;
+	unsigned int pad_at_end;
 };
 
 enum queue_flag {
@@ -565,6 +616,8 @@ struct server {
 	ns_t upstream_ns;	/* of these, asleep with an own request outstanding */
 	count_t handed_over;
 	count_t pipelined;
+	count_t multiplexed;
+	count_t leftovers_dropped;	/* bytes left over that were no request */
 	count_t began;
 	ns_t share_ns;
 	ns_t event_ns;
@@ -617,15 +670,18 @@ struct connection_record {
 	count_t send_eagain;
 	bytes_t recv_queue_bytes;
 	bytes_t send_queue_bytes;
-	bytes_t send_buffer_bytes;
-	bytes_t recv_buffer_bytes;
-	bytes_t recv_max_bytes;	/* of the interval that ended, right after bytes came */
-	bytes_t send_max_bytes;	/* the same, when a send call returned or went to sleep */
+	/* As the kernel has them; a record is made on the stack. */
+	unsigned int send_buffer_bytes;
+	unsigned int recv_buffer_bytes;
+	unsigned int recv_max_bytes;	/* of the interval that ended, right after bytes came */
+	unsigned int send_max_bytes;	/* the same, when a send call returned or went to sleep */
+	ns_t stopped_ns;	/* in send calls and between them, */
+	ns_t stopped_since_ns;	/* and now, between them; 0: it is not */
 	u64_t taken;		/* grows with what the other end takes; wraps */
 	unsigned int send_sleeps;
 	unsigned int sends_held;
 	unsigned int queue_flags;
-	unsigned int pad;
+	unsigned int stops;
 	u64_t peer_inode;	/* of the Unix socket at the other end; 0: not accepted, or gone */
 	unsigned int tgid;
 	unsigned int peer_tgid;
@@ -691,14 +747,22 @@ struct socket_record {
 /* Strategy "bcc", where tasks have no storage for state (bcc_syscalls.c). */
 struct bcc_thread {
 	struct call_in_flight now;
-	struct call_in_flight interrupted;
-	ns_t interrupted_ns;
+	struct interrupted_call interrupted;
 	ns_t left_cpu_ns;	/* in a call; 0: on a CPU */
 	bytes_t message_bytes;	/* of a call that returns messages, */
 	unsigned int messages_read;	/* so many of them so far */
 	unsigned int tgid;
 	unsigned int tid;
 	unsigned int flags;	/* enum thread_flag */
+	unsigned int set_aside;	/* calls that wait for handlers to return, */
+	unsigned int set_aside_in_table;	/* those of them that have a row */
+	unsigned int pad;
+};
+
+/* Who made a call, and from where. */
+struct bcc_frame {
+	u64_t task;
+	u64_t stack;
 };
 
 struct bcc_process {
@@ -746,6 +810,8 @@ enum bcc_gauge {
 	BCC_THREADS_TURNED_AWAY,
 	BCC_PROCESSES_TURNED_AWAY,
 	BCC_CONNECTIONS_TURNED_AWAY,
+	BCC_INTERRUPTED_CALLS_TURNED_AWAY,
+	BCC_CALLS_LEFT,
 	BCC_GAUGES,
 };
 
@@ -765,9 +831,11 @@ struct abi_types {
 	enum phase phase;
 	enum queue_flag queue_flag;
 	enum pending_kind pending_kind;
+	enum leftover leftover;
 	enum bcc_program bcc_program;
 	enum bcc_gauge bcc_gauge;
 	struct bcc_thread bcc_thread;
+	struct bcc_frame bcc_frame;
 	struct bcc_process bcc_process;
 	struct bcc_account bcc_account;
 	struct bcc_numbers bcc_numbers;
@@ -777,6 +845,7 @@ struct abi_types {
 	struct process_record process_record;
 	struct socket_record socket_record;
 	struct listener_record listener_record;
+	struct handshake_record handshake_record;
 	struct connection_record connection_record;
 };
 

@@ -78,6 +78,23 @@ static __always_inline bool is_sender(struct connection *connection, struct sock
 	return is_within_host(sk);
 }
 
+/* It need not be there any more when somebody asks who held the CPUs. */
+static __always_inline void note_partner(u32 tgid)
+{
+	u8 is_partner = 1;
+
+	bpf_map_update_elem(&partners, &tgid, &is_partner, BPF_ANY);
+}
+
+/* Whoever starts clients that live for a request each works for these requests as well. */
+static __always_inline void note_parent_of_partner(void)
+{
+	u32 tgid = parent_of_current();
+
+	if (tgid > 1)
+		note_partner(tgid);
+}
+
 static __always_inline void note_peer(struct connection *connection, struct sock *sk)
 {
 	u32 tgid = current_tgid();
@@ -96,6 +113,8 @@ static __always_inline void note_peer(struct connection *connection, struct sock
 	}
 	connection->peer_tgid = tgid;
 	connection->peer_seen = 0;
+	note_partner(tgid);
+	note_parent_of_partner();
 }
 
 static __always_inline void connection_opened(struct task_struct *task, struct socket_ref *ref,
@@ -159,6 +178,7 @@ static __always_inline void send_waited(struct connection *connection, ns_t wait
 {
 	connection->send_blocked++;
 	connection->send_blocked_ns += waited;
+	connection->asleep_in_call_ns = 0;
 	if (waited > connection->send_blocked_max_ns)
 		connection->send_blocked_max_ns = waited;
 }

@@ -140,46 +140,50 @@ static __always_inline void uring_submitted(struct io_kiocb *req)
 /* Up to v6.12 all frames of a chain of calls together have 512 bytes: each of these has its own,
  * and io_uring_complete's is the only one above it.
  */
-static __noinline void count_uring_destination(struct uring_request *request, long ret, ns_t now)
+static __subprogram int count_uring_destination(struct uring_request *request, long ret, ns_t now)
 {
 	struct call_in_flight *call = &request->call;
 	struct destination destination = { .error = ret < 0 ? -ret : 0, .endpoint = call->endpoint };
 
 	if (!request->is_named)
-		return;
+		return 0;
 	__builtin_memcpy(&destination.name, &request->name, sizeof(destination.name));
 	count_destination(&destination, now - call->start_ns);
+	return 0;
 }
 
-static __noinline void uring_connected(struct task_struct *task, struct call_in_flight *call,
-				       ns_t now)
+static __subprogram int uring_connected(struct task_struct *task, struct call_in_flight *call,
+					ns_t now)
 {
 	remember_upstream(task, call, now);
+	return 0;
 }
 
 /* The accept's result is a descriptor, unless it was to go to the ring's own table. */
-static __noinline void uring_accepted(struct task_struct *task, struct io_kiocb *req,
-				      struct call_in_flight *call, long ret, ns_t now)
+static __subprogram int uring_accepted(struct task_struct *task, struct io_kiocb *req,
+				       struct call_in_flight *call, long ret, ns_t now)
 {
 	struct io_accept *accept = (void *)req;
 	struct socket_ref ref;
 
 	if (bpf_core_field_exists(accept->file_slot) && BPF_CORE_READ(accept, file_slot)) {
 		connection_left_queue(task, call->sk, call->inode, NULL, now);
-		return;
+		return 0;
 	}
 	resolve_fd(task, ret, &ref);
 	if (!ref.is_socket)
-		return;
+		return 0;
 	ref.sk = as_number(ref.sk);
 	connection_accepted(task, call->sk, call->inode, &ref, now);
+	return 0;
 }
 
-static __noinline void uring_listened(struct task_struct *task, struct uring_request *request)
+static __subprogram int uring_listened(struct task_struct *task, struct uring_request *request)
 {
 	struct call_in_flight *call = &request->call;
 
 	listen_returned(call->sk, call->inode, call->endpoint, tgid_of(task), request->backlog);
+	return 0;
 }
 
 static __always_inline void uring_follow_sockets(struct task_struct *task, struct io_kiocb *req,

@@ -84,6 +84,7 @@ class BccCollector:
         self._sequence += 1
         if self._sequence % SWEEP_EVERY_SAMPLES == 0:
             self._tracer.counters.forget_connections(self._book.alive())
+            self._tracer.counters.forget_interrupted()
         return self._sequence - 1
 
     def _account(self, events: EventAccount) -> ProbeReading:
@@ -104,4 +105,5 @@ class BccCollector:
             bpf_measured_ns=None,
             unread_messages=events.unread_messages,
             turned_away_by_map=turned_away,
+            calls_left=self._tracer.counters.calls_left(),
         )

@@ -116,7 +116,7 @@ class Collector:
             exited_activity_ns=counted.exited_activity_ns,
             targets=targets,
             targets_exited=counters.targets_exited(),
-            listeners=self._with_events(seen.listeners, monotonic_ns, interval),
+            listeners=self._with_events(seen.listeners, interval),
             namespaces=seen.namespaces,
             connects=self._table.connects(),
             served=counters.served(row),
@@ -156,11 +156,11 @@ class Collector:
         self._run_time.close()
 
     def _with_events(
-        self, shown: Tuple[ListenerReading, ...], now_ns: int, interval: int
+        self, shown: Tuple[ListenerReading, ...], interval: int
     ) -> Tuple[ListenerReading, ...]:
         if not tells_arrivals(self._tracer.attached):
             return shown
-        counted = self._table.read(now_ns, interval)
+        counted = self._table.read(interval)
         unknown = {reading.inode for reading in shown} - {reading.inode for reading in counted}
         if unknown - self._not_adopted:
             # Handed over by somebody who is no target: it is counted from now on.
@@ -198,6 +198,7 @@ class Collector:
             bpf_ns_by_program=None if ran is None else ran.ns_by_program,
             bpf_runs_by_program=None if ran is None else ran.runs_by_program,
             maps_bytes=self._tracer.maps_bytes(),
+            calls_left=self._tracer.counters.calls_left(),
         )
 
     def _unplaced_failures(self) -> Optional[int]:

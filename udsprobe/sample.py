@@ -137,8 +137,9 @@ class QueueCounts:
         depth_max_recent: the highest since the previous sample; None when
             nothing entered the queue since.
         wait: time in the queue, of the accepted.
-        blocked: time in connect(), of the clients that had to wait for room.
-        blocked_now: clients inside connect() at sampling time.
+        blocked: time until they got in, of the clients that had to wait for room; since
+            `since_ns` at most. Of TCP until the SYN-ACK.
+        blocked_now: clients that wait for room, at sampling time.
         refused: errno name → failed connects, of anybody, to this address.
         drops: `sk_drops` since `since_ns`; None for Unix.
         syn_queue, syn_young: handshakes in progress now; None for Unix.
@@ -187,10 +188,14 @@ class PeerReading:
 
     Attributes:
         comm: None when it was gone before it could be read.
+        busy_ns: CPU time of its living threads and their waits for a CPU, since `looked_ns`
+            (CLOCK_MONOTONIC); None when it was not asked for, or the kernel does not say.
     """
 
     pid: int
     comm: Optional[str]
+    busy_ns: Optional[int] = None
+    looked_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -234,6 +239,10 @@ class ConnectionReading:
         recv_buffer_is_fixed, send_buffer_is_fixed: by SO_RCVBUF, SO_SNDBUF.
         stalled_ns: bytes have been waiting in the send queue, and the other end
             has taken none, for at least so long; None when that is not told.
+        stopped_ns: senders slept for want of room, in send calls and between them; `stops`:
+            how often they began to. None in recordings of earlier versions.
+        stopped_since_ns: one waits for room between two calls since then (CLOCK_MONOTONIC);
+            0 when none does.
     """
 
     inode: int
@@ -262,6 +271,9 @@ class ConnectionReading:
     send_buffer_is_fixed: Optional[bool] = None
     stalled_ns: Optional[int] = None
     sends_held: Optional[int] = None
+    stopped_ns: Optional[int] = None
+    stopped_since_ns: int = 0
+    stops: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -343,7 +355,8 @@ class ServedCounts:
             last receive call and the reply.
         handed_over: requests answered by another thread than received them;
             they are not in `app_activity_ns`.
-        pipelined: requests to which more bytes came before the reply began.
+        pipelined: requests that came before the reply to the one before began.
+        multiplexed: turns of connections that speak HTTP/2; None when not measured.
     """
 
     count: int
@@ -352,6 +365,7 @@ class ServedCounts:
     app_activity_ns: Mapping[str, int]
     handed_over: int
     pipelined: int
+    multiplexed: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -385,6 +399,7 @@ class CpuHolder:
         started_ns: since boot; tells apart processes of one number.
         comm: None when it was gone before it could be read.
         waited_ns: how long they did, all together, of the waits that are over.
+        is_partner: it was at the other end of a target's connection, or a target's child.
     """
 
     pid: int
@@ -392,6 +407,7 @@ class CpuHolder:
     comm: Optional[str]
     is_target: bool
     waited_ns: int
+    is_partner: bool = False
 
 
 @dataclass(frozen=True)
@@ -449,6 +465,7 @@ class ServerReading:
     in_progress_again: Waiting
     unread: Waiting
     asking: Waiting
+    multiplexed: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -587,6 +604,7 @@ class ProbeReading:
         bpf_ns_by_program, bpf_runs_by_program: of `bpf_cpu_ns`, by program, and how often
             each ran in that time.
         maps_bytes: kernel memory of the maps.
+        calls_left: interrupted by a signal whose handler never returned to them.
     """
 
     events_seen: int
@@ -606,6 +624,7 @@ class ProbeReading:
     bpf_ns_by_program: Optional[Mapping[str, int]] = None
     bpf_runs_by_program: Optional[Mapping[str, int]] = None
     maps_bytes: Optional[int] = None
+    calls_left: Optional[int] = None
 
 
 @dataclass(frozen=True)

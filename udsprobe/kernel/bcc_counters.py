@@ -146,6 +146,17 @@ class BccCounters:
         gauges = self._all_gauges().items()
         return {name[: -len(end)]: n for name, n in gauges if name.endswith(end) and n}
 
+    def calls_left(self) -> int:
+        """Interrupted calls that a signal's handler never returned to."""
+        return self._all_gauges()["calls_left"]
+
+    def forget_interrupted(self) -> None:
+        """Calls of threads that ended inside a handler."""
+        living = set(self._object.keys("threads", 8))
+        for key in self._object.keys("interrupted_calls", 16):
+            if key[:8] not in living:
+                self._object.delete("interrupted_calls", key)
+
     def processes(self, procfs: Procfs) -> ProcessesSeen:
         """All targets; the dead ones leave the map."""
         table: Dict[int, Any] = {}

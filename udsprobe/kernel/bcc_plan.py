@@ -12,7 +12,7 @@ from udsprobe.sample import MeasurementState
 # In the order in which they are attached: what counts a call when it ends comes last.
 EVENTS = (
     *("sched_process_exec", "sched_process_exit", "sched_process_fork", "sched_switch"),
-    *("sys_enter", "sys_exit"),
+    *("signal_deliver", "sys_enter", "sys_exit"),
 )
 _ON = {
     "syscalls": "raw_tp:sys_enter+sys_exit",

@@ -193,7 +193,7 @@ def _layouts() -> Btf:
 def _macros(tables: Tuple[SyscallTable, SyscallTable], cpus: int, follow: bool) -> Dict[str, int]:
     macros = {"CALLS_MAX": series_max(cpus), "FOLLOW_FORKS": int(follow)}
     for prefix, table in zip(("", "COMPAT_"), tables):
-        for name in ("rt_sigreturn", "restart_syscall"):
+        for name in ("rt_sigreturn", "sigreturn", "restart_syscall"):
             number = table.number(name)
             macros[f"{prefix}NR_{name.upper()}"] = NO_NUMBER if number is None else number
     return macros

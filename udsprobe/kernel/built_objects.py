@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from pathlib import Path
 
 import udsprobe
@@ -15,6 +16,8 @@ from udsprobe.kernel.features import Features
 from udsprobe.kernel.syscall_table import TABLES
 
 WITHOUT = "`udsprobe listeners` works without"
+# `built_by` in bpf/compilers.h.
+_BUILT_BY = re.compile(rb"clang \d{1,3}\.\d{1,3}\.\d{1,3}(?=\0)")
 
 
 def object_bytes(features: Features, *, functions: bool = False) -> bytes:
@@ -41,6 +44,12 @@ def built_program(program: str) -> bytes:
             f"they exist for {' and '.join(TABLES)}; {WITHOUT}",
         )
     return _current_file(f"{program}.{machine}.bpf.o").read_bytes()
+
+
+def compiler_of(raw: bytes) -> str:
+    """What made an object, `clang 19.1.7`; `an unknown compiler` where it does not say."""
+    found = _BUILT_BY.search(raw)
+    return found[0].decode() if found else "an unknown compiler"
 
 
 def source_for_bcc() -> Path:

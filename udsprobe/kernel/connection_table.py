@@ -26,6 +26,10 @@ IDENTITY = ("sk", "inode")
 WEIGHT = ("bytes_in", "bytes_out", "turns", "send_blocked", "send_eagain", "send_queue_bytes")
 # A listing is cut to what is kept whenever it has grown to so many times that.
 SLACK = 4
+# What peers are busy with is asked of each when they are no more than these, and else of those
+# to whom a reply of this many bytes is usual, or to whom bytes are queued.
+PEERS_ALWAYS_READ = 16
+MUCH_BYTES = 32768
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ class ConnectionTable:
         self._stalls: Dict[Key, Optional[_Stall]] = {}
         self._comms: Dict[int, Optional[str]] = {}
         self._silent = SilentPeers(procfs)
+        self._looked: Dict[int, Tuple[int, int]] = {}  # peer → when first, and its busy time then
         self._weight_min = 0
         self._exited = 0
         self._destinations: Tuple[UpstreamCounts, ...] = ()
@@ -127,7 +132,32 @@ class ConnectionTable:
         # Weights only grow: whoever is among the heaviest next time weighs at least this.
         full = len(kept) == CONNECTIONS_KEPT_MAX
         self._weight_min = min(kept.values()) if full else 0
+        self._known.update(self._with_busy_peers(now_ns))
         return tuple(self._known.values()), self._counters.open_connections()
+
+    def _with_busy_peers(self, now_ns: int) -> Dict[Key, ConnectionReading]:
+        """What those who read are busy with, where much is sent to them."""
+        served = {key: one for key, one in self._known.items() if one.peer is not None}
+        pids = {one.peer.pid for one in served.values() if one.peer is not None}
+        few = len(pids) <= PEERS_ALWAYS_READ
+        wanted = {key: one for key, one in served.items() if few or _sends_much(one)}
+        asked = {one.peer.pid for one in wanted.values() if one.peer is not None}
+        busy = {pid: self._procfs.busy_ns(pid) for pid in asked}
+        self._looked = {
+            pid: self._looked.get(pid, (now_ns, ns)) for pid, ns in busy.items() if ns is not None
+        }
+        return {
+            key: replace(one, peer=self._busy_peer(one.peer, busy[one.peer.pid]))
+            for key, one in wanted.items()
+            if one.peer is not None
+        }
+
+    def _busy_peer(self, peer: PeerReading, busy_ns: Optional[int]) -> PeerReading:
+        if busy_ns is None:
+            return replace(peer, busy_ns=None)
+        looked_ns, before_ns = self._looked[peer.pid]
+        # Threads that ended took theirs along.
+        return replace(peer, busy_ns=max(0, busy_ns - before_ns), looked_ns=looked_ns)
 
     def upstream(self) -> Tuple[UpstreamCounts, ...]:
         """Requests of the targets by destination; `destination` names them from now on."""
@@ -247,6 +277,9 @@ class ConnectionTable:
             send_buffer_is_fixed=bool(record.queue_flags & self._flags["SEND_BUFFER_FIXED"]),
             stalled_ns=self._stalled_ns(record, now_ns),
             sends_held=record.sends_held if transport == "tcp" else None,
+            stopped_ns=record.stopped_ns,
+            stopped_since_ns=record.stopped_since_ns,
+            stops=record.stops,
         )
 
 
@@ -282,6 +315,11 @@ def _emptied(reading: ConnectionReading) -> ConnectionReading:
 
 def _still(measured: Optional[int], queued: int) -> Optional[int]:
     return None if measured is None else queued
+
+
+def _sends_much(reading: ConnectionReading) -> bool:
+    usual = reading.bytes_out / max(1, reading.turns)
+    return bool(reading.stops or reading.send_queue_bytes or usual >= MUCH_BYTES)
 
 
 def _weight(reading: ConnectionReading) -> int:

@@ -35,7 +35,7 @@ ABIS = ("native", "compat")
 FOLLOWED_HASH, FOLLOWED_SHIFT = 0x9E3779B97F4A7C15, 48
 TURNED_AWAY = (
     *("threads", "processes", "connections", "listeners", "connects", "upstreams"),
-    *("servers", "holders", "uring"),
+    *("servers", "uring", "interrupted_calls"),
 )
 _MARK = struct.Struct("<II")
 # Each takes about a µs; what one waits for is over in some ns, unless its task was preempted.
@@ -221,6 +221,10 @@ class Counters:
         found = {name: self._globals.get(f"{name}_turned_away") for name in TURNED_AWAY}
         return {name: count for name, count in found.items() if count}
 
+    def calls_left(self) -> int:
+        """Interrupted calls that a signal's handler never returned to."""
+        return self._globals.get("calls_left")
+
     def count_turned_away_connections(self, refused: int) -> None:
         """Count those for which the map of connections had no room."""
         name = "connections_turned_away"
@@ -277,6 +281,7 @@ class Counters:
             app_activity_ns=self.by_activity(row[self._per_cpu.place("app_activity_ns")]),
             handed_over=row[self._per_cpu.place("handed_over")][0],
             pipelined=row[self._per_cpu.place("pipelined")][0],
+            multiplexed=row[self._per_cpu.place("multiplexed")][0],
         )
 
     def loop_busy(self, row: Row) -> LatencyCounts:

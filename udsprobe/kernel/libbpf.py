@@ -10,11 +10,14 @@ import ctypes
 import os
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError
 
 LIBRARY = "libbpf.so.1"
+# Where scripts/build_libbpf puts one, for releases that have libbpf 0.x.
+OWN = Path(__file__).resolve().parent.parent / "_bpf" / LIBRARY
 BTF_KIND_FUNC = 12
 BTF_KIND_TYPEDEF = 8
 STATS_RUN_TIME = 0
@@ -211,7 +214,7 @@ def program_info(descriptor: int) -> ProgInfo:
 
 def _load_library() -> Any:
     try:
-        library = ctypes.CDLL(LIBRARY, use_errno=True)
+        library = ctypes.CDLL(str(OWN) if OWN.is_file() else LIBRARY, use_errno=True)
         for name, (result, arguments) in SIGNATURES.items():
             function: Callable[..., Any] = getattr(library, name)
             function.restype = result  # type: ignore[attr-defined]
@@ -221,6 +224,7 @@ def _load_library() -> Any:
             "no-libbpf",
             f"cannot use {LIBRARY} ({error})",
             "install it: Debian/Ubuntu `apt install libbpf1`, Fedora `dnf install libbpf`, "
-            "Alpine `apk add libbpf`; `udsprobe listeners` works without it",
+            "Alpine `apk add libbpf`, or from a checkout scripts/setup, which builds it where the "
+            "release has only libbpf 0.x; `udsprobe listeners` works without it",
         ) from error
     return library

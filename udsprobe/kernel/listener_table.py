@@ -16,10 +16,9 @@ from udsprobe.kernel.probe_object import ProbeObject, records
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.refusals import Bound, Refusals, UnixConnect
 from udsprobe.kernel.socket_names import SocketName
+from udsprobe.kernel.tcp_waiters import waiting_at
 from udsprobe.sample import ConnectCounts, Endpoint, LatencyCounts, ListenerReading, QueueCounts
 
-# A connect that does not wait takes microseconds.
-WAITING_MIN_NS = 1_000_000
 DEPTH_EXACT = 32
 Worker = Tuple[int, int]
 # Address and inode: the address alone is used again.
@@ -59,19 +58,18 @@ class ListenerTable:
         self._drops: Dict[int, int] = {}
         self._listener = btf.structure("listener")
         self._record = btf.structure("listener_record")
+        self._handshake = btf.structure("handshake_record")
         self._unused = latency_of(btf.structure("latency")())
         self._unused_raw = bytes(btf.structure("latency")())
-        self._connecting = btf.structure("connecting")
         self._failed = btf.structure("failed_connect")
         self._acceptor = btf.structure("acceptor")
         self._destination = btf.structure("destination")
         self._destination_counts = btf.structure("destination_counts")
 
-    def read(self, now_ns: int, interval: int) -> Tuple[ListenerReading, ...]:
+    def read(self, interval: int) -> Tuple[ListenerReading, ...]:
         """Every listener of a target, open or closed by now.
 
         Args:
-            now_ns: CLOCK_MONOTONIC of this sample.
             interval: the one that this sample ends (`Counters.next_interval`).
 
         Returns:
@@ -85,18 +83,15 @@ class ListenerTable:
         entries = self._entries.values()
         self._refusals.learn(_bound(entry) for entry in entries if _is_unix(entry.counts))
         self._refusals.add(failures)
-        accepted, waiting = self._accepted(), self._waiting(now_ns)
+        accepted, waiting = self._accepted(), self._waiting_for_tcp(found)
         return tuple(
             _reading(
                 entry,
                 record,
                 self._counters.endpoint(entry.counts.endpoint),
                 self._queue(
-                    entry,
-                    record,
-                    interval,
-                    accepted.get(key, {}),
-                    waiting.get(entry.counts.inode, 0),
+                    *(entry, record, interval, accepted.get(key, {})),
+                    waiting=record.waiting + waiting.get(entry.counts.inode, 0),
                 ),
             )
             for key, entry, record in found
@@ -121,6 +116,7 @@ class ListenerTable:
         record: Any,
         interval: int,
         by_thread: Mapping[Worker, int],
+        *,
         waiting: int,
     ) -> QueueCounts:
         counts = entry.counts
@@ -194,6 +190,17 @@ class ListenerTable:
             return known.wait if name == "wait" else known.blocked
         return latency_of(getattr(counts, name))
 
+    def _waiting_for_tcp(self, found: List[Tuple[Key, _Entry, Any]]) -> Dict[int, int]:
+        open_ones = [
+            (entry.counts.inode, entry.counts.netns, entry.name)
+            for _, entry, record in found
+            if record.is_alive and not _is_unix(entry.counts)
+        ]
+        if not open_ones:
+            return {}
+        shown = self._object.iterate("list_handshakes", over="handshakes")
+        return waiting_at(records(shown, self._handshake), open_ones)
+
     def _records(self) -> List[Any]:
         return records(self._object.iterate("list_listeners", over="listeners"), self._record)
 
@@ -214,18 +221,6 @@ class ListenerTable:
             _connect_of(self._failed.from_buffer_copy(key), struct.unpack("<Q", value)[0])
             for key, value in self._object.take("failed_connects", size, 8)
         ]
-
-    def _waiting(self, now_ns: int) -> Dict[int, int]:
-        """Listener's inode → clients that are in connect() for 1 ms or longer."""
-        waiting: Dict[int, int] = {}
-        size = ctypes.sizeof(self._connecting)
-        for _, value in self._object.entries("connectings", 4, size):
-            connecting = self._connecting.from_buffer_copy(value)
-            if not connecting.interrupted and now_ns - connecting.start_ns >= WAITING_MIN_NS:
-                inode = self._refusals.listener_meant(_connect_of(connecting, 1))
-                if inode is not None:
-                    waiting[inode] = waiting.get(inode, 0) + 1
-        return waiting
 
     def _connects_of(self, destination: Any, value: bytes) -> ConnectCounts:
         counts = self._destination_counts.from_buffer_copy(value)
@@ -316,7 +311,7 @@ def _connect_of(record: Any, count: int) -> UnixConnect:
         pid=record.tgid,
         mount_ns=record.mount_ns,
         net_ns=record.net_ns,
-        error=getattr(record, "error", 0),
+        error=record.error,
         name=SocketName.of(record.name),
         count=count,
         newest_ns=record.newest_listener_ns,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 import struct
 from contextlib import suppress
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Callable, Dict, FrozenSet, Iterable, Optional, Sequence, Tupl
 from udsprobe.errors import KernelCannotError, NotPermittedError, UdsprobeError
 from udsprobe.kernel import map_bounds
 from udsprobe.kernel.alongside import Work, alongside, nothing
-from udsprobe.kernel.built_objects import object_bytes
+from udsprobe.kernel.built_objects import compiler_of, object_bytes
 from udsprobe.kernel.call_functions import CallFunction
 from udsprobe.kernel.features import Features
 from udsprobe.kernel.function_programs import KINDS, FunctionPrograms, prototypes
@@ -30,8 +31,12 @@ from udsprobe.kernel.syscall_table import (
     socketcall_table,
     uring_entries,
 )
+from udsprobe.own_descriptors import descriptors_used_up
 
 VERIFIER_LINES = 20
+HEAR = "--debug shows the kernel's reason"
+# kernel/bpf/verifier.c, print_verification_stats(): after all else it has to say of a program.
+_VERIFIED = re.compile(r"processed \d+ insns ")
 SERIES_MAX = 256  # `enum limits`
 CPUS_WITH_ALL_SERIES = 32
 MAP_BOUNDS = "UDSPROBE_TEST_MAP_BOUNDS"
@@ -47,6 +52,7 @@ def load(
     follow: bool,
     functions: Sequence[CallFunction] = (),
     meanwhile: Work = nothing,
+    raw: Optional[bytes] = None,
 ) -> ProbeObject:
     """Open, configure and load the object.
 
@@ -58,13 +64,15 @@ def load(
         follow: children of targets become targets.
         functions: at which calls are seen; none: at the tracepoints.
         meanwhile: done in another thread while the kernel verifies.
+        raw: the object; None: that of this installation for these features.
 
     Raises:
-        KernelCannotError: `no-object`, `stale-object`, `lockdown`, `no-memory`, `refused` (the
-            verifier's last lines in `detail`).
+        KernelCannotError: `no-object`, `stale-object`, `lockdown`, `no-memory`, `verifier` (its
+            last lines in `detail`), `refused`.
         NotPermittedError: `not-root`, naming the missing capabilities.
     """
-    raw = object_bytes(features, functions=bool(functions))
+    if raw is None:
+        raw = object_bytes(features, functions=bool(functions))
     configure = partial(
         _configure,
         features=features,
@@ -79,7 +87,7 @@ def load(
         # Once more, to hear why not.
         return _loaded(raw, configure, programs, nothing)
     except LibbpfError as error:
-        raise refusal(error) from error
+        raise verifier_refusal(error, raw) or refusal(error) from error
 
 
 def _loaded(
@@ -199,6 +207,9 @@ def refusal(error: LibbpfError) -> UdsprobeError:
     lacking = not_permitted()
     if lacking is not None:
         return lacking
+    used_up = descriptors_used_up(error.errno)
+    if used_up is not None:
+        return used_up
     if error.errno == errno.ENOMEM:
         return KernelCannotError(
             "no-memory",
@@ -210,17 +221,45 @@ def refusal(error: LibbpfError) -> UdsprobeError:
             "lockdown",
             "kernel lockdown is in confidentiality mode: BPF may not read kernel memory",
             f"boot with lockdown=integrity; {WITHOUT}",
-            detail="\n".join(error.log.splitlines()[-VERIFIER_LINES:]),
+            detail=_last_lines(error),
         )
-    lines = error.log.splitlines()
-    refused = [line for line in lines if "load failed" in line]
-    what = refused[-1].split("libbpf: ", 1)[-1] if refused else str(error)
+    by_policy = error.errno in (errno.EPERM, errno.EACCES)
     return KernelCannotError(
         "refused",
-        f"this kernel refuses the probes ({what})",
-        f"--debug shows the kernel's reason; {WITHOUT}",
-        detail="\n".join(lines[-VERIFIER_LINES:]),
+        f"{'the policy of ' if by_policy else ''}this kernel refuses the probes "
+        f"({_failed_load(error)})",
+        f"{'a security module, sandbox or kernel setting forbids them' if by_policy else HEAR}; "
+        f"{WITHOUT}",
+        detail=_last_lines(error),
     )
+
+
+def verifier_refusal(error: LibbpfError, raw: bytes) -> Optional[KernelCannotError]:
+    """The user's error where the verifier has read a program of the object and refused it.
+
+    None where it was refused before: by the policy of the kernel, a limit or for want of memory.
+    """
+    ends = [at for at, line in enumerate(error.log.splitlines()) if _VERIFIED.match(line)]
+    if not ends or forbids_reading(error.log, lockdown_level()):
+        return None
+    why = error.log.splitlines()[max(0, ends[-1] - 1)]
+    return KernelCannotError(
+        "verifier",
+        f"the verifier of this kernel refuses the probes that {compiler_of(raw)} built "
+        f"({_failed_load(error)}: {why})",
+        f"this is a defect of this build of udsprobe and not of the host: build it with another "
+        f"clang (CLANG=clang-16 scripts/build_bpf.py) and report what --debug shows; {WITHOUT}",
+        detail=_last_lines(error),
+    )
+
+
+def _failed_load(error: LibbpfError) -> str:
+    refused = [line for line in error.log.splitlines() if "load failed" in line]
+    return refused[-1].split("libbpf: ", 1)[-1] if refused else str(error)
+
+
+def _last_lines(error: LibbpfError) -> str:
+    return "\n".join(error.log.splitlines()[-VERIFIER_LINES:])
 
 
 def _options(
@@ -241,7 +280,7 @@ def _options(
     }
     for prefix, table in zip(("", "compat_"), tables):
         options[f"{prefix or 'native_'}entries"] = _entries(opened, table)
-        for name in ("rt_sigreturn", "restart_syscall", "connect"):
+        for name in ("rt_sigreturn", "sigreturn", "restart_syscall", "connect"):
             number = table.number(name)
             if number is not None:
                 options[f"{prefix}nr_{name}"] = struct.pack("<I", number)

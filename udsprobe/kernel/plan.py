@@ -47,6 +47,7 @@ EVENT_PROGRAMS = (
     EventProgram("io_uring_submit_sqe", False),
     EventProgram("io_uring_complete", False),
     EventProgram("io_uring_cqe_overflow", False),
+    EventProgram("signal_deliver", True),
     EventProgram("sys_enter", True),
     EventProgram("sys_exit", True),
 )

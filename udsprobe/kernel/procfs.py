@@ -20,6 +20,8 @@ from udsprobe.sample import OpenFiles, TargetReading
 # include/linux/sched.h; the flags of /proc/PID/stat are these, since 2.6.
 _PF_KTHREAD = 0x00200000
 _CMDLINE_MAX_BYTES = 4096
+# Of a thread: time on CPUs, time waiting for one, ns; how often it ran.
+_SCHEDSTAT_WORDS = 3
 _DIGITS_MAX = 20  # of a u64
 
 
@@ -128,6 +130,20 @@ class Procfs:
             return None
         deleted = b" (deleted)"
         return os.path.basename(path[: -len(deleted)] if path.endswith(deleted) else path)
+
+    def busy_ns(self, pid: int) -> Optional[int]:
+        """CPU time of its living threads and their waits for a CPU; None when it is not told."""
+        total_ns = 0
+        try:
+            tids = os.listdir(f"{self._root}/{pid}/task")
+        except OSError:
+            return None
+        for tid in tids:
+            words = (self._read(pid, f"task/{tid}/schedstat") or b"").split()
+            if len(words) < _SCHEDSTAT_WORDS:
+                return None
+            total_ns += int(words[0]) + int(words[1])
+        return total_ns
 
     def fds_open(self, pid: int) -> Optional[int]:
         """How many descriptors are open; None when gone or hidden.

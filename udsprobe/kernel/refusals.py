@@ -25,7 +25,7 @@ class UnixConnect:
 
     Attributes:
         pid: of the client, which may be gone. mount_ns, net_ns: its namespaces.
-        error: errno; 0 while the call is in progress. count: how often.
+        error: errno. count: how often.
         newest_ns: when the newest listener of that moment was first seen; one
             that came later was not meant. None: not known.
     """
@@ -98,10 +98,6 @@ class Refusals:
             if inode is not None:
                 counts, name = self._by_listener[inode], error_name(failed.error)
                 counts[name] = counts.get(name, 0) + failed.count
-
-    def listener_meant(self, connect: UnixConnect) -> Optional[int]:
-        """Inode of the listener that a client asks for; None when it is none of ours."""
-        return self._listener_at(self._places_of_client(connect) or [], connect.newest_ns)
 
     def of(self, inode: int) -> Mapping[str, int]:
         """errno name → failed connects to this listener's address."""

@@ -68,6 +68,7 @@ class ServerTable:
             upstream_wait_ns=entry.upstream_ns,
             handed_over=entry.handed_over,
             pipelined=entry.pipelined,
+            multiplexed=entry.multiplexed,
             upstream=tuple(upstream),
             in_progress=self._waiting(entry, "PENDING_IN_PROGRESS"),
             in_progress_again=self._waiting(entry, "PENDING_AGAIN"),

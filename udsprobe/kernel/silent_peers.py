@@ -45,7 +45,7 @@ class SilentPeers:
 
     def look(self, records: Iterable[Any]) -> None:
         """Find those of the connections listed now; forget the others."""
-        silent = [r for r in records if r.send_queue_bytes and not r.peer_tgid]
+        silent = [r for r in records if (r.send_queue_bytes or r.stops) and not r.peer_tgid]
         self._look_for_ends([r for r in silent if not r.peer_inode])
         wanted = {self._inode(r) for r in silent} - {0}
         unknown = wanted - self._pids.keys()

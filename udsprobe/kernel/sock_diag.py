@@ -24,6 +24,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError, NotPermittedError
 from udsprobe.kernel.namespace_files import NamespaceFiles
+from udsprobe.own_descriptors import descriptors_used_up
 from udsprobe.printable import printable
 from udsprobe.sample import NamespaceReading
 
@@ -211,7 +212,7 @@ class NetworkNamespace:
         except FileNotFoundError:  # ENOENT: nobody handles this family
             return None
         except OSError as error:
-            raise KernelCannotError(
+            raise descriptors_used_up(error.errno) or KernelCannotError(
                 "sock-diag-failed",
                 f"the kernel did not list its {_DIAG_MODULES[family]} sockets ({error})",
                 "check that no sandbox filters netlink, then try again",

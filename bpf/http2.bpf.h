@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Whether a connection speaks HTTP/2, whose streams share it: bytes in, then bytes out, is no
+ * request there. The first receive calls of a connection are looked at, in the caller's memory:
+ * one that began before us tells by its frames, as long as they end where the bytes do.
+ */
+#ifndef HTTP2_BPF_H
+#define HTTP2_BPF_H
+
+#include "queues.bpf.h"
+#include "registers.bpf.h"
+
+/* RFC 9113, 3.4, the first 16 bytes of the connection preface, in the order of our machines. */
+#define PREFACE_START 0x5448202a20495250ULL	/* "PRI * HT" */
+#define PREFACE_NEXT 0x0a0d302e322f5054ULL	/* "TP/2.0\r\n" */
+#define FRAMES_LOOKED_AT 4
+#define MSG_IOV_AT 16		/* in struct user_msghdr */
+
+/* RFC 9113, 4.1 */
+struct frame_head {
+	u8 length[3];
+	u8 type;
+	u8 flags;
+	u8 stream[4];
+};
+
+/* RFC 9113, 6 */
+enum frame_type {
+	FRAME_DATA = 0,
+	FRAME_HEADERS = 1,
+	FRAME_PRIORITY = 2,
+	FRAME_RST_STREAM = 3,
+	FRAME_SETTINGS = 4,
+	FRAME_PING = 6,
+	FRAME_GOAWAY = 7,
+	FRAME_WINDOW_UPDATE = 8,
+	FRAME_CONTINUATION = 9,
+};
+
+struct user_buffer {
+	u64 at;
+	u64 length;
+};
+
+/* Whether lengths and streams are as a frame of this type has them. Those of streams that a
+ * client opened are odd, and servers open hardly any.
+ */
+static __always_inline bool is_frame(const struct frame_head *head, u32 length, u32 stream)
+{
+	switch (head->type) {
+	case FRAME_DATA:
+	case FRAME_HEADERS:
+	case FRAME_CONTINUATION:
+		return !(stream >> 31) && stream & 1;
+	case FRAME_PRIORITY:
+		return length == 5 && !(stream >> 31) && stream & 1;
+	case FRAME_RST_STREAM:
+		return length == 4 && !(stream >> 31) && stream & 1;
+	case FRAME_SETTINGS:
+		return length % 6 == 0 && !stream;
+	case FRAME_PING:
+		return length == 8 && !stream;
+	case FRAME_GOAWAY:
+		return length >= 8 && !stream;
+	case FRAME_WINDOW_UPDATE:
+		return length == 4 && (!stream || (!(stream >> 31) && stream & 1));
+	}
+	return false;
+}
+
+/* Of the frame that begins there; 0 where none does. */
+static __always_inline u32 frame_size(u64 at)
+{
+	struct frame_head head = {};
+	u32 length, stream;
+
+	if (bpf_probe_read_user(&head, sizeof(head), (void *)at))
+		return 0;
+	length = head.length[0] << 16 | head.length[1] << 8 | head.length[2];
+	stream = (u32)head.stream[0] << 24 | head.stream[1] << 16 | head.stream[2] << 8 |
+		 head.stream[3];
+	return is_frame(&head, length, stream) ? sizeof(head) + length : 0;
+}
+
+/* One after the other, and the last one ends where the bytes do. */
+static __always_inline bool are_frames(u64 at, u64 bytes)
+{
+	for (u32 i = 0; i < FRAMES_LOOKED_AT; i++) {
+		u32 size = bytes >= sizeof(struct frame_head) ? frame_size(at) : 0;
+
+		if (!size || size > bytes)
+			return false;
+		if (size == bytes)
+			return true;
+		at += size;
+		bytes -= size;
+	}
+	return true;
+}
+
+static __always_inline bool is_preface(u64 at, u64 bytes)
+{
+	u64 start[2] = {};
+
+	if (bytes < sizeof(start) || bpf_probe_read_user(start, sizeof(start), (void *)at))
+		return false;
+	return start[0] == PREFACE_START && start[1] == PREFACE_NEXT;
+}
+
+/* The first one that a call filled; its length is 0 where it is not known. */
+static __always_inline void first_buffer(struct pt_regs *regs, struct call_in_flight *call,
+					 u64 bytes, struct user_buffer *buffer)
+{
+	struct arguments arguments;
+	u64 vector;
+
+	read_arguments(regs, call, &arguments);
+	vector = arguments.second;
+	buffer->at = vector;
+	buffer->length = bytes;
+	if (call->call == CALL_READ || call->call == CALL_RECVFROM)
+		return;
+	buffer->length = 0;
+	if (call->call == CALL_RECVMSG)
+		bpf_probe_read_user(&vector, sizeof(vector), (void *)(vector + MSG_IOV_AT));
+	else if (call->call != CALL_READV)
+		return;
+	bpf_probe_read_user(buffer, sizeof(*buffer), (void *)vector);
+}
+
+/* `bytes` were received by a call that is returning. */
+static __subprogram int look_for_http2(struct pt_regs *regs, struct call_in_flight *call,
+				       bytes_t bytes)
+{
+	struct connection *connection = connection_of(call->sk, call->inode);
+	struct user_buffer buffer;
+
+	if (!connection || call->abi == ABI_COMPAT)
+		return 0;
+	first_buffer(regs, call, bytes, &buffer);
+	if (bytes > buffer.length ? is_preface(buffer.at, buffer.length) :
+				    is_preface(buffer.at, bytes) || are_frames(buffer.at, bytes)) {
+		connection->is_multiplexed = 1;
+		connection->looks = LOOKS_MAX;
+	}
+	return 0;
+}
+
+#endif
