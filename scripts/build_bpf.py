@@ -30,9 +30,14 @@ ARCHITECTURES = {"x86_64": "x86", "aarch64": "arm64"}
 
 FLAGS = ("-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-I", "bpf")
 
+# Headers of a libbpf that scripts/build_libbpf made, for releases whose own is too old.
+OWN_HEADERS = Path("udsprobe", "_bpf", "include")
+# Objects of earlier ones are not tested; docs/packaging.md has those that are.
+CLANG_MIN, CLANG_MAX = 13, 30
+
 PACKAGES = (
-    "Debian/Ubuntu: apt install clang llvm libbpf-dev; Fedora: dnf install clang llvm "
-    "libbpf-devel; Alpine: apk add clang llvm libbpf-dev linux-headers"
+    "Debian/Ubuntu: apt install clang libbpf-dev; Fedora: dnf install clang "
+    "libbpf-devel; Alpine: apk add clang libbpf-dev linux-headers"
 )
 
 
@@ -46,7 +51,7 @@ class BuildError(Exception):
 
 class Toolchain(NamedTuple):
     clang: str
-    strip: str
+    strip: Optional[str]  # llvm-strip, where it is installed
 
 
 class Source(NamedTuple):
@@ -57,12 +62,14 @@ class Source(NamedTuple):
 def build(root: Path = ROOT) -> List[Path]:
     """Compile what is not current in a source tree; returns every object's path.
 
+    With `CLANG=…` it compiles in any case: by that compiler.
+
     Raises:
         BuildError: a tool or header is missing, or the compiler refused.
     """
     wanted = wanted_objects(root)
     digest = source_digest(root)
-    if not _current(root, wanted, digest):
+    if "CLANG" in os.environ or not _current(root, wanted, digest):
         _compile_all(root, wanted, digest)
     return list(wanted)
 
@@ -126,7 +133,7 @@ def _current(root: Path, wanted: Mapping[Path, Source], digest: str) -> bool:
 
 
 def _compile_all(root: Path, wanted: Mapping[Path, Source], digest: str) -> None:
-    tools = _find_toolchain()
+    tools = _find_toolchain(root)
     objects = _stamp(root).parent
     objects.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=objects) as built:
@@ -146,12 +153,17 @@ def _compile(root: Path, tools: Toolchain, source: Source, target: Path) -> None
     # Objects name their source in .BTF.ext: keep the build machine's paths out of them.
     places = [f"-ffile-prefix-map={root}=.", f"-D__TARGET_ARCH_{ARCHITECTURES[source.arch]}"]
     _run(
-        [tools.clang, *FLAGS, *places, "-c", str(relative), "-o", str(target)],
+        [tools.clang, *FLAGS, *_own_headers(root), *places, "-c", str(relative), "-o", str(target)],
         root,
         f"{relative} does not compile for {source.arch}",
     )
-    # Drops DWARF and keeps .BTF.
-    _run([tools.strip, "-g", str(target)], root, f"cannot strip the object of {relative}")
+    if tools.strip is not None:
+        # Drops DWARF, which nothing reads, and keeps .BTF.
+        _run([tools.strip, "-g", str(target)], root, f"cannot strip the object of {relative}")
+
+
+def _own_headers(root: Path) -> List[str]:
+    return ["-I", str(OWN_HEADERS)] if (root / OWN_HEADERS).is_dir() else []
 
 
 def _run(command: List[str], root: Path, failure: str) -> None:
@@ -160,35 +172,47 @@ def _run(command: List[str], root: Path, failure: str) -> None:
         raise BuildError(f"{failure} ({Path(command[0]).name})", done.stderr.strip())
 
 
-def _find_toolchain() -> Toolchain:
+def _find_toolchain(root: Path) -> Toolchain:
     clang = _find_clang()
     if clang is None:
-        raise BuildError(f"clang is not installed and is needed to build from sources; {PACKAGES}")
-    strip = _find_strip(clang)
-    if strip is None:
-        raise BuildError(f"llvm-strip is not installed; {PACKAGES}")
-    if not _has_libbpf_headers(clang):
+        raise BuildError(
+            f"clang {CLANG_MIN} or later is not installed and is needed to build from sources; "
+            f"{PACKAGES}"
+        )
+    if not _has_libbpf_headers(clang, root):
         raise BuildError(f"libbpf's headers (bpf/bpf_helpers.h) are not installed; {PACKAGES}")
-    return Toolchain(clang, strip)
+    return Toolchain(clang, _find_strip(clang))
 
 
 def _find_clang() -> Optional[str]:
     named = os.environ.get("CLANG")
-    names = [named] if named else ["clang", *(f"clang-{n}" for n in range(25, 10, -1))]
-    return next((path for path in map(shutil.which, names) if path), None)
+    if named:
+        return shutil.which(named)
+    names = ["clang", *(f"clang-{n}" for n in range(CLANG_MAX, CLANG_MIN - 1, -1))]
+    found = (path for path in map(shutil.which, names) if path)
+    return next((path for path in found if _version(path) >= CLANG_MIN), None)
+
+
+def _version(clang: str) -> int:
+    """The major version of a clang, 0 where it does not say."""
+    said = _output(clang, "-dumpversion").split(".")[0]
+    return int(said) if said.isdigit() else 0
 
 
 def _find_strip(clang: str) -> Optional[str]:
-    beside = subprocess.run(
-        [clang, "--print-prog-name=llvm-strip"], capture_output=True, text=True, check=False
-    ).stdout.strip()
+    beside = _output(clang, "--print-prog-name=llvm-strip")
     return shutil.which(beside) or shutil.which("llvm-strip")
 
 
-def _has_libbpf_headers(clang: str) -> bool:
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def _has_libbpf_headers(clang: str, root: Path) -> bool:
     probe = subprocess.run(
-        [clang, "-target", "bpf", "-E", "-x", "c", "-"],
+        [clang, "-target", "bpf", *_own_headers(root), "-E", "-x", "c", "-"],
         input="#include <bpf/bpf_helpers.h>\n",
+        cwd=root,
         capture_output=True,
         text=True,
         check=False,

@@ -13,6 +13,12 @@ environment_is_current() {
     packages_are_current "$1" && is_older "$root"/{scripts/build_bpf.py,bpf,bpf/*}
 }
 
+# A user who may not write here, as of root's checkout after its `git pull`, need not: what does
+# without probes runs, and what loads them says that they are of other sources.
+is_runnable_by_this_user() {
+    [[ ! -w $root || ! -w $venv ]] && packages_are_current run
+}
+
 # packages_are_current run|tests: .venv was made for this place and holds what it should.
 packages_are_current() {
     local place scope
