@@ -11,12 +11,24 @@ from typing import Iterator, Sequence, Tuple
 
 from udsprobe.doctor.facts import Facts, ListenerFacts
 from udsprobe.doctor.finding import Evidence, Finding
-from udsprobe.model.report import Action
+from udsprobe.model.action import CHANGES, Action, by_hand, command
 
 KERNEL_SOMAXCONN = 4096
 """SOMAXCONN of include/linux/socket.h: Linux commit 19f92a030ca6 (in v5.4)."""
 NODE_BACKLOG = 511
 """listen()'s default in Node (lib/net.js)."""
+
+
+FRAMEWORK_BACKLOG_MIN = 50
+"""The smallest default of a server framework: java.net.ServerSocket's; asyncio's is 100."""
+_WHERE_TO_WRITE_IT = {
+    "nginx": f"listen … backlog={NODE_BACKLOG}; in its configuration",
+    "node": f"server.listen({{ …, backlog: {NODE_BACKLOG} }})",
+}
+_IN_THE_PROGRAM = (
+    f"listen(fd, {NODE_BACKLOG}) where the program calls listen(), backlog={NODE_BACKLOG} in most "
+    f"frameworks; Backlog={NODE_BACKLOG} in the unit where systemd holds the socket"
+)
 
 
 def backlog_findings(facts: Facts) -> Iterator[Finding]:
@@ -29,6 +41,8 @@ def backlog_findings(facts: Facts) -> Iterator[Finding]:
             yield _full(listener)
         if node_pids & set(listener.pids or ()):
             yield from _of_node(listener)
+        if listener.backlog < FRAMEWORK_BACKLOG_MIN and listener.backlog != listener.somaxconn:
+            yield _short(listener, facts)
     for limits in facts.networks:
         bound = [
             one
@@ -85,12 +99,7 @@ def _clamped(
         f"{listener.address} asks for a queue of {asked} and gets {listener.backlog}: "
         f"net.core.somaxconn is {most}",
         evidence,
-        (
-            Action(
-                f"sysctl -w net.core.somaxconn={asked}{_inside(listener)}",
-                "then restart the server: the limit is taken at listen()",
-            ),
-        ),
+        (_raise_somaxconn(asked, listener),),
         (place,),
         1,
     )
@@ -111,7 +120,7 @@ def _stale(
         "the setting or somaxconn was raised after listen()",
         evidence,
         (
-            Action(
+            by_hand(
                 f"restart {server}; a reload keeps the socket as it is",
                 "the queue's limit is taken at listen(), from the somaxconn of that moment",
             ),
@@ -135,12 +144,7 @@ def _of_node(listener: ListenerFacts) -> Iterator[Finding]:
             Evidence("net.core.somaxconn", most, f"network namespace {listener.netns}"),
             Evidence("backlog in force", listener.backlog, "sock_diag"),
         ),
-        (
-            Action(
-                f"sysctl -w net.core.somaxconn={KERNEL_SOMAXCONN}{_inside(listener)}",
-                "then restart it; `attach` sees what a server asks for when it starts under it",
-            ),
-        ),
+        (_raise_somaxconn(KERNEL_SOMAXCONN, listener),),
     )
 
 
@@ -155,9 +159,37 @@ def _full(listener: ListenerFacts) -> Finding:
             Evidence("backlog in force", listener.backlog, "sock_diag"),
         ),
         (
-            Action(
-                "udsprobe attach --listener " + shlex.quote(listener.address),
+            command(
+                "sudo udsprobe attach --listener " + shlex.quote(listener.address),
+                "see why nobody accepts",
                 "a longer queue only helps against bursts: see first why nobody accepts",
+            ),
+        ),
+    )
+
+
+def _short(listener: ListenerFacts, facts: Facts) -> Finding:
+    kinds = {one.kind for one in facts.processes if one.pid in (listener.pids or ())}
+    written = next((_WHERE_TO_WRITE_IT[k] for k in sorted(kinds) if k in _WHERE_TO_WRITE_IT), None)
+    turned = (
+        "clients wait in connect(), and those that do not block get EAGAIN"
+        if listener.transport == "unix"
+        else "the kernel drops their SYN, and clients try again after a second"
+    )
+    return Finding(
+        "backlog-short",
+        "info",
+        listener.address,
+        f"{listener.address} has room for {listener.backlog + 1} connections that nobody has "
+        f"accepted yet: of a larger burst {turned}",
+        (
+            Evidence("backlog in force", listener.backlog, "sock_diag"),
+            Evidence("net.core.somaxconn", listener.somaxconn, "what it could be"),
+        ),
+        (
+            by_hand(
+                written or _IN_THE_PROGRAM,
+                "then restart it: the limit is taken at listen()",
             ),
         ),
     )
@@ -174,14 +206,16 @@ def _low(most: int, own: bool, bound: Sequence[ListenerFacts]) -> Finding:
         f"somaxconn is {most}{where}, below the kernel's own {KERNEL_SOMAXCONN}; as short are the "
         f"queues of {shown}{more}, which may have asked for more",
         (Evidence("net.core.somaxconn", most, f"network namespace {bound[0].netns}"),),
-        (
-            Action(
-                f"sysctl -w net.core.somaxconn={KERNEL_SOMAXCONN}{_inside(bound[0], own)}",
-                "then restart the servers: the limit is taken at listen()",
-            ),
-        ),
+        (_raise_somaxconn(KERNEL_SOMAXCONN, bound[0], own),),
     )
 
 
-def _inside(listener: ListenerFacts, own: bool = True) -> str:
-    return "" if own else f"  (inside network namespace {listener.netns})"
+def _raise_somaxconn(to: int, listener: ListenerFacts, own: bool = True) -> Action:
+    """In the network namespace of the listener, which is `own` or that of its process."""
+    inside = "" if own or not listener.pids else f"nsenter -t {listener.pids[0]} -n "
+    return command(
+        f"sudo {inside}sysctl -w net.core.somaxconn={to}",
+        f"raise the limit of accept queues to {to}, then restart the server",
+        "the limit is taken at listen(); `attach` sees what a server asks for when it starts",
+        effect=CHANGES,
+    )

@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, Optional
 from udsprobe.doctor.addresses import loopback_port
 from udsprobe.doctor.facts import CaddyFacts, CaddyHop, Facts, ListenerFacts
 from udsprobe.doctor.finding import Evidence, Finding
-from udsprobe.model.report import Action
+from udsprobe.model.action import by_hand
 
 
 def caddy_findings(facts: Facts, caddy: CaddyFacts) -> Iterator[Finding]:
@@ -51,7 +51,7 @@ def _loopback(facts: Facts, caddy: CaddyFacts, hop: CaddyHop, listener: Listener
             Evidence("listens", who, listener.address),
         ),
         (
-            Action(
+            by_hand(
                 f"reverse_proxy {socket}, and {there}",
                 "spares each byte a trip through TCP; `attach` to it first: its "
                 "max_gain_pct says how much of a request that is",

@@ -21,7 +21,7 @@ from udsprobe.doctor.kernel_rules import kernel_findings
 from udsprobe.doctor.limit_rules import limit_findings
 from udsprobe.doctor.nginx_rules import nginx_findings
 from udsprobe.doctor.unit_rules import unit_findings
-from udsprobe.model.report import Action
+from udsprobe.model.action import by_hand
 
 SCHEMA = "udsprobe.doctor/1"
 
@@ -123,7 +123,7 @@ def _unknown(server: str, errors: Iterable[ConfigError]) -> Iterator[Finding]:
             where,
             f"the configuration of {server} {says}: {where}: {first.says}{more}",
             tuple(Evidence("reason", one.says, one.path) for one in found[:5]),
-            (Action(fix, "nothing is said about what it contains"),),
+            (by_hand(fix, "nothing is said about what it contains"),),
             places,
             total,
         )

@@ -6,7 +6,7 @@ from typing import Dict, Iterator, List, Tuple
 
 from udsprobe.doctor.facts import KernelFacts
 from udsprobe.doctor.finding import Evidence, Finding
-from udsprobe.model.report import Action
+from udsprobe.model.action import CHANGES, Action, by_hand, command
 from udsprobe.sample import MeasurementState
 
 _NOT_BUILT = "not measured in this version"
@@ -25,7 +25,13 @@ def kernel_findings(kernel: KernelFacts) -> Iterator[Finding]:
             "kernel",
             "attach and run cannot work here: " + (refused[0].reason or refused[0].name),
             tuple(Evidence(one.name, one.reason, "tried just now") for one in refused),
-            (Action("udsprobe listeners", "works without probes, and so does doctor"),),
+            (
+                command(
+                    "udsprobe listeners",
+                    "look at the listeners' queues without probes",
+                    "works without probes, and so does doctor",
+                ),
+            ),
         )
     yield from _impaired(kernel)
     if kernel.lockdown == "confidentiality":
@@ -53,8 +59,10 @@ def _impaired(kernel: KernelFacts) -> Iterator[Finding]:
 
 def _remedy(reason: str) -> Action:
     if _LESS_WITH in reason:
-        return Action("--strategy tracepoint", "it sees every call, and every call passes it")
-    return Action("a kernel of 6.3 or later", "it has the tracepoints that are missing here")
+        return by_hand(
+            "attach with --strategy tracepoint", "it sees every call, and every call passes it"
+        )
+    return by_hand("use a kernel of 6.3 or later", "it has the tracepoints that are missing here")
 
 
 def _lockdown() -> Finding:
@@ -65,7 +73,7 @@ def _lockdown() -> Finding:
         "the kernel is locked down for confidentiality: programs may not read its memory",
         (Evidence("lockdown", "confidentiality", "/sys/kernel/security/lockdown"),),
         (
-            Action(
+            by_hand(
                 "boot with lockdown=integrity",
                 "LOCKDOWN_BPF_READ_KERNEL refuses bpf_probe_read_kernel()",
             ),
@@ -81,5 +89,13 @@ def _interpreted() -> Finding:
         name,
         "BPF programs are interpreted here: every traced call costs several times as much",
         (Evidence(name, 0, "/proc/sys/net/core/bpf_jit_enable"),),
-        (Action(f"sysctl -w {name}=1", "of programs loaded from then on"),),
+        (
+            command(
+                f"sudo sysctl -w {name}=1",
+                "let the kernel compile BPF programs",
+                "of programs loaded from then on",
+                effect=CHANGES,
+                undo=f"sudo sysctl -w {name}=0",
+            ),
+        ),
     )

@@ -6,7 +6,7 @@ from typing import Callable, Iterator, Optional, Tuple
 
 from udsprobe.doctor.facts import Facts, NetworkLimits, ProcessFacts
 from udsprobe.doctor.finding import Evidence, Finding
-from udsprobe.model.report import Action
+from udsprobe.model.action import CHANGES, Action, by_hand, command
 
 NEAR_PCT = 90
 """From here on a burst of a tenth of what there is ends in an error."""
@@ -84,7 +84,15 @@ def _near(
         name,
         f"{used} of {most} ({name}) are in use: at the limit everybody gets {error}",
         (Evidence("in use", used, source), Evidence(name, most, _sysctl_file(name))),
-        (Action(f"sysctl -w {name}={most * 2}", "or find who holds so many: `ls /proc/*/fd`"),),
+        (
+            command(
+                f"sudo sysctl -w {name}={most * 2}",
+                f"double the host's {name}",
+                "or find who holds so many: `ls /proc/*/fd`",
+                effect=CHANGES,
+                undo=f"sudo sysctl -w {name}={most}",
+            ),
+        ),
     )
 
 
@@ -106,9 +114,11 @@ def _nofile(facts: Facts, process: ProcessFacts) -> Iterator[Finding]:
         ),
         (
             _raise(process, most),
-            Action(
-                f"prlimit --pid {process.pid} --nofile={most * 4}:{most * 4}",
+            command(
+                f"sudo prlimit --pid {process.pid} --nofile={most * 4}:{most * 4}",
+                f"raise the limit of open files of {who}",
                 "changes the running process, until it restarts",
+                effect=CHANGES,
             ),
         ),
     )
@@ -116,11 +126,11 @@ def _nofile(facts: Facts, process: ProcessFacts) -> Iterator[Finding]:
 
 def _raise(process: ProcessFacts, most: int) -> Action:
     if process.unit is not None:
-        return Action(
+        return by_hand(
             f"LimitNOFILE={most * 4} under [Service] of {process.unit} (systemctl edit)",
             "then restart the service",
         )
-    return Action(
+    return by_hand(
         f"ulimit -n {most * 4} where it is started", "up to the hard limit; beyond it takes root"
     )
 
@@ -138,8 +148,16 @@ def _network(facts: Facts, limits: NetworkLimits) -> Iterator[Finding]:
             f"{name}{where}",
             f"{name} is {value}{where}: {says}",
             (Evidence(name, value, _sysctl_file(name)),),
-            (Action(f"sysctl -w {name}={line}", "of sockets and connections made from then on"),),
+            (_set(name, line, limits.own, where),),
         )
+
+
+def _set(name: str, line: int, own: bool, where: str) -> Action:
+    why = "of sockets and connections made from then on"
+    setting = f"sysctl -w {name}={line}"
+    if not own:
+        return by_hand(f"{setting}{where}", why, effect=CHANGES)
+    return command(f"sudo {setting}", f"set {name} of this host", why, effect=CHANGES)
 
 
 def _sysctl_file(name: str) -> str:

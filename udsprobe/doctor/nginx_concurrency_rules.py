@@ -12,7 +12,7 @@ from udsprobe.doctor.facts import NginxFacts
 from udsprobe.doctor.finding import Evidence, Finding
 from udsprobe.doctor.nginx_config import Upstream
 from udsprobe.doctor.nginx_upstream_rules import kept, kept_by
-from udsprobe.model.report import Action
+from udsprobe.model.action import by_hand
 
 
 def concurrency_findings(nginx: NginxFacts) -> Iterator[Finding]:
@@ -54,7 +54,7 @@ def _below(group: Upstream, size: int, worker: int, most: int) -> Finding:
             Evidence("connections of a worker", most, "sock_diag"),
         ),
         (
-            Action(
+            by_hand(
                 f"in upstream {group.name}: keepalive {_room_for(most)};",
                 "room for every connection that one worker uses at once, counted a moment ago; "
                 "`attach` counts the connections that are opened",

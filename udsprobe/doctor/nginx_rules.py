@@ -10,7 +10,7 @@ from udsprobe.doctor.finding import Evidence, Finding, shown_places
 from udsprobe.doctor.nginx_concurrency_rules import concurrency_findings
 from udsprobe.doctor.nginx_config import Listen, NginxConfig
 from udsprobe.doctor.nginx_upstream_rules import upstream_findings
-from udsprobe.model.report import Action
+from udsprobe.model.action import CHANGES, by_hand, command
 
 LISTEN_BACKLOG = 511
 """NGX_LISTEN_BACKLOG (src/os/unix/ngx_linux_config.h)."""
@@ -46,7 +46,14 @@ def _changed(nginx: NginxFacts) -> Finding:
         f"{total} configuration file{'s' if total > 1 else ''} changed after nginx's workers "
         "started: what is said here is about the files, not about what runs",
         tuple(Evidence("changed", "after the workers started", path) for path in places),
-        (Action("nginx -t && nginx -s reload", "reads the files again"),),
+        (
+            command(
+                "sudo nginx -t && sudo nginx -s reload",
+                "check the files, then let nginx read them again",
+                "a reload takes no connection from anybody",
+                effect=CHANGES,
+            ),
+        ),
         places,
         total,
     )
@@ -70,7 +77,7 @@ def _connections(nginx: NginxFacts, config: NginxConfig) -> Iterator[Finding]:
             Evidence("RLIMIT_NOFILE of a worker", allowed, _nofile_source(nginx, config)),
         ),
         (
-            Action(
+            by_hand(
                 f"worker_rlimit_nofile {_room_for(wanted)};",
                 "a connection takes a descriptor, files and logs take more; "
                 "worker_connections counts connections to upstreams too",
@@ -107,7 +114,7 @@ def _rlimit(nginx: NginxFacts, config: NginxConfig) -> Iterator[Finding]:
             Evidence("RLIMIT_NOFILE", given, f"/proc/{nginx.workers[0]}/limits"),
         ),
         (
-            Action(
+            by_hand(
                 f"LimitNOFILE={asked} in the service's unit, or start the master as root",
                 "setrlimit() above the hard limit takes CAP_SYS_RESOURCE; nginx logs the failure "
                 "and goes on",
@@ -137,7 +144,7 @@ def _mutex(nginx: NginxFacts, config: NginxConfig) -> Iterator[Finding]:
             Evidence("workers", len(nginx.workers), "/proc"),
         ),
         (
-            Action(
+            by_hand(
                 "accept_mutex off;",
                 "off since nginx 1.11.3: with EPOLLEXCLUSIVE (Linux 4.5) a new connection wakes "
                 "one worker without it; a worker that lost the race waits accept_mutex_delay",
@@ -158,7 +165,7 @@ def _reuseport_on_unix(config: NginxConfig) -> Iterator[Finding]:
                 f"reuseport does nothing good on {one.address}: Unix sockets have no such thing",
                 (Evidence("listen", f"{one.address} reuseport", one.place),),
                 (
-                    Action(
+                    by_hand(
                         "remove `reuseport`",
                         "current kernels refuse SO_REUSEPORT on Unix sockets (EOPNOTSUPP), "
                         "older ones take it without effect; workers share one queue anyway",
@@ -224,9 +231,11 @@ def _buffers(facts: Facts, one: Listen) -> Iterator[Finding]:
                 Evidence(limit, most, f"/proc/sys/{limit.replace('.', '/')}"),
             ),
             (
-                Action(
-                    f"sysctl -w {limit}={asked}",
+                command(
+                    f"sudo sysctl -w {limit}={asked}",
+                    f"raise the host's {limit} to what nginx asks for",
                     "sock_setsockopt() takes the smaller of the two, without an error",
+                    effect=CHANGES,
                 ),
             ),
             (one.place,),

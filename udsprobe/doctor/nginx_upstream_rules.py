@@ -11,7 +11,7 @@ from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 from udsprobe.doctor.facts import Endpoint, NginxFacts
 from udsprobe.doctor.finding import Evidence, Finding, shown_places
 from udsprobe.doctor.nginx_config import NginxConfig, Pass, Upstream
-from udsprobe.model.report import Action
+from udsprobe.model.action import by_hand
 
 # nginx commits 4fbe4b62746f "Upstream: enabled keepalive by default for explicit upstreams."
 # and 6bb27a631299 "Proxy: enabled HTTP/1.1 by default for upstream connections."
@@ -91,7 +91,7 @@ def _no_keepalive(group: Upstream, passes: Sequence[Pass]) -> Finding:
         f"every request to upstream {group.name} opens a connection of its own",
         (Evidence("keepalive", group.keepalive, group.keepalive_place or group.place),),
         (
-            Action(
+            by_hand(
                 f"in upstream {group.name}: {line}",
                 "each worker then keeps up to 32 idle connections; before nginx 1.29.7 it "
                 'also takes proxy_http_version 1.1 and proxy_set_header Connection ""',
@@ -112,7 +112,7 @@ def _no_group(name: str, passes: Sequence[Pass]) -> Finding:
         f"every request to {name} opens a connection of its own: it is no upstream block",
         (Evidence(kind, name, places[0]),),
         (
-            Action(
+            by_hand(
                 f"upstream NAME {{ server {name}; keepalive 32; }} and {kind} to NAME",
                 "nginx keeps connections of explicit upstream blocks only, in every version",
             ),
@@ -136,7 +136,7 @@ def _overridden(group: Upstream) -> Iterator[Finding]:
             Evidence("balancing method", method.name, method.place),
         ),
         (
-            Action(
+            by_hand(
                 f"move `keepalive {group.keepalive};` below `{method.name}`",
                 "before nginx 1.29.7 both set the upstream's start-up function, and the last wins",
             ),
@@ -176,7 +176,7 @@ def _closed(
             f"upstream {group.name} keeps {size} idle connections, "
             f"but requests from {total} place{'s' if total > 1 else ''} {what}",
             (Evidence("keepalive", size, group.keepalive_place or group.place), *_said(users[0])),
-            (Action(f"beside the proxy_pass: {line}", _why_cleared(slug, users[0])),),
+            (by_hand(f"beside the proxy_pass: {line}", _why_cleared(slug, users[0])),),
             places,
             total,
         )
@@ -250,7 +250,7 @@ def _without_effect(group: Upstream, users: Sequence[Pass]) -> Iterator[Finding]
                 f"upstream {group.name}",
                 f"keepalive of upstream {group.name} has no effect for {found[0].directive}",
                 (Evidence("keepalive", group.keepalive, group.keepalive_place or group.place),),
-                (Action(line, why),),
+                (by_hand(line, why),),
                 places,
                 total,
             )
@@ -266,7 +266,7 @@ def _too_small(group: Upstream, size: int, members: int) -> Finding:
         "asked in turn, they push each other out",
         (Evidence("keepalive", size, place), Evidence("servers", members, group.place)),
         (
-            Action(
+            by_hand(
                 f"in upstream {group.name}: keepalive {max(DEFAULT_KEEPALIVE, members)};",
                 "the cache is of each worker and for all servers together; it should hold the "
                 "requests one worker has in flight (`attach` shows them), and never fewer "
@@ -298,13 +298,13 @@ def _race_with_node(nginx: NginxFacts, group: Upstream) -> Iterator[Finding]:
             for address, one in nodes[:3]
         ),
         (
-            Action(
+            by_hand(
                 f"in upstream {group.name}: keepalive_timeout 4s;",
                 "nginx is then the one that closes; other methods than POST, LOCK and PATCH "
                 "it would repeat by itself",
             ),
-            Action(
-                f"or in the program: server.keepAliveTimeout = {idle_ms + 5000};",
+            by_hand(
+                f"or, in the program, server.keepAliveTimeout = {idle_ms + 5000};",
                 "longer than nginx keeps them",
             ),
         ),
@@ -357,7 +357,7 @@ def _endpoint_finding(
         + ("" if unix else ", unless a packet filter sends them elsewhere"),
         (Evidence("state", endpoint.state, endpoint.address),),
         (
-            Action(
+            by_hand(
                 "start the server that listens there, or correct the address",
                 "`udsprobe listeners` shows what listens on this host",
             ),
@@ -382,7 +382,7 @@ def _denied(nginx: NginxFacts, endpoint: Endpoint, where: Tuple[Tuple[str, ...],
             Evidence("worker", user, f"/proc/{(nginx.workers or (nginx.pid,))[0]}/status"),
         ),
         (
-            Action(
+            by_hand(
                 f"give {user} {'write permission on' if socket else 'search permission in'} {at}: "
                 "a common group, and "
                 + ("mode 0660 where the server makes its socket" if socket else f"chmod g+x {at}"),

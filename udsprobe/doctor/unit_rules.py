@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Iterator, Optional
 
 from udsprobe.doctor.backlog_rules import named_backlog
 from udsprobe.doctor.facts import Facts, ListenerFacts, ServiceUnit, SocketUnit
 from udsprobe.doctor.finding import Evidence, Finding
-from udsprobe.model.report import Action
+from udsprobe.model.action import RESTARTS, command
 
 
 def unit_findings(facts: Facts) -> Iterator[Finding]:
@@ -43,9 +44,11 @@ def _nofile(facts: Facts, unit: ServiceUnit) -> Iterator[Finding]:
             Evidence("RLIMIT_NOFILE, hard", given, f"/proc/{process.pid}/limits"),
         ),
         (
-            Action(
-                f"systemctl daemon-reload && systemctl restart {unit.name}",
+            command(
+                f"sudo systemctl daemon-reload && sudo systemctl restart {shlex.quote(unit.name)}",
+                "read the unit again and restart the service",
                 "a unit's limits are taken when its process starts; or the program changed its own",
+                effect=RESTARTS,
             ),
         ),
         (unit.path,),

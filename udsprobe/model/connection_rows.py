@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Dict, List, Optional, Tuple
 
 from udsprobe.model.counters import grown
@@ -16,6 +17,9 @@ from udsprobe.sample import (
 )
 
 CONNECTIONS_SHOWN_MAX = 50
+UPSTREAM_ROLE = "upstream"
+# Of requests: connections that carry ten and fewer are hardly kept.
+KEPT_OPENED_SHARE_MAX = 0.1
 Maxima = Tuple[Optional[int], Optional[int]]
 
 
@@ -24,11 +28,16 @@ def connection_rows(first: Sample, last: Sample) -> Optional[List[Connection]]:
     if last.connections is None:
         return None
     before = {reading.inode: reading for reading in first.connections or ()}
+    busy_before = _busy_peers(first)
     # Of one that found no place before, nobody knows what it did before.
     is_full = len(before) >= CONNECTIONS_KEPT_MAX
     known = [each for each in last.connections if each.inode in before or not is_full]
     rows = [
-        _connection(reading, before.get(reading.inode), _maxima(reading, first, last))
+        replace(
+            _connection(reading, before.get(reading.inode), _maxima(reading, first, last)),
+            stopped_us=_stopped_us(reading, before.get(reading.inode), first, last),
+            reader_busy_us=_reader_busy_us(reading, busy_before, first),
+        )
         for reading in known
     ]
     rows = [row for row in rows if _is_of_interest(row)]
@@ -44,10 +53,28 @@ def upstream_rows(first: Sample, last: Sample) -> Optional[List[Upstream]]:
     for (transport, address), parts in _by_destination(last.upstream).items():
         earlier = added([part.latency for part in before.get((transport, address), [])])
         latency = subtract(f"upstream {address}", added([p.latency for p in parts]), earlier)
-        if latency.count:
-            peer = _peer(next((p.peer for p in parts if p.peer is not None), None))
-            rows.append(Upstream(transport, address, peer, latency.count, latency_us(latency)))
+        if not latency.count:
+            continue
+        peer = _peer(next((p.peer for p in parts if p.peer is not None), None))
+        row = Upstream(transport, address, peer, latency.count, latency_us(latency))
+        opened = sum(p.opened for p in parts)
+        opened -= sum(p.opened for p in before.get((transport, address), []))
+        rows.append(_with_pool(row, opened, first, last))
     return sorted(rows, key=lambda row: (-row.count, row.address))
+
+
+def _with_pool(row: Upstream, opened: int, first: Sample, last: Sample) -> Upstream:
+    """Of connections that are opened for each request none is ever waited for."""
+    kept = last.connections or ()
+    if len(kept) >= CONNECTIONS_KEPT_MAX or opened > KEPT_OPENED_SHARE_MAX * row.count:
+        return row
+    place = (UPSTREAM_ROLE, row.transport, row.address)
+    connections = sum((c.role, c.transport, c.peer_address) == place for c in kept)
+    there_us = connections * (last.monotonic_ns - first.monotonic_ns) / 1000
+    if not there_us:
+        return row
+    waited_us = (row.latency_us.mean or 0.0) * row.count
+    return replace(row, connections=connections, busy_pct=min(100.0, 100 * waited_us / there_us))
 
 
 def _by_destination(
@@ -92,7 +119,50 @@ def _connection(
         send_buffer_is_fixed=reading.send_buffer_is_fixed,
         stalled_us=None if reading.stalled_ns is None else reading.stalled_ns / 1000,
         sends_held=since("sends_held") if reading.sends_held is not None else None,
+        stops=since("stops") if reading.stops is not None else None,
     )
+
+
+def _stopped_us(
+    reading: ConnectionReading, before: Optional[ConnectionReading], first: Sample, last: Sample
+) -> Optional[float]:
+    """Of the window alone: a stop can have begun before it, and last on."""
+    if reading.stopped_ns is None:
+        return None
+    stopped_ns = reading.stopped_ns
+    if before is not None:
+        stopped_ns -= before.stopped_ns or 0
+        if before.stopped_since_ns and reading.stopped_since_ns != before.stopped_since_ns:
+            stopped_ns -= first.monotonic_ns - before.stopped_since_ns
+    # Two threads may send on one connection: what one slept so far is then the other's.
+    stopped_ns = max(0, stopped_ns)
+    # With room again, nothing more was to be sent.
+    if reading.stopped_since_ns and 4 * reading.send_queue_bytes > reading.send_buffer_bytes:
+        began_ns = max(reading.stopped_since_ns, first.monotonic_ns)
+        stopped_ns += max(0, last.monotonic_ns - began_ns)
+    return min(stopped_ns, last.monotonic_ns - first.monotonic_ns) / 1000
+
+
+def _busy_peers(sample: Sample) -> Dict[Tuple[int, int], int]:
+    """Process id of a peer and since when it is looked at → what it was busy with since."""
+    peers = [each.peer for each in sample.connections or ()]
+    return {
+        (p.pid, p.looked_ns): p.busy_ns for p in peers if p is not None and p.busy_ns is not None
+    }
+
+
+def _reader_busy_us(
+    reading: ConnectionReading, before: Dict[Tuple[int, int], int], first: Sample
+) -> Optional[float]:
+    """At the most: before it was looked at, it may have been busy all the time."""
+    peer = reading.peer
+    if peer is None or peer.busy_ns is None:
+        return None
+    known_ns = before.get((peer.pid, peer.looked_ns))
+    if known_ns is None:
+        unseen_ns = max(0, peer.looked_ns - first.monotonic_ns)
+        return (peer.busy_ns + unseen_ns) / 1000
+    return max(0, peer.busy_ns - known_ns) / 1000
 
 
 def _maxima(reading: ConnectionReading, first: Sample, last: Sample) -> Maxima:

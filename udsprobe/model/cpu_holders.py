@@ -15,14 +15,18 @@ _NS_PER_US = 1000
 def _before(first: Sequence[Holder], last: Sequence[Holder]) -> Dict[Tuple[int, int], int]:
     """(pid, start) → what had been waited for it, in the row where it is counted now."""
     known = {(each.pid, each.started_ns) for each in last}
-    ended = {e.is_target: (e.pid, e.started_ns) for e in last if _is_ended(e)}
+    ended = {_kind(e): (e.pid, e.started_ns) for e in last if _is_ended(e)}
     found: Dict[Tuple[int, int], int] = {}
     for each in first:
         who = (each.pid, each.started_ns)
         if who not in known:
-            who = ended.get(each.is_target, who)
+            who = ended.get(_kind(each), who)
         found[who] = found.get(who, 0) + each.waited_ns
     return found
+
+
+def _kind(holder: Holder) -> Tuple[bool, bool]:
+    return holder.is_target, holder.is_partner
 
 
 def _is_ended(holder: Holder) -> bool:
@@ -37,15 +41,22 @@ def cpu_holders(first: Sample, last: Sample) -> Optional[List[CpuHolder]]:
     if last.cpu_holders is None:
         return None
     before = _before(first.cpu_holders or (), last.cpu_holders)
-    rows: List[Tuple[int, int, Optional[str], bool]] = []
+    rows: List[Tuple[int, Holder]] = []
     for each in last.cpu_holders:
         # One that was counted among the ended can have an entry again, which begins at 0.
         waited_ns = max(0, each.waited_ns - before.get((each.pid, each.started_ns), 0))
         if waited_ns:
-            rows.append((waited_ns, each.pid, each.comm, each.is_target))
+            rows.append((waited_ns, each))
     whole_ns = sum(row[0] for row in rows)
-    rows.sort(key=lambda row: (-row[0], row[1]))
+    rows.sort(key=lambda row: (-row[0], row[1].pid))
     return [
-        CpuHolder(pid, comm, is_target, waited_ns / _NS_PER_US, 100 * waited_ns / whole_ns)
-        for waited_ns, pid, comm, is_target in rows[:HOLDERS_SHOWN_MAX]
+        CpuHolder(
+            who.pid,
+            who.comm,
+            who.is_target,
+            waited_ns / _NS_PER_US,
+            100 * waited_ns / whole_ns,
+            who.is_partner,
+        )
+        for waited_ns, who in rows[:HOLDERS_SHOWN_MAX]
     ]

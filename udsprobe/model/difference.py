@@ -21,6 +21,7 @@ from udsprobe.model.cpu_use import cpu_use
 from udsprobe.model.hops import hops
 from udsprobe.model.listener_rows import connect_rows, listener_rows
 from udsprobe.model.namespace_rows import namespace_rows, with_overflows
+from udsprobe.model.outermost import of_outermost
 from udsprobe.model.report import (
     EventsLost,
     Host,
@@ -139,6 +140,7 @@ def _probe(observation: Observation, first: Sample, last: Sample) -> Probe:
         ),
         programs=_programs(start, end, measured_ns),
         maps_bytes=end.maps_bytes,
+        calls_left=grown_if_measured("calls_left", end.calls_left, start.calls_left),
     )
 
 
@@ -178,13 +180,17 @@ def _events_lost(first: Sample, last: Sample) -> EventsLost:
 
 def _requests(first: Sample, last: Sample, listeners: Optional[List[Listener]]) -> Requests:
     by_process = served_by(first, last)
-    served = served_requests(first, last, _elapsed_ns(first, last) / _NS_PER_S)
+    elapsed_s = _elapsed_ns(first, last) / _NS_PER_S
+    chain = hops(by_process, listeners, last.targets)
+    served = of_outermost(
+        served_requests(first, last, elapsed_s), chain or [], by_process or [], elapsed_s
+    )
     return Requests(
         served=served,
         upstream=upstream_rows(first, last),
         syscalls_per_request=_syscalls_per_request(served, first, last),
         served_by=by_process,
-        hops=hops(by_process, listeners, last.targets),
+        hops=chain,
     )
 
 

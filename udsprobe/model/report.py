@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
+from udsprobe.model.action import Action as Action
+from udsprobe.model.harm import NOT_SEEN, Harm
+
 SCHEMA = "udsprobe.report/1"
 
 
@@ -94,6 +97,7 @@ class Probe:
     turned_away_by_map: Dict[str, int] = field(default_factory=dict)
     programs: Optional[List[ProgramCost]] = None
     maps_bytes: Optional[int] = None
+    calls_left: Optional[int] = None
 
     @property
     def events_unaccounted(self) -> int:
@@ -146,12 +150,6 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Action:
-    do: str
-    why: str
-
-
-@dataclass(frozen=True)
 class RunnerUp:
     cause: str
     share_pct: float
@@ -159,6 +157,8 @@ class RunnerUp:
 
 @dataclass(frozen=True)
 class Verdict:
+    """`class_` is `class` in the document: what the banner says."""
+
     cause: str
     transport_bound: bool
     transport_share_pct: Optional[float]
@@ -169,6 +169,8 @@ class Verdict:
     evidence: List[Evidence] = field(default_factory=list)
     actions: List[Action] = field(default_factory=list)
     runners_up: List[RunnerUp] = field(default_factory=list)
+    class_: str = "unknown"
+    harm: Harm = NOT_SEEN
 
 
 @dataclass(frozen=True)
@@ -232,6 +234,7 @@ class CpuHolder:
     `pid` 0 and no `comm`: processes that ended, all together.
 
     `waited_us`: how long they did together; `share_pct` of all waits that ended.
+    `is_partner`: at the other end of a target's connection, or a target's child.
     """
 
     pid: int
@@ -239,6 +242,7 @@ class CpuHolder:
     is_target: bool
     waited_us: float
     share_pct: float
+    is_partner: bool = False
 
     @property
     def is_idle(self) -> bool:
@@ -278,7 +282,10 @@ class Stages:
 
 @dataclass(frozen=True)
 class Served:
-    """`turn_based` is None until it is measured."""
+    """`turn_based` is None until it is measured.
+
+    `multiplexed` turns are of connections that speak HTTP/2, of all hops.
+    """
 
     count: int
     rate_per_s: Optional[float]
@@ -286,6 +293,7 @@ class Served:
     stages_us: Stages
     app_time_pct: Optional[Dict[str, float]]
     turn_based: Optional[bool]
+    multiplexed: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -297,11 +305,19 @@ class Peer:
 
 @dataclass(frozen=True)
 class Upstream:
+    """Requests to one other service.
+
+    `connections` to it that were kept, and the part of the window in which each waited for an
+    answer, on average; both None where they are not kept, or not all are known.
+    """
+
     transport: str
     address: str
     peer: Optional[Peer]
     count: int
     latency_us: Latency
+    connections: Optional[int] = None
+    busy_pct: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -352,7 +368,8 @@ class ServedBy:
     received them and are not in it. `in_progress` are received and their reply
     has not begun (0 where the process has never replied: its protocol may have
     none), `unread` connections with bytes it has not begun to receive,
-    `asking` requests of its own without an answer yet.
+    `asking` requests of its own without an answer yet. `unanswered` are those
+    in progress whether or not the process has ever replied: long polls, say.
     """
 
     pid: int
@@ -368,6 +385,8 @@ class ServedBy:
     in_progress: Waiting
     unread: Waiting
     asking: Waiting
+    unanswered: Waiting = Waiting(0, None)
+    multiplexed: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -453,9 +472,10 @@ class Depth:
 
 @dataclass(frozen=True)
 class BlockedConnects:
-    """Clients that waited inside connect() because the queue was full.
+    """Clients that waited because the queue was full.
 
-    `waiting_now` are inside at this moment, for 1 ms or longer.
+    `waiting_now` do so at this moment. `wait_us` of those that waited before we came is since
+    then.
     """
 
     count: int
@@ -552,6 +572,9 @@ class Connection:
     percentiles. `_max_bytes` is the fullest in the window; `stalled_us` is how
     long, at least, the other end has taken nothing of what waits in the send
     queue. `sends_held` counts send calls that left bytes to Nagle's algorithm.
+    `stopped_us`: how long senders slept for want of room, in send calls and between
+    them, `stops` how often; `reader_busy_us`: CPU time of the process at the other end
+    and its waits for a CPU, in the window.
     """
 
     transport: str
@@ -573,6 +596,9 @@ class Connection:
     send_buffer_is_fixed: Optional[bool] = None
     stalled_us: Optional[float] = None
     sends_held: Optional[int] = None
+    stopped_us: Optional[float] = None
+    stops: Optional[int] = None
+    reader_busy_us: Optional[float] = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, Optional
 
-from udsprobe.model.counters import grown, ratio
+from udsprobe.model.counters import grown, grown_if_measured, ratio
 from udsprobe.model.report import Latency, OwnRequests, Peer, ServedBy, StageMeans, Waiting
 from udsprobe.model.served_requests import app_growth_ns, app_parts_ns, shares_pct
 from udsprobe.sample import OwnRequestCounts, Sample, ServerReading
@@ -52,7 +52,14 @@ def _row(
         in_progress=_in_progress(reading, now_ns),
         unread=_waiting(reading.unread, now_ns),
         asking=_waiting(reading.asking, now_ns),
+        unanswered=_waiting(reading.in_progress, now_ns),
+        multiplexed=_multiplexed(reading, before),
     )
+
+
+def _multiplexed(reading: ServerReading, before: Optional[ServerReading]) -> Optional[int]:
+    earlier = before.multiplexed if before is not None else 0
+    return grown_if_measured("multiplexed", reading.multiplexed, earlier)
 
 
 def _latency(count: int, total_ns: int, max_ns: int) -> Latency:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, Mapping, Optional, Tuple, Union
 
-from udsprobe.model.counters import grown, ratio
+from udsprobe.model.counters import grown, grown_if_measured, ratio
 from udsprobe.model.histogram import latency_us, subtract
 from udsprobe.model.report import Latency, Served, Stages
 from udsprobe.sample import Moment, Sample, ServedCounts
@@ -40,13 +40,16 @@ def served_requests(first: Readings, last: Readings, elapsed_s: float) -> Option
     before, after = first.served, last.served
     count = grown("served count", after.count, before.count)
     pipelined = grown("pipelined", after.pipelined, before.pipelined)
+    multiplexed = grown_if_measured("multiplexed", after.multiplexed, before.multiplexed)
+    no_turns = pipelined + (multiplexed or 0)
     return Served(
         count=count,
         rate_per_s=ratio(count, elapsed_s),
         latency_us=latency_us(subtract("served latency", after.latency, before.latency)),
         stages_us=Stages(**_stages(before, after)),
         app_time_pct=_app_time_pct(first, last, before, after),
-        turn_based=pipelined <= count * PIPELINED_SHARE_MAX if count else None,
+        turn_based=no_turns <= count * PIPELINED_SHARE_MAX if count else None,
+        multiplexed=multiplexed,
     )
 
 

@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-import shlex
+from dataclasses import replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
 
-from udsprobe.model.report import Action, Connect, Evidence, Listener, Report
+from udsprobe.model.action import Action
+from udsprobe.model.harm import Harm
+from udsprobe.model.report import Connect, Evidence, Listener, Peer, Report, ThreadTime
 from udsprobe.model.thread_time import busy_share
-from udsprobe.rules.programs import backlog_line
+from udsprobe.rules.harm import REFUSED, SLOW, STUCK, connects
+from udsprobe.rules.remedy import choice
+from udsprobe.rules.service import ON_CPU
 from udsprobe.rules.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
     ACCEPT_WAIT_TIMES_SERVICE,
     ACCEPT_WAIT_US_MIN,
     BLOCKED_CONNECTS_SHARE_MIN,
+    HUNG_US_MIN,
     QUEUE_OVERLOAD_DEPTH,
     SLOW_REQUESTS_MIN,
+    THREAD_BUSY_MIN,
     WAIT_MEAN_US_MIN,
 )
 from udsprobe.rules.wording import ACTIVITY_WORDS, count, duration, evidence, percent
 
-BACKLOG_STEP = 4
-BACKLOG_MIN = 1024
+# Asleep until a connection that was accepted already says something.
+_SEATED = ("blocked_poll", "blocked_recv")
 
 
 def accept_queue_suspects(report: Report) -> List[Suspect]:
     """Listeners of the targets, and those that the targets connect to."""
     suspects: List[Suspect] = []
     for listener in report.listeners or []:
-        found = queue_full(report, listener) or starved(report, listener)
+        found = (
+            unemptied(report, listener) or queue_full(report, listener) or starved(report, listener)
+        )
         if found is not None:
             suspects.append(found)
-    suspects += [each for row in report.connects or [] for each in _full_elsewhere(row)]
+    suspects += [each for row in report.connects or [] for each in _full_elsewhere(report, row)]
     return suspects
 
 
@@ -56,13 +64,70 @@ def queue_full(report: Report, listener: Listener) -> Optional[Suspect]:
         is_pressure=is_pressure,
         share_pct=100 * hit,
         subject=_subject(listener),
-        headline=f"accept queue of {_subject(listener)} is full at "
-        f"{listener.depth.max if listener.depth.max is not None else listener.depth.limit}"
-        f"/{listener.depth.limit}: {_consequences(refused, waited, waiting)}",
+        headline=f"{_is_full(listener)}{_too_small(report, listener)}",
         evidence=tuple(_full_evidence(listener, refused, waited, wait_us)),
-        actions=tuple(_full_actions(report, listener)),
+        actions=choice.queue_full(report, listener),
         seen=refused + waited + waiting,
+        harm=_kept_out(listener, refused, waited, waiting, wait_us),
     )
+
+
+def unemptied(report: Report, listener: Listener) -> Optional[Suspect]:
+    """The queue is full, and not because it is short: nobody takes anything out of it in time."""
+    if queue_full(report, listener) is None or _has_work(report, listener):
+        return None
+    waits_long = _mean_wait_us(listener) >= HUNG_US_MIN
+    return starved(report, listener) or (_starving(report, listener) if waits_long else None)
+
+
+def _has_work(report: Report, listener: Listener) -> bool:
+    """A thread that accepts runs, or would if it got a CPU: it is not that it does not want to."""
+    rows = _acceptor_threads(report, listener)
+    return any(busy_share(row.share) >= THREAD_BUSY_MIN for row in rows)
+
+
+def _is_full(listener: Listener) -> str:
+    depth = listener.depth
+    at = depth.max if depth.max is not None else depth.limit
+    return f"accept queue of {_subject(listener)} is full at {at}/{depth.limit}"
+
+
+def _too_small(report: Report, listener: Listener) -> str:
+    """`; backlog 4 is too small, node is 12 % busy`."""
+    backlog, busiest = listener.backlog, _busiest_acceptor(report, listener)
+    said = f"; backlog {backlog.effective} is too small"
+    if backlog.clamped_by is not None:
+        said = f"; {backlog.clamped_by} cuts its backlog to {backlog.effective}"
+    if busiest is None:
+        return said
+    return f"{said}, {busiest.comm} is {percent(working_share(busiest.share))} busy"
+
+
+def _busiest_acceptor(report: Report, listener: Listener) -> Optional[ThreadTime]:
+    rows = _acceptor_threads(report, listener)
+    return max(rows, key=lambda row: working_share(row.share), default=None)
+
+
+def working_share(share: Mapping[str, float]) -> float:
+    """The part of its time in which a thread was on a CPU; waiting for one is no work."""
+    return sum(share.get(name, 0.0) for name in ON_CPU)
+
+
+def _kept_out(listener: Listener, refused: int, waited: int, waiting: int, wait_us: float) -> Harm:
+    """Who did not get in: turned away, or made to wait inside connect()."""
+    came = (listener.established or 0) + refused
+    if refused:
+        return connects(REFUSED, refused, came, "refused" if _is_unix(listener) else "dropped")
+    kind = STUCK if waiting and not listener.accepted else SLOW
+    if not waited:
+        says = f"{count(waiting, 'client')} wait in connect()"
+        return Harm(kind, None, waiting, None, says)
+    many = connects(kind, waited + waiting, max(came, waited + waiting), "wait")
+    return replace(many, says=f"{many.says} {duration(wait_us)} for room in the queue")
+
+
+def _is_unix(listener: Listener) -> bool:
+    return listener.transport == "unix"
 
 
 def accepts_late(report: Report, pids: Optional[FrozenSet[int]]) -> bool:
@@ -88,11 +153,12 @@ def starved(report: Report, listener: Listener) -> Optional[Suspect]:
     stuck = listener.accepted == 0 and bool(listener.depth.now)
     if not stuck and not _is_late(report, listener):
         return None
+    return _starving(report, listener, stuck)
+
+
+def _starving(report: Report, listener: Listener, stuck: bool = False) -> Suspect:
     accepted, mean_us = listener.accepted or 0, _mean_wait_us(listener)
     doing = what_acceptors_do(report, listener)
-    waits = f"{count(listener.depth.now or 0, 'connection')} in the queue, none accepted"
-    if not stuck:
-        waits = f"connections wait {duration(mean_us)} in the mean"
     return Suspect(
         cause="accept-starved",
         name=f"accept-starved:{_subject(listener)}",
@@ -100,20 +166,55 @@ def starved(report: Report, listener: Listener) -> Optional[Suspect]:
         is_pressure=True,
         share_pct=100.0,
         subject=_subject(listener),
-        headline=f"nobody accepts at {_subject(listener)} in time: {waits}{doing}",
+        headline=f"nobody accepts at {_subject(listener)} in time{_queued(listener)}{doing}"
+        f"{_seats(report, listener)}",
         evidence=tuple(_starved_evidence(listener, mean_us)),
-        actions=(
-            Action(
-                "accept in a thread or loop that does nothing else, or start more workers",
-                "the queue has room; who takes connections out of it comes too late",
-            ),
-        ),
+        actions=_let_in(report, listener),
         seen=accepted or (listener.depth.now or 0),
+        harm=_not_let_in(listener, stuck),
     )
+
+
+def _let_in(report: Report, listener: Listener) -> Tuple[Action, ...]:
+    """More seats, or an acceptor that comes in time."""
+    if _seats(report, listener):
+        return choice.seats_taken(report, listener)
+    return choice.accepts_late(report, listener)
+
+
+def _queued(listener: Listener) -> str:
+    depth = listener.depth
+    if depth.max is None or depth.max < depth.limit:
+        return ""
+    return f", its queue is full at {depth.max}/{depth.limit}"
+
+
+def _not_let_in(listener: Listener, stuck: bool) -> Harm:
+    refused = turned_away(listener)
+    if refused:
+        return _kept_out(listener, refused, 0, 0, 0.0)
+    accepted, waiting = listener.accepted or 0, listener.depth.now or 0
+    if listener.blocked_connects is not None:
+        waiting += listener.blocked_connects.waiting_now
+    if stuck:
+        return Harm(STUCK, 100.0, waiting, None, f"{count(waiting, 'connection')} not accepted")
+    says = f"connections wait {duration(_mean_wait_us(listener))} on average for accept()"
+    return Harm(SLOW, 100.0, accepted, None, says)
+
+
+def _seats(report: Report, listener: Listener) -> str:
+    """Its threads wait for connections that they have: there is no seat for another."""
+    shares = _acceptor_shares(report, listener)
+    if not shares or max(shares, key=lambda name: shares[name]) not in _SEATED:
+        return ""
+    return ": all its seats are taken"
 
 
 def is_overloaded(listener: Listener) -> bool:
     """The queue is near its limit all the time: more arrives than is taken, no burst."""
+    if not listener.depth.histogram:
+        # Nothing got in: it is what it is now.
+        return (listener.depth.now or 0) >= QUEUE_OVERLOAD_DEPTH * listener.depth.limit
     depths = {int(depth): n for depth, n in (listener.depth.histogram or {}).items()}
     return median_depth(depths) >= QUEUE_OVERLOAD_DEPTH * listener.depth.limit
 
@@ -137,10 +238,14 @@ def turned_away(listener: Listener) -> int:
     return refused + ((listener.drops or 0) if was_full else 0)
 
 
+def has_room(listener: Listener) -> bool:
+    """None of the depths that were seen is at the limit."""
+    return max(listener.depth.max or 0, listener.depth.now or 0) < listener.depth.limit
+
+
 def _had_room(listener: Listener) -> bool:
     """All the time: each arrival was seen, and none filled it."""
-    depth = listener.depth
-    return depth.histogram is not None and (depth.max or 0) < depth.limit
+    return listener.depth.histogram is not None and has_room(listener)
 
 
 def what_acceptors_do(report: Report, listener: Listener) -> str:
@@ -152,11 +257,15 @@ def what_acceptors_do(report: Report, listener: Listener) -> str:
     return f"; its threads are {percent(share)} of the time {ACTIVITY_WORDS.get(name, name)}"
 
 
-def _acceptor_shares(report: Report, listener: Listener) -> Dict[str, float]:
+def _acceptor_threads(report: Report, listener: Listener) -> List[ThreadTime]:
     threads = report.time.threads if report.time is not None else []
     accepting = {int(tid) for tid in listener.accepted_by_thread or {}}
     owners = set(listener.pids or ())
-    chosen = [t for t in threads if t.tid in accepting] or [t for t in threads if t.pid in owners]
+    return [t for t in threads if t.tid in accepting] or [t for t in threads if t.pid in owners]
+
+
+def _acceptor_shares(report: Report, listener: Listener) -> Dict[str, float]:
+    chosen = _acceptor_threads(report, listener)
     spent: Dict[str, float] = {}
     for thread in chosen:
         for name, share in thread.share.items():
@@ -186,17 +295,6 @@ def _subject(listener: Listener) -> str:
     return f"{listener.transport}:{listener.address}"
 
 
-def _consequences(refused: int, waited: int, waiting: int) -> str:
-    parts = []
-    if refused:
-        parts.append(f"{count(refused, 'connection')} refused or dropped")
-    if waited:
-        parts.append(f"{count(waited, 'client')} waited in connect()")
-    if waiting:
-        parts.append(f"{count(waiting, 'client')} waiting in connect() now")
-    return ", ".join(parts)
-
-
 def _full_evidence(listener: Listener, refused: int, waited: int, wait_us: float) -> List[Evidence]:
     depth, limit = listener.depth.max, listener.depth.limit
     facts = []
@@ -207,7 +305,7 @@ def _full_evidence(listener: Listener, refused: int, waited: int, wait_us: float
         says = f"{count(refused, 'connection')} refused or dropped for want of room"
         facts.append(evidence("turned_away", refused, "connections", says, 1))
     if waited:
-        says = f"{count(waited, 'client')} waited {duration(wait_us)} in the mean in connect()"
+        says = f"{count(waited, 'client')} waited {duration(wait_us)} on average in connect()"
         facts.append(evidence("blocked_connects", waited, "connects", says))
     return facts
 
@@ -215,39 +313,16 @@ def _full_evidence(listener: Listener, refused: int, waited: int, wait_us: float
 def _starved_evidence(listener: Listener, mean_us: float) -> List[Evidence]:
     facts = []
     if listener.accepted:
-        says = f"{count(listener.accepted, 'connection')} waited {duration(mean_us)} in the mean"
+        says = f"{count(listener.accepted, 'connection')} waited {duration(mean_us)} on average"
         facts.append(evidence("accept_wait_us", mean_us, "µs", says, ACCEPT_WAIT_US_MIN))
     if listener.depth.max is not None:
-        says = f"{listener.depth.max} queued at the most, {listener.depth.limit} fit: not full"
+        state = "not full" if has_room(listener) else "full"
+        says = f"{listener.depth.max} queued at the most, {listener.depth.limit} fit: {state}"
         facts.append(evidence("accept_queue_depth_max", listener.depth.max, "connections", says))
     return facts
 
 
-def _full_actions(report: Report, listener: Listener) -> List[Action]:
-    backlog = listener.backlog
-    more = max(BACKLOG_MIN, BACKLOG_STEP * backlog.effective)
-    program = _program(report, listener)
-    raise_it = Action(
-        backlog_line(program, more), "the server asks for that many places in its queue"
-    )
-    somaxconn = Action(
-        f"sysctl -w net.core.somaxconn={more}  (in the server's network namespace; "
-        "then restart the server: listen() reads it once)",
-        "the kernel cuts what the server asks for to this limit",
-    )
-    if backlog.clamped_by is not None:
-        return [somaxconn]
-    if backlog.equals_somaxconn:
-        return [somaxconn, raise_it]
-    return [raise_it]
-
-
-def _program(report: Report, listener: Listener) -> str:
-    owners = set(listener.pids or ())
-    return next((t.comm for t in report.targets if t.pid in owners), "")
-
-
-def _full_elsewhere(row: Connect) -> List[Suspect]:
+def _full_elsewhere(report: Report, row: Connect) -> List[Suspect]:
     """The queue that a target found full when it wanted to connect."""
     refused = row.errors.get("EAGAIN", 0) if row.transport == "unix" else 0
     mean_us = row.latency_us.mean or 0.0
@@ -255,10 +330,9 @@ def _full_elsewhere(row: Connect) -> List[Suspect]:
     if not refused and not slow:
         return []
     subject = f"{row.transport}:{row.address}"
-    where = shlex.quote(row.address)
     what = f"{count(refused, 'connect')} of {row.calls:,} failed with EAGAIN"
     if not refused:
-        what = f"connect() takes {duration(mean_us)} in the mean"
+        what = f"connect() takes {duration(mean_us)} on average"
     facts: Tuple[Evidence, ...] = (
         evidence("connects_refused", refused, "connects", f"{what}: no room in the queue", 1),
         evidence("connect_mean_us", mean_us, "µs", f"connect() took {duration(mean_us)}"),
@@ -271,16 +345,38 @@ def _full_elsewhere(row: Connect) -> List[Suspect]:
             is_pressure=True,
             share_pct=100 * (refused / row.calls if refused else 1.0),
             subject=subject,
-            headline=f"the accept queue of {subject}, which the target connects to, is full: "
-            f"{what}",
+            headline=f"accept queue of {subject}{_of_owner(row, report)} is full",
             evidence=facts,
-            actions=(
-                Action(
-                    f"udsprobe listeners | grep -F {where}; then udsprobe attach "
-                    f"--listener {where}",
-                    "shows the limit of that queue and what its server does instead of accepting",
-                ),
-            ),
+            actions=choice.full_elsewhere(row.transport, row.address, owner_of(row, report)),
             seen=refused or row.calls,
+            harm=_kept_waiting(row, refused, mean_us),
         )
     ]
+
+
+def _of_owner(row: Connect, report: Report) -> str:
+    """` of node 4711`, where somebody was seen to answer there."""
+    owner = owner_of(row, report)
+    return "" if owner is None else f" of {owner.comm or 'pid'} {owner.pid}"
+
+
+def owner_of(row: Connect, report: Report) -> Optional[Peer]:
+    """Who answers at the address that a target connects to."""
+    peers = [
+        each.peer
+        for each in report.requests.upstream or []
+        if (each.transport, each.address) == (row.transport, row.address)
+    ]
+    peers += [
+        each.peer
+        for each in report.connections or []
+        if each.peer is not None
+        and (each.transport, each.peer.address or each.local) == (row.transport, row.address)
+    ]
+    return next((each for each in peers if each is not None and each.pid), None)
+
+
+def _kept_waiting(row: Connect, refused: int, mean_us: float) -> Harm:
+    if refused:
+        return connects(REFUSED, refused, row.calls, "refused")
+    return Harm(SLOW, 100.0, row.calls, None, f"connects take {duration(mean_us)} on average")

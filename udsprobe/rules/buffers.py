@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from math import inf
-from typing import List, Optional, Tuple
+from typing import List, Optional
 
-from udsprobe.model.report import Action, Connection, Evidence, Report
+from udsprobe.model.report import Connection, Evidence, Report
+from udsprobe.rules.readers import (
+    asleep_s,
+    busy_s,
+    drain_s,
+    is_slow,
+    sleeps_over_bytes,
+    stopped_s,
+    stopped_share,
+)
+from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import (
     BUFFER_DRAIN_S_MIN,
@@ -32,10 +42,9 @@ def buffer_suspects(report: Report) -> List[Suspect]:
             is_pressure=True,
             share_pct=100 * len(stuck) / max(report.connections_total or 1, len(stuck)),
             subject=reader(worst),
-            headline=f"{reader(worst)} does not read: {worst.send_queue_bytes:,} of "
-            f"{worst.send_buffer_bytes:,} bytes of buffer are queued to it{more}",
+            headline=f"{_headline(report, worst)}{more}",
             evidence=tuple(_evidence(report, worst)),
-            actions=_actions(worst),
+            actions=choice.reader(worst, reader(worst)),
             seen=sum((c.requests or 0) + 1 for c in stuck),
             overloads=any(_threads_sleep(report, c) for c in stuck),
         )
@@ -43,13 +52,20 @@ def buffer_suspects(report: Report) -> List[Suspect]:
 
 
 def is_stuck(report: Report, row: Connection) -> bool:
-    """Its buffer is full enough to stop the sender, and takes its reader long to empty.
-
-    Loops that write what fits and wait for room see no EAGAIN and sleep in no
-    send call; a queue found full says it all, for a reader that keeps up
-    leaves one for under a millisecond.
-    """
+    """Its reader slept while the sender was stopped, or takes long for a buffer found full."""
+    if sleeps_over_bytes(report, row):
+        return True
     return fill(row) >= fill_min(row) and drain_s(report, row) >= BUFFER_DRAIN_S_MIN
+
+
+def _headline(report: Report, row: Connection) -> str:
+    if sleeps_over_bytes(report, row):
+        share = percent(stopped_share(report, row))
+        return f"{reader(row)} sleeps over unread bytes: its sender is stopped {share} of the time"
+    return (
+        f"{reader(row)} does not read: {row.send_queue_bytes:,} of "
+        f"{row.send_buffer_bytes:,} bytes of buffer are queued to it"
+    )
 
 
 def fill(row: Connection) -> float:
@@ -64,16 +80,10 @@ def fill_min(row: Connection) -> float:
     return TCP_BUFFER_FILL_MIN if row.transport == "tcp" else BUFFER_FILL_MIN
 
 
-def drain_s(report: Report, row: Connection) -> float:
-    """How long the reader takes for one buffer at the rate of the window."""
-    rate = (row.bytes_out or 0) / report.window.duration_s if report.window.duration_s else 0.0
-    return (row.send_buffer_bytes or 0) / rate if rate else inf
-
-
 def readers_keep_up(report: Report) -> bool:
-    """Those who let senders sleep empty their buffers quickly: senders are just faster."""
+    """Those who let senders sleep copy all the while: senders are just faster."""
     waited = _waited(report)
-    keeping_up = all(drain_s(report, row) < BUFFER_DRAIN_S_MIN for row in waited)
+    keeping_up = not any(is_slow(report, row) for row in waited)
     return bool(waited) and keeping_up and binding_buffer(report) is None
 
 
@@ -97,15 +107,6 @@ def _waited(report: Report) -> List[Connection]:
     return [row for row in rows if row.send_blocked is not None and row.send_blocked.count]
 
 
-def larger_buffer(report: Report, needed: float) -> Action:
-    """What to do about a send buffer that a program set for replies of `needed` bytes."""
-    limits = [n.wmem_max for n in report.namespaces or [] if n.wmem_max is not None]
-    do = f"leave SO_SNDBUF out, or set {needed:.0f} (the kernel doubles it)"
-    if limits and needed > min(limits):
-        do += f" after sysctl -w net.core.wmem_max={needed:.0f}"
-    return Action(do, "the kernel grows TCP buffers by itself, unless a program sets their size")
-
-
 def reader(row: Connection) -> str:
     """Who reads, or should: `redis-cli 4711`, `the peer of unix:/run/app.sock`."""
     peer = row.peer
@@ -125,14 +126,19 @@ def _threads_sleep(report: Report, row: Connection) -> bool:
 
 
 def _evidence(report: Report, row: Connection) -> List[Evidence]:
+    sleeps = sleeps_over_bytes(report, row)
+    facts = _stops(report, row) if sleeps else []
     says = f"the send buffer is {percent(fill(row))} full"
-    facts = [evidence("send_buffer_fill", fill(row), "of 1", says, fill_min(row))]
+    least = None if sleeps else fill_min(row)
+    facts.append(evidence("send_buffer_fill", fill(row), "of 1", says, least))
+    facts += [] if sleeps else _stops(report, row)
     takes_s = drain_s(report, row)
     if takes_s == inf:
         facts.append(evidence("bytes_out", 0, "bytes", "nothing could be sent in the window"))
     else:
         says = f"the reader takes {duration(takes_s * 1e6)} for one buffer"
-        facts.append(evidence("buffer_drain_s", takes_s, "s", says, BUFFER_DRAIN_S_MIN))
+        least = None if sleeps else BUFFER_DRAIN_S_MIN
+        facts.append(evidence("buffer_drain_s", takes_s, "s", says, least))
     blocked = row.send_blocked
     if blocked is not None and blocked.eagain:
         says = f"{count(blocked.eagain, 'send call')} found no room (EAGAIN)"
@@ -144,8 +150,21 @@ def _evidence(report: Report, row: Connection) -> List[Evidence]:
     return facts
 
 
-def _actions(row: Connection) -> Tuple[Action, ...]:
-    why = "a larger buffer only takes longer to fill; the reader has to read"
-    if row.peer is not None and row.peer.pid:
-        return (Action(f"udsprobe attach --pid {row.peer.pid}", f"shows what it does: {why}"),)
-    return (Action("find the reader: ss -xp or ss -tnp", why),)
+def _stops(report: Report, row: Connection) -> List[Evidence]:
+    stopped = stopped_s(row)
+    if not stopped:
+        return []
+    share, asleep, busy = stopped_share(report, row), asleep_s(report, row), busy_s(report, row)
+    says = f"its sender was stopped for {duration(stopped * 1e6)}, {percent(share)} of the window"
+    if asleep is None or busy is None:
+        says += "; what the reader did meanwhile is not known here"
+        return [evidence("stopped_share", share, "of 1", says)]
+    slept = (
+        f"the reader slept for {duration(asleep * 1e6)} of that at least: it was on a CPU, or "
+        f"waited for one, for {duration(busy * 1e6)}"
+    )
+    least = SEND_BLOCKED_SHARE_MIN if sleeps_over_bytes(report, row) else None
+    return [
+        evidence("stopped_share", share, "of 1", says, least),
+        evidence("reader_asleep_s", asleep, "s", slept),
+    ]

@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import List, Optional, Tuple
 
-from udsprobe.model.report import Action, Connect, Evidence, Listener, Peer, Report, Syscall
+from udsprobe.model.report import Connect, Evidence, Listener, Peer, Report, Syscall
 from udsprobe.model.thread_time import THREADS_SHOWN_MAX, busy_share
-from udsprobe.rules.programs import keepalive_line
+from udsprobe.rules.remedy.servers import recognise
+from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.service import ON_CPU, Service
 from udsprobe.rules.suspect import WARNING, Suspect
 from udsprobe.rules.thresholds import (
@@ -49,6 +50,10 @@ def accepted_churn(report: Report, service: Service) -> List[Suspect]:
         client=who.comm if who is not None else None,
         is_dear=share >= CHURN_CPU_SHARE_MIN,
     )
+    says = f"{percent(share)} of the CPU time is in calls that only connections need"
+    limit = CHURN_CPU_SHARE_MIN if share >= CHURN_CPU_SHARE_MIN else None
+    cost = evidence("connection_cpu_share", share, "of 1", says, limit)
+    found = replace(found, evidence=(*found.evidence, cost))
     return [_with_processes(found, share, report, service)]
 
 
@@ -155,9 +160,6 @@ def _suspect(
     is_dear: bool = True,
 ) -> Suspect:
     ratio, rate = opened / requests, opened / report.window.duration_s
-    keep = Action(
-        keepalive_line(client), "a kept connection saves connect, accept, set-up and close"
-    )
     return Suspect(
         cause="connection-churn",
         name=f"connection-churn:{subject}",
@@ -167,7 +169,7 @@ def _suspect(
         subject=subject,
         headline=headline,
         evidence=_evidence(opened, requests, rate),
-        actions=(keep,),
+        actions=remedies("churn", recognise(client or "")),
         seen=opened,
     )
 

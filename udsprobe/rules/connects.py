@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Dict, List, Optional, Tuple
 
-from udsprobe.model.report import Action, Connect, Evidence, Listener, Report
+from udsprobe.model.report import Connect, Evidence, Listener, Report
+from udsprobe.rules.harm import FAILED, connects
+from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspect import CRITICAL, INFO, WARNING, Suspect
 from udsprobe.rules.thresholds import FAILED_CONNECTS_MIN, FAILED_CONNECTS_SHARE_MIN
 from udsprobe.rules.wording import count, evidence
@@ -67,10 +68,11 @@ def _failing(row: Connect, has_fallback: bool) -> Optional[Suspect]:
         is_pressure=is_pattern and not is_minor,
         share_pct=100 * share,
         subject=subject,
-        headline=f"the target cannot connect to {subject}: {_say(error)}",
-        evidence=_evidence(failed, row.calls),
-        actions=(_remedy(error, row.transport, row.address),),
+        headline=_say(error),
+        evidence=_evidence(failed, row.calls, is_pattern),
+        actions=choice.connect_failing(error, row.transport, row.address),
         seen=total,
+        harm=connects(FAILED, total, row.calls, f"to {subject} fail"),
     )
 
 
@@ -90,10 +92,11 @@ def _refused_at(listener: Listener) -> Optional[Suspect]:
         is_pressure=total >= FAILED_CONNECTS_MIN,
         share_pct=100 * total / came,
         subject=subject,
-        headline=f"clients cannot connect to {subject}: {_say(error)}",
-        evidence=_evidence(failed, came),
-        actions=(_remedy(error, listener.transport, listener.address),),
+        headline=_say(error),
+        evidence=_evidence(failed, came, total >= FAILED_CONNECTS_MIN),
+        actions=choice.connect_failing(error, listener.transport, listener.address),
         seen=total,
+        harm=connects(FAILED, total, came, f"to {subject} fail"),
     )
 
 
@@ -113,42 +116,14 @@ def _say(error: str) -> str:
     return f"{error}, {_MEANS[error]}" if error in _MEANS else error
 
 
-def _evidence(failed: Dict[str, int], calls: int) -> Tuple[Evidence, ...]:
+def _evidence(failed: Dict[str, int], calls: int, is_pattern: bool) -> Tuple[Evidence, ...]:
     return tuple(
         evidence(
             "failed_connects",
             number,
             "connects",
             f"{count(number, 'connect')} of {calls:,} failed with {_say(error)}",
-            FAILED_CONNECTS_MIN,
+            FAILED_CONNECTS_MIN if is_pattern else None,
         )
         for error, number in sorted(failed.items(), key=lambda item: -item[1])
     )
-
-
-def _remedy(error: str, transport: str, address: str) -> Action:
-    where = shlex.quote(address)
-    if error in ("EACCES", "EPERM"):
-        return Action(
-            f"namei -l {where}; then chgrp/chmod the socket, or add the client's user "
-            "to the socket's group",
-            "connecting needs write permission to the socket and search permission to each "
-            "directory above it",
-        )
-    if error == "ENOENT":
-        return Action(
-            f"ls -l {where}; start the server, or correct the path on one of the two sides",
-            "the server has not made its socket, or somewhere else",
-        )
-    if error == "ECONNREFUSED" and transport == "unix":
-        return Action(
-            f"ss -xlp | grep -F {where}; start the server again",
-            "the socket file is there and nobody listens: its server ended without removing it",
-        )
-    if error == "EADDRNOTAVAIL":
-        return Action(
-            "keep connections open (a pool), or sysctl -w net.ipv4.ip_local_port_range="
-            "'1024 65535'",
-            "every connection to one address takes a local port until a minute after it closed",
-        )
-    return Action(f"ss -ltnp | grep -F {where}", "shows whether anybody listens there")

@@ -8,12 +8,15 @@ from udsprobe.model.report import CpuCgroup, CpuHolder, Report
 from udsprobe.model.thread_time import busy_share
 from udsprobe.rules.thresholds import RUNNABLE_PER_CPU_MAX, THROTTLED_PERIODS_PCT_MIN
 
+# kernel/softirq.c, softirq_threads
+SOFTIRQ_THREADS = "ksoftirqd/"
+
 
 def foreign_runq(report: Report) -> float:
     """The part of the waits for a CPU that is not the service's own demand, 0 to 1.
 
-    Its own, and that of its clients and upstreams, is a load it has to carry;
-    a quota, too many threads and everybody else are not. 1 when not measured.
+    Its own, that of its clients and upstreams, and packets on their way, are a load it has to
+    carry; a quota, too many threads and everybody else are not. 1 when not measured.
     """
     holders = report.time.cpu_holders if report.time is not None else None
     if not holders or throttling(report) is not None or has_too_many_threads(report):
@@ -30,8 +33,28 @@ def foreign_holders(report: Report) -> List[CpuHolder]:
     holders = (report.time.cpu_holders if report.time is not None else None) or []
     partners = partner_pids(report)
     return [
-        each for each in holders if not (each.is_idle or each.is_target or each.pid in partners)
+        each
+        for each in holders
+        if not (each.is_idle or each.is_target or each.is_partner or each.pid in partners)
+        and not _delivers(report, each)
     ]
+
+
+def delivering_runq(report: Report) -> float:
+    """The part of the waits for a CPU in which the kernel moved packets, 0 to 1."""
+    holders = (report.time.cpu_holders if report.time is not None else None) or []
+    whole = sum(each.waited_us for each in holders if not each.is_idle)
+    delivering = sum(each.waited_us for each in holders if _delivers(report, each))
+    return delivering / whole if whole else 0.0
+
+
+def _delivers(report: Report, holder: CpuHolder) -> bool:
+    """The thread of a CPU that hands on packets when interrupts leave too many, theirs here."""
+    if not (holder.comm or "").startswith(SOFTIRQ_THREADS):
+        return False
+    return any(row.transport == "tcp" and row.calls for row in report.syscalls or []) or any(
+        row.transport == "tcp" for row in report.connections or []
+    )
 
 
 def partner_pids(report: Report) -> Set[int]:

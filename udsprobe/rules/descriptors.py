@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional
 
-from udsprobe.model.report import Action, Report, Syscall, Target
+from udsprobe.model.harm import Harm
+from udsprobe.model.report import Report, Syscall, Target
+from udsprobe.rules.harm import FAILED
+from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import FD_FULL_WITHIN_S, FD_USE_MIN
 from udsprobe.rules.wording import count, duration, evidence, percent
@@ -56,16 +59,16 @@ def _exhausted_suspect(failed: Dict[str, int], target: Optional[Target]) -> Susp
         is_pressure=True,
         share_pct=100.0,
         subject=who,
-        headline=f"{who} has no file descriptor left: {count(total, 'call')} failed with "
-        f"{error}{_at(target)}",
+        headline=f"{who} has no file descriptor left, {error}{_at(target)}",
         evidence=tuple(
             evidence(
                 "fd_exhausted", n, "calls", f"{count(n, 'call')} failed with {name}", threshold=1
             )
             for name, n in failed.items()
         ),
-        actions=(_raise_host() if is_system else _raise(target),),
+        actions=choice.descriptors(target, is_host=is_system),
         seen=total,
+        harm=Harm(FAILED, None, total, None, f"{count(total, 'call')} got no descriptor"),
     )
 
 
@@ -87,7 +90,7 @@ def _near_suspect(target: Target) -> Suspect:
         subject=who,
         headline=f"{who} has {percent(use)} of its file descriptors open{_at(target)}{soon}",
         evidence=tuple(facts),
-        actions=(_raise(target),),
+        actions=choice.descriptors(target),
         seen=target.fds.open or 0,
     )
 
@@ -96,19 +99,3 @@ def _at(target: Optional[Target]) -> str:
     if target is None or target.fds.open is None or target.fds.limit is None:
         return ""
     return f" ({target.fds.open:,} of {target.fds.limit:,})"
-
-
-def _raise(target: Optional[Target]) -> Action:
-    pid = target.pid if target is not None else "PID"
-    return Action(
-        f"prlimit --pid {pid} --nofile=65536:65536; for good: LimitNOFILE=65536 in its systemd "
-        "unit (nginx: worker_rlimit_nofile 65536;)",
-        "each connection takes a descriptor; without one accept() and open() fail",
-    )
-
-
-def _raise_host() -> Action:
-    return Action(
-        "sysctl -w fs.file-max=2097152; then find who holds so many: ls /proc/PID/fd | wc -l",
-        "the limit of all processes together is reached",
-    )

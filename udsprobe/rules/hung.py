@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional, Tuple
 
-from udsprobe.model.report import Action, Evidence, Report, ServedBy
+from udsprobe.model.harm import Harm
+from udsprobe.model.report import Evidence, Report, ServedBy, Waiting
+from udsprobe.rules.harm import STUCK
+from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import HUNG_US_MIN, REQUESTS_MIN, THREAD_BUSY_MIN
 from udsprobe.rules.wording import ACTIVITY_WORDS, count, duration, evidence, percent
@@ -29,9 +32,9 @@ def _asking(row: ServedBy) -> Optional[Suspect]:
     return _suspect(
         row,
         "upstream-wait",
-        f"{_name(row)} owes {count(row.in_progress.count, 'reply', 'replies')} and waits "
-        f"{duration(oldest_us)} already for an upstream",
+        f"{_name(row)} waits {duration(oldest_us)} already for an upstream",
         fact,
+        _stuck("reply", "replies", row.in_progress, "owed"),
     )
 
 
@@ -46,9 +49,10 @@ def _unread(report: Report, row: ServedBy) -> Optional[Suspect]:
     return _suspect(
         row,
         "app-blocked",
-        f"{_name(row)} does not read its requests: {says}; its threads are {percent(share)} of "
+        f"{_name(row)} does not read its requests; its threads are {percent(share)} of "
         f"the time {ACTIVITY_WORDS.get(doing, doing)}",
         fact,
+        _stuck("request", "requests", row.unread, "unread"),
         # Who reads nothing accepts nothing either; that both is so is no chain.
         overloads=False,
     )
@@ -67,13 +71,20 @@ def _unanswered(report: Report, row: ServedBy) -> Optional[Suspect]:
     return _suspect(
         row,
         "app-blocked",
-        f"{_name(row)} is {ACTIVITY_WORDS.get(doing, doing)}: {says}",
+        f"{_name(row)} is {ACTIVITY_WORDS.get(doing, doing)}",
         fact,
+        _stuck("request", "requests", row.in_progress, "without a reply"),
     )
 
 
+def _stuck(one: str, many: str, waiting: Waiting, how: str) -> Harm:
+    since_s = (waiting.oldest_us or 0.0) / 1e6
+    says = f"{count(waiting.count, one, many)} {how}, the oldest for {duration(since_s * 1e6)}"
+    return Harm(STUCK, None, waiting.count, since_s, says)
+
+
 def _suspect(
-    row: ServedBy, cause: str, headline: str, fact: Evidence, overloads: bool = True
+    row: ServedBy, cause: str, headline: str, fact: Evidence, harm: Harm, overloads: bool = True
 ) -> Suspect:
     return Suspect(
         cause=cause,
@@ -84,15 +95,11 @@ def _suspect(
         subject=_name(row),
         headline=headline,
         evidence=(fact,),
-        actions=(
-            Action(
-                f"cat /proc/{row.pid}/status; offcputime-bpfcc -p {row.pid} 5",
-                "shows whether it is stopped, and what it sleeps in",
-            ),
-        ),
+        actions=remedies("hung", pid=row.pid),
         seen=row.in_progress.count + row.unread.count + row.asking.count,
         overloads=overloads,
         pids=frozenset([row.pid]),
+        harm=harm,
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from udsprobe.model.harm import Harm
 from udsprobe.model.report import Finding, Report, RunnerUp, Verdict
+from udsprobe.rules import harm, nearness
 from udsprobe.rules import processing as inside
 from udsprobe.rules.accept_queue import accept_queue_suspects, accepts_late, is_overloaded
 from udsprobe.rules.buffers import buffer_suspects, readers_keep_up
@@ -17,41 +19,84 @@ from udsprobe.rules.losses import account_findings
 from udsprobe.rules.nagle import nagle_findings
 from udsprobe.rules.narrow_buffers import narrow_buffer_suspects
 from udsprobe.rules.no_pressure import healthy, unknown, untold
+from udsprobe.rules.overload import has_time, is_retried
 from udsprobe.rules.request_time import RequestTime, request_time
 from udsprobe.rules.service import Service, services
 from udsprobe.rules.suspect import SEVERITIES, Suspect
-from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, RUNNER_UP_SHARE_PCT_MIN
+from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, NEAR_LIMIT, RUNNER_UP_SHARE_PCT_MIN
 from udsprobe.rules.transport_share import NOT_MEASURED, TransportShare, transport_share
 from udsprobe.rules.wording import percent
 
-# Errors come before waits: a request that is refused has no time to be divided.
-_FAILING = ("fd-limit", "connect-failing")
 _QUEUES = ("accept-queue-full", "accept-starved")
 
 
-def judged(report: Report, slo_us: Optional[float] = None) -> Report:
+def judged(
+    report: Report, slo_us: Optional[float] = None, before: Optional[Verdict] = None
+) -> Report:
     """The report with its verdict and findings.
 
     Args:
         slo_us: pressure too when the p99 of served requests is above it.
+        before: the verdict a moment ago, which holds while its figures are near their limits.
     """
     judged_services = [_judged_service(report, each, slo_us) for each in services(report)]
     if slo_us is None:
         judged_services = without_waits_for_the_healthy(judged_services)
     suspects = [*_around(report), *(each for one in judged_services for each in one.suspects)]
+    near = nearness.highest(
+        nearness.of_service(one.service, one.time, slo_us) for one in judged_services
+    )
+    suspects = _held(suspects, report, judged_services, near, before)
     outermost = judged_services[0]
-    root = root_cause([each for each in suspects if each.is_pressure], report)
+    pressing = [each for each in suspects if each.is_pressure]
+    root = root_cause(pressing, report, judged_services)
     share = NOT_MEASURED
     if tells_time(report):
         share = transport_share(outermost.service, outermost.time, report)
     if root is None:
-        quiet = _without_pressure(report, outermost, share)
+        quiet = _without_pressure(report, outermost, share, near)
         return replace(report, verdict=quiet, findings=_findings(suspects, report))
     return replace(
         report,
-        verdict=_verdict(root, suspects, share),
+        verdict=_verdict(root, suspects, share, report, near),
         findings=_findings(suspects, report, root),
     )
+
+
+def _held(
+    suspects: List[Suspect],
+    report: Report,
+    judged_services: Sequence[JudgedService],
+    near: Mapping[str, float],
+    before: Optional[Verdict],
+) -> List[Suspect]:
+    """With what was the verdict a moment ago, while its figures are near their limits.
+
+    It gives way to what is worse, or clearly above its own limit.
+    """
+    if before is None or before.cause not in inside.PARTS:
+        return suspects
+    if near.get(before.cause, 0.0) < 1 - NEAR_LIMIT:
+        return suspects
+    pressing = [each for each in suspects if each.is_pressure]
+    root = root_cause(pressing, report, judged_services)
+    if root is not None and root.cause == before.cause:
+        return suspects
+    rivals = [each for each in pressing if each.cause in inside.PARTS]
+    if len(rivals) < len(pressing) or any(_is_clear(each, near) for each in rivals):
+        return suspects
+    was = [each for each in suspects if each.cause == before.cause]
+    held = max(was, key=lambda each: (each.subject == before.subject, each.share_pct), default=None)
+    if held is None:
+        return suspects
+    return [
+        replace(each, is_pressure=each is held) if each is held or each in rivals else each
+        for each in suspects
+    ]
+
+
+def _is_clear(each: Suspect, near: Mapping[str, float]) -> bool:
+    return harm.rank(each) > 1 or near.get(each.cause, 0.0) >= 1 + NEAR_LIMIT
 
 
 def tells_time(report: Report) -> bool:
@@ -69,17 +114,25 @@ class JudgedService:
     suspects: Tuple[Suspect, ...]
 
 
-def root_cause(pressing: Sequence[Suspect], report: Report) -> Optional[Suspect]:
-    """The cause of the others: errors, then what fills the queues, then the queues."""
-    failing = _first(pressing, _FAILING)
-    if failing is not None:
+def root_cause(
+    pressing: Sequence[Suspect], report: Report, judged_services: Sequence[JudgedService] = ()
+) -> Optional[Suspect]:
+    """The cause of the others: errors, then what fills the queues, then the queues.
+
+    No descriptor left explains every other failure. Of connects that fail and those that a
+    full queue turns away, what more users meet comes first.
+    """
+    exhausted = _first(pressing, ("fd-limit",))
+    if exhausted is not None:
+        return exhausted
+    failing, queue = _first(pressing, ("connect-failing",)), _first(pressing, _QUEUES)
+    if failing is not None and (queue is None or _is_felt_more(failing, queue, report)):
         return failing
     processing = _innermost([each for each in pressing if each.cause in inside.PARTS])
-    queue = _first(pressing, _QUEUES)
     if queue is not None:
-        if processing is not None and _explains(processing, queue, report):
-            return processing
-        return queue
+        if processing is None or not _explains(processing, queue, report, judged_services):
+            return queue
+        return processing
     churn = _first(pressing, ("connection-churn",))
     if churn is not None and not _outweighs(processing):
         return churn
@@ -148,11 +201,13 @@ def _judged_service(report: Report, service: Service, slo_us: Optional[float]) -
     return JudgedService(service, time, tuple(found))
 
 
-def _without_pressure(report: Report, judged: JudgedService, share: TransportShare) -> Verdict:
+def _without_pressure(
+    report: Report, judged: JudgedService, share: TransportShare, near: Mapping[str, float]
+) -> Verdict:
     if not tells_time(report):
         return untold(report)
     service = judged.service
-    return unknown(report, service, share) or healthy(report, service, judged.time, share)
+    return unknown(report, service, share) or healthy(report, service, judged.time, share, near)
 
 
 def _around(report: Report) -> List[Suspect]:
@@ -171,19 +226,36 @@ def _around(report: Report) -> List[Suspect]:
 def _first(suspects: Sequence[Suspect], causes: Tuple[str, ...]) -> Optional[Suspect]:
     """Of the causes, the one that concerns most."""
     found = [each for each in suspects if each.cause in causes]
-    return max(found, key=lambda each: (each.severity == "critical", each.share_pct), default=None)
+    return max(
+        found,
+        key=lambda each: (harm.rank(each), each.severity == "critical", each.share_pct),
+        default=None,
+    )
 
 
-def _explains(processing: Suspect, queue: Suspect, report: Report) -> bool:
+def _is_felt_more(failing: Suspect, queue: Suspect, report: Report) -> bool:
+    if harm.rank(failing) != harm.rank(queue):
+        return harm.rank(failing) > harm.rank(queue)
+    return harm.felt(failing, report) >= harm.felt(queue, report)
+
+
+def _explains(
+    processing: Suspect,
+    queue: Suspect,
+    report: Report,
+    judged_services: Sequence[JudgedService],
+) -> bool:
     """More arrives than such a thread can take; a burst would have found it free again."""
     if not processing.overloads:
         return False
-    if queue.cause == "accept-starved":
-        return True
     rows = [
         row for row in report.listeners or [] if f"{row.transport}:{row.address}" == queue.subject
     ]
-    return any(is_overloaded(row) for row in rows)
+    if any(map(is_retried, rows)):
+        services_of = [one.service for one in judged_services if processing in one.suspects]
+        if any(has_time(report, each) for each in services_of):
+            return False
+    return queue.cause == "accept-starved" or any(is_overloaded(row) for row in rows)
 
 
 def _outweighs(processing: Optional[Suspect]) -> bool:
@@ -191,47 +263,93 @@ def _outweighs(processing: Optional[Suspect]) -> bool:
     return processing is not None and processing.cause not in ("app-cpu", "transport")
 
 
-def _verdict(root: Suspect, suspects: Sequence[Suspect], share: TransportShare) -> Verdict:
+def _verdict(
+    root: Suspect,
+    suspects: Sequence[Suspect],
+    share: TransportShare,
+    report: Report,
+    near: Mapping[str, float],
+) -> Verdict:
+    suffered = harm.worst(suspects, report)
     return Verdict(
         cause=root.cause,
         transport_bound=root.cause == "transport",
         transport_share_pct=share.share_pct,
         max_gain_pct=share.max_gain_pct,
-        confidence=_confidence(root, suspects),
-        summary=_summary(root, suspects, share),
+        confidence=_confidence(root, suspects, near),
+        summary=_summary(root, suspects, share, suffered),
         subject=root.subject,
         evidence=list(root.evidence),
         actions=list(root.actions),
         runners_up=_runners_up(root, suspects),
+        class_=harm.class_of(root.cause),
+        harm=suffered,
     )
 
 
-def _confidence(root: Suspect, suspects: Sequence[Suspect]) -> float:
-    """More when much was seen, and when nothing else comes near."""
-    others = [each.share_pct for each in suspects if each.cause != root.cause and each.is_pressure]
+def _confidence(root: Suspect, suspects: Sequence[Suspect], near: Mapping[str, float]) -> float:
+    """More when much was seen, far from the limit, and when no rival comes near.
+
+    What follows from the root is no rival.
+    """
+    symptoms = symptoms_of(root, suspects)
+    others = [
+        each.share_pct
+        for each in suspects
+        if each.cause != root.cause and each.is_pressure and each not in symptoms
+    ]
     margin = 1.0 - 0.5 * min(1.0, max(others, default=0.0) / max(root.share_pct, 1.0))
     amount = root.seen / (root.seen + 2.0)
-    return round(min(0.99, margin * amount), 2)
+    at_limit = near.get(root.cause, 0.0)
+    clear = nearness.clearness(at_limit) if harm.rank(root) <= 1 and at_limit else 1.0
+    return round(min(0.99, margin * amount * (0.5 + 0.5 * clear)), 2)
 
 
-def _summary(root: Suspect, suspects: Sequence[Suspect], share: TransportShare) -> str:
-    symptoms = [
-        each.headline
-        for each in suspects
-        if each.is_pressure and each is not root and each.cause in _QUEUES
-    ]
-    chain = f"; because of it {symptoms[0]}" if symptoms and root.cause not in _QUEUES else ""
-    who = "The transport" if root.cause == "transport" else "Not the transport"
-    return f"{who}{_gain(share)}: {root.headline}{chain}."
+def symptoms_of(root: Suspect, suspects: Sequence[Suspect]) -> List[Suspect]:
+    """What presses because of the root: queues that it fills, and whoever waits for it."""
+    found: List[Suspect] = []
+    pids = set(root.pids)
+    for each in suspects:
+        if each is root or not each.is_pressure:
+            continue
+        if each.cause in _QUEUES and root.overloads and root.cause in inside.PARTS:
+            found.append(each)
+    grows = True
+    while grows:
+        more = [
+            each
+            for each in suspects
+            if each is not root and each.is_pressure and each not in found and each.waits_for & pids
+        ]
+        found += more
+        grows = bool(more)
+        pids |= {pid for each in more for pid in each.pids}
+    return found
+
+
+_CLASS_WORDS = {
+    harm.TRANSPORT: "The transport is the bottleneck",
+    harm.NOT_TRANSPORT: "It is not the transport",
+    harm.SET_UP: "It is the socket's set-up, not its speed",
+}
+
+
+def _summary(
+    root: Suspect, suspects: Sequence[Suspect], share: TransportShare, suffered: Harm
+) -> str:
+    """What users suffer, its root, what follows from that, and what it says of the transport."""
+    queues = [each.headline for each in symptoms_of(root, suspects) if each.cause in _QUEUES]
+    chain = f"; because of it {queues[0]}" if queues else ""
+    which = _CLASS_WORDS[harm.class_of(root.cause)]
+    return f"{suffered.says}: {root.headline}{chain}. {which}{_gain(share)}."
 
 
 def _gain(share: TransportShare) -> str:
-    if share.share_pct is None or share.max_gain_pct is None:
+    """One figure: the part of a request that a free transport would save."""
+    if share.max_gain_pct is None:
         return ""
-    return (
-        f" ({percent(share.share_pct / 100)} of request time; a free one would save at most "
-        f"{percent(share.max_gain_pct / 100)})"
-    )
+    gain = percent(share.max_gain_pct / 100)
+    return f": a free transport would save at most {gain} of request time"
 
 
 def _runners_up(root: Suspect, suspects: Sequence[Suspect]) -> List[RunnerUp]:
@@ -243,11 +361,24 @@ def _runners_up(root: Suspect, suspects: Sequence[Suspect]) -> List[RunnerUp]:
     return [RunnerUp(cause, round(share_pct, 2)) for cause, share_pct in ranked]
 
 
+def _is_above_its_limits(each: Suspect) -> bool:
+    """Nothing is a finding below a limit that it prints."""
+    return all(fact.threshold is None or fact.value >= fact.threshold for fact in each.evidence)
+
+
+def _told(each: Suspect) -> str:
+    return each.headline if each.harm is None else f"{each.harm.says}: {each.headline}"
+
+
 def _findings(
     suspects: Sequence[Suspect], report: Report, root: Optional[Suspect] = None
 ) -> List[Finding]:
     causes_inside = tuple(inside.PARTS)
-    shown = [each for each in suspects if each.is_pressure or each.cause not in causes_inside]
+    shown = [
+        each
+        for each in suspects
+        if each.is_pressure or (each.cause not in causes_inside and _is_above_its_limits(each))
+    ]
     ranked = sorted(
         shown, key=lambda each: (each is not root, -SEVERITIES.index(each.severity), each.name)
     )
@@ -256,7 +387,7 @@ def _findings(
             id=each.cause,
             severity=each.severity,
             subject=each.subject,
-            summary=each.headline,
+            summary=_told(each),
             evidence=list(each.evidence),
             actions=list(each.actions),
         )

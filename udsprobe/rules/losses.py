@@ -9,6 +9,14 @@ from udsprobe.rules.suspect import INFO, WARNING
 from udsprobe.rules.wording import count, evidence
 
 _LOST_SHARE_MIN = 0.001
+_PIPELINED = (
+    "Clients send more before they have a reply (pipelining): a request here is all that was "
+    "taken before a reply began"
+)
+_MULTIPLEXED = (
+    "Clients speak HTTP/2, whose streams share a connection: counts and latencies here are of "
+    "bytes in, then bytes out, not of requests"
+)
 
 
 def account_findings(report: Report) -> List[Finding]:
@@ -76,7 +84,6 @@ def _not_turn_based(report: Report) -> List[Finding]:
             id="not-turn-based",
             severity=INFO,
             subject=None,
-            summary="Clients send more before they have a reply (pipelining, HTTP/2): a request "
-            "here is all that was taken before a reply began",
+            summary=_MULTIPLEXED if served.multiplexed else _PIPELINED,
         )
     ]

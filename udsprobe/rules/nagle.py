@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import List
 
-from udsprobe.model.report import Action, Connection, Evidence, Finding, Report
-from udsprobe.rules.programs import nodelay_line
+from udsprobe.model.report import Connection, Evidence, Finding, Report
+from udsprobe.rules.remedy.servers import recognise
+from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspect import WARNING
 from udsprobe.rules.thresholds import HELD_SENDS_SHARE_MIN, REQUESTS_MIN
 from udsprobe.rules.wording import count, evidence, percent
@@ -31,12 +32,7 @@ def nagle_findings(report: Report) -> List[Finding]:
             summary=f"Bytes that were sent wait in TCP{where}: Nagle's algorithm keeps them back "
             "until the other end acknowledges, for up to 40 ms; no latency here has that",
             evidence=_evidence(found),
-            actions=[
-                Action(
-                    nodelay_line(comms.get(worst.pid)),
-                    "a small send then leaves at once; a Unix socket has no such thing",
-                )
-            ],
+            actions=list(remedies("nagle", recognise(comms.get(worst.pid) or ""))),
         )
     ]
 

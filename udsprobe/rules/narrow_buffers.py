@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import List, Tuple
 
 from udsprobe.model.report import Connection, Evidence, Report
-from udsprobe.rules.buffers import bytes_per_request, larger_buffer
+from udsprobe.rules.buffers import bytes_per_request
+from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import (
     DELAYED_ACK_US,
@@ -81,7 +82,7 @@ def _suspect(report: Report, row: Connection, cost_us: float, requests: int) -> 
         headline=f"replies of {needed:,.0f} bytes stop {_times(row)} on their way: the program "
         f"has set a send buffer (SO_SNDBUF) of {size:,} bytes",
         evidence=_evidence(row, cost_us, requests),
-        actions=(larger_buffer(report, needed),),
+        actions=choice.send_buffer(report, needed),
         seen=requests,
     )
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import List, Mapping, Optional, Tuple
 
 from udsprobe.model.report import Evidence, Report, Verdict
 from udsprobe.model.thread_time import busy_share
+from udsprobe.rules.harm import HEALTHY, NOBODY, UNKNOWN, not_enough_seen
+from udsprobe.rules.nearness import clearness
 from udsprobe.rules.processing import is_enough
 from udsprobe.rules.request_time import RequestTime, request_time
 from udsprobe.rules.service import Service
-from udsprobe.rules.thresholds import REQUESTS_MIN, STREAM_CALLS_MIN, THREAD_BUSY_MIN
+from udsprobe.rules.thresholds import (
+    CONTENTION_US_MIN,
+    HUNG_US_MIN,
+    NEAR_LIMIT,
+    REQUESTS_MIN,
+    STREAM_CALLS_MIN,
+    THREAD_BUSY_MIN,
+    WAIT_SHARE_MIN,
+)
 from udsprobe.rules.transport_share import TransportShare
 from udsprobe.rules.wording import count, duration, evidence, percent
 
@@ -18,6 +28,9 @@ def unknown(report: Report, service: Service, share: TransportShare) -> Optional
     """Too little traffic to say; None when there is enough."""
     if is_enough(request_time(service)) or _socket_calls(report) >= STREAM_CALLS_MIN:
         return None
+    if _has_no_socket(report):
+        return _no_socket(share)
+    owed = owed_replies(report)
     missing = REQUESTS_MIN - service.count
     says = f"{count(service.count, 'request')} served, {REQUESTS_MIN} are needed"
     return Verdict(
@@ -26,11 +39,61 @@ def unknown(report: Report, service: Service, share: TransportShare) -> Optional
         transport_share_pct=share.share_pct,
         max_gain_pct=share.max_gain_pct,
         confidence=0.0,
-        summary=f"Too little traffic to say: {service.count} of {REQUESTS_MIN} requests seen, "
-        f"{missing} more are needed.",
+        summary=f"{_told(owed)}Too little traffic to say: {service.count} of {REQUESTS_MIN} "
+        f"requests seen, {missing} more are needed.",
         subject=None,
-        evidence=[evidence("requests", service.count, "requests", says, REQUESTS_MIN)],
+        evidence=[
+            *owed,
+            evidence("requests", service.count, "requests", says, REQUESTS_MIN),
+        ],
+        class_=UNKNOWN,
+        harm=not_enough_seen(owed[0].says if owed else f"{count(service.count, 'request')} seen"),
     )
+
+
+def _has_no_socket(report: Report) -> bool:
+    """Nothing that could carry a request was seen, and all that could have been was measured."""
+    kinds = (report.listeners, report.connections, report.syscalls)
+    return not any(each is None for each in kinds) and not (
+        report.listeners
+        or report.connections
+        or any(row.transport != "other" for row in report.syscalls or [])
+    )
+
+
+def _no_socket(share: TransportShare) -> Verdict:
+    says = "no target listens, has a connection open or has made a call on a socket"
+    return Verdict(
+        cause="unknown",
+        transport_bound=False,
+        transport_share_pct=share.share_pct,
+        max_gain_pct=share.max_gain_pct,
+        confidence=0.0,
+        summary="No target has a socket, so there is no request to judge; `udsprobe listeners` "
+        "says which processes serve.",
+        subject=None,
+        evidence=[evidence("sockets", 0, "sockets", says)],
+        class_=UNKNOWN,
+        harm=not_enough_seen("no target has a socket"),
+    )
+
+
+def _told(facts: List[Evidence]) -> str:
+    return "".join(f"{fact.says[0].upper()}{fact.says[1:]}. " for fact in facts)
+
+
+def owed_replies(report: Report) -> List[Evidence]:
+    """Requests that wait for their reply for long: nobody completes, and long polls look so."""
+    rows = [row.unanswered for row in report.requests.served_by or [] if row.unanswered.count]
+    oldest_us = max((row.oldest_us or 0.0 for row in rows), default=0.0)
+    if oldest_us < HUNG_US_MIN:
+        return []
+    owed = sum(row.count for row in rows)
+    says = (
+        f"{count(owed, 'reply is', 'replies are')} owed, the oldest for {duration(oldest_us)}: "
+        "long polls, or requests that hang"
+    )
+    return [evidence("replies_owed", owed, "replies", says)]
 
 
 def untold(report: Report) -> Verdict:
@@ -45,33 +108,58 @@ def untold(report: Report) -> Verdict:
         "be reached, and that is no proof of health.",
         subject=None,
         evidence=[*_queue_room(report), *_descriptor_room(report)],
+        class_=UNKNOWN,
+        harm=not_enough_seen(),
     )
 
 
-def healthy(report: Report, service: Service, time: RequestTime, share: TransportShare) -> Verdict:
+def healthy(
+    report: Report,
+    service: Service,
+    time: RequestTime,
+    share: TransportShare,
+    near: Mapping[str, float],
+) -> Verdict:
     """Nothing is significant; says how far away each limit is."""
     facts = [*_thread_room(report), *_queue_room(report), *_descriptor_room(report)]
+    facts += owed_replies(report)
+    cause, value = _nearest(near)
     where = _where(time)
     gain = ""
-    if share.share_pct is not None and share.max_gain_pct is not None:
+    if share.max_gain_pct is not None:
         gain = (
-            f" Transport is {percent(share.share_pct / 100)} of request time; a free one would "
-            f"save at most {percent(share.max_gain_pct / 100)}."
+            f" A free transport would save at most {percent(share.max_gain_pct / 100)} of request "
+            "time."
         )
     return Verdict(
         cause="healthy",
         transport_bound=False,
         transport_share_pct=share.share_pct,
         max_gain_pct=share.max_gain_pct,
-        confidence=_confidence(service),
-        summary=f"No bottleneck: {where}{gain}",
+        confidence=_confidence(service, value),
+        summary=f"No bottleneck: {where}{_near_words(cause, value)}{gain}",
         subject=None,
         evidence=facts,
+        class_=HEALTHY,
+        harm=NOBODY,
     )
 
 
-def _confidence(service: Service) -> float:
-    return round(min(0.99, (service.count + 1) / (service.count + 1 + REQUESTS_MIN)), 2)
+def _nearest(near: Mapping[str, float]) -> Tuple[str, float]:
+    """What is next to be called pressure; a figure beyond its limit has another reason not to."""
+    below = {cause: value for cause, value in near.items() if value < 1}
+    cause = max(below, key=lambda name: below[name], default="")
+    value = below.get(cause, 0.0)
+    return (cause, value) if value >= 1 - NEAR_LIMIT else ("", 0.0)
+
+
+def _near_words(cause: str, value: float) -> str:
+    return f" Near a limit: {cause} is at {percent(value)} of it." if cause else ""
+
+
+def _confidence(service: Service, near: float) -> float:
+    amount = (service.count + 1) / (service.count + 1 + REQUESTS_MIN)
+    return round(min(0.99, amount * (0.5 + 0.5 * clearness(near))), 2)
 
 
 def _where(time: RequestTime) -> str:
@@ -91,7 +179,18 @@ def _where(time: RequestTime) -> str:
         "send": "readers",
         "accept": "accept()",
     }
-    return f"a request takes {mean}, {percent(time.share(largest))} of it {words[largest]}."
+    told = f"a request takes {mean}, {percent(time.share(largest))} of it {words[largest]}"
+    return f"{told}{_why_no_wait(time)}."
+
+
+def _why_no_wait(time: RequestTime) -> str:
+    """Most of a request is waiting for a CPU, and that is no contention: why."""
+    if time.share("runq") < WAIT_SHARE_MIN:
+        return ""
+    if time.mean_us("runq") < CONTENTION_US_MIN:
+        short, limit = duration(time.mean_us("runq")), duration(CONTENTION_US_MIN)
+        return f", {short} on average, which is short (pressure begins at {limit})"
+    return ", in few stalls that many requests stood behind: its threads get the CPU they need"
 
 
 def _thread_room(report: Report) -> List[Evidence]:

@@ -75,7 +75,7 @@ def processing_suspects(processing: Processing) -> List[Suspect]:
 
 def of(report: Report, service: Service, time: RequestTime, slo_us: Optional[float]) -> Processing:
     """Puts together what the rules here look at."""
-    return Processing(report, service, time, saturation(service), slo_us)
+    return Processing(report, service, time, saturation(service, time.by_others), slo_us)
 
 
 def pressure(processing: Processing) -> Optional[Pressure]:
@@ -195,8 +195,12 @@ def _too_slow(processing: Processing) -> Optional[Pressure]:
         return None
     says = f"p99 is {duration(latency.p99)}, more than the {duration(slo_us)} asked for"
     fact = evidence("p99_us", latency.p99, "µs", says, slo_us)
-    cause = max(PARTS, key=lambda name: processing.time.sum_us(*PARTS[name]))
-    return Pressure(cause, (fact,), overloads=False)
+    return Pressure(largest_part(processing.time), (fact,), overloads=False)
+
+
+def largest_part(time: RequestTime) -> str:
+    """The cause with most of the request time."""
+    return max(PARTS, key=lambda name: time.sum_us(*PARTS[name]))
 
 
 def _suspect(processing: Processing, cause: str, pressed: Optional[Pressure]) -> Optional[Suspect]:

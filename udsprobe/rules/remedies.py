@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Dict, Optional, Sequence, Tuple
 
+from udsprobe.model.action import Action
 from udsprobe.model.report import (
-    Action,
-    CpuCgroup,
     CpuHolder,
     Evidence,
     Report,
@@ -15,18 +14,24 @@ from udsprobe.model.report import (
     ThreadTime,
     Upstream,
 )
-from udsprobe.rules.buffers import binding_buffer, bytes_per_request, larger_buffer
+from udsprobe.rules.buffers import binding_buffer, bytes_per_request
 from udsprobe.rules.cpu_holders import (
     foreign_holders,
     has_too_many_threads,
     runnable_per_cpu,
     throttling,
 )
-from udsprobe.rules.programs import profile_command
+from udsprobe.rules.remedy import choice
+from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.request_time import RequestTime
 from udsprobe.rules.saturation import Saturation
 from udsprobe.rules.service import ON_CPU, Service, serving_threads
-from udsprobe.rules.thresholds import RUNNABLE_PER_CPU_MAX, THROTTLED_PERIODS_PCT_MIN
+from udsprobe.rules.thresholds import (
+    HOLDER_SHARE_MIN,
+    RUNNABLE_PER_CPU_MAX,
+    THROTTLED_PERIODS_PCT_MIN,
+)
+from udsprobe.rules.upstream_pool import full_pool, is_full
 from udsprobe.rules.wording import count, duration, evidence, percent
 
 # System calls in which a thread sleeps without a poller, a lock or a disk.
@@ -116,12 +121,7 @@ def _app_cpu(case: _Case) -> Remedy:
         headline = f"requests are the CPU time of {comm}"
     else:
         return Remedy(None, "requests are CPU time")
-    profile = Action(profile_command(comm, pid, tid), "shows which code the CPU time is spent in")
-    scale = Action(
-        "more worker processes, if CPUs are free",
-        "one thread runs on one CPU; a faster transport does not change that",
-    )
-    return Remedy(subject, headline, actions=(profile, scale))
+    return Remedy(subject, headline, actions=choice.busy(case.report, pid, tid, comm))
 
 
 def _of_its_time(found: Saturation) -> str:
@@ -143,21 +143,12 @@ def _app_blocked(case: _Case) -> Remedy:
         for name, us in parts
         if us >= 1
     )
-    look = Action(
-        f"offcputime-bpfcc -p {pid} 10", "shows the stacks in which it sleeps while it owes replies"
-    )
     return Remedy(
         on,
         f"{case.service.name} sleeps on {on} while it owes replies",
         facts,
-        (look, *_disk_action(parts)),
+        choice.sleeps(case.report, pid, on_disk=parts[0][0] == "disk") if pid else (),
     )
-
-
-def _disk_action(parts: Sequence[Tuple[str, float]]) -> Tuple[Action, ...]:
-    if parts[0][0] != "disk":
-        return ()
-    return (Action("iostat -x 1", "shows which disk is busy, and how long it takes"),)
 
 
 def _upstream_wait(case: _Case) -> Remedy:
@@ -171,15 +162,26 @@ def _upstream_wait(case: _Case) -> Remedy:
     who = f"{peer.comm} {peer.pid}" if peer is not None and peer.comm else subject
     where = subject if who == subject else f"{who} at {subject}"
     facts = tuple(_upstream_fact(row) for row in rows[:3])
-    actions: Tuple[Action, ...] = ()
-    if peer is not None and peer.pid:
-        actions = (Action(f"udsprobe attach --pid {peer.pid}", "judges the process it waits for"),)
+    pid = peer.pid if peer is not None and peer.pid else None
     return Remedy(
         subject,
-        f"{case.service.name} waits for {where}, which takes {duration(mean_us)} a request",
+        f"{case.service.name} waits for {where}, which takes {duration(mean_us)} a request"
+        f"{_pool(case.service)}",
         facts,
-        actions,
+        remedies("upstream", peer_pid=pid, who=who),
     )
+
+
+def _pool(service: Service) -> str:
+    full = full_pool(service)
+    if full is None:
+        return ""
+    size = count(full.connections or 0, "connection")
+    return f", and queues for it: its pool of {size} is full, {percent(_busy(full))} busy"
+
+
+def _busy(row: Upstream) -> float:
+    return (row.busy_pct or 0.0) / 100
 
 
 def _upstream_fact(row: Upstream) -> Evidence:
@@ -188,6 +190,9 @@ def _upstream_fact(row: Upstream) -> Evidence:
         f"{row.transport}:{row.address} answers in {duration(mean_us)} in the mean, "
         f"{count(row.count, 'request')}"
     )
+    if is_full(row):
+        size = count(row.connections or 0, "connection")
+        says += f"; {size} to it, {percent(_busy(row))} busy"
     return evidence("upstream_latency_us", mean_us, "µs", says)
 
 
@@ -220,15 +225,8 @@ def _quota(case: _Case, fact: Evidence) -> Optional[Remedy]:
         group.path,
         f"{case.service.name} has used up its CPU quota of {quota:.3g} CPUs and is stopped by it",
         (fact, cut),
-        (_raise_quota(group),),
+        choice.quota(group),
     )
-
-
-def _raise_quota(group: CpuCgroup) -> Action:
-    why = "the quota stops all its threads until the next period, whatever CPUs are free"
-    if group.version == 2:
-        return Action(f"echo max > {group.path}/cpu.max (systemd: CPUQuota=)", why)
-    return Action(f"echo -1 > {group.path}/cpu.cfs_quota_us (systemd: CPUQuota=)", why)
 
 
 def _too_many_threads(case: _Case, fact: Evidence) -> Optional[Remedy]:
@@ -242,7 +240,7 @@ def _too_many_threads(case: _Case, fact: Evidence) -> Optional[Remedy]:
         case.service.name,
         f"{case.service.name} runs more threads than there are CPUs for: {each:.1f} for each",
         (fact, many),
-        (Action(f"about {cpus} workers for {cpus} CPUs", "more only wait for each other"),),
+        choice.too_many_threads(case.report, cpus),
     )
 
 
@@ -264,21 +262,28 @@ def _others(case: _Case, name: str, fact: Evidence) -> Remedy:
         for each in holders
     ]
     if not holders:
-        look = Action("top -H", "shows who runs instead")
-        return Remedy(name, f"{name} is ready to run and gets no CPU", (fact,), (look,))
-    return _held_by(holders[0], name, (fact, *facts))
+        return Remedy(
+            name, f"{name} is ready to run and gets no CPU", (fact,), remedies("who-runs")
+        )
+    return _held_by(case.report, holders[0], name, (fact, *facts))
 
 
-def _held_by(first: CpuHolder, name: str, facts: Tuple[Evidence, ...]) -> Remedy:
+def _held_by(report: Report, first: CpuHolder, name: str, facts: Tuple[Evidence, ...]) -> Remedy:
     lacks = f"{name} is ready to run and gets no CPU"
+    actions = choice.cpu_holder(report, first)
     if not first.pid:
-        look = "ps -eo etimes,ppid,pid,comm --sort etimes | head -30"
-        why = "shows the youngest processes and who starts them"
         short_lived = f"{lacks}: processes that come and go hold it"
-        return Remedy("short-lived processes", short_lived, facts, (Action(look, why),))
+        return Remedy("short-lived processes", short_lived, facts, actions)
     who = f"{first.comm or 'pid'} {first.pid}"
-    act = Action(f"renice -n 10 -p {first.pid}", "lets the server run before it")
-    return Remedy(who, f"{lacks}: {who} holds it", facts, (act,))
+    return Remedy(who, f"{lacks}: {who} {_holds(first)}", facts, actions)
+
+
+def _holds(holder: CpuHolder) -> str:
+    """Who had less than most of it is one of several, and no culprit alone."""
+    share = holder.share_pct / 100
+    if share >= HOLDER_SHARE_MIN:
+        return "holds it"
+    return f"held it for {percent(share)} of that time, others for the rest"
 
 
 def _send_blocked(case: _Case) -> Remedy:
@@ -301,7 +306,7 @@ def _send_blocked(case: _Case) -> Remedy:
         f"{name} sleeps in send calls: it has set a send buffer (SO_SNDBUF) of {size:,} bytes, "
         f"and a request sends {needed:,.0f}",
         (fact, does_not_fit),
-        (larger_buffer(case.report, needed),),
+        choice.send_buffer(case.report, needed),
     )
 
 
@@ -329,13 +334,7 @@ def _datagrams_wait(case: _Case, row: Syscall, fact: Evidence) -> Remedy:
         f"{case.service.name} sleeps in {row.name} on Unix datagram sockets: their reader, a log "
         "for example, does not keep up",
         tuple(facts),
-        (
-            Action("ss -xap | grep u_dgr", "the reader is whose Recv-Q is not 0"),
-            Action(
-                "a socket that does not wait (O_NONBLOCK), or a thread of its own for logs",
-                "a request then does not wait for who reads its log",
-            ),
-        ),
+        remedies("datagrams"),
     )
 
 
@@ -353,14 +352,7 @@ def _transport(case: _Case) -> Remedy:
         case.service.name,
         "requests are the kernel moving bytes",
         facts,
-        (_fewer_calls(case), *_unix_instead(case.report)),
-    )
-
-
-def _fewer_calls(case: _Case) -> Action:
-    return Action(
-        "send more with each call: pipelining, batches, writev(), larger buffers",
-        "what a system call costs does not depend on how little it moves",
+        (*remedies("fewer-calls"), *_unix_instead(case.report)),
     )
 
 
@@ -370,12 +362,7 @@ def _unix_instead(report: Report) -> Tuple[Action, ...]:
         return ()
     if not all(_is_local(row.local) for row in served):
         return ()
-    return (
-        Action(
-            "listen on a Unix socket and measure: udsprobe compare tcp.json unix.json",
-            "on one host it does without the TCP and IP layers",
-        ),
-    )
+    return remedies("unix-instead")
 
 
 def _is_local(address: str) -> bool:

@@ -8,9 +8,10 @@ the time the server was occupied.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Mapping, Sequence
+from typing import Dict, Mapping, Sequence, Tuple
 
 from udsprobe.model.report import ThreadTime
+from udsprobe.rules.behind_locks import behind_locks, busy_shares
 from udsprobe.rules.service import Service, is_serving, serving_threads, serving_time
 from udsprobe.rules.thresholds import (
     ONE_AT_A_TIME_MAX,
@@ -18,6 +19,7 @@ from udsprobe.rules.thresholds import (
     WAIT_MEAN_US_MIN,
     WAKE_UP_US_MAX,
 )
+from udsprobe.rules.upstream_pool import queued_for_pools
 
 WAITS = ("runq", "upstream", "lock", "disk", "timer", "sleep", "send")
 BLOCKED = ("lock", "disk", "timer", "sleep")
@@ -44,6 +46,7 @@ class RequestTime:
         queue_us: of these, before the server began with the request.
         total_us: their sum.
         occupied: part of the window in which the serving threads had something to do.
+        by_others: the part of the `app` stages that is other threads' work behind a lock.
     """
 
     count: int
@@ -51,6 +54,7 @@ class RequestTime:
     queue_us: float
     total_us: float
     occupied: float
+    by_others: float = 0.0
 
     def share(self, *names: str) -> float:
         """The part of request time that some parts make up."""
@@ -78,16 +82,17 @@ def request_time(service: Service, starved: bool = False) -> RequestTime:
     within = {name: sums.get(name, 0.0) for name in ("recv_wait", "recv", "app", "send")}
     before_us = max(0.0, service.total_us - sum(within.values()))
     queue_us = within["recv_wait"] + before_us
-    app = app_parts(service)
-    occupied = occupation(service, app)
+    app, behind = app_account(service)
+    occupied = occupation(service, app, behind)
     use = _use(service, occupied)
     accept_us = before_us if starved and use < THREAD_BUSY_MIN else 0.0
     parts = dict.fromkeys(("cpu", "transport", *WAITS, "accept"), 0.0)
     _add(parts, {**app, "accept": accept_us})
     _add(parts, _divided(queue_us - accept_us, service, occupied, parts["runq"]))
     _add(parts, _in_calls(service, within["recv"], within["send"], parts["runq"]))
-    _own_demand(parts, occupied, service.foreign_runq)
-    return RequestTime(service.count, parts, queue_us, sum(parts.values()), use)
+    _own_demand(parts, occupied, service)
+    by_others = sum(behind.values()) / within["app"] if within["app"] else 0.0
+    return RequestTime(service.count, parts, queue_us, sum(parts.values()), use, by_others)
 
 
 def _in_calls(
@@ -101,14 +106,27 @@ def _in_calls(
     return {"send": send_wait_us, "runq": runq_us, "transport": moving_us - runq_us}
 
 
-def _own_demand(parts: Dict[str, float], occupied: Mapping[str, float], foreign: float) -> None:
+def _own_demand(parts: Dict[str, float], occupied: Mapping[str, float], service: Service) -> None:
     on_cpu_us = occupied["cpu"] + occupied["transport"]
+    delivering_us = parts["runq"] * min(service.delivering_runq, 1 - service.foreign_runq)
+    own_us = parts["runq"] * (1 - service.foreign_runq) - delivering_us
+    parts["runq"] -= delivering_us
+    parts["transport"] += delivering_us
     if not on_cpu_us:
         return
-    own_us = parts["runq"] * (1 - foreign)
     parts["runq"] -= own_us
     for name in ("cpu", "transport"):
         parts[name] += own_us * occupied[name] / on_cpu_us
+
+
+def app_account(service: Service) -> Tuple[Dict[str, float], Dict[str, float]]:
+    """The `app` stage by whom it waited for, and of that what was other threads' work, in µs."""
+    app = app_parts(service)
+    behind = behind_locks(service, app)
+    _add(app, behind, taken_from="lock")
+    for name, us in queued_for_pools(service, app).items():
+        _add(app, {"upstream": us}, taken_from=name)
+    return app, behind
 
 
 def app_parts(service: Service) -> Dict[str, float]:
@@ -131,12 +149,18 @@ def _asleep_in_sends_us(service: Service, upstream_us: float) -> float:
     return min(upstream_us, max(0.0, asleep_us - service.stage_sums_us.get("send", 0.0)))
 
 
-def occupation(service: Service, app: Mapping[str, float]) -> Dict[str, float]:
+def occupation(
+    service: Service, app: Mapping[str, float], behind: Mapping[str, float]
+) -> Dict[str, float]:
     """What kept the serving threads from the next request, in µs of thread time.
 
     An event loop that sleeps anywhere but in its poller is not there for
     anybody. A thread that serves one request at a time is kept by all that
     request waits for, its poller included.
+
+    Args:
+        app: parts of the `app` stages, µs.
+        behind: of these, the waits for locks that were work of other threads.
     """
     threads = serving_time(service)
     loops = [t for t in serving_threads(service) if is_polling(t)]
@@ -154,6 +178,7 @@ def occupation(service: Service, app: Mapping[str, float]) -> Dict[str, float]:
     if loops and not _is_one_at_a_time(service, room_us):
         waits = {"lock": waits["lock"]}
     more_us = {name: max(0.0, us - spent.get(name, 0.0)) for name, us in waits.items()}
+    _add(more_us, behind)
     whole = sum(more_us.values())
     scale = min(1.0, max(0.0, room_us) / whole) if whole else 0.0
     for name, us in more_us.items():
@@ -248,7 +273,10 @@ def _handed_over_parts(service: Service, handed_us: float) -> Dict[str, float]:
     for name, us in known.items():
         parts[name] = min(rest_us, us)
         rest_us -= parts[name]
-    parts["timer"] = rest_us
+    if rest_us > 0:
+        # Between two threads it waits for the one that takes it, which may be busy with others.
+        _add(parts, {name: rest_us * us for name, us in busy_shares(service, parts).items()})
+    parts["timer"] = max(0.0, handed_us - sum(parts.values()))
     return parts
 
 

@@ -8,7 +8,7 @@ from typing import Dict, Mapping, Optional
 from udsprobe.model.report import ProcessTime, ThreadTime
 from udsprobe.model.thread_time import busy_share
 from udsprobe.rules.service import ON_CPU, Service, serving_threads
-from udsprobe.rules.thresholds import REQUESTS_MIN, THREAD_BUSY_MIN
+from udsprobe.rules.thresholds import REQUESTS_MIN, THREAD_BUSY_MIN, WAIT_SHARE_MIN
 
 _KINDS = {
     "user": "cpu",
@@ -43,16 +43,27 @@ class Saturation:
         return max(self.kinds, key=lambda name: self.kinds[name])
 
 
-def saturation(service: Service) -> Optional[Saturation]:
-    """The busiest thread that is saturated, or processes that are together."""
-    threads = [t for t in service.long_lived() if busy_share(t.share) >= THREAD_BUSY_MIN]
-    if service.count >= REQUESTS_MIN:
-        # What does not serve may work as long as it likes; a pool's work shows in requests.
+def saturation(
+    service: Service, by_others: float = 0.0, least: float = THREAD_BUSY_MIN
+) -> Optional[Saturation]:
+    """The busiest thread that is saturated, or processes that are together.
+
+    Args:
+        by_others: the part of the `app` stages in which serving threads waited for others' work.
+        least: of a thread's time, from where on it is.
+    """
+    threads = [t for t in service.long_lived() if busy_share(t.share) >= least]
+    if service.count >= REQUESTS_MIN and by_others < WAIT_SHARE_MIN:
+        # What does not serve may work as long as it likes, unless requests wait for it.
         serving = serving_threads(service)
         threads = [t for t in threads if t in serving]
     if threads:
         return _of_thread(service, max(threads, key=lambda t: busy_share(t.share)))
-    return _of_process(service) or _of_host(service)
+    if by_others >= WAIT_SHARE_MIN:
+        taking_turns = _of_process(service)
+        if taking_turns is not None:
+            return taking_turns
+    return _of_host(service)
 
 
 def _of_thread(service: Service, thread: ThreadTime) -> Saturation:
@@ -62,23 +73,17 @@ def _of_thread(service: Service, thread: ThreadTime) -> Saturation:
         thread.tid,
         thread.comm,
         busy_share(thread.share),
-        _kinds(thread.share, service.foreign_runq),
+        _kinds(thread.share, service),
     )
 
 
 def _of_process(service: Service) -> Optional[Saturation]:
+    """Its threads use one CPU together."""
     for process in service.processes:
         cores = _cores(process, service.duration_s)
-        waiting = process.share.get("blocked_lock", 0.0) * process.observed_s
-        is_one_core = THREAD_BUSY_MIN <= cores <= 1 / THREAD_BUSY_MIN
-        takes_turns = process.threads > 1 and waiting > service.duration_s / 2
-        if is_one_core and takes_turns and _most_wait_for_a_lock(service):
+        if process.threads > 1 and THREAD_BUSY_MIN <= cores <= 1 / THREAD_BUSY_MIN:
             return _of_all(service, process, "process", cores)
     return None
-
-
-def _most_wait_for_a_lock(service: Service) -> bool:
-    return service.app_pct.get("lock", 0.0) >= 50.0
 
 
 def _of_host(service: Service) -> Optional[Saturation]:
@@ -91,7 +96,7 @@ def _of_host(service: Service) -> Optional[Saturation]:
 
 
 def _of_all(service: Service, process: ProcessTime, how: str, used: float) -> Saturation:
-    kinds = _kinds(process.share, service.foreign_runq)
+    kinds = _kinds(process.share, service)
     return Saturation(how, process.pid, process.pid, process.comm, used, kinds)
 
 
@@ -100,11 +105,12 @@ def _cores(process: ProcessTime, duration_s: float) -> float:
     return on_cpu / duration_s if duration_s else 0.0
 
 
-def _kinds(share: Mapping[str, float], foreign: float) -> Dict[str, float]:
+def _kinds(share: Mapping[str, float], service: Service) -> Dict[str, float]:
     kinds = {"cpu": 0.0, "transport": 0.0, "runq": 0.0}
     for activity, kind in _KINDS.items():
         kinds[kind] += share.get(activity, 0.0)
     # Waiting for a CPU that its own threads or clients hold is no contention.
-    kinds["runq"] *= foreign
+    kinds["transport"] += kinds["runq"] * service.delivering_runq
+    kinds["runq"] *= service.foreign_runq
     whole = sum(kinds.values())
     return {kind: part / whole for kind, part in kinds.items()} if whole else kinds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.report import (
@@ -17,7 +17,7 @@ from udsprobe.model.report import (
     ThreadTime,
     Upstream,
 )
-from udsprobe.rules.cpu_holders import foreign_runq
+from udsprobe.rules.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.thresholds import SERVING_PART_MIN, SOCKET_SHARE_MIN, THREAD_LIFE_MIN
 
 STAGES = ("accept_wait", "recv_wait", "recv", "app", "send")
@@ -41,6 +41,7 @@ class Service:
         spent_s: activity → thread-seconds, of all threads.
         foreign_runq: part of the waits for a CPU that others are the reason
             of: not the service, nor who talks to it; 1 when not known.
+        delivering_runq: the part in which the kernel moved packets.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Service:
     processes: Tuple[ProcessTime, ...]
     spent_s: Mapping[str, float]
     foreign_runq: float = 1.0
+    delivering_runq: float = 0.0
 
     @property
     def total_us(self) -> float:
@@ -106,6 +108,7 @@ def whole_service(report: Report) -> Service:
         processes=tuple(time.processes) if time is not None else (),
         spent_s={k: v * time.total_s for k, v in time.total.items()} if time else {},
         foreign_runq=foreign_runq(report),
+        delivering_runq=delivering_runq(report),
     )
 
 
@@ -175,11 +178,12 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         stage_sums_us={name: _sum_of_stage(rows, name) for name in STAGES},
         app_pct=_app_pct(rows),
         handed_over=sum(row.handed_over for row in rows),
-        upstream=tuple(_as_upstream(each) for row in rows for each in row.upstream),
+        upstream=tuple(_as_upstream(report, each) for row in rows for each in row.upstream),
         threads=tuple(t for t in (time.threads if time is not None else ()) if t.pid in pids),
         processes=tuple(processes),
         spent_s=_spent_s(processes),
         foreign_runq=foreign_runq(report),
+        delivering_runq=delivering_runq(report),
     )
 
 
@@ -201,9 +205,14 @@ def _app_pct(rows: Sequence[ServedBy]) -> Dict[str, float]:
     return total
 
 
-def _as_upstream(row: OwnRequests) -> Upstream:
+def _as_upstream(report: Report, row: OwnRequests) -> Upstream:
     latency = Latency(row.count, row.latency_mean_us)
-    return Upstream(row.transport, row.address, row.peer, row.count, latency)
+    one = Upstream(row.transport, row.address, row.peer, row.count, latency)
+    for all_of_it in report.requests.upstream or ():
+        if (all_of_it.transport, all_of_it.address) == (row.transport, row.address):
+            pool = all_of_it.connections, all_of_it.busy_pct
+            return replace(one, connections=pool[0], busy_pct=pool[1])
+    return one
 
 
 def _spent_s(processes: Sequence[ProcessTime]) -> Dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import FrozenSet, Optional, Tuple
 
+from udsprobe.model.harm import Harm
 from udsprobe.model.report import Action, Evidence
 
 INFO, WARNING, CRITICAL = "info", "warning", "critical"
@@ -26,6 +27,7 @@ class Suspect:
         overloads: the queue is full, or connections wait, because of this one.
         pids: of the service it is about; empty for all targets.
         waits_for: of the processes whose answers it waits for.
+        harm: who is turned away or gets no answer; None: slow requests at most.
     """
 
     cause: str
@@ -41,3 +43,4 @@ class Suspect:
     overloads: bool = False
     pids: FrozenSet[int] = frozenset()
     waits_for: FrozenSet[int] = frozenset()
+    harm: Optional[Harm] = None

@@ -102,6 +102,9 @@ DELAYED_ACK_US = 40_000.0
 HELD_SENDS_SHARE_MIN = 0.1
 # Part of the window in which the threads that send to it slept.
 SEND_BLOCKED_SHARE_MIN = 0.2
+# Of the time in which a sender was stopped: a reader that sleeps for most of it lets bytes lie; one
+# that copies is busy all of it but for waking up.
+READER_ASLEEP_SHARE_MIN = 0.5
 
 # -- connection churn -------------------------------------------------------------------------
 # Well-kept connections carry hundreds of requests; ten and fewer are a setting.
@@ -120,9 +123,16 @@ UNLISTED_BUSY_MAX = 0.01
 # -- CPU ----------------------------------------------------------------------------------------
 # Of its periods a quota may cut that many short before it matters.
 THROTTLED_PERIODS_PCT_MIN = 5.0
+# Of the waits for a CPU: who held it for less of them is one of several, and not who holds it.
+HOLDER_SHARE_MIN = 0.5
 # Runnable threads for each CPU from which on they are too many: below, it is plain demand.
 RUNNABLE_PER_CPU_MAX = 4.0
 
 # -- runners-up --------------------------------------------------------------------------------
 # Below this a cause is noise, not a runner-up.
 RUNNER_UP_SHARE_PCT_MIN = 5.0
+
+# -- near a limit --------------------------------------------------------------------------------
+# Windows of 10 s of a steady load differ by a few per cent: within this part of a limit, a
+# verdict that was given holds, and none is sure.
+NEAR_LIMIT = 0.1

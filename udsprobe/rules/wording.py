@@ -31,6 +31,14 @@ def percent(share: float) -> str:
     return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"
 
 
+def part(share: float) -> str:
+    """Like `percent`; never 100 % of what is not all."""
+    value = share * 100
+    if 99 <= value < 100:
+        return f"{min(99.9, int(value * 10) / 10):g} %"
+    return percent(share)
+
+
 def duration(value_us: float) -> str:
     """µs as `41 µs`, `2.3 ms`, `1.5 s`."""
     for limit, unit in ((1e3, "µs"), (1e6, "ms")):

@@ -1,0 +1,75 @@
+"""Requests of a chain, counted once: where they come in.
+
+A request that nginx hands on to Node is served twice and was asked for once. What
+the targets serve is what their outermost hop serves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Dict, List, Optional, Sequence
+
+from udsprobe.model.counters import ratio
+from udsprobe.model.report import Hop, Latency, Served, ServedBy, Stages
+
+_STAGES = ("accept_wait", "recv_wait", "recv", "app", "send")
+
+
+def of_outermost(
+    served: Optional[Served], hops: Sequence[Hop], rows: Sequence[ServedBy], elapsed_s: float
+) -> Optional[Served]:
+    """`served` without what targets ask of each other.
+
+    Unchanged where none asks another. Otherwise means only: percentiles are
+    counted for all targets together, and None.
+    """
+    inner = {pid for hop in hops if _is_inner(hop, hops) for pid in hop.pids}
+    outer = [row for row in rows if row.pid not in inner and row.count]
+    if served is None or not any(row.count for row in rows if row.pid in inner) or not outer:
+        return served
+    count = sum(row.count for row in outer)
+    return replace(
+        served,
+        count=count,
+        rate_per_s=ratio(count, elapsed_s),
+        latency_us=Latency(count, _mean([row.latency_us.mean for row in outer], outer)),
+        stages_us=_stages(outer),
+        app_time_pct=_app_time_pct(outer),
+    )
+
+
+def _is_inner(hop: Hop, hops: Sequence[Hop]) -> bool:
+    """Another hop asks it, and it does not ask that one."""
+    return any(hop.pid in each.next and each.pid not in hop.next for each in hops)
+
+
+def _stages(rows: Sequence[ServedBy]) -> Stages:
+    """The wait for accept() is of some requests only: of how many, no row tells."""
+    means = {
+        name: _mean([getattr(row.stages_mean_us, name) for row in rows], rows)
+        for name in _STAGES
+        if name != "accept_wait"
+    }
+    count = sum(row.count for row in rows)
+    known = {name: Latency(count, mean) for name, mean in means.items() if mean is not None}
+    return Stages(**known)
+
+
+def _mean(means: Sequence[Optional[float]], rows: Sequence[ServedBy]) -> Optional[float]:
+    known = [(mean, row.count) for mean, row in zip(means, rows) if mean is not None]
+    count = sum(weight for _, weight in known)
+    return sum(mean * weight for mean, weight in known) / count if count else None
+
+
+def _app_time_pct(rows: Sequence[ServedBy]) -> Optional[Dict[str, float]]:
+    told = [row for row in rows if row.app_time_pct]
+    weights = [(row.stages_mean_us.app or 0.0) * row.count for row in told]
+    whole = sum(weights)
+    if not whole:
+        return None
+    names: List[str] = sorted({name for row in told for name in row.app_time_pct or {}})
+    return {
+        name: sum((row.app_time_pct or {}).get(name, 0.0) * us for row, us in zip(told, weights))
+        / whole
+        for name in names
+    }

@@ -1,0 +1,98 @@
+"""Who suffers, and how much: what a verdict begins with.
+
+A connect that is refused hurts more than a request that is late, whatever made
+it so. Knows harms and how they rank, and not what causes them.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Optional
+
+from udsprobe.model.harm import NOT_SEEN, Harm
+from udsprobe.model.report import Latency, Report
+from udsprobe.rules.suspect import Suspect
+from udsprobe.rules.thresholds import TAIL_TIMES_MEDIAN, TAIL_US_MIN
+from udsprobe.rules.wording import duration, part
+
+REFUSED, FAILED, STUCK, SLOW, NONE = "refused", "failed", "stuck", "slow", "none"
+# Turned away is worse than no answer yet, and that is worse than a late one.
+_RANKS = {REFUSED: 3, FAILED: 3, STUCK: 2, SLOW: 1}
+
+TRANSPORT, NOT_TRANSPORT, SET_UP = "transport", "not-transport", "set-up"
+HEALTHY, UNKNOWN = "healthy", "unknown"
+# The socket lets nobody in: that is neither its speed nor the program behind it.
+_SET_UP = ("accept-queue-full", "accept-starved", "connect-failing", "fd-limit")
+_CLASSES = {"transport": TRANSPORT, "healthy": HEALTHY, "unknown": UNKNOWN}
+
+NOBODY = Harm(NONE, 0.0, 0, None, "nobody suffers")
+
+
+def class_of(cause: str) -> str:
+    """What the banner says of a cause: where to look, and where not to."""
+    return SET_UP if cause in _SET_UP else _CLASSES.get(cause, NOT_TRANSPORT)
+
+
+def rank(suspect: Suspect) -> int:
+    """How bad it is for who suffers; higher is worse, 0 is nobody."""
+    if not suspect.is_pressure:
+        return 0
+    return _RANKS[SLOW] if suspect.harm is None else _RANKS[suspect.harm.kind]
+
+
+def worst(suspects: Iterable[Suspect], report: Report) -> Harm:
+    """Of all that presses, what hurts most; nobody suffers where nothing does."""
+    pressing = [each for each in suspects if each.is_pressure]
+    if not pressing:
+        return NOBODY
+    first = max(pressing, key=lambda each: (rank(each), felt(each, report)))
+    return first.harm if first.harm is not None else slow_requests(report)
+
+
+def felt(suspect: Suspect, report: Report) -> float:
+    """The part of its users that meets it, in %.
+
+    What a service asks of others counts by the requests that it serves: one
+    lookup in thousands that fails is no outage.
+    """
+    harm, served = suspect.harm, report.requests.served
+    if harm is None or harm.share_pct is None:
+        return suspect.share_pct
+    if suspect.cause != "connect-failing" or served is None or not served.count:
+        return harm.share_pct
+    if suspect.subject in {f"{row.transport}:{row.address}" for row in report.listeners or ()}:
+        return harm.share_pct
+    return 100 * min(1.0, (harm.count or 0) / served.count)
+
+
+def connects(kind: str, count: int, of: int, verb: str) -> Harm:
+    """`99 % of connects refused`."""
+    share = min(1.0, count / of) if of else 1.0
+    return Harm(kind, 100 * share, count, None, f"{part(share)} of connects {verb}")
+
+
+def slow_requests(report: Report) -> Harm:
+    """Nobody is turned away; requests take longer than they have to."""
+    served = report.requests.served
+    latency = served.latency_us if served is not None else None
+    if latency is None or not latency.count or latency.mean is None:
+        return Harm(SLOW, None, None, None, "a thread has no time left")
+    return Harm(SLOW, None, latency.count, None, _how_slow(latency))
+
+
+def _how_slow(latency: Latency) -> str:
+    tail = _tail_us(latency)
+    if tail is not None:
+        return f"1 % of requests take {duration(tail)} or more"
+    return f"requests take {duration(latency.mean or 0.0)} on average"
+
+
+def _tail_us(latency: Latency) -> Optional[float]:
+    if latency.p99 is None or latency.p50 is None:
+        return None
+    is_far = latency.p99 >= max(TAIL_US_MIN, TAIL_TIMES_MEDIAN * latency.p50)
+    return latency.p99 if is_far else None
+
+
+def not_enough_seen(says: str = NOT_SEEN.says) -> Harm:
+    """Whether anybody suffers cannot be told."""
+    return Harm(UNKNOWN, None, None, None, says)

@@ -1,0 +1,82 @@
+"""How far the numbers are from the limits where a cause begins.
+
+A figure that wanders around a limit is one state, not two: a verdict that was
+given holds until its figures are clearly below, and how sure it is depends on
+how far above they are.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, Mapping, Optional
+
+from udsprobe.rules import processing as inside
+from udsprobe.rules.request_time import WAITS, RequestTime
+from udsprobe.rules.saturation import saturation
+from udsprobe.rules.service import Service
+from udsprobe.rules.suspect import Suspect
+from udsprobe.rules.thresholds import (
+    CONTENTION_SHARE_MIN,
+    CONTENTION_US_MIN,
+    NEAR_LIMIT,
+    THREAD_BUSY_MIN,
+    WAIT_MEAN_US_MIN,
+    WAIT_SHARE_MIN,
+)
+
+_CAUSE_OF_KIND = {"cpu": "app-cpu", "transport": "transport", "runq": "cpu-contention"}
+_WAITING = ("app-blocked", "upstream-wait", "cpu-contention", "send-blocked")
+
+
+def of_service(
+    service: Service, time: RequestTime, slo_us: Optional[float] = None
+) -> Dict[str, float]:
+    """cause → its figure by its limit: 1 is at the limit, where several count the lowest."""
+    found = {cause: _wait(time, cause) for cause in _WAITING if time.sum_us(*inside.PARTS[cause])}
+    contends = min(
+        time.share("runq") / CONTENTION_SHARE_MIN, time.mean_us("runq") / CONTENTION_US_MIN
+    )
+    _raise(found, "cpu-contention", contends)
+    moves = min(
+        time.share("transport") / WAIT_SHARE_MIN, time.mean_us("transport") / WAIT_MEAN_US_MIN
+    )
+    _raise(found, "transport", moves)
+    busiest = saturation(service, time.by_others, THREAD_BUSY_MIN * (1 - NEAR_LIMIT))
+    if busiest is not None:
+        _raise(found, _CAUSE_OF_KIND[busiest.kind], busiest.busy / THREAD_BUSY_MIN)
+    p99 = service.latency.p99 if service.latency is not None else None
+    if slo_us and p99 is not None:
+        _raise(found, inside.largest_part(time), p99 / slo_us)
+    return found
+
+
+def of_suspect(suspect: Suspect) -> float:
+    """The lowest of its evidence by what it has to reach; 0 without such evidence."""
+    parts = [fact.value / fact.threshold for fact in suspect.evidence if fact.threshold]
+    return min(parts, default=0.0)
+
+
+def highest(each: Iterable[Mapping[str, float]]) -> Dict[str, float]:
+    """Of several services, for each cause."""
+    found: Dict[str, float] = {}
+    for one in each:
+        for cause, value in one.items():
+            _raise(found, cause, value)
+    return found
+
+
+def clearness(value: float) -> float:
+    """0 at a limit, 1 from so far above (or below) it that it is not near any more."""
+    return min(1.0, abs(value - 1.0) / NEAR_LIMIT)
+
+
+def _wait(time: RequestTime, cause: str) -> float:
+    whole = time.sum_us(*WAITS)
+    largest = max(time.sum_us(*inside.PARTS[name]) for name in _WAITING)
+    part = time.sum_us(*inside.PARTS[cause]) / largest if largest else 0.0
+    if not whole:
+        return 0.0
+    return part * min(time.share(*WAITS) / WAIT_SHARE_MIN, time.mean_us(*WAITS) / WAIT_MEAN_US_MIN)
+
+
+def _raise(found: Dict[str, float], cause: str, value: float) -> None:
+    found[cause] = max(found.get(cause, 0.0), value)

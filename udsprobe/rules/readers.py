@@ -1,0 +1,91 @@
+"""What the reader of a connection did while its sender was stopped for want of room."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Optional
+
+from udsprobe.model.report import Connection, Report
+from udsprobe.model.thread_time import BUSY
+from udsprobe.rules.thresholds import (
+    BUFFER_DRAIN_S_MIN,
+    LOOPBACK_SEGMENT_BYTES,
+    READER_ASLEEP_SHARE_MIN,
+    SEND_BLOCKED_SHARE_MIN,
+    WAKE_UP_US_MAX,
+)
+
+_US_PER_S = 1e6
+
+
+def stopped_s(row: Connection) -> Optional[float]:
+    """How long its senders were stopped; None when not measured."""
+    return None if row.stopped_us is None else row.stopped_us / _US_PER_S
+
+
+def stopped_share(report: Report, row: Connection) -> float:
+    """The part of the window."""
+    whole_s = report.window.duration_s
+    return (stopped_s(row) or 0.0) / whole_s if whole_s else 0.0
+
+
+def busy_s(report: Report, row: Connection) -> Optional[float]:
+    """How long the process that reads was on a CPU or waited for one; None when not known."""
+    pid = row.peer.pid if row.peer is not None else None
+    for process in report.time.processes if report.time is not None and pid else []:
+        if process.pid == pid:
+            return sum(process.share.get(name, 0.0) for name in BUSY) * process.observed_s
+    return None if row.reader_busy_us is None else row.reader_busy_us / _US_PER_S
+
+
+def asleep_s(report: Report, row: Connection) -> Optional[float]:
+    """How long, at least, the reader slept while the sender was stopped; None when not known.
+
+    It cannot have been busy for longer than it was in the whole window, and each stop has
+    room for waking up.
+    """
+    stopped, busy = stopped_s(row), busy_s(report, row)
+    if stopped is None or busy is None:
+        return None
+    return max(0.0, stopped - (row.stops or 0) * WAKE_UP_US_MAX / _US_PER_S - busy)
+
+
+def sleeps_over_bytes(report: Report, row: Connection) -> bool:
+    """The sender was stopped for a good part of the window, and most of that the reader slept."""
+    asleep = asleep_s(report, row)
+    if (
+        asleep is None
+        or _waits_for_acknowledgements(row)
+        or stopped_share(report, row) < SEND_BLOCKED_SHARE_MIN
+    ):
+        return False
+    return asleep >= READER_ASLEEP_SHARE_MIN * (stopped_s(row) or 0.0)
+
+
+def _waits_for_acknowledgements(row: Connection) -> bool:
+    """Of TCP where not two packets fit: the reader has read, and nobody told the sender."""
+    size = row.send_buffer_bytes or 0
+    return (
+        row.transport == "tcp"
+        and bool(row.send_buffer_is_fixed)
+        and size < 2 * LOOPBACK_SEGMENT_BYTES
+    )
+
+
+def drain_s(report: Report, row: Connection) -> float:
+    """How long the reader takes for one buffer, at the rate while the sender was stopped.
+
+    Where no stop was seen, at the rate of the window: a loop that sends less at once than there is
+    room for waits in its poller all the same. 0 when a call that sends for longer than the window
+    gets on.
+    """
+    stopped, whole_s = stopped_s(row), report.window.duration_s
+    if not row.bytes_out:
+        gets_on = row.stalled_us is not None and row.stalled_us < whole_s * _US_PER_S / 2
+        return 0.0 if stopped and gets_on else inf
+    return (row.send_buffer_bytes or 0) * (stopped or whole_s) / row.bytes_out
+
+
+def is_slow(report: Report, row: Connection) -> bool:
+    """It keeps its sender waiting for longer than copying takes."""
+    return sleeps_over_bytes(report, row) or drain_s(report, row) >= BUFFER_DRAIN_S_MIN

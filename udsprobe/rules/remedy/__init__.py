@@ -1,0 +1,1 @@
+"""What to do about each kind of trouble, by server: a table of lines and sentences, and its use."""

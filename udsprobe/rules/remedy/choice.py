@@ -1,0 +1,204 @@
+"""Which remedies a report calls for: its rows become the values of the table."""
+
+from __future__ import annotations
+
+from typing import Dict, Optional, Tuple
+
+from udsprobe.model.action import Action
+from udsprobe.model.report import Connection, CpuCgroup, CpuHolder, Listener, Peer, Report, Target
+from udsprobe.rules.cpu_holders import partner_pids
+from udsprobe.rules.remedy.row import Value
+from udsprobe.rules.remedy.servers import GENERIC, recognise, server_of
+from udsprobe.rules.remedy.table import remedies
+
+BACKLOG_STEP = 4
+BACKLOG_MIN = 1024
+NOFILE_STEP = 4
+NOFILE_MIN = 65_536
+FD_FREE_MIN = 0.5
+"""Part of the descriptors that are free where EMFILE was not for want of them."""
+
+_DENIED = ("EACCES", "EPERM")
+# Of the period that the kernel gives a group that asks for no other.
+_QUOTA_PERIOD_US = 100_000
+_OWN_NAMES = ("udsprobe",)
+
+
+def queue_full(report: Report, listener: Listener) -> Tuple[Action, ...]:
+    """The queue is too small: its backlog, or the limit that cuts it."""
+    backlog = listener.backlog
+    more = max(BACKLOG_MIN, BACKLOG_STEP * backlog.effective)
+    somaxconn = _somaxconn(report, listener)
+    values = _place(listener)
+    values.update(backlog=more, was=backlog.effective)
+    values["was_somaxconn"] = somaxconn if somaxconn is not None else backlog.effective
+    server = server_of(_owner(report, listener))
+    kind = "backlog-unix" if listener.transport == "unix" else "backlog-tcp"
+    own = remedies(kind, server, **values)
+    if not _is_cut(listener, somaxconn, more):
+        return own
+    raised = remedies("somaxconn", server, **values)
+    if not raised:
+        return remedies("somaxconn-only", backlog=more)
+    if (backlog.requested or 0) >= more:
+        return raised
+    return (*raised, *own[1:])
+
+
+def _is_cut(listener: Listener, somaxconn: Optional[int], more: int) -> bool:
+    if somaxconn is not None:
+        return somaxconn < more
+    return listener.backlog.clamped_by is not None or bool(listener.backlog.equals_somaxconn)
+
+
+def _somaxconn(report: Report, listener: Listener) -> Optional[int]:
+    rows = [row for row in report.namespaces or [] if row.netns == listener.netns]
+    return rows[0].somaxconn if rows else None
+
+
+def full_elsewhere(transport: str, address: str, owner: Optional[Peer]) -> Tuple[Action, ...]:
+    """The queue is another process's: how its program is told a backlog, and how to look at it."""
+    look = remedies("full-elsewhere", address=address)
+    if owner is None or not owner.comm:
+        return look
+    kind = "backlog-unix" if transport == "unix" else "backlog-tcp"
+    values: Dict[str, Value] = {"pid": owner.pid, "address": address, "backlog": BACKLOG_MIN}
+    if transport == "unix":
+        values["path"] = address if address.startswith("/") else None
+    return (*remedies(kind, recognise(owner.comm), **values), *look)
+
+
+def seats_taken(report: Report, listener: Listener) -> Tuple[Action, ...]:
+    """Its threads have time, and a limit of the server keeps connections waiting."""
+    return remedies("seats", server_of(_owner(report, listener)), **_place(listener))
+
+
+def accepts_late(report: Report, listener: Listener) -> Tuple[Action, ...]:
+    """Who takes connections out of the queue is busy with something else."""
+    return remedies("accept-late", server_of(_owner(report, listener)), **_place(listener))
+
+
+def _place(listener: Listener) -> Dict[str, Value]:
+    pid = listener.pids[0] if listener.pids else None
+    values: Dict[str, Value] = {"pid": pid, "inode": listener.inode, "address": listener.address}
+    return {**values, **_server_address(listener)}
+
+
+def _server_address(listener: Listener) -> Dict[str, Value]:
+    """What the clients of a database are told to find it."""
+    if listener.transport == "unix":
+        path = listener.host_path or listener.address
+        return {"path": path if path.startswith("/") else None}
+    host, _, port = listener.address.rpartition(":")
+    host = {"0.0.0.0": "127.0.0.1", "*": "127.0.0.1", "[::]": "::1"}.get(host, host.strip("[]"))
+    return {"host": host, "port": int(port) if port.isdigit() else None}
+
+
+def _owner(report: Report, listener: Listener) -> Optional[Target]:
+    owners = set(listener.pids or ())
+    return next((each for each in report.targets if each.pid in owners), None)
+
+
+def connect_failing(error: str, transport: str, address: str) -> Tuple[Action, ...]:
+    """Connects to an address fail with `error`."""
+    if error in _DENIED and transport == "unix":
+        return remedies("denied", address=address)
+    if error == "ENOENT":
+        return remedies("missing", address=address)
+    if error == "EADDRNOTAVAIL":
+        return remedies("no-port")
+    return remedies("nobody-unix" if transport == "unix" else "nobody-tcp", address=address)
+
+
+def descriptors(target: Optional[Target], is_host: bool = False) -> Tuple[Action, ...]:
+    """No descriptor is left, or soon none will be."""
+    if is_host:
+        return remedies("nofile-host")
+    if target is None:
+        return remedies("nofile")
+    opened, limit = target.fds.open, target.fds.limit
+    if opened is not None and limit and opened < (1 - FD_FREE_MIN) * limit:
+        return remedies("own-limit", pid=target.pid, open=opened, limit=limit)
+    more = max(NOFILE_MIN, NOFILE_STEP * (limit or 0))
+    return remedies(
+        "nofile", server_of(target), pid=target.pid, more=more, more_hard=more, was=limit
+    )
+
+
+def reader(row: Connection, who: str) -> Tuple[Action, ...]:
+    """Who reads at the other end of a connection does not keep up."""
+    kind = "reader-unix" if row.transport == "unix" else "reader-tcp"
+    pid = row.peer.pid if row.peer is not None and row.peer.pid else None
+    return remedies(kind, peer_pid=pid, who=who)[:1]
+
+
+def send_buffer(report: Report, needed: float) -> Tuple[Action, ...]:
+    """A program set a send buffer that its replies of `needed` bytes do not fit."""
+    limits = [n.wmem_max for n in report.namespaces or [] if n.wmem_max is not None]
+    values: Dict[str, Value] = {"bytes": round(needed), "was": min(limits, default=None)}
+    own = remedies("send-buffer", GENERIC, **values)
+    if not limits or needed <= min(limits):
+        return own
+    return (*own, *remedies("wmem-max", GENERIC, **values))
+
+
+def busy(report: Report, pid: int, tid: int, comm: str) -> Tuple[Action, ...]:
+    """A thread computes all the time: where, and how to have more of it."""
+    target = next((each for each in report.targets if each.pid == pid), None)
+    server = recognise(comm) if target is None else server_of(target)
+    heard = next((row for row in report.listeners or [] if pid in (row.pids or ())), None)
+    values: Dict[str, Value] = {"pid": pid, "tid": tid}
+    values.update(_server_address(heard) if heard is not None else {})
+    return (*remedies("profile", server, **values), *remedies("more-cpu", server, **values))
+
+
+def sleeps(report: Report, pid: int, on_disk: bool) -> Tuple[Action, ...]:
+    """A server sleeps while it owes replies."""
+    target = next((each for each in report.targets if each.pid == pid), None)
+    found = remedies("sleeps", server_of(target), pid=pid)
+    return (*found, *remedies("disk")) if on_disk else found
+
+
+def quota(group: CpuCgroup) -> Tuple[Action, ...]:
+    """A CPU quota stops the targets."""
+    v2 = group.version == 2
+    was = (
+        f"{group.quota_cpus * _QUOTA_PERIOD_US:.0f} {_QUOTA_PERIOD_US}" if group.quota_cpus else ""
+    )
+    return remedies(
+        "quota",
+        quota="max" if v2 else "-1",
+        cpu_max=f"{group.path}/{'cpu.max' if v2 else 'cpu.cfs_quota_us'}",
+        path=group.path,
+        was=was if v2 and was else None,
+    )
+
+
+def too_many_threads(report: Report, cpus: int) -> Tuple[Action, ...]:
+    """The targets run more threads than there are CPUs for."""
+    server = server_of(report.targets[0] if report.targets else None)
+    return remedies("too-many-threads", server, cpus=cpus)
+
+
+def cpu_holder(report: Report, holder: CpuHolder) -> Tuple[Action, ...]:
+    """Somebody else is on the CPU that the targets wait for.
+
+    Only a stranger is slowed down: not who serves the targets, is served by them, or measures
+    them.
+    """
+    if not holder.pid:
+        return remedies("short-lived")
+    who = f"{holder.comm or 'pid'} {holder.pid}"
+    if holder.comm is not None and "/" in holder.comm:  # the kernel's: ksoftirqd/0, kworker/1:2
+        return remedies("kernel-thread", holder=who)
+    kind = "stranger" if is_stranger(report, holder) else "partner"
+    return remedies(kind, holder=who, holder_pid=holder.pid)
+
+
+def is_stranger(report: Report, holder: CpuHolder) -> bool:
+    """It has no part in the requests of the targets, nor in this observation."""
+    if holder.is_target or holder.pid in {each.pid for each in report.targets}:
+        return False
+    if holder.pid in partner_pids(report) or (holder.comm or "").startswith(_OWN_NAMES):
+        return False
+    return not any(holder.pid in (row.pids or ()) for row in report.listeners or [])

@@ -1,0 +1,221 @@
+"""Remedies on the host around a server: connects that fail, descriptors, the CPUs.
+
+Sources: connect(2), unix(7), ip(7), prlimit(2), sched(7), the kernel's cgroup documentation.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+from udsprobe.rules.remedy.row import Row, look, now, reload, restart
+
+DENIED: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "namei -l -- {address}",
+            "see the owner and mode of each part of the path; then chgrp and chmod the socket, or "
+            "add the client's user to the socket's group",
+            "connecting needs write permission to the socket and search permission to each "
+            "directory above it",
+        ),
+    ),
+}
+MISSING: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "ls -l -- {address}",
+            "start the server that makes this socket, or correct the path on one of the two sides",
+            "the server has not made its socket, or somewhere else",
+        ),
+    )
+}
+NOBODY_UNIX: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "sudo ss -xlp | grep -F -- {address}",
+            "see that nobody listens there, then start the server again",
+            "the socket file is there and nobody listens: its server ended without removing it",
+        ),
+    )
+}
+NOBODY_TCP: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "sudo ss -ltnp | grep -F -- {address}",
+            "see whether anybody listens there, then start the server",
+            "a connect needs a listener at that address and port",
+        ),
+    )
+}
+NO_PORT: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            'sudo sysctl -w net.ipv4.ip_local_port_range="1024 65535"',
+            "allow more local ports; for good: keep connections open (a pool)",
+            "a connection to one address takes a local port until a minute after it is closed",
+        ),
+    )
+}
+FULL_ELSEWHERE: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "sudo udsprobe attach --listener={address}",
+            "see why its server does not accept in time",
+            "shows the limit of that queue and what its server does instead of accepting",
+        ),
+    )
+}
+
+_NEEDS = "each connection takes a descriptor; without one accept() and open() fail"
+_NOFILE = now(
+    "sudo prlimit --pid {pid} --nofile={more}:{more_hard}",
+    "raise the limit of open files of the running process; for good: LimitNOFILE={more} in its "
+    "systemd unit",
+    _NEEDS,
+    "sudo prlimit --pid {pid} --nofile={was}:{more_hard}",
+)
+NOFILE: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        _NOFILE,
+        restart("LimitNOFILE=65536 in the systemd unit of the server, then restart", _NEEDS),
+    ),
+    "nginx": (
+        _NOFILE,
+        reload("worker_rlimit_nofile 65536; then reload nginx", _NEEDS),
+    ),
+    "haproxy": (
+        _NOFILE,
+        reload(
+            "lower maxconn of HAProxy, or raise LimitNOFILE of its unit and restart",
+            "HAProxy derives one from the other when it starts",
+        ),
+    ),
+    "redis": (
+        _NOFILE,
+        restart(
+            "raise LimitNOFILE of its unit, then restart",
+            "Redis derives maxclients from it when it starts",
+        ),
+    ),
+    "memcached": (
+        _NOFILE,
+        restart("raise -c of memcached, then restart", "it asks for as many files as -c needs"),
+    ),
+    "mysql": (
+        _NOFILE,
+        restart("raise open_files_limit in my.cnf and LimitNOFILE, then restart", _NEEDS),
+    ),
+    "postgresql": (
+        restart(
+            "lower max_files_per_process, or raise LimitNOFILE of PostgreSQL's unit, then restart",
+            "PostgreSQL counts its own open files against the lower of the two",
+        ),
+        _NOFILE,
+    ),
+}
+OWN_LIMIT: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "cat /proc/{pid}/limits && sysctl fs.inotify.max_user_instances fs.nr_open",
+            "look for the limit that it met: not that of its open files, of which {open} of "
+            "{limit} are in use; per user there is fs.inotify.max_user_instances, and programs "
+            "count limits of their own",
+            "raising a limit that does not bind changes nothing",
+        ),
+    )
+}
+NOFILE_HOST: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            "sudo sysctl -w fs.file-max=2097152",
+            "raise the host's limit of open files",
+            "the limit of all processes together is reached",
+        ),
+        look(
+            "sudo find /proc -maxdepth 3 -path '/proc/[0-9]*/fd/*' 2>/dev/null | cut -d/ -f3 | "
+            "sort | uniq -c | sort -rn | head",
+            "find the processes that hold most of them",
+            "one program that leaks descriptors takes them from all others",
+        ),
+    )
+}
+
+STRANGER: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            "sudo renice -n 19 -p {holder_pid}",
+            "give {holder}, which has nothing to do with the server, the lowest priority",
+            "the server then runs before it; it still gets what nobody else wants",
+            "sudo renice -n {nice} -p {holder_pid}",
+        ),
+    )
+}
+PARTNER: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart(
+            "give the server and {holder}, which works with it, more CPUs, or {holder} less to do",
+            "it serves the same requests: slowing it down slows them down",
+        ),
+    )
+}
+KERNEL_THREAD: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "cat /proc/softirqs /proc/interrupts",
+            "see what the kernel does on these CPUs",
+            "{holder} is the kernel's own: its priority is not what to change",
+        ),
+    )
+}
+SHORT_LIVED: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "ps -eo etimes,ppid,pid,comm --sort etimes | head -30",
+            "see who starts them",
+            "lists the youngest processes with their parents",
+        ),
+    )
+}
+WHO_RUNS: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look("top -b -n 1 -H | head -40", "see who runs instead", "lists threads by their CPU use"),
+    )
+}
+QUOTA: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            "echo {quota} | sudo tee {cpu_max}",
+            "lift the CPU quota of {path} until it is set again; for good: CPUQuota= in its "
+            "systemd unit, --cpus of its container",
+            "the quota stops all its threads until the next period, whatever CPUs are free",
+            "echo {was} | sudo tee {cpu_max}",
+        ),
+    )
+}
+TOO_MANY_THREADS: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart(
+            "run about {cpus} workers for {cpus} CPUs",
+            "more of them only wait for each other",
+        ),
+    ),
+    "go": (restart("GOMAXPROCS={cpus}, then restart", "more of them only wait for each other"),),
+    "nginx": (
+        reload("worker_processes {cpus}; then reload", "more of them only wait for each other"),
+    ),
+    "php-fpm": (
+        reload(
+            "pm.max_children near {cpus} times what a request waits over what it computes",
+            "more of them only wait for each other",
+        ),
+    ),
+    "gunicorn": (
+        restart("gunicorn --workers {cpus}, then restart", "more of them only wait for each other"),
+    ),
+    "postgresql": (
+        restart(
+            "a pooler such as PgBouncer with default_pool_size near {cpus}",
+            "more queries at once than CPUs only wait for each other",
+        ),
+    ),
+}

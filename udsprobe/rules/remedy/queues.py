@@ -1,0 +1,357 @@
+"""Remedies for accept queues: too small a backlog, somaxconn below it, all seats of a server taken.
+
+Sources: each server's manual, listen(2), pidfd_getfd(2); docs/remedies.md has what was tried.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+from udsprobe.rules.remedy.row import Row, now, reload, restart
+
+# A second listen() on the same socket sets its backlog.
+_SOCKET = (
+    "import ctypes,os,socket,struct;"
+    'd="/proc/{pid}/fd/";'
+    'f=[int(f) for f in os.listdir(d) if os.readlink(d+f)=="socket:[{inode}]"][0];'
+    "s=socket.socket(fileno=ctypes.CDLL(None).syscall(438,os.pidfd_open({pid}),f,0));"
+)
+# A Unix socket notes who called listen() (SO_PEERCRED): it stays whose it was, not root's.
+_AS_BEFORE = (
+    '_,u,g=struct.unpack("3i",s.getsockopt(1,17,12)) if s.family==1 else (0,0,0);'
+    "os.setegid(g);os.seteuid(u);"
+)
+_AGAIN = f"sudo python3 -c '{_SOCKET}{_AS_BEFORE}s.listen("
+_LISTEN, _LISTEN_BACK = f"{_AGAIN}{{backlog}})'", f"{_AGAIN}{{was}})'"
+_SYSCTL = "sudo nsenter -t {pid} -n sysctl -w net.core.somaxconn="
+
+LISTEN_UNIX = now(
+    _LISTEN,
+    "raise the backlog of the running server to {backlog}; until it restarts, clients that ask "
+    "for its process id (SO_PEERCRED) get one that has ended",
+    "listen() once more on the same socket: no connection is lost, nothing restarts",
+    _LISTEN_BACK,
+)
+LISTEN_TCP = now(
+    _LISTEN,
+    "raise the backlog of the running server to {backlog}",
+    "listen() once more on the same socket: no connection is lost, nothing restarts",
+    _LISTEN_BACK,
+)
+SOMAXCONN = now(
+    _SYSCTL + "{backlog}",
+    "raise net.core.somaxconn to {backlog} where the server runs, for good in /etc/sysctl.d; a "
+    "server that has called listen() before has to restart, or to listen again",
+    "the kernel cuts what a server asks for to this limit, at listen()",
+    _SYSCTL + "{was_somaxconn}",
+)
+SOMAXCONN_AND_LISTEN = now(
+    f"{_SYSCTL}{{backlog}} && {_LISTEN}",
+    "raise net.core.somaxconn to {backlog} where the server runs, and the backlog of the running "
+    "server with it; for good: a line in /etc/sysctl.d",
+    "the kernel cut what the server asked for at listen(), which is called once more",
+    f"{_LISTEN_BACK} && {_SYSCTL}{{was_somaxconn}}",
+)
+SOMAXCONN_HERE = now(
+    "sudo sysctl -w net.core.somaxconn={backlog}",
+    "raise net.core.somaxconn to {backlog} in the network namespace of the server, then restart it",
+    "the kernel cuts what a server asks for to this limit, at listen()",
+)
+
+_ITS_OWN = "that many connections then have room until the server accepts them"
+_TAKES_SOMAXCONN = restart(
+    "raise net.core.somaxconn to {backlog} (a line in /etc/sysctl.d), then restart the server",
+    "it asks for net.core.somaxconn by itself, as it was when the server started",
+)
+
+BACKLOG: Dict[str, Tuple[Row, ...]] = {
+    "nginx": (
+        reload(
+            "write backlog={backlog} on nginx's `listen` line for {address}, then reload it: "
+            "nginx -t && nginx -s reload",
+            "511 is nginx's own; a reload listens again with the new one",
+        ),
+    ),
+    "node": (
+        restart(
+            "server.listen({{ path or port, backlog: {backlog} }}) in the program that listens "
+            "on {address}",
+            "511 is Node's own",
+        ),
+    ),
+    "postgresql": (
+        restart(
+            "put a pooler such as PgBouncer in front of PostgreSQL, or raise max_connections "
+            "(and restart): its backlog grows by twice as much",
+            "each connection is a process of PostgreSQL: keeping them is cheaper than queueing",
+        ),
+    ),
+    "mysql": (
+        restart(
+            "back_log = {backlog} under [mysqld] in my.cnf, then restart",
+            "back_log is what MySQL and MariaDB give to listen(), of Unix sockets too",
+        ),
+    ),
+    "redis": (
+        restart(
+            "tcp-backlog {backlog} in redis.conf, then restart",
+            "511 is Redis's own; it holds for Unix sockets too, and CONFIG SET does not take it",
+        ),
+    ),
+    "php-fpm": (
+        restart(
+            "listen.backlog = {backlog} in the pool's file of PHP-FPM, then restart: a reload "
+            "keeps the socket as it is",
+            "511 is PHP-FPM's own on Linux",
+        ),
+    ),
+    "uwsgi": (
+        restart(
+            "listen = {backlog} in uWSGI's file (--listen {backlog}), then restart; "
+            "net.core.somaxconn has to be as large, or uWSGI does not start",
+            "100 is uWSGI's own",
+        ),
+    ),
+    "gunicorn": (restart("gunicorn --backlog {backlog}, then restart", "2048 is gunicorn's own"),),
+    "uvicorn": (restart("uvicorn --backlog {backlog}, then restart", "2048 is uvicorn's own"),),
+    "puma": (
+        restart(
+            'add ?backlog={backlog} to the address of `bind` in config/puma.rb, as in bind "'
+            'unix:///run/app.sock?backlog={backlog}", then restart',
+            "1024 is Puma's own",
+        ),
+    ),
+    "apache": (
+        restart(
+            "ListenBacklog {backlog} in Apache's configuration, then restart: a graceful restart "
+            "keeps the socket as it is",
+            "511 is Apache's own",
+        ),
+    ),
+    "haproxy": (
+        restart(
+            "add `backlog {backlog}` to HAProxy's bind line for {address}, then restart it: a "
+            "reload hands the socket on as it is",
+            "without it the backlog is the frontend's maxconn",
+        ),
+    ),
+    "pgbouncer": (
+        restart(
+            "listen_backlog = {backlog} in pgbouncer.ini, then restart", "128 is PgBouncer's own"
+        ),
+    ),
+    "memcached": (restart("memcached -b {backlog}, then restart", "1024 is memcached's own"),),
+    "java": (
+        restart(
+            "new ServerSocket(port, {backlog}) or ServerSocketChannel.bind(address, {backlog}); "
+            "Tomcat: acceptCount, Jetty: acceptQueueSize",
+            "50 is Java's own, 100 Tomcat's",
+        ),
+    ),
+    "go": (_TAKES_SOMAXCONN,),
+    "python": (
+        restart(
+            "sock.listen({backlog}); asyncio: backlog={backlog} of start_server(); socketserver: "
+            "request_queue_size = {backlog} in the server's class",
+            "socketserver asks for 5, asyncio for 100",
+        ),
+    ),
+    "caddy": (_TAKES_SOMAXCONN,),
+    "systemd": (
+        restart(
+            "Backlog={backlog} under [Socket] of the unit that listens on {address}, then "
+            "systemctl daemon-reload and restart that socket unit",
+            "systemd listens in the service's place",
+        ),
+    ),
+    "generic": (
+        restart(
+            "listen(fd, {backlog}) in the program that listens on {address}, or its option of "
+            "that name",
+            _ITS_OWN,
+        ),
+    ),
+}
+
+_FREES = "a connection that waits in the queue gets its turn when one of those it serves ends"
+SEATS: Dict[str, Tuple[Row, ...]] = {
+    "nginx": (
+        reload(
+            "raise worker_connections in nginx's events block (and worker_rlimit_nofile with it), "
+            "or lower keepalive_timeout, then reload it: nginx -t && nginx -s reload",
+            "a worker with worker_connections open accepts no more",
+        ),
+    ),
+    "node": (
+        restart(
+            "raise or remove server.maxConnections, and close idle connections sooner "
+            "(server.keepAliveTimeout)",
+            "what is above maxConnections is closed as soon as it is accepted",
+        ),
+    ),
+    "postgresql": (
+        restart(
+            "put a pooler such as PgBouncer in front of PostgreSQL, or raise max_connections and "
+            "restart",
+            "each connection holds a process, idle or not",
+        ),
+    ),
+    "mysql": (
+        now(
+            'sudo "$(command -v mariadb || command -v mysql)" -S {path} -e '
+            '"SET GLOBAL max_connections = 2 * @@GLOBAL.max_connections"',
+            "double max_connections of MySQL or MariaDB; for good: max_connections in my.cnf",
+            "each connection holds a thread, idle or not",
+            'sudo "$(command -v mariadb || command -v mysql)" -S {path} -e '
+            '"SET GLOBAL max_connections = @@GLOBAL.max_connections DIV 2"',
+        ),
+        reload(
+            "raise max_connections of MySQL or MariaDB: SET GLOBAL max_connections = …, and the "
+            "same in my.cnf",
+            "each connection holds a thread, idle or not",
+        ),
+    ),
+    "redis": (
+        reload(
+            "raise maxclients: CONFIG SET maxclients …, and the same in redis.conf; or close idle "
+            "clients: CONFIG SET timeout 300",
+            "what is above maxclients gets an error and is closed",
+        ),
+    ),
+    "php-fpm": (
+        reload(
+            "raise pm.max_children in the pool's file of PHP-FPM, then reload it",
+            "a child serves one request at a time, and with keepalive one connection",
+        ),
+    ),
+    "uwsgi": (
+        restart("raise `processes` or `threads` of uWSGI, then restart", "each serves one request"),
+    ),
+    "gunicorn": (
+        restart(
+            "raise --workers of gunicorn, or --threads with --worker-class gthread; SIGTTIN to "
+            "its master adds one worker at once",
+            "a sync worker serves one connection at a time",
+        ),
+    ),
+    "uvicorn": (
+        restart(
+            "raise --limit-concurrency or --workers of uvicorn",
+            "above --limit-concurrency it answers 503",
+        ),
+    ),
+    "puma": (
+        restart(
+            "raise `threads` or `workers` in config/puma.rb, then restart",
+            "a thread serves one request at a time, and Puma accepts while one is free",
+        ),
+    ),
+    "apache": (
+        restart(
+            "raise MaxRequestWorkers (and ServerLimit), or lower KeepAliveTimeout, then restart",
+            "Apache accepts no more while all workers are taken",
+        ),
+    ),
+    "haproxy": (
+        reload(
+            "raise maxconn of HAProxy's global section and of the frontend, then reload it; at "
+            "once, by its stats socket: set maxconn frontend NAME NUMBER",
+            "a frontend with maxconn connections accepts no more",
+        ),
+    ),
+    "pgbouncer": (
+        reload(
+            "raise max_client_conn in pgbouncer.ini (and LimitNOFILE with it), then RELOAD; "
+            "where queries wait for a server, default_pool_size",
+            "what is above max_client_conn is refused",
+        ),
+    ),
+    "memcached": (
+        restart(
+            "raise -c of memcached (and its limit of open files with it), then restart",
+            "with -c connections open it accepts no more",
+        ),
+    ),
+    "java": (
+        restart(
+            "raise the server's threads or connections (Tomcat: maxThreads, maxConnections), "
+            "or close idle connections sooner (keepAliveTimeout)",
+            _FREES,
+        ),
+    ),
+    "go": (
+        restart(
+            "raise or remove the limit around the listener (netutil.LimitListener), and set "
+            "http.Server.IdleTimeout",
+            _FREES,
+        ),
+    ),
+    "python": (
+        restart(
+            "serve connections in more threads or processes, and let one of them do nothing but "
+            "accept",
+            _FREES,
+        ),
+    ),
+    "caddy": (
+        restart(
+            "raise LimitNOFILE of Caddy's unit, and lower `idle` of its server timeouts",
+            "Caddy has no limit of its own: it stops where descriptors do",
+        ),
+    ),
+    "systemd": (
+        restart(
+            "raise MaxConnections= under [Socket] (64 with Accept=yes), then systemctl "
+            "daemon-reload and restart that socket unit",
+            "systemd starts no further instance above it",
+        ),
+    ),
+    "generic": (
+        restart(
+            "raise the limit of the server that is taken (connections, workers or threads), or "
+            "close idle connections sooner (keep-alive time)",
+            _FREES,
+        ),
+    ),
+}
+
+_POOL = restart(
+    "keep connections open in the clients (a pool), so that fewer are made",
+    "the process that accepts also starts what serves each connection",
+)
+ACCEPT_LATE: Dict[str, Tuple[Row, ...]] = {
+    "postgresql": (_POOL,),
+    "mysql": (_POOL,),
+    "pgbouncer": (
+        restart(
+            "run a second PgBouncer on the same port (so_reuseport = 1)", "PgBouncer is one thread"
+        ),
+    ),
+    "memcached": (restart("raise -t of memcached", "its first thread accepts for all others"),),
+    "generic": (
+        restart(
+            "accept in a thread or loop that does nothing else, or serve with more workers",
+            "who takes connections out of the queue comes too late",
+        ),
+    ),
+    "node": (
+        restart(
+            "move what computes or blocks out of the loop (worker_threads), or run the program "
+            "in several processes (node:cluster)",
+            "a loop accepts when it comes back to its poller",
+        ),
+    ),
+    "nginx": (
+        reload(
+            "worker_processes auto; and `thread_pool` with `aio threads` for slow disks, then "
+            "reload nginx",
+            "a worker accepts when it comes back to its poller",
+        ),
+    ),
+    "redis": (
+        restart(
+            "find the slow commands (SLOWLOG GET) and spread the keys over several instances",
+            "Redis runs commands in one thread, which also accepts",
+        ),
+    ),
+}

@@ -1,0 +1,80 @@
+"""Which well-known server a process is, by what it calls itself and how it was started."""
+
+from __future__ import annotations
+
+import re
+from typing import Optional, Tuple
+
+from udsprobe.model.report import Target
+
+GENERIC = "generic"
+
+# The name as people write it, the slug's row in tables, what `comm` begins with.
+SERVERS = {
+    "nginx": "nginx",
+    "node": "Node",
+    "postgresql": "PostgreSQL",
+    "mysql": "MySQL, MariaDB",
+    "redis": "Redis, Valkey",
+    "php-fpm": "PHP-FPM",
+    "uwsgi": "uWSGI",
+    "gunicorn": "gunicorn",
+    "uvicorn": "uvicorn",
+    "puma": "Puma",
+    "apache": "Apache",
+    "haproxy": "HAProxy",
+    "pgbouncer": "PgBouncer",
+    "memcached": "memcached",
+    "java": "Java",
+    "go": "Go",
+    "python": "Python",
+    "caddy": "Caddy",
+    "systemd": "systemd",
+    GENERIC: "any other",
+}
+DATABASES = frozenset({"postgresql", "mysql", "redis", "memcached", "pgbouncer"})
+# In the order in which they are tried: a Python program that is gunicorn is gunicorn.
+_COMMS: Tuple[Tuple[str, str], ...] = (
+    ("nginx", "nginx"),
+    ("postgres", "postgresql"),
+    ("mysqld", "mysql"),
+    ("mariadbd", "mysql"),
+    ("redis-server", "redis"),
+    ("valkey-server", "redis"),
+    ("php-fpm", "php-fpm"),
+    ("uwsgi", "uwsgi"),
+    ("gunicorn", "gunicorn"),
+    ("uvicorn", "uvicorn"),
+    ("puma", "puma"),
+    ("apache2", "apache"),
+    ("httpd", "apache"),
+    ("haproxy", "haproxy"),
+    ("pgbouncer", "pgbouncer"),
+    ("memcached", "memcached"),
+    ("caddy", "caddy"),
+    ("traefik", "go"),
+    ("systemd", "systemd"),
+    ("node", "node"),
+    ("java", "java"),
+    ("python", "python"),
+)
+_STARTED = re.compile(
+    r"(?:^|[/ ])(gunicorn|uvicorn|uwsgi|puma|redis-server|haproxy|pgbouncer|memcached|caddy"
+    r"|nginx|node|java|python)[\d.]*(?=[ :]|$)"
+)
+
+
+def recognise(comm: str, cmdline: Optional[str] = None) -> str:
+    """The slug of a server of `SERVERS`; `generic` when it is none that is known."""
+    known = next((slug for start, slug in _COMMS if comm.startswith(start)), None)
+    if known not in (None, "python"):
+        return known
+    words = " ".join((cmdline or "").split()[:3])
+    # An interpreter is named before what it runs.
+    found = _STARTED.findall(words)
+    return found[-1].replace("redis-server", "redis") if found else known or GENERIC
+
+
+def server_of(target: Optional[Target]) -> str:
+    """`recognise` for a target; `generic` for none."""
+    return recognise(target.comm, target.cmdline) if target is not None else GENERIC

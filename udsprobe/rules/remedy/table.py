@@ -1,0 +1,105 @@
+"""The table of remedies: from a kind of trouble and a server to rows, and to actions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Iterator, Mapping, Tuple
+
+from udsprobe.model.action import Action
+from udsprobe.rules.remedy import host, queues, work
+from udsprobe.rules.remedy.row import Row, Value
+from udsprobe.rules.remedy.servers import GENERIC
+
+Rows = Mapping[str, Tuple[Row, ...]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of trouble.
+
+    Attributes:
+        cause: of the verdicts. about: in a few words.
+        by_server: the rows of a server, those of `generic` where it has none.
+        first: what comes before them for every server.
+    """
+
+    cause: str
+    about: str
+    by_server: Rows
+    first: Tuple[Row, ...] = ()
+
+    def rows(self, server: str) -> Tuple[Row, ...]:
+        """In the order in which they are offered."""
+        return (*self.first, *(self.by_server.get(server) or self.by_server.get(GENERIC, ())))
+
+
+_LIMIT: Rows = {GENERIC: (queues.SOMAXCONN_HERE,)}
+
+KINDS: Dict[str, Kind] = {
+    "backlog-unix": Kind(
+        "accept-queue-full",
+        "the backlog binds, Unix socket",
+        queues.BACKLOG,
+        (queues.LISTEN_UNIX,),
+    ),
+    "backlog-tcp": Kind(
+        "accept-queue-full", "the backlog binds, TCP", queues.BACKLOG, (queues.LISTEN_TCP,)
+    ),
+    "somaxconn": Kind(
+        "accept-queue-full",
+        "somaxconn cuts the backlog",
+        {GENERIC: (queues.SOMAXCONN,)},
+        (queues.SOMAXCONN_AND_LISTEN,),
+    ),
+    "somaxconn-only": Kind("accept-queue-full", "the same, owner not known", _LIMIT),
+    "full-elsewhere": Kind(
+        "accept-queue-full", "the queue of another's listener", host.FULL_ELSEWHERE
+    ),
+    "seats": Kind("accept-starved", "all seats are taken", queues.SEATS),
+    "accept-late": Kind("accept-starved", "who accepts is busy", queues.ACCEPT_LATE),
+    "denied": Kind("connect-failing", "EACCES, EPERM", host.DENIED),
+    "missing": Kind("connect-failing", "ENOENT", host.MISSING),
+    "nobody-unix": Kind("connect-failing", "ECONNREFUSED, Unix socket", host.NOBODY_UNIX),
+    "nobody-tcp": Kind("connect-failing", "any other error", host.NOBODY_TCP),
+    "no-port": Kind("connect-failing", "EADDRNOTAVAIL", host.NO_PORT),
+    "nofile": Kind("fd-limit", "of a process", host.NOFILE),
+    "nofile-host": Kind("fd-limit", "ENFILE, of the host", host.NOFILE_HOST),
+    "own-limit": Kind("fd-limit", "EMFILE with descriptors free", host.OWN_LIMIT),
+    "reader-unix": Kind("send-blocked", "the reader does not read, Unix socket", work.READER_UNIX),
+    "reader-tcp": Kind("send-blocked", "the reader does not read, TCP", work.READER_TCP),
+    "send-buffer": Kind("send-blocked", "a small SO_SNDBUF", work.SEND_BUFFER),
+    "wmem-max": Kind("send-blocked", "wmem_max cuts SO_SNDBUF", work.WMEM_MAX),
+    "datagrams": Kind("send-blocked", "a log's reader is slow", work.DATAGRAMS),
+    "churn": Kind("connection-churn", "what the client changes", work.CHURN),
+    "nagle": Kind("nagle", "sends that are kept back", work.NODELAY),
+    "profile": Kind("app-cpu", "where its CPU time goes", work.PROFILE),
+    "more-cpu": Kind("app-cpu", "more of it", work.MORE_CPU),
+    "sleeps": Kind("app-blocked", "what it sleeps in", work.SLEEPS),
+    "disk": Kind("app-blocked", "the disk", work.DISK),
+    "hung": Kind("app-blocked", "nothing completes", work.HUNG),
+    "upstream": Kind("upstream-wait", "who answers late", work.UPSTREAM),
+    "quota": Kind("cpu-contention", "a CPU quota", host.QUOTA),
+    "too-many-threads": Kind("cpu-contention", "too many threads", host.TOO_MANY_THREADS),
+    "stranger": Kind("cpu-contention", "a stranger has the CPU", host.STRANGER),
+    "partner": Kind("cpu-contention", "a partner has the CPU", host.PARTNER),
+    "kernel-thread": Kind("cpu-contention", "the kernel has the CPU", host.KERNEL_THREAD),
+    "short-lived": Kind("cpu-contention", "processes that come and go", host.SHORT_LIVED),
+    "who-runs": Kind("cpu-contention", "nobody in particular", host.WHO_RUNS),
+    "fewer-calls": Kind("transport", "many small calls", work.FEWER_CALLS),
+    "unix-instead": Kind("transport", "TCP on one host", work.UNIX_INSTEAD),
+}
+
+
+def remedies(kind: str, server: str = GENERIC, **values: Value) -> Tuple[Action, ...]:
+    """The actions of one kind of trouble at one server, the best first.
+
+    A row that needs a value which is not given or None is left out.
+    """
+    return tuple(_actions(KINDS[kind].rows(server), values))
+
+
+def _actions(rows: Tuple[Row, ...], values: Mapping[str, Value]) -> Iterator[Action]:
+    for row in rows:
+        action = row.action(values)
+        if action is not None:
+            yield action

@@ -1,0 +1,296 @@
+"""Remedies for what happens inside a server: its CPU time, its sleep, its connections, its sends.
+
+Sources: each server's manual; docs/remedies.md has what was tried.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+from udsprobe.rules.remedy.row import Row, look, now, reload, restart
+
+_PERF = look(
+    "sudo perf record -F 99 -g -t {tid} -o - -- sleep 10 | "
+    "perf report -i - --stdio --no-children | head -n 60",
+    "see which code its CPU time is spent in (package linux-perf, or linux-tools-generic)",
+    "samples the stack of the busy thread 99 times a second, for 10 s",
+)
+_PY_SPY = look(
+    "sudo py-spy dump --pid {pid}",
+    "see what its Python threads do (pip install py-spy)",
+    "prints the stack of each thread with its line; once more tells whether it moves",
+)
+_SLOW_COMMANDS = (
+    "see the slow commands of Redis (package redis-tools)",
+    "one slow command holds up all clients: Redis runs commands in one thread",
+)
+PROFILE: Dict[str, Tuple[Row, ...]] = {
+    "generic": (_PERF,),
+    "python": (_PY_SPY,),
+    "gunicorn": (_PY_SPY,),
+    "uvicorn": (_PY_SPY,),
+    "java": (
+        look(
+            "sudo jcmd {pid} Thread.print",
+            "see what its Java threads do (package default-jdk-headless)",
+            "prints the stack of each thread",
+        ),
+    ),
+    "puma": (
+        look(
+            "sudo rbspy dump --pid {pid}",
+            "see what its Ruby threads do (cargo install rbspy)",
+            "prints the stack of each thread with its line",
+        ),
+    ),
+    "postgresql": (
+        look(
+            'sudo -u postgres psql -c "SELECT pid, state, wait_event, query FROM pg_stat_activity '
+            'WHERE pid = {pid}"',
+            "see which query that process of PostgreSQL runs",
+            "a slow query is the usual reason: EXPLAIN (ANALYZE, BUFFERS) of it says why",
+        ),
+    ),
+    "mysql": (
+        look(
+            'sudo "$(command -v mariadb || command -v mysql)" -e "SHOW FULL PROCESSLIST"',
+            "see which queries MySQL or MariaDB runs",
+            "a slow query is the usual reason: EXPLAIN of it says why",
+        ),
+    ),
+    "redis": (
+        look("redis-cli -s {path} SLOWLOG GET 10", *_SLOW_COMMANDS),
+        look("redis-cli -h {host} -p {port} SLOWLOG GET 10", *_SLOW_COMMANDS),
+        _PERF,
+    ),
+}
+
+_DATABASE = "a further server of the same data needs replication; a cheaper query needs nothing"
+MORE_CPU: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart(
+            "use more worker processes, if CPUs are free",
+            "one thread runs on one CPU; a faster transport does not change that",
+        ),
+    ),
+    "nginx": (
+        reload("worker_processes auto; then reload nginx", "a worker runs on one CPU at a time"),
+    ),
+    "node": (
+        restart(
+            "run the program in several processes (node:cluster), or move what computes to "
+            "worker_threads, if CPUs are free",
+            "JavaScript runs in one thread; a faster transport does not change that",
+        ),
+    ),
+    "gunicorn": (
+        restart(
+            "raise --workers of gunicorn, if CPUs are free; SIGTTIN to its master adds one at once",
+            "a worker computes on one CPU at a time",
+        ),
+    ),
+    "uvicorn": (
+        restart(
+            "raise --workers of uvicorn, if CPUs are free", "a worker computes on one CPU at a time"
+        ),
+    ),
+    "python": (
+        restart(
+            "serve with more processes, if CPUs are free",
+            "threads of one Python process compute one after the other",
+        ),
+    ),
+    "uwsgi": (
+        restart("raise `processes` of uWSGI, if CPUs are free", "a process computes on one CPU"),
+    ),
+    "puma": (
+        restart(
+            "raise `workers` in config/puma.rb, if CPUs are free",
+            "threads of one Ruby process compute one after the other",
+        ),
+    ),
+    "php-fpm": (
+        reload(
+            "raise pm.max_children of the pool, if CPUs are free; opcache.enable=1 in any case",
+            "a child computes on one CPU",
+        ),
+    ),
+    "haproxy": (
+        reload("raise nbthread in HAProxy's global section", "a thread runs on one CPU at a time"),
+    ),
+    "memcached": (restart("raise -t of memcached", "a thread runs on one CPU at a time"),),
+    "postgresql": (restart("find the query and make it cheaper: an index, fewer rows", _DATABASE),),
+    "mysql": (restart("find the query and make it cheaper: an index, fewer rows", _DATABASE),),
+    "redis": (
+        restart(
+            "find the slow commands (SLOWLOG GET) and spread the keys over several instances",
+            "Redis runs commands in one thread; io-threads only moves bytes",
+        ),
+    ),
+    "pgbouncer": (
+        restart(
+            "run a second PgBouncer on the same port (so_reuseport = 1)",
+            "PgBouncer is one thread",
+        ),
+    ),
+    "java": (
+        restart(
+            "look at the profile, and at garbage collection: -Xlog:gc, a larger -Xmx",
+            "a heap too small collects garbage all the time",
+        ),
+    ),
+    "go": (
+        restart(
+            "GOMAXPROCS as large as the CPU quota, and a profile by net/http/pprof",
+            "more threads than CPUs only wait for each other",
+        ),
+    ),
+}
+
+_SLEEPS = look(
+    "sudo head -v /proc/{pid}/task/*/wchan /proc/{pid}/task/*/syscall",
+    "see in which system call each thread sleeps",
+    "the call in which it sleeps tells what it waits for while it owes replies",
+)
+SLEEPS: Dict[str, Tuple[Row, ...]] = {
+    "generic": (_SLEEPS,),
+    "python": (_PY_SPY, _SLEEPS),
+    "gunicorn": (_PY_SPY, _SLEEPS),
+    "uvicorn": (_PY_SPY, _SLEEPS),
+    "java": (*PROFILE["java"], _SLEEPS),
+    "postgresql": (*PROFILE["postgresql"], _SLEEPS),
+    "mysql": (*PROFILE["mysql"], _SLEEPS),
+}
+DISK: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "iostat -x 1 10",
+            "see which disk is busy (package sysstat)",
+            "shows how long the disk takes for a request, and how full its queue is",
+        ),
+    )
+}
+HUNG: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "sudo head -v /proc/{pid}/task/*/wchan /proc/{pid}/task/*/syscall",
+            "see in which system call each of its threads sleeps, or that it is stopped",
+            "a server that answers nobody sleeps in a call that does not come back",
+        ),
+    )
+}
+UPSTREAM: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "sudo udsprobe attach --pid {peer_pid}",
+            "see why {who} takes so long",
+            "judges the process that it waits for",
+        ),
+    )
+}
+
+_KEPT = "a kept connection saves connect, accept, set-up and close"
+CHURN: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart("keep connections open in the client and reuse them (keep-alive, a pool)", _KEPT),
+    ),
+    "nginx": (
+        reload(
+            "in the upstream block `keepalive 64;`, in the location `proxy_http_version 1.1; "
+            'proxy_set_header Connection "";` (fastcgi: `fastcgi_keep_conn on;`), then reload '
+            "nginx",
+            _KEPT,
+        ),
+    ),
+    "node": (restart("new http.Agent({{ keepAlive: true }}) for all requests", _KEPT),),
+    "python": (restart("one requests.Session() (or httpx.Client()) for all requests", _KEPT),),
+    "haproxy": (reload("option http-keep-alive and http-reuse safe, then reload HAProxy", _KEPT),),
+    "caddy": (reload("leave `keepalive off` out of `transport http` in the Caddyfile", _KEPT),),
+    "php-fpm": (
+        restart("persistent connections (PDO::ATTR_PERSISTENT, pconnect of phpredis)", _KEPT),
+    ),
+    "java": (
+        restart("one HttpClient for all requests; for databases a pool such as HikariCP", _KEPT),
+    ),
+    "go": (
+        restart(
+            "one http.Client for all requests, each reply read to its end and closed; raise "
+            "Transport.MaxIdleConnsPerHost (2)",
+            _KEPT,
+        ),
+    ),
+}
+NODELAY: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart(
+            "setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, …), or write a message in one call",
+            "a small send then leaves at once; a Unix socket has no such thing",
+        ),
+    ),
+    "nginx": (reload("tcp_nodelay on; then reload nginx", "a small send then leaves at once"),),
+    "node": (
+        restart(
+            "socket.setNoDelay(true), or net.createServer({{ noDelay: true }}, …)",
+            "a small send then leaves at once; a Unix socket has no such thing",
+        ),
+    ),
+}
+
+_HAS_TO_READ = "a larger buffer only takes longer to fill; the reader has to read"
+_READER = look(
+    "sudo udsprobe attach --pid {peer_pid}", "see what {who} does instead of reading", _HAS_TO_READ
+)
+_FIND_READER = "find the process that reads at the other end"
+READER_UNIX: Dict[str, Tuple[Row, ...]] = {
+    "generic": (_READER, look("sudo ss -xp", _FIND_READER, _HAS_TO_READ))
+}
+READER_TCP: Dict[str, Tuple[Row, ...]] = {
+    "generic": (_READER, look("sudo ss -tnp", _FIND_READER, _HAS_TO_READ))
+}
+SEND_BUFFER: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart(
+            "leave SO_SNDBUF out of the program, or set {bytes} (the kernel doubles it)",
+            "the kernel grows TCP buffers by itself, unless a program sets their size",
+        ),
+    )
+}
+WMEM_MAX: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            "sudo sysctl -w net.core.wmem_max={bytes}",
+            "allow programs to set a send buffer of {bytes} bytes",
+            "the kernel cuts what a program asks for to this limit, without an error",
+            "sudo sysctl -w net.core.wmem_max={was}",
+        ),
+    )
+}
+DATAGRAMS: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart(
+            "send without waiting (O_NONBLOCK), or write logs from a thread of their own",
+            "a request then does not wait for who reads its log",
+        ),
+        look(
+            "sudo ss -xap | grep u_dgr",
+            "find the reader of the datagrams",
+            "the reader is whose Recv-Q is not 0",
+        ),
+    )
+}
+FEWER_CALLS: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart(
+            "send more with each call: pipelining, batches, writev(), larger buffers",
+            "what a system call costs does not depend on how little it moves",
+        ),
+    )
+}
+UNIX_INSTEAD: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart(
+            "listen on a Unix socket, and measure both: udsprobe compare tcp.json unix.json",
+            "on one host it does without the TCP and IP layers",
+        ),
+    )
+}
