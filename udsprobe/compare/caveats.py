@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Callable, Hashable, Iterator, List, Set
 
-from udsprobe.compare.judging import Runs, contention
+from udsprobe.compare.errors import Runs
+from udsprobe.compare.judging import contention
 from udsprobe.compare.quantities import CONTENDED_MIN
 from udsprobe.compare.tally import About
 from udsprobe.rules.wording import count

@@ -41,10 +41,13 @@ class Side:
 class Figure:
     """One figure of both sides.
 
-    `noise` is half the width of the confidence interval of `delta`; `floor` the
-    least difference that is called one. `exceeds_noise` is None when the noise is
+    `noise` is how much nearer to 0 `delta` may be; `floor` the least difference that
+    is called one. `exceeds_noise` is None when the noise is
     not known, `reason` then says why. `share_of_delta_pct`: of a stage, its part
-    of the difference of the mean latency.
+    of the difference of the mean latency. `ratio` is b ÷ a, between `ratio_low` and
+    `ratio_high` at the confidence of `noise`. `tells_after_s` and `tells_after_runs`:
+    so much longer, or so many runs more, of each side would tell a difference as
+    large as the one seen.
     """
 
     name: str
@@ -59,6 +62,11 @@ class Figure:
     exceeds_noise: Optional[bool]
     reason: Optional[str]
     share_of_delta_pct: Optional[float] = None
+    ratio: Optional[float] = None
+    ratio_low: Optional[float] = None
+    ratio_high: Optional[float] = None
+    tells_after_s: Optional[float] = None
+    tells_after_runs: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -84,4 +92,5 @@ class Comparison:
     stages: List[Figure]
     syscalls: List[Figure]
     caveats: List[str]
+    app: List[Figure]
     schema: str = SCHEMA

@@ -1,10 +1,11 @@
-"""How far a figure may be from itself: standard errors over blocks of intervals, or over runs.
+"""How far a figure may be from itself: standard errors over intervals, or over runs.
 
 Consecutive intervals resemble each other, so their scatter alone promises too
-much. It is taken over blocks of 1, 2, 4 … intervals, and the largest counts
-(batch means). Sums have an error in closed form; a percentile has none, and is
-drawn anew from the blocks (block bootstrap) with a fixed seed: the same files
-give the same answer. Few blocks or runs know their own scatter badly, for which
+much. How much the next resembles the last is estimated (an AR(1) process, its
+correlation corrected for few intervals), and so many intervals count as so many
+fewer. Sums have an error in closed form; a percentile has none, and is drawn
+anew from the intervals (bootstrap) with a fixed seed: the same files give the
+same answer. Few intervals or runs know their own scatter badly, for which
 Student's t makes up.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import math
 import random
 from statistics import fmean, stdev
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, List, NamedTuple, Optional, Sequence
 
 from udsprobe.compare.tally import Tally, added, middle_of
 
@@ -23,8 +24,12 @@ CONFIDENCE_PCT = 99.0
 INTERVALS_MIN = 4
 """Of fewer the scatter says next to nothing: t is above 9 and grows quickly."""
 
-_BLOCKS_MAX = 64
-_BLOCKS_MIN = 5
+_BLOCKS_MAX = 24
+"""In short intervals the chance of single requests hides how alike they are; so many blocks are
+enough to know their scatter."""
+
+_CORRELATION_MAX = 0.9
+_FREEDOM_MIN = 2.0
 _DRAWS = 400
 _SEED = 20_000
 # Quantiles of Student's t at 0.995, by degrees of freedom from 1 on (any table of t).
@@ -50,17 +55,9 @@ UNKNOWN = Error(math.inf, 1.0)
 """Too few intervals have the figure."""
 
 
-def blocks(intervals: Sequence[Tally]) -> List[List[Tally]]:
-    """The intervals added up in blocks, for each length of block that leaves enough of them."""
+def blocks(intervals: Sequence[Tally]) -> List[Tally]:
+    """The intervals, added up by twos, threes … where there are very many."""
     length = -(-len(intervals) // _BLOCKS_MAX)
-    sizes: List[List[Tally]] = []
-    while not sizes or len(intervals) // length >= _BLOCKS_MIN:
-        sizes.append(_cut(intervals, length))
-        length *= 2
-    return sizes
-
-
-def _cut(intervals: Sequence[Tally], length: int) -> List[Tally]:
     count = max(1, len(intervals) // length)
     # What is left over belongs to the last block: a short one would scatter more.
     ends = [*(length * n for n in range(1, count)), len(intervals)]
@@ -68,49 +65,61 @@ def _cut(intervals: Sequence[Tally], length: int) -> List[Tally]:
     return [added(intervals[start:end]) for start, end in zip(starts, ends)]
 
 
-def of_ratio(sizes: Sequence[Sequence[Tally]], over: Statistic, under: Statistic) -> Error:
-    """The error of one sum ÷ another, the largest over all lengths of block.
-
-    Args:
-        sizes: of `blocks`; at least INTERVALS_MIN in the first.
-    """
-    return _largest([_of_ratio([(over(b), under(b)) for b in each]) for each in sizes])
-
-
-def _largest(errors: Sequence[Optional[Error]]) -> Error:
-    return max((error for error in errors if error is not None), default=UNKNOWN)
-
-
-def _of_ratio(sums: Sequence[Tuple[Optional[float], Optional[float]]]) -> Optional[Error]:
-    pairs = [(over, under) for over, under in sums if over is not None and under]
-    count, whole = len(pairs), sum(under for _, under in pairs)
-    if count < INTERVALS_MIN:
-        return None
-    ratio = sum(over for over, _ in pairs) / whole
-    squares = sum((n - ratio * d) ** 2 for n, d in pairs)
-    return Error(math.sqrt(squares * count / (count - 1)) / whole, count - 1.0)
+def of_ratio(parts: Sequence[Tally], over: Statistic, under: Statistic) -> Error:
+    """The error of one sum ÷ another, in the unit of that ratio."""
+    sums = [(over(part), under(part)) for part in parts]
+    pairs = [(n, d) for n, d in sums if n is not None and d]
+    if len(pairs) < INTERVALS_MIN:
+        return UNKNOWN
+    whole = sum(d for _, d in pairs)
+    ratio = sum(n for n, _ in pairs) / whole
+    each = whole / len(pairs)
+    return _of_mean([(n - ratio * d) / each for n, d in pairs])
 
 
-def of_percentile(sizes: Sequence[Sequence[Tally]], percentile: str) -> Error:
-    """The error of the percentile of the interval in the middle."""
-    return _largest([_of_percentile(each, percentile) for each in sizes])
+def _of_mean(apart: Sequence[float]) -> Error:
+    """The error of the mean of values this far from it, in the order of time."""
+    count, squares = len(apart), sum(x * x for x in apart)
+    worth = _worth(apart)
+    value = math.sqrt(squares / max(count - worth, 1.0) / count * worth)
+    return Error(value, max(count / worth - 1, _FREEDOM_MIN))
 
 
-def _of_percentile(parts: Sequence[Tally], percentile: str) -> Optional[Error]:
+def _worth(apart: Sequence[float]) -> float:
+    """How many intervals tell as much as one that does not resemble the one before."""
+    count, squares = len(apart), sum(x * x for x in apart)
+    if not squares:
+        return 1.0
+    seen = sum(x * y for x, y in zip(apart, apart[1:])) / squares
+    # Of n values the correlation reads (1 + 4 r) / n too small on average (Marriott and Pope).
+    correlation = min(max(seen + (1 + 4 * seen) / count, 0.0), _CORRELATION_MAX)
+    return (1 + correlation) / (1 - correlation)
+
+
+def of_percentile(parts: Sequence[Tally], percentile: str) -> Error:
+    """The error of the percentile of the interval in the middle, relative to it."""
     pairs = [(part.percentiles[percentile], part.requests) for part in parts]
-    known = [(value, weight) for value, weight in pairs if value is not None and weight]
+    known = [(math.log(value), weight) for value, weight in pairs if value and weight]
     count = len(known)
     if count < INTERVALS_MIN:
-        return None
+        return UNKNOWN
     chance = random.Random(_SEED)
     drawn = [middle_of(chance.choices(known, k=count)) for _ in range(_DRAWS)]
+    centre = fmean(value for value, _ in known)
+    worth = _worth([value - centre for value, _ in known])
     # Drawn from themselves, n values scatter less by this factor.
-    return Error(stdev(drawn) * math.sqrt(count / (count - 1)), count - 1.0)
+    value = stdev(drawn) * math.sqrt(worth * count / (count - 1))
+    return Error(value, max(count / worth - 1, _FREEDOM_MIN))
 
 
 def of_runs(values: Sequence[float]) -> Error:
     """The error of the mean of so many runs, two or more."""
     return Error(stdev(values) / math.sqrt(len(values)), len(values) - 1.0)
+
+
+def relative(error: Error, value: float) -> Error:
+    """The error as a part of the figure: that of its logarithm."""
+    return Error(error.value / value, error.freedom)
 
 
 def of_mean(errors: Sequence[Error]) -> Error:
@@ -122,8 +131,19 @@ def of_mean(errors: Sequence[Error]) -> Error:
 
 def half_width(a: Error, b: Error) -> float:
     """Half the confidence interval of the difference of two figures (Welch)."""
+    error = of_difference(a, b)
+    return student_t(error.freedom) * error.value
+
+
+def of_difference(a: Error, b: Error) -> Error:
+    """The error of the difference of two figures (Welch)."""
     squares = [a.value**2, b.value**2]
-    return student_t(_freedom(squares, (a, b))) * math.sqrt(sum(squares))
+    return Error(math.sqrt(sum(squares)), _freedom(squares, (a, b)))
+
+
+def longer(error: Error, times: float) -> Error:
+    """The error of the same figure measured so many times as long, or as often."""
+    return Error(error.value / math.sqrt(times), (error.freedom + 1) * times - 1)
 
 
 def _freedom(squares: Sequence[float], errors: Sequence[Error]) -> float:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Optional, Sequence, Union
 
 from udsprobe.compare import noise
-from udsprobe.compare.tally import STAGES, Tally
+from udsprobe.compare.tally import APP_TIME, STAGES, Tally
 from udsprobe.model.histogram import RELATIVE_ERROR
 
-Sizes = Sequence[Sequence[Tally]]
+Parts = Sequence[Tally]
 
 SINGLE_FLOOR = 0.05
 """Two runs of one server, a minute apart, differ by this much for no cause of theirs: where its
@@ -47,9 +47,12 @@ class Ratio:
         over, under = whole.of(self.over), whole.of(self.under)
         return over / under * self.scale if over is not None and under else None
 
-    def error(self, sizes: Sizes) -> noise.Error:
-        found = noise.of_ratio(sizes, lambda t: t.of(self.over), lambda t: t.of(self.under))
+    def error(self, parts: Parts) -> noise.Error:
+        found = noise.of_ratio(parts, lambda t: t.of(self.over), lambda t: t.of(self.under))
         return noise.Error(found.value * self.scale, found.freedom)
+
+    def relative_error(self, parts: Parts, value: float) -> noise.Error:
+        return noise.relative(self.error(parts), value)
 
     def floor(self, repeated: bool) -> float:
         return FLOOR if self.is_steady or repeated else SINGLE_FLOOR
@@ -68,8 +71,11 @@ class Percentile:
     def value(self, whole: Tally) -> Optional[float]:
         return whole.percentiles[self.percentile]
 
-    def error(self, sizes: Sizes) -> noise.Error:
-        return noise.of_percentile(sizes, self.percentile)
+    def error(self, parts: Parts) -> noise.Error:
+        return noise.UNKNOWN
+
+    def relative_error(self, parts: Parts, value: float) -> noise.Error:
+        return noise.of_percentile(parts, self.percentile)
 
     def floor(self, repeated: bool) -> float:
         return PERCENTILE_FLOOR
@@ -87,10 +93,13 @@ class Calls:
         known = whole.requests and whole.of("syscalls") is not None
         return whole.by_syscall.get(self.name, 0.0) / whole.requests if known else None
 
-    def error(self, sizes: Sizes) -> noise.Error:
+    def error(self, parts: Parts) -> noise.Error:
         return noise.of_ratio(
-            sizes, lambda t: t.by_syscall.get(self.name, 0.0), lambda t: t.requests
+            parts, lambda t: t.by_syscall.get(self.name, 0.0), lambda t: t.requests
         )
+
+    def relative_error(self, parts: Parts, value: float) -> noise.Error:
+        return noise.relative(self.error(parts), value)
 
     def floor(self, repeated: bool) -> float:
         return FLOOR if repeated else SINGLE_FLOOR
@@ -103,11 +112,12 @@ PER_REQUEST = Ratio("syscalls_per_request", "calls", "syscalls", "requests")
 CPU = Ratio("cpu_per_request", "µs", "cpu_us", "requests")
 RATE = Ratio("requests_per_s", "1/s", "requests", "duration_s")
 MEDIAN = Percentile("latency_p50", "p50", 0.5)
+NINE_TENTHS = Percentile("latency_p90", "p90", 0.1)
 
 FIGURES: Sequence[Quantity] = (
     MEAN,
     MEDIAN,
-    Percentile("latency_p90", "p90", 0.1),
+    NINE_TENTHS,
     Percentile("latency_p99", "p99", 0.01),
     Percentile("latency_p999", "p999", 0.001),
     Ratio("accept_wait_mean", "µs", "accept_wait_us", "first_requests"),
@@ -120,6 +130,10 @@ FIGURES: Sequence[Quantity] = (
     Ratio("cpu_used", "% of one CPU", "cpu_us", "duration_s", scale=1e-4),
     Ratio("socket_bytes_per_request", "bytes", "socket_bytes", "requests", is_steady=True),
     Ratio("connections_per_request", "connections", "accepted", "requests", is_steady=True),
+)
+
+APP_FIGURES: Sequence[Ratio] = tuple(
+    Ratio(f"app_{doing}", "µs", f"app_{doing}_us", "requests") for doing in APP_TIME
 )
 
 STAGE_FIGURES: Sequence[Ratio] = tuple(

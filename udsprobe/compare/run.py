@@ -19,7 +19,7 @@ class Run:
         intervals: the parts it is made of; empty when only the window is known.
         is_added_up: `whole` is the sum of the intervals, and its percentiles are
             those of the interval in the middle.
-        blocks: the intervals in blocks of growing length, see `noise.blocks`.
+        blocks: the intervals, many of them added up to few, see `noise.blocks`.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Run:
     intervals: Sequence[Tally]
     is_added_up: bool
     about: Sequence[About]
-    blocks: Sequence[Sequence[Tally]] = field(default=(), repr=False)
+    blocks: Sequence[Tally] = field(default=(), repr=False)
 
     @property
     def has_noise(self) -> bool:
@@ -63,8 +63,8 @@ def run_of(name: str, intervals: Iterable[Document], window: Optional[Document] 
         whole = parts[0] if len(parts) == 1 else added(parts)
     is_added_up = window is None and len(parts) > 1
     parts = parts if len(parts) > 1 else []
-    sizes = blocks(parts) if len(parts) >= INTERVALS_MIN else ()
-    return Run(name, whole, parts, is_added_up, seen, sizes)
+    few = blocks(parts) if len(parts) >= INTERVALS_MIN else ()
+    return Run(name, whole, parts, is_added_up, seen, few)
 
 
 def _read(documents: Iterable[Document]) -> Tuple[List[Tally], List[About]]:

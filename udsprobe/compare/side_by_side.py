@@ -8,9 +8,17 @@ from typing import Callable, Iterable, List, Optional, Sequence
 from udsprobe import __version__
 from udsprobe.compare.caveats import caveats
 from udsprobe.compare.comparison import Comparison, Figure, Noise, Side
-from udsprobe.compare.judging import Runs, judged
+from udsprobe.compare.errors import Runs
+from udsprobe.compare.judging import judged
 from udsprobe.compare.noise import CONFIDENCE_PCT, INTERVALS_MIN
-from udsprobe.compare.quantities import FIGURES, STAGE_FIGURES, STAGE_FLOOR, Calls
+from udsprobe.compare.quantities import (
+    APP_FIGURES,
+    FIGURES,
+    STAGE_FIGURES,
+    STAGE_FLOOR,
+    Calls,
+    Ratio,
+)
 from udsprobe.compare.summary import is_different, summary
 from udsprobe.compare.tally import About
 
@@ -32,7 +40,8 @@ def compare(a: Runs, b: Runs) -> Comparison:
         # Percentiles of like kind: of a window they are others than of its intervals.
         a, b = ([run.by_intervals for run in runs] for runs in (a, b))
     figures = [judged(quantity, a, b) for quantity in FIGURES]
-    stages = _stages(a, b, figures[0])
+    stages = _parts(STAGE_FIGURES, a, b, figures[0])
+    app = _parts(APP_FIGURES, a, b, figures[0])
     calls = _calls(a, b)
     sides = _side(a), _side(b)
     taken_from = _noise_from(a, b)
@@ -40,20 +49,21 @@ def compare(a: Runs, b: Runs) -> Comparison:
         version=__version__,
         a=sides[0],
         b=sides[1],
-        summary=summary(sides, figures, stages, calls),
+        summary=summary(sides, figures, (stages, app), calls),
         different=is_different(figures),
         noise=Noise(taken_from, CONFIDENCE_PCT, _FIGURES_SAY[taken_from]),
         figures=figures,
         stages=stages,
         syscalls=calls,
         caveats=caveats(a, b),
+        app=app,
     )
 
 
-def _stages(a: Runs, b: Runs, mean: Figure) -> List[Figure]:
-    """Of the mean latency: their deltas add up to its delta."""
+def _parts(quantities: Sequence[Ratio], a: Runs, b: Runs, mean: Figure) -> List[Figure]:
+    """Of the mean latency: the deltas of the stages add up to its delta."""
     smallest = STAGE_FLOOR * max(mean.a or 0.0, mean.b or 0.0)
-    rows = [judged(quantity, a, b, smallest) for quantity in STAGE_FIGURES]
+    rows = [judged(quantity, a, b, smallest) for quantity in quantities]
     return [replace(row, share_of_delta_pct=_share_pct(row, mean)) for row in rows]
 
 

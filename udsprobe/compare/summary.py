@@ -1,10 +1,13 @@
-"""The sentence: whether B differs from A, by how much, and in which stage it comes about."""
+"""The sentence: whether B differs from A, by how much, and which part accounts for it."""
 
 from __future__ import annotations
 
+import math
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from udsprobe.compare.comparison import Figure, Side
+from udsprobe.compare.longer import RUNS_MAX, would_tell
+from udsprobe.compare.place import parts, place
 from udsprobe.rules.wording import duration
 
 _MEAN, _MEDIAN = "latency_mean", "latency_p50"
@@ -23,18 +26,12 @@ _WORDS = {
     "cpu_per_request": "CPU per request",
     "socket_bytes_per_request": "bytes per request",
 }
-STAGE_WORDS = {
-    "before_accept": "waiting to be accepted",
-    "recv_wait": "recv_wait",
-    "recv": "recv",
-    "app": "app",
-    "send": "send",
-}
-TOO_NOISY_PCT = 30.0
+TOO_NOISY = 1.3
 """Of the mean: wider noise would hide what most people compare for."""
 
-_STAGES_NAMED = 2
-_EXPLAINED_PCT = 80.0
+TIMES_MIN = 2.0
+"""From here on a person thinks in times, not in per cent."""
+
 _CALLS_NAMED = 2
 _CALLS_MIN = 0.05
 
@@ -52,7 +49,7 @@ def is_different(figures: Sequence[Figure]) -> Optional[bool]:
 def summary(
     sides: Tuple[Side, Side],
     figures: Sequence[Figure],
-    stages: Sequence[Figure],
+    stages_and_app: Tuple[Sequence[Figure], Sequence[Figure]],
     calls: Sequence[Figure],
 ) -> str:
     """One sentence for a human."""
@@ -61,23 +58,54 @@ def summary(
     if mean.delta is None:
         return f"Latency cannot be compared: {mean.reason}{_also(of, ())}."
     if mean.exceeds_noise:
-        comes_from = f"{_from(mean, stages)}{_cost(of, calls)}"
-        return f"{_faster(mean)}{_transports(sides)}: {_mean(of)}{comes_from}."
+        where = place(parts(*stages_and_app))
+        where = f", {where}" if where else ""
+        return f"{faster(mean)}{_transports(sides)}{where}: {_mean(of)}{_cost(of, calls)}."
     if mean.exceeds_noise is None:
-        numbers = f"{_mean(of)}{_from(mean, stages)}"
-        return f"Whether A and B differ is not known ({numbers}): {mean.reason}."
+        where = place(parts(*stages_and_app))
+        numbers = f"{_mean(of)}; {where}" if where else _mean(of)
+        return f"Whether A and B differ cannot be told ({numbers}): {mean.reason}."
     others = _also(of, (_MEAN,))
+    is_hidden = hides_much(mean) and abs(mean.delta) > (mean.floor or 0.0)
+    if others and is_hidden:
+        return f"Latency is not to be told apart yet: {_within(mean)}{_more(mean, sides)}{others}."
     if others:
         return f"Requests take as long on average ({_within(mean)}){others}."
-    if (mean.noise_pct or 0.0) > TOO_NOISY_PCT and abs(mean.delta) > (mean.floor or 0.0):
-        return f"Nothing can be told apart in this noise: {_within(mean)}{_cost(of, calls)}."
+    if is_hidden:
+        return f"Not to be told apart yet: {_within(mean)}{_more(mean, sides)}{_cost(of, calls)}."
     return f"No difference beyond the noise: {_within(mean)}{_cost(of, calls)}."
 
 
-def _faster(mean: Figure) -> str:
-    direction = "faster" if (mean.delta or 0.0) < 0 else "slower"
-    by = "" if mean.delta_pct is None else f"{abs(mean.delta_pct):.0f} % "
-    return f"B is {by}{direction}"
+def faster(mean: Figure, who: str = "B") -> str:
+    """`B is 55 times slower (40 to 70)`, `B is 15 % faster (12 to 18)`: by the figure's ratio.
+
+    Args:
+        mean: a time, so that less is faster.
+    """
+    assert mean.ratio is not None or mean.a is not None
+    slower = (mean.delta or 0.0) > 0
+    word = "slower" if slower else "faster"
+    if not mean.ratio:
+        return f"{who} is {word}"
+    times = mean.ratio if slower else 1 / mean.ratio
+    low, high = mean.ratio_low, mean.ratio_high
+    if times >= TIMES_MIN:
+        ends = (low, high) if slower else (high and 1 / high, low and 1 / low)
+        within = f" ({_digits(ends[0])} to {_digits(ends[1])})" if ends[0] and ends[1] else ""
+        return f"{who} is {_digits(times)} times {word}{within}"
+    within = ""
+    if low and high:
+        least, most = sorted(abs(end - 1) * 100 for end in (low, high))
+        within = f" ({least:.0f} to {most:.0f})"
+    return f"{who} is {abs(mean.ratio - 1) * 100:.0f} % {word}{within}"
+
+
+def _digits(times: float) -> str:
+    """Two digits: `2.3`, `55`, `1,200`."""
+    if times < 9.95:
+        return f"{times:.1f}"
+    grain = 10 ** max(0, math.floor(math.log10(times)) - 1)
+    return f"{round(times / grain) * grain:,}"
 
 
 def _transports(sides: Tuple[Side, Side]) -> str:
@@ -94,44 +122,65 @@ def _mean(of: Figures) -> str:
     return ", ".join(parts)
 
 
+def hides_much(mean: Figure) -> bool:
+    """Whether the interval is so wide that `no difference` would be too much to say."""
+    if mean.ratio is None or mean.ratio_low is None or mean.ratio_high is None:
+        return False
+    return mean.ratio_high / mean.ratio > TOO_NOISY
+
+
 def _within(mean: Figure) -> str:
-    """The mean, with how far apart it could be for no cause."""
-    if not mean.a or mean.delta_pct is None:
+    """The mean, with what is not excluded."""
+    if not mean.ratio or not mean.a:
         return f"mean {_change(mean)}"
-    apart = max(mean.noise or 0.0, mean.floor or 0.0)
-    pct = f"{mean.delta_pct:+.1f}".replace("-", "−")
-    return f"mean {_change(mean)}, {pct} % within ±{100 * apart / mean.a:.0f} %"
+    return f"mean {_change(mean)}, {not_excluded(mean)}"
+
+
+def not_excluded(mean: Figure) -> str:
+    """`5 % faster to 3 % slower are not excluded`: what B may be.
+
+    Args:
+        mean: a time with a ratio.
+    """
+    assert mean.ratio and mean.a
+    floor = (mean.floor or 0.0) / max(mean.a, mean.b or 0.0)
+    low = min(mean.ratio_low or mean.ratio, 1 - floor)
+    high = max(mean.ratio_high or mean.ratio, 1 + floor)
+    return f"{_end(low)} to {_end(high)} are not excluded"
+
+
+def _end(ratio: float) -> str:
+    """One end of what B may be: `5 % faster`, `3.2 times slower`."""
+    word = "faster" if ratio < 1 else "slower"
+    times = ratio if ratio >= 1 else 1 / ratio
+    if times >= TIMES_MIN:
+        return f"{_digits(times)} times {word}"
+    return f"{abs(ratio - 1) * 100:.0f} % {word}"
+
+
+def _more(mean: Figure, sides: Tuple[Side, Side]) -> str:
+    """How much longer, or more often, one has to measure."""
+    said = would_tell(mean)
+    if said is not None:
+        return f"; {said} would tell"
+    most = "an hour" if all(side.runs == 1 for side in sides) else f"{RUNS_MAX} runs"
+    return f"; not even {most} more of each would tell"
 
 
 def _change(figure: Figure) -> str:
     assert figure.a is not None and figure.b is not None
     if figure.unit == "µs":
         return f"{duration(figure.a)} → {duration(figure.b)}"
-    return f"{figure.a:.3g} → {figure.b:.3g}"
+    return f"{_short(figure.a)} → {_short(figure.b)}"
 
 
-def _from(mean: Figure, stages: Sequence[Figure]) -> str:
-    """The stages in which the difference of the mean comes about."""
-    ranked = [stage for stage in stages if stage.share_of_delta_pct is not None and stage.delta]
-    ranked.sort(key=lambda stage: -(stage.share_of_delta_pct or 0.0))
-    if not ranked:
-        return ""
-    named: List[str] = []
-    explained = 0.0
-    for stage in ranked[:_STAGES_NAMED]:
-        share = stage.share_of_delta_pct or 0.0
-        if named and (explained >= _EXPLAINED_PCT or share <= 0):
-            break
-        named.append(f"{share:.0f} % {'of it ' if not named else ''}in {_named(stage)}")
-        explained += share
-    against = ranked[-1]
-    if (against.share_of_delta_pct or 0.0) < _EXPLAINED_PCT - 100:
-        named.append(f"against {_named(against)}")
-    return "; " + ", ".join(named)
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
 
 
-def _named(stage: Figure) -> str:
-    return f"{STAGE_WORDS[stage.name]} ({_change(stage)})"
+def _signed(number: float) -> str:
+    digits = f"{abs(number):,.0f}" if abs(number) >= 100 else f"{abs(number):.2g}"
+    return f"{'+' if number > 0 else '−'}{digits}"
 
 
 def _cost(of: Figures, calls: Sequence[Figure]) -> str:
@@ -148,7 +197,7 @@ def _cost(of: Figures, calls: Sequence[Figure]) -> str:
 
 def _named_calls(calls: Sequence[Figure]) -> str:
     changed = [call for call in calls[:_CALLS_NAMED] if abs(call.delta or 0.0) >= _CALLS_MIN]
-    named = ", ".join(f"{call.name} {call.delta:+.2g}" for call in changed).replace("-", "−")
+    named = ", ".join(f"{call.name} {_signed(call.delta or 0.0)}" for call in changed)
     return f" ({named})" if named else ""
 
 

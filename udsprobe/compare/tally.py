@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 REPORT_SCHEMA = "udsprobe.report/1"
 STAGES = ("recv_wait", "recv", "app", "send")
+APP_TIME = ("cpu", "runq", "upstream", "lock", "disk", "poll", "other")
 PERCENTILES = ("p50", "p90", "p99", "p999")
 SYSTEM = ("sys_socket", "sys_poll", "sys_other")
 SOCKETS = ("unix", "tcp", "udp")
@@ -100,6 +101,7 @@ def _check_schema(document: Document) -> None:
 
 def _latency_sums(served: Optional[Document]) -> Dict[str, Optional[float]]:
     names = ("requests", "latency_us", *(f"{stage}_us" for stage in STAGES))
+    names = (*names, *(f"app_{doing}_us" for doing in APP_TIME))
     names = (*names, "before_accept_us", "accept_wait_us", "first_requests")
     if served is None:
         return dict.fromkeys(names)
@@ -110,7 +112,22 @@ def _latency_sums(served: Optional[Document]) -> Dict[str, Optional[float]]:
     accept_wait = _part(served, "stages_us", "accept_wait")
     sums["accept_wait_us"] = _sum_us(accept_wait)
     sums["first_requests"] = None if accept_wait is None else _number(accept_wait, "count")
+    sums.update(_app_sums(served, sums["app_us"]))
     return {**sums, "before_accept_us": _before_accept(sums)}
+
+
+def _app_sums(served: Document, app_us: Optional[float]) -> Dict[str, Optional[float]]:
+    """The stage app by what the targets did in it; together they are the stage."""
+    shares = None if served.get("app_time_pct") is None else _required(served, "app_time_pct")
+    if shares is None or app_us is None:
+        nothing = 0.0 if app_us == 0 else None
+        return {f"app_{doing}_us": nothing for doing in APP_TIME}
+    parts = {doing: _number(shares, doing) or 0.0 for doing in APP_TIME if doing in shares}
+    whole = sum(parts.values())
+    return {
+        f"app_{doing}_us": app_us * parts.get(doing, 0.0) / whole if whole else None
+        for doing in APP_TIME
+    }
 
 
 def _before_accept(sums: Mapping[str, Optional[float]]) -> Optional[float]:
