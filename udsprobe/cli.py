@@ -6,6 +6,7 @@ kept waiting by another command's libraries.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import signal
@@ -17,6 +18,7 @@ import click
 from udsprobe import __version__
 from udsprobe.commands.delivery import DeliveryError, Outlet
 from udsprobe.commands.options import debug_option
+from udsprobe.encodable import never_lose
 from udsprobe.ending import ignore_signals
 from udsprobe.errors import EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, UdsprobeError, UsageError
 
@@ -41,6 +43,9 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
         if cmd_name not in COMMANDS:
+            near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
+            if near and not ctx.resilient_parsing:
+                ctx.fail(f"No such command {cmd_name!r}: did you mean {near[0]}?")
             return None
         module = importlib.import_module(f"udsprobe.commands.{cmd_name}")
         command: click.Command = module.command
@@ -85,6 +90,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 def _run(argv: Sequence[str]) -> int:
     arguments = list(argv)
     stdout = sys.stdout
+    for stream in (stdout, sys.stderr):
+        never_lose(stream)
     asked: Dict[str, bool] = {"debug": False}
     try:
         result = cli.main(arguments, prog_name="udsprobe", standalone_mode=False, obj=asked)
@@ -107,8 +114,15 @@ def _run(argv: Sequence[str]) -> int:
             return _reader_left()
         raise  # shell completion is done
     except Exception as error:
-        lost = _lost_output() if isinstance(error, OSError) else None
-        return _failed(lost or _defect(error), asked["debug"])
+        return _failed(_told(error), asked["debug"])
+
+
+def _told(error: Exception) -> UdsprobeError:
+    if not isinstance(error, OSError):
+        return _defect(error)
+    from udsprobe.own_descriptors import descriptors_used_up
+
+    return _lost_output() or descriptors_used_up(error.errno) or _defect(error)
 
 
 def _defect(error: Exception) -> UdsprobeError:

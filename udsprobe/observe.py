@@ -185,6 +185,10 @@ class Observer:
         """What happened from the beginning to the last sample."""
         return self._reporter.window()
 
+    def recent(self) -> Optional[Report]:
+        """The seconds that the last interval's verdict is about."""
+        return self._reporter.recent
+
     def stop(self) -> None:
         """Take the probes off; what they counted stays to be read."""
         self._tracer.detach()

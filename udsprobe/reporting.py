@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Deque, Optional
 
 from udsprobe.model.difference import report
-from udsprobe.model.report import Report
+from udsprobe.model.report import Report, Verdict
 from udsprobe.model.target_rows import SettledRows
 from udsprobe.rules import judged
 from udsprobe.sample import Observation, Sample
@@ -25,6 +25,9 @@ class Reporter:
     Args:
         first: the sample at which the window begins.
         slo_us: the p99 that served requests should stay below; None is no limit.
+
+    Attributes:
+        recent: the report over the seconds that the last interval's verdict is about.
     """
 
     def __init__(
@@ -36,6 +39,9 @@ class Reporter:
         self._last = first
         self._recent: Deque[Sample] = deque([first])
         self._settled = SettledRows()
+        self._before: Optional[Verdict] = None
+        self.recent: Optional[Report] = None
+        self._harmed_since_ns = 0
 
     @property
     def last(self) -> Sample:
@@ -51,16 +57,34 @@ class Reporter:
             self._recent.popleft()
 
     def interval(self, sample: Sample) -> Report:
-        """What happened between the newest sample and this one; judged over the last seconds."""
+        """What happened between the newest sample and this one; judged over the last seconds.
+
+        A verdict holds until the figures are clearly past the limits that it rests on.
+        """
         previous = self._last
         self.add(sample)
         latest = report(self.observation, previous, sample, self._settled)
-        recent = self._judged(self._recent[0])
-        return replace(latest, verdict=recent.verdict, findings=recent.findings)
+        recent = self._judged(self._recent[0], self._before)
+        self._before = self._with_age(recent.verdict, previous)
+        self.recent = replace(recent, verdict=self._before)
+        return replace(latest, verdict=self._before, findings=recent.findings)
+
+    def _with_age(self, verdict: Optional[Verdict], previous: Sample) -> Optional[Verdict]:
+        """How long this harm has been seen, where nothing else tells."""
+        if verdict is None:
+            return None
+        harm = verdict.harm
+        if self._before is None or self._before.harm.kind != harm.kind:
+            self._harmed_since_ns = previous.monotonic_ns
+        if harm.since_s is not None or harm.kind in ("none", "unknown"):
+            return verdict
+        since_s = (self._last.monotonic_ns - self._harmed_since_ns) / 1e9
+        return replace(verdict, harm=replace(harm, since_s=since_s))
 
     def window(self) -> Report:
         """What happened from the first sample to the newest."""
         return self._judged(self._first)
 
-    def _judged(self, first: Sample) -> Report:
-        return judged(report(self.observation, first, self._last, self._settled), self._slo_us)
+    def _judged(self, first: Sample, before: Optional[Verdict] = None) -> Report:
+        whole = report(self.observation, first, self._last, self._settled)
+        return judged(whole, self._slo_us, before)

@@ -10,6 +10,7 @@ from typing import Optional, Tuple
 import click
 
 from udsprobe import __version__
+from udsprobe.commands import completion
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.options import debug_option
 from udsprobe.doctor.examine import SCHEMA, Machine, diagnosis
@@ -26,10 +27,12 @@ from udsprobe.servers.gather import gather
     "pids",
     multiple=True,
     metavar="PID",
+    shell_complete=completion.pids,
     help="Only this process, its children and their configuration. Takes several, "
     "a comma list, or $(pgrep -f app.js).",
 )
 @click.option("--json", "as_json", is_flag=True, help=f"One JSON document, {SCHEMA}.")
+@click.option("--verbose", "-v", is_flag=True, help="With what each measurement rests on.")
 @click.option("--output", metavar="FILE", help="Write it there.")
 @click.option(
     "--fail-on",
@@ -37,10 +40,11 @@ from udsprobe.servers.gather import gather
     help="Exit with 1 when there is a finding at or above it.",
 )
 @debug_option
-@click.argument("more_pids", nargs=-1, metavar="[PID]...")
+@click.argument("more_pids", nargs=-1, metavar="[PID]...", shell_complete=completion.pids)
 def command(
     pids: Tuple[str, ...],
     as_json: bool,
+    verbose: bool,
     output: Optional[str],
     fail_on: Optional[str],
     more_pids: Tuple[str, ...],
@@ -64,7 +68,8 @@ def command(
     else:
         from udsprobe.views.doctor_text import render
 
-        outlet.write(render(found, outlet.columns(), colour=_coloured(outlet)))
+        coloured = _coloured(outlet)
+        outlet.write(render(found, outlet.columns(), colour=coloured, verbose=verbose))
     return EXIT_FINDING if reaches(found.findings, fail_on) else EXIT_OK
 
 

@@ -13,9 +13,12 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
+from udsprobe.commands import completion
 from udsprobe.commands.delivery import Outlet
+from udsprobe.commands.lengths import given_s
 from udsprobe.commands.options import INTERVAL_MIN_S, debug_option
 from udsprobe.commands.rights import keep_privileges_option
+from udsprobe.commands.telling import tell
 from udsprobe.errors import NotPermittedError, UsageError
 from udsprobe.kernel.listening import ListenersSeen, TargetListeners, every_listener
 from udsprobe.kernel.privileges import LeastPrivilege
@@ -36,6 +39,7 @@ INTERVAL_MAX_S = 3600.0
     "pids",
     multiple=True,
     metavar="PID",
+    shell_complete=completion.pids,
     help="Only what this process and its children hold, wherever they run. Takes several, "
     "a comma list, or $(pgrep -f app.js).",
 )
@@ -43,13 +47,13 @@ INTERVAL_MAX_S = 3600.0
 @click.option("--watch", "-w", is_flag=True, help="The table on the screen until q or Ctrl-C.")
 @click.option(
     "--interval",
-    type=float,
-    metavar="S",
-    help="With --watch: seconds between two looks.  [default: 1.0]",
+    callback=given_s,
+    metavar="TIME",
+    help="With --watch: between two looks (500ms, 5s).  [default: 1s]",
 )
 @keep_privileges_option
 @debug_option
-@click.argument("more_pids", nargs=-1, metavar="[PID]...")
+@click.argument("more_pids", nargs=-1, metavar="[PID]...", shell_complete=completion.pids)
 def command(
     pids: Tuple[str, ...],
     as_json: bool,
@@ -83,13 +87,13 @@ def command(
     document = _document(readings, seen.unseen) if as_json else None
     with outlet.printing():
         if document is not None:
-            click.echo(json.dumps(document, indent=2))
+            print(json.dumps(document, indent=2))
         elif readings:
             _print(readings, procfs)
         else:
-            click.echo("no process asked about listens" if asked else "nothing listens here")
+            print("no process asked about listens" if asked else "nothing listens here")
     for reason in seen.unseen:
-        click.echo(f"udsprobe: listeners may be missing: {reason}", err=True)
+        tell(f"listeners may be missing: {reason}")
 
 
 def _held_by(asked: Tuple[int, ...], procfs: Procfs, source: TargetListeners) -> ListenersSeen:
@@ -120,7 +124,7 @@ def _watch_interval_s(
     if not INTERVAL_MIN_S <= interval <= INTERVAL_MAX_S:
         raise UsageError(
             "usage",
-            f"--interval {interval:g} is no pace to look at",
+            f"--interval {interval:g} s is no pace to look at",
             f"give {INTERVAL_MIN_S:g} s to {INTERVAL_MAX_S:g} s",
         )
     return interval
@@ -163,7 +167,7 @@ def _print(readings: Sequence[ListenerReading], procfs: Procfs) -> None:
     hidden = sum(reading.pids is None for reading in readings)
     if hidden:
         remedy = ": run as root to see them" if os.geteuid() else ""
-        click.echo(f"– {hidden} owned by processes hidden from this user{remedy}")
+        print(f"– {hidden} owned by processes hidden from this user{remedy}")
 
 
 def _rows(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, timezone
 
+from udsprobe.commands.lengths import seconds
 from udsprobe.errors import UsageError
-from udsprobe.recording.retention import seconds
 
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?")
 _DAY = timedelta(days=1)

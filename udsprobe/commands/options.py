@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Optional, TypeVar
 
 import click
 
+from udsprobe.commands.lengths import given_s
 from udsprobe.commands.record_options import (
     RecordOptions,
     read_record_options,
@@ -95,7 +94,7 @@ def read_options(given: Mapping[str, Any], *, form: Optional[str] = None) -> Wat
         UsageError: `usage`.
     """
     interval, duration, slo = given["interval"], given["duration"], given["slo"]
-    _check_times(interval, duration)
+    _check_interval(interval)
     return WatchOptions(
         follow=not given["no_follow"],
         interval_s=interval,
@@ -103,7 +102,7 @@ def read_options(given: Mapping[str, Any], *, form: Optional[str] = None) -> Wat
         form=form or form_asked(given),
         output=given.get("output"),
         ready_file=given["ready_file"],
-        slo_us=None if slo is None else duration_us(slo),
+        slo_us=None if slo is None else round(slo * 1e6, 3),
         fail_on=given.get("fail_on"),
         strategy=given["strategy"],
         record=read_record_options(given),
@@ -111,16 +110,12 @@ def read_options(given: Mapping[str, Any], *, form: Optional[str] = None) -> Wat
     )
 
 
-def _check_times(interval: float, duration: Optional[float]) -> None:
-    if not (math.isfinite(interval) and interval >= INTERVAL_MIN_S):
+def _check_interval(interval: float) -> None:
+    if interval < INTERVAL_MIN_S:
         raise UsageError(
             "usage",
-            f"--interval {interval:g} is no pace to sample at",
+            f"--interval {interval:g} s is no pace to sample at",
             f"give {INTERVAL_MIN_S:g} s or more",
-        )
-    if duration is not None and not (math.isfinite(duration) and duration > 0):
-        raise UsageError(
-            "usage", f"--duration {duration:g} is no length of time", "give seconds above 0"
         )
 
 
@@ -139,33 +134,21 @@ def form_asked(given: Mapping[str, Any]) -> str:
     return forms[0] if forms else "screen"
 
 
-def duration_us(text: str) -> float:
-    """`50ms`, `0.2s`, `800us` in µs.
-
-    Raises:
-        UsageError: `usage`.
-    """
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*(us|µs|ms|s)", text.strip())
-    if match is None or float(match[1]) <= 0:
-        raise UsageError("usage", f"--slo {text!r} is no duration", "give one like 50ms or 0.2s")
-    return float(match[1]) * {"us": 1.0, "µs": 1.0, "ms": 1e3, "s": 1e6}[match[2]]
-
-
 _PACE = (
     click.option("--no-follow", is_flag=True, help="Leave children of the targets alone."),
     click.option(
         "--interval",
-        type=float,
-        default=1.0,
+        callback=given_s,
+        default="1s",
         show_default=True,
-        metavar="S",
-        help="Seconds between two samples.",
+        metavar="TIME",
+        help="Between two samples: 500ms, 5s; a bare number is seconds.",
     ),
     click.option(
         "--duration",
-        type=float,
-        metavar="S",
-        help="Stop after so many seconds; without it, at Ctrl-C or when the targets are gone.",
+        callback=given_s,
+        metavar="TIME",
+        help="Stop after it (10s, 5m, 2h); without it, at Ctrl-C or when the targets are gone.",
     ),
 )
 _ANSWER = (
@@ -186,7 +169,8 @@ _HOW = (
     ),
     click.option(
         "--slo",
-        metavar="DURATION",
+        callback=given_s,
+        metavar="TIME",
         help="A p99 of served requests above it (50ms, 0.2s) is pressure.",
     ),
     keep_privileges_option,

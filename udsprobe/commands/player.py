@@ -178,7 +178,9 @@ class RecordingPlayer:
         if place == self._last_place:
             self._playing = False
         self._shown_place, self._shown_at_s = place, self._monotonic_s()
-        return Frame(interval, self._reporter.window(), self._moment(place), before)
+        return Frame(
+            interval, self._reporter.window(), self._moment(place), before, self._reporter.recent
+        )
 
     def _reporter_before(self, place: int) -> Reporter:
         """As it was when it had seen all samples before this place."""

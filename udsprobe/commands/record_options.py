@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Ty
 
 import click
 
+from udsprobe.commands.lengths import given_s
 from udsprobe.commands.telling import tell
 from udsprobe.errors import UsageError
-from udsprobe.recording.retention import AROUND_S, SEVERITIES, Retention, seconds
+from udsprobe.recording.retention import AROUND_S, SEVERITIES, Retention
 from udsprobe.views.numbers import span
 
 if TYPE_CHECKING:
@@ -60,9 +61,7 @@ def read_record_options(given: Mapping[str, Any]) -> Optional[RecordOptions]:
         return None
     if around and not on:
         raise UsageError("usage", "--around is of --on", "give --on SEVERITY too")
-    around_s = _length("--around", around) if around else AROUND_S
-    ring_s = _length("--ring", ring) if ring else None
-    return RecordOptions(path, Retention(ring_s, on, around_s))
+    return RecordOptions(path, Retention(ring, on, around or AROUND_S))
 
 
 @contextmanager
@@ -106,16 +105,10 @@ def _held(writer: Recorder) -> str:
     )
 
 
-def _length(option: str, text: str) -> float:
-    length_s = seconds(text)
-    if length_s is None:
-        raise UsageError("usage", f"{option} {text} is no length of time", "give 30s, 10m or 2h")
-    return length_s
-
-
 _OPTIONS = (
     click.option(
         "--ring",
+        callback=given_s,
         metavar="TIME",
         help="Record only the last TIME (30m, 2h, 1d): the oldest is dropped.",
     ),
@@ -126,6 +119,7 @@ _OPTIONS = (
     ),
     click.option(
         "--around",
+        callback=given_s,
         metavar="TIME",
         help="With --on: so long before and after.  [default: 5m]",
     ),

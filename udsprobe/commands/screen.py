@@ -29,7 +29,7 @@ class ScreenFeed:
         self._wait_s = self._interval_s
         interval = self._observer.interval()
         self._ending.watch(self._observer.alive_pids())
-        return Frame(interval, self._observer.window())
+        return Frame(interval, self._observer.window(), recent=self._observer.recent())
 
     def _rest_of_first_s(self) -> float:
         # Counting began before Textual was imported and the screen drawn.

@@ -6,23 +6,35 @@ from typing import Any, List
 
 import click
 
+from udsprobe.commands import completion
 from udsprobe.commands.options import Command
 from udsprobe.errors import UsageError
 from udsprobe.kernel.selectors import Chosen, Selectors, parse_pids, resolve
 
 _OPTIONS = (
     click.option(
-        "--pid", "pids", multiple=True, metavar="PID", help="A process; repeatable, or 1,2,3."
+        "--pid",
+        "pids",
+        multiple=True,
+        metavar="PID",
+        shell_complete=completion.pids,
+        help="A process; repeatable, or 1,2,3.",
     ),
-    click.argument("more_pids", nargs=-1, metavar="[PID]..."),
+    click.argument("more_pids", nargs=-1, metavar="[PID]...", shell_complete=completion.pids),
     click.option(
-        "--comm", "comms", multiple=True, metavar="NAME", help="Every process with this name."
+        "--comm",
+        "comms",
+        multiple=True,
+        metavar="NAME",
+        shell_complete=completion.comms,
+        help="Every process with this name.",
     ),
     click.option(
         "--listener",
         "listeners",
         multiple=True,
         metavar="ADDRESS",
+        shell_complete=completion.listeners,
         help="Whoever listens on a socket path, @abstract name, PORT or HOST:PORT.",
     ),
     click.option(

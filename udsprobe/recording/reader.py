@@ -16,7 +16,7 @@ from udsprobe.recording.layout import checksum, finding_checksum, observation_ch
 from udsprobe.recording.leaves import UnknownFieldError
 from udsprobe.recording.plain import from_json
 from udsprobe.recording.series import Series
-from udsprobe.recording.snapshot import Snapshot, damaged, newer
+from udsprobe.recording.snapshot import Snapshot, damaged, empty, newer
 from udsprobe.reporting import Reporter
 from udsprobe.rules import judged
 from udsprobe.sample import Moment, Observation, Sample
@@ -86,9 +86,7 @@ class Recording:
                 self.observation = self._checked()
                 self._groups = self._grouped()
             if not self._groups:
-                raise RecordingError(
-                    "recording-empty", f"the recording {path!r} has no sample", "record for longer"
-                )
+                raise empty(path)
         except BaseException:
             self.close()
             raise
@@ -257,9 +255,10 @@ class Recording:
 
     def _checked(self) -> Observation:
         store = self._snapshot.store
-        value, slo_us, body = store.execute(
-            "SELECT checksum, slo_us, body FROM observation"
-        ).fetchone()
+        row = store.execute("SELECT checksum, slo_us, body FROM observation").fetchone()
+        if row is None and store.execute("SELECT bodies FROM ledger").fetchone() == (0,):
+            raise empty(self.path)
+        value, slo_us, body = row
         if observation_checksum(body, slo_us) != value:
             raise damaged(self.path, "the checksum of its observation is wrong")
         self._stored: List[_Stored] = []

@@ -6,14 +6,11 @@ Pure: knows times and severities, no file.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import List, NamedTuple, Optional
 
 SEVERITIES = ("info", "warning", "critical")
 AROUND_S = 300.0
-_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 _RING_PARTS = 12
 _AROUND_PARTS = 2.5
@@ -78,12 +75,3 @@ class Retention:
             cause.start - self.around_s <= block.end and block.start <= cause.end + self.around_s
             for cause in causes
         )
-
-
-def seconds(text: str) -> Optional[float]:
-    """`90s`, `10m`, `2h`, `1d` or parts together such as `1h30m`; None when it is none."""
-    parts = _SPAN.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        return None
-    total = sum(float(number) * _UNITS_S[unit] for number, unit in parts)
-    return total if total > 0 else None

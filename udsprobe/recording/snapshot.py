@@ -30,7 +30,7 @@ class Snapshot:
 
     Raises:
         RecordingError: `recording-unreadable`, `recording-foreign`,
-            `recording-newer`, `recording-damaged`.
+            `recording-newer`, `recording-damaged`, `recording-empty`.
     """
 
     def __init__(self, path: str) -> None:
@@ -80,6 +80,15 @@ def damaged(path: str, why: str, detail: str = "") -> RecordingError:
     )
 
 
+def empty(path: str) -> RecordingError:
+    """The error for what a recorder leaves that was ended before its first sample."""
+    return RecordingError(
+        "recording-empty",
+        f"the recording {path!r} holds nothing yet: it ended before its first sample",
+        f"record for longer; if {os.path.basename(path)}-wal was beside it, keep both together",
+    )
+
+
 def _has_log(path: str) -> bool:
     try:
         return os.stat(f"{path}-wal").st_size > 0
@@ -107,14 +116,17 @@ def _check_header(path: str) -> None:
         raise _unreadable(path, str(error)) from error
     if header.startswith(_MAGIC) and len(header) == _HEADER_BYTES:
         return
-    # SQLite writes the header with the first checkpoint.
-    if header or not _has_log(path):
+    if header:
         raise _foreign(path)
+    # SQLite writes the header with the first checkpoint.
+    if not _has_log(path):
+        raise empty(path)
 
 
 def _check_tables(store: sqlite3.Connection, path: str) -> None:
     if store.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise _foreign(path)
+        # The log with the first commit was never written, or not copied.
+        raise _foreign(path) if _definitions(store) else empty(path)
     version = store.execute("PRAGMA user_version").fetchone()[0]
     if version != SCHEMA_VERSION:
         raise newer(path, f"schema {version}")

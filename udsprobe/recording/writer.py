@@ -50,6 +50,9 @@ _SETTINGS = (
     "PRAGMA synchronous = FULL",
     f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}",
     f"PRAGMA journal_size_limit = {_WAL_PAGES * PAGE_BYTES}",
+)
+# With the tables or not at all, so that one that was killed in between is told from a foreign file.
+_OURS = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
@@ -98,6 +101,9 @@ class Recorder:
         except BaseException:
             self._file.remove()
             raise
+        # Before the probes are loaded, so that a kill meanwhile leaves a recording.
+        with suppress(_Failed):
+            self._attempt(self._make_tables)
 
     @property
     def recorded_s(self) -> float:
@@ -117,7 +123,8 @@ class Recorder:
         body = to_json(observation)
         self._bodies, self._checksum = 1, observation_checksum(body, slo_us)
         with suppress(_Failed):
-            self._attempt(lambda: self._make_tables(body, slo_us))
+            if self.failure is None:
+                self._attempt(lambda: self._put_observation(body, slo_us))
         self.add(first, None)
 
     def add(self, sample: Sample, interval: Optional[Report]) -> None:
@@ -168,22 +175,28 @@ class Recorder:
             )
             raise _Failed from error
 
-    def _make_tables(self, observation: str, slo_us: Optional[float]) -> None:
+    def _make_tables(self) -> None:
         store = self._store
         for setting in _SETTINGS:
             store.execute(setting)
         store.execute("BEGIN IMMEDIATE")
         self._file.check_companions()
+        for setting in _OURS:
+            store.execute(setting)
         for statement in f"{TABLES}{VIEWS}".split(";"):
             if statement.strip():
                 store.execute(statement)
-        row = (self._checksum, slo_us, observation)
-        store.execute("INSERT INTO observation VALUES (1, ?, ?, ?)", row)
         about = {"format": "udsprobe recording", "schema": SCHEMA_VERSION, "version": __version__}
         about["samples_per_block"] = SAMPLES_PER_BLOCK
         store.executemany("INSERT INTO meta VALUES (?, ?)", about.items())
-        store.execute("INSERT INTO ledger VALUES (1, ?, ?)", (self._bodies, self._checksum))
+        store.execute("INSERT INTO ledger VALUES (1, 0, 0)")
         store.execute("COMMIT")
+
+    def _put_observation(self, body: str, slo_us: Optional[float]) -> None:
+        self._store.execute("BEGIN IMMEDIATE")
+        row = (self._checksum, slo_us, body)
+        self._store.execute("INSERT INTO observation VALUES (1, ?, ?, ?)", row)
+        self._commit()
 
     def _in_one(self, sample: Sample, interval: Optional[Report]) -> None:
         self._store.execute("BEGIN IMMEDIATE")

@@ -13,9 +13,10 @@ from udsprobe.views.bars import KERNEL, PROGRAM, RUN_QUEUE, WAITING, Part
 from udsprobe.views.escape import column, fit
 
 PIPELINED = "pipelined: latencies are not single requests'"
+MULTIPLEXED = "HTTP/2: streams share a connection, latencies are not single requests'"
 
 _STAGES = (
-    ("recv_wait", "recv-wait", WAITING),
+    ("recv_wait", "queued for the app", WAITING),
     ("recv", "recv", KERNEL),
     ("app", "app", PROGRAM),
     ("send", "send", KERNEL),
@@ -47,6 +48,13 @@ _APP = (
     ("other", "other", WAITING),
 )
 APP_WORDS = tuple(words for _, words, _ in _APP)
+
+
+def no_turns(served: Served) -> Optional[str]:
+    """Why its latencies are not requests'; None where they are, as far as is known."""
+    if served.turn_based is not False:
+        return None
+    return MULTIPLEXED if served.multiplexed else PIPELINED
 
 
 def time_lines(report: Report, width: int, *, app: bool = False) -> List[str]:

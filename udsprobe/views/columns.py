@@ -176,7 +176,7 @@ FINDINGS = _by_key(
         right=False,
         grows_to=34,
     ),
-    Column("summary", "says", 44, "What it is, in a clause.", right=False, grows_to=_ANY),
+    Column("summary", "says", 24, "What it is, in a clause.", right=False, grows_to=_ANY),
 )
 
 CONNECTIONS = _by_key(
@@ -216,8 +216,17 @@ CONNECTIONS = _by_key(
 def pick(
     columns: Dict[str, Column], base: Sequence[str], extra: Sequence[str], width: int, gap: int
 ) -> List[Column]:
-    """`base`, and of `extra` as many as fit into `width`; all in the table's own order."""
-    chosen = set(base)
+    """`base`, and of `extra` as many as fit into `width`; all in the table's own order.
+
+    Args:
+        base: the most important first: where they do not all fit, the last are left out.
+    """
+    kept = list(base)
+    while len(kept) > 1 and _total([columns[name] for name in kept], gap) > width:
+        kept.pop()
+    chosen = set(kept)
+    if len(kept) < len(base):
+        extra = ()
     for key in extra:
         if _total([columns[name] for name in (*chosen, key)], gap) <= width:
             chosen.add(key)

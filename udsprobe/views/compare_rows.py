@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.compare.comparison import Comparison, Figure, Side
+from udsprobe.compare.longer import would_tell
+from udsprobe.compare.summary import TIMES_MIN
 from udsprobe.views import numbers
 from udsprobe.views.escape import visible
 
@@ -25,11 +27,24 @@ LABELS = {
     "socket_bytes_per_request": "bytes/request",
     "connections_per_request": "connections/request",
     "before_accept": "before accept",
+    "recv_wait": "queued for the app",
+    "recv": "receive calls",
+    "app": "the app",
+    "send": "send calls",
+    "app_cpu": "on CPU",
+    "app_runq": "waiting for a CPU",
+    "app_upstream": "for its upstream",
+    "app_lock": "for locks",
+    "app_disk": "for the disk",
+    "app_poll": "in a poller",
+    "app_other": "otherwise",
 }
 DIFFERS, SAME, UNKNOWN = "differs", "within noise", "not known"
 _CALLS_SHOWN = 12
 _CALLS_MIN = 0.005
 _FAR_PCT = 999.5
+_FAR = 1000
+_LABELS = 4
 
 
 class Row(NamedTuple):
@@ -39,8 +54,8 @@ class Row(NamedTuple):
     a: str
     b: str
     delta: str
-    delta_pct: str
-    noise: str
+    change: str
+    between: str
     verdict: str
     share: str
 
@@ -69,10 +84,10 @@ def _row(figure: Figure) -> Row:
         value(figure.unit, figure.a),
         value(figure.unit, figure.b),
         signed(figure.unit, figure.delta),
-        numbers.NOT_MEASURED if figure.delta_pct is None else _percent(figure.delta_pct),
-        _noise(figure),
+        numbers.NOT_MEASURED if figure.ratio is None else change(figure.ratio),
+        _between(figure),
         verdict,
-        numbers.NOT_MEASURED if share is None else _percent(share, plus=""),
+        numbers.NOT_MEASURED if share is None else _percent(share),
     )
 
 
@@ -99,31 +114,82 @@ def signed(unit: str, number: Optional[float]) -> str:
     return ("+" if number > 0 else "−") + value(unit, abs(number))
 
 
-def _percent(number: float, plus: str = "+") -> str:
+def change(ratio: float) -> str:
+    """B against A: `+3.1 %` up to a factor of 2, then `55×` and `÷55`."""
+    return "".join(_change(ratio))
+
+
+def _change(ratio: float) -> Tuple[str, str, str]:
+    """What is before the digits, they, and what is after them."""
+    if ratio <= 0:
+        return ("", "0", "×")
+    if 1 / TIMES_MIN < ratio < TIMES_MIN:
+        pct = 100 * (ratio - 1)
+        digits = f"{abs(pct):.1f}" if abs(pct) < 99.95 else f"{abs(pct):.0f}"
+        return ("" if float(digits) == 0 else "+" if pct > 0 else "−", digits, " %")
+    times = max(ratio, 1 / ratio)
+    if times > _FAR:
+        return ("", f">{_FAR}", "×") if ratio > 1 else ("÷>", f"{_FAR}", "")
+    digits = numbers.significant(times)
+    return ("", digits, "×") if ratio > 1 else ("÷", digits, "")
+
+
+def _between(figure: Figure) -> str:
+    """The interval that the change lies in; of a delta where there is no ratio."""
+    if figure.ratio_low is None or figure.ratio_high is None:
+        if figure.noise is None:
+            return numbers.NOT_MEASURED
+        return f"±{value(figure.unit, figure.noise)}"
+    low, high = _short(figure.ratio_low), _short(figure.ratio_high)
+    if low[0] == high[0] == "÷" or (low[2] == high[2] and low[2]):
+        first = low[0] + low[1]
+        second = high[1] if high[0] == "÷" else high[0] + high[1]
+        return f"{first}…{second}{high[2]}"
+    return f"{''.join(low)}…{''.join(high)}".replace(" %", "%")
+
+
+def _short(ratio: float) -> Tuple[str, str, str]:
+    before, digits, after = _change(ratio)
+    if after == " %" and float(digits) >= 9.95:
+        digits = f"{float(digits):.0f}"
+    elif after != " %" and not digits.startswith(">"):
+        times = float(digits)
+        digits = f"{times:.1f}" if times < 9.95 else f"{times:.0f}"
+    return before, digits, after
+
+
+def _percent(number: float) -> str:
+    """A share of a difference; those of parts that make up for each other are beyond 100."""
     if abs(number) >= _FAR_PCT:
-        return (f">{plus}999 %") if number > 0 else "<−999 %"
+        return ">999 %" if number > 0 else "<−999 %"
     digits = f"{abs(number):.1f}" if abs(number) < 99.95 else f"{abs(number):.0f}"
-    sign = "" if float(digits) == 0 else plus if number > 0 else "−"
-    return f"{sign}{digits} %"
+    return f"{'−' if number < 0 and float(digits) else ''}{digits} %"
 
 
-def _noise(figure: Figure) -> str:
-    if figure.noise_pct is None:
-        return numbers.NOT_MEASURED
-    if figure.noise_pct >= _FAR_PCT:
-        return ">999 %"
-    return (
-        f"±{figure.noise_pct:.1f} %" if figure.noise_pct < 99.95 else f"±{figure.noise_pct:.0f} %"
-    )
-
-
-def reasons(figures: Sequence[Figure]) -> Dict[str, List[str]]:
-    """Why something is not known, with the labels of what it holds for."""
+def longer(figures: Sequence[Figure]) -> List[str]:
+    """How much longer one has to measure, with the labels of what it would tell."""
     found: Dict[str, List[str]] = {}
     for figure in figures:
-        if figure.exceeds_noise is None and figure.reason:
-            found.setdefault(figure.reason, []).append(label(figure))
-    return found
+        said = would_tell(figure)
+        if said is not None:
+            found.setdefault(said, []).append(label(figure))
+    return [f"{said} would tell {some(labels)}" for said, labels in found.items()]
+
+
+def some(labels: Sequence[str]) -> str:
+    """The first few labels, and how many more there are."""
+    more = f" and {len(labels) - _LABELS} more" if len(labels) > _LABELS else ""
+    return ", ".join(labels[:_LABELS]) + more
+
+
+def unknown(figures: Sequence[Figure]) -> List[str]:
+    """Why something is not known, with the labels of what it holds for."""
+    found: Dict[Tuple[str, str], List[str]] = {}
+    for figure in figures:
+        if figure.reason and figure.exceeds_noise is not False:
+            what = "no interval" if figure.exceeds_noise else "not known"
+            found.setdefault((what, figure.reason), []).append(label(figure))
+    return [f"{what} for {some(names)}: {why}" for (what, why), names in found.items()]
 
 
 def side_lines(side: Side) -> List[str]:
@@ -158,6 +224,6 @@ def percentiles_note(comparison: Comparison) -> Optional[str]:
 
 
 def noise_line(comparison: Comparison) -> str:
-    """Where the noise was taken from."""
+    """Where the intervals were taken from."""
     noise = comparison.noise
-    return f"noise ({noise.confidence_pct:.0f} % confidence): {noise.says}"
+    return f"intervals ({noise.confidence_pct:.0f} % confidence) from: {noise.says}"

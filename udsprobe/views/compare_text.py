@@ -16,8 +16,9 @@ from udsprobe.views.lines_of_text import printed
 
 MIN_WIDTH = 80
 MAX_WIDTH = 120
-_LABEL = 20
+_LABEL = 19
 _CELL = 8
+_BETWEEN = 11
 _STYLES = {DIFFERS: "bold", SAME: "dim"}
 _INDENT = "  "
 
@@ -35,6 +36,7 @@ def render(comparison: Comparison, width: int = MIN_WIDTH, *, colour: bool = Fal
         *_sides(comparison, width),
         *_table("figures", comparison.figures, width),
         *_table("stages of the mean latency", comparison.stages, width),
+        *_app(comparison, width),
         *_calls(comparison, width),
         *_notes(comparison, width),
     ]
@@ -53,22 +55,28 @@ def _sides(comparison: Comparison, width: int) -> List[Text]:
 
 def _table(title: str, figures: Sequence[Figure], width: int) -> List[Text]:
     by_share = any(figure.share_of_delta_pct is not None for figure in figures)
-    fifth = "of delta" if by_share else "in %"
-    heading = _line(Row("", "A", "B", "delta", fifth, "noise", "", ""))
+    fifth = "of delta" if by_share else "B is"
+    heading = _line(Row("", "A", "B", "delta", fifth, "between", "", ""))
     body = [Text(f"── {title} ".ljust(width, "─"), style="bold"), Text(heading, style="dim")]
     for row in compare_rows.rows(figures):
-        shown = row._replace(delta_pct=row.share) if by_share else row
+        shown = row._replace(change=row.share) if by_share else row
         body.append(Text(_line(shown), style=_STYLES.get(row.verdict, "")))
     return body
+
+
+def _app(comparison: Comparison, width: int) -> List[Text]:
+    """What was done in the stage app, where both sides know it."""
+    known = [each for each in comparison.app if each.a or each.b]
+    return _table("in the app", known, width) if known else []
 
 
 def _line(row: Row) -> str:
     cells = [
         column(fit(row.label, _LABEL), _LABEL),
-        *(column(cell, _CELL, right=True) for cell in (row.a, row.b, row.delta)),
-        *(column(cell, _CELL, right=True) for cell in (row.delta_pct, row.noise)),
+        *(column(cell, _CELL, right=True) for cell in (row.a, row.b, row.delta, row.change)),
+        column(row.between, _BETWEEN, right=True),
     ]
-    return f"{' '.join(cells)}  {row.verdict}"
+    return f"{' '.join(cells)} {row.verdict}"
 
 
 def _calls(comparison: Comparison, width: int) -> List[Text]:
@@ -87,9 +95,8 @@ def _notes(comparison: Comparison, width: int) -> List[Text]:
     notes = [compare_rows.noise_line(comparison), *comparison.caveats]
     percentiles = compare_rows.percentiles_note(comparison)
     notes += [percentiles] if percentiles else []
-    for reason, labels in compare_rows.reasons(every).items():
-        more = f" and {len(labels) - 4} more" if len(labels) > 4 else ""
-        notes.append(f"not known for {', '.join(labels[:4])}{more}: {reason}")
+    notes += compare_rows.unknown(every)
+    notes += compare_rows.longer(every)
     lines = [Text("── what to know about it ".ljust(width, "─"), style="bold")]
     return lines + [line for note in notes for line in _wrapped(note, width, _INDENT)]
 

@@ -23,10 +23,13 @@ _LABEL_CELLS, _NAME_CELLS = 9, 24
 _NOT_BUILT = "not measured in this version"
 
 
-def render(found: Diagnosis, width: int = MIN_WIDTH, *, colour: bool = False) -> str:
+def render(
+    found: Diagnosis, width: int = MIN_WIDTH, *, colour: bool = False, verbose: bool = False
+) -> str:
     """The whole diagnosis, ending in a newline.
 
     Args:
+        verbose: with what each measurement rests on.
         width: terminal columns; at least 80 and at most 120 are used.
         colour: ANSI styles; without them nothing is lost.
     """
@@ -34,7 +37,7 @@ def render(found: Diagnosis, width: int = MIN_WIDTH, *, colour: bool = False) ->
     lines = [
         Text(fit(f"udsprobe {found.version} doctor · {found.host.hostname}", width), style="bold"),
         *_findings(found.findings, width),
-        *_kernel(found, width),
+        *_kernel(found, width, verbose),
         *_limits(found, width),
         *_processes(found.processes, width),
         *_servers(found, width),
@@ -56,12 +59,14 @@ def _findings(findings: Sequence[Finding], width: int) -> Iterator[Text]:
             shown = ", ".join(one.places) + (f" and {more} more" if more else "")
             yield from _wrapped("at", shown, width)
         for action in one.actions:
-            yield from _wrapped("do", action.do, width)
+            yield from _wrapped("do", action.say, width)
+            if action.run is not None:
+                yield from _wrapped("$", action.run, width)
             yield from _wrapped("", action.why, width, style=_DIM)
         yield from _wrapped("see", one.docs, width, style=_DIM)
 
 
-def _kernel(found: Diagnosis, width: int) -> Iterator[Text]:
+def _kernel(found: Diagnosis, width: int, verbose: bool) -> Iterator[Text]:
     kernel = found.kernel
     yield _heading(f"kernel {visible(found.host.kernel)} {visible(found.host.arch)}", width)
     for way in kernel.strategies:
@@ -69,9 +74,13 @@ def _kernel(found: Diagnosis, width: int) -> Iterator[Text]:
         yield from _wrapped("strategy", f"{way.name} {way.state}{reason}", width)
     yield from _wrapped("offers", "; ".join(_offers(kernel)), width)
     on = [one for one in kernel.measurements if one.state == "on"]
-    if on:
+    if on and verbose:
         rests = (f"{one.name.replace('_', ' ')} ({one.rests_on})" for one in on)
         yield from _wrapped("measures", ", ".join(rests), width)
+    elif on:
+        built = sum(one.reason != _NOT_BUILT for one in kernel.measurements)
+        said = f"{len(on)} of {built} measurements in full (--verbose lists what each rests on)"
+        yield from _wrapped("measures", said, width)
     for one in kernel.measurements:
         if one.state != "on" and one.reason != _NOT_BUILT:
             yield from _wrapped(one.state, f"{one.name.replace('_', ' ')}: {one.reason}", width)

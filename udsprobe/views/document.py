@@ -55,7 +55,8 @@ def plain_object(value: Any) -> Dict[str, Any]:
 
 def _object(value: Any, decimals: Optional[int]) -> Dict[str, Any]:
     return {
-        field.name: _plain(
+        # `class` is no name that Python allows.
+        field.name.rstrip("_"): _plain(
             getattr(value, field.name),
             None if field.name in _NOT_ROUNDED else _DECIMALS_OF.get(field.name, decimals),
         )

@@ -14,12 +14,12 @@ from rich.text import Text
 
 from udsprobe.model.report import Action, Listener, Report, Served, Syscall, Target
 from udsprobe.views import cells, numbers, words
-from udsprobe.views.breakdown import PIPELINED, time_lines
+from udsprobe.views.breakdown import no_turns, time_lines
 from udsprobe.views.columns import Column
 from udsprobe.views.escape import column as padded
 from udsprobe.views.escape import fit, fit_words, visible, wrap, wrap_commands
 from udsprobe.views.lines_of_text import printed
-from udsprobe.views.verdict import evidence, other_findings, said
+from udsprobe.views.verdict import evidence, other_findings, remedy, said
 
 MIN_WIDTH = 80
 MAX_WIDTH = 120
@@ -155,10 +155,12 @@ def _remedy(actions: Sequence[Action], width: int, most: int) -> List[Text]:
     """The remedies of which no line is missing, the first at least."""
     lines: List[str] = []
     for action in actions:
-        first, *rest = wrap_commands(action.do, width - len("  do: "))
-        if lines and len(lines) + 1 + len(rest) > most:
+        says, *more = wrap(remedy(action), width - len(_INDENT))
+        run = wrap_commands(f"$ {action.run}", width - len(_EVIDENCE)) if action.run else []
+        told = [f"{_INDENT}{says}", *(f"    {line}" for line in (*more, *run))]
+        if lines and len(lines) + len(told) > most:
             break
-        lines += [f"  do: {first}", *(f"      {line}" for line in rest)]
+        lines += told
     return [Text(line) for line in lines]
 
 
@@ -184,8 +186,9 @@ def _requests(report: Report, width: int, shown: _Shown) -> List[Text]:
     body.append(Text(_INDENT + served_line(served)))
     if served.count:
         body.append(Text(_INDENT + latency_line(served)))
-        if served.turn_based is False:
-            body.append(Text(_INDENT + PIPELINED, style=WARNING))
+        why = no_turns(served)
+        if why is not None:
+            body.append(Text(_INDENT + why, style=WARNING))
     else:
         body[-1].append(": no reply was sent yet on a connection the target accepted")
     if report.requests.syscalls_per_request is not None:
@@ -241,6 +244,10 @@ def served_line(served: Served) -> str:
 
 def latency_line(served: Served) -> str:
     """`latency p50 2.10ms  p90 …  max 31.5ms`."""
+    mean = served.latency_us.mean
+    if served.latency_us.p50 is None and mean is not None:
+        told = f"latency mean {numbers.duration(mean)}"
+        return f"{told}  (of the outermost hop; percentiles not measured)"
     quantiles = cells.latency(served.latency_us)
     names = ("p50", "p90", "p99", "p999", "max")
     return "latency " + "  ".join(f"{name} {quantiles[name]}" for name in names)

@@ -6,13 +6,23 @@ Knows no screen. Everything named by other processes comes out visible and unobe
 from __future__ import annotations
 
 import re
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Action, Evidence, Finding, Report, Verdict
+from udsprobe.model.action import CHANGES, LOOKS, RESTARTS, Action
+from udsprobe.model.report import Evidence, Finding, Report, Verdict
 from udsprobe.views import numbers
 from udsprobe.views.escape import visible
 
-_WITHOUT_CULPRIT = {"healthy": "HEALTHY", "unknown": "NOT KNOWN YET"}
+NOT_ENOUGH_SEEN = "NOT ENOUGH SEEN"
+BANNERS = {
+    "transport": "THE TRANSPORT",
+    "not-transport": "NOT THE TRANSPORT",
+    "set-up": "THE SOCKET'S SET-UP",
+    "healthy": "NOTHING SUFFERS",
+    "unknown": NOT_ENOUGH_SEEN,
+}
+_QUIET = ("healthy", "unknown")
+_EFFECTS = {LOOKS: "look", CHANGES: "change", RESTARTS: "restart"}
 _NUMBERS = re.compile(r"\d[\d.,]*")
 
 
@@ -36,10 +46,9 @@ def said(report: Report) -> Optional[Said]:
     if verdict is None:
         return None
     own = own_finding(report)
-    quiet = _WITHOUT_CULPRIT.get(verdict.cause)
-    culprit = "THE TRANSPORT" if verdict.transport_bound else "NOT THE TRANSPORT"
+    quiet = verdict.class_ in _QUIET
     return Said(
-        name=quiet or culprit,
+        name=BANNERS.get(verdict.class_, NOT_ENOUGH_SEEN),
         cause="" if quiet else visible(verdict.cause),
         headline=_headline(verdict, own),
         severity="" if quiet or own is None else visible(own.severity),
@@ -100,14 +109,19 @@ def _amount(value: float, unit: str) -> str:
     return measure(value, unit).split(" ")[0]
 
 
-def first_remedy(actions: List[Action]) -> str:
-    """What `y` copies: one line that no terminal and no shell takes for more; or nothing."""
-    return visible(actions[0].do) if actions else ""
+def commands(actions: Sequence[Action]) -> Tuple[str, ...]:
+    """What `y` copies of each remedy: one line for a shell, or nothing where it has none."""
+    return tuple(visible(action.run or "") for action in actions)
+
+
+def remedy(action: Action) -> str:
+    """What to do, with what kind of thing that is: `look: …`, `change: …`, `restart: …`."""
+    return f"{_EFFECTS.get(action.effect, 'do')}: {visible(action.say)}"
 
 
 def _headline(verdict: Verdict, own: Optional[Finding]) -> str:
     if own is not None:
-        return visible(own.summary)
+        return visible(_with_harm(verdict.harm.says, own.summary))
     if verdict.cause == "unknown" and verdict.evidence:
         fact = verdict.evidence[0]
         if fact.metric == "requests" and fact.threshold is not None:
@@ -119,11 +133,14 @@ def _headline(verdict: Verdict, own: Optional[Finding]) -> str:
     return visible(verdict.summary)
 
 
+def _with_harm(says: str, summary: str) -> str:
+    """What users suffer comes first, and once."""
+    return summary if summary.startswith(says) else f"{says}: {summary}"
+
+
 def _transport(verdict: Verdict) -> str:
-    share, gain = verdict.transport_share_pct, verdict.max_gain_pct
-    if share is None or gain is None:
+    """One figure: the bound, which is never below the share that the page has beside it."""
+    gain = verdict.max_gain_pct
+    if gain is None:
         return "the part of the transport in a request was not measured"
-    return (
-        f"transport is {numbers.spoken(share)} % of request time; "
-        f"a free one would save {numbers.spoken(gain)} %"
-    )
+    return f"a free transport would save at most {numbers.spoken(gain)} % of request time"

@@ -22,12 +22,22 @@ _WORTH_NAMING = 0.01
 
 
 def who(targets: Sequence[Target], exited: int = 0) -> str:
-    """`node 4711 +3`: the first target a selector named, and how many more there are."""
+    """`node 4711 +3, 62 exited`: the first that a selector named, how many more live, who ended.
+
+    Args:
+        exited: those that ended and are in `targets` no more.
+    """
     if not targets:
         return "no target left" if exited else "no target yet"
-    first = next((target for target in targets if target.via == "selector"), targets[0])
-    more = len(targets) - 1
-    return process(first.pid, first.comm) + (f" +{more}" if more else "")
+    living = [target for target in targets if target.state == "running"]
+    named = living or targets
+    first = next((target for target in named if target.via == "selector"), named[0])
+    exited += len(targets) - len(living)
+    more = len(living or range(exited)) - 1
+    told = process(first.pid, first.comm) + (f" +{more}" if more else "")
+    if not living:
+        return f"{told}, {'all ' if more else ''}exited"
+    return told + (f", {exited} exited" if exited else "")
 
 
 def clock(window: Window) -> str:

@@ -19,7 +19,7 @@ from udsprobe.views.dashboard.filter import FilterInput
 from udsprobe.views.dashboard.reader import Reader
 from udsprobe.views.dashboard.state import ViewState
 from udsprobe.views.dashboard.table import Table
-from udsprobe.views.dashboard.widgets import Lines, Panel
+from udsprobe.views.dashboard.widgets import Lines, Panel, Sheet
 
 _TITLE_LINES = 1
 
@@ -36,28 +36,45 @@ class Page(ModalScreen[None]):
     BINDINGS: ClassVar[List[Binding]] = [  # type: ignore[assignment]
         Binding("escape,q,question_mark", "app.pop_screen", show=False),
         Binding("y", "copy", show=False),
+        Binding("r", "rests_on", show=False),
     ]
 
     def __init__(self, make: PageMaker) -> None:
         super().__init__()
         self._make = make
-        self._copied = ""
+        self._told = ""
+        self._told_of: Optional[Tuple[int, str]] = None
+        self._shows_probes = False
 
     def compose(self) -> ComposeResult:
-        yield Panel(self._make(self.app.size.width), id="page", selectable=False)
+        yield Sheet(self._table(), id="page")
 
     def renew(self) -> None:
+        table, sheet = self._table(), self.query_one(Sheet)
+        sheet.put(table)
+        told = self._told if self._told and sheet.chosen == self._told_of else ""
+        sheet.put(replace(table, name=table.name + told))
+
+    def _table(self) -> Table:
         table = self._make(self.app.size.width)
-        told = " · copied" if self._copied and table.copies == self._copied else ""
-        self.query_one(Panel).put(replace(table, name=table.name + told))
+        return replace(table, lines=table.behind, copies=()) if self._shows_probes else table
+
+    def action_rests_on(self) -> None:
+        """Which probes the page's figures come from, and back."""
+        if self._make(self.app.size.width).behind:
+            self._shows_probes = not self._shows_probes
+            self.query_one(Sheet).to_top()
+            self.renew()
 
     def action_copy(self) -> None:
-        """To the terminal's clipboard, where it has one that programs may write (OSC 52)."""
-        text = self._make(self.app.size.width).copies
-        if text:
-            self.app.copy_to_clipboard(text)
-            self._copied = text
-            self.renew()
+        """The chosen remedy's command to the clipboard, where the terminal lets us (OSC 52)."""
+        chosen = self.query_one(Sheet).chosen
+        if chosen is None:
+            return
+        self._told_of, self._told = chosen, " · copied" if chosen[1] else " · no command to copy"
+        if chosen[1]:
+            self.app.copy_to_clipboard(chosen[1])
+        self.renew()
 
     def on_resize(self) -> None:
         self.renew()
@@ -77,6 +94,7 @@ class Dashboard(App[None]):
     BINDINGS: ClassVar[List[Binding]] = [  # type: ignore[assignment]
         Binding("q", "leave", show=False),
         Binding("ctrl+c", "leave", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", show=False, priority=True),
         Binding("p", "pause", show=False),
         Binding("s", "sort", show=False),
         Binding("slash", "filter", show=False, priority=True),
@@ -123,7 +141,13 @@ class Dashboard(App[None]):
 
     def on_mount(self) -> None:
         self._paint()
+        self.app_resume_signal.subscribe(self, self._resumed)
         self._reader.hand_to(self._take)
+
+    def _resumed(self, _: object) -> None:
+        """The shell has written over the screen: draw what has not changed, too."""
+        for lines in self.screen.query(Lines):
+            lines.refresh()
 
     def on_resize(self) -> None:
         self._wanted.clear()
@@ -247,7 +271,7 @@ class Dashboard(App[None]):
         return chrome.title(self._painted, self._interval_s, self._paused_at, width)
 
     def _keys(self) -> Text:
-        return chrome.keys()
+        return chrome.keys(chrome.KEYS, self.size.width)
 
     def _arrange(self, room: int, verdict_lines: int) -> None:
         for name in tables.PANELS:

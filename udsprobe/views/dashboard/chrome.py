@@ -18,7 +18,7 @@ from udsprobe.views.dashboard.state import ViewState
 from udsprobe.views.dashboard.widgets import STYLES
 from udsprobe.views.escape import column as padded
 from udsprobe.views.escape import fit, fit_words, visible
-from udsprobe.views.verdict import Said, said
+from udsprobe.views.verdict import NOT_ENOUGH_SEEN, Said, said
 
 _ONE_LINE_WIDTH = 100
 _OPENS = Style(meta={"@click": "app.verdict"})
@@ -53,8 +53,7 @@ def title(frame: Optional[Frame], interval_s: float, paused_at: Optional[str], w
 
 
 def _watched(report: Report) -> str:
-    exited = f", {report.targets_exited} exited" if report.targets_exited else ""
-    return words.who(report.targets, report.targets_exited) + exited
+    return words.who(report.targets, report.targets_exited)
 
 
 def verdict(frame: Optional[Frame], width: int, *, roomy: bool) -> List[Text]:
@@ -68,7 +67,7 @@ def verdict(frame: Optional[Frame], width: int, *, roomy: bool) -> List[Text]:
     if frame is None:
         return [Text(" warming up: first numbers after the first interval", style=STYLES["dim"])]
     told = said(frame.interval)
-    bars = time_lines(frame.interval, width - 2, app=roomy)
+    bars = time_lines(frame.judged, width - 2, app=roomy)
     return [*_verdict(told, width), *(Text(f" {line}") for line in bars)]
 
 
@@ -76,7 +75,7 @@ def _verdict(told: Optional[Said], width: int) -> List[Text]:
     if told is None:
         return [Text(f" verdict: {words.NOT_IN_THIS_VERSION}", style=STYLES["dim"])]
     style = STYLES.get(told.severity, Style()) + _OPENS
-    style += Style(dim=True) if told.name == "NOT KNOWN YET" else Style(bold=True)
+    style += Style(dim=True) if told.name == NOT_ENOUGH_SEEN else Style(bold=True)
     in_one = width >= _ONE_LINE_WIDTH
     culprit = ", ".join(filter(None, (told.cause, told.severity if not in_one else "")))
     left = f" {told.name}   {culprit}".rstrip()
@@ -109,15 +108,31 @@ def status(frame: Optional[Frame], state: ViewState, width: int) -> Text:
     if now.bpf_cpu_pct is None:  # measured now and then
         now = replace(now, bpf_cpu_pct=probe.bpf_cpu_pct)
     facts = f" {visible(probe.strategy)} · {words.account(probe)} · {words.cost(now)}"
-    left = fit(facts, max(0, width - len(chosen) - 1))
+    left = _whole(facts, max(0, width - len(chosen) - 1))
     return Text(padded(left, max(0, width - len(chosen))) + chosen, style=alarm)
 
 
-def keys(known: Sequence[Tuple[str, str, str]] = KEYS) -> Text:
-    """The keys, each of which can also be clicked."""
+def _whole(facts: str, width: int) -> str:
+    """As many of them as fit, the first at least."""
+    kept = facts.split(" · ")
+    while len(kept) > 1 and cell_len(" · ".join(kept)) > width:
+        kept.pop()
+    return fit(" · ".join(kept), width)
+
+
+def keys(known: Sequence[Tuple[str, str, str]], width: int) -> Text:
+    """The keys, each of which can also be clicked; `?` lists those that there is no room for."""
     text = Text()
-    for key, does, action in known:
+    for key, does, action in _that_fit(known, width):
         click = Style(meta={"@click": action})
         text.append(f" {key}", style=Style(bold=True) + click)
         text.append(f" {does} ", style=click)
     return text
+
+
+def _that_fit(known: Sequence[Tuple[str, str, str]], width: int) -> Sequence[Tuple[str, str, str]]:
+    """All, or as many as fit beside the last, which is help."""
+    shown = list(known)
+    while len(shown) > 1 and sum(len(key) + len(does) + 3 for key, does, _ in shown) > width + 1:
+        shown.pop(-2)  # the last blank needs no cell
+    return shown

@@ -36,12 +36,19 @@ class Frame(NamedTuple):
     Attributes:
         moment: of a replayed frame; None when it is live.
         before: after a jump, the intervals before this one, the oldest first.
+        recent: the seconds that the verdict is about; None: only the interval is known.
     """
 
     interval: Report
     window: Report
     moment: Optional[Moment] = None
     before: Optional[Tuple[Report, ...]] = None
+    recent: Optional[Report] = None
+
+    @property
+    def judged(self) -> Report:
+        """What the verdict's words are about, and so the bars below them."""
+        return self.recent or self.interval
 
 
 class Feed(Protocol):

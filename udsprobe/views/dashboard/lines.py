@@ -41,6 +41,8 @@ def rests_on(report: Report, wanted: Sequence[str], width: int) -> List[Line]:
     for item in report.probe.measurements:
         if item.name in wanted:
             rests = visible(item.rests_on or "nothing on this kernel")
+            # One word for the wrapping, which would break it anywhere.
+            rests = rests.replace("+", " + ")
             reason = f": {visible(item.reason)}" if item.reason else ""
             facts.append((visible(item.name), f"{visible(item.state)}{reason}; rests on {rests}"))
     return section("rests on", facts, width) if facts else []

@@ -7,7 +7,7 @@ from typing import Dict, List, Optional
 
 from udsprobe.model.report import Connect, Latency, Report, Served, Syscall
 from udsprobe.views import bars, cells, numbers, words
-from udsprobe.views.breakdown import PIPELINED, app_parts, stages
+from udsprobe.views.breakdown import app_parts, no_turns, stages
 from udsprobe.views.columns import CONNECTIONS, FINDINGS, LISTENERS, SYSCALLS, TARGETS, Column
 from udsprobe.views.dashboard.connection_pages import connection_page
 from udsprobe.views.dashboard.feed import Frame
@@ -32,7 +32,13 @@ _BAR = 40
 
 KEYS_HELP = (
     ("v", "the verdict: evidence, what to do, runners-up; a click on its line does the same"),
-    ("y", "on the verdict's or a finding's page: copy the first remedy, where the terminal can"),
+    ("↑ ↓", "on the verdict's or a finding's page: choose a remedy, then scroll"),
+    (
+        "y",
+        "on such a page: copy the chosen remedy's command, where the terminal can; nothing where "
+        "it has none",
+    ),
+    ("r", "on the verdict's page: which probes its figures come from, and back"),
     ("q, Ctrl+C", "quit; the report of everything seen stays in the terminal"),
     ("p", "freeze the picture; measuring goes on"),
     ("s", "sort system calls by the next of: calls, errors, p99, cpu, bytes"),
@@ -41,6 +47,10 @@ KEYS_HELP = (
     ("↑ ↓ PgUp PgDn", "move in the panel; the wheel does the same"),
     ("z", "give the panel the whole screen, and back"),
     ("Enter", "what the row rests on; a double click does the same"),
+    (
+        "Ctrl+Z",
+        "suspend it and have the shell again; `fg` goes on, with all that was counted since",
+    ),
     ("?", "this page"),
     ("Esc, q", "leave a page"),
 )
@@ -59,8 +69,12 @@ MARKS_HELP = (
 
 VERDICT_HELP = (
     ("THE TRANSPORT, NOT …", "the one cause of what requests suffer from in the last 10 seconds"),
-    ("HEALTHY", "nothing is refused, full, blocked or saturated; the page says how far from it"),
-    ("NOT KNOWN YET", "too few requests to judge, and how many are needed"),
+    (
+        "THE SOCKET'S SET-UP",
+        "nobody gets in: queue, permissions, descriptors, seats; not its speed",
+    ),
+    ("NOTHING SUFFERS", "nothing is refused, full, blocked or saturated; how far from it is here"),
+    ("NOT ENOUGH SEEN", "too few requests to judge, and how many are needed"),
     ("critical, warning", "how bad; its colour says the same"),
     ("sure", "more when much was seen, and when no other cause comes near"),
     ("free one would save", "the most that a transport without any cost could save of a request"),
@@ -181,8 +195,9 @@ def _requests(key: object, frame: Frame, width: int) -> List[Line]:
 
 def _served_facts(served: Served) -> List[Fact]:
     facts = [("served", numbers.count(served.count, 15))]
-    if served.turn_based is False:
-        facts.append(("but", PIPELINED))
+    why = no_turns(served)
+    if why is not None:
+        facts.append(("but", why))
     return facts
 
 

@@ -90,4 +90,4 @@ class ReplayDashboard(Dashboard):
         super()._paint()
 
     def _keys(self) -> Text:
-        return chrome.keys(timeline.REPLAY_KEYS)
+        return chrome.keys(timeline.REPLAY_KEYS, self.size.width)

@@ -31,14 +31,21 @@ class Table:
 
     Attributes:
         titles: column titles on the panel's rule, from the column `titles_at` on.
-        copies: what `y` copies from a page, one line; empty when there is nothing.
+        behind: what `r` shows of a page instead, and again the page.
+        copies: of each remedy on a page, what `y` copies: one line, or nothing.
     """
 
     name: str
     lines: Tuple[Line, ...]
     titles: str = ""
     titles_at: int = 0
-    copies: str = ""
+    copies: Tuple[str, ...] = ()
+    behind: Tuple[Line, ...] = ()
+
+
+def remedy_key(number: int) -> Hashable:
+    """Of the line in which a remedy of a page begins; `Table.copies` has them in this order."""
+    return "remedy", number
 
 
 def laid_out(name: str, columns: Sequence[Column], lines: Sequence[Line], width: int) -> Table:

@@ -7,7 +7,7 @@ from typing import Callable, Dict, List, Optional, Sequence
 
 from udsprobe.model.report import Connect, Latency, Listener, Report, Served, Target, Upstream
 from udsprobe.views import bars, cells, numbers, words
-from udsprobe.views.breakdown import PIPELINED
+from udsprobe.views.breakdown import no_turns
 from udsprobe.views.columns import (
     CONNECTIONS,
     FINDINGS,
@@ -39,14 +39,15 @@ from udsprobe.views.escape import fit, visible
 
 PANELS = ("findings", "requests", "listeners", "system calls", "targets", "connections")
 
-_SYSCALL_BASE = ("name", "socket", "calls_per_s", "errors_per_s", "p50", "p99", "cpu", "now")
+# The most important first.
+_SYSCALL_BASE = ("name", "calls_per_s", "p99", "socket", "errors_per_s", "p50", "cpu", "now")
 _SYSCALL_EXTRA = ("bytes_per_s", "max", "errors", "calls", "p90", "p999", "slow", "bytes", "mean")
-_LISTENER_BASE = ("socket", "address", "bar", "now", "limit", "state")
+_LISTENER_BASE = ("address", "state", "now", "limit", "bar", "socket")
 _LISTENER_EXTRA = ("max", "wait", "backlog", "owners", "trouble", "history")
-_TARGET_BASE = ("pid", "comm", "bar", "fds", "fds_limit", "cmdline")
+_TARGET_BASE = ("pid", "comm", "fds", "fds_limit", "cmdline", "bar")
 _TARGET_EXTRA = ("threads", "state", "full_in", "exhausted", "via", "fds_pct")
-_FINDING_BASE = ("severity", "id", "summary")
-_CONNECTION_BASE = ("socket", "local", "peer", "role", "bar", "queued")
+_FINDING_BASE = ("id", "summary", "severity")
+_CONNECTION_BASE = ("peer", "role", "queued", "local", "socket", "bar")
 _CONNECTION_EXTRA = (
     *("state", "most", "buffer", "bytes_out", "bytes_in", "requests"),
     *("received", "unread_most"),
@@ -105,7 +106,7 @@ def connections(report: Report, state: ViewState, width: int) -> Table:
     if report.connections is None:
         return Table("connections", (_not_measured(report, "connections"),))
     columns = pick(CONNECTIONS, _CONNECTION_BASE, _CONNECTION_EXTRA, width - MARGIN, GAP)
-    bar = widths(columns, width - MARGIN, GAP)["bar"]
+    bar = widths(columns, width - MARGIN, GAP).get("bar", CONNECTIONS["bar"].width)
     lines = []
     for key, each in state.ordered_connections(report.connections):
         shown = cells.connection(each, bar)
@@ -136,8 +137,9 @@ def _served_lines(frame: Frame, state: ViewState, room: int, *, tall: bool) -> L
     if served is None:
         return [_not_measured(frame.window, "served_requests")]
     lines = [Line("served", _served(served, state, room, spark=not tall))]
-    if _is_pipelined(frame):
-        lines.append(Line("served", PIPELINED, WARNING))
+    why = _why_no_turns(frame)
+    if why is not None:
+        lines.append(Line("served", why, WARNING))
     per_request = frame.window.requests.syscalls_per_request
     if per_request is not None:
         lines.append(Line("served", words.per_request(per_request, room)))
@@ -163,11 +165,10 @@ def _hops(frame: Frame, width: int) -> List[Line]:
     return lines
 
 
-def _is_pipelined(frame: Frame) -> bool:
-    return any(
-        report.requests.served is not None and report.requests.served.turn_based is False
-        for report in (frame.interval, frame.window)
-    )
+def _why_no_turns(frame: Frame) -> Optional[str]:
+    reports = (frame.interval, frame.window)
+    every = [report.requests.served for report in reports if report.requests.served is not None]
+    return next(filter(None, map(no_turns, every)), None)
 
 
 def _connects(frame: Frame, state: ViewState, width: int) -> List[Line]:
@@ -277,14 +278,17 @@ class ListenerRows:
         self._width = width
 
     def sum_line(self, group: Sequence[Listener]) -> Line:
-        shown = cells.listener_sum(group, self._room["bar"])
+        shown = cells.listener_sum(group, self._room.get("bar", LISTENERS["bar"].width))
         severity = CRITICAL if any(map(cells.suffers, group)) else PLAIN
         text = row(self._columns, shown, self._width, keep=_ENDS)
         return Line(group_key(group[0]), text, severity)
 
     def lines(self, listener: Listener, is_member: bool) -> List[Line]:
         shown = cells.listener(
-            listener, self._comms, self._room["bar"], peak=self._state.peak(listener)
+            listener,
+            self._comms,
+            self._room.get("bar", LISTENERS["bar"].width),
+            peak=self._state.peak(listener),
         )
         if not self._state.passes("listeners", " ".join(shown.values())):
             return []

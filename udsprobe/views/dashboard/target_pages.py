@@ -149,7 +149,7 @@ def _holders(report: Report) -> List[Line]:
     for row in rows:
         who = "nobody: idle, or a quota" if row.is_idle else cells.process(row.pid, row.comm)
         who = who if row.pid or row.is_idle else "processes that ended"
-        mine = "  a target" if row.is_target else ""
+        mine = "  a target" if row.is_target else "  talks to them" if row.is_partner else ""
         bar = bars.share_bar(row.share_pct, 100, _BAR)
         waited = f"{numbers.duration(row.waited_us):>9} {numbers.share(row.share_pct / 100):>5} %"
         name = column(fit(who, LABEL), LABEL)

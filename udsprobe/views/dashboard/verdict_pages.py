@@ -8,17 +8,27 @@ from udsprobe.model.report import Action, Evidence, Finding, Report, Verdict
 from udsprobe.views import numbers, words
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.lines import plain, rests_on, rule, section
-from udsprobe.views.dashboard.table import CRITICAL, DIM, PLAIN, WARNING, Line, Table
+from udsprobe.views.dashboard.table import (
+    CRITICAL,
+    DIM,
+    PLAIN,
+    WARNING,
+    Line,
+    Table,
+    remedy_key,
+)
 from udsprobe.views.escape import visible, wrap, wrap_commands
 from udsprobe.views.verdict import (
-    first_remedy,
+    commands,
     measured,
     other_findings,
     own_finding,
+    remedy,
     said,
 )
 
 SEVERITY = {"critical": CRITICAL, "warning": WARNING}
+_KEYS = ("y copies", "↑↓ choose")
 _MEASUREMENTS = ("thread_time", "stages", "served_requests", "accept_queue", "connects")
 
 
@@ -39,9 +49,8 @@ def verdict_page(frame: Frame, width: int) -> Table:
         *_runners_up(verdict, width),
         *_others(report, width),
         *_unmeasured(report, width),
-        *rests_on(report, _MEASUREMENTS, width),
     ]
-    return _page("verdict", lines, verdict.actions)
+    return _page("verdict", lines, verdict.actions, rests_on(report, _MEASUREMENTS, width))
 
 
 def finding_page(key: object, frame: Frame, width: int) -> Table:
@@ -65,10 +74,13 @@ def finding_page(key: object, frame: Frame, width: int) -> Table:
     return _page("finding", lines, row.actions)
 
 
-def _page(name: str, lines: Sequence[Line], actions: Sequence[Action]) -> Table:
-    copies = first_remedy(list(actions))
-    keys = "Esc leaves, y copies the first remedy" if copies else "Esc leaves"
-    return Table(f"{name}: evidence, fix ({keys})", tuple(lines), copies=copies)
+def _page(
+    name: str, lines: Sequence[Line], actions: Sequence[Action], behind: Sequence[Line] = ()
+) -> Table:
+    copies = commands(actions)
+    keys = ("Esc leaves", *_KEYS[: min(2, len(copies))][::-1], *(["r: probes"] if behind else []))
+    title = f"{name} ({', '.join(keys)})"
+    return Table(title, tuple(lines), copies=copies, behind=tuple(behind))
 
 
 def _head(report: Report, width: int) -> List[Line]:
@@ -103,8 +115,13 @@ def _remedies(actions: Sequence[Action], width: int) -> List[Line]:
     if not actions:
         return []
     lines = [rule("what to do")]
-    for action in actions:
-        lines += [plain(line) for line in wrap_commands(action.do, width - 4)]
+    for number, action in enumerate(actions):
+        said_first, *more = wrap(remedy(action), width - 4)
+        lines += [Line(remedy_key(number), said_first), *map(plain, more)]
+        if action.run is not None:
+            lines += [plain(f"    {line}") for line in wrap_commands(f"$ {action.run}", width - 8)]
+        undo = [] if action.undo is None else wrap_commands(f"undo: {action.undo}", width - 8)
+        lines += [Line(None, f"    {line}", DIM) for line in undo]
         lines += [Line(None, line.text, DIM) for line in _paragraph(action.why, width, 4)]
     return [*lines, plain("")]
 
@@ -129,8 +146,7 @@ def _others(report: Report, width: int) -> List[Line]:
         lines.append(Line(None, label, SEVERITY.get(each.severity, PLAIN)))
         lines += _paragraph(each.summary, width, 4)
         for action in each.actions[:1]:
-            commands = wrap_commands(action.do, width - 12)
-            lines += [plain(("    do: " if not n else " " * 8) + c) for n, c in enumerate(commands)]
+            lines += _paragraph(remedy(action), width, 4)
     return [*lines, plain("")]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, List, Optional, Sequence
+from typing import ClassVar, List, Optional, Sequence, Tuple
 
 from rich.segment import Segment
 from rich.style import Style
@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from udsprobe.views.dashboard.table import CRITICAL, DIM, WARNING, Line, Table
+from udsprobe.views.dashboard.table import CRITICAL, DIM, WARNING, Line, Table, remedy_key
 from udsprobe.views.escape import column
 
 STYLES = {
@@ -111,6 +111,10 @@ class Panel(Lines, can_focus=True):
             self._cursor = keys.index(key) if key in keys else self._cursor
         self._redraw()
 
+    def to_top(self) -> None:
+        """Show the first rows, of what else is about to be put here."""
+        self._cursor = self._top = 0
+
     def action_move(self, rows: int) -> None:
         self._move(rows)
 
@@ -188,3 +192,42 @@ class Panel(Lines, can_focus=True):
         if titles:
             text.append(" " * max(0, self._table.titles_at - text.cell_len) + titles)
         return text
+
+
+class Sheet(Panel):
+    """A page of text that scrolls; up and down choose among its remedies first."""
+
+    def __init__(self, table: Table, *, id: str) -> None:
+        self._number = 0
+        super().__init__(table, id=id, selectable=False)
+
+    @property
+    def chosen(self) -> Optional[Tuple[int, str]]:
+        """The remedy, by its number, and its command; None where there is no remedy."""
+        copies = self._table.copies
+        number = min(self._number, len(copies) - 1)
+        return (number, copies[number]) if copies else None
+
+    def action_move(self, rows: int) -> None:
+        chosen = self.chosen
+        wanted = chosen[0] + rows if chosen is not None else -1
+        if not 0 <= wanted < len(self._table.copies):
+            super().action_move(rows)
+            return
+        self._number = wanted
+        self._reveal()
+
+    def _reveal(self) -> None:
+        keys = [line.key for line in self._table.lines]
+        first = keys.index(remedy_key(self._number))
+        marked = [i for i, key in enumerate(keys) if i > first and key is not None]
+        last = min([*marked, len(keys)]) - 1
+        rows = max(1, self.size.height - 1)
+        self._top = min(max(self._top, min(last, first + rows - 1) - rows + 1), first)
+        self._redraw()
+
+    def _row(self, line: Line, index: int) -> Text:
+        chosen = self.chosen
+        if chosen is None or line.key != remedy_key(chosen[0]):
+            return super()._row(line, index)
+        return Text(column("▸ " + line.text, self.size.width), style=_CURSOR)

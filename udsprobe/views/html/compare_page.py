@@ -22,6 +22,7 @@ def render(comparison: Comparison) -> str:
         differences=plots.differences(comparison.figures),
         figures=compare_rows.rows(comparison.figures),
         stages=compare_rows.rows(comparison.stages),
+        app=compare_rows.rows([each for each in comparison.app if each.a or each.b]),
         calls=compare_rows.rows(shown),
         calls_left_out=compare_rows.left_out(comparison),
         notes=_notes(comparison),
@@ -31,10 +32,10 @@ def render(comparison: Comparison) -> str:
 def _notes(comparison: Comparison) -> List[str]:
     every = [*comparison.figures, *comparison.stages, *comparison.syscalls]
     percentiles = compare_rows.percentiles_note(comparison)
-    unknown = compare_rows.reasons(every).items()
     return [
         compare_rows.noise_line(comparison),
         *comparison.caveats,
         *([percentiles] if percentiles else []),
-        *(f"not known for {', '.join(labels)}: {reason}" for reason, labels in unknown),
+        *compare_rows.unknown(every),
+        *compare_rows.longer(every),
     ]

@@ -10,7 +10,7 @@ from udsprobe.compare.comparison import Figure
 from udsprobe.views import compare_rows
 from udsprobe.views.html.drawing import INK, LINE, QUIET, STAGES, drawn_as, svg
 
-_EDGES_PCT = (10.0, 25.0, 50.0, 100.0)
+_EDGES = (1.1, 1.25, 1.5, 2.0, 4.0, 10.0, 100.0, 1000.0)
 
 
 def stage_bars(stages: Sequence[Figure]) -> Markup:
@@ -31,41 +31,45 @@ def stage_bars(stages: Sequence[Figure]) -> Markup:
 
 
 def differences(figures: Sequence[Figure]) -> Optional[Markup]:
-    """Each figure's difference in percent with its noise; what differs is filled.
+    """B ÷ A of each figure on a logarithmic scale, with its interval; what differs is filled.
 
     None when there is no figure that both sides have.
     """
-    shown = [figure for figure in figures if figure.delta_pct is not None]
+    shown = [figure for figure in figures if figure.ratio]
     if not shown:
         return None
     with drawn_as("differences", 0.7 + 0.25 * len(shown)) as canvas:
         axes = canvas.add_subplot()
-        axes.axvline(0, color=LINE, linewidth=1)
-        edge = _edge_pct(shown)
+        axes.axvline(1, color=LINE, linewidth=1)
+        edge = _edge(shown)
+        axes.set_xscale("log")
         for place, figure in enumerate(shown):
             _difference(axes, place, figure, edge)
         axes.set_yticks(range(len(shown)), [compare_rows.label(figure) for figure in shown])
-        axes.set_xlim(-edge * 1.05, edge * 1.05)
+        ticks = [1 / edge, edge**-0.5, 1, edge**0.5, edge]
+        axes.set_xticks(ticks, [compare_rows.change(tick) for tick in ticks], minor=False)
+        axes.set_xticks([], minor=True)
+        axes.set_xlim(edge**-1.05, edge**1.05)
         axes.set_ylim(len(shown) - 0.5, -0.5)
         axes.tick_params(axis="y", length=0)
-        axes.set_xlabel("B against A, %")
+        axes.set_xlabel("B against A")
         return svg(canvas)
 
 
-def _edge_pct(figures: Sequence[Figure]) -> float:
-    """Where the scale ends: far enough for all, and at 100 %."""
-    furthest = max(abs(each.delta_pct or 0.0) + (each.noise_pct or 0.0) for each in figures)
-    return next((edge for edge in _EDGES_PCT if furthest <= edge), _EDGES_PCT[-1])
+def _edge(figures: Sequence[Figure]) -> float:
+    """The ratio at which the scale ends: far enough for all, and at a thousand."""
+    ratios = [r for f in figures for r in (f.ratio, f.ratio_low, f.ratio_high) if r]
+    furthest = max(max(ratio, 1 / ratio) for ratio in ratios)
+    return next((edge for edge in _EDGES if furthest <= edge), _EDGES[-1])
 
 
 def _difference(axes: Any, place: int, figure: Figure, edge: float) -> None:
-    pct = figure.delta_pct or 0.0
-    at = max(-edge, min(pct, edge))
-    if figure.noise_pct is not None:
-        ends = (pct - figure.noise_pct, pct + figure.noise_pct)
-        low, high = (max(-edge, min(end, edge)) for end in ends)
-        axes.plot([low, high], [place, place], color=QUIET, linewidth=1.4)
-    marker = "o" if at == pct else "<" if pct < 0 else ">"
+    ratio = figure.ratio or 1.0
+    at = max(1 / edge, min(ratio, edge))
+    if figure.ratio_low is not None and figure.ratio_high is not None:
+        ends = (max(1 / edge, min(end, edge)) for end in (figure.ratio_low, figure.ratio_high))
+        axes.plot(list(ends), [place, place], color=QUIET, linewidth=1.4)
+    marker = "o" if at == ratio else "<" if ratio < 1 else ">"
     fill = INK if figure.exceeds_noise else "none"
     axes.plot(
         at, place, marker, markersize=6, markeredgecolor=INK, markerfacecolor=fill, clip_on=False

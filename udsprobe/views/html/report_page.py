@@ -133,8 +133,9 @@ def _requests(report: Report, line: Timeline) -> Dict[str, Any]:
     if served is None or not served.count:
         return {"served": served, "stages": None, "stages_plot": None, "lines": []}
     lines = [served_line(served), latency_line(served)]
-    if served.turn_based is False:
-        lines.append(breakdown.PIPELINED)
+    why = breakdown.no_turns(served)
+    if why is not None:
+        lines.append(why)
     if report.requests.syscalls_per_request is not None:
         lines.append(words.per_request(report.requests.syscalls_per_request, 400))
     return {

@@ -28,6 +28,8 @@ _CLOSED = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
 # Below, a limit at the top of the scale leaves nothing to see of the depth.
 _SCALED_TO_LIMIT_FROM = 0.1
 _FEW_DECADES = 300
+# Shorter ones have ticks within a second, or within a minute.
+_TENTHS_BELOW_S, _SECONDS_BELOW_S, _DAY_S = 4.0, 900.0, 86400.0
 _PER_UNIT_US = {"µs": 1.0, "ms": 1e3, " s": 1e6, " h": 3.6e9}
 
 
@@ -169,12 +171,28 @@ def _over_time(axes: Any, line: Timeline) -> None:
     edges = _edges(line)
     locator = dates.AutoDateLocator(minticks=3, maxticks=8)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, show_offset=False))
+    seconds = line.intervals[-1].end_s - line.intervals[0].start_s
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda day, _: clock_label(day, seconds)))
     axes.set_xlim(edges[0], edges[-1])
-    axes.set_xlabel("UTC")
+    axes.set_xlabel(f"time of day on {dates.num2date(edges[0]):%Y-%m-%d}, UTC")
     axes.grid(axis="y", color=LINE, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", color=LINE, labelcolor=QUIET)
+
+
+def clock_label(day: float, seconds: float) -> str:
+    """A tick's time, as finely as the axis needs it: `14:20:25`.
+
+    Args:
+        day: as matplotlib counts days.
+        seconds: that the axis spans.
+    """
+    moment = dates.num2date(day)
+    if seconds < _TENTHS_BELOW_S:
+        return f"{moment:%H:%M:%S}.{moment.microsecond // 100_000}"
+    if seconds < _SECONDS_BELOW_S:
+        return f"{moment:%H:%M:%S}"
+    return f"{moment:%H:%M}" if seconds < _DAY_S else f"{moment:%m-%d %H:%M}"
 
 
 def _durations(axes: Any) -> None:

@@ -131,7 +131,13 @@ PIPELINED = _counter(
     "served.requests.pipelined",
     "{request}",
     (),
-    "Requests to which more bytes came before the reply began: turns may not be requests.",
+    "Requests that came before the reply to the one before began: turns may not be requests.",
+)
+MULTIPLEXED = _counter(
+    "served.requests.multiplexed",
+    "{request}",
+    (),
+    "Turns of connections that speak HTTP/2, whose streams share them: they are not requests.",
 )
 UPSTREAM_DURATION = _histogram(
     "upstream.request.duration", _DESTINATION, "Requests of the targets by destination.", FINE_NS
@@ -273,6 +279,12 @@ COOKIES_SENT = _counter("netns.syncookies_sent", "{cookie}", _NETNS, "SYN cookie
 
 # --- verdict
 VERDICT = _gauge("verdict", "1", ("cause",), "1 for what limits the targets in the last interval.")
+HARM = _gauge(
+    "verdict.harm",
+    "1",
+    ("class", "kind"),
+    "1 for who suffers in the last interval, and where to look.",
+)
 TRANSPORT_SHARE = _gauge(
     "verdict.transport_share", "ratio", (), "Part of served-request time that is transport."
 )

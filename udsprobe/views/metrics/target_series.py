@@ -97,6 +97,7 @@ def write_verdict(sheet: Sheet, report: Report) -> None:
     """What the last interval's report says; nothing where nobody judged."""
     if report.verdict is not None:
         sheet.gauge(c.VERDICT, 1, shown((report.verdict.cause,)))
+        sheet.gauge(c.HARM, 1, shown((report.verdict.class_, report.verdict.harm.kind)))
         share_pct = report.verdict.transport_share_pct
         sheet.gauge(c.TRANSPORT_SHARE, None if share_pct is None else share_pct / 100)
     kinds = Counter((each.severity, each.id) for each in report.findings or ())

@@ -58,6 +58,8 @@ def write_served(sheet: Sheet, served: ServedCounts) -> None:
     sheet.count(c.SERVED, served.count)
     sheet.count(c.HANDED_OVER, served.handed_over)
     sheet.count(c.PIPELINED, served.pipelined)
+    if served.multiplexed is not None:
+        sheet.count(c.MULTIPLEXED, served.multiplexed)
     sheet.time(c.SERVED_DURATION, served.latency)
     for stage, latency in served.stages.items():
         sheet.time(c.SERVED_STAGE, latency, (stage,))
