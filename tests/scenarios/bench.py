@@ -20,6 +20,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from tests.patience import PATIENCE_S
 from tests.scenarios.case import UNIX
+from tests.scenarios.harm import Harm, of_accounts
 from tests.scenarios.programs import HERE, built, program
 
 LOAD_S = 120
@@ -88,6 +89,7 @@ class Bench:
         self._processes: List[Process] = []
         self._after: List[Any] = []
         self._names = 0
+        self.loads: List[Load] = []
 
     def __enter__(self) -> Bench:
         return self
@@ -177,8 +179,46 @@ class Bench:
         argv += [f"{name}={value}" for name, value in {"seconds": LOAD_S, **options}.items()]
         load = Load(argv, self.folder / f"{self.name('load')}.log")
         self.adopt(load)
+        self.loads.append(load)
         self.wait_until(lambda: b"warm" in load.log.read_bytes(), "the load is warm", load)
         return load
+
+    def measure(self, seconds: float) -> Harm:
+        """What the clients of all running loads account for in a window of so long."""
+        self._accounts()
+        time.sleep(seconds)  # the window itself
+        return of_accounts(self._accounts())
+
+    def _accounts(self) -> List[Dict[str, Any]]:
+        running = [(load, load.ask()) for load in self.loads if not load.ended()]
+        found: List[Dict[str, Any]] = []
+        for load, before in running:
+            self.wait_until(lambda one=load, n=before: one.account(n), "an account", load)
+            found.append(load.account(before) or {})
+        return found
+
+    def limit_cpu(self, pid: int, percent: int) -> None:
+        """Allow a process `percent` of one CPU."""
+        (self.cpu_group(f"scenario-{pid}", percent) / "cgroup.procs").write_text(str(pid))
+
+    def cpu_group(self, name: str, percent: int) -> Path:
+        """A control group of its own (v1 or v2), gone when the bench is left."""
+        first = Path("/sys/fs/cgroup/cpu")
+        if first.is_dir():
+            group, settings = first / name, {"cpu.cfs_quota_us": f"{percent * 1000}"}
+        else:
+            group = Path("/sys/fs/cgroup") / name
+            settings = {"cpu.max": f"{percent * 1000} 100000"}
+        group.mkdir()
+        self.afterwards(lambda: self._remove_group(group))
+        for setting, value in settings.items():
+            (group / setting).write_text(value)
+        return group
+
+    def _remove_group(self, group: Path) -> None:
+        members = group / "cgroup.procs"
+        self.wait_until(lambda: not members.read_text(), "the control group is empty")
+        group.rmdir()
 
     # -- the servers of the lab ------------------------------------------------------------------
 
@@ -214,6 +254,13 @@ class Bench:
         address = self.address()
         argv = [built("servers/echo.c"), address, *(str(size) for size in sizes)]
         return self.server(argv, address, "echo")
+
+    def handover(self, **options: int) -> Server:
+        """`servers/handover.c`: threads that wait for each other; `options` in µs."""
+        address = self.address()
+        argv = [built("servers/handover.c"), address]
+        argv += [f"{name}={value}" for name, value in options.items()]
+        return self.server(argv, address, "handover")
 
     def gunicorn(self, *options: str, workers: int = 2, **environment: object) -> Server:
         """`servers/wsgi.py` by gunicorn; `environment` says what its requests cost."""
@@ -270,6 +317,13 @@ class Bench:
         argv = [program("memcached"), *at, "-u", "root", "-U", "0", "-t", "1", "-I", "8m"]
         return self.server(argv, address, "memcached")
 
+    def haproxy(self, frontend: str) -> Server:
+        """HAProxy that answers by itself; `frontend`: more lines of its one frontend."""
+        address = self.address("haproxy")
+        at = f"unix@{address}" if address.startswith("/") else address
+        config = self.file("haproxy.cfg", HAPROXY.format(at=at, frontend=frontend))
+        return self.server([program("haproxy"), "-db", "-f", config], address, "haproxy")
+
     def caddy(self, directives: str) -> Server:
         """Caddy with one site."""
         address = self.address("caddy")
@@ -287,6 +341,21 @@ class Load(Server):
     """A running load generator. Its last word is its account: it is waited for."""
 
     ends_in_s = PATIENCE_S
+
+    def ask(self) -> int:
+        """Have it write an account of the time since the last one; how many it had written."""
+        written = self.log.read_bytes().count(b'{"replies"')
+        os.kill(self.pid, signal.SIGUSR1)
+        return written
+
+    def account(self, after: int) -> Optional[Dict[str, Any]]:
+        """The account after so many others; None before it is written."""
+        lines = [line for line in self.log.read_text().splitlines(True) if line[0] == "{"]
+        if len(lines) <= after or not lines[-1].endswith("\n"):
+            return None
+        found = json.loads(lines[-1])
+        assert isinstance(found, dict)
+        return found
 
     def result(self) -> Dict[str, Any]:
         """End it; its own account."""
@@ -319,6 +388,18 @@ http {{
         location / {{ {location} }}
     }}
 }}
+"""
+
+HAPROXY = """
+defaults
+    mode http
+    timeout client 60s
+    timeout server 60s
+    timeout connect 5s
+frontend served
+    bind {at}
+    {frontend}
+    http-request return status 200 content-type text/plain string ok
 """
 
 CADDY = """

@@ -10,10 +10,9 @@ import importlib
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, List, Sequence, Tuple
+from typing import Callable, Dict, List, Sequence, Tuple
 
-if TYPE_CHECKING:
-    from tests.scenarios.bench import Bench
+from tests.scenarios.knobs import Change, cures_of
 
 UNIX = "unix"
 TCP = "tcp"
@@ -52,7 +51,8 @@ class Subject:
 class Case:
     """`set_up` starts everything on a bench and returns when the load is warm.
 
-    `quick` cases are the subset that runs with the tests.
+    Its parameters after the bench are knobs (`knobs.py`). `quick` cases are the subset that runs
+    with the tests.
     """
 
     name: str
@@ -62,7 +62,12 @@ class Case:
     story: str
     needs: Tuple[str, ...]
     quick: bool
-    set_up: Callable[[Bench], Subject]
+    set_up: Callable[..., Subject]
+
+    @property
+    def cures(self) -> Dict[str, Change]:
+        """By cause: the changed knobs with which `set_up` makes it well."""
+        return cures_of(self.set_up)
 
 
 _cases: List[Case] = []
@@ -73,7 +78,7 @@ def case(
     transports: Sequence[str] = (UNIX,),
     needs: Sequence[str] = (),
     quick: str = "",
-) -> Callable[[Callable[[Bench], Subject]], Callable[[Bench], Subject]]:
+) -> Callable[[Callable[..., Subject]], Callable[..., Subject]]:
     """Register a function as a case for each of its transports.
 
     The cause is the name of its module, the story its docstring.
@@ -84,7 +89,7 @@ def case(
         quick: the transport with which it runs among the tests.
     """
 
-    def register(function: Callable[[Bench], Subject]) -> Callable[[Bench], Subject]:
+    def register(function: Callable[..., Subject]) -> Callable[..., Subject]:
         cause = function.__module__.rpartition(".")[2].replace("_", "-")
         assert cause in CAUSES, function.__module__
         for transport in transports:

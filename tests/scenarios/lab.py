@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from tests.scenarios import baseline, confusion, judge
+from tests.scenarios import baseline, confusion, cure, drawn, judge
 from tests.scenarios.case import CAUSES, Case, all_cases, chosen
 from tests.scenarios.judge import Judgement
 from tests.scenarios.programs import missing
+from tests.scenarios.systems import System, draw
+from udsprobe.commands.lengths import seconds
+
+OBSERVED_S = 10.0
 
 Observer = Callable[[Case, float], Judgement]
 
@@ -48,13 +52,32 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         "patterns", nargs="*", help="names, causes or servers: node*, fd-limit, *tcp"
     )
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="of every case")
-    parser.add_argument("--duration", type=float, default=10.0, metavar="S", help="of observation")
+    parser.add_argument(
+        "--duration", type=_length_s, metavar="TIME", help="of observation: 10s, drawn ones 3s"
+    )
     parser.add_argument("--no-baseline", action="store_true", help="without the pass of strace -c")
     parser.add_argument("--quick", action="store_true", help="only the cases that the tests run")
     parser.add_argument("--reports", type=Path, metavar="DIR", help="keep every report there")
     parser.add_argument("--json", action="store_true", help="the outcomes as one document")
+    parser.add_argument(
+        "--cure", action="store_true", help="apply the remedy, and see whether the harm is gone"
+    )
+    parser.add_argument("--drawn", type=int, default=0, metavar="N", help="systems drawn by lot")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of the lot")
+    parser.add_argument("--noise", action="store_true", help="half of them beside a busy stranger")
+    parser.add_argument("--drawn-one", metavar="SEED:INDEX", help="one of them again")
     parser.add_argument("--list", action="store_true", help="the cases, and run none")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    lot = options.drawn or options.drawn_one
+    options.duration = options.duration or (drawn.ATTACHED_S if lot else OBSERVED_S)
+    return options
+
+
+def _length_s(text: str) -> float:
+    length_s = seconds(text)
+    if length_s is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of time: give 10s or 500ms")
+    return length_s
 
 
 def run_case(case: Case, run: int, options: argparse.Namespace) -> Outcome:
@@ -148,6 +171,73 @@ def list_of(cases: Sequence[Case]) -> str:
     return "\n".join([*lines, f"{len(cases)} cases"]) + "\n"
 
 
+def cure_all(cases: Sequence[Case], options: argparse.Namespace) -> int:
+    """The ill cases, each with its remedies applied; 0 when none is wrong."""
+    trials: List[cure.Trial] = []
+    broken = 0
+    sys.stderr.write(cure.HEAD + "\n")
+    for case in [one for one in cases if one.cures and not missing(one.needs)] * options.runs:
+        try:
+            trials.append(cure.attempt(case, options.duration))
+            sys.stderr.write(cure.line_of(trials[-1]) + "\n")
+        except Exception as error:  # one broken case must not end the lab
+            broken += 1
+            sys.stderr.write(f"ERROR {case.name}: {type(error).__name__}: {error}\n")
+    if options.json:
+        documents = [cure.document_of(one) for one in trials]
+        sys.stdout.write(json.dumps(documents, indent=1, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write("\n".join([cure.HEAD, *map(cure.line_of, trials)]) + "\n")
+        sys.stdout.write(cure.summary_of(trials))
+    return 1 if broken or any(one.right is False for one in trials) else 0
+
+
+def drawn_systems(options: argparse.Namespace) -> List[System]:
+    """Those that the command line asks for.
+
+    Raises:
+        ValueError: no SEED:INDEX.
+    """
+    if options.drawn_one:
+        seed, index = map(int, options.drawn_one.split(":"))
+        return [draw(seed, index, options.noise)]
+    return [draw(options.seed, index, options.noise) for index in range(options.drawn)]
+
+
+def judge_drawn(options: argparse.Namespace) -> int:
+    """Systems drawn by lot, one after the other; 0 when no verdict is wrong."""
+    founds: List[drawn.Found] = []
+    broken = 0
+    for system in drawn_systems(options):
+        try:
+            founds.append(drawn.attempt_in_quiet(system, options.duration))
+        except Exception as error:  # one broken system must not end the lot
+            broken += 1
+            sys.stderr.write(f"ERROR {system.name}: {type(error).__name__}: {error}\n")
+            continue
+        wrong_now = founds[-1].right is False
+        said = drawn.account_of if wrong_now else drawn.line_of
+        sys.stderr.write(said(founds[-1]) + "\n")
+        keep_drawn_report(founds[-1], options.reports)
+    wrong = [one for one in founds if one.right is False]
+    if options.json:
+        documents = [drawn.document_of(one) for one in founds]
+        sys.stdout.write(json.dumps(documents, indent=1, ensure_ascii=False) + "\n")
+    else:
+        matrix = confusion.matrix(drawn.pairs_of(founds), "true cause × verdict, drawn by lot")
+        shown = founds if options.drawn_one else wrong
+        sys.stdout.write("\n".join([matrix, *map(drawn.account_of, shown), drawn.score_of(founds)]))
+    return 1 if broken or wrong else 0
+
+
+def keep_drawn_report(found: drawn.Found, folder: Optional[Path]) -> None:
+    """Write the report document for later reading."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"drawn.{found.system.seed}.{found.system.index}.json"
+        (folder / name).write_text(json.dumps(found.verdict.report, indent=1))
+
+
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """0: every case right; 1: not; 2: nothing to run."""
     options = parse_arguments(sys.argv[1:] if argv is None else argv)
@@ -155,11 +245,16 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if options.list:
         sys.stdout.write(list_of(cases))
         return 0
+    if options.drawn or options.drawn_one:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        return judge_drawn(options)
     if not cases:
         sys.stderr.write("scenarios: no case fits; see --list\n")
         return 2
     # So that a bench is left, and its processes ended, whoever ends the lab.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if options.cure:
+        return cure_all(cases, options)
     outcomes: List[Outcome] = []
     began = time.monotonic()
     for run in range(1, options.runs + 1):

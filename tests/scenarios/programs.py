@@ -12,7 +12,12 @@ from typing import List, Optional, Sequence
 
 HERE = Path(__file__).resolve().parent
 BIN = HERE / "bin"
-C_PROGRAMS = ("load/client.c", "servers/echo.c")
+C_PROGRAMS = (
+    "load/client.c",
+    "servers/echo.c",
+    "servers/handover.c",
+    "servers/service.c",
+)
 # Debian keeps PostgreSQL's server programs out of the path.
 PLACES = ["/usr/sbin", "/sbin", "/usr/local/go/bin", *glob.glob("/usr/lib/postgresql/*/bin")]
 

@@ -2,57 +2,62 @@
 
 from __future__ import annotations
 
-from tests.scenarios.bench import Bench
+import os
+from typing import Tuple
+
+from tests.scenarios.bench import Bench, Load, Server
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 
-TOGETHER = {"connections": 96, "burst_ms": 250, "reconnect": 1}
+# On every CPU, the server's too: a storm that runs beside it takes nothing from it.
+EVERYWHERE = ["taskset", "--cpu-list", f"0-{(os.cpu_count() or 1) - 1}"]
+TOGETHER = {"connections": 96, "burst_ms": 250}
 
 
 @case("Node", BOTH, needs=("node",), quick=UNIX)
-def node_backlog_of_8(bench: Bench) -> Subject:
+def node_backlog_of_8(bench: Bench, backlog: int = 8, reconnect: int = 1) -> Subject:
     """96 clients connect at once, four times a second; listen() asked for 8."""
-    node = bench.node("backlog=8")
-    bench.load(node.address, refuse_wait=1, **TOGETHER)
+    node = bench.node(f"backlog={backlog}")
+    bench.load(node.address, refuse_wait=1, reconnect=reconnect, **TOGETHER)
     return Subject([node.pid], [node.address])
 
 
 @case("gunicorn")
-def gunicorn_backlog_of_4(bench: Bench) -> Subject:
+def gunicorn_backlog_of_4(bench: Bench, backlog: int = 4) -> Subject:
     """Clients that connect at once wait inside connect(): --backlog 4."""
-    server = bench.gunicorn("--backlog", "4")
+    server = bench.gunicorn("--backlog", str(backlog))
     bench.load(server.address, connections=40, burst_ms=500, reconnect=1)
     return Subject([server.pid], [server.address])
 
 
 @case("Redis", (TCP,), needs=("redis-server",))
-def redis_tcp_backlog_of_4(bench: Bench) -> Subject:
+def redis_tcp_backlog_of_4(bench: Bench, backlog: int = 4, reconnect: int = 1) -> Subject:
     """Clients without a pool, all at once; tcp-backlog 4: SYNs are dropped."""
-    redis = bench.redis("--tcp-backlog", "4")
-    bench.load(redis.address, b"PING\r\n", "resp", **TOGETHER)
+    redis = bench.redis("--tcp-backlog", str(backlog))
+    bench.load(redis.address, b"PING\r\n", "resp", reconnect=reconnect, **TOGETHER)
     return Subject([redis.pid], [redis.address])
 
 
 @case("Go", needs=("go",))
-def go_clamped_by_somaxconn(bench: Bench) -> Subject:
+def go_clamped_by_somaxconn(bench: Bench, backlog: int = 8, reconnect: int = 1) -> Subject:
     """Go asks for somaxconn, which is 8 in this network namespace."""
-    script = 'echo 8 >/proc/sys/net/core/somaxconn; exec "$@"'
+    script = f'echo {backlog} >/proc/sys/net/core/somaxconn; exec "$@"'
     server = bench.go(prefix=["unshare", "--net", "sh", "-c", script, "sh"])
-    bench.load(server.address, refuse_wait=1, **TOGETHER)
+    bench.load(server.address, refuse_wait=1, reconnect=reconnect, **TOGETHER)
     return Subject([server.pid], [server.address, "somaxconn"])
 
 
 @case("nginx", BOTH, needs=("nginx",))
-def nginx_backlog_of_4(bench: Bench) -> Subject:
+def nginx_backlog_of_4(bench: Bench, backlog: int = 4, reconnect: int = 1) -> Subject:
     """`listen … backlog=4`, and clients that connect at once."""
-    nginx = bench.nginx("return 200 ok;", listen="backlog=4")
-    bench.load(nginx.address, refuse_wait=1, **TOGETHER)
+    nginx = bench.nginx("return 200 ok;", listen=f"backlog={backlog}")
+    bench.load(nginx.address, refuse_wait=1, reconnect=reconnect, **TOGETHER)
     return Subject([nginx.pid], [nginx.address])
 
 
 @case("nginx", needs=("nginx",))
-def app_behind_nginx_backlog_of_4(bench: Bench) -> Subject:
+def app_behind_nginx_backlog_of_4(bench: Bench, backlog: int = 4) -> Subject:
     """nginx opens a connection for each request; the app's queue of 4 refuses them (502)."""
-    app = bench.asyncio("backlog=4", address=bench.address(transport=UNIX))
+    app = bench.asyncio(f"backlog={backlog}", address=bench.address(transport=UNIX))
     nginx = bench.nginx(
         f"proxy_pass http://unix:{app.address};", address=bench.address("nginx", TCP)
     )
@@ -61,8 +66,36 @@ def app_behind_nginx_backlog_of_4(bench: Bench) -> Subject:
 
 
 @case("asyncio", (TCP,))
-def asyncio_backlog_of_2(bench: Bench) -> Subject:
+def asyncio_backlog_of_2(bench: Bench, backlog: int = 2, reconnect: int = 1) -> Subject:
     """A backlog of 2 and clients that connect at once: SYNs are dropped, clients wait a second."""
-    server = bench.asyncio("backlog=2")
-    bench.load(server.address, **TOGETHER)
+    server = bench.asyncio(f"backlog={backlog}")
+    bench.load(server.address, reconnect=reconnect, **TOGETHER)
     return Subject([server.pid], [server.address])
+
+
+def _stormed(bench: Bench, backlog: int) -> Tuple[Server, Load]:
+    """16 clients that try again at once, on the CPUs of a server with a short queue."""
+    node = bench.node(f"backlog={backlog}")
+    load = bench.load(
+        node.address,
+        prefix=EVERYWHERE,
+        connections=16,
+        reconnect=1,
+        refuse_wait=1,
+        retry_ms=0,
+    )
+    return node, load
+
+
+@case("Node", needs=("node",), quick=UNIX)
+def retry_storm(bench: Bench, backlog: int = 4) -> Subject:
+    """Clients that are refused try again at once: they burn the CPU that the server waits for."""
+    node, _ = _stormed(bench, backlog)
+    return Subject([node.pid], [node.address, "backlog 4"])
+
+
+@case("Node", needs=("node",), quick=UNIX)
+def retry_storm_seen_by_its_clients(bench: Bench, backlog: int = 4) -> Subject:
+    """The same, attached to the clients: the queue is another process's, which is named."""
+    node, load = _stormed(bench, backlog)
+    return Subject([load.pid], [node.address, f"node {node.pid}"])

@@ -10,43 +10,53 @@ from tests.scenarios.case import BOTH, UNIX, Subject, case
 
 
 @case("Python threads", BOTH, quick=UNIX)
-def acceptor_pauses(bench: Bench) -> Subject:
+def acceptor_pauses(bench: Bench, accept_pause_ms: int = 30, reconnect: int = 1) -> Subject:
     """The accepting thread sleeps 30 ms after each accept, as one that looks names up does."""
-    server = bench.threaded("accept_pause_ms=30", "backlog=128")
-    bench.load(server.address, connections=12, think_ms=100, reconnect=1)
+    server = bench.threaded(f"accept_pause_ms={accept_pause_ms}", "backlog=128")
+    bench.load(server.address, connections=12, think_ms=100, reconnect=reconnect)
     return Subject([server.pid], [server.address])
 
 
 @case("Python threads", BOTH)
-def seats_are_taken(bench: Bench) -> Subject:
+def seats_are_taken(bench: Bench, seats: int = 4) -> Subject:
     """Four seats, held by kept connections that are idle most of the time; the others queue."""
-    server = bench.threaded("pool=4", "backlog=128")
+    server = bench.threaded(f"pool={seats}", "backlog=128")
     bench.load(server.address, connections=16, think_ms=50, reconnect=10, warm=80)
     return Subject([server.pid], [server.address])
 
 
 @case("Python threads")
-def acceptor_in_deadlock(bench: Bench) -> Subject:
+def acceptor_in_deadlock(bench: Bench, deadlock_after: int = 4) -> Subject:
     """After three connections the accepting thread waits for a lock for ever; three are served."""
-    server = bench.threaded("deadlock_after=4", "backlog=128")
+    server = bench.threaded(f"deadlock_after={deadlock_after}", "backlog=128")
     bench.load(server.address, connections=24, think_ms=20, warm=40)
     return Subject([server.pid], [server.address])
 
 
 @case("gunicorn", BOTH)
-def gunicorn_held_by_silent_clients(bench: Bench) -> Subject:
+def gunicorn_held_by_silent_clients(bench: Bench, silent_clients: int = 2) -> Subject:
     """Both sync workers read from connections that say nothing, as browsers open in advance."""
     server = bench.gunicorn("--timeout", "120")
     bench.load(server.address, connections=2, rate=50).result()
-    bench.load(server.address, connections=12, warm=0, idle=2)
+    bench.load(server.address, connections=12, warm=0, idle=silent_clients)
     return Subject([server.pid], [server.address])
 
 
 @case("Node", needs=("node",))
-def node_stopped(bench: Bench) -> Subject:
+def node_stopped(bench: Bench, stopped: bool = True) -> Subject:
     """The process is stopped, as by a debugger; its clients connect and wait."""
     node = bench.node()
     bench.load(node.address, connections=4, think_ms=50)
-    os.kill(node.pid, signal.SIGSTOP)
+    if stopped:
+        os.kill(node.pid, signal.SIGSTOP)
     bench.load(node.address, connections=40, warm=0)
     return Subject([node.pid], [node.address])
+
+
+@case("HAProxy", BOTH, needs=("haproxy",), quick=UNIX)
+def seats_taken_and_the_queue_full(bench: Bench, seats: int = 4) -> Subject:
+    """maxconn 4, held by kept connections: its thread has time, and the queue of 8 stays full."""
+    haproxy = bench.haproxy(f"maxconn {seats}\n    backlog 8")
+    bench.load(haproxy.address, connections=4, think_ms=20)
+    bench.load(haproxy.address, connections=24, refuse_wait=1, warm=0)
+    return Subject([haproxy.pid], [haproxy.address, "seats"])

@@ -6,110 +6,127 @@ from tests.scenarios.bench import Bench
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 from tests.scenarios.postgres import Postgres
 
-LOCK = "BEGIN; UPDATE t SET n = n + 1; SELECT pg_sleep(0.01); COMMIT;"
+LOCK = "BEGIN; UPDATE t SET n = n + 1; SELECT pg_sleep({}); COMMIT;"
 
 
 @case("asyncio", BOTH, quick=UNIX)
-def asyncio_timer(bench: Bench) -> Subject:
+def asyncio_timer(bench: Bench, sleep_ms: int = 50) -> Subject:
     """asyncio.sleep(0.05) in each request: the wait is inside the poller."""
-    server = bench.asyncio("sleep_ms=50")
+    server = bench.asyncio(f"sleep_ms={sleep_ms}")
     bench.load(server.address, connections=8)
     return Subject([server.pid])
 
 
 @case("Node", needs=("node",))
-def node_timer(bench: Bench) -> Subject:
+def node_timer(bench: Bench, sleep_ms: int = 50) -> Subject:
     """setTimeout of 50 ms in each request."""
-    node = bench.node("sleep_ms=50")
+    node = bench.node(*([f"sleep_ms={sleep_ms}"] if sleep_ms else []))
     bench.load(node.address, connections=8)
     return Subject([node.pid])
 
 
 @case("Node", needs=("node",))
-def node_child(bench: Bench) -> Subject:
+def node_child(bench: Bench, sleep_ms: int = 100) -> Subject:
     """Each request runs a child process that takes 100 ms."""
-    node = bench.node("child_s=0.1")
+    node = bench.node(*([f"child_s={sleep_ms / 1000}"] if sleep_ms else []))
     bench.load(node.address, connections=2)
     return Subject([node.pid])
 
 
 @case("Node", (TCP,), needs=("node",))
-def node_main_thread_waits(bench: Bench) -> Subject:
+def node_main_thread_waits(bench: Bench, sleep_ms: int = 20) -> Subject:
     """A synchronous wait of 20 ms stops the event loop."""
-    node = bench.node("stuck_ms=20")
+    node = bench.node(f"stuck_ms={sleep_ms}")
     bench.load(node.address, connections=4)
     return Subject([node.pid])
 
 
 @case("asyncio")
-def asyncio_housekeeping(bench: Bench) -> Subject:
+def asyncio_housekeeping(bench: Bench, sleep_ms: int = 300) -> Subject:
     """time.sleep(0.3) in the loop, twice in a second; requests wait for the loop."""
-    server = bench.asyncio("pause_every_ms=200", "pause_ms=300")
+    server = bench.asyncio("pause_every_ms=200", f"pause_ms={sleep_ms}")
     bench.load(server.address, connections=8, rate=80, poisson=1)
     return Subject([server.pid])
 
 
 @case("asyncio", (TCP,))
-def asyncio_threads_and_a_lock(bench: Bench) -> Subject:
+def asyncio_threads_and_a_lock(bench: Bench, sleep_ms: int = 10) -> Subject:
     """Each request has a thread that holds the one lock for 10 ms."""
-    server = bench.asyncio("lock_ms=10")
+    server = bench.asyncio(f"lock_ms={sleep_ms}")
     bench.load(server.address, connections=6)
     return Subject([server.pid])
 
 
 @case("gunicorn", BOTH)
-def gunicorn_sleeps(bench: Bench) -> Subject:
+def gunicorn_sleeps(bench: Bench, sleep_ms: int = 40) -> Subject:
     """Two sync workers that sleep 40 ms in each request; the clients queue behind them."""
-    server = bench.gunicorn(SLEEP_MS=40)
+    server = bench.gunicorn(SLEEP_MS=sleep_ms)
     bench.load(server.address, connections=8)
     return Subject([server.pid])
 
 
 @case("gunicorn")
-def gunicorn_lock_file(bench: Bench) -> Subject:
+def gunicorn_lock_file(bench: Bench, sleep_ms: int = 20) -> Subject:
     """Four sync workers; each request holds a lock file for 20 ms."""
-    server = bench.gunicorn(workers=4, FLOCK_MS=20, LOCK_FILE=bench.folder / "lock")
+    server = bench.gunicorn(workers=4, FLOCK_MS=sleep_ms, LOCK_FILE=bench.folder / "lock")
     bench.load(server.address, connections=4)
     return Subject([server.pid])
 
 
 @case("Python threads")
-def threads_and_a_lock(bench: Bench) -> Subject:
+def threads_and_a_lock(bench: Bench, sleep_ms: int = 5) -> Subject:
     """A thread for each connection, all waiting for one lock held for 5 ms."""
-    server = bench.threaded("lock_ms=5")
+    server = bench.threaded(f"lock_ms={sleep_ms}")
     bench.load(server.address, connections=8)
     return Subject([server.pid])
 
 
+@case("C threads", BOTH)
+def c_threads_and_a_lock_asleep(bench: Bench, sleep_ms: int = 5) -> Subject:
+    """Each request holds the one lock while it sleeps 5 ms, and computes 0.3 ms."""
+    server = bench.handover(asleep_us=1000 * sleep_ms, compute_us=300)
+    bench.load(server.address, b"x" * 64, "bytes:64", connections=6)
+    return Subject([server.pid])
+
+
+@case("C threads")
+def c_worker_that_sleeps(bench: Bench, sleep_ms: int = 3) -> Subject:
+    """One thread sleeps 3 ms for each request; those of the connections wait for it."""
+    server = bench.handover(worker_asleep_us=1000 * sleep_ms)
+    bench.load(server.address, b"x" * 64, "bytes:64", connections=6)
+    return Subject([server.pid])
+
+
 @case("Go", BOTH, needs=("go",))
-def go_mutex(bench: Bench) -> Subject:
+def go_mutex(bench: Bench, sleep_ms: int = 10) -> Subject:
     """Goroutines behind a mutex that each holds for 10 ms: nothing the kernel sees as a lock."""
-    server = bench.go("mutex_ms=10")
+    server = bench.go(f"mutex_ms={sleep_ms}")
     bench.load(server.address, connections=6)
     return Subject([server.pid])
 
 
 @case("PostgreSQL", BOTH, needs=("postgres", "initdb", "pgbench"))
-def postgres_sleeps(bench: Bench) -> Subject:
+def postgres_sleeps(bench: Bench, sleep_ms: int = 50) -> Subject:
     """pg_sleep(0.05) in each query."""
     postgres = Postgres(bench)
-    postgres.pgbench("SELECT pg_sleep(0.05);", 4)
+    postgres.pgbench(f"SELECT pg_sleep({sleep_ms / 1000});", 4)
     return Subject([postgres.pid])
 
 
 @case("PostgreSQL", needs=("postgres", "initdb", "psql", "pgbench"))
-def postgres_row_lock(bench: Bench) -> Subject:
+def postgres_row_lock(bench: Bench, sleep_ms: int = 10) -> Subject:
     """Eight clients update the same row, each in a transaction of 10 ms."""
     postgres = Postgres(bench)
     postgres.run("CREATE TABLE t (n bigint); INSERT INTO t VALUES (0)")
-    postgres.pgbench(LOCK, 8)
+    postgres.pgbench(LOCK.format(sleep_ms / 1000), 8)
     return Subject([postgres.pid])
 
 
 @case("Redis", needs=("redis-server",))
-def redis_sleeps(bench: Bench) -> Subject:
+def redis_sleeps(bench: Bench, sleep_ms: int = 20) -> Subject:
     """The one thread sleeps 20 ms for one client; the others wait."""
     redis = bench.redis()
-    bench.load(redis.address, b"DEBUG SLEEP 0.02\r\n", "resp", connections=1, think_ms=5)
+    sleep = f"DEBUG SLEEP {sleep_ms / 1000}\r\n".encode()
+    bench.load(redis.address, sleep, "resp", connections=1, think_ms=5)
     bench.load(redis.address, b"PING\r\n", "resp", connections=4, rate=100)
     return Subject([redis.pid])

@@ -6,64 +6,71 @@ from tests.scenarios.bench import Bench
 from tests.scenarios.case import BOTH, TCP, Subject, case
 from tests.scenarios.postgres import Postgres
 
-EACH = {"connections": 8, "reconnect": 1}
+CONNECTIONS = 8
 
 
 @case("Node", needs=("nginx", "node"))
-def node_behind_nginx_without_keepalive(bench: Bench) -> Subject:
+def node_behind_nginx_without_keepalive(bench: Bench, keepalive: bool = False) -> Subject:
     """nginx's default: a new upstream connection for each request."""
     node = bench.node()
-    nginx = bench.nginx(
-        f"proxy_pass http://unix:{node.address};", address=bench.address("nginx", TCP)
-    )
+    app = f"upstream app {{ server unix:{node.address}; keepalive 32; }}"
+    kept = 'proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection "";'
+    location = kept if keepalive else f"proxy_pass http://unix:{node.address};"
+    nginx = bench.nginx(location, upstream=app, address=bench.address("nginx", TCP))
     bench.load(nginx.address, connections=16)
     worker = bench.family(nginx.pid)[-1]
     return Subject([node.pid], [str(worker)])
 
 
 @case("Go", BOTH, needs=("go",))
-def go_connection_each(bench: Bench) -> Subject:
+def go_connection_each(bench: Bench, reconnect: int = 1) -> Subject:
     """Clients that connect for each request, as fast as they may."""
     server = bench.go()
-    bench.load(server.address, **EACH)
+    bench.load(server.address, connections=CONNECTIONS, reconnect=reconnect)
     return Subject([server.pid])
 
 
 @case("Redis", BOTH, needs=("redis-server",))
-def redis_connection_each(bench: Bench) -> Subject:
+def redis_connection_each(bench: Bench, reconnect: int = 1) -> Subject:
     """Clients without a pool: connect, PING, close."""
     redis = bench.redis()
-    bench.load(redis.address, b"PING\r\n", "resp", **EACH)
+    bench.load(redis.address, b"PING\r\n", "resp", connections=CONNECTIONS, reconnect=reconnect)
     return Subject([redis.pid])
 
 
 @case("PostgreSQL", needs=("postgres", "initdb", "pgbench"))
-def postgres_connection_each(bench: Bench) -> Subject:
+def postgres_connection_each(bench: Bench, reconnect: int = 1) -> Subject:
     """pgbench -C: a backend process is forked for each query."""
     postgres = Postgres(bench)
-    postgres.pgbench("SELECT 1;", 4, "-C")
+    postgres.pgbench("SELECT 1;", 4, *(["-C"] if reconnect else []))
     return Subject([postgres.pid])
 
 
 @case("asyncio")
-def asyncio_connection_each(bench: Bench) -> Subject:
+def asyncio_connection_each(bench: Bench, reconnect: int = 1) -> Subject:
     """Clients that connect for each request, as fast as they may."""
     server = bench.asyncio()
-    bench.load(server.address, **EACH)
+    bench.load(server.address, connections=CONNECTIONS, reconnect=reconnect)
     return Subject([server.pid])
 
 
 @case("Node", (TCP,), needs=("node",))
-def node_ends_connections(bench: Bench) -> Subject:
+def node_ends_connections(bench: Bench, keepalive: bool = False) -> Subject:
     """The clients would keep them; the server answers `Connection: close`."""
-    node = bench.node("keepalive=0")
+    node = bench.node(f"keepalive={int(keepalive)}")
     bench.load(node.address, connections=8)
     return Subject([node.pid])
 
 
 @case("memcached", (TCP,), needs=("memcached",))
-def memcached_connection_each(bench: Bench) -> Subject:
+def memcached_connection_each(bench: Bench, reconnect: int = 1) -> Subject:
     """Clients that connect for each get."""
     server = bench.memcached()
-    bench.load(server.address, b"get k\r\n", "until:END\\r\\n", **EACH)
+    bench.load(
+        server.address,
+        b"get k\r\n",
+        "until:END\\r\\n",
+        connections=CONNECTIONS,
+        reconnect=reconnect,
+    )
     return Subject([server.pid])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 from tests.scenarios.bench import Bench
 from tests.scenarios.case import BOTH, TCP, Subject, case
@@ -13,83 +12,68 @@ from tests.scenarios.postgres import Postgres
 BURN = "while True: pass"
 
 
-def _burn(bench: Bench, each_cpu: int = 3) -> None:
+def _burn(bench: Bench, each_cpu: int) -> None:
     for _ in range(each_cpu * (os.cpu_count() or 1)):
         bench.start([sys.executable, "-c", BURN], "burner")
 
 
-def _quota(bench: Bench, pid: int, percent: int) -> None:
-    """Allow a process `percent` of one CPU, by a control group of its own (v1 or v2)."""
-    name = f"scenario-{pid}"
-    first = Path("/sys/fs/cgroup/cpu")
-    if first.is_dir():
-        group, settings = first / name, {"cpu.cfs_quota_us": f"{percent * 1000}"}
-    else:
-        group, settings = Path("/sys/fs/cgroup") / name, {"cpu.max": f"{percent * 1000} 100000"}
-    group.mkdir()
-    bench.afterwards(group.rmdir)
-    for setting, value in settings.items():
-        (group / setting).write_text(value)
-    (group / "cgroup.procs").write_text(str(pid))
-
-
 @case("Node", BOTH, needs=("node",))
-def node_beside_burners(bench: Bench) -> Subject:
+def node_beside_burners(bench: Bench, burners_per_cpu: int = 3, spin_ms: int = 2) -> Subject:
     """Three burners for each CPU beside a Node that needs half a CPU, more than its fair share."""
-    node = bench.node("spin_ms=2")
-    _burn(bench)
+    node = bench.node(f"spin_ms={spin_ms}")
+    _burn(bench, burners_per_cpu)
     bench.load(node.address, connections=4, rate=250)
     return Subject([node.pid])
 
 
 @case("Redis", (TCP,), needs=("redis-server",))
-def redis_beside_burners(bench: Bench) -> Subject:
+def redis_beside_burners(bench: Bench, burners_per_cpu: int = 3) -> Subject:
     """Three burners for each CPU beside a Redis."""
     redis = bench.redis()
-    _burn(bench)
+    _burn(bench, burners_per_cpu)
     bench.load(redis.address, b"PING\r\n", "resp", connections=16)
     return Subject([redis.pid])
 
 
 @case("Node", needs=("node",))
-def node_under_a_quota(bench: Bench) -> Subject:
+def node_under_a_quota(bench: Bench, cpu_pct: int = 20, spin_ms: int = 3) -> Subject:
     """A control group allows 20 % of one CPU; the load needs about 40 %."""
-    node = bench.node("spin_ms=3")
-    _quota(bench, node.pid, 20)
+    node = bench.node(f"spin_ms={spin_ms}")
+    bench.limit_cpu(node.pid, cpu_pct)
     bench.load(node.address, connections=4, rate=120)
     return Subject([node.pid])
 
 
 @case("gunicorn")
-def gunicorn_under_a_quota(bench: Bench) -> Subject:
+def gunicorn_under_a_quota(bench: Bench, cpu_pct: int = 25, spin_ms: int = 5) -> Subject:
     """A control group allows 25 % of one CPU for all workers; they need more."""
-    server = bench.gunicorn(workers=1, SPIN_MS=5)
+    server = bench.gunicorn(workers=1, SPIN_MS=spin_ms)
     bench.load(server.address, connections=3)  # answered, so there are workers
     for pid in bench.family(server.pid)[1:]:
-        _quota(bench, pid, 25)
+        bench.limit_cpu(pid, cpu_pct)
     return Subject([server.pid])
 
 
 @case("PostgreSQL", needs=("postgres", "initdb", "pgbench"))
-def postgres_too_many_backends(bench: Bench) -> Subject:
+def postgres_too_many_backends(bench: Bench, backends: int = 32) -> Subject:
     """32 backends compute at once on few CPUs."""
     postgres = Postgres(bench)
-    postgres.pgbench("SELECT max(md5(n::text)) FROM generate_series(1, 3000) n;", 32)
+    postgres.pgbench("SELECT max(md5(n::text)) FROM generate_series(1, 3000) n;", backends)
     return Subject([postgres.pid])
 
 
 @case("Go", (TCP,), needs=("go",))
-def go_too_many_threads(bench: Bench) -> Subject:
+def go_too_many_threads(bench: Bench, own_burners: int = 16) -> Subject:
     """16 threads of the server itself compute something else all the time."""
-    server = bench.go("threads=16")
+    server = bench.go(f"threads={own_burners}")
     bench.load(server.address, connections=4, rate=100)
     return Subject([server.pid])
 
 
 @case("Python threads")
-def workers_beside_burners(bench: Bench) -> Subject:
+def workers_beside_burners(bench: Bench, burners_per_cpu: int = 3, spin_ms: int = 3) -> Subject:
     """Burners beside threads that need half a CPU, 3 ms for each request."""
-    server = bench.threaded("spin_ms=3")
-    _burn(bench)
+    server = bench.threaded(f"spin_ms={spin_ms}")
+    _burn(bench, burners_per_cpu)
     bench.load(server.address, connections=4, rate=160)
     return Subject([server.pid])

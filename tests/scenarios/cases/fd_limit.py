@@ -13,33 +13,33 @@ def _limit(count: int) -> List[str]:
 
 
 @case("asyncio", BOTH, quick=UNIX)
-def asyncio_limit_of_64(bench: Bench) -> Subject:
+def asyncio_limit_of_64(bench: Bench, nofile: int = 64) -> Subject:
     """100 clients keep connections; the process may open 64: EMFILE."""
-    server = bench.asyncio(prefix=_limit(64))
+    server = bench.asyncio(prefix=_limit(nofile))
     bench.load(server.address, connections=100, think_ms=100)
     return Subject([server.pid], ["64"])
 
 
 @case("Node", needs=("node",))
-def node_limit_of_80(bench: Bench) -> Subject:
+def node_limit_of_80(bench: Bench, nofile: int = 80) -> Subject:
     """150 clients keep connections; Node may open 80 and drops what it cannot accept."""
-    node = bench.node(prefix=_limit(80))
+    node = bench.node(prefix=_limit(nofile))
     bench.load(node.address, connections=150, think_ms=100)
     return Subject([node.pid], ["80"])
 
 
 @case("Go", (TCP,), needs=("go",))
-def go_limit_of_64(bench: Bench) -> Subject:
+def go_limit_of_64(bench: Bench, nofile: int = 64) -> Subject:
     """100 clients keep connections; accept fails and Go tries again later."""
-    server = bench.go(prefix=_limit(64))
+    server = bench.go(prefix=_limit(nofile))
     bench.load(server.address, connections=100, think_ms=100)
     return Subject([server.pid], ["64"])
 
 
 @case("nginx", (TCP,), needs=("nginx",))
-def nginx_worker_limit_of_40(bench: Bench) -> Subject:
+def nginx_worker_limit_of_40(bench: Bench, nofile: int = 40) -> Subject:
     """worker_rlimit_nofile 40 and 100 clients that keep connections."""
-    nginx = bench.nginx("return 200 ok;", main="user root; worker_rlimit_nofile 40;")
+    nginx = bench.nginx("return 200 ok;", main=f"user root; worker_rlimit_nofile {nofile};")
     bench.load(nginx.address, connections=100, think_ms=100)
     return Subject([nginx.pid], ["40"])
 

@@ -58,6 +58,14 @@ def node_few_new_connections(bench: Bench) -> Subject:
     return Subject([node.pid])
 
 
+@case("Node", BOTH, needs=("node",))
+def node_downloads_on_fresh_connections(bench: Bench) -> Subject:
+    """20 MB six times a second, each on a connection of its own, read at once."""
+    node = bench.node(f"body={20 * 1024 * 1024}")
+    bench.load(node.address, connections=2, rate=6, reconnect=1, warm=2)
+    return Subject([node.pid])
+
+
 @case("asyncio", BOTH)
 def asyncio_moderate(bench: Bench) -> Subject:
     """200 requests a second."""

@@ -11,43 +11,79 @@ from tests.scenarios.postgres import Postgres
 from tests.scenarios.programs import HERE
 
 MB = 1024 * 1024
-SLOW = {"connections": 4, "read_rate": 400000, "warm": 0}
+SLOW = {"connections": 4, "warm": 0}
+SLOWLY = 400_000
+# Half a second for 8 MB, in slices as large as the buffer of a client.
+STEADY = {"connections": 2, "slice": 65536, "warm": 4}
+LONG = {"connections": 1, "slice": 65536, "warm": 0}
 
 
 @case("Python threads", BOTH, quick=UNIX)
-def threads_and_slow_readers(bench: Bench) -> Subject:
+def threads_and_slow_readers(bench: Bench, read_rate: int = SLOWLY) -> Subject:
     """Replies of 8 MB to clients that read 400 kB/s: threads sleep in send()."""
     server = bench.threaded(f"body={8 * MB}")
-    load = bench.load(server.address, HTTP_REQUEST, "http", **SLOW)
+    load = bench.load(server.address, HTTP_REQUEST, "http", read_rate=read_rate, **SLOW)
     return Subject([server.pid], [str(load.pid)])
 
 
 @case("Node", needs=("node",))
-def node_and_slow_readers(bench: Bench) -> Subject:
+def node_and_slow_readers(bench: Bench, read_rate: int = SLOWLY) -> Subject:
     """Replies of 8 MB to clients that read 400 kB/s: EAGAIN, then waiting for the poller."""
     node = bench.node(f"body={8 * MB}")
     bench.load(node.address, connections=2, rate=2)
-    load = bench.load(node.address, HTTP_REQUEST, "http", **SLOW)
+    load = bench.load(node.address, HTTP_REQUEST, "http", read_rate=read_rate, **SLOW)
     return Subject([node.pid], [str(load.pid)])
 
 
+@case("Python threads", BOTH)
+def threads_and_steady_readers(bench: Bench, slice_ms: int = 4) -> Subject:
+    """Replies of 8 MB to clients that sleep between slices of 64 KB, 4 ms each."""
+    server = bench.threaded(f"body={8 * MB}")
+    load = bench.load(server.address, HTTP_REQUEST, "http", slice_ms=slice_ms, **STEADY)
+    return Subject([server.pid], [str(load.pid)])
+
+
+@case("Node", BOTH, needs=("node",))
+def node_and_steady_readers(bench: Bench, slice_ms: int = 4) -> Subject:
+    """The same from an event loop, which sleeps in its poller."""
+    node = bench.node(f"body={8 * MB}")
+    load = bench.load(node.address, HTTP_REQUEST, "http", slice_ms=slice_ms, **STEADY)
+    return Subject([node.pid], [str(load.pid)])
+
+
+@case("asyncio", BOTH)
+def asyncio_and_a_reply_longer_than_the_window(bench: Bench, slice_ms: int = 8) -> Subject:
+    """100 MB to a client that sleeps between slices: 12 s, and no request completes."""
+    server = bench.asyncio(f"body={100 * MB}")
+    load = bench.load(server.address, HTTP_REQUEST, "http", slice_ms=slice_ms, **LONG)
+    return Subject([server.pid], [str(load.pid)])
+
+
+@case("Python threads", BOTH)
+def threads_and_a_reply_longer_than_the_window(bench: Bench, slice_ms: int = 8) -> Subject:
+    """The same from a thread: one call to send() lasts all the while."""
+    server = bench.threaded(f"body={100 * MB}")
+    load = bench.load(server.address, HTTP_REQUEST, "http", slice_ms=slice_ms, **LONG)
+    return Subject([server.pid], [str(load.pid)])
+
+
 @case("gunicorn")
-def gunicorn_and_slow_readers(bench: Bench) -> Subject:
+def gunicorn_and_slow_readers(bench: Bench, read_rate: int = 2 * MB) -> Subject:
     """Two sync workers that send 1 MB to slow clients: nobody else is served meanwhile."""
     server = bench.gunicorn(BODY=MB)
-    load = bench.load(server.address, connections=6, read_rate=2 * MB, warm=4)
+    load = bench.load(server.address, connections=6, read_rate=read_rate, warm=4)
     return Subject([server.pid], [str(load.pid)])
 
 
 @case("Redis", BOTH, needs=("redis-server",))
-def redis_and_slow_readers(bench: Bench) -> Subject:
+def redis_and_slow_readers(bench: Bench, read_rate: int = SLOWLY) -> Subject:
     """Values of 4 MB for clients that hardly read, beside clients that are well."""
     redis = bench.redis("--client-output-buffer-limit", "normal 0 0 0")
     value = b"x" * (MB // 2)
     store = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%b\r\n" % (len(value), value)
     bench.load(redis.address, store, "resp", connections=1, rate=1, warm=1).result()
     bench.load(redis.address, b"PING\r\n", "resp", connections=2, rate=100)
-    load = bench.load(redis.address, b"GET k\r\n" * 8, "resp", **SLOW)
+    load = bench.load(redis.address, b"GET k\r\n" * 8, "resp", read_rate=read_rate, **SLOW)
     return Subject([redis.pid], [str(load.pid)])
 
 
@@ -61,25 +97,25 @@ def postgres_and_a_slow_reader(bench: Bench) -> Subject:
 
 
 @case("asyncio", (TCP,))
-def asyncio_and_slow_readers(bench: Bench) -> Subject:
+def asyncio_and_slow_readers(bench: Bench, read_rate: int = SLOWLY) -> Subject:
     """drain() waits for clients that read 400 kB/s of replies of 8 MB."""
     server = bench.asyncio(f"body={8 * MB}")
-    load = bench.load(server.address, HTTP_REQUEST, "http", **SLOW)
+    load = bench.load(server.address, HTTP_REQUEST, "http", read_rate=read_rate, **SLOW)
     return Subject([server.pid], [str(load.pid)])
 
 
 @case("Python threads", BOTH)
-def threads_and_a_slow_log(bench: Bench) -> Subject:
+def threads_and_a_slow_log(bench: Bench, log_rate: int = 20) -> Subject:
     """A line to syslog's socket for each request, which takes 20 a second: its queue is full."""
-    server = bench.threaded(f"log={log_reader(bench, 20)}")
+    server = bench.threaded(f"log={log_reader(bench, log_rate)}")
     bench.load(server.address, connections=16)
     return Subject([server.pid], ["datagram", "sendto"])
 
 
 @case("asyncio", (UNIX,))
-def asyncio_and_a_slow_log(bench: Bench) -> Subject:
+def asyncio_and_a_slow_log(bench: Bench, log_rate: int = 20) -> Subject:
     """The same from an event loop, which stands still for each line."""
-    server = bench.asyncio(f"log={log_reader(bench, 20)}")
+    server = bench.asyncio(f"log={log_reader(bench, log_rate)}")
     bench.load(server.address, connections=16)
     return Subject([server.pid], ["datagram", "sendto"])
 

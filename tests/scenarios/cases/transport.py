@@ -9,37 +9,37 @@ KB = 1024
 
 
 @case("C echo", BOTH)
-def echo_4_mb(bench: Bench) -> Subject:
+def echo_4_mb(bench: Bench, bytes_each: int = 4 * KB * KB) -> Subject:
     """Messages of 4 MB, sent back: milliseconds of copying."""
-    server = bench.echo(4 * KB * KB)
-    message = b"x" * KB * KB
+    server = bench.echo(bytes_each)
+    message = b"x" * (bytes_each // 4)
     load = {"connections": 4, "repeat": 4}
-    bench.load(server.address, message, f"bytes:{4 * KB * KB}", **load)
+    bench.load(server.address, message, f"bytes:{bytes_each}", **load)
     return Subject([server.pid])
 
 
 @case("C echo", BOTH)
-def echo_in_pieces(bench: Bench) -> Subject:
+def echo_in_pieces(bench: Bench, piece_bytes: int = 32) -> Subject:
     """Messages of 8 KB, read and sent 32 bytes at a time: system calls and little else."""
-    server = bench.echo(8 * KB, 32)
+    server = bench.echo(8 * KB, piece_bytes)
     bench.load(server.address, b"x" * 8 * KB, f"bytes:{8 * KB}", connections=4)
     return Subject([server.pid])
 
 
 @case("nginx", (TCP,), needs=("nginx",))
-def nginx_files_of_1_mb(bench: Bench) -> Subject:
+def nginx_files_of_1_mb(bench: Bench, bytes_each: int = KB * KB) -> Subject:
     """A file of 1 MB from the page cache."""
-    bench.file("big.bin", "x" * KB * KB)
+    bench.file("big.bin", "x" * bytes_each)
     nginx = bench.nginx(f"root {bench.folder}; try_files /big.bin =404;")
     bench.load(nginx.address, connections=4)
     return Subject([nginx.pid])
 
 
 @case("Redis", (TCP,), needs=("redis-server",))
-def redis_values_of_512_kb(bench: Bench) -> Subject:
+def redis_values_of_512_kb(bench: Bench, bytes_each: int = 512 * KB) -> Subject:
     """GET of 512 KB."""
     redis = bench.redis()
-    value = b"x" * (512 * KB)
+    value = b"x" * bytes_each
     store = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n%b\r\n" % (len(value), value)
     bench.load(redis.address, store, "resp", connections=1, rate=1, warm=1).result()
     bench.load(redis.address, b"GET k\r\n", "resp", connections=4)

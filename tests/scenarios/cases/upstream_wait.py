@@ -6,40 +6,58 @@ from tests.scenarios.bench import Bench
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 from tests.scenarios.postgres import Postgres
 
-SPIN = "for i=1,600000 do end return 1"
+SPIN = "for i=1,{} do end return 1"
 
 
 @case("Node", BOTH, needs=("node",), quick=UNIX)
-def node_asks_a_slow_service(bench: Bench) -> Subject:
+def node_asks_a_slow_service(bench: Bench, upstream_ms: int = 30) -> Subject:
     """Node's upstream takes 30 ms."""
-    slow = bench.asyncio("sleep_ms=30")
+    slow = bench.asyncio(f"sleep_ms={upstream_ms}")
     node = bench.node(f"upstream={slow.address}")
     bench.load(node.address, connections=8)
     return Subject([node.pid], [slow.address])
 
 
 @case("Go", BOTH, needs=("go",))
-def go_asks_a_slow_service(bench: Bench) -> Subject:
+def go_asks_a_slow_service(bench: Bench, upstream_ms: int = 30) -> Subject:
     """Go's upstream takes 30 ms."""
-    slow = bench.asyncio("sleep_ms=30")
+    slow = bench.asyncio(f"sleep_ms={upstream_ms}")
     server = bench.go(f"upstream={slow.address}")
     bench.load(server.address, connections=8)
     return Subject([server.pid], [slow.address])
 
 
+@case("asyncio", BOTH)
+def asyncio_with_a_full_pool(bench: Bench, upstream_ms: int = 20) -> Subject:
+    """Two connections to an upstream that takes 20 ms, for 24 clients: the loop is idle."""
+    slow = bench.asyncio(f"sleep_ms={upstream_ms}")
+    server = bench.asyncio(f"upstream={slow.address}", "pool=2")
+    bench.load(server.address, connections=24)
+    return Subject([server.pid], [slow.address, "pool of 2 connections is full"])
+
+
+@case("Python threads")
+def threads_with_a_full_pool(bench: Bench, upstream_ms: int = 20) -> Subject:
+    """The same with threads, which wait for a connection behind a lock."""
+    slow = bench.asyncio(f"sleep_ms={upstream_ms}")
+    server = bench.threaded(f"upstream={slow.address}", "pool_to=2")
+    bench.load(server.address, connections=16)
+    return Subject([server.pid], [slow.address, "pool of 2 connections is full"])
+
+
 @case("asyncio", (TCP,), needs=("node",))
-def asyncio_asks_a_busy_service(bench: Bench) -> Subject:
+def asyncio_asks_a_busy_service(bench: Bench, upstream_ms: int = 10) -> Subject:
     """asyncio's upstream computes for 10 ms, one request after the other."""
-    busy = bench.node("spin_ms=10")
+    busy = bench.node(f"spin_ms={upstream_ms}")
     server = bench.asyncio(f"upstream={busy.address}")
     bench.load(server.address, connections=4)
     return Subject([server.pid], [busy.address])
 
 
 @case("nginx", needs=("nginx", "node"))
-def nginx_before_a_slow_app(bench: Bench) -> Subject:
+def nginx_before_a_slow_app(bench: Bench, upstream_ms: int = 40) -> Subject:
     """nginx with kept upstream connections; the app takes 40 ms."""
-    node = bench.node("sleep_ms=40")
+    node = bench.node(f"sleep_ms={upstream_ms}")
     nginx = bench.nginx(
         'proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection "";',
         upstream=f"upstream app {{ server unix:{node.address}; keepalive 32; }}",
@@ -50,29 +68,29 @@ def nginx_before_a_slow_app(bench: Bench) -> Subject:
 
 
 @case("Node", BOTH, needs=("node", "postgres", "initdb"))
-def node_asks_postgres(bench: Bench) -> Subject:
+def node_asks_postgres(bench: Bench, upstream_ms: int = 50) -> Subject:
     """Each request is a query that takes 50 ms in PostgreSQL."""
     postgres = Postgres(bench, transport=bench.transport)
-    query = ["query=SELECT pg_sleep(0.05)", f"postgres={postgres.address}"]
+    query = [f"query=SELECT pg_sleep({upstream_ms / 1000})", f"postgres={postgres.address}"]
     node = bench.node(*query)
     bench.load(node.address, connections=8)
     return Subject([node.pid], [postgres.address])
 
 
 @case("gunicorn", needs=("redis-server",))
-def gunicorn_asks_a_busy_redis(bench: Bench) -> Subject:
+def gunicorn_asks_a_busy_redis(bench: Bench, upstream_rounds: int = 600_000) -> Subject:
     """Sync workers ask a Redis that runs a script of milliseconds each time."""
     redis = bench.redis()
-    command = f'EVAL "{SPIN}" 0'
+    command = f'EVAL "{SPIN.format(upstream_rounds)}" 0'
     server = bench.gunicorn(UPSTREAM=redis.address, COMMAND=command)
     bench.load(server.address, connections=4)
     return Subject([server.pid], [redis.address])
 
 
 @case("Caddy", needs=("caddy", "node"))
-def caddy_before_a_slow_app(bench: Bench) -> Subject:
+def caddy_before_a_slow_app(bench: Bench, upstream_ms: int = 40) -> Subject:
     """reverse_proxy to an app that takes 40 ms."""
-    node = bench.node("sleep_ms=40")
+    node = bench.node(f"sleep_ms={upstream_ms}")
     caddy = bench.caddy(f"reverse_proxy unix/{node.address}")
     bench.load(caddy.address, connections=8)
     return Subject([caddy.pid], [node.address])

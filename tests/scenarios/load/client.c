@@ -16,7 +16,14 @@
 //   receive_buffer=B  SO_RCVBUF
 //   repeat=N      the request is the file's content N times
 //   idle=N        connections that are opened and say nothing
-// Ends at SIGTERM, SIGINT or after `seconds`, with one line of JSON.
+//   retry_ms=T    after a connect that failed, 10 otherwise
+//   timeout_ms=T  a reply that stops coming for so long is given up, with its connection
+//   slice=B, slice_ms=T  sleeps for T ms after each B bytes that it reads
+//   stop_after=B  reads no more than B bytes of a connection, and keeps it
+//   from_due=1    with rate: latency counts from when a request was due, and none is left out
+// Ends at SIGTERM, SIGINT or after `seconds`, with one line of JSON; SIGUSR1 asks for such a line
+// of the time since the last one. `waited_us`: of replies, and of requests that have none yet
+// (`unanswered`). `paced`: whether it pauses between requests.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -41,8 +48,9 @@ enum { BUFFER = 64 * 1024, SLOTS = 64 * 16, ERRNOS = 134 };
 
 static struct {
 	long connections, seconds, warm, poisson, burst_ms, reconnect, refuse_wait, receive_buffer, idle, repeat;
-	double rate, think_ms, read_rate;
-} options = { .connections = 8, .seconds = 60, .warm = 20, .repeat = 1 };
+	long timeout_ms, slice, stop_after, from_due;
+	double rate, think_ms, read_rate, retry_ms, slice_ms;
+} options = { .connections = 8, .seconds = 60, .warm = 20, .repeat = 1, .retry_ms = 10 };
 
 static struct sockaddr_storage address;
 static socklen_t address_length;
@@ -54,14 +62,17 @@ static char frame_text[64];
 
 static atomic_long replies, broken, unhappy, latencies[SLOTS], connect_errors[ERRNOS];
 static atomic_ullong latency_sum_us;
-static uint64_t start_ns;
+static uint64_t start_ns, counted_from_ns;
+static atomic_long warm_replies;
+// When each connection's request in flight began; 0 between two requests.
+static _Atomic uint64_t *in_flight;
 static int warm_pipe[2];
 
 struct connection {
 	int fd;
 	long number, requests;
 	unsigned seed;
-	size_t have;
+	size_t have, read, slice;
 	char buffer[BUFFER];
 };
 
@@ -132,6 +143,10 @@ static int connect_now(void)
 		int bytes = (int)options.receive_buffer;
 		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 	}
+	if (options.timeout_ms) {
+		struct timeval patience = { options.timeout_ms / 1000, options.timeout_ms % 1000 * 1000 };
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	}
 	int local = address.ss_family == AF_UNIX;
 	if (options.refuse_wait && local)
 		fcntl(fd, F_SETFL, O_NONBLOCK);
@@ -159,13 +174,25 @@ static int send_all(int fd)
 
 static ssize_t receive(struct connection *c, char *into, size_t room)
 {
+	if (options.stop_after && c->read >= (size_t)options.stop_after)
+		for (;;)
+			pause();
+	if (options.slice && c->slice >= (size_t)options.slice) {
+		sleep_until(now_ns() + (uint64_t)(options.slice_ms * 1e6));
+		c->slice = 0;
+	}
 	if (options.read_rate) {
 		size_t piece = options.read_rate / 10 < 4096 ? (size_t)(options.read_rate / 10) + 1 : 4096;
 		if (room > piece)
 			room = piece;
 		sleep_until(now_ns() + (uint64_t)(1e9 * (double)room / options.read_rate));
 	}
-	return recv(c->fd, into, room, 0);
+	ssize_t n = recv(c->fd, into, room, 0);
+	if (n > 0) {
+		c->read += (size_t)n;
+		c->slice += (size_t)n;
+	}
+	return n;
 }
 
 static int skip(struct connection *c, size_t bytes)
@@ -261,7 +288,8 @@ static void account(uint64_t took_ns)
 	int slot = slot_of(took_ns / 1000);
 	latencies[slot < SLOTS ? slot : SLOTS - 1]++;
 	latency_sum_us += took_ns / 1000;
-	if (++replies == options.warm && write(warm_pipe[1], "w", 1) < 0)
+	replies++;
+	if (++warm_replies == options.warm && write(warm_pipe[1], "w", 1) < 0)
 		die("write");
 }
 
@@ -272,19 +300,23 @@ static void hang_up(struct connection *c)
 	c->fd = -1;
 	c->have = 0;
 	c->requests = 0;
+	c->read = 0;
 }
 
-static void one_request(struct connection *c)
+static void one_request(struct connection *c, uint64_t due)
 {
-	uint64_t began = now_ns();
+	uint64_t began = options.from_due && due ? due : now_ns();
+	in_flight[c->number] = began;
 	if (c->fd < 0 && (c->fd = connect_now()) < 0) {
-		sleep_until(now_ns() + 10000000);
+		in_flight[c->number] = 0;
+		sleep_until(now_ns() + (uint64_t)(options.retry_ms * 1e6));
 		return;
 	}
 	int result = send_all(c->fd) < 0 ? -1 : read_reply(c);
+	in_flight[c->number] = 0;
 	if (result < 0) {
 		// A server may end a kept connection between two requests; the first one is its fault.
-		if (c->requests == 0)
+		if (c->requests == 0 || options.timeout_ms)
 			broken++;
 		hang_up(c);
 		return;
@@ -309,6 +341,8 @@ static uint64_t next_turn(struct connection *c, uint64_t due)
 			gap *= -__builtin_log(u);
 		}
 		due += (uint64_t)gap;
+		if (options.from_due)
+			return due;
 		return due > now ? due : now;
 	}
 	return now + (uint64_t)(options.think_ms * 1e6);
@@ -326,7 +360,7 @@ static void *connection_thread(void *number)
 	for (;;) {
 		if (due > now_ns())
 			sleep_until(due);
-		one_request(c);
+		one_request(c, due);
 		due = next_turn(c, due);
 	}
 	return NULL;
@@ -338,7 +372,8 @@ static void parse(const char *text)
 #define REAL(name) if (!strncmp(text, #name "=", sizeof(#name))) { options.name = atof(text + sizeof(#name)); return; }
 	LONG(connections) LONG(seconds) LONG(warm) LONG(poisson) LONG(burst_ms) LONG(reconnect)
 	LONG(refuse_wait) LONG(receive_buffer) LONG(idle) LONG(repeat)
-	REAL(rate) REAL(think_ms) REAL(read_rate)
+	LONG(timeout_ms) LONG(slice) LONG(stop_after) LONG(from_due)
+	REAL(rate) REAL(think_ms) REAL(read_rate) REAL(retry_ms) REAL(slice_ms)
 	fprintf(stderr, "client: unknown option %s\n", text);
 	exit(2);
 }
@@ -372,21 +407,49 @@ static double percentile(long total, double part)
 	return 0;
 }
 
+static long waiting(uint64_t now, uint64_t *sum_us)
+{
+	long count = 0;
+	for (long number = 0; number < options.connections; number++) {
+		uint64_t began = in_flight[number];
+		if (!began || began >= now)
+			continue;
+		count++;
+		*sum_us += (now - began) / 1000;
+	}
+	return count;
+}
+
 static void print_result(void)
 {
-	long total = replies;
+	uint64_t now = now_ns(), waited_us = latency_sum_us;
+	long total = replies, unanswered = waiting(now, &waited_us);
 	printf("{\"replies\": %ld, \"broken\": %ld, \"unhappy\": %ld, \"seconds\": %.3f, \"connect_errors\": {",
-	       total, (long)broken, (long)unhappy, (double)(now_ns() - start_ns) / 1e9);
+	       total, (long)broken, (long)unhappy, (double)(now - counted_from_ns) / 1e9);
 	const char *comma = "";
 	for (int number = 0; number < ERRNOS; number++)
 		if (connect_errors[number]) {
 			printf("%s\"%s\": %ld", comma, strerrorname_np(number), (long)connect_errors[number]);
 			comma = ", ";
 		}
-	printf("}, \"mean_us\": %.1f, \"p50_us\": %.0f, \"p99_us\": %.0f, \"p999_us\": %.0f}\n",
+	int paced = options.rate > 0 || options.think_ms > 0 || options.burst_ms;
+	printf("}, \"paced\": %s", paced ? "true" : "false");
+	printf(", \"unanswered\": %ld, \"waited_us\": %llu", unanswered, (unsigned long long)waited_us);
+	printf(", \"mean_us\": %.1f, \"p50_us\": %.0f, \"p99_us\": %.0f, \"p999_us\": %.0f}\n",
 	       total ? (double)latency_sum_us / (double)total : 0, percentile(total, 0.5),
 	       percentile(total, 0.99), percentile(total, 0.999));
 	fflush(stdout);
+}
+
+static void count_from_now(void)
+{
+	counted_from_ns = now_ns();
+	replies = broken = unhappy = 0;
+	latency_sum_us = 0;
+	for (int slot = 0; slot < SLOTS; slot++)
+		latencies[slot] = 0;
+	for (int number = 0; number < ERRNOS; number++)
+		connect_errors[number] = 0;
 }
 
 static void start_threads(void)
@@ -394,7 +457,8 @@ static void start_threads(void)
 	pthread_attr_t attributes;
 	pthread_attr_init(&attributes);
 	pthread_attr_setstacksize(&attributes, 128 * 1024);
-	start_ns = now_ns();
+	start_ns = counted_from_ns = now_ns();
+	in_flight = calloc((size_t)options.connections, sizeof(*in_flight));
 	for (long number = 0; number < options.connections; number++) {
 		pthread_t thread;
 		if (pthread_create(&thread, &attributes, connection_thread, (void *)number))
@@ -420,6 +484,7 @@ int main(int argc, char **argv)
 	sigemptyset(&ending);
 	sigaddset(&ending, SIGTERM);
 	sigaddset(&ending, SIGINT);
+	sigaddset(&ending, SIGUSR1);
 	pthread_sigmask(SIG_BLOCK, &ending, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	if (pipe(warm_pipe) < 0)
@@ -441,8 +506,13 @@ int main(int argc, char **argv)
 			fflush(stdout);
 		}
 		struct timespec moment = { 0, 50000000 };
-		if (sigtimedwait(&ending, NULL, &moment) > 0)
+		int asked = sigtimedwait(&ending, NULL, &moment);
+		if (asked == SIGUSR1) {
+			print_result();
+			count_from_now();
+		} else if (asked > 0) {
 			break;
+		}
 	}
 	print_result();
 	_exit(0);

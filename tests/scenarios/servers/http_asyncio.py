@@ -2,6 +2,7 @@
 
 sleep_ms=T asyncio.sleep · spin_ms=T computes · stuck_ms=T time.sleep in the loop · body=N bytes
 lock_ms=T a thread holds a lock for T ms · upstream=ADDRESS asks an HTTP server first
+pool=N with at most N connections to it
 backlog=N · leak=1 keeps a descriptor open for each request · one_in=N only each Nth is slow
 pause_every_ms=E, pause_ms=T: housekeeping that sleeps in the loop
 log=PATH a line for each request to a datagram socket, from the loop
@@ -40,6 +41,7 @@ class Service:
         self._lock = threading.Lock()
         self._leaked: List[int] = []
         self._idle: List[Streams] = []
+        self._pool = asyncio.Semaphore(int(options.get("pool", 100000)))
         self._log = log_at(options.get("log", ""))
 
     def _ms(self, name: str) -> float:
@@ -62,7 +64,8 @@ class Service:
         if "leak" in self._options:
             self._leaked.append(os.open("/dev/null", os.O_RDONLY))
         if "upstream" in self._options:
-            await self._ask()
+            async with self._pool:
+                await self._ask()
 
     def _hold_lock(self) -> None:
         with self._lock:

@@ -4,11 +4,14 @@ One thread accepts and hands each connection to a thread of its own.
 accept_pause_ms=T the acceptor sleeps after each accept · pool=N at most N connections at a time,
 the next is accepted when one ends · deadlock_after=N the acceptor waits for ever for a lock after
 N connections · lock_ms=T each request holds one lock for T ms · sleep_ms=T · spin_ms=T · body=N
+worker_ms=T one other thread computes T ms for each request
+upstream=ADDRESS asks an HTTP server first, over pool_to=N connections that all threads share
 backlog=N · log=PATH a line for each request to a datagram socket
 """
 
 from __future__ import annotations
 
+import queue
 import socket
 import sys
 import threading
@@ -28,6 +31,11 @@ class Service:
         self._never = threading.Lock()
         self._log = log_at(options.get("log", ""))
         self._seats = threading.Semaphore(int(options.get("pool", 100000)))
+        self._tasks: queue.Queue[threading.Event] = queue.Queue()
+        threading.Thread(target=self._take_tasks, daemon=True).start()
+        self._pool: queue.Queue[socket.socket] = queue.Queue()
+        for _ in range(int(options.get("pool_to", 0))):
+            self._pool.put(connect(options["upstream"]))
         self._listener = listen(address, int(options.get("backlog", 128)))
 
     def _ms(self, name: str) -> float:
@@ -72,9 +80,42 @@ class Service:
         if self._ms("sleep_ms"):
             time.sleep(self._ms("sleep_ms"))
         if self._ms("spin_ms"):
-            end = time.perf_counter() + self._ms("spin_ms")
-            while time.perf_counter() < end:
-                sum(range(200))
+            spin(self._ms("spin_ms"))
+        if "upstream" in self._options:
+            self._ask()
+        if self._ms("worker_ms"):
+            done = threading.Event()
+            self._tasks.put(done)
+            done.wait()
+
+    def _ask(self) -> None:
+        connection = self._pool.get()
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        connection.recv(65536)
+        self._pool.put(connection)
+
+    def _take_tasks(self) -> None:
+        while True:
+            done = self._tasks.get()
+            spin(self._ms("worker_ms"))
+            done.set()
+
+
+def spin(seconds: float) -> None:
+    """Compute; CPU time, whoever takes turns with it."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(200))
+
+
+def connect(address: str) -> socket.socket:
+    """To a path or HOST:PORT."""
+    if address.startswith("/"):
+        upstream = socket.socket(socket.AF_UNIX)
+        upstream.connect(address)
+        return upstream
+    host, port = address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)))
 
 
 def log_at(path: str) -> Optional[socket.socket]:
