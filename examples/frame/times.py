@@ -1,4 +1,8 @@
-"""Times that a load measured itself, in the figures that the documents use. Pure."""
+"""Times that a load measured itself, in the figures that the documents use. Pure.
+
+Of repeated runs every table gives one statistic: the geometric mean, with its interval. The
+quotient of two geometric means is the typical ratio of the pairs (`examples/frame/pairs.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,9 @@ import math
 import statistics
 from dataclasses import dataclass
 from typing import Sequence
+
+from udsprobe.compare.judging import power
+from udsprobe.compare.noise import INTERVALS_MIN, of_runs, student_t
 
 
 @dataclass(frozen=True)
@@ -33,11 +40,23 @@ def times_of(values_us: Sequence[float]) -> Times:
     )
 
 
-def spread(values: Sequence[float]) -> str:
-    """`median (lowest–highest)` of repeated runs."""
-    if len(values) == 1:
-        return f"{values[0]:,.0f}"
-    return f"{statistics.median(values):,.0f} ({min(values):,.0f}–{max(values):,.0f})"
+def typical(values: Sequence[float]) -> float:
+    """The geometric mean of repeated runs, all above 0."""
+    return statistics.geometric_mean(values)
+
+
+def interval(values: Sequence[float]) -> str:
+    """`typical (low–high)` of repeated runs, with the 99 % interval of `compare`; few have none."""
+    middle = typical(values)
+    if len(values) < INTERVALS_MIN:
+        return _short(middle)
+    error = of_runs([math.log(value) for value in values])
+    width = power(student_t(error.freedom) * error.value)
+    return f"{_short(middle)} ({_short(middle / width)}–{_short(middle * width)})"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def _rank(ordered: Sequence[float], share: float) -> float:

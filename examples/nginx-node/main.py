@@ -33,8 +33,6 @@ class Times:
     observed: int
 
 
-# Ten others on a CPU get a tenth of it together (sched_prio_to_weight).
-NICE = -20
 # No rung plants foreign load: a verdict that is not the rung's is looked at again.
 TRIES = 3
 FULL = Times(4, 4, 6)
@@ -166,7 +164,6 @@ def tables_of(measured: List[Measured]) -> str:
 
 def measure(options: Options) -> Result:
     """All rungs that were asked for."""
-    os.setpriority(os.PRIO_PROCESS, 0, NICE)
     measured: List[Measured] = []
     moot: List[Measured] = []
     for rung, transport in chosen(options):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import statistics
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -12,7 +11,8 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from examples.frame import Observation, Options, Result, run, table
 from examples.frame.attached import attached
-from examples.frame.times import spread
+from examples.frame.pairs import in_turns, paired, said
+from examples.frame.times import interval, typical
 from tests.patience import PATIENCE_S
 from tests.scenarios.bench import Bench, Server
 from tests.scenarios.programs import program
@@ -20,6 +20,9 @@ from tests.scenarios.programs import program
 HERE = Path(__file__).resolve().parent
 BACKENDS = 4
 CLIENTS = 16
+ROUNDS = 7
+# Of one run: about a second of one request at a time, half a second and more of 16.
+SEQUENTIAL, CONCURRENT, OBSERVED = 3000, 6000, 1000
 LOCATION = """
     proxy_http_version {http};
     proxy_set_header Connection "";
@@ -54,6 +57,17 @@ CONDITIONS = (
 # Those that the short form observes.
 QUICK = (CONDITIONS[1], CONDITIONS[4])
 NAMES = {"tcp": "TCP", "unix": "Unix"}
+HOWS = ("sequential", "concurrent")
+Pair = Tuple[Condition, Condition]
+# By its own number: each pair differs in one thing only.
+_BY = {one.number: one for one in CONDITIONS}
+COMPARED: Sequence[Tuple[str, Sequence[Pair]]] = (
+    ("Unix", [(_BY[1], _BY[5]), (_BY[2], _BY[6]), (_BY[4], _BY[8]), (_BY[3], _BY[7])]),
+    ("HTTP/1.1", [(_BY[2], _BY[1]), (_BY[6], _BY[5]), (_BY[3], _BY[4]), (_BY[7], _BY[8])]),
+    ("a pool of four", [(_BY[1], _BY[4]), (_BY[2], _BY[3]), (_BY[5], _BY[8]), (_BY[6], _BY[7])]),
+)
+# The two of a pair of transports run right after each other.
+IN_PAIRS = tuple(one for pair in COMPARED[0][1] for one in pair)
 
 
 @dataclass
@@ -129,63 +143,84 @@ def number(pattern: str, said: str) -> float:
     return float(found[1])
 
 
-def load(address: str, count: int, into: Measured) -> None:
-    """Sequential, then concurrent."""
-    rate, cpu_pct, good = httperf(address, count)
+def load(address: str, counts: Tuple[int, int], into: Measured) -> None:
+    """So many requests one after the other, then so many concurrent ones."""
+    rate, cpu_pct, good = httperf(address, counts[0])
     into.sequential.append(rate)
     into.client_cpu_pct.append(cpu_pct)
-    into.answered.append((count, good))
-    rate, good = h2load(address, count)
+    into.answered.append((counts[0], good))
+    rate, good = h2load(address, counts[1])
     into.concurrent.append(rate)
-    into.answered.append((count, good))
+    into.answered.append((counts[1], good))
 
 
 def measure(options: Options) -> Result:
     """Every condition in each round, so that they share what else the machine does."""
-    count, rounds = (50, 1) if options.quick else (1000, 3)
+    counts, rounds = ((50, 50), 1) if options.quick else ((SEQUENTIAL, CONCURRENT), ROUNDS)
+    watched = 50 if options.quick else OBSERVED
     all_measured = {one: Measured() for one in CONDITIONS}
     with Bench("tcp") as bench:
         thins = Thins(bench)
         proxies = {one: thins.nginx(one) for one in CONDITIONS}
         for proxy in proxies.values():  # each Sinatra compiles its route at its first request
             httperf(proxy.address, BACKENDS)
-        for _ in range(rounds):
-            for one, measured in all_measured.items():
-                load(proxies[one].address, count, measured)
+        for order in in_turns(IN_PAIRS, rounds):
+            for one in order:
+                load(proxies[one].address, counts, all_measured[one])
         for one in QUICK if options.quick else CONDITIONS:
             measured = all_measured[one]
             with attached([proxies[one].pid, *thins.pids(one)], bench.folder) as found:
-                httperf(proxies[one].address, count)
+                httperf(proxies[one].address, watched)
             measured.seen = found[0]
-    parts = [_rates(all_measured), _aggregate(all_measured), _inside(all_measured)]
-    return Result("\n".join(parts), _wrong(all_measured, count))
+    parts = [_rates(all_measured), _pairs(all_measured), _inside(all_measured)]
+    return Result("\n".join(parts), _wrong(all_measured, watched))
 
 
 def _rates(all_measured: Dict[Condition, Measured]) -> str:
     """The benchmark's table, by performance, and the concurrent figures beside it."""
 
     def rate(item: Tuple[Condition, Measured]) -> float:
-        return -statistics.fmean(item[1].sequential)
+        return -typical(item[1].sequential)
 
     rows: List[Sequence[object]] = []
     for one, measured in sorted(all_measured.items(), key=rate):
-        mean = statistics.fmean(measured.sequential)
         what = [f"#{one.number}", one.backends, NAMES[one.transport], one.http, one.theirs]
-        figures = [spread(measured.sequential), f"{1000 / mean:.2f}", spread(measured.concurrent)]
-        rows.append([*what, *figures, round(statistics.fmean(measured.client_cpu_pct))])
+        each = f"{1000 / typical(measured.sequential):.2f}"
+        figures = [interval(measured.sequential), each, interval(measured.concurrent)]
+        rows.append([*what, *figures, round(typical(measured.client_cpu_pct))])
     head = ["Condition", "Backends", "Socket Type", "HTTP Version", "theirs: req/s", "req/s"]
     return table([*head, "ms/req", f"req/s, {CLIENTS} at once", "client's CPU %"], rows)
 
 
-def _aggregate(all_measured: Dict[Condition, Measured]) -> str:
+def _pairs(all_measured: Dict[Condition, Measured]) -> str:
+    """What the pairs of runs tell of each thing that was varied, all else being equal."""
+    rounds = len(all_measured[CONDITIONS[0]].sequential)
     rows: List[Sequence[object]] = []
-    for transport, theirs in (("tcp", 450), ("unix", 411)):
-        mine = [all_measured[one] for one in CONDITIONS if one.transport == transport]
-        alone = statistics.fmean([rate for one in mine for rate in one.sequential])
-        many = statistics.fmean([rate for one in mine for rate in one.concurrent])
-        rows.append([NAMES[transport], theirs, round(alone), round(many)])
-    head = ["all conditions", "theirs: req/s", "sequential: req/s", "concurrent: req/s"]
+    for what, versus in COMPARED:
+        groups = [*((pair,) for pair in versus), tuple(versus)]
+        for group in groups:
+            name = ", ".join(f"#{b.number} against #{a.number}" for a, b in group)
+            alone, many = (_said(all_measured, group, how, what) for how in HOWS)
+            rows.append(
+                [f"{what}: {name}" if len(group) == 1 else f"{what}, all four", alone, many]
+            )
+    head = [f"pairs of runs: {rounds} each", "one request at a time", f"{CLIENTS} at once"]
     return table(head, rows)
+
+
+def _said(
+    all_measured: Dict[Condition, Measured], group: Sequence[Pair], how: str, what: str
+) -> str:
+    """Of several pairs of conditions, a round's value is the geometric mean of theirs."""
+    ms = [
+        [typical(runs) for runs in zip(*(_each_ms(all_measured[side], how) for side in sides))]
+        for sides in zip(*group)
+    ]
+    return said(paired(ms[0], ms[1]), what)
+
+
+def _each_ms(measured: Measured, how: str) -> List[float]:
+    return [1000 / rate for rate in getattr(measured, how)]
 
 
 def _inside(all_measured: Dict[Condition, Measured]) -> str:

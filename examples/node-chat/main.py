@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from examples.frame import Observation, Options, Result, run, table
 from examples.frame.attached import attached
-from examples.frame.times import spread, times_of
+from examples.frame.pairs import in_turns, paired, said
+from examples.frame.times import interval, times_of
 from tests.patience import PATIENCE_S
 from tests.scenarios.bench import Bench, Process, Server
 from tests.scenarios.programs import program
@@ -107,13 +109,14 @@ def _farewell(server: Server) -> int:
 
 def measure(options: Options) -> Result:
     """Runs in turns without udsprobe, then one of each with it."""
-    seconds, rounds = (1.0, 1) if options.quick else (15.0, 3)
+    seconds, rounds = (1.0, 1) if options.quick else (15.0, 7)
     plain: Dict[str, List[Chat]] = {name: [] for name in WAYS}
-    for _ in range(rounds):
-        for name, chats in plain.items():
-            chats.append(chat(WAYS[name], seconds, observed=False))
+    for order in in_turns(WAYS, rounds):
+        for name in order:
+            plain[name].append(chat(WAYS[name], seconds, observed=False))
     seen = {name: _observed(name, min(seconds, 5.0)) for name in WAYS}
-    return Result("\n".join([_round_trips(plain), _inside(seen)]), _wrong(plain, seen))
+    tables = [_round_trips(plain), _pairs(plain), _inside(seen)]
+    return Result("\n".join(tables), _wrong(plain, seen))
 
 
 def _observed(name: str, seconds: float) -> Chat:
@@ -136,11 +139,21 @@ def _round_trips(plain: Dict[str, List[Chat]]) -> str:
     rows: List[Sequence[object]] = []
     for name, chats in plain.items():
         times = times_of([trip for one in chats for trip in one.trips_us])
-        means = spread([one.mean_us for one in chats])
+        means = interval([one.mean_us for one in chats])
         figures = [round(one) for one in (times.p50_us, times.p99_us, times.max_us)]
         rows.append([name, WAYS[name].guide_us, means, *figures, times.count])
     head = ["", "guide: mean µs", "mean µs", "p50 µs", "p99 µs", "max µs", "round trips"]
     return table(head, rows)
+
+
+def _pairs(plain: Dict[str, List[Chat]]) -> str:
+    """By the runs' means, each way against those before it."""
+    means = {name: [one.mean_us for one in chats] for name, chats in plain.items()}
+    rows = [
+        [f"{b} against {a}", len(means[b]), said(paired(means[a], means[b]), b)]
+        for a, b in itertools.combinations(means, 2)
+    ]
+    return table(["", "pairs of runs", "the pairs say of the mean"], rows)
 
 
 def _inside(seen: Dict[str, Chat]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-import statistics
 from pathlib import Path
 from typing import Dict, List, Sequence
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+
+from examples.frame.times import typical
 
 # Transport → packet size in bytes → milliseconds of each run.
 Runs = Dict[str, Dict[int, List[float]]]
@@ -45,7 +46,7 @@ def _draw_times(runs: Runs, packets: Dict[int, int], path: Path) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot()
     for transport, sizes in sorted(runs.items()):
-        each = [1000 * statistics.fmean(values) / packets[size] for size, values in sizes.items()]
+        each = [1000 * typical(values) / packets[size] for size, values in sizes.items()]
         axes.plot(list(sizes), each, marker="o", label=transport)
     axes.set(yscale="log", ylabel="µs for a packet there and back", title="Execution time")
     _finish(figure, list(packets), path)
@@ -54,9 +55,9 @@ def _draw_times(runs: Runs, packets: Dict[int, int], path: Path) -> None:
 def _draw_relative(runs: Runs, path: Path) -> None:
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot()
-    tcp = {size: statistics.fmean(values) for size, values in runs["TCP"].items()}
+    tcp = {size: typical(values) for size, values in runs["TCP"].items()}
     for transport, sizes in sorted(runs.items()):
-        shares = [statistics.fmean(values) / tcp[size] for size, values in sizes.items()]
+        shares = [typical(values) / tcp[size] for size, values in sizes.items()]
         axes.plot(list(sizes), shares, marker="o", label=transport)
     axes.set(ylim=(0, None), ylabel="of TCP's time", title="Relative execution time")
     _finish(figure, list(tcp), path)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import statistics
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, Tuple
 
 import graphs
 
 from examples.frame import Observation, Options, Result, run, table
 from examples.frame.attached import attached
+from examples.frame.pairs import in_turns, paired, said
+from examples.frame.times import interval, typical
 from tests.scenarios.bench import Bench, Server
 from tests.scenarios.programs import program
-from udsprobe.compare.noise import half_width, of_runs
 
 HERE = Path(__file__).resolve().parent
 KB = 1024
 TRANSPORTS = {"TCP": "tcp", "UDS": "unix"}
 QUICK_SIZES = (1, KB, 16 * KB, 128 * KB, KB * KB)
 SEEN_SIZES = (KB, 64 * KB, KB * KB)
+THEIR_SIZE, THEIR_PACKETS = 1000, 100_000
+PAIRS = 7
+GROUPS = (("1 byte to 16 KB", 1, 16 * KB), ("128 KB to 1 MB", 128 * KB, KB * KB))
 
 
 class Echoes:
@@ -50,31 +54,39 @@ class Echoes:
 
 
 def packets_of(size: int, quick: bool) -> int:
-    """How many are sent in a run: fewer of those above the benchmark's largest."""
+    """How many are sent in a run: enough for half a second and more, of each size."""
     if quick:
         return 100 if size <= 16 * KB else 20
-    return 3000 if size <= 16 * KB else 300
+    if size == THEIR_SIZE:
+        return THEIR_PACKETS
+    return 10_000 if size <= 64 * KB else 1_500
 
 
 def measure(options: Options) -> Result:
-    """All sizes in each run, so that slow and fast times of the machine meet every size."""
-    sizes = QUICK_SIZES if options.quick else tuple(2**power for power in range(21))
-    packets = {size: packets_of(size, options.quick) for size in sizes}
-    runs: graphs.Runs = {name: {size: [] for size in sizes} for name in TRANSPORTS}
+    """All sizes in each round, so that slow and fast times of the machine meet every size."""
+    swept = QUICK_SIZES if options.quick else tuple(2**power for power in range(21))
+    packets = {size: packets_of(size, options.quick) for size in (THEIR_SIZE, *swept)}
+    runs: graphs.Runs = {name: {size: [] for size in packets} for name in TRANSPORTS}
     with Bench("unix") as bench:
         echoes = Echoes(bench)
-        for _ in range(2 if options.quick else 10):
-            for size, count in packets.items():
-                for name in TRANSPORTS:
-                    runs[name][size].append(echoes.milliseconds(name, size, count))
+        for names in in_turns(TRANSPORTS, 2 if options.quick else PAIRS):
+            for size, name in itertools.product(packets, names):  # a pair's runs, then the next
+                runs[name][size].append(echoes.milliseconds(name, size, packets[size]))
         seen = {
             size: _observed(bench, echoes, size, packets[size])
             for size in SEEN_SIZES
             if size in packets
         }
-        files = graphs.write(runs, packets, bench.folder if options.quick else HERE / "results")
-        drawn = ", ".join(f"{path.name} ({path.stat().st_size:,} bytes)" for path in files)
-    parts = [_times(runs, packets), _inside(seen, packets), f"Written: {drawn}.\n"]
+        drawn = {name: {size: sizes[size] for size in swept} for name, sizes in runs.items()}
+        folder = bench.folder if options.quick else HERE / "results"
+        files = graphs.write(drawn, {size: packets[size] for size in swept}, folder)
+        written = ", ".join(f"{path.name} ({path.stat().st_size:,} bytes)" for path in files)
+    parts = [
+        _times(runs, packets),
+        _together(runs, swept),
+        _inside(seen, packets),
+        f"Written: {written}.\n",
+    ]
     return Result("\n".join(parts), _wrong(seen, packets))
 
 
@@ -88,23 +100,32 @@ def _observed(bench: Bench, echoes: Echoes, size: int, count: int) -> Dict[str, 
 
 
 def _times(runs: graphs.Runs, packets: Dict[int, int]) -> str:
+    """Each size's pairs, in the words of `udsprobe compare`."""
     rows: List[Sequence[object]] = []
     for size, count in packets.items():
         tcp, uds = ([1000 * ms / count for ms in runs[name][size]] for name in ("TCP", "UDS"))
-        saved = statistics.fmean(tcp) - statistics.fmean(uds)
-        noise = half_width(of_runs(tcp), of_runs(uds))
-        ratio = f"{statistics.fmean(tcp) / statistics.fmean(uds):.2f}"
-        means = [statistics.fmean(tcp), statistics.fmean(uds)]
-        fastest = f"{min(tcp) / min(uds):.2f}"
-        best = [min(tcp), min(uds), fastest]
-        rows.append([f"{size:,}", *means, ratio, _said(saved, noise), *best])
-    head = ["bytes", "TCP: µs per packet", "Unix: µs per packet", "TCP ÷ Unix", "TCP − Unix, µs"]
-    return table([*head, "fastest run: TCP", "Unix", "TCP ÷ Unix of these"], rows)
+        ratio = f"{typical(tcp) / typical(uds):.2f}"
+        seconds = f"{typical(uds) * count / 1e6:.1f}"
+        told = said(paired(tcp, uds), "Unix")
+        rows.append(
+            [f"{size:,}", count, len(tcp), seconds, interval(tcp), interval(uds), ratio, told]
+        )
+    head = ["bytes", "packets a run", "pairs", "s a run", "TCP: µs per packet"]
+    return table([*head, "Unix: µs per packet", "TCP ÷ Unix", "the pairs say"], rows)
 
 
-def _said(saved: float, noise: float) -> str:
-    found = "a difference" if abs(saved) > noise else "none beyond noise"
-    return f"{saved:.1f} ± {noise:.1f}: {found}"
+def _together(runs: graphs.Runs, swept: Sequence[int]) -> str:
+    """Sizes of one kind as one: a round's value is the geometric mean of theirs."""
+    rows: List[Sequence[object]] = []
+    for name, low, high in GROUPS:
+        sizes = [size for size in swept if low <= size <= high]
+        tcp, uds = ([typical(each) for each in _rounds(runs[one], sizes)] for one in TRANSPORTS)
+        rows.append([name, len(sizes), len(tcp), said(paired(tcp, uds), "Unix")])
+    return table(["sizes together", "sizes", "pairs", "the pairs say"], rows)
+
+
+def _rounds(of_size: Dict[int, List[float]], sizes: Sequence[int]) -> List[Tuple[float, ...]]:
+    return list(zip(*(of_size[size] for size in sizes)))
 
 
 def _inside(seen: Dict[int, Dict[str, Observation]], packets: Dict[int, int]) -> str:

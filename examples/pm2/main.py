@@ -20,7 +20,9 @@ EVERY_MS = 10
 APP = "talker"
 Commands = Tuple[Tuple[str, ...], ...]
 # Each is a process of its own that asks the daemon.
-BEFORE_LOGS: Commands = (("start", str(HERE / "app.js"), "--name", APP), ("list",))
+# Two requests each; a verdict takes 20 in all.
+LISTS: Commands = (("list",),) * 4
+BEFORE_LOGS: Commands = (("start", str(HERE / "app.js"), "--name", APP), *LISTS)
 AFTER_LOGS: Commands = (("sendSignal", "SIGUSR2", APP),)
 COMMANDS = len(BEFORE_LOGS) + len(("logs",)) + len(AFTER_LOGS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from typing import Dict, List, Optional, Sequence
 from examples.frame import Observation, Options, Result, run, table
 from examples.frame.attached import attached
 from examples.frame.npm import node_modules
-from examples.frame.times import spread, times_of
+from examples.frame.pairs import in_turns, paired, said
+from examples.frame.times import interval, times_of
 from tests.patience import PATIENCE_S
 from tests.scenarios.bench import Bench
 from tests.scenarios.postgres import Postgres
@@ -77,15 +79,15 @@ class Database:
 
 def measure(options: Options) -> Result:
     """Rounds in turns without udsprobe, then one of each way with it."""
-    count, rounds = (300, 1) if options.quick else (5000, 5)
+    count, rounds = (300, 1) if options.quick else (10_000, 9)
     plain: Dict[str, List[Queries]] = {way: [] for way in WAYS}
     with Bench("tcp") as bench:
         database = Database(bench)
-        for _ in range(rounds):
-            for way, asked in plain.items():
-                asked.append(database.ask(way, count, observed=False))
+        for order in in_turns(WAYS, rounds):
+            for way in order:
+                plain[way].append(database.ask(way, count, observed=False))
         seen = {way: database.ask(way, count, observed=True) for way in WAYS}
-    tables = "\n".join([_round_trips(plain), _inside(seen)])
+    tables = "\n".join([_round_trips(plain), _pairs(plain), _inside(seen)])
     return Result(tables, _wrong(plain, seen, count))
 
 
@@ -93,12 +95,23 @@ def _round_trips(plain: Dict[str, List[Queries]]) -> str:
     rows: List[Sequence[object]] = []
     for way, asked in plain.items():
         times = times_of([trip for one in asked for trip in one.trips_us])
-        means = spread([times_of(one.trips_us).mean_us for one in asked])
+        means = interval([times_of(one.trips_us).mean_us for one in asked])
         figures = [round(one) for one in (times.p50_us, times.p99_us, times.max_us)]
         through = "TCP" if asked[0].address else "Unix socket"
         rows.append([way, through, means, *figures, times.count])
     head = ["`host`", "goes through", "mean µs", "p50 µs", "p99 µs", "max µs", "queries"]
     return table(head, rows)
+
+
+def _pairs(plain: Dict[str, List[Queries]]) -> str:
+    """By the mean of each run and by its median, each way against those before it."""
+    rows: List[Sequence[object]] = []
+    for a, b in itertools.combinations(plain, 2):
+        sides = [[times_of(one.trips_us) for one in plain[way]] for way in (a, b)]
+        means = paired(*([one.mean_us for one in side] for side in sides))
+        medians = paired(*([one.p50_us for one in side] for side in sides))
+        rows.append([f"{b} against {a}", len(sides[0]), said(means, b), said(medians, b)])
+    return table(["", "pairs of runs", "the pairs say of the mean", "of p50"], rows)
 
 
 def _inside(seen: Dict[str, Queries]) -> str:
