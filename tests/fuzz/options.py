@@ -6,19 +6,17 @@ import os
 from typing import Callable, Sequence, Tuple
 
 from tests.fuzz.target import Target
+from udsprobe.commands.lengths import seconds
 from udsprobe.commands.moments import moment_unix_s
-from udsprobe.commands.options import duration_us
 from udsprobe.commands.otlp_push import _where
 from udsprobe.commands.scrape_server import _host_and_port
 from udsprobe.errors import UsageError
 from udsprobe.kernel.listener_address import parse_listener
 from udsprobe.kernel.selectors import parse_pids
-from udsprobe.recording.retention import seconds
 from udsprobe.servers.caddy import configured
 
 READERS: Sequence[Callable[[str], object]] = (
     parse_listener,
-    duration_us,
     seconds,
     lambda text: parse_pids([text]),
     lambda text: moment_unix_s(text, 1_700_000_000.0, 1_700_000_100.0),
@@ -26,8 +24,8 @@ READERS: Sequence[Callable[[str], object]] = (
     _host_and_port,
     lambda text: configured(text.split()),
 )
-SEEDS = (b"0@abstract\xff", b"0[::1]:80", b"150ms", b"22h30m", b"312,34 5", b"403:12:41.5")
-MORE = (b"42026-11-21T03:12:41Z", b"4+10m", b"5grpc://[::1]:4317", b"6127.0.0.1:9435", b"7-c a")
+SEEDS = (b"0@abstract\xff", b"0[::1]:80", b"150ms", b"12h30m", b"212,34 5", b"303:12:41.5")
+MORE = (b"32026-11-21T03:12:41Z", b"3+10m", b"4grpc://[::1]:4317", b"5127.0.0.1:9435", b"6-c a")
 
 
 def _words(data: bytes) -> None:

@@ -12,6 +12,7 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 STREAMS = ("unix-stream", "tcp4")
 TRANSFERS = ("unix-stream", "unix-seqpacket", "unix-dgram", "tcp4", "tcp6", "udp4")
 CONNECTED = ("unix-stream", "unix-seqpacket", "tcp4", "tcp6")
+INTERRUPTIBLE = (*STREAMS, "udp4")
 ONE = ("unix-stream",)
 
 FAMILIES_OF_CASE: Dict[str, Tuple[str, ...]] = {
@@ -48,6 +49,17 @@ FAMILIES_OF_CASE: Dict[str, Tuple[str, ...]] = {
     "retried": STREAMS,
     "restarted_twice": STREAMS,
     "jumped_out": STREAMS,
+    "handler_same_call": INTERRUPTIBLE,
+    "handler_same_restarted": INTERRUPTIBLE,
+    "handler_other_call": INTERRUPTIBLE,
+    "handlers_nested": INTERRUPTIBLE,
+    "handlers_nested_restarted": INTERRUPTIBLE,
+    "handler_on_own_stack": INTERRUPTIBLE,
+    "handler_logs": STREAMS,
+    "jumped_to_reused": INTERRUPTIBLE,
+    "jumped_to_same_call": INTERRUPTIBLE,
+    "jumped_out_of_nested": INTERRUPTIBLE,
+    "handler_exits": INTERRUPTIBLE,
     "denied": STREAMS,
     "uring": STREAMS,
     "requests": CONNECTED,
@@ -63,6 +75,20 @@ FAMILIES_OF_CASE: Dict[str, Tuple[str, ...]] = {
     "requests_short": CONNECTED,
 }
 
+# Cases in which handlers run inside the calls that they interrupt.
+HANDLED = (
+    "handler_same_call",
+    "handler_same_restarted",
+    "handler_other_call",
+    "handlers_nested",
+    "handlers_nested_restarted",
+    "handler_on_own_stack",
+    "handler_logs",
+    "jumped_to_reused",
+    "jumped_to_same_call",
+    "jumped_out_of_nested",
+    "handler_exits",
+)
 # Cases in which the kernel restarts calls: strace -c counts every entry.
 RESTARTING = (
     "restarted",
@@ -71,6 +97,7 @@ RESTARTING = (
     "retried",
     "restarted_twice",
     "jumped_out",
+    *HANDLED,
     "requests_prefork",
 )
 # The number of calls depends on the scheduler or on buffers, not on the program alone.
@@ -108,10 +135,15 @@ URING = "io_uring:"
 
 @dataclass(frozen=True)
 class Truth:
-    """Every call of udsprobe's table that the workload made, and its requests."""
+    """Every call of udsprobe's table that the workload made, and its requests.
+
+    Attributes:
+        left: calls beside those that never returned, and are in no row.
+    """
 
     rows: Dict[Key, Counts]
     requests: Optional[int]
+    left: int
 
     def calls_by_name(self) -> CounterOf[str]:
         total: CounterOf[str] = Counter()
@@ -133,4 +165,4 @@ def read_truth(path: Path) -> Truth:
         )
         for row in document["calls"]
     }
-    return Truth(rows, document["requests"])
+    return Truth(rows, document["requests"], document["left"])

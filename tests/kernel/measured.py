@@ -24,6 +24,7 @@ MEASURED: Mapping[str, str] = {
     "test_calls::test_calls_per_request_add_up": "served_requests",
     "test_calls_attached::test_a_thread_asleep_all_the_time_is_one_in_flight": "in_flight",
     "test_calls_attached::test_a_call_that_began_before_is_counted_and_has_no_latency": "syscalls",
+    "test_interrupted": "syscalls",
     "test_lifecycle::test_what_a_target_becomes_is_followed": "processes",
     "test_lifecycle::test_no_follow_leaves_children_alone": "processes",
     "test_thread_time": "thread_time",

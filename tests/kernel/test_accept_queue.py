@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
 import pytest
 
@@ -232,8 +232,6 @@ def test_clients_that_wait_at_the_end_of_the_window_are_told(
             client.connect(place, 1)
             pids = client.do("connect_by_children", address=place, count=4)["pids"]
             wait_until_asleep(pids)
-            # The table counts who has waited for 1 ms.
-            server.do("idle", turns=20)
         row = row_of(watched.report, heard)
         assert row["blocked_connects"]["waiting_now"] == 4
         assert row["blocked_connects"]["count"] == 0
@@ -327,6 +325,144 @@ def test_a_listener_closed_with_connections_queued(places: Places, tmp_path: Pat
         row = row_of(watched.report, heard)
         assert (row["state"], row["depth"]["now"], row["depth"]["max"]) == ("closed", None, 9)
         assert (row["established"], row["accepted"], row["wait_us"]["count"]) == (9, 2, 2)
+
+
+# ------------------------------------------------------------ asleep in connect() when we come
+
+
+@pytest.mark.parametrize("admitted", [0, 1, 7, 20])
+def test_clients_asleep_before_us_wait_and_get_in(
+    unix_places: Places, tmp_path: Path, admitted: int
+) -> None:
+    """A listen(4) with 25 clients; nobody accepts until we are there, and then so many."""
+    clients, room = 25, 5
+    with Actor() as server, Actor() as client:
+        place, heard = unix_places.listen(server, room - 1)
+        pids = client.do("connect_by_children", address=place, count=clients)["pids"]
+        asleep = asleep_of(pids, clients - room)
+        with attached(server, tmp_path) as watched:
+            server.do("accept", listener=heard["listener"], count=admitted)
+            let_in = asleep - asleep_of(pids, clients - room - admitted)
+            got_in = client.do("reap", pids=sorted(let_in))["answers"]
+            told = shown_by_ss(heard)
+        assert [answer["results"] for answer in got_in] == [{"OK": 1}] * admitted
+        assert_nothing_lost(watched.report)
+        row = row_of(watched.report, heard)
+        blocked = row["blocked_connects"]
+        assert (blocked["waiting_now"], blocked["count"]) == (len(asleep) - admitted, admitted)
+        assert (row["depth"]["now"], row["depth"]["limit"]) == told == (room, room)
+        assert row["established"] == row["accepted"] == admitted
+        assert row["refused"] == {}
+        # Since we came, not since they fell asleep.
+        assert blocked["wait_us"]["count"] == admitted
+        own_us = [(answer["after_ns"] - answer["before_ns"]) / 1000 for answer in got_in]
+        assert total_wait_us(blocked["wait_us"]) <= sum(own_us)
+        assert not admitted or blocked["wait_us"]["max"] > 0
+        server.do("accept", listener=heard["listener"], count=clients - admitted)
+        left = client.do("reap", pids=sorted({*pids} - let_in))["answers"]
+        assert [answer["results"] for answer in left] == [{"OK": 1}] * (clients - admitted)
+
+
+@pytest.mark.parametrize("kind", sorted(HOSTS))
+@pytest.mark.parametrize("all_get_in", [False, True])
+def test_tcp_clients_whose_syn_was_dropped_before_us(
+    kind: str, all_get_in: bool, folder: Path, tmp_path: Path
+) -> None:
+    clients, room, places = 20, 5, Places(kind, folder)
+    with Actor() as server, Actor() as client:
+        place, heard = places.listen(server, room - 1)
+        client.connect(place, room)
+        pids = client.do("connect_by_children", address=place, count=clients)["pids"]
+        wait_until_asleep(pids, "wait_woken")
+        assert syns_sent_to(place["port"]) == clients
+        with attached(server, tmp_path) as watched:
+            waited = []
+            if all_get_in:
+                server.do("accept", listener=heard["listener"], count=room + clients)
+                waited = client.do("reap", pids=pids)["answers"]
+            else:
+                assert syns_sent_to(place["port"]) == clients
+        assert_nothing_lost(watched.report)
+        row = row_of(watched.report, heard)
+        blocked = row["blocked_connects"]
+        assert (blocked["waiting_now"], blocked["count"]) == (clients - len(waited), len(waited))
+        assert row["established"] == len(waited)
+        own_us = [(answer["after_ns"] - answer["before_ns"]) / 1000 for answer in waited]
+        assert total_wait_us(blocked["wait_us"]) <= sum(own_us)
+        if not all_get_in:
+            client.do("kill", pids=pids)
+
+
+def syns_sent_to(port: int) -> int:
+    """Clients in SYN-SENT, as ss lists them."""
+    argv = ["ss", "-tnH", "state", "syn-sent", f"( dport = :{port} )"]
+    return len(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines())
+
+
+def asleep_of(pids: Iterable[int], wanted: int) -> Set[int]:
+    """Those that sleep for want of room, once they are so many."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while True:
+        asleep = {pid for pid in pids if wchan_of(pid) == "unix_wait_for_peer"}
+        if len(asleep) == wanted:
+            return asleep
+        assert time.monotonic() < give_up_at, f"{len(asleep)} asleep, not {wanted}"
+        time.sleep(0.001)
+
+
+def wchan_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/wchan").read_text()
+
+
+def shown_by_ss(heard: Answer) -> Tuple[int, int]:
+    """Connections in the queue of a Unix listener, and how many fit."""
+    shown = subprocess.run(["ss", "-xlHn"], capture_output=True, text=True, check=True).stdout
+    (line,) = [line for line in shown.splitlines() if f" {heard['inode']} " in line]
+    queued, backlog = line.split()[2:4]
+    return int(queued), int(backlog) + 1
+
+
+def test_an_accept_that_began_before_us(places: Places, tmp_path: Path) -> None:
+    with Actor() as server, Actor() as client:
+        place, heard = places.listen(server, 5)
+        server.start("accept", listener=heard["listener"], count=3)
+        wait_until_in(server.pid, ACCEPTS)
+        with attached(server, tmp_path) as watched:
+            assert client.connect(place, 3)["results"] == {"OK": 3}
+            server.finish()
+        row = row_of(watched.report, heard)
+        assert (row["established"], row["accepted"], row["accepted_early"]) == (3, 3, 0)
+        assert row["accepted_by"] == row["accepted_by_thread"] == {str(server.pid): 3}
+        assert row["wait_us"]["count"] == 3
+        (calls,) = [c for c in watched.report["syscalls"] if c["name"] == "accept4"]
+        assert (calls["calls"], calls["latency_us"]["count"]) == (3, 2)
+
+
+def test_a_targets_connect_that_began_before_us(places: Places, tmp_path: Path) -> None:
+    with Actor() as server, Actor() as filling, Actor() as client:
+        place, heard = places.listen(server, 0)
+        filling.connect(place, 1)
+        client.start("connect", address=place)
+        wait_until_in(client.pid, CONNECTS)
+        with attached(client, tmp_path) as watched:
+            server.do("accept", listener=heard["listener"], count=2)
+            assert client.finish()["results"] == {"OK": 1}
+        (row,) = watched.report["connects"]
+        assert (row["calls"], row["errors"], row["latency_us"]["count"]) == (1, {}, 1)
+        (calls,) = [c for c in watched.report["syscalls"] if c["name"] == "connect"]
+        assert (calls["calls"], calls["latency_us"]["count"]) == (1, 0)
+
+
+ACCEPTS = ("inet_csk_accept", "__skb_wait_for_more_packets")
+CONNECTS = ("unix_wait_for_peer", "wait_woken")
+
+
+def wait_until_in(pid: int, functions: Sequence[str]) -> None:
+    """Until it sleeps in one of these kernel functions."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while (asleep := wchan_of(pid)) not in functions:
+        assert time.monotonic() < give_up_at, f"{pid} is in {asleep!r}, not {functions}"
+        time.sleep(0.001)
 
 
 # ------------------------------------------------------------ backlog
@@ -492,13 +628,19 @@ def test_tcp_drops_are_what_the_namespace_counts(kind: str, folder: Path, tmp_pa
             wait_until_asleep(pids, "wait_woken")
             # Their SYNs are sent again until there is room.
             server.do("accept", listener=heard["listener"], count=5)
-            client.do("reap", pids=pids)
+            waited = client.do("reap", pids=pids)["answers"]
             overflows, drops = grown(before, drops_of_namespace(server))
         row = row_of(watched.report, heard)
         assert row["drops"] == row["overflows"] == overflows == drops >= 42
         assert row["depth"]["max"] == row["depth"]["limit"] == 3
         assert row["established"] == row["accepted"] == 5
         assert row["syn_queue"] == {"now": 0, "young": 0}
+        # Those who closed at once had no time to wait.
+        blocked = row["blocked_connects"]
+        assert (blocked["count"], blocked["waiting_now"]) == (2, 0)
+        own_us = [(answer["after_ns"] - answer["before_ns"]) / 1000 for answer in waited]
+        # A SYN is sent again after a second (TCP_TIMEOUT_INIT), by a clock of 4 ms a tick or less.
+        assert 2 * 990_000 <= total_wait_us(blocked["wait_us"]) <= sum(own_us)
 
 
 def test_drops_of_before_are_not_ours(tmp_path: Path) -> None:

@@ -1,12 +1,16 @@
-"""`udsprobe run` against the truth of the command it ran: every number equal.
+"""`udsprobe run` and `attach` against the truth of what they observed: every number equal.
 
-Each workload runs once under udsprobe; the tests look at that one report.
+Each workload runs once under each; the tests look at those reports.
 """
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import time
 from pathlib import Path
-from typing import Callable, Dict, Iterator, NamedTuple, Optional
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple
 
 import pytest
 
@@ -24,6 +28,7 @@ from tests.kernel.cases import (
     read_truth,
 )
 from tests.kernel.conftest import Workload
+from tests.patience import PATIENCE_S
 
 pytestmark = pytest.mark.root
 
@@ -61,24 +66,50 @@ def observe(
     return Observed(case, read_truth(told), report)
 
 
-@pytest.fixture(scope="module")
-def observe_once(
-    workload: Workload, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[Case], Observed]:
-    """Each case runs under udsprobe at its first use, and not again."""
-    seen: Dict[Case, Observed] = {}
+def observe_attached(program: Path, case: Case, folder: Path) -> Observed:
+    """As `observe`, by `attach` to a workload that has not begun."""
+    told = folder / "truth.json"
+    environment = {**os.environ, "WORKLOAD_STOPS": "1"}
+    with subprocess.Popen(command(program, case, told), env=environment) as process:
+        try:
+            wait_until_stopped(process.pid)
+            selectors = ["--pid", str(process.pid)]
+            with tool.Attached(selectors, folder, ending=None) as attached:
+                process.send_signal(signal.SIGCONT)
+                assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
+    return Observed(case, read_truth(told), attached.report)
 
-    def observed(case: Case) -> Observed:
-        if case not in seen:
-            seen[case] = observe(workload(64), case, tmp_path_factory.mktemp("observed"))
-        return seen[case]
+
+def wait_until_stopped(pid: int) -> None:
+    give_up_at = time.monotonic() + PATIENCE_S
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < give_up_at, f"{pid} never stopped"
+        time.sleep(0.001)
+
+
+OBSERVERS = {"run": observe, "attach": observe_attached}
+ObserveOnce = Callable[[Case, str], Observed]
+
+
+@pytest.fixture(scope="module")
+def observe_once(workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> ObserveOnce:
+    """Each case runs under each observer at its first use, and not again."""
+    seen: Dict[Tuple[Case, str], Observed] = {}
+
+    def observed(case: Case, how: str) -> Observed:
+        if (case, how) not in seen:
+            folder = tmp_path_factory.mktemp("observed")
+            seen[case, how] = OBSERVERS[how](workload(64), case, folder)
+        return seen[case, how]
 
     return observed
 
 
-@pytest.fixture
-def observed(case: Case, observe_once: Callable[[Case], Observed]) -> Observed:
-    return observe_once(case)
+@pytest.fixture(params=OBSERVERS)
+def observed(request: pytest.FixtureRequest, case: Case, observe_once: ObserveOnce) -> Observed:
+    return observe_once(case, request.param)
 
 
 @each_case
@@ -103,6 +134,7 @@ def test_nothing_is_lost(observed: Observed) -> None:
     probe = observed.report["probe"]
     assert probe["events_lost"]["map_full"] == probe["events_lost"]["ring_full"] == 0
     assert probe["events_counted"] == sum(observed.truth.calls_by_name().values())
+    assert probe["calls_left"] == observed.truth.left
 
 
 @each_case_of_requests

@@ -60,3 +60,15 @@ def test_the_ended_are_one_row_and_the_living_and_the_longest_stay(tracer: Trace
     left = list(loaded.entries("cpu_holders", ctypes.sizeof(key), ctypes.sizeof(holder)))
     assert len(left) == 1 + LONGEST_KEPT
     assert {row.waited_ns for row in holders.read()} == {row.waited_ns for row in rows}
+
+
+def test_partners_are_known_when_they_have_ended(tracer: Tracer) -> None:
+    loaded = tracer._object
+    key, holder = (loaded.btf.structure(name) for name in ("cpu_holder_key", "cpu_holder"))
+    pids = ended_pid(), ended_pid()
+    for number, pid in enumerate(pids):
+        one = key(started_ns=NS_PER_TICK, tgid=pid)
+        loaded.update("cpu_holders", bytes(one), bytes(holder(waited_ns=1 + number)))
+    loaded.update("partners", pids[0].to_bytes(4, sys.byteorder), b"\x01")
+    rows = {row.pid: row.is_partner for row in CpuHolders(loaded, Procfs()).read()}
+    assert rows == {pids[0]: True, pids[1]: False}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -376,14 +377,15 @@ def refused(tmp_path: Path) -> Path:
 def test_a_refused_program_is_named(actor: Actor, refused: Path, nothing_left_over: None) -> None:
     ended = answer(attach(actor), cwd=refused)
     assert (ended.code, ended.out) == (4, "")
-    assert ended.line.startswith("udsprobe: error[refused]")
+    assert ended.line.startswith("udsprobe: error[verifier]")
     assert "sys_exit" in ended.line and "--debug" in ended.line
+    assert re.search(r"that clang \d+\.\d+\.\d+ built", ended.line)
 
 
 def test_debug_shows_why_a_program_is_refused(actor: Actor, refused: Path) -> None:
     ended = answer(["--debug", *attach(actor)], cwd=refused)
     assert ended.code == 4
-    assert ended.err.startswith("udsprobe: error[refused]")
+    assert ended.err.startswith("udsprobe: error[verifier]")
     assert "R9 !read_ok" in ended.err
     assert "Traceback" not in ended.err
 

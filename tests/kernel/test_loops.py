@@ -16,6 +16,7 @@ from tests.conftest import give_up
 from tests.kernel.tool import Attached
 from tests.workloads.build import BuildError
 from tests.workloads.stages_program import Program
+from udsprobe.kernel.loader import MAP_BOUNDS
 
 pytestmark = [pytest.mark.root]
 
@@ -144,19 +145,27 @@ def say(process: subprocess.Popen[str]) -> None:
 
 def time_of(target: subprocess.Popen[str], burner: subprocess.Popen[str], *options: str) -> Row:
     """Both burn one CPU until the target has had enough of it; where its time went."""
+    time: Row = report_of(target, burner, *options)["time"]
+    return time
+
+
+def report_of(target: subprocess.Popen[str], burner: subprocess.Popen[str], *options: str) -> Row:
     with tempfile.TemporaryDirectory() as folder:  # noqa: SIM117
         with Attached(["--pid", str(target.pid), *options], Path(folder)) as watched:
             say(burner)
             say(target)
             assert target.stdout is not None and target.stdout.readline() == "done\n"
             burner.kill()
-    time: Row = watched.report["time"]
-    return time
+    return watched.report
 
 
 def holders_of(target: subprocess.Popen[str], burner: subprocess.Popen[str], *options: str) -> Row:
     """The same, where all that held the CPU are in the report."""
-    time = time_of(target, burner, *options)
+    return whole(time_of(target, burner, *options))
+
+
+def whole(time: Row) -> Row:
+    """`time`, whose holders' waits are the threads' waits for a CPU."""
     rows = time["cpu_holders"]
     assert sum(row["share_pct"] for row in rows) == pytest.approx(100, abs=1)
     # But for a wait that goes on, or began before.
@@ -189,3 +198,15 @@ def test_targets_that_come_and_go_are_no_strangers() -> None:
     # Those who held it longest are shown, and strangers want this CPU too.
     shown_pct = sum(row["share_pct"] for row in rows)
     assert sum(row["share_pct"] for row in rows if row["is_target"]) > 0.75 * shown_pct
+
+
+def test_a_storm_of_processes_loses_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for fewer than come and go: each wait is counted, and nothing is incomplete."""
+    monkeypatch.setenv(MAP_BOUNDS, "cpu_holders=8")
+    with pinned(TARGET) as target, pinned(FORKER) as forker:
+        report = report_of(target, forker)
+    rows, probe = whole(report["time"])["cpu_holders"], report["probe"]
+    (rest,) = [row for row in rows if row["pid"] == 0 and row["comm"] is None]
+    assert rest["waited_us"] > 0 and not rest["is_target"]
+    assert (probe["turned_away"], probe["turned_away_by_map"]) == (0, {})
+    assert "measurement-incomplete" not in [each["id"] for each in report["findings"]]

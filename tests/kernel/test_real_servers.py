@@ -250,7 +250,10 @@ def test_the_way_of_a_request_through_nginx_and_node(
     assert inner["address"] == app.address
     assert outer["count"] == inner["count"] == REQUESTS
     rows = attached.report["requests"]["served_by"]
-    assert sum(row["count"] for row in rows) == attached.report["requests"]["served"]["count"]
+    assert sum(row["count"] for row in rows) == 2 * REQUESTS
+    served = attached.report["requests"]["served"]
+    assert served["count"] == REQUESTS  # each of them once, where it comes in
+    assert served["latency_us"]["mean"] == pytest.approx(outer["latency_mean_us"], rel=1e-3)
     (upstream,) = attached.report["requests"]["upstream"]
     assert outer["upstream_us"] == pytest.approx(upstream["latency_us"]["mean"], abs=0.1)
     assert outer["own_us"] == pytest.approx(

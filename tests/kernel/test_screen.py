@@ -153,6 +153,25 @@ def test_ctrl_c_leaves_the_report(terminal: Terminal, service: Service) -> None:
     assert "\nended 0\n" in told and "── system calls" in told
 
 
+def test_ctrl_z_gives_the_shell_back_and_fg_goes_on(terminal: Terminal, service: Service) -> None:
+    start(terminal, service)
+    terminal.press("C-z")
+    terminal.wait(lambda seen: "q quit" not in seen and "Stopped" in seen)
+    assert terminal.flag("alternate_on") == "0"
+    terminal.type("clear; echo typed in the $((1 + 1))nd shell")
+    terminal.wait(lambda seen: "typed in the 2nd shell" in seen)
+    terminal.type("fg")
+    # What did not change meanwhile is drawn again as well.
+    screen = terminal.wait(lambda seen: "q quit" in seen and "── requests" in seen)
+    assert "── listeners" in screen and str(service.pid) in screen.splitlines()[0]
+    assert "typed in the" not in screen
+    terminal.press("s")
+    terminal.wait(lambda seen: "sorted by errors" in seen)
+    terminal.press("q")
+    terminal.wait(lambda seen: "── own cost" in seen, terminal.everything)
+    assert terminal.flag("alternate_on") == "0"
+
+
 def test_the_targets_exit_ends_the_screen(terminal: Terminal, service: Service) -> None:
     start(terminal, service)
     subprocess.run(["kill", str(service.pid)], check=True)
@@ -166,7 +185,7 @@ def test_the_verdict_and_what_it_rests_on(terminal: Terminal, spinning: Service)
     lines = screen.splitlines()
     assert lines[1].startswith(" NOT THE TRANSPORT   app-cpu, critical") and "sure " in lines[1]
     assert f"thread {spinning.pid} is " in lines[2]
-    assert re.search(r"transport is (< )?[\d.]+ % of request time; a free one would", lines[3])
+    assert re.search(r"a free transport would save at most (< )?[\d.]+ % of request", lines[3])
 
     terminal.press("v")
     page = terminal.wait(lambda seen: "── evidence ──" in seen)
@@ -178,7 +197,7 @@ def test_the_verdict_and_what_it_rests_on(terminal: Terminal, spinning: Service)
     terminal.wait(lambda seen: "q quit" in seen)
     terminal.press("q")
     told = terminal.wait(has_ended, terminal.everything)
-    assert "NOT THE TRANSPORT · critical: app-cpu · " in told and "  do: " in told
+    assert "NOT THE TRANSPORT · critical: app-cpu · " in told and "  look: " in told
 
 
 def test_resizing(terminal: Terminal, service: Service) -> None:

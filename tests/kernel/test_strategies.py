@@ -20,6 +20,10 @@ CASES = [
     Case("requests", "unix-stream"),
     Case("requests_pieces", "tcp4"),
     Case("restarted", "unix-stream"),
+    Case("handlers_nested", "unix-stream"),
+    Case("handlers_nested_restarted", "tcp4"),
+    Case("handler_on_own_stack", "udp4"),
+    Case("jumped_to_reused", "tcp4"),
     Case("sendmmsg", "unix-dgram"),
 ]
 

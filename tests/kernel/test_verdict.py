@@ -15,7 +15,8 @@ BACKLOG = 7
 REFUSED = 50
 
 
-def test_a_full_queue_is_the_cause(folder: Path, tmp_path: Path) -> None:
+def test_a_full_queue_that_nobody_empties_is_the_cause(folder: Path, tmp_path: Path) -> None:
+    """A longer one would be full as well."""
     place = unix(folder / "s", "stream")
     with Actor() as server, Actor() as client:
         server.listen(place, BACKLOG)
@@ -25,5 +26,6 @@ def test_a_full_queue_is_the_cause(folder: Path, tmp_path: Path) -> None:
     (listener,) = watched.report["listeners"]
     assert listener["refused"] == {"EAGAIN": REFUSED}
     verdict = watched.report["verdict"]
-    assert verdict["cause"] == "accept-queue-full"
+    assert (verdict["cause"], verdict["class"]) == ("accept-starved", "set-up")
+    assert (verdict["harm"]["kind"], verdict["harm"]["count"]) == ("refused", REFUSED)
     assert str(folder / "s") in verdict["subject"]

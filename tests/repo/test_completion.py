@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +35,10 @@ printf '%s\\n' "${COMPREPLY[@]}"
 def test_bash_completes(
     words: List[str], completed: List[str], tmp_path: Path, require: Require
 ) -> None:
+    assert completions(words, tmp_path, require) == completed
+
+
+def completions(words: List[str], tmp_path: Path, require: Require) -> List[str]:
     program = tmp_path / "udsprobe"
     program.write_text(
         f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
@@ -47,7 +53,27 @@ def test_bash_completes(
         capture_output=True,
         text=True,
     )
-    assert (done.stdout.split(), done.stderr) == (completed, "")
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_bash_completes_who_and_what_there_is(tmp_path: Path, require: Require) -> None:
+    hostile = b"\0udsprobe-completion$(id)"
+    with socket.socket(socket.AF_UNIX) as one, socket.socket(socket.AF_UNIX) as other:
+        one.bind(str(tmp_path / "app.sock"))
+        other.bind(hostile)
+        one.listen()
+        other.listen()
+        path = ["udsprobe", "attach", "--listener", str(tmp_path / "a")]
+        assert completions(path, tmp_path, require) == [str(tmp_path / "app.sock")]
+        every = completions(["udsprobe", "attach", "--listener", ""], tmp_path, require)
+    assert str(tmp_path / "app.sock") in every and not any("$(id)" in one for one in every)
+    own = str(os.getpid())
+    for command in ("attach", "listeners", "doctor"):
+        assert own in completions(["udsprobe", command, "--pid", own], tmp_path, require)
+    comm = Path("/proc/self/comm").read_text(encoding="utf-8").strip()
+    found = completions(["udsprobe", "record", "--comm", comm[:3]], tmp_path, require)
+    assert comm in found
 
 
 def test_readme_gives_this_line() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import List
 
@@ -70,6 +71,45 @@ def test_an_environment_is_current_until_a_source_is_newer(tmp_path: Path) -> No
     stamp.write_text("/elsewhere\nrun\n")
     os.utime(program, (0, 0))
     assert not is_current("run")
+
+
+def as_stranger(command: List[str]) -> subprocess.CompletedProcess[str]:
+    """Run it as somebody who owns nothing; as ourselves where we are not root."""
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    prefix = nobody if os.geteuid() == 0 else []
+    return subprocess.run([*prefix, *command], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("stale", ["nothing", "bpf/one.bpf.c", "pyproject.toml"])
+def test_who_may_not_write_runs_it_or_gets_one_line(stale: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        checkout = Path(folder) / "checkout"
+        for name in ("scripts", "bpf", ".venv/bin"):
+            (checkout / name).mkdir(parents=True)
+        for name in ("udsprobe", "environment.sh", "setup"):
+            shutil.copy(ROOT / "scripts" / name, checkout / "scripts")
+        for name in ("bpf/one.bpf.c", "pyproject.toml", "scripts/build_bpf.py"):
+            (checkout / name).touch()
+        for name, target in (("python", "/bin/true"), ("udsprobe", "/bin/echo")):
+            (checkout / ".venv/bin" / name).symlink_to(target)
+        stamp = checkout / ".venv/udsprobe-setup"
+        stamp.write_text(f"{checkout}\nrun\n")
+        later = stamp.stat().st_mtime + 10
+        if stale != "nothing":
+            os.utime(checkout / stale, (later, later))
+        for place in (checkout, checkout / ".venv"):
+            place.chmod(0o555)
+        before = sorted(path.stat().st_mtime_ns for path in checkout.rglob("*"))
+        done = as_stranger([str(checkout / "scripts/udsprobe"), "listeners"])
+        assert sorted(path.stat().st_mtime_ns for path in checkout.rglob("*")) == before
+        for place in (checkout, checkout / ".venv"):
+            place.chmod(0o755)
+    if stale == "pyproject.toml":
+        assert (done.returncode, done.stdout) == (3, "")
+        assert done.stderr.startswith("udsprobe: error[setup]: ") and done.stderr.count("\n") == 1
+    else:
+        assert (done.returncode, done.stdout, done.stderr) == (0, "listeners\n", "")
 
 
 def test_the_kernel_matrix_is_one_of_them() -> None:

@@ -66,6 +66,24 @@ def _row(moved: int) -> Document:
     return {"name": "read", "transport": "unix", "bytes": moved}
 
 
+def doing(found: Document, **shares: float) -> Document:
+    """The document with what the targets did in the stage app, in %."""
+    requests = copy.deepcopy(found["requests"])
+    requests["served"]["app_time_pct"] = shares
+    return {**found, "requests": requests}
+
+
+def slower(found: Document, times: float) -> Document:
+    """The document with requests that take so many times as long."""
+    served = found["requests"]["served"]
+    stages = {
+        name: times * latency["mean"]
+        for name, latency in served["stages_us"].items()
+        if name in STAGES and latency["mean"] is not None
+    }
+    return made(served["count"], stages, duration_s=found["window"]["duration_s"])
+
+
 def listening(found: Document, transport: str, address: str, accepted: int = 1) -> Document:
     """The document with a listener that accepted."""
     row = {"transport": transport, "address": address, "accepted": accepted}

@@ -17,7 +17,7 @@ class Table:
     def __init__(self) -> None:
         self.inodes: List[int] = []
 
-    def read(self, now_ns: int, interval: int) -> Tuple[ListenerReading, ...]:
+    def read(self, interval: int) -> Tuple[ListenerReading, ...]:
         return tuple(listener(inode=inode, queue=queue()) for inode in self.inodes)
 
 
@@ -58,7 +58,7 @@ def attempts(tracer: Tracer, seen: Sequence[Sequence[int]]) -> List[int]:
     tried = []
     for interval, inodes in enumerate(seen):
         shown = tuple(listener(inode=inode) for inode in inodes)
-        collector._with_events(shown, 0, interval)
+        collector._with_events(shown, interval)
         tried.append(tracer.attempts)
     return tried
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from math import exp, log
+from statistics import stdev
 from typing import Any, Dict, List
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.compared import CALLS, STAGES, listening, made, run, scattered
+from tests.unit.compared import CALLS, STAGES, doing, listening, made, run, scattered, slower
 from udsprobe.compare import Run, compare, run_of
 from udsprobe.compare.comparison import Comparison, Figure
 from udsprobe.compare.noise import Error, blocks, half_width, of_ratio, student_t
@@ -43,14 +46,15 @@ def test_a_shorter_stage_is_found_and_named() -> None:
     assert mean.exceeds_noise and send.exceeds_noise
     assert send.share_of_delta_pct == pytest.approx(100, abs=15)
     assert not named(found, "recv_wait").exceeds_noise
-    assert found.summary.startswith("B is 15 % faster: mean 40")
-    assert "of it in send (12" in found.summary
+    assert found.summary.startswith(
+        "B is 15 % faster (13 to 18), nearly all of it send calls: mean"
+    )
 
 
 def test_a_longer_stage_is_slower() -> None:
     found = against(scattered(1, scatter=0.005), scattered(2, 20, {**STAGES, "app": 40.0}, 0.005))
-    assert found.summary.startswith("B is 49 % slower: mean 40 µs → 59.7 µs")
-    assert "of it in app (" in found.summary
+    assert found.summary.startswith("B is 49 % slower (")
+    assert "nearly all of it the app: mean 40 µs → 59.7 µs" in found.summary
 
 
 @given(*(st.lists(st.floats(0, 1e6), min_size=5, max_size=5) for _ in range(2)))
@@ -82,8 +86,8 @@ def test_one_window_each_has_no_known_noise() -> None:
     mean = named(found, "latency_mean")
     assert (mean.exceeds_noise, mean.noise, mean.delta) == (None, None, -6.0)
     assert mean.reason is not None and "one window" in mean.reason
-    assert found.summary.startswith("Whether A and B differ is not known (mean 40 µs → 34 µs")
-    assert "100 % of it in send (12 µs → 6 µs)" in found.summary
+    assert found.summary.startswith("Whether A and B differ cannot be told (mean 40 µs → 34 µs")
+    assert "; nearly all of it send calls)" in found.summary
 
 
 def test_one_window_each_within_the_floor_is_no_difference() -> None:
@@ -116,8 +120,11 @@ def test_a_single_run_is_given_the_scatter_of_the_others_runs() -> None:
     stages = {**dict.fromkeys(STAGES, 0.0), "app": 130.0}
     three = [run([made(stages={**stages, "app": mean})]) for mean in (90.0, 100.0, 110.0)]
     mean = named(compare(three, [run([made(stages=stages)])]), "latency_mean")
-    expected = half_width(Error(10 / 3**0.5, 2), Error(10, 2))
-    assert mean.noise == pytest.approx(expected)
+    scatter = stdev(log(value) for value in (90.0, 100.0, 110.0))
+    expected = half_width(Error(scatter / 3**0.5, 2), Error(scatter, 2))
+    assert mean.ratio_low == pytest.approx(1.3 * exp(-expected))
+    assert mean.ratio_high == pytest.approx(1.3 * exp(expected))
+    assert mean.noise == pytest.approx(100 * 1.3 - 100 * mean.ratio_low)
     assert mean.exceeds_noise is False
 
 
@@ -132,8 +139,9 @@ def test_one_run_each_on_a_crowded_machine_is_not_judged() -> None:
     found = against(scattered(1, scatter=0.005), crowded)
     mean = named(found, "latency_mean")
     assert mean.exceeds_noise is None
-    assert mean.reason is not None and "waited for a CPU for 38 % of their busy time in B" in (
-        mean.reason
+    assert (
+        mean.reason is not None
+        and "a CPU may explain it, 38 % of the threads' busy time in B" in (mean.reason)
     )
     assert named(found, "socket_bytes_per_request").exceeds_noise is False
     assert any("crowded machine" in caveat for caveat in found.caveats)
@@ -178,7 +186,7 @@ def test_both_sides_of_the_sentence_name_their_transport() -> None:
     tcp = [listening(d, "tcp", "*:80") for d in scattered(1, scatter=0.005)]
     unix = [listening(d, "unix", "/a") for d in scattered(2, 20, SEND_HALVED, 0.005)]
     found = against(tcp, unix)
-    assert "faster (tcp → unix): " in found.summary
+    assert "faster (13 to 18) (tcp → unix), " in found.summary
     assert (found.a.served_on, found.b.served_on) == (["tcp *:80"], ["unix /a"])
 
 
@@ -240,17 +248,102 @@ def test_percentiles_of_windows_and_of_intervals_are_not_mixed() -> None:
 
 def test_blocks_lose_nothing() -> None:
     parts = [tally(made(n)) for n in range(1, 38)]
-    for size in blocks(parts):
-        assert sum(block.requests for block in size) == sum(range(1, 38))
-    assert [len(size) for size in blocks(parts)] == [37, 18, 9]
-    assert len(blocks(parts * 100)[0]) <= 64
+    assert len(blocks(parts)) == 18
+    assert len(blocks(parts[:24])) == 24
+    assert 12 <= len(blocks(parts * 100)) <= 24
+    for times in (1, 2, 3, 100):
+        added_up = sum(block.requests for block in blocks(parts * times))
+        assert added_up == sum(range(1, 38)) * times
 
 
-def test_the_error_of_equal_blocks_is_that_of_their_mean() -> None:
-    parts = [[tally(made(100, duration_s=s)) for s in (1.0, 2.0, 3.0, 4.0)]]
+def test_the_error_of_intervals_that_do_not_resemble_each_other_is_that_of_their_mean() -> None:
+    parts = [tally(made(100, duration_s=s)) for s in (1.0, 4.0, 2.0, 3.0)]
     error = of_ratio(parts, lambda t: t.of("duration_s"), lambda t: t.requests)
     assert error.value == pytest.approx((5 / 3) ** 0.5 / 2 / 100)
     assert error.freedom == 3
+
+
+def test_intervals_that_resemble_each_other_count_as_fewer() -> None:
+    def error(seconds: List[float]) -> Error:
+        parts = [tally(made(100, duration_s=s)) for s in seconds]
+        return of_ratio(parts, lambda t: t.of("duration_s"), lambda t: t.requests)
+
+    mixed, in_turn = error([1.0, 2.0] * 8), error([1.0] * 8 + [2.0] * 8)
+    assert in_turn.value > 2 * mixed.value
+    assert in_turn.freedom < mixed.freedom / 2
+
+
+def test_a_large_difference_is_said_in_times_however_much_one_side_scatters() -> None:
+    """0.85 ms against 46.9 ms; a noise in % of A would be thousands."""
+    computing = {**STAGES, "app": 46_900.0}
+    found = against(scattered(1, stages={**STAGES, "app": 830.0}), scattered(2, 8, computing, 0.2))
+    assert re.match(r"B is 5\d times slower \(\d\d to \d\d\d?\), nearly all", found.summary)
+    mean = named(found, "latency_mean")
+    assert mean.ratio_low is not None and mean.ratio_high is not None and mean.ratio is not None
+    assert mean.ratio_low > 10 and mean.ratio_high < 300
+    assert mean.noise is not None and mean.delta is not None and mean.noise < mean.delta
+
+
+def test_the_other_way_round_is_as_many_times_faster() -> None:
+    slow, fast = scattered(2, stages={**STAGES, "app": 4690.0}), scattered(1)
+    there, back = against(fast, slow), against(slow, fast)
+    times = re.search(r"B is (.*?) times slower (\(.*?\))", there.summary)
+    assert times is not None
+    assert f"B is {times[1]} times faster {times[2]}" in back.summary
+
+
+def test_single_windows_far_apart_are_different_though_no_interval_is_known() -> None:
+    found = against([made(2000)], [made(60, {**STAGES, "app": 4000.0})])
+    mean = named(found, "latency_mean")
+    assert (found.different, mean.exceeds_noise, mean.ratio_low) == (True, True, None)
+    assert found.summary.startswith("B is 100 times slower, nearly all of it the app: ")
+    assert mean.reason is not None and "than 90 % of the other's" in mean.reason
+    few = against([made(2000)], [made(15, {**STAGES, "app": 4000.0})])
+    assert named(few, "latency_mean").exceeds_noise is None
+
+
+def test_what_the_app_did_is_named_and_adds_up() -> None:
+    slow = [doing(d, cpu=90.0, lock=10.0) for d in scattered(2, stages={**STAGES, "app": 4000.0})]
+    found = against([doing(d, cpu=50.0, lock=50.0) for d in scattered(1)], slow)
+    assert "slower (" in found.summary and "nearly all of it the app's CPU: " in found.summary
+    app = named(found, "app")
+    for side in ("a", "b", "delta", "share_of_delta_pct"):
+        parts = sum(getattr(part, side) for part in found.app)
+        assert parts == pytest.approx(getattr(app, side)), side
+
+
+def test_waiting_for_a_cpu_explains_a_factor_and_no_more() -> None:
+    crowded = scattered(2, stages={**STAGES, "app": 4000.0}, scatter=0.005, runq=0.5)
+    found = against(scattered(1, scatter=0.005), crowded)
+    assert named(found, "latency_mean").exceeds_noise is True
+    assert "times slower" in found.summary
+
+
+def test_how_long_a_run_would_tell_is_how_long_it_takes() -> None:
+    a, b = scattered(1, 12, drift=0.0, scatter=0.1), scattered(5, 12, drift=0.0, scatter=0.1)
+    found = named(against(a, [slower(d, 1.1) for d in b]), "latency_mean")
+    assert found.exceeds_noise is False and found.tells_after_s is not None
+    length = 12 + round(found.tells_after_s)
+    longer = [scattered(seed, length, drift=0.0, scatter=0.1) for seed in (1, 5)]
+    told = against(longer[0], [slower(d, 1.1 * 1.0) for d in longer[1]])
+    assert named(told, "latency_mean").ratio_low is not None
+    widths = [f.ratio_high / f.ratio for f in (found, named(told, "latency_mean"))]  # type: ignore[operator]
+    assert widths[1] < widths[0]
+
+
+def test_repeated_runs_say_how_many_more() -> None:
+    def side(*factors: float) -> List[Run]:
+        return [run([made(stages={k: v * f for k, v in STAGES.items()})]) for f in factors]
+
+    mean = named(compare(side(0.9, 1.0, 1.1), side(1.1, 1.2, 1.3)), "latency_mean")
+    assert (mean.exceeds_noise, mean.tells_after_s) == (False, None)
+    assert mean.tells_after_runs is not None and 1 <= mean.tells_after_runs <= 10
+
+
+def test_a_percentile_says_how_long_until_enough_requests_lie_beyond_it() -> None:
+    found = named(against([made(500)], [made(500)]), "latency_p99")
+    # 1,000 requests have 10 beyond p99; 500 came in 1 s.
+    assert (found.exceeds_noise, found.tells_after_s) == (None, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import ctypes
 import socket
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, FrozenSet, Iterator, List, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 import pytest
 
@@ -42,6 +42,7 @@ class Kernel:
         self.open = 0
         self.asked: List[FrozenSet[int]] = []
         self.comms: Dict[int, str] = {33: "nginx", SILENT: "sleeper"}
+        self.busy: Dict[int, int] = {}
         names = enum_names(btf.enum("endpoint"), "ENDPOINT_")
         self._endpoints = {value: endpoint(name) for value, name in names.items()}
         self._values = {name: value for value, name in names.items()}
@@ -76,6 +77,9 @@ class Kernel:
 
     def process(self, pid: int) -> Any:
         return SimpleNamespace(comm=self.comms[pid]) if pid in self.comms else None
+
+    def busy_ns(self, pid: int) -> Optional[int]:
+        return self.busy.get(pid)
 
     def owners(self, inodes: Any) -> Owners:
         self.asked.append(frozenset(inodes))
@@ -149,6 +153,8 @@ def test_a_connection(kernel: Kernel, table: ConnectionTable) -> None:
         recv_buffer_bytes=0,
         recv_buffer_is_fixed=False,
         send_buffer_is_fixed=False,
+        stopped_ns=0,
+        stops=0,
     )
 
 
@@ -344,3 +350,19 @@ def test_places_counted_beyond_the_last_are_not_read(
     kernel.destinations = [kernel.destination(b"\0x", 1)] * limit
     kernel.used = limit + 1
     assert len(table.upstream()) == limit
+
+
+def test_what_a_reader_was_busy_with_counts_from_the_first_look(
+    kernel: Kernel, table: ConnectionTable
+) -> None:
+    record = kernel.record(peer_tgid=33, bytes_out=100, stopped_ns=7, stops=2, stopped_since_ns=5)
+    kernel.busy[33] = 1_000
+    (before,) = listed(kernel, table, record)
+    assert before.peer == PeerReading(33, "nginx", busy_ns=0, looked_ns=NOW_NS)
+    assert (before.stopped_ns, before.stops, before.stopped_since_ns) == (7, 2, 5)
+    kernel.busy[33] = 1_400
+    (after,) = listed(kernel, table, record)
+    assert after.peer == PeerReading(33, "nginx", busy_ns=400, looked_ns=NOW_NS)
+    del kernel.busy[33]
+    (gone,) = listed(kernel, table, record)
+    assert gone.peer is not None and gone.peer.busy_ns is None

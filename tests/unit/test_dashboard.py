@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+import subprocess
 from dataclasses import replace
 from typing import Callable, Sequence
 
@@ -325,7 +325,7 @@ async def test_where_the_time_goes_is_below_the_verdict() -> None:
     async with dashboard(frame(reports.measured()), size=(80, 24)) as screen:
         lines = screen.lines()
         assert "request 1.00ms" in lines[2] and "app 79.9" in lines[2]
-        assert "recv-wait 18.0" in lines[2]
+        assert "queued for the app 18.0" in lines[2]
         assert "thread node 4711" in lines[3] and "user 93.0" in lines[3]
 
 
@@ -396,9 +396,9 @@ async def test_the_verdict_on_a_narrow_screen() -> None:
         lines = screen.lines()
         assert lines[1].split("   ")[0] == " NOT THE TRANSPORT"
         assert "app-cpu, critical" in lines[1] and lines[1].endswith("sure 99 %")
-        headline = "   node thread 4711 is 98 % busy, 95 % of that in its own code"
-        assert lines[2] == headline
-        transport = "   transport is 1.2 % of request time; a free one would save 1.2 %"
+        headline = "requests take 930 µs on average: node thread 4711 is 98 % busy, 95 % of"
+        assert lines[2] == f"   {headline}…"
+        transport = "   a free transport would save at most 1.2 % of request time"
         assert lines[3].startswith(transport) and lines[3].endswith("v: fix")
         assert lines[4].startswith(" request ") and lines[5].startswith(" thread node 4711")
         assert "requests" in lines[6]
@@ -407,8 +407,8 @@ async def test_the_verdict_on_a_narrow_screen() -> None:
 async def test_the_verdict_on_a_wide_screen_takes_two_lines() -> None:
     async with dashboard(frame(verdicts.spinning()), size=(120, 40)) as screen:
         lines = screen.lines()
-        headline = "node thread 4711 is 98 % busy, 95 % of that in its own code"
-        assert lines[1].startswith(f" NOT THE TRANSPORT   app-cpu · {headline}  ")
+        headline = "requests take 930 µs on average: node thread 4711 is 98 %"
+        assert lines[1].startswith(f" NOT THE TRANSPORT   app-cpu · {headline}")
         assert lines[1].endswith("critical, sure 99 %")
         assert lines[2].endswith("Enter/v: evidence, fix")
         assert lines[3].startswith(" request ")
@@ -423,7 +423,7 @@ async def test_a_headline_that_is_too_long_is_cut_between_words() -> None:
 async def test_the_screen_keeps_its_shape_from_warming_up_to_a_verdict() -> None:
     async with dashboard(frame(verdicts.warming_up())) as screen:
         lines = screen.lines()
-        assert lines[1] == " NOT KNOWN YET"
+        assert lines[1] == " NOT ENOUGH SEEN"
         assert lines[2] == "   warming up: 3 of ~20 requests needed"
         before = lines.index(screen.rule("requests"))
         for kind in (verdicts.healthy, verdicts.spinning, verdicts.unreachable):
@@ -447,12 +447,13 @@ async def test_every_verdict_and_its_page_fit(
 async def test_v_opens_what_the_verdict_rests_on() -> None:
     async with dashboard(frame(verdicts.spinning()), size=(100, 60)) as screen:
         await screen.press("v")
-        assert "verdict: evidence, fix (Esc leaves, y copies the first remedy)" in screen.lines()[0]
+        title = "verdict (Esc leaves, ↑↓ choose, y copies, r: probes)"
+        assert title in screen.lines()[0]
         assert screen.row("NOT THE TRANSPORT · app-cpu, critical · sure 99 %")
         assert screen.row("thread node 4711 is busy 98 % of the time")
         assert screen.row("busy_share 98 %, threshold 80 %")
-        assert screen.row("node --cpu-prof")
-        assert screen.row("shows which code the CPU time is spent in")
+        assert screen.row("look: see which code its CPU time is spent in")
+        assert screen.row("$ sudo perf record -F 99 -g -t 4711")
         await screen.press("v", "escape")
         assert "q quit" in screen.lines()[-1]
 
@@ -478,10 +479,35 @@ async def test_y_copies_the_first_remedy_and_says_so() -> None:
         await screen.press("y")
         assert screen.app.clipboard == ""
         await screen.press("v", "y")
-        assert screen.app.clipboard == report.verdict.actions[0].do
+        assert screen.app.clipboard == report.verdict.actions[0].run
         assert "· copied" in screen.lines()[0]
         await screen.give(frame(verdicts.healthy()))
         assert "· copied" not in screen.lines()[0]
+
+
+async def test_each_remedy_can_be_chosen_and_one_without_a_command_copies_nothing() -> None:
+    report = verdicts.spinning()
+    assert report.verdict is not None
+    actions = report.verdict.actions
+    assert [action.run is None for action in actions] == [False, True]
+    async with dashboard(frame(report), size=(100, 40)) as screen:
+        await screen.press("v")
+        assert screen.row("▸ look: ")
+        await screen.press("down", "y")
+        assert screen.row(f"▸ restart: {actions[1].say[:40]}")
+        assert screen.app.clipboard == ""
+        assert "· no command to copy" in screen.lines()[0]
+        await screen.press("up", "y")
+        assert screen.app.clipboard == actions[0].run
+        assert "· copied" in screen.lines()[0]
+
+
+async def test_a_chosen_remedy_is_brought_into_view() -> None:
+    async with dashboard(frame(verdicts.everything_at_once()), size=(80, 10)) as screen:
+        await screen.press("v")
+        assert "▸" not in screen.text()
+        await screen.press("down")
+        assert "▸" in screen.text()
 
 
 async def test_nothing_hostile_gets_into_the_clipboard() -> None:
@@ -489,32 +515,34 @@ async def test_nothing_hostile_gets_into_the_clipboard() -> None:
         await screen.press("v", "y")
         copied = screen.app.clipboard
         assert copied.isprintable() and "namei -l" in copied
-        assert shlex.split(copied.split(";")[0])[2].startswith("/run/'$(id)\\n")
+        shown = ["bash", "-c", copied.replace("namei -l --", "printf %s")]
+        meant = subprocess.run(shown, capture_output=True, check=True).stdout
+        assert meant == b"/run/'$(id)\n\x1b[31m.sock"
 
 
 async def test_enter_opens_the_verdict_when_no_panel_is_focused() -> None:
     async with dashboard(frame(verdicts.spinning())) as screen:
         screen.app.screen.set_focus(None)
         await screen.press("enter")
-        assert "verdict: evidence, fix" in screen.lines()[0]
+        assert "verdict (Esc leaves" in screen.lines()[0]
 
 
 async def test_a_click_on_the_verdict_opens_it() -> None:
     async with dashboard(frame(verdicts.spinning())) as screen:
         await screen.pilot.click(offset=(5, 1))
         await screen.settle()
-        assert "verdict: evidence, fix" in screen.lines()[0]
+        assert "verdict (Esc leaves" in screen.lines()[0]
 
 
 async def test_findings_on_a_tall_screen_and_their_pages() -> None:
     async with dashboard(frame(verdicts.everything_at_once()), size=(120, 70)) as screen:
         assert screen.below("findings").split()[:2] == ["critical", "fd-limit"]
         await focus(screen, "findings")
-        await screen.press("end", "enter")
-        assert "finding: evidence, fix" in screen.lines()[0]
+        await screen.press("home", "down", "enter")
+        assert "finding (Esc leaves" in screen.lines()[0]
         assert screen.row("what to do")
         await screen.press("escape", "home", "enter")
-        assert "verdict: evidence, fix" in screen.lines()[0]
+        assert "verdict (Esc leaves" in screen.lines()[0]
 
 
 async def test_no_finding_is_said_in_one_line() -> None:
@@ -651,3 +679,48 @@ def test_what_the_feed_raised_reaches_the_caller() -> None:
     with pytest.raises(KernelCannotError):
         run_dashboard(feed)
     assert feed.closed
+
+
+NARROW: Size = (60, 24)
+
+
+@pytest.mark.parametrize("kind", [reports.busy, reports.measured, reports.hostile])
+async def test_a_narrow_screen_drops_whole_columns_and_keys(kind: Callable[[], Report]) -> None:
+    async with dashboard(frame(kind()), size=NARROW) as screen:
+        lines = screen.lines()
+    assert max(map(cell_len, lines)) <= NARROW[0]
+    assert lines[-1].endswith("? help") and "q quit" in lines[-1]
+
+
+async def test_numbers_of_a_narrow_screen_are_whole() -> None:
+    async with dashboard(frame(reports.busy()), size=(80, 24)) as screen:
+        wide = screen.row("read ", "unix").replace("▸", " ").split()
+    async with dashboard(frame(reports.busy()), size=NARROW) as screen:
+        narrow = screen.row("read ", "unix").replace("▸", " ").split()
+        assert screen.row("/run/app.sock") and screen.row("4711", "1,024")
+    assert 4 <= len(narrow) < len(wide) and set(narrow) <= set(wide)
+
+
+async def test_r_shows_the_probes_and_again_the_verdict() -> None:
+    report = verdicts.spinning()
+    probes = "tp_btf:sched_switch+sched_wakeup+sys_enter+sys_exit"
+    on = replace(reports.measurement("thread_time"), rests_on=probes)
+    report = replace(report, probe=replace(report.probe, measurements=[on]))
+    async with dashboard(frame(report), size=(60, 30)) as screen:
+        await screen.press("v")
+        assert "r: probes)" in screen.lines()[0]
+        assert "rests on" not in screen.text() and "evidence" in screen.text()
+        await screen.press("r")
+        assert "rests on" in screen.text() and "what to do" not in screen.text()
+        assert all(name in screen.text() for name in probes.split("+")), "a name is broken"
+        await screen.press("r")
+        assert "rests on" not in screen.text() and screen.row("what to do")
+
+
+async def test_the_heading_counts_the_living_and_says_who_ended() -> None:
+    report = reports.busy()
+    first = report.targets[0]
+    ended = [replace(first, pid=9000 + n, state="exited", via="fork") for n in range(70)]
+    many = replace(report, targets=[first, *ended], targets_exited=5)
+    async with dashboard(frame(many), size=(120, 40)) as screen:
+        assert f"{first.comm} {first.pid}, 75 exited" in screen.lines()[0]

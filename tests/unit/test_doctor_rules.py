@@ -55,6 +55,13 @@ LOW = network(somaxconn=128)
         ({"listeners": (listener(depth_now=512),)}, ["accept-queue-full"]),
         ({"listeners": (listener(backlog=4096),)}, []),
         ({"listeners": (CLAMPED,), "networks": (LOW,)}, ["somaxconn-low"]),
+        ({"listeners": (listener(backlog=4),)}, ["backlog-short"]),
+        ({"listeners": (listener(backlog=49),)}, ["backlog-short"]),
+        ({"listeners": (listener(backlog=50),)}, []),
+        (
+            {"listeners": (listener(backlog=4, depth_now=5),)},
+            ["accept-queue-full", "backlog-short"],
+        ),
         ({"listeners": (listener(backlog=100, somaxconn=128),), "networks": (LOW,)}, []),
         ({"networks": (network(tcp_abort_on_overflow=1),)}, ["tcp-abort-on-overflow"]),
         ({"networks": (network(tcp_abort_on_overflow=1),), "listeners": ()}, []),
@@ -122,7 +129,7 @@ def test_what_a_strategy_tells_less_another_one_tells() -> None:
     reason = f"less: {NO_OTHER_CALLS}"
     facts = kernel(measurements=(MeasurementState("thread_time", "x", "degraded", reason),))
     (finding,) = kernel_findings(facts.kernel)
-    assert [action.do for action in finding.actions] == ["--strategy tracepoint"]
+    assert [action.do for action in finding.actions] == ["attach with --strategy tracepoint"]
 
 
 BARE = "http { upstream a { server x; } server { location / { proxy_pass http://a; } } }"

@@ -28,7 +28,7 @@ def units(tmp_path: Path) -> UnitFiles:
     for name, text in (("app.service", SERVICE), ("app.socket", SOCKET), ("extra.socket", EXTRA)):
         (tmp_path / name).write_text(text)
     (tmp_path / "extra.socket.d").mkdir()
-    (tmp_path / "extra.socket.d" / "b.conf").write_text("[Socket]\nBacklog=7\n")
+    (tmp_path / "extra.socket.d" / "b.conf").write_text("[Socket]\nBacklog=700\n")
     return UnitFiles(TargetFiles(os.getpid()), (str(tmp_path),))
 
 
@@ -39,14 +39,14 @@ def test_a_service_its_sockets_and_what_runs(units: UnitFiles, tmp_path: Path) -
     ]
     assert [(one.name, one.backlog) for one in sockets] == [
         ("app.socket", 9999),
-        ("extra.socket", 7),
+        ("extra.socket", 700),
     ]
     held = listener(transport="unix", address="/run/app.sock", path="/run/app.sock", backlog=4096)
     facts = healthy(
         services=services,
         sockets=sockets,
         processes=(process(nofile_hard=4096),),
-        listeners=(held, listener(host="127.0.0.1", address="127.0.0.1:80", backlog=5)),
+        listeners=(held, listener(host="127.0.0.1", address="127.0.0.1:80", backlog=511)),
     )
     found = {one.id: one for one in examine(facts)}
     assert set(found) == {"backlog-clamped", "backlog-not-applied", "unit-nofile-not-applied"}

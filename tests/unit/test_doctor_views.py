@@ -18,7 +18,8 @@ from udsprobe.doctor import examine as examine_module
 from udsprobe.doctor import facts as facts_module
 from udsprobe.doctor import finding as finding_module
 from udsprobe.doctor.examine import Diagnosis, Machine, diagnosis
-from udsprobe.doctor.facts import Identity, NotChecked
+from udsprobe.doctor.facts import Identity, KernelFacts, NotChecked
+from udsprobe.sample import MeasurementState
 from udsprobe.views.doctor_document import document, json_text
 from udsprobe.views.doctor_text import render
 
@@ -122,3 +123,17 @@ def test_every_section_says_why_and_how_to_mend_it() -> None:
     for section in page.split("\n### ")[1:]:
         for part in ("**Source:**", "**Fix:**"):
             assert part in section.split("\n## ")[0], section[:40]
+
+
+def test_what_measurements_rest_on_is_for_those_who_ask() -> None:
+    facts = healthy()
+    measured = tuple(
+        MeasurementState(f"number_{n}", f"tp_btf:probe_{n}", "on", None) for n in range(30)
+    )
+    found = diagnosis(
+        "1.0", HOST, dataclasses.replace(facts, kernel=KernelFacts(measurements=measured))
+    )
+    brief, verbose = render(found), render(found, verbose=True)
+    assert "30 of 30 measurements in full (--verbose" in brief and "probe_7" not in brief
+    assert "probe_7" in verbose and "--verbose" not in verbose
+    assert brief.index("findings") < brief.index("measurements")

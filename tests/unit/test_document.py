@@ -96,7 +96,7 @@ def test_the_schema_defines_the_reports_dataclasses_and_nothing_else() -> None:
 @pytest.mark.parametrize("kind", DATACLASSES, ids=lambda kind: str(kind.__name__))
 def test_each_field_is_in_the_schema_and_vice_versa(kind: type) -> None:
     rules = definition(kind)
-    fields = [field.name for field in dataclasses.fields(kind)]
+    fields = [field.name.rstrip("_") for field in dataclasses.fields(kind)]
     if kind is Report:
         fields = ["schema", *(name for name in fields if name != "schema")]
     assert list(rules["properties"]) == fields
@@ -106,7 +106,7 @@ def test_each_field_is_in_the_schema_and_vice_versa(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", DATACLASSES, ids=lambda kind: str(kind.__name__))
 def test_each_field_has_the_dataclass_type_and_a_description(kind: type) -> None:
-    hints = typing.get_type_hints(kind)
+    hints = {name.rstrip("_"): hint for name, hint in typing.get_type_hints(kind).items()}
     for name, rules in definition(kind)["properties"].items():
         optional = type(None) in typing.get_args(hints[name])
         hint = typing.get_args(hints[name])[0] if optional else hints[name]

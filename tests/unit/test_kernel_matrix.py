@@ -267,8 +267,8 @@ def test_the_lab_s_programs_are_compiled_where_they_are_stale(
     monkeypatch.setattr(programs, "_compile", compile_one)
     for _ in range(2):
         built = programs.cross_built("aarch64-linux-gnu", tmp_path, tmp_path / "bin")
-        assert [path.name for path in built] == ["client", "echo"]
-        assert compiled == ["client.c", "echo.c"]
+        assert [path.name for path in built] == ["client", "echo", "handover", "service"]
+        assert compiled == ["client.c", "echo.c", "handover.c", "service.c"]
     (tmp_path / "bin" / "echo").unlink()
     monkeypatch.setattr(programs, "BIN", tmp_path / "bin")
     assert programs.compilers() == ["gcc"]

@@ -9,22 +9,20 @@ import socket
 import struct
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import pytest
 
 from tests.conftest import give_up
 from tests.elf import section
-from tests.unit import samples
 from tests.unit.samples import latency, listener, queue
 from udsprobe.kernel.btf import Btf
 from udsprobe.kernel.counters import endpoint, enum_names
-from udsprobe.kernel.listener_table import WAITING_MIN_NS, ListenerTable, joined
+from udsprobe.kernel.listener_table import ListenerTable, joined
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.model.histogram import slot_of
 from udsprobe.sample import Endpoint, ListenerReading, QueueCounts
 
-NOW_NS = 50 * samples.SECOND_NS
 INTERVAL = 1
 SK, INODE = 0xFFFF888000001000, 4242
 MOUNT_NS = os.stat("/proc/self/ns/mnt").st_ino
@@ -38,6 +36,7 @@ class Kernel:
         self.btf = btf
         self.maps: Dict[str, Dict[bytes, bytes]] = {}
         self.records: Dict[int, Any] = {}
+        self.handshakes: List[Any] = []
         names = enum_names(btf.enum("endpoint"), "ENDPOINT_")
         self._endpoints = {value: endpoint(name) for value, name in names.items()}
         self.endpoint_values = {name: value for value, name in names.items()}
@@ -52,6 +51,8 @@ class Kernel:
         self.maps.pop(name, None)
 
     def iterate(self, program: str, *, over: str) -> bytes:
+        if (program, over) == ("list_handshakes", "handshakes"):
+            return b"".join(map(bytes, self.handshakes))
         assert (program, over) == ("list_listeners", "listeners")
         return b"".join(map(bytes, self.records.values()))
 
@@ -79,13 +80,11 @@ class Kernel:
         who = self.btf.structure("acceptor")(SK, inode, tgid, tid)
         self.put("acceptors", bytes(who), struct.pack("<Q", count))
 
-    def connecting(self, name: bytes, began_ns: int, newest_ns: int = 7) -> None:
-        started = self.btf.structure("connecting")()
-        started.start_ns, started.mount_ns, started.net_ns = began_ns, MOUNT_NS, 40
-        started.tgid, started.newest_listener_ns = os.getpid(), newest_ns
-        write_name(started.name, socket.AF_UNIX, name)
-        key = struct.pack("<I", len(self.maps.get("connectings", {})))
-        self.put("connectings", key, bytes(started))
+    def handshake(self, host: str, port: int, netns: int = 40) -> None:
+        record = self.btf.structure("handshake_record")(netns=netns)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        write_name(record.peer, family, socket.inet_pton(family, host), port)
+        self.handshakes.append(record)
 
     def refused(self, name: bytes, error: int, count: int, newest_ns: int = 7) -> None:
         failure = self.btf.structure("failed_connect")()
@@ -123,7 +122,7 @@ def table(kernel: Kernel) -> ListenerTable:
 
 
 def read(table: ListenerTable, interval: int = INTERVAL) -> Tuple[ListenerReading, QueueCounts]:
-    (reading,) = table.read(NOW_NS, interval)
+    (reading,) = table.read(interval)
     assert reading.queue is not None
     return reading, reading.queue
 
@@ -277,11 +276,9 @@ def test_a_failure_knows_which_listeners_there_were(kernel: Kernel, table: Liste
     kernel.listener(second, sk=SK + 8)
     kernel.refused(b"\0app", errno.EAGAIN, 2, newest_ns=7)
     kernel.refused(b"\0app", errno.EAGAIN, 5, newest_ns=20)
-    kernel.connecting(b"\0app", NOW_NS - samples.SECOND_NS, newest_ns=7)
-    first, last = (reading.queue for reading in table.read(NOW_NS, INTERVAL))
+    first, last = (reading.queue for reading in table.read(INTERVAL))
     assert first is not None and last is not None
-    assert (first.refused, first.blocked_now) == ({"EAGAIN": 2}, 1)
-    assert (last.refused, last.blocked_now) == ({"EAGAIN": 5}, 0)
+    assert (first.refused, last.refused) == ({"EAGAIN": 2}, {"EAGAIN": 5})
 
 
 def test_a_failure_at_a_listener_that_comes_while_we_read_is_not_lost(
@@ -297,17 +294,60 @@ def test_a_failure_at_a_listener_that_comes_while_we_read_is_not_lost(
         return shown
 
     monkeypatch.setattr(kernel, "iterate", arrives_meanwhile)
-    assert table.read(NOW_NS, INTERVAL) == ()
+    assert table.read(INTERVAL) == ()
     assert read(table)[1].refused == {"EAGAIN": 2}
 
 
-def test_clients_wait_from_1_ms_on(kernel: Kernel, table: ListenerTable) -> None:
-    kernel.listener()
-    kernel.connecting(b"\0app", NOW_NS - WAITING_MIN_NS)
-    kernel.connecting(b"\0app", NOW_NS - samples.SECOND_NS)
-    kernel.connecting(b"\0app", NOW_NS - WAITING_MIN_NS + 1)
-    kernel.connecting(b"\0other", NOW_NS - samples.SECOND_NS)
+def test_who_waits_for_room_is_what_the_kernel_lists(kernel: Kernel, table: ListenerTable) -> None:
+    def change(entry: Any, record: Any) -> None:
+        record.waiting = 2
+
+    kernel.listener(change)
     assert read(table)[1].blocked_now == 2
+
+
+@pytest.mark.parametrize(
+    ("bound", "waits"),
+    [
+        ("127.0.0.1", ["127.0.0.1", "::ffff:127.0.0.1"]),
+        ("0.0.0.0", ["127.0.0.1", "10.1.2.3", "::ffff:10.1.2.3"]),
+        ("::", ["127.0.0.1", "::1"]),
+        ("::1", ["::1"]),
+    ],
+)
+def test_tcp_clients_wait_for_who_has_their_address(
+    kernel: Kernel, table: ListenerTable, bound: str, waits: List[str]
+) -> None:
+    family = socket.AF_INET6 if ":" in bound else socket.AF_INET
+
+    def change(entry: Any, record: Any) -> None:
+        entry.endpoint = kernel.endpoint_values["tcp"]
+        write_name(entry.name, family, socket.inet_pton(family, bound), 80)
+
+    kernel.listener(change)
+    for host in waits:
+        kernel.handshake(host, 80)
+    kernel.handshake("127.0.0.1", 81)
+    kernel.handshake("127.0.0.1", 80, netns=41)
+    kernel.handshake("2001:db8::1" if family == socket.AF_INET else "127.0.0.9", 81)
+    assert read(table)[1].blocked_now == len(waits)
+
+
+def test_tcp_clients_of_an_address_that_listeners_share_are_nobodys(
+    kernel: Kernel, table: ListenerTable
+) -> None:
+    def change(inode: int) -> Callable[[Any, Any], None]:
+        def write(entry: Any, record: Any) -> None:
+            entry.inode, entry.endpoint = inode, kernel.endpoint_values["tcp"]
+            write_name(entry.name, socket.AF_INET, b"\x7f\0\0\1", 80)
+
+        return write
+
+    kernel.listener(change(INODE))
+    kernel.listener(change(INODE + 1), sk=SK + 8)
+    kernel.handshake("127.0.0.1", 80)
+    queues = [reading.queue for reading in table.read(INTERVAL)]
+    assert [queue.blocked_now for queue in queues if queue is not None] == [0, 0]
 
 
 def test_histograms_stay_the_same_objects_until_they_grow(
@@ -361,7 +401,7 @@ def test_one_that_came_or_went_between_two_readings_is_left_out(
         del kernel.maps["listeners"][struct.pack("<Q", SK)]
     else:
         del kernel.records[SK]
-    assert [reading.inode for reading in table.read(NOW_NS, INTERVAL)] == [INODE + 1]
+    assert [reading.inode for reading in table.read(INTERVAL)] == [INODE + 1]
 
 
 def test_connects_of_the_targets(kernel: Kernel, table: ListenerTable) -> None:

@@ -217,6 +217,7 @@ def test_verdict_and_findings_are_shown_when_there_are_any() -> None:
     )
     page = MetricsBook(sample.unix_s).page(observation, sample, judged)
     assert series(page, "udsprobe_verdict") == {("accept-queue-full",): 1}
+    assert series(page, "udsprobe_verdict_harm") == {("unknown", "unknown"): 1}
     assert series(page, "udsprobe_verdict_transport_share_ratio") == {(): 0.04}
     assert series(page, "udsprobe_findings") == {("critical", "queue-full"): 2}
 

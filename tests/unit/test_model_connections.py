@@ -179,3 +179,58 @@ def test_high_water_of_an_interval_and_of_the_whole() -> None:
     assert shown == [(2, 1), (9, 8), (2, 1), (None, None)]
     assert (rows[0].stalled_us, rows[0].recv_buffer_is_fixed) == (1.5, True)
     assert (rows[0].send_buffer_is_fixed, rows[0].recv_buffer_bytes) == (False, 212_992)
+
+
+SECOND_NS = 1_000_000_000
+
+
+def stopped_row(before: Any, after: Any) -> Connection:
+    """Over ten seconds, from the clock's 0."""
+    used = tuple(replace(each, bytes_out=each.bytes_out + 1) for each in after)
+    first, last = sample(0, connections=before), sample(10, connections=used)
+    (row,) = connection_rows(first, last) or []
+    return row
+
+
+def test_a_stop_counts_as_far_as_it_is_in_the_window() -> None:
+    start, end = sample(0).monotonic_ns, sample(10).monotonic_ns
+    one = connection(stopped_ns=SECOND_NS, stops=3, send_queue_bytes=60, send_buffer_bytes=100)
+    settled = stopped_row((one,), (replace(one, stopped_ns=4 * SECOND_NS, stops=5),))
+    assert (settled.stopped_us, settled.stops) == (3e6, 2)
+    lasting = stopped_row((one,), (replace(one, stopped_since_ns=end - 2 * SECOND_NS),))
+    assert lasting.stopped_us == 2e6
+    emptied = replace(one, stopped_since_ns=end - 2 * SECOND_NS, send_queue_bytes=0)
+    assert stopped_row((one,), (emptied,)).stopped_us == 0
+    throughout = replace(one, stopped_since_ns=start - SECOND_NS)
+    assert stopped_row((throughout,), (throughout,)).stopped_us == 10e6
+    over = stopped_row((throughout,), (replace(one, stopped_ns=4 * SECOND_NS),))
+    assert over.stopped_us == 2e6
+    assert stopped_row((), (connection(stopped_ns=None, stops=None),)).stopped_us is None
+
+
+def test_what_a_reader_was_busy_with_is_an_upper_bound() -> None:
+    start = sample(0).monotonic_ns
+    known = connection(peer=PeerReading(9, "reader", 2 * SECOND_NS, start))
+    later = replace(known, peer=PeerReading(9, "reader", 5 * SECOND_NS, start))
+    assert stopped_row((known,), (later,)).reader_busy_us == 3e6
+    late = replace(known, peer=PeerReading(9, "reader", SECOND_NS, start + 4 * SECOND_NS))
+    assert stopped_row((), (late,)).reader_busy_us == 5e6
+    assert stopped_row((), (connection(peer=PeerReading(9, "reader")),)).reader_busy_us is None
+
+
+@pytest.mark.parametrize(
+    ("opened", "connections", "busy_pct"), [(0, 2, 95.0), (50, None, None)], ids=["kept", "each"]
+)
+def test_a_pool_is_connections_that_are_kept(
+    opened: int, connections: Optional[int], busy_pct: Optional[float]
+) -> None:
+    """100 requests of 190 ms over two connections in ten seconds."""
+    row = upstream([190_000_000] * 100, opened=opened)
+    kept = tuple(
+        connection(inode=n, role="upstream", transport=row.transport, peer_address=row.address)
+        for n in (1, 2)
+    )
+    last = sample(10, upstream=(row,), connections=kept)
+    (found,) = upstream_rows(sample(0, upstream=(), connections=kept), last) or []
+    assert found.connections == connections
+    assert found.busy_pct == (None if busy_pct is None else pytest.approx(busy_pct, rel=0.01))

@@ -88,3 +88,10 @@ def test_an_entry_that_comes_again_adds_to_the_sum() -> None:
     ended = CpuHolder(ENDED_PID, 1, None, False, 150)
     rows = cpu_holders(before, sample(1, cpu_holders=(holder(5, 30), ended))) or []
     assert sum(row.waited_us for row in rows) >= 0.08
+
+
+def test_partners_that_ended_are_a_row_of_their_own() -> None:
+    strangers = CpuHolder(ENDED_PID, 1, None, False, 7 * US)
+    partners = CpuHolder(ENDED_PID, 3, None, False, 9 * US, is_partner=True)
+    rows = cpu_holders(sample(), sample(1, cpu_holders=(strangers, partners))) or []
+    assert [(row.waited_us, row.is_partner) for row in rows] == [(9.0, True), (7.0, False)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Optional
 
 import pytest
 
@@ -82,6 +83,13 @@ def test_more_than_one_in_a_hundred_sent_ahead_is_no_turn_taking(
 ) -> None:
     after = replace(served([9] * 200), pipelined=pipelined)
     assert measured(served(), after).turn_based is turn_based
+
+
+@pytest.mark.parametrize(("multiplexed", "turn_based"), [(None, True), (0, True), (200, False)])
+def test_turns_of_http2_are_no_requests(multiplexed: Optional[int], turn_based: bool) -> None:
+    before = replace(served(), multiplexed=None if multiplexed is None else 0)
+    found = measured(before, replace(served([9] * 200), multiplexed=multiplexed))
+    assert (found.turn_based, found.multiplexed) == (turn_based, multiplexed)
 
 
 def test_pipelining_before_the_window_is_not_held_against_it() -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.unit import recordings, samples
 from udsprobe.errors import RecordingError, UsageError
 from udsprobe.recording import Recorder, Retention, open_recording
-from udsprobe.recording.retention import Period, seconds
+from udsprobe.recording.retention import Period
 from udsprobe.reporting import Reporter
 from udsprobe.sample import Sample
 from udsprobe.views.document import document
@@ -191,6 +191,68 @@ def test_after_a_kill_everything_is_there(tmp_path: Path, count: int) -> None:
     assert (tmp_path / "a-wal").read_bytes() == before["a-wal"]
 
 
+KILLED_AT_ONCE = """
+import os, signal, sys
+from udsprobe.recording import Recorder
+recorder = Recorder(sys.argv[1])
+if sys.argv[2] == "observed":
+    from tests.unit import recordings, samples
+    recorder.add = lambda *_: None
+    recorder.begin(samples.observation(), next(recordings.service(1)))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("when", ["made", "observed"])
+@pytest.mark.parametrize("log", ["with its log", "without its log"])
+def test_killed_before_the_first_sample_it_says_that_it_holds_nothing(
+    tmp_path: Path, when: str, log: str
+) -> None:
+    path = tmp_path / "a"
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_AT_ONCE, str(path), when], cwd=Path(__file__).parents[2]
+    )
+    assert done.returncode == -signal.SIGKILL
+    if log == "without its log":
+        (tmp_path / "a-wal").unlink()
+    with pytest.raises(RecordingError, match="holds nothing yet") as caught:
+        open_recording(str(path))
+    assert caught.value.slug == "recording-empty"
+
+
+KILLED_WITHIN = """
+import os, signal, sqlite3, sys
+from udsprobe.recording import Recorder
+
+class Killing(sqlite3.Connection):
+    left = int(sys.argv[2])
+    def execute(self, *given):
+        if not Killing.left:
+            os.kill(os.getpid(), signal.SIGKILL)
+        Killing.left -= 1
+        return super().execute(*given)
+
+connect = sqlite3.connect
+sqlite3.connect = lambda path, **how: connect(path, factory=Killing, **how)
+Recorder(sys.argv[1])
+"""
+
+
+def test_killed_after_any_statement_of_its_making_it_says_that_it_holds_nothing(
+    tmp_path: Path,
+) -> None:
+    statements, made = 0, False
+    while not made:
+        path = tmp_path / str(statements)
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED_WITHIN, str(path), str(statements)],
+            cwd=Path(__file__).parents[2],
+        )
+        made, statements = done.returncode == 0, statements + 1
+        assert slug_of(path) == "recording-empty", statements
+    assert statements > 10
+
+
 def test_24_hours_through_a_ring_of_2(tmp_path: Path) -> None:
     every_s, ring_s = 60.0, 7200.0
     retention = Retention(ring_s=ring_s)
@@ -295,19 +357,6 @@ def test_retention_at_its_borders() -> None:
     assert around.drops(Period(0, 10), 100.0, [Period(15.1, 16)])
 
 
-@pytest.mark.parametrize(
-    ("text", "length_s"),
-    [("30s", 30), ("2h", 7200), ("1h30m", 5400), ("1d", 86400), ("1.5h", 5400)],
-)
-def test_lengths_of_time(text: str, length_s: float) -> None:
-    assert seconds(text) == length_s
-
-
-@pytest.mark.parametrize("text", ["", "2", "h", "0s", "-1h", "2h ", "2 h", "1w"])
-def test_what_is_no_length_of_time(text: str) -> None:
-    assert seconds(text) is None
-
-
 def slug_of(path: Path) -> str:
     with pytest.raises(RecordingError) as caught, open_recording(str(path)) as recording:
         list(recording.samples())
@@ -321,8 +370,9 @@ def test_what_is_no_recording(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("{}" * 100)
     with closing(sqlite3.connect(tmp_path / "foreign")) as store:
         store.execute("CREATE TABLE block (a)")
-    for name in ("empty", "text", "foreign"):
+    for name in ("text", "foreign"):
         assert slug_of(tmp_path / name) == "recording-foreign"
+    assert slug_of(tmp_path / "empty") == "recording-empty"
     assert slug_of(tmp_path / "missing") == "recording-unreadable"
     assert slug_of(tmp_path) == "recording-unreadable"
 

@@ -248,18 +248,6 @@ def test_a_pid_used_again_in_another_namespace_is_not_the_client(
     assert (refusals.of(100), refusals.unplaced) == ({}, 1)
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_who_waits_waits_for_the_listener_of_its_path(
-    refusals: Refusals, tmp_path: Path, known: bool
-) -> None:
-    path = tmp_path / "app.sock"
-    refusals.learn([bound(path)] if known else [])
-    expected: Optional[int] = 100 if known else None
-    assert refusals.listener_meant(to(path, error=0)) == expected
-    assert refusals.listener_meant(to(path, pid=PID_UNUSED, mount_ns=ELSEWHERE_NS)) is None
-    assert refusals.unplaced == 0
-
-
 def test_a_listener_whose_owner_is_gone_is_known_by_its_file(
     refusals: Refusals, tmp_path: Path
 ) -> None:

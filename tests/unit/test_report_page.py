@@ -6,17 +6,20 @@ import json
 import re
 import sys
 from dataclasses import fields, is_dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
+from matplotlib import dates
 
 from tests.conftest import Require
 from tests.unit import recordings, reports, samples
 from tests.unit.chromium import HOSTILE, Page, opened
 from udsprobe.cli import main
+from udsprobe.model.action import by_hand, command
+from udsprobe.model.harm import Harm
 from udsprobe.model.report import (
-    Action,
     Connection,
     Evidence,
     Finding,
@@ -32,7 +35,7 @@ from udsprobe.model.timeline import Timeline, timeline
 from udsprobe.sample import Sample
 from udsprobe.views import cells, numbers, words
 from udsprobe.views.html.report_page import Moment, render
-from udsprobe.views.html.time_plots import heat_levels
+from udsprobe.views.html.time_plots import clock_label, heat_levels
 from udsprobe.views.text import latency_line, served_line
 
 BYTES_MAX = 2 << 20
@@ -69,7 +72,10 @@ def line(count: int = 40) -> Timeline:
 def full() -> Report:
     """Everything a page can show."""
     evidence = [Evidence("busy_share", 0.97, "of 1", 0.8, "97 % busy")]
-    actions = [Action("run more workers", "one is not enough"), Action("nice -n 0", "why")]
+    actions = [
+        by_hand("run more workers", "one is not enough"),
+        command("nice -n 0", "do nothing", "why"),
+    ]
     peer = Peer(33, "nginx")
     report = reports.measured()
     return replace(
@@ -79,6 +85,8 @@ def full() -> Report:
             evidence,
             actions,
             [RunnerUp("accept-queue-full", 12.0)],
+            "not-transport",
+            Harm("slow", None, 9, None, "requests take 99 µs on average"),
         ),
         findings=[
             Finding("app-cpu", "critical", "node", "node is busy", evidence, actions),
@@ -180,8 +188,9 @@ def test_words_are_those_of_the_text() -> None:
     assert served is not None and report.verdict is not None
     for said in (served_line(served), latency_line(served), words.cost(report.probe)):
         assert " ".join(said.split()) in text
-    assert "NOT THE TRANSPORT · critical: app-cpu · node is busy · sure 80 %" in text
-    assert "transport is 1.2 % of request time; a free one would save 1.1 %" in text
+    lead = "requests take 99 µs on average: node is busy · sure 80 %"
+    assert f"NOT THE TRANSPORT · critical: app-cpu · {lead}" in text
+    assert "a free transport would save at most 1.1 % of request time" in text
     assert "97 % busy" in text and "busy_share 97 %, threshold 80 %" in text
     assert "run more workers" in text and "one is not enough" in text
     assert "warning: fd-limit few descriptors" in text
@@ -311,3 +320,17 @@ def test_missing_libraries_are_named(
     assert main(["report", str(made["path"]), "--html", "out.html"]) == 2
     assert "error[no-html-libraries]: --html needs matplotlib" in capsys.readouterr().err
     assert not Path("out.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "label"),
+    [(2.0, "14:20:25.5"), (30.0, "14:20:25"), (7200.0, "14:20"), (200_000.0, "11-23 14:20")],
+)
+def test_ticks_are_times_of_day(seconds: float, label: str) -> None:
+    moment = datetime(2026, 11, 23, 14, 20, 25, 500_000, tzinfo=timezone.utc)
+    assert clock_label(float(dates.date2num(moment)), seconds) == label
+
+
+def test_the_time_axis_says_its_day() -> None:
+    day = datetime.fromtimestamp(line().start_unix_s, tz=timezone.utc)
+    assert f"time of day on {day:%Y-%m-%d}, UTC" in render(full(), line())

@@ -28,6 +28,7 @@ from udsprobe.model.report import (
     Waiting,
 )
 from udsprobe.rules import judged
+from udsprobe.views.verdict import said
 
 
 def verdict(report: Report, slo_us: Optional[float] = None) -> Verdict:
@@ -108,7 +109,7 @@ def test_an_upstream_is_named_with_its_process() -> None:
     found = verdict(report)
     assert (found.cause, found.subject) == ("upstream-wait", "unix:/run/pg.sock")
     assert "postgres 55" in found.summary
-    assert found.actions[0].do == "udsprobe attach --pid 55"
+    assert found.actions[0].do == "sudo udsprobe attach --pid 55"
 
 
 def test_a_saturated_thread_that_moves_bytes_is_the_transport() -> None:
@@ -156,13 +157,19 @@ def test_a_slo_makes_a_slow_server_a_case() -> None:
 def test_a_full_queue_names_what_binds() -> None:
     found = verdict(ill.service(ill.served(5000), listeners=[crowded()]))
     assert (found.cause, found.subject) == ("accept-queue-full", "unix:/run/app.sock")
-    assert found.actions[0].do.startswith("sysctl -w net.core.somaxconn=1024")
+    assert found.actions[0].run is not None
+    assert "nsenter -t 4711 -n sysctl -w net.core.somaxconn=1024 && " in found.actions[0].run
+    assert "s.listen(1024)" in found.actions[0].run
     unclamped = crowded()
     unclamped = replace(
         unclamped, backlog=replace(unclamped.backlog, clamped_by=None, equals_somaxconn=False)
     )
     found = verdict(ill.service(ill.served(5000), listeners=[unclamped]))
-    assert [action.do for action in found.actions] == ["server.listen({path: …, backlog: 1024})"]
+    listen_again, in_the_program = found.actions
+    assert listen_again.run is not None and listen_again.undo is not None
+    assert "sysctl" not in listen_again.run and "s.listen(1024)" in listen_again.run
+    assert "s.listen(128)" in listen_again.undo
+    assert in_the_program.run is None and "backlog: 1024 })" in in_the_program.say
 
 
 def test_a_queue_that_is_full_because_a_thread_spins() -> None:
@@ -176,7 +183,6 @@ def test_a_queue_that_is_full_because_a_thread_spins() -> None:
     assert [(f.id, f.severity) for f in report.findings or []] == [
         ("app-cpu", "critical"),
         ("accept-queue-full", "critical"),
-        ("connection-churn", "warning"),
     ]
     burst = ill.service(ill.served(900, app=5000), spinning, listeners=[crowded()])
     assert verdict(burst).cause == "accept-queue-full"
@@ -228,7 +234,24 @@ def test_threads_that_ended_were_there_for_requests_too() -> None:
 def test_connections_that_nobody_ever_accepts() -> None:
     depth = replace(ill.quiet_listener().depth, now=7)
     stuck = replace(ill.quiet_listener(), accepted=0, wait_us=ill.flat(0, 0), depth=depth)
-    assert verdict(ill.service(ill.served(0), listeners=[stuck])).cause == "accept-starved"
+    found = verdict(ill.service(ill.served(0), listeners=[stuck]))
+    assert found.cause == "accept-starved"
+    assert found.evidence[-1].says.endswith("fit: not full")
+
+
+def test_a_queue_at_its_limit_is_not_said_to_have_room() -> None:
+    """It was full when we came, and nobody came or went since."""
+    quiet = ill.quiet_listener()
+    full = replace(quiet.depth, now=quiet.depth.limit, max=quiet.depth.limit, histogram={})
+    stuck = replace(quiet, accepted=0, established=0, depth=full)
+    found = verdict(ill.service(ill.served(0), listeners=[stuck]))
+    limit = quiet.depth.limit
+    assert found.evidence[-1].says == f"{limit} queued at the most, {limit} fit: full"
+    assert all("room" not in action.why for action in found.actions)
+    blocked = replace(quiet.blocked_connects, count=0, waiting_now=20)
+    waiting = replace(stuck, blocked_connects=blocked)
+    found = verdict(ill.service(ill.served(0), listeners=[waiting]))
+    assert (found.cause, found.harm.count) == ("accept-starved", limit + 20)
 
 
 @pytest.mark.parametrize("error", ["ENOENT", "ECONNREFUSED", "EACCES"])
@@ -295,7 +318,7 @@ def waiting_for_a_cpu(holder: CpuHolder, **extra: object) -> Report:
 def test_who_holds_the_cpu_is_named() -> None:
     found = verdict(waiting_for_a_cpu(CpuHolder(666, "ffmpeg", False, 4e6, 90.0)))
     assert (found.cause, found.subject) == ("cpu-contention", "ffmpeg 666")
-    assert found.actions[0].do == "renice -n 10 -p 666"
+    assert found.actions[0].do == "sudo renice -n 19 -p 666"
 
 
 def test_short_lived_processes_hold_the_cpu_together() -> None:
@@ -691,3 +714,21 @@ def test_a_tcp_reply_on_its_way_is_no_stuck_reader() -> None:
     stuck = replace(on_its_way, send_queue_bytes=2_800_000)
     found = verdict(ill.service(ill.served(500), connections=[stuck]))
     assert found.cause == "send-blocked"
+
+
+def test_a_target_without_a_socket_is_told_so() -> None:
+    bare = replace(
+        ill.service(ill.served(0)), listeners=[], connections=[], connections_total=0, syscalls=[]
+    )
+    found = verdict(bare)
+    assert found.cause == "unknown"
+    assert found.summary.startswith("No target has a socket")
+    told = said(judged(bare))
+    assert told is not None and "No target has a socket" in told.headline
+
+
+@pytest.mark.parametrize("unmeasured", ["listeners", "connections", "syscalls"])
+def test_where_sockets_are_not_measured_nobody_says_there_are_none(unmeasured: str) -> None:
+    empty = {"listeners": [], "connections": [], "syscalls": [], unmeasured: None}
+    found = verdict(replace(ill.service(ill.served(0)), **empty))
+    assert "No target has a socket" not in found.summary

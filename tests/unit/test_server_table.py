@@ -80,6 +80,7 @@ def table(kernel: Kernel) -> ServerTable:
 
 def test_a_process(kernel: Kernel, table: ServerTable) -> None:
     counts = {"handed_over": 1, "pipelined": 2, "accept_waits": 3, "total_ns": 4, "max_ns": 9}
+    counts["multiplexed"] = 7
     kernel.serves(33, served=8, upstream_ns=11, listing=LISTING, **counts)
     (reading,) = table.read({33: "nginx", 44: "other"})
     assert (reading.pid, reading.comm, reading.count) == (33, "nginx", 8)

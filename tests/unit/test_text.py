@@ -132,7 +132,7 @@ def test_listeners_at_one_address_have_a_sum() -> None:
 def test_where_the_time_goes() -> None:
     text = render(reports.measured())
     assert "app 79.9" in line_with(text, "request 1.00ms")
-    assert "accept 1.0 · recv-wait 18.0" in line_with(text, "request 1.00ms")
+    assert "queued for the app 18.0" in line_with(text, "request 1.00ms")
     assert "cpu 90.0" in line_with(text, "└ app 799µs")
     assert "user 93.0" in line_with(text, "thread node 4711")
     assert text.index("verdict:") < text.index("request 1.00ms") < text.index("── requests")
@@ -146,6 +146,14 @@ def test_pipelined_requests_are_said_beside_their_latency() -> None:
     place = next(i for i, line in enumerate(lines) if line.startswith("  latency"))
     assert lines[place + 1] == "  pipelined: latencies are not single requests'"
     assert "pipelined" not in render(report)
+
+
+def test_http2_is_said_beside_its_latency() -> None:
+    report = reports.measured()
+    assert report.requests.served is not None
+    served = replace(report.requests.served, turn_based=False, multiplexed=4)
+    text = render(replace(report, requests=replace(report.requests, served=served)))
+    assert "  HTTP/2: streams share a connection, latencies are not single requests'" in text
 
 
 def test_outgoing_connects_and_their_failures() -> None:
@@ -183,20 +191,20 @@ def test_the_verdict_is_not_made_up() -> None:
 def test_the_verdict_its_evidence_and_the_remedy() -> None:
     lines = render(verdicts.spinning()).splitlines()
     assert " ".join(lines[1:3]) == (
-        "NOT THE TRANSPORT · critical: app-cpu · node thread 4711 is 98 % busy, 95 % of that in "
-        "its own code · sure 99 %"
+        "NOT THE TRANSPORT · critical: app-cpu · requests take 930 µs on average: node thread "
+        "4711 is 98 % busy, 95 % of that in its own code · sure 99 %"
     )
-    assert lines[3] == "  transport is 1.2 % of request time; a free one would save 1.2 %"
+    assert lines[3] == "  a free transport would save at most 1.2 % of request time"
     assert lines[4] == "  evidence: thread node 4711 is busy 98 % of the time (threshold 80 %)"
     assert lines[5] == "            99 % of request time, 919 µs a request, over 4,000 requests"
-    assert lines[6].startswith("  do: node --cpu-prof")
-    assert lines[7] == "  do: more worker processes, if CPUs are free"
-    assert lines[8].startswith("request ")
+    assert lines[6].startswith("  look: see which code its CPU time is spent in")
+    assert lines[8].startswith("    $ sudo perf record -F 99 -g -t 4711 -o - -- sleep 10 | ")
+    assert lines[10].startswith("request ")
 
 
 def test_too_few_requests_for_a_verdict() -> None:
     lines = render(verdicts.warming_up()).splitlines()
-    assert lines[1] == "NOT KNOWN YET · warming up: 3 of ~20 requests needed"
+    assert lines[1] == "NOT ENOUGH SEEN · warming up: 3 of ~20 requests needed"
 
 
 def test_what_else_was_found_follows_the_bars_and_is_counted() -> None:
@@ -222,7 +230,9 @@ def test_no_command_of_the_first_remedy_is_cut() -> None:
     report = verdicts.everything_at_once()
     assert report.verdict is not None
     shown = " ".join(render(report).split())
-    assert f"do: {' '.join(report.verdict.actions[0].do.split())}" in shown
+    first = report.verdict.actions[0]
+    assert first.run is not None and first.say in shown
+    assert f"$ {' '.join(first.run.split())}" in shown
 
 
 def test_descriptors_that_are_refused_and_that_run_out() -> None:

@@ -7,14 +7,16 @@ from dataclasses import replace
 import pytest
 
 from tests.unit import reports, verdicts
-from udsprobe.model.report import Action, Evidence
+from udsprobe.model.action import by_hand, command
+from udsprobe.model.report import Evidence
 from udsprobe.views.verdict import (
+    commands,
     evidence,
-    first_remedy,
     measure,
     measured,
     other_findings,
     own_finding,
+    remedy,
     said,
 )
 
@@ -47,7 +49,7 @@ def test_without_its_finding_the_verdicts_summary_is_told() -> None:
 def test_what_is_said_while_nothing_suffers() -> None:
     told = said(verdicts.healthy())
     assert told is not None
-    assert (told.name, told.cause, told.severity) == ("HEALTHY", "", "")
+    assert (told.name, told.cause, told.severity) == ("NOTHING SUFFERS", "", "")
     assert told.headline == "No bottleneck: a request takes 130 µs, 82 % of it its own CPU time"
 
 
@@ -83,5 +85,7 @@ def test_a_threshold_is_told_once() -> None:
 
 
 def test_what_is_copied_is_one_visible_line() -> None:
-    assert first_remedy([Action("ls\n\x1b[31m", "why")]) == "ls\\n\\e[31m"
-    assert first_remedy([]) == ""
+    actions = [command("ls\n\x1b[31m", "see", "why"), by_hand("raise it", "why")]
+    assert commands(actions) == ("ls\\n\\e[31m", "")
+    assert [remedy(action) for action in actions] == ["look: see", "restart: raise it"]
+    assert commands([]) == ()

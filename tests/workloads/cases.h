@@ -15,7 +15,11 @@ int passed_descriptor(int over);
 	X(sendfile) X(splice) X(epoll) X(poll) X(connect) X(errors) X(no_socket) \
 	X(files) X(duplicates) X(path_only) X(replaced) X(passed) X(threads) X(forks) \
 	X(grandchildren) X(exec) X(exec_from_thread) X(spawn) X(vfork) X(abandoned) \
-	X(restarted) X(interrupted) X(stopped) X(retried) X(restarted_twice) X(jumped_out) X(denied) X(uring) X(requests) \
+	X(restarted) X(interrupted) X(stopped) X(retried) X(restarted_twice) X(jumped_out) \
+	X(handler_same_call) X(handler_same_restarted) X(handler_other_call) X(handlers_nested) \
+	X(handlers_nested_restarted) \
+	X(handler_on_own_stack) X(handler_logs) X(jumped_to_reused) X(jumped_to_same_call) \
+	X(jumped_out_of_nested) X(handler_exits) X(handlers_in_threads) X(handlers_too_deep) X(denied) X(uring) X(requests) \
 	X(requests_pieces) X(requests_epoll) X(requests_passed) X(requests_threads) \
 	X(requests_prefork) X(requests_greeting) X(requests_forks) X(requests_sendfile) \
 	X(requests_splice) X(requests_short) X(wide) X(socketcall) X(asleep) X(echo)

@@ -51,6 +51,9 @@ int main(int argc, char **argv)
 	}
 	block_child_signal();
 	truth_create();
+	/* Until an observer that attaches is there. */
+	if (getenv("WORKLOAD_STOPS"))
+		raise(SIGSTOP);
 	for (size_t i = 0; i < sizeof(NAMED_CASES) / sizeof(NAMED_CASES[0]); i++) {
 		if (strcmp(NAMED_CASES[i].name, argv[1]))
 			continue;

@@ -70,6 +70,7 @@ struct row {
 
 struct table {
 	_Atomic uint64_t requests_plus_one; /* 0: not stated */
+	_Atomic uint64_t left;
 	struct row rows[ABIS][NAMES][KINDS];
 };
 
@@ -121,6 +122,11 @@ int truth_fd(void)
 void truth_requests(long count)
 {
 	table->requests_plus_one = count + 1;
+}
+
+void truth_left(void)
+{
+	table->left++;
 }
 
 static int name_index(const char *name)
@@ -199,7 +205,7 @@ static void print_document(FILE *out, const char *workload)
 		fprintf(out, "%llu", (unsigned long long)table->requests_plus_one - 1);
 	else
 		fputs("null", out);
-	fputs(", \"calls\": [", out);
+	fprintf(out, ", \"left\": %llu, \"calls\": [", (unsigned long long)table->left);
 	for (int abi = 0; abi < ABIS; abi++)
 		for (int name = 0; name < NAMES; name++)
 			for (int kind = 0; kind < KINDS; kind++)

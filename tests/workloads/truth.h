@@ -36,6 +36,9 @@ int truth_fd(void);
 /* Served requests the workload is about to make; unstated, the document says null. */
 void truth_requests(long count);
 
+/* A call that began and never returned: its handler jumped out of it, or ended the process. */
+void truth_left(void);
+
 /* Makes one system call and counts it. Returns as syscall(2), errno included. */
 long counted_call(enum kind kind, const char *name, long number, const long arguments[6]);
 

@@ -1,0 +1,243 @@
+"""Protocols whose turns are not requests, and those that only look so."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator, List, Tuple
+
+import pytest
+
+from tests.kernel.servers import free_port
+from tests.kernel.tool import Attached, Report
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
+
+WORKLOADS = Path(__file__).resolve().parents[1] / "workloads"
+CALLS = 200
+
+
+class Program:
+    """A workload that says where it is, a line each time."""
+
+    def __init__(self, *words: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.pid = self._process.pid
+
+    def wait_for(self, word: str) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline().strip() == word
+
+    def do(self, word: str) -> int:
+        """Returns its clock when it has done it, ns."""
+        self.tell(word)
+        assert self._process.stdout is not None
+        return int(self._process.stdout.readline())
+
+    def tell(self, word: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(word + "\n")
+        self._process.stdin.flush()
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextmanager
+def started(*words: str) -> Iterator[Program]:
+    program = Program(*words)
+    try:
+        yield program
+    finally:
+        program.stop()
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"unix:{tmp_path}/s" if request.param == "unix" else f"127.0.0.1:{free_port()}"
+
+
+@contextmanager
+def grpc_client(address: str) -> Iterator[Program]:
+    with started(str(WORKLOADS / "grpc_echo.py"), "client", address, str(CALLS)) as client:
+        client.wait_for("connected")
+        yield client
+
+
+def call(client: Program) -> None:
+    client.tell("go")
+    client.wait_for("done")
+
+
+def grpc_observed(address: str, folder: Path, *, connected_before: bool) -> Report:
+    with started(str(WORKLOADS / "grpc_echo.py"), "server", address) as server:
+        server.wait_for("ready")
+        watched = Attached(["--pid", str(server.pid)], folder)
+        if connected_before:
+            with grpc_client(address) as client, watched:
+                call(client)
+        else:
+            with watched, grpc_client(address) as client:
+                call(client)
+        return watched.report
+
+
+@pytest.mark.parametrize("connected_before", [False, True])
+def test_http2_takes_no_turns(address: str, tmp_path: Path, connected_before: bool) -> None:
+    """Whether udsprobe saw the preface of the connection or frames only."""
+    report = grpc_observed(address, tmp_path, connected_before=connected_before)
+    served = report["requests"]["served"]
+    assert served["turn_based"] is False
+    # A look comes after the call it is at: the first reply may be begun by another thread before.
+    assert CALLS <= served["multiplexed"] <= served["count"] <= served["multiplexed"] + 1
+    assert about_turns(report) == [
+        "Clients speak HTTP/2, whose streams share a connection: counts and latencies here are "
+        "of bytes in, then bytes out, not of requests"
+    ]
+
+
+def about_turns(report: Report) -> List[str]:
+    return [each["summary"] for each in report["findings"] if each["id"] == "not-turn-based"]
+
+
+def owed(report: Report) -> Tuple[int, int]:
+    (row,) = report["requests"]["served_by"]
+    return row["in_progress"]["count"], row["unanswered"]["count"]
+
+
+def test_an_idle_http2_connection_owes_nothing(address: str, tmp_path: Path) -> None:
+    """The client's last frame acknowledges something, and has no reply."""
+    assert owed(grpc_observed(address, tmp_path, connected_before=True)) == (0, 0)
+
+
+# A FastCGI request as nginx sends it; the record that ends it has 8 bytes, and PHP-FPM reads it
+# when it has replied.
+BODY, END = b"\1\1\0\1\0\10\0\0" + 8 * b"\0" + 64 * b"p", b"\1\5\0\1\0\0\0\0"
+REQUESTS = 20
+IDLE_S = 0.02
+RELATIVE_ERROR = 1.032  # of the histogram's slots
+
+
+class Conversation:
+    """A client in this process with a server that does as it is told.
+
+    Attributes:
+        true_ns: of each request, from before its first byte is sent until its reply was sent.
+    """
+
+    def __init__(self, server: Program, address: str) -> None:
+        self._server = server
+        family = socket.AF_UNIX if address.startswith("unix:") else socket.AF_INET
+        self._socket = socket.socket(family)
+        at = address.rpartition(":")
+        self._socket.connect(at[2] if family == socket.AF_UNIX else (at[0], int(at[2])))
+        server.do("accept")
+        self._sent_ns: List[int] = []
+        self.true_ns: List[int] = []
+
+    def send(self, message: bytes) -> None:
+        self._sent_ns.append(time.monotonic_ns())
+        self._socket.sendall(message)
+
+    def server_reads(self, message: bytes) -> None:
+        self._server.do(f"read {len(message)}")
+
+    def server_replies(self) -> None:
+        self.true_ns.append(self._server.do("reply") - self._sent_ns.pop(0))
+        assert self._socket.recv(64) == b"reply"
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def conversation(address: str) -> Iterator[Tuple[Program, Conversation]]:
+    place = ("unix", address[5:]) if address.startswith("unix:") else ("tcp", address)
+    with started(str(WORKLOADS / "serving_actor.py"), *place) as server:
+        server.wait_for("ready")
+        client = Conversation(server, address)
+        try:
+            yield server, client
+        finally:
+            client.close()
+
+
+def counts(report: Report) -> Tuple[int, int]:
+    """Requests, and those sent ahead."""
+    (row,) = report["requests"]["served_by"]
+    return report["requests"]["served"]["count"], row["pipelined"]
+
+
+def assert_takes_turns(report: Report, client: Conversation) -> None:
+    served = report["requests"]["served"]
+    assert counts(report) == (REQUESTS, 0)
+    assert served["turn_based"] is True
+    assert served["latency_us"]["max"] * 1000 <= max(client.true_ns) * RELATIVE_ERROR
+    assert served["latency_us"]["mean"] * 1000 * REQUESTS <= sum(client.true_ns) * RELATIVE_ERROR
+
+
+def test_the_end_of_a_request_read_after_its_reply_is_no_request(
+    address: str, tmp_path: Path
+) -> None:
+    """As PHP-FPM does; the time until the next request belongs to none."""
+    with conversation(address) as (server, client):
+        with Attached(["--pid", str(server.pid)], tmp_path) as watched:
+            for _ in range(REQUESTS):
+                client.send(BODY + END)
+                client.server_reads(BODY)
+                client.server_replies()
+                client.server_reads(END)
+                time.sleep(IDLE_S)
+        assert_takes_turns(watched.report, client)
+        assert owed(watched.report) == (0, 0)
+
+
+def test_a_next_request_that_comes_before_the_end_of_the_last_is_read(
+    address: str, tmp_path: Path
+) -> None:
+    """A quick client has the reply, and asks again."""
+    with conversation(address) as (server, client):
+        with Attached(["--pid", str(server.pid)], tmp_path) as watched:
+            client.send(BODY + END)
+            for number in range(REQUESTS):
+                client.server_reads(BODY)
+                client.server_replies()
+                if number + 1 < REQUESTS:
+                    client.send(BODY + END)
+                    client.server_reads(END)
+        assert_takes_turns(watched.report, client)
+        (row,) = watched.report["requests"]["served_by"]
+        assert (owed(watched.report), row["unread"]["count"]) == ((0, 0), 0)
+
+
+def test_requests_sent_ahead_are_counted_exactly(address: str, tmp_path: Path) -> None:
+    """Each but the first is there before the reply to the one before; the last is owed."""
+    with conversation(address) as (server, client):
+        with Attached(["--pid", str(server.pid)], tmp_path) as watched:
+            client.send(BODY)
+            for _ in range(REQUESTS):
+                client.server_reads(BODY)
+                client.send(BODY)
+                client.server_replies()
+            client.server_reads(BODY)
+        assert counts(watched.report) == (REQUESTS, REQUESTS - 1)
+        assert watched.report["requests"]["served"]["turn_based"] is False
+        assert owed(watched.report) == (1, 1)
+
+
+def test_requests_sent_together_are_counted_exactly(address: str, tmp_path: Path) -> None:
+    with conversation(address) as (server, client):
+        with Attached(["--pid", str(server.pid)], tmp_path) as watched:
+            client.send(REQUESTS * BODY)
+            for _ in range(REQUESTS):
+                client.server_reads(BODY[:8])
+                client.server_reads(BODY[8:])
+                server.do("reply")
+        assert counts(watched.report) == (REQUESTS, REQUESTS - 1)

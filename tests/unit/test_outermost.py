@@ -1,0 +1,64 @@
+"""A chain of targets: a request counts once, where it comes in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Dict, List
+
+from tests.unit import ill
+from tests.unit.test_rules import chain
+from tests.unit.verdicts import node_served
+from udsprobe.model.outermost import of_outermost
+from udsprobe.model.report import Hop, ServedBy
+from udsprobe.views.text import latency_line, served_line
+
+
+def row(pid: int, count: int, mean: float, **parts: float) -> ServedBy:
+    told: Dict[str, float] = parts or {"cpu": 100.0}
+    stages = replace(node_served().stages_mean_us, recv_wait=10.0, app=mean - 10)
+    latency = ill.flat(count, mean)
+    return replace(
+        node_served(), pid=pid, count=count, latency_us=latency, stages_mean_us=stages,
+        app_time_pct=told,
+    )  # fmt: skip
+
+
+def hop(pid: int, next_pids: List[int], *more: int) -> Hop:
+    return Hop(pid, [pid, *more], "any", None, 100, 1.0, 1.0, 0.0, next_pids)
+
+
+def test_what_one_hop_hands_on_is_no_request_of_its_own() -> None:
+    """Two nginx workers, 6,300 requests together, and the Node behind them."""
+    rows = [row(812, 4200, 300.0, cpu=100.0), row(813, 2100, 600.0, lock=100.0), row(9, 6300, 90.0)]
+    hops = [hop(812, [9], 813), hop(9, [])]
+    found = of_outermost(ill.served(12_600), hops, rows, 2.0)
+    assert found is not None
+    assert (found.count, found.rate_per_s, found.latency_us.mean) == (6300, 3150.0, 400.0)
+    assert found.latency_us.p50 is found.latency_us.p99 is None
+    assert found.stages_us.recv_wait is not None and found.stages_us.recv_wait.mean == 10.0
+    assert found.app_time_pct is not None and set(found.app_time_pct) == {"cpu", "lock"}
+    assert abs(sum(found.app_time_pct.values()) - 100) < 1e-9
+    assert served_line(found) == "served 6,300 · 3,150/s"
+    assert latency_line(found).startswith("latency mean 400µs  (of the outermost hop")
+
+
+def test_nothing_changes_where_none_asks_another() -> None:
+    served, rows = ill.served(900), [row(9, 900, 90.0)]
+    assert of_outermost(served, [], rows, 1.0) is served
+    assert of_outermost(served, [hop(9, []), hop(10, [])], rows, 1.0) is served
+    assert of_outermost(None, [], rows, 1.0) is None
+
+
+def test_those_that_ask_each_other_are_both_outermost() -> None:
+    served, rows = ill.served(900), [row(9, 500, 90.0), row(10, 400, 90.0)]
+    assert of_outermost(served, [hop(9, [10]), hop(10, [9])], rows, 1.0) is served
+
+
+def test_a_chain_whose_outermost_hop_is_no_server_is_what_it_serves() -> None:
+    """A client among the targets asks, and serves nobody."""
+    served, rows = ill.served(900), [row(9, 900, 90.0)]
+    assert of_outermost(served, [hop(7, [9]), hop(9, [])], rows, 1.0) is served
+
+
+def test_a_report_of_a_chain_still_has_a_verdict() -> None:
+    assert chain(5000.0).requests.hops

@@ -1,0 +1,135 @@
+"""Whether a reader sleeps over bytes that stop their sender, or copies them as fast as it can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import List, Optional
+
+import pytest
+
+from tests.unit import ill
+from udsprobe.model.report import Connection, Peer, ProcessTime, Report, Verdict
+from udsprobe.rules import readers
+from udsprobe.rules.buffers import is_stuck, readers_keep_up
+from udsprobe.rules.judge import judged
+
+WINDOW_US = ill.SECONDS * 1e6
+MB = 1024 * 1024
+
+
+def row(
+    sent: int,
+    stopped: float,
+    *,
+    stops: int = 100,
+    busy: Optional[float] = None,
+    queued: int = 200_000,
+    **more: object,
+) -> Connection:
+    """Sender stopped and reader busy for these parts of the window."""
+    return replace(
+        ill.connection(queued=queued, sent=sent, eagain=stops),
+        stopped_us=stopped * WINDOW_US,
+        stops=stops,
+        reader_busy_us=None if busy is None else busy * WINDOW_US,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def report(*rows: Connection) -> Report:
+    return ill.service(ill.served(100), connections=list(rows))
+
+
+def verdict(*rows: Connection) -> Verdict:
+    found = judged(report(*rows)).verdict
+    assert found is not None
+    return found
+
+
+def test_a_fast_download_on_a_fresh_connection_is_no_slow_reader() -> None:
+    """50 MB in 40 ms, and the buffer is full at the last moment: of ten seconds that is little."""
+    fresh = row(50 * MB, stopped=0.003, busy=0.004)
+    assert readers.drain_s(report(fresh), fresh) < 0.001
+    assert verdict(fresh).cause == "healthy"
+    assert verdict(replace(fresh, reader_busy_us=None)).cause == "healthy"
+
+
+def test_a_loop_that_never_fills_the_buffer_waits_for_room_too() -> None:
+    """Redis sends 64 KB in each turn of its loop: no call finds the buffer full."""
+    found = verdict(row(MB, stopped=0.0, stops=0, busy=0.04, queued=190_000))
+    assert found.cause == "send-blocked"
+
+
+@pytest.mark.parametrize("queued", [200_000, 0])
+def test_a_steady_reader_that_sleeps_between_slices(queued: int) -> None:
+    """4 MB a second in slices of 64 KB: one buffer takes it 50 ms, and it sleeps all the while."""
+    steady = row(40 * MB, stopped=0.92, stops=600, busy=0.03, queued=queued)
+    found = verdict(steady)
+    assert (found.cause, found.subject) == ("send-blocked", "reader 99")
+    assert "sleeps over unread bytes: its sender is stopped 92 % of the time" in found.summary
+    assert any("the reader slept for" in fact.says for fact in found.evidence)
+
+
+def test_a_reader_that_copies_is_the_transport() -> None:
+    """Measured: 2.3 GB in ten thousand stops, the reader on a CPU or waiting for one throughout."""
+    copying = row(2_300 * MB, stopped=0.3, stops=10_000, busy=1.0)
+    assert not is_stuck(report(copying), copying)
+    assert verdict(copying).cause == "healthy"
+
+
+def test_waking_up_is_no_sleep_over_bytes() -> None:
+    """Stopped all the time, 80 µs each: the reader wakes up, copies, and waits for the next."""
+    in_turns = row(3_000 * MB, stopped=0.96, stops=120_000, busy=0.2)
+    assert readers.asleep_s(report(in_turns), in_turns) == 0
+    assert not is_stuck(report(in_turns), in_turns)
+
+
+def test_what_an_unknown_reader_does_is_said_to_be_unknown() -> None:
+    slow = row(2 * MB, stopped=0.99, busy=None)
+    found = verdict(slow)
+    assert found.cause == "send-blocked"
+    assert any("meanwhile is not known" in fact.says for fact in found.evidence)
+    assert verdict(row(40 * MB, stopped=0.92, busy=None)).cause == "healthy"
+
+
+def test_a_call_that_sends_longer_than_the_window() -> None:
+    """Nothing was sent by any call that returned; the other end takes bytes all the same."""
+    copying = row(0, stopped=0.5, busy=0.9, stalled_us=0.0)
+    assert not is_stuck(report(copying), copying)
+    asleep = row(0, stopped=0.99, busy=0.02, stalled_us=0.0)
+    assert is_stuck(report(asleep), asleep)
+    assert is_stuck(report(row(0, stopped=0.0, stops=0)), row(0, stopped=0.0, stops=0))
+
+
+def test_a_reader_that_is_a_target_is_known_by_its_threads() -> None:
+    steady = row(40 * MB, stopped=0.92, stops=600, busy=None)
+    steady = replace(steady, peer=Peer(55, "reader", None))
+    one = report(steady)
+    assert one.time is not None
+    share = {**dict.fromkeys(one.time.total, 0.0), "user": 0.04, "blocked_other": 0.96}
+    processes: List[ProcessTime] = [
+        *one.time.processes,
+        ProcessTime(55, "reader", 1, ill.SECONDS, share),
+    ]
+    one = replace(one, time=replace(one.time, processes=processes))
+    assert readers.busy_s(one, steady) == pytest.approx(0.4)
+    assert is_stuck(one, steady)
+
+
+def test_a_small_tcp_buffer_waits_for_acknowledgements_and_not_for_its_reader() -> None:
+    narrow = replace(
+        row(MB, stopped=0.95, stops=200, busy=0.01, queued=0),
+        transport="tcp",
+        send_buffer_bytes=8192,
+        send_buffer_is_fixed=True,
+    )
+    assert not readers.sleeps_over_bytes(report(narrow), narrow)
+
+
+def test_readers_that_let_blocking_senders_sleep() -> None:
+    asleep = replace(
+        row(40 * MB, stopped=0.9, busy=0.03), send_blocked=ill.connection(slept=9).send_blocked
+    )
+    copying = replace(asleep, reader_busy_us=WINDOW_US)
+    assert not readers_keep_up(report(asleep))
+    assert readers_keep_up(report(copying))

@@ -1,0 +1,203 @@
+"""The table of remedies: each line is one that bash takes, and no remedy hurts who serves."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+from typing import Dict, Iterator, Tuple
+
+import pytest
+
+from tests.unit import ill
+from tests.unit.reports import crowded
+from udsprobe.model.action import CHANGES, EFFECTS, RESTARTS, Action
+from udsprobe.model.report import CpuHolder, Fds, Namespace, Peer, Report
+from udsprobe.rules.remedy import choice, queues
+from udsprobe.rules.remedy.row import Value
+from udsprobe.rules.remedy.servers import DATABASES, GENERIC, SERVERS, recognise
+from udsprobe.rules.remedy.table import KINDS, remedies
+
+CAUSES = (
+    *("accept-queue-full", "accept-starved", "connect-failing", "fd-limit", "send-blocked"),
+    *("connection-churn", "app-cpu", "app-blocked", "upstream-wait", "cpu-contention"),
+    "transport",
+)
+PLAIN: Dict[str, Value] = {
+    "pid": 4711,
+    "tid": 4712,
+    "inode": 90210,
+    "backlog": 1024,
+    "was": 128,
+    "was_somaxconn": 128,
+    "address": "/run/app.sock",
+    "path": "/run/app.sock",
+    "host": "127.0.0.1",
+    "port": 6379,
+    "peer_pid": 55,
+    "who": "redis-server 55",
+    "more": 65536,
+    "more_hard": 65536,
+    "open": 40,
+    "limit": 1024,
+    "bytes": 1 << 20,
+    "holder": "ffmpeg 666",
+    "holder_pid": 666,
+    "nice": 0,
+    "cpus": 2,
+    "quota": "max",
+    "cpu_max": "/sys/fs/cgroup/web/cpu.max",
+}
+NASTY = "/run/'$(touch /tmp/x)`id`\";|&\n\x1b[31m\\\u202e\udcff .sock"
+HOSTILE = {name: NASTY if isinstance(value, str) else value for name, value in PLAIN.items()}
+
+
+def lines(values: Dict[str, Value]) -> Iterator[Tuple[str, str]]:
+    """Every line of the table with these values, and what it is of."""
+    for kind in KINDS:
+        for server in SERVERS:
+            for action in remedies(kind, server, **values):
+                for text in (action.run, action.undo):
+                    if text is not None:
+                        yield f"{kind} {server}", text
+
+
+@pytest.mark.parametrize("values", [PLAIN, HOSTILE], ids=["plain", "hostile"])
+def test_every_line_is_one_that_bash_takes(values: Dict[str, Value]) -> None:
+    found = sorted({text for _, text in lines(values)})
+    assert len(found) >= 30
+    for text in found:
+        assert text.isprintable(), text
+        assert subprocess.run(["bash", "-n", "-c", text]).returncode == 0, text
+
+
+def test_a_name_in_a_line_is_one_word_and_never_runs() -> None:
+    (action,) = remedies("denied", address=NASTY)
+    assert action.run is not None
+    shown = action.run.replace("namei -l --", "printf '<%s>'")
+    said = subprocess.run(["bash", "-c", shown], capture_output=True, check=True).stdout
+    assert said == b"<" + NASTY.encode("utf-8", "surrogateescape") + b">"
+
+
+def test_what_needs_a_value_that_is_not_known_is_left_out() -> None:
+    assert remedies("backlog-unix", GENERIC, backlog=1024, address="/run/x") == remedies(
+        "backlog-unix", GENERIC, backlog=1024, address="/run/x", pid=None
+    )
+    (by_hand,) = remedies("backlog-unix", GENERIC, backlog=1024, address="/run/x")
+    assert by_hand.run is None
+    (act,) = remedies("stranger", holder="x 6", holder_pid=6)
+    assert act.run == "sudo renice -n 19 -p 6" and act.undo is None
+
+
+def test_every_cause_has_remedies_for_any_server() -> None:
+    assert {kind.cause for kind in KINDS.values()} == {*CAUSES, "nagle"}
+    for name, kind in KINDS.items():
+        assert GENERIC in kind.by_server, name
+        assert set(kind.by_server) <= set(SERVERS), name
+        assert remedies(name, GENERIC, **PLAIN), name
+
+
+def test_every_server_has_its_own_words_for_queue_and_seats() -> None:
+    assert set(queues.BACKLOG) == set(queues.SEATS) == set(SERVERS)
+
+
+def test_no_remedy_is_two_in_one_string_or_a_tool_without_its_package() -> None:
+    for kind in KINDS:
+        for server in SERVERS:
+            for action in remedies(kind, server, **PLAIN):
+                check(action)
+
+
+def check(action: Action) -> None:
+    assert action.effect in EFFECTS and action.say and action.why
+    assert "(or:" not in action.do and "offcputime" not in action.do
+    assert action.do == (action.run or action.say)
+    assert action.run is None or action.effect != RESTARTS
+    assert action.undo is None or action.effect == CHANGES
+    tools = r"(?:^|sudo |\| )(perf|py-spy|rbspy|jcmd|redis-cli|iostat) "
+    if re.search(tools, action.run or ""):
+        assert re.search(r"package |pip install |cargo install ", action.say), action.run
+
+
+@pytest.mark.parametrize("server", sorted(DATABASES | {"node"}))
+def test_what_is_one_thread_or_a_database_is_not_told_to_have_more_workers(server: str) -> None:
+    for kind in ("more-cpu", "accept-late", "seats"):
+        for action in remedies(kind, server, **PLAIN):
+            assert "more worker" not in action.say or (server, kind) == ("memcached", "accept-late")
+
+
+@pytest.mark.parametrize(
+    ("comm", "cmdline", "expected"),
+    [
+        ("nginx", "nginx: worker process", "nginx"),
+        ("postgres", None, "postgresql"),
+        ("mariadbd", "/usr/sbin/mariadbd", "mysql"),
+        ("redis-server", "/usr/bin/redis-server *:6379", "redis"),
+        ("php-fpm8.2", "php-fpm: pool www", "php-fpm"),
+        ("python3", "/usr/bin/python3 /usr/bin/gunicorn --backlog 5 app", "gunicorn"),
+        ("python3.11", "python3.11 app.py", "python"),
+        ("ruby3.1", "puma 5.6.5 (unix:///run/puma.sock) [app]", "puma"),
+        ("apache2", None, "apache"),
+        ("node", "node /srv/nginx-admin.js", "node"),
+        ("MainThread", "/usr/bin/node app.js", "node"),
+        ("a.out", "./a.out", GENERIC),
+        ("", None, GENERIC),
+    ],
+)
+def test_servers_are_recognised(comm: str, cmdline: str, expected: str) -> None:
+    assert recognise(comm, cmdline) == expected
+
+
+def full(somaxconn: int, requested: int, effective: int) -> Tuple[Action, ...]:
+    """What a full queue calls for, where the limit is what it is now."""
+    backlog = replace(crowded().backlog, requested=requested, effective=effective, clamped_by=None)
+    listener = replace(crowded(), backlog=backlog)
+    space = Namespace(listener.netns, somaxconn, *[None] * 6)
+    report = replace(ill.service(ill.served(100)), namespaces=[space], listeners=[listener])
+    return choice.queue_full(report, listener)
+
+
+def test_somaxconn_is_raised_only_where_it_cuts() -> None:
+    assert all("sysctl" not in (action.run or "") for action in full(4096, 511, 511))
+    both, limit, own = full(128, 511, 128)
+    assert both.run is not None and "somaxconn=1024 && " in both.run and "listen(1024)" in both.run
+    assert both.undo is not None and both.undo.endswith("sysctl -w net.core.somaxconn=128")
+    assert limit.run == "sudo nsenter -t 4711 -n sysctl -w net.core.somaxconn=1024"
+    assert own.run is None
+    assert len(full(4096, 4096, 4096)) == 3
+    # Raised since it listened: it only has to listen again.
+    assert "sysctl" not in (full(65535, 511, 128)[0].run or "")
+
+
+def holding(holder: CpuHolder, **extra: object) -> Report:
+    report = ill.service(ill.served(900))
+    assert report.time is not None
+    return replace(report, time=replace(report.time, cpu_holders=[holder]), **extra)  # type: ignore[arg-type]
+
+
+def test_only_a_stranger_is_slowed_down() -> None:
+    stranger = CpuHolder(666, "ffmpeg", False, 4e6, 90.0)
+    assert choice.cpu_holder(holding(stranger), stranger)[0].run == "sudo renice -n 19 -p 666"
+    client = ill.connection(peer=Peer(666, "ffmpeg"))
+    assert no_renice(holding(stranger, connections=[client]), stranger)
+    assert no_renice(holding(stranger, listeners=[replace(crowded(), pids=[666])]), stranger)
+    for one in (
+        CpuHolder(4711, "node", True, 4e6, 90.0),
+        CpuHolder(666, "udsprobe", False, 4e6, 90.0),
+        CpuHolder(16, "ksoftirqd/0", False, 4e6, 90.0),
+        CpuHolder(0, None, False, 4e6, 90.0),
+    ):
+        assert no_renice(holding(one), one)
+
+
+def no_renice(report: Report, holder: CpuHolder) -> bool:
+    actions = choice.cpu_holder(report, holder)
+    return bool(actions) and all("renice" not in action.do for action in actions)
+
+
+def test_a_limit_of_files_is_raised_only_where_it_binds() -> None:
+    (target,) = ill.service(ill.served(100)).targets
+    near = replace(target, fds=Fds(1020, 1024))
+    assert choice.descriptors(near)[0].run == f"sudo prlimit --pid {near.pid} --nofile=65536:65536"
+    far = replace(target, fds=Fds(40, 1024))
+    assert all("prlimit" not in (action.run or "") for action in choice.descriptors(far))

@@ -1,0 +1,53 @@
+"""Connections to one upstream that are all busy are a queue for that upstream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import List, Optional
+
+import pytest
+
+from tests.unit import ill
+from udsprobe.model.report import Report, Upstream, Verdict
+from udsprobe.rules.judge import judged
+from udsprobe.rules.request_time import request_time
+from udsprobe.rules.service import whole_service
+
+
+def pooled(busy_pct: Optional[float], connections: Optional[int] = 2, at_once: int = 24) -> Report:
+    """A loop that asks an upstream of 20 ms for each request, so many at a time."""
+    answered = 950
+    app_us = ill.SECONDS * 1e6 * at_once / answered
+    waits = 100 * 20_000 / app_us
+    row = replace(ill.upstream(answered, 20_000), connections=connections, busy_pct=busy_pct)
+    rows: List[Upstream] = [row]
+    requests = ill.served(answered, app=app_us, upstream=waits, poll=98 - waits, cpu=2)
+    return ill.service(requests, ill.thread(user=0.05), upstream=rows)
+
+
+def verdict(report: Report) -> Verdict:
+    found = judged(report).verdict
+    assert found is not None
+    return found
+
+
+def test_a_full_pool_is_a_queue_for_its_upstream() -> None:
+    found = verdict(pooled(95.0))
+    assert found.cause == "upstream-wait"
+    assert "its pool of 2 connections is full, 95 % busy" in found.summary
+    assert request_time(whole_service(pooled(95.0))).share("upstream") > 0.95
+
+
+@pytest.mark.parametrize(
+    ("busy_pct", "connections"), [(60.0, 2), (None, None)], ids=["room", "not kept"]
+)
+def test_a_pool_with_room_is_not_what_a_timer_waits_for(
+    busy_pct: Optional[float], connections: Optional[int]
+) -> None:
+    assert verdict(pooled(busy_pct, connections)).cause == "app-blocked"
+
+
+def test_no_more_requests_than_connections_queue_for_none() -> None:
+    """Each has a connection of its own: what it waits for besides is a timer."""
+    found = request_time(whole_service(pooled(95.0, connections=32)))
+    assert found.share("timer") > 0.8
