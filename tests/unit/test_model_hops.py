@@ -7,7 +7,7 @@ from typing import List, Optional, Sequence
 
 from tests.unit.reports import listener
 from tests.unit.samples import target
-from udsprobe.model.hops import hops
+from udsprobe.model.hops import asked_by_servers, hops
 from udsprobe.model.report import (
     Hop,
     Latency,
@@ -143,3 +143,13 @@ def test_three_hops_and_a_loop() -> None:
 def test_one_that_only_asks_is_a_hop_without_a_latency() -> None:
     chain = found([row(1, "job", 0, 0.0, asks(5, 1.0, pid=2)), row(2, "b", 5, 1.0)])
     assert chain[0] == Hop(1, [1], "job", None, 0, None, None, None, [2])
+
+
+def test_what_servers_ask_of_each_other_by_who_is_asked() -> None:
+    """Neither what a mere client asks, nor what goes to somebody else."""
+    rows = [
+        row(1, "nginx", 10, 9.0, asks(10, 5.0, pid=3), asks(7, 5.0, pid=99)),
+        row(2, "client", 0, 9.0, asks(50, 5.0, pid=1)),
+        row(3, "node", 10, 4.0, asks(4, 5.0, pid=1)),
+    ]
+    assert asked_by_servers(rows, [], []) == {3: 10, 1: 4}

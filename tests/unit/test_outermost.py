@@ -31,7 +31,7 @@ def test_what_one_hop_hands_on_is_no_request_of_its_own() -> None:
     """Two nginx workers, 6,300 requests together, and the Node behind them."""
     rows = [row(812, 4200, 300.0, cpu=100.0), row(813, 2100, 600.0, lock=100.0), row(9, 6300, 90.0)]
     hops = [hop(812, [9], 813), hop(9, [])]
-    found = of_outermost(ill.served(12_600), hops, rows, 2.0)
+    found = of_outermost(ill.served(12_600), hops, rows, {9: 6300}, 2.0)
     assert found is not None
     assert (found.count, found.rate_per_s, found.latency_us.mean) == (6300, 3150.0, 400.0)
     assert found.latency_us.p50 is found.latency_us.p99 is None
@@ -44,20 +44,29 @@ def test_what_one_hop_hands_on_is_no_request_of_its_own() -> None:
 
 def test_nothing_changes_where_none_asks_another() -> None:
     served, rows = ill.served(900), [row(9, 900, 90.0)]
-    assert of_outermost(served, [], rows, 1.0) is served
-    assert of_outermost(served, [hop(9, []), hop(10, [])], rows, 1.0) is served
-    assert of_outermost(None, [], rows, 1.0) is None
+    assert of_outermost(served, [], rows, {}, 1.0) is served
+    assert of_outermost(served, [hop(9, []), hop(10, [])], rows, {}, 1.0) is served
+    assert of_outermost(None, [], rows, {}, 1.0) is None
 
 
-def test_those_that_ask_each_other_are_both_outermost() -> None:
+def test_of_those_that_ask_each_other_what_came_from_outside_counts() -> None:
     served, rows = ill.served(900), [row(9, 500, 90.0), row(10, 400, 90.0)]
-    assert of_outermost(served, [hop(9, [10]), hop(10, [9])], rows, 1.0) is served
+    found = of_outermost(served, [hop(9, [10]), hop(10, [9])], rows, {9: 50, 10: 400}, 1.0)
+    assert found is not None and found.count == 450
 
 
-def test_a_chain_whose_outermost_hop_is_no_server_is_what_it_serves() -> None:
-    """A client among the targets asks, and serves nobody."""
-    served, rows = ill.served(900), [row(9, 900, 90.0)]
-    assert of_outermost(served, [hop(7, [9]), hop(9, [])], rows, 1.0) is served
+def test_what_clients_ask_of_an_inner_hop_directly_counts() -> None:
+    """A proxy hands 100 requests to a service that 900 others ask without it."""
+    served, rows = ill.served(1100), [row(8, 100, 200.0), row(9, 1000, 90.0)]
+    found = of_outermost(served, [hop(8, [9]), hop(9, [])], rows, {9: 100}, 1.0)
+    assert found is not None and found.count == 1000
+    assert found.latency_us.mean == (100 * 200.0 + 900 * 90.0) / 1000
+
+
+def test_what_the_workers_of_an_inner_hop_were_asked_is_taken_once() -> None:
+    rows = [row(8, 100, 200.0), row(9, 60, 90.0), row(10, 40, 90.0)]
+    found = of_outermost(ill.served(200), [hop(8, [9]), hop(9, [], 10)], rows, {9: 100}, 1.0)
+    assert found is not None and found.count == 100
 
 
 def test_a_report_of_a_chain_still_has_a_verdict() -> None:

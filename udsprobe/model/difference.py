@@ -18,7 +18,7 @@ from udsprobe.model.counters import (
     percent,
 )
 from udsprobe.model.cpu_use import cpu_use
-from udsprobe.model.hops import hops
+from udsprobe.model.hops import asked_by_servers, hops
 from udsprobe.model.listener_rows import connect_rows, listener_rows
 from udsprobe.model.namespace_rows import namespace_rows, with_overflows
 from udsprobe.model.outermost import of_outermost
@@ -182,8 +182,9 @@ def _requests(first: Sample, last: Sample, listeners: Optional[List[Listener]]) 
     by_process = served_by(first, last)
     elapsed_s = _elapsed_ns(first, last) / _NS_PER_S
     chain = hops(by_process, listeners, last.targets)
+    asked = asked_by_servers(by_process or [], listeners, last.targets)
     served = of_outermost(
-        served_requests(first, last, elapsed_s), chain or [], by_process or [], elapsed_s
+        served_requests(first, last, elapsed_s), chain or [], by_process or [], asked, elapsed_s
     )
     return Requests(
         served=served,

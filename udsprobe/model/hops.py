@@ -49,6 +49,26 @@ def hops(
     ]
 
 
+def asked_by_servers(
+    served_by: Sequence[ServedBy],
+    listeners: Optional[Sequence[Listener]],
+    targets: Sequence[TargetReading],
+) -> Dict[int, int]:
+    """By the first pid of a hop, how many of its requests came from other targets that serve.
+
+    A target that serves nobody is a client: what it asks for is asked once.
+    """
+    servers = _servers(served_by, listeners or (), targets)
+    asked: Dict[int, int] = {}
+    for at, server in enumerate(servers):
+        for each in (each for row in server.rows if row.count for each in row.upstream):
+            to = _answering(each, servers)
+            if to is not None and to != at:
+                pid = servers[to].pids[0]
+                asked[pid] = asked.get(pid, 0) + each.count
+    return asked
+
+
 def _servers(
     rows: Sequence[ServedBy], listeners: Sequence[Listener], targets: Sequence[TargetReading]
 ) -> List[_Server]:

@@ -7,7 +7,7 @@ the targets serve is what their outermost hop serves.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence
 
 from udsprobe.model.counters import ratio
 from udsprobe.model.report import Hop, Latency, Served, ServedBy, Stages
@@ -16,16 +16,20 @@ _STAGES = ("accept_wait", "recv_wait", "recv", "app", "send")
 
 
 def of_outermost(
-    served: Optional[Served], hops: Sequence[Hop], rows: Sequence[ServedBy], elapsed_s: float
+    served: Optional[Served],
+    hops: Sequence[Hop],
+    rows: Sequence[ServedBy],
+    asked: Mapping[int, int],
+    elapsed_s: float,
 ) -> Optional[Served]:
-    """`served` without what targets ask of each other.
+    """`served` without what targets that serve ask of each other.
 
-    Unchanged where none asks another. Otherwise means only: percentiles are
-    counted for all targets together, and None.
+    `asked` is how many requests of each hop, by its first pid, those are. The others of
+    that hop came from outside and count. Unchanged where none asks another. Otherwise
+    means only: percentiles are counted for all targets together, and None.
     """
-    inner = {pid for hop in hops if _is_inner(hop, hops) for pid in hop.pids}
-    outer = [row for row in rows if row.pid not in inner and row.count]
-    if served is None or not any(row.count for row in rows if row.pid in inner) or not outer:
+    outer = _from_outside(hops, rows, asked)
+    if served is None or not any(asked.values()) or not outer:
         return served
     count = sum(row.count for row in outer)
     return replace(
@@ -38,9 +42,19 @@ def of_outermost(
     )
 
 
-def _is_inner(hop: Hop, hops: Sequence[Hop]) -> bool:
-    """Another hop asks it, and it does not ask that one."""
-    return any(hop.pid in each.next and each.pid not in hop.next for each in hops)
+def _from_outside(
+    hops: Sequence[Hop], rows: Sequence[ServedBy], asked: Mapping[int, int]
+) -> List[ServedBy]:
+    left = {hop.pid: asked.get(hop.pid, 0) for hop in hops}
+    first = {pid: hop.pid for hop in hops for pid in hop.pids}
+    outer = []
+    for row in rows:
+        inner = min(row.count, left.get(first.get(row.pid, -1), 0))
+        if inner:
+            left[first[row.pid]] -= inner
+        if row.count > inner:
+            outer.append(replace(row, count=row.count - inner))
+    return outer
 
 
 def _stages(rows: Sequence[ServedBy]) -> Stages:
