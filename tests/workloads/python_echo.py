@@ -66,7 +66,7 @@ def truth() -> object:
     }
     row = {"transport": "unix", "socket_type": "stream", "abi": "native", "errors": {}}
     rows = [{"name": name, "calls": n, "bytes": b, **row} for name, (n, b) in calls.items()]
-    return {"workload": "python_echo", "requests": turns, "calls": rows}
+    return {"workload": "python_echo", "requests": turns, "calls": rows, "left": 0}
 
 
 def main(path: Path) -> None:
