@@ -178,6 +178,8 @@ def descriptors_at_the_wall() -> Figures:
     """A Node with a limit of 1,024: how many connections it holds, and what the next ones see."""
     with Bench(UNIX) as bench:
         node = bench.node(prefix=["prlimit", "--nofile=1024:1024"])
+        # Node may not yet have closed the connection that asked whether it listens.
+        bench.wait_until(lambda: _sockets_at(node.address) == 1, "the first client has gone")
         base = len(os.listdir(f"/proc/{node.pid}/fd"))
         clients: List[socket.socket] = []
         for _ in range(1100):
@@ -187,6 +189,13 @@ def descriptors_at_the_wall() -> Figures:
         for client in clients:
             client.close()
     return {"own": base, "served": kept, "closed": closed, "held": kept + base}
+
+
+def _sockets_at(path: str) -> int:
+    return sum(
+        line.endswith(path)
+        for line in Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()
+    )
 
 
 def _kept(clients: List[socket.socket]) -> Tuple[int, int]:
