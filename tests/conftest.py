@@ -11,11 +11,14 @@ import ctypes
 import os
 import shutil
 from pathlib import Path
-from typing import Callable, Dict, Optional, Union
+from typing import Callable, Dict, List, Optional, Set, Union
 
 import pytest
 
 Require = Callable[..., Dict[str, str]]
+
+QUICK_STRIDE = 8
+WITHOUT_KERNEL = ("unit", "repo")
 
 
 def prerequisites_must_hold() -> bool:
@@ -41,6 +44,36 @@ def give_up(reason: str) -> None:
     if prerequisites_must_hold():
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help=f"no slow tests, and of those with real probes or servers each {QUICK_STRIDE}th",
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
+    if not config.getoption("--quick"):
+        return
+    quick = quick_ones(items)
+    config.hook.pytest_deselected(items=[item for item in items if item not in quick])
+    items[:] = [item for item in items if item in quick]
+
+
+def quick_ones(items: List[pytest.Item]) -> Set[pytest.Item]:
+    """Some of each file with real probes or servers, all of the others."""
+    files: Dict[Path, List[pytest.Item]] = {}
+    for item in items:
+        if not item.get_closest_marker("slow"):
+            files.setdefault(item.path, []).append(item)
+    return {
+        item
+        for path, each in files.items()
+        for item in (each if path.parent.name in WITHOUT_KERNEL else each[::QUICK_STRIDE])
+    }
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

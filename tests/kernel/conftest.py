@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable, Iterator, List
 
 import pytest
 
@@ -13,7 +13,17 @@ from tests.conftest import Require, give_up
 from tests.kernel import leftovers, measured
 from tests.workloads import build
 
+HERE = Path(__file__).resolve().parent
 Workload = Callable[[int], Path]
+
+
+# Before xdist's own hook, which reads the groups.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+    """With `-n` the tests of a file run in one process: they share what they have started."""
+    for item in items:
+        if item.path.is_relative_to(HERE) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.hookimpl(tryfirst=True)

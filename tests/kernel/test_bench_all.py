@@ -12,7 +12,7 @@ import pytest
 from scripts.bench.cost.document import BLOCK, NOT_MEASURED
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.slow]
 
 
 @pytest.mark.timeout(700)

@@ -14,7 +14,7 @@ from scripts.bench.cost.tools import TOOLS
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 
 @pytest.fixture(scope="module")

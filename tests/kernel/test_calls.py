@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 import pytest
 
@@ -43,11 +43,18 @@ REQUEST_CASES = [case for case in all_cases() if case.name.startswith("requests"
 REPEATABLE_CASES = [case for case in all_cases() if case.name not in RESTARTING + VARYING]
 ENTERED_CASES = [case for case in all_cases() if case.name != "denied"]
 
-each_case = pytest.mark.parametrize("case", all_cases(), ids=str)
-each_case_of_requests = pytest.mark.parametrize("case", REQUEST_CASES, ids=str)
-each_repeatable_case = pytest.mark.parametrize("case", REPEATABLE_CASES, ids=str)
+
+def each_of(cases: Iterable[Case]) -> pytest.MarkDecorator:
+    """With `-n` what looks at one case runs in one process, which observes it once."""
+    shared = [pytest.param(case, marks=pytest.mark.xdist_group(str(case))) for case in cases]
+    return pytest.mark.parametrize("case", shared, ids=str)
+
+
+each_case = each_of(all_cases())
+each_case_of_requests = each_of(REQUEST_CASES)
+each_repeatable_case = each_of(REPEATABLE_CASES)
 # Of a call that seccomp denies nobody sees the entry.
-each_case_seen_to_enter = pytest.mark.parametrize("case", ENTERED_CASES, ids=str)
+each_case_seen_to_enter = each_of(ENTERED_CASES)
 
 
 @pytest.fixture(scope="module", autouse=True)

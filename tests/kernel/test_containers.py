@@ -23,7 +23,7 @@ from tests.scenarios.bench import family_of
 from tests.workloads.queue_process import Actor, Answer, unix
 from udsprobe.kernel.cgroups import CgroupMount, mounts
 
-pytestmark = [pytest.mark.root]
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 CONNECTS, ACCEPTS = 7, 5
 NAMESPACES = ["--pid", "--net", "--mount", "--fork", "--kill-child", "--mount-proc"]

@@ -10,7 +10,7 @@ import pytest
 from tests.kernel.cpu_cgroup import PERIOD_US, QUOTA_US, Burner, Quota
 from tests.kernel.tool import Attached
 
-pytestmark = [pytest.mark.root]
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 BURNT_S = 0.2
 
 

@@ -15,7 +15,7 @@ from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import ENDED_PID
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.usefixtures("nothing_left_over")]
 
 ENDED = 300
 NS_PER_TICK = 10_000_000

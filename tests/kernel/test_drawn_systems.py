@@ -10,7 +10,7 @@ from tests.scenarios.case import CAUSES
 from tests.scenarios.programs import compilers
 from tests.scenarios.systems import PROXY, SERVER, UPSTREAM, System
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.slow]
 
 PROGRAM = {"seats": 128, "backlog": 511, "one_in": 1, "timer": 1, "keep": 1, "pool": 64}
 

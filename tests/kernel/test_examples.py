@@ -16,7 +16,12 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNS = sorted((ROOT / "examples").glob("*/run"))
 PATIENCE_S = 600
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(PATIENCE_S + 120)]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.alone,
+    pytest.mark.slow,
+    pytest.mark.timeout(PATIENCE_S + 120),
+]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tests.workloads.build import BuildError
 from tests.workloads.stages_program import Program
 from udsprobe.kernel.loader import MAP_BOUNDS
 
-pytestmark = [pytest.mark.root]
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 Row = Dict[str, Any]
 POLLERS = ("epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6")

@@ -17,7 +17,7 @@ from tests.kernel.at_rest import wait_until_at_rest
 from tests.kernel.servers import Server
 from tests.patience import PATIENCE_S
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.usefixtures("nothing_left_over")]
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
 REQUESTS = 20_000
 WARM_UP_REQUESTS = 500

@@ -14,7 +14,12 @@ from tests.soak.soak import CALLS, soak
 from tests.workloads.build import BuildError
 from tests.workloads.stages_program import program
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.alone,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("nothing_left_over"),
+]
 
 SECONDS = float(os.environ.get("UDSPROBE_TEST_SOAK_S", "30"))
 # As many as a machine makes that is slow a hundred times.

@@ -24,7 +24,7 @@ from udsprobe.model.thread_time import thread_time
 from udsprobe.observe import Observer
 from udsprobe.sample import Sample
 
-pytestmark = [pytest.mark.root]
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 Activities = Dict[str, int]
 NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")

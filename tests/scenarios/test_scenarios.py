@@ -18,7 +18,7 @@ DURATION_S = 5.0
 ATTEMPTS = 3
 QUICK = [case for case in all_cases() if case.quick]
 
-pytestmark = [pytest.mark.root, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.alone]
 
 
 @pytest.mark.parametrize("case", QUICK, ids=lambda case: case.name)

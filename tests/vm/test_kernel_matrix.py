@@ -47,6 +47,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Tuple[int, i
 
 
 @pytest.mark.root
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(GUEST_S * len(KERNELS) + 600)
 @pytest.mark.skipif(not KERNELS, reason=f"emulated kernels take minutes: {ASKED}=5.10,6.1,6.12,7.2")
