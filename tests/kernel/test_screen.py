@@ -200,7 +200,9 @@ def test_the_verdict_and_what_it_rests_on(terminal: Terminal, spinning: Service)
     assert "NOT THE TRANSPORT · critical: app-cpu · " in told and "  look: " in told
 
 
-def test_resizing(terminal: Terminal, service: Service) -> None:
+@pytest.mark.parametrize("exported", ["", "COLUMNS=80 LINES=24"])
+def test_resizing(terminal: Terminal, service: Service, exported: str) -> None:
+    terminal.type(f"unset COLUMNS LINES; export {exported}; clear")
     start(terminal, service)
     terminal.resize(200, 60)
     terminal.wait(lambda seen: max(map(len, seen.splitlines())) > 150 and has_figures(seen))

@@ -31,6 +31,12 @@ def wants_colour(outlet: Outlet) -> bool:
     return outlet.is_terminal and not plain
 
 
+def follow_the_terminal() -> None:
+    """Let the dashboard have the terminal's size: Textual prefers an exported one, which stays."""
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
+
+
 def can_draw() -> bool:
     """Whether the dashboard could read keys and draw, stdout being a terminal."""
     # The dashboard reads keys from stdin; it draws on stdout, and stderr may go anywhere.

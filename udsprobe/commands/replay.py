@@ -10,7 +10,7 @@ from typing import Optional
 
 import click
 
-from udsprobe.commands.answer import can_draw, rendered, wants_colour
+from udsprobe.commands.answer import can_draw, follow_the_terminal, rendered, wants_colour
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.options import debug_option, form_asked
 from udsprobe.errors import EXIT_OK
@@ -57,4 +57,5 @@ def _watch(recording: Recording) -> None:
     from udsprobe.views.dashboard import run_replay
 
     if len(recording.sequences()) > 1:
+        follow_the_terminal()
         run_replay(RecordingPlayer(recording), recording.observation.interval_s)

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Callable, Optional
 
-from udsprobe.commands.answer import can_draw, rendered, wants_colour
+from udsprobe.commands.answer import can_draw, follow_the_terminal, rendered, wants_colour
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.options import WatchOptions
 from udsprobe.ending import Ending
@@ -94,6 +94,7 @@ def _watch_screen(observer: Observer, options: WatchOptions, ending: Ending) -> 
     from udsprobe.commands.screen import ScreenFeed
     from udsprobe.views.dashboard import run_dashboard
 
+    follow_the_terminal()
     run_dashboard(ScreenFeed(observer, ending, options.interval_s), options.interval_s)
 
 
