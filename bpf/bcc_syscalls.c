@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
  * Strategy "bcc", for kernels that do not describe their types: compiled on the host, by BCC,
- * against the headers of its kernel. What a count means is what it means in the shared bodies
+ * against the headers of its kernel. A count means the same as in the shared bodies
  * (syscalls.bpf.h, processes.bpf.h, requests.bpf.h), which need those types; layouts are those
- * of udsprobe.h. Who is no target costs one lookup a call.
+ * of udsprobe.h. A task that is not a target costs one lookup per call.
  *
  * Given by udsprobe: CALLS_MAX, FOLLOW_FORKS and the numbers NR_... and COMPAT_NR_....
  */
@@ -527,7 +527,7 @@ static __always_inline void take_out(struct bcc_thread *thread, struct bcc_frame
 		thread->set_aside_in_table--;
 }
 
-/* The frame calls anew, or is interrupted anew: what it had been interrupted in is over. */
+/* The frame makes a new call or is interrupted again, so its interrupted call has ended. */
 static __always_inline void leave_call_of(struct bcc_thread *thread, u64 task, u64 stack)
 {
 	struct bcc_frame frame = {};
@@ -677,7 +677,7 @@ int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 	thread->message_bytes = 0;
 	if (thread->now.call != CALL_NONE)
 		describe_call(task, regs, &thread->now);
-	/* Last: our own work is not the call's. */
+	/* Last, so the program's own work does not count for the call. */
 	now = bpf_ktime_get_ns();
 	if ((thread->flags & THREAD_INTERRUPTED || thread->set_aside) &&
 	    resume_interrupted(thread, task, regs, now))
@@ -787,7 +787,7 @@ static __always_inline void bytes_sent(u64 task, struct call_in_flight *call,
 	if (!connection)
 		return;
 	connection->tgid = bpf_get_current_pid_tgid() >> 32;
-	/* It began before the request was there: no reply to that, say a push. */
+	/* The send call began before the request came: a push, for example, not the reply. */
 	if (connection->phase != PHASE_RECEIVING || call->start_ns < connection->received_ns)
 		return;
 	connection->phase = PHASE_REPLYING;
@@ -876,7 +876,7 @@ static __always_inline void count_number(struct call_in_flight *call)
 		count_add(&of_abi->calls[call->nr & (NR_MAX - 1)], 1);
 }
 
-/* No descriptor was to be had; some calls say so of another limit. */
+/* The call got no descriptor; some calls return the same errno for another limit. */
 static __always_inline void count_exhausted(struct bcc_thread *thread, long ret)
 {
 	int index = (thread->now.abi == ABI_COMPAT ? NR_MAX : 0) + (thread->now.nr & (NR_MAX - 1));
@@ -901,7 +901,7 @@ static __always_inline void adopt_call(u64 task, u64 regs, struct call_in_flight
 		describe_call(task, regs, call);
 }
 
-/* Goes on with itself until all messages of the call are added up, and then with its return. */
+/* Tail-calls itself until all messages of the call are added up, then handles its return. */
 int on_messages(struct bpf_raw_tracepoint_args *ctx)
 {
 	u64 task = bpf_get_current_task(), regs = ctx->args[0], ret = ctx->args[1], at, stride;
@@ -1036,7 +1036,7 @@ int on_sched_process_exec(struct bpf_raw_tracepoint_args *ctx)
 	if (!thread)
 		return 0;
 	leave_all(thread);
-	/* That of its first thread, whichever called. */
+	/* The name of the first thread, whichever thread called. */
 	thread->tid = both;
 	return 0;
 }

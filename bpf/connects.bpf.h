@@ -11,7 +11,9 @@
 #include "listeners.bpf.h"
 
 #define EINPROGRESS 115
-/* Voluntary switches of who slept in connect() when we came: more than it will ever have. */
+/* Stands for the voluntary switches of a thread that slept in connect() at attach: a number that
+ * no thread reaches.
+ */
 #define SLEPT_BEFORE (~0ULL)
 
 static __always_inline bool is_unix_with_queue(u8 endpoint)
@@ -51,7 +53,7 @@ static __always_inline void connecting_thread_exited(struct task_struct *task)
 	bpf_map_delete_elem(&connectings, &tid);
 }
 
-/* Through the other end, which knows whose queue it is or was in. */
+/* Found through the other end of the connection, whose entry names the listener. */
 static __always_inline struct listener *listener_connected_to(address_t sk)
 {
 	struct sock *peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
@@ -75,7 +77,7 @@ static __always_inline void connect_failed(struct task_struct *task, struct pt_r
 	bool compat = is_compat(task);
 	count_t *count, one = 1;
 
-	/* Memory that was not there when the call began is there now. */
+	/* Read now: the memory may not have been mapped when the call began. */
 	if (!name_given(second_argument(regs, compat), third_argument(regs, compat), &failed.name))
 		return;
 	count = bpf_map_lookup_elem(&failed_connects, &failed);
@@ -85,7 +87,7 @@ static __always_inline void connect_failed(struct task_struct *task, struct pt_r
 		shared_add(&connects_turned_away, 1);
 }
 
-/* Of a call whose entry nobody saw. */
+/* The socket of a call whose entry was not seen. */
 static __always_inline address_t socket_called(struct task_struct *task, struct pt_regs *regs)
 {
 	struct socket_ref ref = {};
@@ -144,9 +146,9 @@ static __always_inline void destination_reached(struct arguments *arguments, u8 
 		count_destination(&destination, took_ns);
 }
 
-/* connect() said that it goes on, and it failed: net/ipv4/tcp.c, tcp_done_with_error
- * (tcp_reset and tcp_write_err before it) sets the error and then the state. Whoever
- * closes the socket meanwhile leaves no error.
+/* connect() returned EINPROGRESS, and the connection failed later: net/ipv4/tcp.c,
+ * tcp_done_with_error (before it existed, tcp_reset and tcp_write_err) sets the error and then the
+ * state. If the program closes the socket meanwhile, there is no error.
  */
 static __always_inline void failed_in_background(struct sock *sk, ns_t began_ns)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * For whom a target waits when it waits for a CPU: the last stays on each CPU are
- * remembered, and a wait is divided by who was there during it. Who was last alone
- * would often be a kernel thread that was there for a moment.
+ * Which processes hold the CPU that a target waits for. The last stays on each CPU are
+ * remembered, and a wait is divided among the stays during it. The last stay alone
+ * would often be that of a kernel thread that ran for a moment.
  */
 #ifndef CPU_HOLDERS_BPF_H
 #define CPU_HOLDERS_BPF_H
@@ -29,12 +29,12 @@ static __always_inline void remember_stay(struct task_struct *prev, struct task_
 	stay = &stays->last[stays->seen++ & (CPU_STAYS - 1)];
 	stay->end_ns = next->pid ? next->se.exec_start : prev->se.exec_start;
 	stay->who.tgid = tgid_of(prev);
-	/* The idle tasks of all CPUs are one nobody. */
+	/* The idle tasks of all CPUs share one entry, with tgid 0. */
 	stay->who.started_ns = prev->pid ? untrusted(prev)->group_leader->start_boottime : 0;
 	stay->is_target = is_target;
 }
 
-/* Global functions of numbers: the verifier walks each once, not once in each round of a loop. */
+/* Global functions that take numbers: the verifier checks each once, not once per loop iteration. */
 __noinline u32 credit_holder(u64 number, ns_t waited_ns)
 {
 	struct cpu_holder *holder, fresh = {};
@@ -52,7 +52,7 @@ __noinline u32 credit_holder(u64 number, ns_t waited_ns)
 		holder = bpf_map_lookup_elem(&cpu_holders, &key);
 	}
 	if (!holder) {
-		/* More came and went since the last sample than have room: no wait is lost. */
+		/* No room, as many came and went since the last sample: counted together. */
 		if (stay->is_target)
 			shared_add(&target_holders_rest_ns, waited_ns);
 		else
@@ -66,7 +66,7 @@ __noinline u32 credit_holder(u64 number, ns_t waited_ns)
 	return 0;
 }
 
-/* The part of the last `waited_ns` in which the stay `back` before the last one was. */
+/* How much of the last `waited_ns` the stay takes that was `back` stays before the last one. */
 __noinline u64 overlap_ns(u64 last, u32 back, ns_t waited_ns)
 {
 	struct cpu_stays *stays = stays_here();
@@ -83,7 +83,7 @@ __noinline u64 overlap_ns(u64 last, u32 back, ns_t waited_ns)
 	return end > begin ? end - begin : 0;
 }
 
-/* What is older than what is remembered was held by the same ones, as far as anybody knows. */
+/* The time before the remembered stays is divided in the same proportions. */
 static __subprogram int credit_holders(ns_t waited_ns)
 {
 	struct cpu_stays *stays = stays_here();

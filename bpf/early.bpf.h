@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What tracing programs have learnt since v5.10, and what stands for it before. */
+/* Features that tracing programs got after v5.10, and substitutes for kernels without them. */
 #ifndef EARLY_BPF_H
 #define EARLY_BPF_H
 
@@ -14,8 +14,8 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 /* The kernel has it: set between open and load. */
 const volatile bool direct_loads = false;
 
-/* Kept of a thread that is over, which is on its CPU for a while yet. On early kernels nothing
- * is kept: the entry is removed before its task is.
+/* Marks a thread that has ended but stays on its CPU for a while. On early kernels there is no
+ * mark: the entry is removed before the task is.
  */
 #define SLOT_GONE 0xffffffff
 
@@ -49,7 +49,7 @@ static __always_inline u32 net_ns_of(struct task_struct *task)
 	return untrusted(task)->nsproxy->net_ns->ns.inum;
 }
 
-/* Which entry of thread_states is a task's; it goes with the task. Linux kernel commit
+/* The index of a task's entry in thread_states; it is freed with the task. Linux kernel commit
  * a10787e6d58c "bpf: Enable task local storage for tracing programs" (in v5.12).
  */
 struct {
@@ -59,7 +59,7 @@ struct {
 	__type(value, u32);
 } thread_slots SEC(".maps");
 
-/* 0: not a target's. One comparison for the tasks of everybody else on this host. */
+/* 0: not a target's. For all other tasks on this host this is one comparison. */
 static __always_inline u32 slot_of(struct task_struct *task)
 {
 	u32 *slot;
@@ -84,7 +84,7 @@ static __always_inline void forget_slot(struct task_struct *task)
 		*slot = SLOT_GONE;
 }
 
-/* The next number, for whoever asks first. */
+/* Takes the next number. */
 static __always_inline u32 take_number(u32 *used)
 {
 	return __sync_fetch_and_add(used, 1);
@@ -100,7 +100,7 @@ static __always_inline u64 exchange(u64 *place, u64 value)
 	return __sync_lock_test_and_set(place, value);
 }
 
-/* True for one of all that ask. */
+/* True for exactly one of all callers. */
 static __always_inline bool set_once(u64 *time_ns, ns_t now)
 {
 	return !__sync_val_compare_and_swap(time_ns, 0, now);
@@ -122,7 +122,7 @@ static __always_inline u32 net_ns_of(struct task_struct *task)
 	return BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
 }
 
-/* By the address of the task: gone before the task is. */
+/* Keyed by the address of the task; the entry is removed before the task is. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -192,14 +192,14 @@ static __always_inline u32 take_number(u32 *used)
 	return -1;
 }
 
-/* Of two at the same moment both may be told the sum, and one is told at least. */
+/* Of two callers at the same moment one or both get the sum. */
 static __always_inline int add_and_get(int *number, int amount)
 {
 	__sync_fetch_and_add(number, amount);
 	return *(volatile int *)number;
 }
 
-/* Of two at the same moment both may be told what was there before. */
+/* Of two callers at the same moment both may get the old value. */
 static __always_inline u64 exchange(u64 *place, u64 value)
 {
 	u64 before = *(volatile u64 *)place;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Strategy "fentry": the same with the functions that make system calls, so that other calls cost
- * nothing. Each function has a program of its own that user space writes, of a few instructions:
- * it jumps to one of these. The kernel would verify a whole body for each otherwise.
+/* Strategy "fentry": the same bodies at the functions of system calls, so other calls cost nothing.
+ * Each function has a program of its own of a few instructions, which user space writes: it jumps to
+ * one of the programs here. Otherwise the kernel would verify a whole body for each function.
  */
 #define BY_FUNCTIONS
 #include "tracepoint.bpf.c"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Clients whose TCP handshake does not end: a full queue drops their SYN, which is sent again
- * after a second. The client's end alone knows since when, and the listener learns of it when
- * the connection is there after all.
+ * after a second. Only the client's end shows since when it waits. The listener's entry is
+ * updated when the connection is established after all.
  */
 #ifndef HANDSHAKES_BPF_H
 #define HANDSHAKES_BPF_H
@@ -24,7 +24,7 @@ static __always_inline void map_address(u8 *address, u16 family, const void *v4,
 	bpf_probe_read_kernel(address + 12, 4, v4);
 }
 
-/* From the client's end. */
+/* The client, as read from its own socket. */
 static __always_inline void name_of_client(struct sock *sk, struct tcp_client *client)
 {
 	u16 port = BPF_CORE_READ(sk, __sk_common.skc_dport);
@@ -35,7 +35,7 @@ static __always_inline void name_of_client(struct sock *sk, struct tcp_client *c
 	client->listener_port = __builtin_bswap16(port);
 }
 
-/* From the other one. */
+/* The same client, as read from the listener's end. */
 static __always_inline void name_of_accepted(struct sock *sk, struct tcp_client *client)
 {
 	u16 port = BPF_CORE_READ(sk, __sk_common.skc_dport);
@@ -71,7 +71,7 @@ static __always_inline void handshake_over(struct sock *sk, int after)
 	bpf_map_delete_elem(&handshakes, &address);
 }
 
-/* The other end of the connection is there: whose queue it is in is known now. */
+/* The listener's end of the connection exists now, so the queue is known. */
 static __always_inline void client_queued(address_t accepted, struct listener *listener)
 {
 	struct tcp_client client = {};
@@ -87,8 +87,8 @@ static __always_inline void client_queued(address_t accepted, struct listener *l
 	bpf_map_delete_elem(&clients_let_in, &client);
 }
 
-/* It began before us, and lasts since now as far as anybody knows. Seen in progress after it is
- * known to be: then its end comes after that.
+/* The handshake began before attach, so its wait is counted from now. It is entered first and then
+ * seen in progress, so its end comes after the entry.
  */
 static __always_inline void adopt_handshake(struct sock *sk)
 {

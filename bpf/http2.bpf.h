@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Whether a connection speaks HTTP/2, whose streams share it: bytes in, then bytes out, is no
- * request there. The first receive calls of a connection are looked at, in the caller's memory:
- * one that began before us tells by its frames, as long as they end where the bytes do.
+ * Whether a connection speaks HTTP/2. Its streams share the connection, so bytes in, then bytes out,
+ * is not a request. The first receive calls of a connection are checked, in the caller's memory. A
+ * connection that was open at attach is recognised by its frames, if they end where the bytes end.
  */
 #ifndef HTTP2_BPF_H
 #define HTTP2_BPF_H
@@ -82,7 +82,7 @@ static __always_inline u32 frame_size(u64 at)
 	return is_frame(&head, length, stream) ? sizeof(head) + length : 0;
 }
 
-/* One after the other, and the last one ends where the bytes do. */
+/* Frames follow each other, and the last one ends where the bytes end. */
 static __always_inline bool are_frames(u64 at, u64 bytes)
 {
 	for (u32 i = 0; i < FRAMES_LOOKED_AT; i++) {

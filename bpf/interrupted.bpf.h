@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Calls that a signal interrupts. Without a handler the kernel makes the same call again at once.
- * With one the call is set aside until the handler returns to the frame that made it: there it
- * fails with EINTR, or is made again. Whatever the handler calls meanwhile has a frame of its own,
- * and a handler that never returns (siglongjmp) leaves the call for good.
+ * Calls that a signal interrupts. Without a handler the kernel restarts the call at once. With a
+ * handler the call is set aside until the handler returns to the frame that made it. There the call
+ * fails with EINTR or is restarted. Calls that the handler makes meanwhile have frames of their own.
+ * If a handler never returns (siglongjmp), the call never returns either.
  */
 #ifndef INTERRUPTED_BPF_H
 #define INTERRUPTED_BPF_H
@@ -39,7 +39,7 @@ static __always_inline bool is_restart(long ret)
 	       ret == -ERESTART_RESTARTBLOCK;
 }
 
-/* The call `now` is to be made again: its next call, unless a handler runs before. */
+/* The call `now` will be restarted: it is the thread's next call, unless a handler runs before. */
 static __subprogram int keep_interrupted(struct thread_state *state, struct pt_regs *regs,
 					 long ret, ns_t now)
 {
@@ -57,7 +57,7 @@ static __subprogram int keep_interrupted(struct thread_state *state, struct pt_r
 	return 0;
 }
 
-/* It goes on with what it had spent so far: the time in between was not in it. */
+/* The call goes on with the time it had spent so far; the time in between is not counted. */
 static __always_inline void go_on(struct thread_state *state, struct call_in_flight *call,
 				  ns_t apart_ns)
 {
@@ -73,14 +73,14 @@ static __always_inline struct interrupted_calls *set_aside_by(struct thread_stat
 	return bpf_map_lookup_elem(&interrupted_calls, &task);
 }
 
-/* Its handler did not return, and never will. */
+/* The handler of this call did not return, and never will. */
 static __always_inline void count_left(struct interrupted_call *call)
 {
 	if (call->call.call != CALL_NONE)
 		shared_add(&calls_left, 1);
 }
 
-/* There is no room to wait for its end, which is an error; of a restart the call is counted. */
+/* No room to set the call aside: one that will fail is lost, one that restarts is counted. */
 static __always_inline void count_unfollowed(struct interrupted_call *call)
 {
 	struct cpu_counts *cpu = cpu_counts();
@@ -92,7 +92,9 @@ static __always_inline void count_unfollowed(struct interrupted_call *call)
 	shared_add(&interrupted_calls_turned_away, 1);
 }
 
-/* A frame makes one call at a time: of the same, or else of the one longest interrupted. */
+/* The place for a call: that of the same frame, which makes one call at a time, or else that of the
+ * call that was interrupted first.
+ */
 static __always_inline u32 place_for(struct interrupted_calls *all, u64 stack)
 {
 	ns_t oldest_ns = ~0ULL;
@@ -168,7 +170,7 @@ static __always_inline void take_out(struct thread_state *state, struct interrup
 	bpf_map_delete_elem(&interrupted_calls, &task);
 }
 
-/* INTERRUPTED_MAX when that frame has none. */
+/* INTERRUPTED_MAX if that frame has no interrupted call. */
 static __always_inline u32 place_of(struct interrupted_calls *all, u64 stack)
 {
 	for (u32 i = 0; i < INTERRUPTED_MAX; i++)
@@ -204,7 +206,7 @@ static __noinline bool handler_returned(struct thread_state *state, struct pt_re
 	return true;
 }
 
-/* The frame calls anew: what it had been interrupted in is over. */
+/* The frame makes a new call, so its interrupted call has ended. */
 static __subprogram int leave_call_of(struct thread_state *state, u64 stack)
 {
 	struct interrupted_calls *all = set_aside_by(state);

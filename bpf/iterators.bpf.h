@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Read on request, never by an event: the first targets, their sockets, their threads. */
+/* Programs that user space runs, not events: the first targets, their sockets, their threads. */
 #ifndef ITERATORS_BPF_H
 #define ITERATORS_BPF_H
 
@@ -9,9 +9,9 @@
 #define COPY_ATTEMPTS 4
 #define FDS_UNKNOWN 0xffffffff
 
-/* What is about to sleep, or has just been taken off its CPU, is marked as on one still: the
- * kernel clears that after the switch of which it told before we came (kernel/sched/core.c,
- * __schedule, finish_task). Its state is set before the switch.
+/* A task that is about to sleep, or has just left its CPU, is still marked as on a CPU. The kernel
+ * clears the mark after the switch, and the event of that switch may have come before attach
+ * (kernel/sched/core.c, __schedule, finish_task). The task's state is set before the switch.
  */
 static __always_inline bool is_running(struct task_struct *task)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A descriptor mostly is the socket that it was when its thread used it last. Then two loads tell,
- * where it takes nine to find out what it is, and what is said of the call need not be found again.
+ * A descriptor usually is the same socket as when its thread used it last. Two loads confirm that,
+ * where finding out anew takes nine, and the result for the call need not be computed again.
  */
 #ifndef KNOWN_SOCKETS_BPF_H
 #define KNOWN_SOCKETS_BPF_H

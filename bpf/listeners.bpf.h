@@ -17,7 +17,7 @@
 #define TCP_SYN_RECV 3
 #define TCP_CLOSE 7
 #define TCP_LISTEN 10
-/* CPUs that can be between queueing a connection and telling of it. */
+/* How many CPUs can be between queueing a connection and notifying the listener. */
 #define QUEUE_TAIL_MAX 16
 
 static __always_inline void shared_latency_add(struct latency *latency, ns_t value)
@@ -93,7 +93,7 @@ static __always_inline void describe_listener(struct listener *listener, struct 
 	newest_listener_ns = listener->seen_ns;
 }
 
-/* What it counted is still to be reported. */
+/* The counts of this listener are still to be reported. */
 static __always_inline void keep_closed_listener(address_t sk, struct listener *listener)
 {
 	struct closed_listener key = { .sk = sk, .inode = listener->inode };
@@ -169,7 +169,9 @@ static __always_inline bool queue_connection(address_t sk, address_t at, struct 
 	return false;
 }
 
-/* What came before us is at the head, and is nobody's news. At least one is. */
+/* Connections queued before attach are at the head of the queue, and no event reports them. At least
+ * one connection is new.
+ */
 static __always_inline u32 queued_since(struct sock *sk, struct listener *listener)
 {
 	u32 depth = queue_length(sk, listener->endpoint);
@@ -290,7 +292,7 @@ static __always_inline bool connection_left_queue(struct task_struct *task, addr
 	return true;
 }
 
-/* From here on the connection has an inode, and requests. */
+/* From here on the connection has an inode and can have requests. */
 static __always_inline void connection_accepted(struct task_struct *task, address_t sk, u64 inode,
 						struct socket_ref *ref, ns_t now)
 {
@@ -319,7 +321,7 @@ static __always_inline void connection_accepted(struct task_struct *task, addres
 	fresh->tgid = tgid_of(task);
 	fresh->role = ROLE_SERVED;
 	fresh->endpoint = ref->endpoint;
-	/* Sent before we knew of the connection: it waits since at least now. */
+	/* Sent before the connection had an entry: the bytes have waited since now at least. */
 	if (BPF_CORE_READ(accepted, sk_receive_queue.qlen))
 		fresh->arrived_ns = now;
 	fresh->inode = ref->inode;

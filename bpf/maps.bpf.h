@@ -61,12 +61,12 @@ u64 connects_turned_away = 0;
 u64 clients_ever_let_in = 0;
 u64 upstreams_turned_away = 0;
 u64 servers_turned_away = 0;
-/* Waits for processes that found no entry among the holders, each kind together. */
+/* Waits for processes that found no entry among the holders, summed up by kind. */
 u64 holders_rest_ns = 0;
 u64 target_holders_rest_ns = 0;
 u64 uring_turned_away = 0;
 u64 interrupted_calls_turned_away = 0;
-/* By handlers that never returned. */
+/* Calls that were left by handlers that never returned. */
 u64 calls_left = 0;
 u64 uring_untold = 0;	/* operations whose completion nobody is told of */
 u32 upstreams_used = 0;
@@ -323,11 +323,11 @@ struct {
 
 #ifdef BY_FUNCTIONS
 
-/* Threads whose calls come by tracepoints; without one those can go. */
+/* Threads whose calls come by tracepoints; at 0 the tracepoints can be removed. */
 u32 traced_threads = 0;
-/* User space says that they are there. */
+/* User space sets it while the tracepoints are attached. */
 u32 tracepoints_are_on = 0;
-/* 32-bit programs that began when they were not. */
+/* 32-bit programs that started while the tracepoints were not attached. */
 u64 programs_unseen = 0;
 /* The end: the functions' programs go one by one, and count no more from the first on. */
 u32 stopped = 0;
@@ -358,8 +358,8 @@ static __always_inline u32 *followed_slot(address_t sk)
 	return &followed[slot & (FOLLOWED_SLOTS - 1)];
 }
 
-/* False: certainly neither in `connections` nor in `listeners`. Most sockets that bytes come
- * to are nobody's we look at, and this is one load where a lookup would be a call.
+/* False: certainly neither in `connections` nor in `listeners`. Most sockets that receive bytes
+ * belong to no target. This check is one load, where a lookup would be a call.
  */
 static __always_inline bool is_followed(address_t sk)
 {

@@ -35,7 +35,7 @@ static __noinline u32 number_inside(u64 task, u32 on_host)
 	return (u64)number.ns == own_pid_ns ? number.nr : PID_OUTSIDE | on_host;
 }
 
-/* A task that is on its way out has its own number no more, but its leader's. */
+/* An exiting task no longer has its own number, but that of its leader. */
 #define tgid_of(task)                                                                    \
 	(in_pid_namespace ? number_inside((u64)BPF_CORE_READ(task, group_leader),        \
 					  task_read(task, tgid)) :                       \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Who is a target: threads born, programs replaced, processes gone. */
+/* Which tasks are targets: fork, exec and exit. */
 #ifndef PROCESSES_BPF_H
 #define PROCESSES_BPF_H
 

@@ -52,8 +52,8 @@ static __always_inline bool has_unread(address_t sk, u8 endpoint)
 }
 
 /* Bytes became readable. Later pieces of the same turn do not move its start.
- * We may be told when a reader on another CPU has taken them already, and TCP
- * tells of the end of the stream as well.
+ * The event may come after a reader on another CPU has taken the bytes already.
+ * TCP reports the end of the stream in the same way.
  */
 static __always_inline void bytes_arrived(address_t sk)
 {
@@ -85,7 +85,7 @@ static __always_inline void begin_turn(struct connection *connection, struct cal
 	/* What arrived before accept() returned was waiting for that. */
 	waits_from = arrived > connection->accepted_ns ? arrived : connection->accepted_ns;
 	connection->phase = PHASE_RECEIVING;
-	/* Who asks again has all of the reply: it filled the buffer, and nothing waited. */
+	/* A client that asks again has the whole reply: it filled the buffer, and nothing waits. */
 	connection->stopped_since_ns = 0;
 	connection->turn_ns = arrived;
 	connection->recv_wait_ns = call->start_ns > waits_from ? call->start_ns - waits_from : 0;
@@ -345,7 +345,7 @@ static __always_inline void bytes_sent(struct task_struct *task, struct thread_s
 		upstream_asked(task, state, connection, call, now);
 	if (connection->phase != PHASE_RECEIVING || connection->role != ROLE_SERVED)
 		return;
-	/* It began before the request was there: no reply to that, say a push. */
+	/* The send call began before the request came: a push, for example, not the reply. */
 	if (call->start_ns < connection->received_ns)
 		return;
 	connection->phase = PHASE_REPLYING;
@@ -355,7 +355,7 @@ static __always_inline void bytes_sent(struct task_struct *task, struct thread_s
 	connection->turns++;
 }
 
-/* Its buffer is full and it does not want to wait. */
+/* The buffer is full, and the call is non-blocking. */
 static __always_inline void send_refused(struct task_struct *task, struct thread_state *state,
 					 struct call_in_flight *call, ns_t now)
 {

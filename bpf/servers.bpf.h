@@ -33,7 +33,7 @@ static __always_inline struct server *server_of(u32 tgid)
 	return server;
 }
 
-/* Of another thread's event nobody knows how long this one slept since: it may have all along. */
+/* It is not known how long this thread slept since another thread's event: possibly all the time. */
 static __always_inline ns_t slept_since(struct server *server, u64 thread, ns_t asleep_ns,
 					ns_t elapsed_ns)
 {
@@ -42,7 +42,7 @@ static __always_inline ns_t slept_since(struct server *server, u64 thread, ns_t 
 	return server->event_thread == thread && slept_ns < elapsed_ns ? slept_ns : elapsed_ns;
 }
 
-/* Before S or U changes: until now they were what they are. */
+/* Called before S or U changes, so the time until now counts with the old values. */
 static __subprogram int settle_shares(struct server *server, struct thread_state *state, u64 thread,
 				      ns_t now)
 {
@@ -66,7 +66,7 @@ static __subprogram int settle_shares(struct server *server, struct thread_state
 	return 0;
 }
 
-/* No request is left that those outstanding could belong to. */
+/* No request is left that the outstanding upstream requests could belong to. */
 static __always_inline void request_left(struct server *server)
 {
 	if (add_and_get(&server->in_progress, -1) > 0)
@@ -148,7 +148,7 @@ static __always_inline void request_continued(struct connection *connection)
 		request_gone(connection);
 }
 
-/* Pieces of one request are not two; a request for somebody who came since is another. */
+/* Several pieces of one request count once; a request for a client that came later is a new one. */
 static __subprogram int own_request_sent(u32 tgid, struct thread_state *state, u64 thread,
 					 struct connection *connection, ns_t now)
 {
@@ -218,7 +218,7 @@ static __subprogram int count_own_request(u32 tgid, u32 upstream, u32 peer_tgid,
 	return 0;
 }
 
-/* The connection is closed: what it owed will not come. */
+/* The connection is closed: replies that it owed will not come. */
 static __always_inline void connection_gone(struct connection *connection)
 {
 	u32 tgid = connection->asked_by;

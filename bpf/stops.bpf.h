@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How long senders are stopped for want of room: asleep in a send call, or from the call that found
- * or left a full buffer to the next one that moves bytes. Of the latter what the thread
- * slept for events, when both calls are its own: the rest it had other things to do.
+ * How long senders are stopped because there is no room. They sleep in a send call, or a call found
+ * or left a full buffer and the next one that moves bytes has not come. In the second case only the
+ * time counts that the thread slept for events, if it makes both calls: else it did other work.
  */
 #ifndef STOPS_BPF_H
 #define STOPS_BPF_H
@@ -64,7 +64,7 @@ static __always_inline void send_fell_asleep(struct thread_state *state)
 	if (!connection)
 		return;
 	connection->send_sleeps++;
-	/* A reply can be longer than anybody looks: its call has slept so far. */
+	/* A reply can take longer than the observation: count the sleep of its call so far. */
 	connection->asleep_in_call_ns =
 		state->activity_ns[ACTIVITY_BLOCKED_SEND] - call->send_blocked_before_ns;
 	note_send_queue(connection, call->sk);

@@ -55,7 +55,7 @@ static __always_inline struct call_counts *counts_of(u32 series)
 	return bpf_map_lookup_elem(&calls, &index);
 }
 
-/* Of which the descriptor is not the first argument, or not always, or not where arguments are. */
+/* Calls whose descriptor is not, or not always, the first argument in the registers. */
 static __subprogram int resolve_other(struct task_struct *task, struct pt_regs *regs,
 				      struct call_in_flight *call, struct socket_ref *ref)
 {
@@ -152,7 +152,7 @@ static __always_inline void identify_call(struct task_struct *task, struct pt_re
 	call->waits = entry->waits;
 }
 
-/* Of one ABI or the other. Anybody's: whom a listener refuses need not be a target. */
+/* In either ABI, by any task: a client that a listener refuses need not be a target. */
 static __always_inline bool may_be_connect(int nr)
 {
 	return nr == nr_connect || nr == compat_nr_connect;
@@ -184,7 +184,7 @@ static __subprogram int loop_ended(struct thread_state *state, ns_t now)
 	return 0;
 }
 
-/* The clock is read last: our own work is not the call's. */
+/* The clock is read last, so the program's own work does not count for the call. */
 static __always_inline void begin_call(struct thread_state *state, struct task_struct *task,
 				       struct pt_regs *regs, int nr)
 {
@@ -437,8 +437,8 @@ static __subprogram int adopt_call(struct task_struct *task, struct pt_regs *reg
 	return 0;
 }
 
-/* Any call of a target, in the table or not: no descriptor was to be had. Some calls say
- * so of another limit, and what rt_sigreturn returns is the program's own register.
+/* A call of a target, in the table or not, got no descriptor. Some calls return the same errno for
+ * another limit, and rt_sigreturn returns a register of the program.
  */
 static __subprogram int count_exhausted(struct task_struct *task, struct call_in_flight *call,
 					long ret)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * From a thread to its state. Each CPU remembers whose call was there last, so that the next of
- * the same thread asks nobody: a helper call costs more than most of what is done with its answer.
+ * From a thread to its state. Each CPU remembers which thread made the last call on it, so the next
+ * call of the same thread needs no lookup: a helper call costs more than most of the other work.
  */
 #ifndef THREAD_SLOTS_BPF_H
 #define THREAD_SLOTS_BPF_H
@@ -58,7 +58,7 @@ static __always_inline struct thread_state *caller_state(struct cpu_counts *cpu,
 	return state_in_slot((u32)caller);
 }
 
-/* Whose state it is, when that is the thread on this CPU. */
+/* The state of a thread that is on this CPU. */
 static __always_inline struct task_struct *caller_of(struct thread_state *state)
 {
 #ifndef EARLY_KERNEL
@@ -108,7 +108,7 @@ static __always_inline struct thread_state *new_thread_state(struct task_struct 
 	return state;
 }
 
-/* Another thread may have the entry from now on. */
+/* From now on another thread may take the entry. */
 static __always_inline void thread_state_gone(struct task_struct *task)
 {
 	u32 slot = slot_of(task);

@@ -65,7 +65,7 @@ static __always_inline u8 activity_in_call(struct call_in_flight *call, bool is_
 
 #ifdef BY_FUNCTIONS
 
-/* A call without a program of ours: its number is where the kernel keeps it. */
+/* A call that has no program: its number is read from where the kernel keeps it. */
 static __always_inline u8 activity_unseen(struct task_struct *task, bool is_uninterruptible)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
@@ -132,7 +132,7 @@ static __always_inline void got_cpu(struct thread_state *state)
 	if (!state->left_cpu_ns)
 		return;
 	now = bpf_ktime_get_ns();
-	/* Never woken means that it never slept: a signal was pending. */
+	/* It was never woken, so it never slept: a signal was pending. */
 	state->activity = ACTIVITY_RUNQ;
 	state->now.runq_ns += now - state->since_ns;
 	if (now > state->since_ns)
@@ -157,7 +157,7 @@ static __always_inline void thread_switched(struct task_struct *prev, struct tas
 		got_cpu(state);
 }
 
-/* Its time is kept when its state goes. */
+/* The thread's time is kept when its state is removed. */
 static __always_inline void keep_activities(struct thread_state *state)
 {
 	struct cpu_counts *counts = cpu_counts();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Strategy "fentry": programs stand at the functions of 64-bit system calls. What these do not
- * see comes by tracepoints, as long as there is such a thread: calls that began before the
- * programs were there, programs that are to be started, and 32-bit ones.
+ * Strategy "fentry": programs are attached to the functions of 64-bit system calls. Tracepoints
+ * report what these do not see, as long as a thread needs that: calls that began before the
+ * programs were attached, commands that are not started yet, and 32-bit programs.
  */
 #ifndef TRACED_BPF_H
 #define TRACED_BPF_H

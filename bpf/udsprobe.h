@@ -296,8 +296,8 @@ struct known_socket {
 	u64_t kinds[2];
 };
 
-/* A thread has one if and only if it is a target's. First what every call touches, in as few
- * lines of a processor's cache as there can be.
+/* A thread has one if and only if it is a target's. The fields that every call uses come first, in
+ * as few cache lines as possible.
  */
 struct thread_state {
 	address_t task;		/* whose it is */
@@ -319,8 +319,8 @@ struct thread_state {
 	struct interrupted_call interrupted;
 };
 
-/* Who was on a CPU while a target's thread waited for it. Another process of the same number
- * began at another time.
+/* A process that was on a CPU while a target's thread waited for it. Another process with the same
+ * PID has another start time.
  */
 struct cpu_holder_key {
 	ns_t started_ns;	/* since boot */
@@ -438,7 +438,7 @@ struct listener {
 	struct latency blocked;
 };
 
-/* Of a listener whose memory is another one's by now. */
+/* The counts of a listener whose memory another one uses by now. */
 struct closed_listener {
 	address_t sk;
 	u64_t inode;
@@ -591,7 +591,7 @@ enum queue_flag {
 	TAKEN_KNOWN = 8,
 };
 
-/* What a process owes or is owed at the moment of a listing. */
+/* Replies that a process owes, or waits for, when connections are listed. */
 enum pending_kind {
 	PENDING_IN_PROGRESS = 0,	/* received, reply not begun */
 	PENDING_AGAIN = 1,	/* of these, on a connection that was answered before */
@@ -759,7 +759,7 @@ struct bcc_thread {
 	unsigned int pad;
 };
 
-/* Who made a call, and from where. */
+/* The thread that made a call, and the frame it called from. */
 struct bcc_frame {
 	u64_t task;
 	u64_t stack;

@@ -78,7 +78,7 @@ static __always_inline bool is_sender(struct connection *connection, struct sock
 	return is_within_host(sk);
 }
 
-/* It need not be there any more when somebody asks who held the CPUs. */
+/* Noted now: the process may have ended when user space reads the holders of CPUs. */
 static __always_inline void note_partner(u32 tgid)
 {
 	u8 is_partner = 1;
@@ -86,7 +86,7 @@ static __always_inline void note_partner(u32 tgid)
 	bpf_map_update_elem(&partners, &tgid, &is_partner, BPF_ANY);
 }
 
-/* Whoever starts clients that live for a request each works for these requests as well. */
+/* A process that starts a client for each request works for these requests too. */
 static __always_inline void note_parent_of_partner(void)
 {
 	u32 tgid = parent_of_current();
@@ -105,7 +105,7 @@ static __always_inline void note_peer(struct connection *connection, struct sock
 	}
 	if (!is_sender(connection, sk, tgid))
 		return;
-	/* A timer sends for whom it interrupted as well, but hardly twice in a row. */
+	/* A timer can send in the context of an unrelated task, but hardly twice in a row. */
 	if (connection->endpoint == ENDPOINT_TCP && connection->peer_tgid &&
 	    connection->peer_seen != tgid) {
 		connection->peer_seen = tgid;

@@ -21,7 +21,7 @@
 #define ARMED_MAX 64		/* of one bucket */
 #define GOLDEN_RATIO 0x61C8864680B583EBULL	/* include/linux/hash.h */
 
-/* Workers and polling threads are threads of the process that no fork told of. */
+/* Workers and polling threads are threads of the process, but no fork event reports them. */
 static __always_inline struct thread_state *uring_thread(struct task_struct *task)
 {
 	struct thread_state *state = thread_state_of(task);
@@ -129,7 +129,7 @@ static __always_inline void uring_submitted(struct io_kiocb *req)
 	request = new_request(task, state, req);
 	if (!request)
 		return;
-	/* Only its failure would complete; where it does, it is no longer among these. */
+	/* Only a failure completes such an operation; then it is no longer counted here. */
 	if (BPF_CORE_READ(req, flags) & CQE_SKIP_SUCCESS) {
 		request->is_untold = 1;
 		shared_add(&uring_untold, 1);
@@ -305,7 +305,7 @@ static __always_inline void forget_request(address_t address, struct uring_reque
 	bpf_map_delete_elem(&uring_requests, &address);
 }
 
-/* `req` is 0 where the request goes on, and completes again. */
+/* `req` is 0 if the request continues and will complete again. */
 static __always_inline void uring_completed(u64 ring, u64 req, u64 user_data, int ret)
 {
 	struct task_struct *task = current_task();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Clients that sleep in connect() because the queue of a Unix listener is full. The kernel keeps
- * them in a list of the listener's (net/unix/af_unix.c, unix_wait_for_peer), so those who were
- * there before us are found as well.
+ * them in a list of the listener's (net/unix/af_unix.c, unix_wait_for_peer), so clients
+ * that waited before attach are found as well.
  */
 #ifndef WAITERS_BPF_H
 #define WAITERS_BPF_H
@@ -23,8 +23,8 @@ struct waiter_walk {
 
 struct waiter_walk waiter_walk = {};
 
-/* Its connect() began before us, and lasts since now as far as anybody knows. The rest is asked
- * when it returns. False: it was known already, or there is no room.
+/* The connect() began before attach, so its wait is counted from now. The rest is read when it
+ * returns. False: it was known already, or there is no room.
  */
 static __always_inline bool adopt_connecting(u32 tid)
 {
@@ -39,7 +39,7 @@ static __always_inline bool adopt_connecting(u32 tid)
 	return !refused;
 }
 
-/* Still in the list after it is known to be: then its connect() returns after that. */
+/* It is entered first and then seen in the list, so its connect() returns after the entry. */
 static __always_inline void adopt_waiter(struct list_head *at, struct list_head *next)
 {
 	struct wait_queue_entry *waiter =
@@ -51,8 +51,8 @@ static __always_inline void adopt_waiter(struct list_head *at, struct list_head 
 		bpf_map_delete_elem(&connectings, &tid);
 }
 
-/* Nobody holds the list for us. Who is taken out under our eyes leads to itself, or nowhere:
- * then the walk begins anew.
+/* The list is not locked. A client that is removed during the walk points to itself or to nothing;
+ * then the walk starts again.
  */
 static long next_waiter(u32 index, void *unused)
 {

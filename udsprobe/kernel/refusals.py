@@ -1,8 +1,8 @@
 """Which listener a failed connect() was meant for.
 
 A client names a path as its own root and mount namespace show it, so the path
-is looked up there; a file that is missing is known by its directory. A client
-that is gone lends its view from any process in the same mount namespace.
+is looked up there; a missing file is identified by its directory. If the client
+has ended, the view of any process in its mount namespace is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which listener a TCP client waits for, whose SYN is not answered.
+"""Which listener a TCP client waits for when its SYN is not answered.
 
 The kernel half lists handshakes in progress to this network namespace itself; here they are
 matched with listeners, as the kernel would: who is bound to the address goes before who is

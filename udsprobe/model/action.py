@@ -38,5 +38,5 @@ def command(
 
 
 def by_hand(say: str, why: str, *, effect: str = RESTARTS) -> Action:
-    """What no single line does: a file or a program is changed, and mostly its server restarted."""
+    """What no single line does: a file or program is changed, and usually its server restarted."""
     return Action(run=None, say=say, effect=effect, undo=None, do=say, why=why)

@@ -1,4 +1,4 @@
-"""For whom the targets' threads waited when they waited for a CPU."""
+"""Which processes held the CPUs that the targets' threads waited for."""
 
 from __future__ import annotations
 

@@ -54,8 +54,7 @@ def report(
 ) -> Report:
     """The report of the window from `first` to `last`.
 
-    Verdict, findings, time, upstream requests and connections are not measured
-    here: None.
+    Verdict and findings are None here: `udsprobe.rules` judges the report.
 
     Args:
         settled: of the reports before this one; it makes them cheaper and changes none.

@@ -1,4 +1,4 @@
-"""Servers that ask each other: a chain from the outermost inwards, each with its own part."""
+"""Servers that ask each other: a chain from the outermost inwards, with the part of each."""
 
 from __future__ import annotations
 

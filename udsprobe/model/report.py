@@ -123,8 +123,8 @@ class Fds:
 
 @dataclass(frozen=True)
 class Target:
-    """`unit`, `container` (its id), `runtime` and `pod` (its uid) by the names of its cgroups,
-    which whoever makes them chooses; None: the names do not say.
+    """`unit`, `container` (its id), `runtime` and `pod` (its uid) by the names of its cgroups;
+    anyone who creates cgroups chooses these names. None: the names do not say.
     """
 
     pid: int
