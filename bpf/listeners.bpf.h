@@ -266,7 +266,7 @@ static __always_inline void count_acceptor(address_t sk, u64 inode, struct task_
 		shared_add(&listeners_turned_away, 1);
 }
 
-/* The time in the queue; of one that was queued before we came, since we came. False: of one
+/* The time in the queue; of one that was queued before attach, since we came. False: of one
  * that was turned away nothing is known.
  */
 static __always_inline bool connection_left_queue(struct task_struct *task, address_t sk, u64 inode,

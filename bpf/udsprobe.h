@@ -428,7 +428,7 @@ struct listener {
 	struct socket_name name;
 	count_t established;
 	count_t accepted;
-	count_t accepted_early;	/* of these, queued before we came */
+	count_t accepted_early;	/* of these, queued before attach */
 	count_t no_room;	/* queued, and the map of connections was full */
 	count_t accepted_no_room;	/* of these, accepted */
 	count_t depth_max;

@@ -144,7 +144,7 @@ def test_one_run_each_on_a_crowded_machine_is_not_judged() -> None:
         and "a CPU may explain it, 38 % of the threads' busy time in B" in (mean.reason)
     )
     assert named(found, "socket_bytes_per_request").exceeds_noise is False
-    assert any("crowded machine" in caveat for caveat in found.caveats)
+    assert any("overloaded host" in caveat for caveat in found.caveats)
     repeated = compare([run(scattered(n, 8)) for n in (1, 2, 3)], [run(crowded)] * 3)
     assert named(repeated, "latency_mean").exceeds_noise is not None
 
@@ -196,7 +196,7 @@ def test_doubts_are_said() -> None:
     other["probe"]["events_lost"]["ring_full"] = 3
     other["requests"]["served"]["turn_based"] = False
     caveats = "\n".join(against([made()], [other]).caveats)
-    for said in ("different kernels", "10,000 and 2,000 requests/s", "B lost 3", "no request"):
+    for said in ("different kernels", "10,000 and 2,000 requests/s", "B lost 3", "not a request"):
         assert said in caveats, said
     assert against([made()], [made()]).caveats == []
 

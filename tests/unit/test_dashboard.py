@@ -583,7 +583,7 @@ async def test_a_targets_loops_quota_and_who_has_the_cpus() -> None:
         assert screen.row("busy", "100 % of 2 CPUs (user 90.0, system 10.0")
         assert screen.row("periods throttled", "THROTTLED 12 of 100 (12.0 %), 480 ms in all")
         assert screen.row("clang 99", "44.3ms", "86.1 %")
-        assert screen.row("nobody: idle, or a quota", "13.9 %")
+        assert screen.row("nothing: idle or a quota", "13.9 %")
 
 
 async def test_descriptors_that_run_out() -> None:

@@ -59,7 +59,7 @@ def test_reports_are_those_of_the_live_observation(tmp_path: Path) -> None:
         assert list(recording.intervals()) == recordings.intervals(taken)
         part = recording.report(recordings.START_UNIX_S + 10, recordings.START_UNIX_S + 20)
         assert part.window.duration_s == 10.0
-        with pytest.raises(RecordingError, match="not two samples"):
+        with pytest.raises(RecordingError, match="fewer than two samples"):
             recording.report(recordings.START_UNIX_S + 20, recordings.START_UNIX_S + 20)
 
 

@@ -128,7 +128,7 @@ def test_what_is_no_time_is_said(player: RecordingPlayer) -> None:
     shown(player)
     player.go_to("yesterday")
     seen = shown(player)
-    assert second(seen) == 1 and seen.moment is not None and "no time" in seen.moment.note
+    assert second(seen) == 1 and seen.moment is not None and "not a time" in seen.moment.note
 
 
 def test_playing_goes_on_by_the_clock(path: Path) -> None:
@@ -247,7 +247,7 @@ def test_times(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "25:00", "12", "+", "+5x", "now", "2026-13-01", "00:61"])
 def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(UsageError, match="is no time"):
+    with pytest.raises(UsageError, match="is not a time"):
         moment_unix_s(text, START, START + 3600)
 
 

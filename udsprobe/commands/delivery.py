@@ -98,7 +98,7 @@ class Outlet:
         if error.errno == errno.EPIPE and self._name == "stdout":
             return DeliveryError(
                 "stdout-closed",
-                "whoever read stdout is gone, the report is lost",
+                "stdout was closed before the report was written",
                 TO_A_FILE,
             )
         return DeliveryError(

@@ -130,5 +130,5 @@ def _turn_page(observer: Observer, book: MetricsBook, shelf: Shelf) -> None:
 
 def _options_of(given: Any) -> WatchOptions:
     if given["interval"] > 3600:
-        raise UsageError("usage", "--interval is above an hour", "give 3600 s or less")
+        raise UsageError("usage", "--interval is longer than an hour", "give 3600 s or less")
     return read_options(given)

@@ -124,7 +124,7 @@ def _watch_interval_s(
     if not INTERVAL_MIN_S <= interval <= INTERVAL_MAX_S:
         raise UsageError(
             "usage",
-            f"--interval {interval:g} s is no pace to look at",
+            f"--interval {interval:g} s is out of range",
             f"give {INTERVAL_MIN_S:g} s to {INTERVAL_MAX_S:g} s",
         )
     return interval

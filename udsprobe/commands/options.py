@@ -114,7 +114,7 @@ def _check_interval(interval: float) -> None:
     if interval < INTERVAL_MIN_S:
         raise UsageError(
             "usage",
-            f"--interval {interval:g} s is no pace to sample at",
+            f"--interval {interval:g} s is too short",
             f"give {INTERVAL_MIN_S:g} s or more",
         )
 

@@ -28,7 +28,12 @@ from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
 )
 @selector_options
 @click.option(
-    "-o", "--output", "record", required=True, metavar="FILE", help="A file that is not there yet."
+    "-o",
+    "--output",
+    "record",
+    required=True,
+    metavar="FILE",
+    help="A file that does not exist yet.",
 )
 @retention_options
 @pace_options

@@ -60,12 +60,14 @@ def _of_side(side: str, runs: Runs) -> Iterator[str]:
     if part >= CONTENDED_MIN:
         yield (
             f"threads of {side} waited for a CPU for {100 * part:.0f} % of their busy time: "
-            "its times are those of a crowded machine"
+            "its times are those of an overloaded host"
         )
     if any(about.turned_away for about in every):
-        yield f"{side} had no room for all connections or threads: its counts are too low"
+        yield (
+            f"{side} had no room in its maps for all connections or threads: its counts are too low"
+        )
     if any(about.turn_based is False for about in every):
-        yield f"clients of {side} did not wait for replies: a turn there is no request"
+        yield f"clients of {side} did not wait for replies: a turn there is not a request"
     idle = sum(not part.requests for run in runs for part in run.intervals)
     if idle and any(run.whole.requests for run in runs):
         whole = sum(len(run.intervals) for run in runs)

@@ -21,8 +21,7 @@ NOTHING = {
     "duration_s": "the window of {} has no length",
 }
 ONE_WINDOW = (
-    "one window says nothing about its noise; record 10 s of each, or write --jsonl, "
-    "and the intervals say it"
+    "one window does not show its noise; record 10 s of each side, or write --jsonl, for intervals"
 )
 CONTENDED = (
     "waiting for a CPU may explain it, {:.0f} % of the threads' busy time in {}: "

@@ -68,11 +68,13 @@ def summary(
     others = _also(of, (_MEAN,))
     is_hidden = hides_much(mean) and abs(mean.delta) > (mean.floor or 0.0)
     if others and is_hidden:
-        return f"Latency is not to be told apart yet: {_within(mean)}{_more(mean, sides)}{others}."
+        return f"Latency cannot be told apart yet: {_within(mean)}{_more(mean, sides)}{others}."
     if others:
         return f"Requests take as long on average ({_within(mean)}){others}."
     if is_hidden:
-        return f"Not to be told apart yet: {_within(mean)}{_more(mean, sides)}{_cost(of, calls)}."
+        return (
+            f"No difference can be told yet: {_within(mean)}{_more(mean, sides)}{_cost(of, calls)}."
+        )
     return f"No difference beyond the noise: {_within(mean)}{_cost(of, calls)}."
 
 

@@ -341,7 +341,7 @@ def _endpoint_finding(
         return _denied(nginx, endpoint, where)
     says = {
         "missing": ("the socket file does not exist", "ENOENT"),
-        "not-a-socket": ("the file is no socket", "ECONNREFUSED"),
+        "not-a-socket": ("the file is not a socket", "ECONNREFUSED"),
         "refusing": ("nobody listens there", "ECONNREFUSED"),
     }.get(endpoint.state)
     if says is None:

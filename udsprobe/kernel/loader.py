@@ -213,7 +213,7 @@ def refusal(error: LibbpfError) -> UdsprobeError:
     if error.errno == errno.ENOMEM:
         return KernelCannotError(
             "no-memory",
-            "the kernel has no memory for the probes' maps, or a limit forbids it",
+            "the kernel has no memory for the probes' maps, or a memory limit forbids it",
             f"allow 128 MB more (MemoryMax= of the unit, memory.max of the cgroup); {WITHOUT}",
         )
     if forbids_reading(error.log, lockdown_level()):

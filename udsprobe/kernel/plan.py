@@ -55,8 +55,8 @@ EVENT_PROGRAMS = (
 
 WITHOUT_EVENTS = frozenset({"listeners", "cpu"})
 SKIPS = (
-    "an event is missed where a program is preempted by one of its kind, which this kernel "
-    "allows: see the events missed"
+    "an event is missed where one probe preempts another, which this kernel allows: see the "
+    "events missed"
 )
 
 URING = frozenset({"io_uring_complete"})
@@ -77,10 +77,10 @@ INSTEAD = (
 )
 # What is less exact then, and how.
 LESS_BY_FUNCTIONS = {
-    "thread_time": "time on a CPU in other calls than those of the table counts as user",
-    "processes": "descriptors refused to other calls than those of the table are not counted",
+    "thread_time": "CPU time in system calls that are not shown counts as user",
+    "processes": "calls that are not shown and got no descriptor are not counted",
 }
-NO_OTHER_CALLS = "system calls that no socket has to do with have no probes with strategy fentry"
+NO_OTHER_CALLS = "strategy fentry has no probes on system calls that do not concern sockets"
 
 
 def strategies(
@@ -214,7 +214,7 @@ def _in_flight(sleeping_calls: bool) -> MeasurementState:
         "in_flight",
         "iter:task",
         "degraded",
-        "without calls that began before we came: this kernel does not show where a thread sleeps",
+        "without calls that began before attach: the kernel does not show where a thread sleeps",
     )
 
 
@@ -224,9 +224,12 @@ def _io_uring(attached: FrozenSet[str]) -> MeasurementState:
         rests_on = f"tp_btf:{submits[0]}+io_uring_complete"
         if URING_OVERFLOW in attached:
             return _on("io_uring", rests_on)
-        reason = "without operations whose completion finds no room: this kernel tells of none"
+        reason = (
+            "without operations whose completion found no room: needs tracepoint "
+            "io_uring_cqe_overflow (Linux 5.19)"
+        )
         return MeasurementState("io_uring", rests_on, "degraded", reason)
-    reason = "this kernel does not tell which operation a completion is of, or has no io_uring"
+    reason = "needs io_uring's tracepoints for submitted and completed operations"
     return MeasurementState("io_uring", None, "off", reason)
 
 
@@ -234,7 +237,7 @@ def _verdict(has_arrival: bool) -> MeasurementState:
     rests_on = "thread_time+stages+accept_queue+connects"
     if has_arrival:
         return MeasurementState("verdict", rests_on, "on", None)
-    reason = "waits before the receive call, and accept queues between samples, are not seen"
+    reason = "without waits before the receive call and without accept queues between samples"
     return MeasurementState("verdict", rests_on, "degraded", reason)
 
 
@@ -246,7 +249,7 @@ def _peers(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
     if has_arrival:
         requests, connections = (_on(name, what) for name, what in rests_on.items())
         return requests, connections
-    reason = "without who is at the other end: this kernel tells nobody when bytes arrive"
+    reason = "without the peer of a connection: needs tracepoint sk_data_ready (Linux 6.3)"
     requests, connections = (
         MeasurementState(name, what, "degraded", reason) for name, what in rests_on.items()
     )
@@ -259,13 +262,13 @@ def _requests(arrival: Optional[str]) -> Tuple[MeasurementState, MeasurementStat
             _on("served_requests", f"{arrival}+tp_btf:sys_exit"),
             _on("stages", f"{arrival}+tp_btf:sys_exit"),
         )
-    reason = "this kernel tells nobody when bytes arrive"
+    reason = "needs tracepoint sk_data_ready (Linux 6.3)"
     return (
         MeasurementState(
             "served_requests",
             "tp_btf:sys_exit",
             "degraded",
-            f"a request is timed from its receive call: {reason}",
+            f"a request begins at its receive call: {reason}",
         ),
         MeasurementState(
             "stages", "tp_btf:sys_exit", "degraded", f"without accept_wait and recv_wait: {reason}"
@@ -278,9 +281,9 @@ def _queues(arrival: Optional[str], unix_unread: bool) -> MeasurementState:
     if arrival and unix_unread:
         return _on("queue_high_water", f"{arrival}+{rests_on}")
     if arrival:
-        reason = "receive queues of TCP only: this kernel counts no bytes in those of Unix sockets"
+        reason = "receive queues of TCP only: needs the field inq_len of Unix sockets"
         return MeasurementState("queue_high_water", f"{arrival}+{rests_on}", "degraded", reason)
-    reason = "send queues only: this kernel tells nobody when bytes arrive"
+    reason = "send queues only: needs tracepoint sk_data_ready (Linux 6.3)"
     return MeasurementState("queue_high_water", rests_on, "degraded", reason)
 
 
@@ -293,10 +296,10 @@ def _accept_queue(
             _accept_wait(arrival, has_tcp_states),
             _on("refused_connects", TRACEPOINTS),
         )
-    reason = "this kernel tells nobody when a connection enters a queue"
+    reason = "needs tracepoint sk_data_ready (Linux 6.3)"
     return (
         MeasurementState(
-            "accept_queue", "sock_diag", "degraded", f"read once an interval: {reason}"
+            "accept_queue", "sock_diag", "degraded", f"read once per interval: {reason}"
         ),
         MeasurementState("accept_wait", None, "off", reason),
         # They are counted at listeners, which are followed only with their queues.
@@ -311,5 +314,5 @@ def _accept_wait(arrival: str, has_tcp_states: bool) -> MeasurementState:
         "accept_wait",
         f"{arrival}+tp_btf:sys_exit",
         "degraded",
-        "Unix connections only: this kernel tells nobody when a TCP connection is established",
+        "Unix connections only: needs tracepoint inet_sock_set_state (Linux 4.16)",
     )

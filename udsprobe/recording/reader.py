@@ -191,7 +191,7 @@ class Recording:
         if first >= last and not (from_unix_s is None and to_unix_s is None):
             raise RecordingError(
                 "recording-empty",
-                f"the recording {self.path!r} has not two samples in that time",
+                f"the recording {self.path!r} has fewer than two samples in that time",
                 "udsprobe report without --from and --to says which time it has",
             )
         return first, last

@@ -148,7 +148,7 @@ def newer(path: str, what: str) -> RecordingError:
     """The error for what this version does not know."""
     return RecordingError(
         "recording-newer",
-        f"the recording {path!r} has {what}, which this version does not know",
+        f"the recording {path!r} has {what}, which this version cannot read",
         "read it with the udsprobe that wrote it, or a later one",
     )
 
@@ -164,6 +164,6 @@ def _unreadable(path: str, why: str) -> RecordingError:
 def _foreign(path: str) -> RecordingError:
     return RecordingError(
         "recording-foreign",
-        f"{path!r} is no recording of udsprobe",
+        f"{path!r} is not a recording of udsprobe",
         "give a file that attach --record, run --record or record -o has made",
     )

@@ -16,18 +16,18 @@ _NO_FAILURE = ("EINPROGRESS", "EALREADY", "EISCONN", "EINTR", "EAGAIN")
 # Asked for on the off chance: glibc's name service cache, loggers.
 _OPTIONAL = ("/run/nscd/socket", "/var/run/nscd/socket", "/dev/log", "/run/systemd/journal/")
 _MEANS = {
-    "ENOENT": "there is no such socket file",
+    "ENOENT": "the socket file does not exist",
     "ECONNREFUSED": "nobody listens there",
-    "EACCES": "permission to the socket is denied",
-    "EPERM": "it is not permitted",
+    "EACCES": "the client has no permission to the socket",
+    "EPERM": "a rule of the host forbids it",
     "ETIMEDOUT": "nobody answers",
-    "EHOSTUNREACH": "there is no way to that host",
-    "ENETUNREACH": "there is no way to that network",
+    "EHOSTUNREACH": "there is no route to that host",
+    "ENETUNREACH": "there is no route to that network",
     "EPROTOTYPE": "the socket there has another type",
-    "ENOTSOCK": "that file is no socket",
+    "ENOTSOCK": "that file is not a socket",
     "EADDRNOTAVAIL": "no local port is left",
     "ECONNRESET": "the other end reset it",
-    "ENOTDIR": "a part of the path is no directory",
+    "ENOTDIR": "a part of the path is not a directory",
     "ELOOP": "too many symbolic links in the path",
     "ENAMETOOLONG": "the path is too long",
 }

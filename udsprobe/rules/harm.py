@@ -75,7 +75,7 @@ def slow_requests(report: Report) -> Harm:
     served = report.requests.served
     latency = served.latency_us if served is not None else None
     if latency is None or not latency.count or latency.mean is None:
-        return Harm(SLOW, None, None, None, "a thread has no time left")
+        return Harm(SLOW, None, None, None, "a thread is busy all the time")
     return Harm(SLOW, None, latency.count, None, _how_slow(latency))
 
 

@@ -32,7 +32,7 @@ def _asking(row: ServedBy) -> Optional[Suspect]:
     return _suspect(
         row,
         "upstream-wait",
-        f"{_name(row)} waits {duration(oldest_us)} already for an upstream",
+        f"{_name(row)} has waited {duration(oldest_us)} for an upstream",
         fact,
         _stuck("reply", "replies", row.in_progress, "owed"),
     )

@@ -10,12 +10,12 @@ from udsprobe.rules.wording import count, evidence
 
 _LOST_SHARE_MIN = 0.001
 _PIPELINED = (
-    "Clients send more before they have a reply (pipelining): a request here is all that was "
-    "taken before a reply began"
+    "Clients send the next request before they have a reply (pipelining): what was read before "
+    "a reply began counts as one request"
 )
 _MULTIPLEXED = (
-    "Clients speak HTTP/2, whose streams share a connection: counts and latencies here are of "
-    "bytes in, then bytes out, not of requests"
+    "Clients speak HTTP/2, whose streams share a connection: counts and latencies are of turns "
+    "(bytes in, then bytes out), not of requests"
 )
 
 
@@ -34,7 +34,7 @@ def _lost(report: Report) -> List[Finding]:
             id="measurement-incomplete",
             severity=WARNING if _is_severe(probe) else INFO,
             subject="udsprobe",
-            summary="Not everything was counted; the verdict rests on the rest",
+            summary="Some events were lost; the verdict rests on those that were counted",
             evidence=facts,
         )
     ]
@@ -58,10 +58,14 @@ def _facts(probe: Probe) -> List[Evidence]:
         says += f" ({', '.join(by_map)})" if by_map else ""
         facts.append(evidence("turned_away", probe.turned_away, "entries", says))
     if skipped and (facts or skipped >= _LOST_SHARE_MIN * probe.events_seen):
-        says = f"{count(skipped, 'run')} of other probes skipped by the kernel, of anybody's events"
+        says = (
+            f"the kernel skipped {count(skipped, 'run')} of other probes, of any process's events"
+        )
         facts.append(evidence("missed_runs", skipped, "runs", says))
     if amiss:
-        says = f"{amiss:,} of {probe.events_seen:,} system calls neither counted nor known as lost"
+        says = (
+            f"{amiss:,} of {probe.events_seen:,} system calls neither counted nor reported as lost"
+        )
         facts.append(evidence("events_unaccounted", amiss, "calls", says))
     return facts
 

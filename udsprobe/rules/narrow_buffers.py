@@ -80,7 +80,7 @@ def _suspect(report: Report, row: Connection, cost_us: float, requests: int) -> 
         share_pct=100 * cost_us / (cost_us + mean_us),
         subject=subject,
         headline=f"replies of {needed:,.0f} bytes stop {_times(row)} on their way: the program "
-        f"has set a send buffer (SO_SNDBUF) of {size:,} bytes",
+        f"set its send buffer (SO_SNDBUF) to {size:,} bytes",
         evidence=_evidence(row, cost_us, requests),
         actions=choice.send_buffer(report, needed),
         seen=requests,
@@ -96,7 +96,7 @@ def _evidence(row: Connection, cost_us: float, requests: int) -> Tuple[Evidence,
     needed, size = bytes_per_request(row), row.send_buffer_bytes or 0
     eagain = row.send_blocked.eagain if row.send_blocked is not None else 0
     each_us = _stops(row)[1]
-    why = "a wake-up" if each_us == WAKE_UP_US_MAX else "an acknowledgement that may be delayed"
+    why = "a wake-up" if each_us == WAKE_UP_US_MAX else "an acknowledgement, which may be delayed"
     cost = f"up to {duration(cost_us)} a reply: each stop waits for {why}, {duration(each_us)}"
     return (
         evidence("stopped_us", cost_us, "µs", cost, WAIT_MEAN_US_MIN),

@@ -62,7 +62,7 @@ def _has_no_socket(report: Report) -> bool:
 
 
 def _no_socket(share: TransportShare) -> Verdict:
-    says = "no target listens, has a connection open or has made a call on a socket"
+    says = "no target listens, has a connection, or has called a socket"
     return Verdict(
         cause="unknown",
         transport_bound=False,
@@ -104,8 +104,8 @@ def untold(report: Report) -> Verdict:
         transport_share_pct=None,
         max_gain_pct=None,
         confidence=0.0,
-        summary="What requests spend their time on is not measured here: no limit is seen to "
-        "be reached, and that is no proof of health.",
+        summary="Where request time goes is not measured here. No limit was reached, but that "
+        "does not prove health.",
         subject=None,
         evidence=[*_queue_room(report), *_descriptor_room(report)],
         class_=UNKNOWN,
@@ -164,7 +164,7 @@ def _confidence(service: Service, near: float) -> float:
 
 def _where(time: RequestTime) -> str:
     if not time.count:
-        return "no requests in turns, and nothing is saturated, refused or blocked."
+        return "no requests with replies, and nothing is saturated, refused or blocked."
     largest = max(time.parts_us, key=lambda name: time.parts_us[name])
     mean = duration(time.total_us / time.count)
     words = {
@@ -190,7 +190,7 @@ def _why_no_wait(time: RequestTime) -> str:
     if time.mean_us("runq") < CONTENTION_US_MIN:
         short, limit = duration(time.mean_us("runq")), duration(CONTENTION_US_MIN)
         return f", {short} on average, which is short (pressure begins at {limit})"
-    return ", in few stalls that many requests stood behind: its threads get the CPU they need"
+    return ", in a few stalls that held up many requests: its threads get the CPU time they need"
 
 
 def _thread_room(report: Report) -> List[Evidence]:

@@ -182,7 +182,7 @@ def _stalls(processing: Processing) -> Optional[Pressure]:
     if waited_us < WAIT_MEAN_US_MIN or not is_long or not is_own_work:
         return None
     says = (
-        f"requests wait {duration(waited_us)} in the mean before they are read, while one in a "
+        f"requests wait {duration(waited_us)} on average before they are read, while one in a "
         f"hundred is worked on for {duration(took_us)} and more"
     )
     fact = evidence("recv_wait_us", waited_us, "µs", says, WAIT_MEAN_US_MIN)

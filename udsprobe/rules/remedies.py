@@ -118,9 +118,9 @@ def _app_cpu(case: _Case) -> Remedy:
     elif thread is not None:
         pid, tid, comm = thread.pid, thread.tid, thread.comm
         subject = f"{comm} thread {tid}"
-        headline = f"requests are the CPU time of {comm}"
+        headline = f"requests spend their time on the CPU in {comm}"
     else:
-        return Remedy(None, "requests are CPU time")
+        return Remedy(None, "requests spend their time on a CPU")
     return Remedy(subject, headline, actions=choice.busy(case.report, pid, tid, comm))
 
 
@@ -154,7 +154,7 @@ def _app_blocked(case: _Case) -> Remedy:
 def _upstream_wait(case: _Case) -> Remedy:
     rows = sorted(case.service.upstream, key=lambda row: -_waited_us(row))
     if not rows:
-        return Remedy(None, f"{case.service.name} waits for somebody else's reply")
+        return Remedy(None, f"{case.service.name} waits for another server's reply")
     worst = rows[0]
     mean_us = worst.latency_us.mean or 0.0
     subject = f"{worst.transport}:{worst.address}"
@@ -187,7 +187,7 @@ def _busy(row: Upstream) -> float:
 def _upstream_fact(row: Upstream) -> Evidence:
     mean_us = row.latency_us.mean or 0.0
     says = (
-        f"{row.transport}:{row.address} answers in {duration(mean_us)} in the mean, "
+        f"{row.transport}:{row.address} answers in {duration(mean_us)} on average, "
         f"{count(row.count, 'request')}"
     )
     if is_full(row):
@@ -233,7 +233,7 @@ def _too_many_threads(case: _Case, fact: Evidence) -> Optional[Remedy]:
     if not has_too_many_threads(case.report):
         return None
     each = runnable_per_cpu(case.report)
-    says = f"{each:.1f} of its threads want each CPU, in the mean"
+    says = f"{each:.1f} of its threads want each CPU, on average"
     many = evidence("runnable_per_cpu", each, "threads", says, RUNNABLE_PER_CPU_MAX)
     cpus = case.service.cpus
     return Remedy(
@@ -263,16 +263,16 @@ def _others(case: _Case, name: str, fact: Evidence) -> Remedy:
     ]
     if not holders:
         return Remedy(
-            name, f"{name} is ready to run and gets no CPU", (fact,), remedies("who-runs")
+            name, f"{name} is ready to run but gets no CPU", (fact,), remedies("who-runs")
         )
     return _held_by(case.report, holders[0], name, (fact, *facts))
 
 
 def _held_by(report: Report, first: CpuHolder, name: str, facts: Tuple[Evidence, ...]) -> Remedy:
-    lacks = f"{name} is ready to run and gets no CPU"
+    lacks = f"{name} is ready to run but gets no CPU"
     actions = choice.cpu_holder(report, first)
     if not first.pid:
-        short_lived = f"{lacks}: processes that come and go hold it"
+        short_lived = f"{lacks}: short-lived processes use it"
         return Remedy("short-lived processes", short_lived, facts, actions)
     who = f"{first.comm or 'pid'} {first.pid}"
     return Remedy(who, f"{lacks}: {who} {_holds(first)}", facts, actions)
@@ -303,7 +303,7 @@ def _send_blocked(case: _Case) -> Remedy:
     )
     return Remedy(
         f"{row.transport}:{row.local}",
-        f"{name} sleeps in send calls: it has set a send buffer (SO_SNDBUF) of {size:,} bytes, "
+        f"{name} sleeps in send calls: it set its send buffer (SO_SNDBUF) to {size:,} bytes, "
         f"and a request sends {needed:,.0f}",
         (fact, does_not_fit),
         choice.send_buffer(case.report, needed),
@@ -324,7 +324,7 @@ def _stuck_datagrams(report: Report, slept_us: float) -> Optional[Syscall]:
 def _datagrams_wait(case: _Case, row: Syscall, fact: Evidence) -> Remedy:
     limits = [n.max_dgram_qlen for n in case.report.namespaces or [] if n.max_dgram_qlen]
     mean_us = row.latency_us.mean or 0.0
-    says = f"{count(row.calls, 'call')} of {row.name} took {duration(mean_us)} in the mean"
+    says = f"{count(row.calls, 'call')} of {row.name} took {duration(mean_us)} on average"
     facts = [fact, evidence("send_us", mean_us, "µs", says)]
     if limits:
         says = f"a datagram socket queues {limits[0] + 1} messages (net.unix.max_dgram_qlen + 1)"
@@ -350,7 +350,7 @@ def _transport(case: _Case) -> Remedy:
         facts += (evidence("bytes_per_request", each, "bytes", f"{each:,.0f} bytes a request"),)
     return Remedy(
         case.service.name,
-        "requests are the kernel moving bytes",
+        "requests spend their time in the kernel, moving bytes",
         facts,
         (*remedies("fewer-calls"), *_unix_instead(case.report)),
     )

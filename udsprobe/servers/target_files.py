@@ -72,7 +72,7 @@ class TargetFiles:
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise Unreadable("it is no regular file")
+                raise Unreadable("it is not a regular file")
             with os.fdopen(os.dup(descriptor), "rb") as file:
                 raw = file.read(most + 1)
             if len(raw) > most:
@@ -197,4 +197,4 @@ def _why(error: Exception) -> str:
     if isinstance(error, PermissionError):
         return "it is closed to this user"
     number = getattr(error, "errno", None)
-    return os.strerror(number) if number else "its name is no file name"
+    return os.strerror(number) if number else "its name is not a file name"

@@ -56,10 +56,10 @@ SYSCALLS = _by_key(
     Column("calls", "calls", 9, "Calls that returned since the start, failed ones included."),
     Column("calls_per_s", "calls/s", 7, "Calls that returned, per second."),
     Column("errors_per_s", "err/s", 6, "Calls that failed, per second; EAGAIN counts."),
-    Column("p50", "p50", 6, "Half of the calls took at most this long, entry to return."),
-    Column("p90", "p90", 6, "Nine in ten calls took at most this long."),
-    Column("p99", "p99", 6, "99 in 100 calls took at most this long."),
-    Column("p999", "p999", 6, "999 in 1,000 calls took at most this long."),
+    Column("p50", "p50", 6, "50 % of the calls took at most this long, from entry to return."),
+    Column("p90", "p90", 6, "90 % of the calls took at most this long."),
+    Column("p99", "p99", 6, "99 % of the calls took at most this long."),
+    Column("p999", "p999", 6, "99.9 % of the calls took at most this long."),
     Column("max", "max", 6, "The longest call."),
     Column("mean", "mean", 6, "The mean duration of a call."),
     Column("cpu", "cpu %", 5, "CPU time inside these calls, in percent of one CPU."),
@@ -99,7 +99,7 @@ LISTENERS = _by_key(
     Column("now", "now", 5, "Connections in the accept queue at this moment."),
     Column("max", "max", 5, "The most connections seen in the queue at once."),
     Column("limit", "limit", 5, "The queue is full at this many: the backlog and one more."),
-    Column("wait", "wait p99", 8, "99 in 100 of those accepted waited at most this long for it."),
+    Column("wait", "wait p99", 8, "99 % of the accepted connections waited at most this long."),
     Column(
         "state",
         "state",
@@ -144,7 +144,7 @@ TARGETS = _by_key(
         "via",
         "via",
         8,
-        "How it became a target: named by a selector, or forked by one.",
+        "How it became a target: matched by a selector, or a child of a target.",
         right=False,
     ),
     Column("threads", "threads", 7, "Its threads."),
@@ -153,7 +153,12 @@ TARGETS = _by_key(
     Column("fds_limit", "limit", 8, "File descriptors it may open (RLIMIT_NOFILE)."),
     Column("fds_pct", "used %", 6, "File descriptors open, in percent of the limit."),
     Column("full_in", "full in", 10, "When all are in use, at the rate at which they grow now."),
-    Column("exhausted", "refused", 10, "Calls that got no descriptor since the start, by errno."),
+    Column(
+        "exhausted",
+        "refused",
+        10,
+        "Calls that failed for want of a file descriptor since the start, by errno.",
+    ),
     Column(
         "cmdline",
         "command line",
@@ -166,7 +171,7 @@ TARGETS = _by_key(
 
 
 FINDINGS = _by_key(
-    Column("severity", "severity", 8, "How bad: critical, warning or info.", right=False),
+    Column("severity", "severity", 8, "Severity: critical, warning or info.", right=False),
     Column("id", "finding", 18, "Its name, a cause of docs/verdicts.md.", right=False),
     Column(
         "subject",
@@ -176,14 +181,20 @@ FINDINGS = _by_key(
         right=False,
         grows_to=34,
     ),
-    Column("summary", "says", 24, "What it is, in a clause.", right=False, grows_to=_ANY),
+    Column("summary", "says", 24, "What was found, in one clause.", right=False, grows_to=_ANY),
 )
 
 CONNECTIONS = _by_key(
     Column("socket", "socket", 6, "Transport of the connection.", right=False),
     Column("local", "local", 14, "The target's own address.", right=False, grows_to=30),
     Column("peer", "peer", 14, "Process or address at the other end.", right=False, grows_to=30),
-    Column("role", "role", 8, "Whether the target serves it or asks on it.", right=False),
+    Column(
+        "role",
+        "role",
+        8,
+        "Role of the target: it serves requests on it, or sends its own.",
+        right=False,
+    ),
     Column("requests", "requests", 9, "Requests on it since the start."),
     Column("bytes_in", "in", 6, "Bytes received since the start."),
     Column("bytes_out", "out", 6, "Bytes sent since the start."),

@@ -24,8 +24,9 @@ MISSING: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "ls -l -- {address}",
-            "start the server that makes this socket, or correct the path on one of the two sides",
-            "the server has not made its socket, or somewhere else",
+            "start the server that creates this socket, or correct the path in the client or "
+            "the server",
+            "the server has not created its socket, or created it at another path",
         ),
     )
 }
@@ -33,8 +34,8 @@ NOBODY_UNIX: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "sudo ss -xlp | grep -F -- {address}",
-            "see that nobody listens there, then start the server again",
-            "the socket file is there and nobody listens: its server ended without removing it",
+            "check that no process listens there, then start the server again",
+            "the socket file exists but no process listens: its server ended without removing it",
         ),
     )
 }
@@ -42,7 +43,7 @@ NOBODY_TCP: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "sudo ss -ltnp | grep -F -- {address}",
-            "see whether anybody listens there, then start the server",
+            "check whether a server listens there; if none does, start it",
             "a connect needs a listener at that address and port",
         ),
     )
@@ -144,8 +145,8 @@ STRANGER: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         now(
             "sudo renice -n 19 -p {holder_pid}",
-            "give {holder}, which has nothing to do with the server, the lowest priority",
-            "the server then runs before it; it still gets what nobody else wants",
+            "give {holder}, which does not work with the server, the lowest priority",
+            "the server then runs first; the other process still gets idle CPU time",
             "sudo renice -n {nice} -p {holder_pid}",
         ),
     )
@@ -171,14 +172,18 @@ SHORT_LIVED: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "ps -eo etimes,ppid,pid,comm --sort etimes | head -30",
-            "see who starts them",
+            "see which process starts them",
             "lists the youngest processes with their parents",
         ),
     )
 }
 WHO_RUNS: Dict[str, Tuple[Row, ...]] = {
     "generic": (
-        look("top -b -n 1 -H | head -40", "see who runs instead", "lists threads by their CPU use"),
+        look(
+            "top -b -n 1 -H | head -40",
+            "see which threads run instead",
+            "lists threads by their CPU use",
+        ),
     )
 }
 QUOTA: Dict[str, Tuple[Row, ...]] = {

@@ -186,7 +186,7 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
         restart(
             "raise or remove server.maxConnections, and close idle connections sooner "
             "(server.keepAliveTimeout)",
-            "what is above maxConnections is closed as soon as it is accepted",
+            "connections above maxConnections are closed as soon as they are accepted",
         ),
     ),
     "postgresql": (
@@ -215,7 +215,7 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
         reload(
             "raise maxclients: CONFIG SET maxclients …, and the same in redis.conf; or close idle "
             "clients: CONFIG SET timeout 300",
-            "what is above maxclients gets an error and is closed",
+            "clients above maxclients get an error and are closed",
         ),
     ),
     "php-fpm": (
@@ -263,7 +263,7 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
         reload(
             "raise max_client_conn in pgbouncer.ini (and LimitNOFILE with it), then RELOAD; "
             "where queries wait for a server, default_pool_size",
-            "what is above max_client_conn is refused",
+            "clients above max_client_conn are refused",
         ),
     ),
     "memcached": (
@@ -331,7 +331,7 @@ ACCEPT_LATE: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
             "accept in a thread or loop that does nothing else, or serve with more workers",
-            "who takes connections out of the queue comes too late",
+            "the thread that accepts comes back to the queue too late",
         ),
     ),
     "node": (

@@ -184,7 +184,7 @@ UPSTREAM: Dict[str, Tuple[Row, ...]] = {
         look(
             "sudo udsprobe attach --pid {peer_pid}",
             "see why {who} takes so long",
-            "judges the process that it waits for",
+            "shows what the process spends its time on",
         ),
     )
 }
@@ -236,7 +236,7 @@ NODELAY: Dict[str, Tuple[Row, ...]] = {
     ),
 }
 
-_HAS_TO_READ = "a larger buffer only takes longer to fill; the reader has to read"
+_HAS_TO_READ = "a larger buffer only takes longer to fill; the reader has to read faster"
 _READER = look(
     "sudo udsprobe attach --pid {peer_pid}", "see what {who} does instead of reading", _HAS_TO_READ
 )
@@ -269,12 +269,12 @@ DATAGRAMS: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
             "send without waiting (O_NONBLOCK), or write logs from a thread of their own",
-            "a request then does not wait for who reads its log",
+            "a request then does not wait for the reader of its log",
         ),
         look(
             "sudo ss -xap | grep u_dgr",
             "find the reader of the datagrams",
-            "the reader is whose Recv-Q is not 0",
+            "the reader is the socket whose Recv-Q is not 0",
         ),
     )
 }
@@ -282,7 +282,7 @@ FEWER_CALLS: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
             "send more with each call: pipelining, batches, writev(), larger buffers",
-            "what a system call costs does not depend on how little it moves",
+            "a system call costs the same however few bytes it moves",
         ),
     )
 }

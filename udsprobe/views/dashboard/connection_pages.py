@@ -20,7 +20,7 @@ def connection_page(key: object, frame: Frame, width: int) -> List[Line]:
     rows = connection_keys(frame.window.connections or [])
     row = next((row for known, row in rows if known == key), None)
     if row is None:
-        return [plain("no such connection among the busiest any more")]
+        return [plain("this connection is no longer among the busiest")]
     return [
         *section("connection", _facts(row, frame.window), width),
         *_queue("send queue", row.send_queue_bytes, row.send_queue_max_bytes, _sending(row)),
@@ -83,7 +83,7 @@ def _blocked(row: Connection) -> List[Fact]:
         return [("peer takes nothing since", stalled)]
     slept = numbers.count(blocked.count, 15)
     if blocked.count:
-        slept += f", {numbers.spaced(numbers.duration(blocked.wait_us.mean))} in the mean"
+        slept += f", {numbers.spaced(numbers.duration(blocked.wait_us.mean))} on average"
     return [
         ("sends that slept", slept),
         ("sends with EAGAIN", numbers.count(blocked.eagain, 15)),

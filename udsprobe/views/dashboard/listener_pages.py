@@ -26,7 +26,7 @@ def listener_page(key: object, report: Report, width: int) -> List[Line]:
         return [*_group(group, report), *rests_on(report, _MEASUREMENTS, width)]
     row = next((item for item in rows if listener_key(item) == key), None)
     if row is None:
-        return [plain("no such listener any more")]
+        return [plain("this listener is gone")]
     waits = {}
     if row.wait_us is not None:
         waits["until accept"] = row.wait_us
@@ -61,7 +61,9 @@ def _facts(row: Listener, report: Report) -> List[Fact]:
         ("owners", held),
         (
             "asked of listen()",
-            "not seen: it was called before" if requested is None else str(requested),
+            "not measured: listen() was called before attach"
+            if requested is None
+            else str(requested),
         ),
         ("backlog in force", f"{row.backlog.effective}: {_binding(row.backlog)}"),
         ("full at", f"{row.depth.limit}, the backlog and one more"),
@@ -90,7 +92,7 @@ def _when_full(row: Listener) -> str:
 
 def _queue_facts(row: Listener) -> List[Fact]:
     early = (
-        f", {numbers.count(row.accepted_early)} queued before we came" if row.accepted_early else ""
+        f", {numbers.count(row.accepted_early)} queued before attach" if row.accepted_early else ""
     )
     facts = [
         ("now", f"{numbers.count(row.depth.now)} of {row.depth.limit}"),

@@ -40,23 +40,23 @@ KEYS_HELP = (
     ),
     ("r", "on the verdict's page: which probes its figures come from, and back"),
     ("q, Ctrl+C", "quit; the report of everything seen stays in the terminal"),
-    ("p", "freeze the picture; measuring goes on"),
+    ("p", "freeze the screen; measuring goes on"),
     ("s", "sort system calls by the next of: calls, errors, p99, cpu, bytes"),
     ("/", "show only rows of this panel that contain a text; Esc shows all again"),
     ("Tab, Shift+Tab", "next panel, previous panel; a click does the same"),
     ("↑ ↓ PgUp PgDn", "move in the panel; the wheel does the same"),
     ("z", "give the panel the whole screen, and back"),
-    ("Enter", "what the row rests on; a double click does the same"),
+    ("Enter", "details of the row; a double click does the same"),
     (
         "Ctrl+Z",
-        "suspend it and have the shell again; `fg` goes on, with all that was counted since",
+        "suspend and return to the shell; `fg` resumes, with all that was counted meanwhile",
     ),
     ("?", "this page"),
     ("Esc, q", "leave a page"),
 )
 
 MARKS_HELP = (
-    ("–", "not measured; the reason is below or under Enter, and it is never a zero"),
+    ("–", "not measured; the reason is below or under Enter; never shown as zero"),
     ("·", "measured, and nothing happened in this interval"),
     ("<.01", "more than zero, less than can be shown"),
     (
@@ -68,15 +68,18 @@ MARKS_HELP = (
 
 
 VERDICT_HELP = (
-    ("THE TRANSPORT, NOT …", "the one cause of what requests suffer from in the last 10 seconds"),
+    ("THE TRANSPORT, NOT …", "the one cause of what requests suffered from in the last 10 seconds"),
     (
         "THE SOCKET'S SET-UP",
-        "nobody gets in: queue, permissions, descriptors, seats; not its speed",
+        "clients cannot connect: queue, permissions, descriptors, seats; not the transport's speed",
     ),
-    ("NOTHING SUFFERS", "nothing is refused, full, blocked or saturated; how far from it is here"),
+    (
+        "NOTHING SUFFERS",
+        "nothing is refused, full, blocked or saturated; the line below says how close it is",
+    ),
     ("NOT ENOUGH SEEN", "too few requests to judge, and how many are needed"),
     ("critical, warning", "how bad; its colour says the same"),
-    ("sure", "more when much was seen, and when no other cause comes near"),
+    ("sure", "higher with more events, and when no other cause comes close"),
     ("free one would save", "the most that a transport without any cost could save of a request"),
 )
 
@@ -151,7 +154,7 @@ def _cpu(call: Syscall) -> str:
 def _syscall(key: object, frame: Frame, width: int) -> List[Line]:
     window = _call(frame.window, key)
     if window is None:
-        return [plain("no such row any more")]
+        return [plain("this row is gone")]
     interval = _call(frame.interval, key)
     facts = [
         ("system call", cells.call_label(window)),

@@ -58,7 +58,7 @@ def finding_page(key: object, frame: Frame, width: int) -> Table:
     rows = frame.interval.findings or []
     row = next((each for each in rows if finding_key(each) == key), None)
     if row is None:
-        return Table("findings: details (Esc leaves)", (plain("no such finding any more"),))
+        return Table("findings: details (Esc leaves)", (plain("this finding is gone"),))
     if row is own_finding(frame.interval):
         return verdict_page(frame, width)
     severity = SEVERITY.get(row.severity, PLAIN)

@@ -107,7 +107,10 @@ CALLS_IN_FLIGHT = _gauge(
     "syscall.in_flight", "{call}", _CALL, "Threads inside a system call at the last sample."
 )
 ALL_CALLS = _counter(
-    "syscall.all", "{call}", (), "System calls of the targets, on anything; per request: divide."
+    "syscall.all",
+    "{call}",
+    (),
+    "All system calls of the targets; divide by requests for calls per request.",
 )
 
 # --- requests
@@ -131,13 +134,13 @@ PIPELINED = _counter(
     "served.requests.pipelined",
     "{request}",
     (),
-    "Requests that came before the reply to the one before began: turns may not be requests.",
+    "Requests that arrived before the previous reply began: turns may not be requests.",
 )
 MULTIPLEXED = _counter(
     "served.requests.multiplexed",
     "{request}",
     (),
-    "Turns of connections that speak HTTP/2, whose streams share them: they are not requests.",
+    "Turns on HTTP/2 connections, whose streams share a connection: not requests.",
 )
 UPSTREAM_DURATION = _histogram(
     "upstream.request.duration", _DESTINATION, "Requests of the targets by destination.", FINE_NS
@@ -191,7 +194,7 @@ BLOCKED_NOW = _gauge(
     "listener.blocked_connects", "{client}", _LISTENER, "Clients inside connect() now."
 )
 REFUSED = _counter(
-    "listener.refused", "{connect}", (*_LISTENER, "errno"), "Failed connects of anybody."
+    "listener.refused", "{connect}", (*_LISTENER, "errno"), "Failed connects by any process."
 )
 DROPS = _counter("listener.drops", "{connection}", _LISTENER, "Dropped by a TCP listener.")
 SYN_QUEUE = _gauge("listener.syn_queue", "{handshake}", _LISTENER, "TCP handshakes in progress.")
@@ -300,7 +303,7 @@ MEASUREMENT = _gauge(
     "measurement.info",
     "1",
     ("measurement", "rests_on", "state"),
-    "1 for each measurement, and what carries it on this kernel.",
+    "1 for each measurement, with the probes it rests on in this kernel.",
 )
 SAMPLES = _counter("samples", "{sample}", (), "Samples taken since attach.")
 SAMPLED_AT = _gauge("sample.timestamp", "seconds", (), "When the last sample was taken, Unix time.")
@@ -312,11 +315,12 @@ BPF_MEASURED = _counter("probe.bpf_measured", "seconds", (), "How long that was 
 SEEN = _counter("probe.events.seen", "{call}", (), "System calls of the targets that ended.")
 COUNTED = _counter("probe.events.counted", "{call}", (), "Of these, counted in the table.")
 LOST = _counter("probe.events.lost", "{call}", ("reason",), "Of these, lost.")
-MISSED = _counter(
-    "probe.missed_runs", "{run}", ("program",), "Runs of a probe that the kernel skipped."
-)
+MISSED = _counter("probe.missed_runs", "{run}", ("program",), "Probe runs that the kernel skipped.")
 TURNED_AWAY = _counter(
-    "probe.turned_away", "{object}", (), "Threads, connections, listeners without room in a map."
+    "probe.turned_away",
+    "{object}",
+    (),
+    "Threads, connections and listeners that found no room in a map.",
 )
 UNREAD = _counter(
     "probe.unread_messages", "{message}", (), "Messages whose bytes could not be counted."
