@@ -42,7 +42,7 @@ PLAIN: Dict[str, Value] = {
     "limit": 1024,
     "bytes": 1 << 20,
     "holder": "ffmpeg 666",
-    "holder_pid": 666,
+    "holder_pids": (666, 667),
     "nice": 0,
     "cpus": 2,
     "quota": "max",
@@ -85,7 +85,7 @@ def test_what_needs_a_value_that_is_not_known_is_left_out() -> None:
     )
     (by_hand,) = remedies("backlog-unix", GENERIC, backlog=1024, address="/run/x")
     assert by_hand.run is None
-    (act,) = remedies("stranger", holder="x 6", holder_pid=6)
+    (act,) = remedies("stranger", holder="x 6", holder_pids=(6,))
     assert act.run == "sudo renice -n 19 -p 6" and act.undo is None
 
 
@@ -188,6 +188,22 @@ def test_only_a_stranger_is_slowed_down() -> None:
         CpuHolder(0, None, False, 4e6, 90.0),
     ):
         assert no_renice(holding(one), one)
+
+
+def test_of_a_crowd_of_strangers_each_is_slowed_down() -> None:
+    crowd = [CpuHolder(pid, "cc1", False, 1e6 - pid, 20.0) for pid in (61, 62, 63)]
+    others = [
+        CpuHolder(64, "sshd", False, 1e3, 0.1),
+        CpuHolder(16, "kworker/0:1", False, 1e6, 20.0),
+        CpuHolder(4711, "node", True, 1e6, 20.0),
+        CpuHolder(0, None, False, 1e6, 20.0),
+    ]
+    report = holding(crowd[0])
+    assert report.time is not None
+    report = replace(report, time=replace(report.time, cpu_holders=[*crowd, *others]))
+    (act,) = choice.cpu_holder(report, crowd[0])
+    assert act.run == "sudo renice -n 19 -p 61 62 63"
+    assert "cc1 61 and 2 like it" in act.say
 
 
 def no_renice(report: Report, holder: CpuHolder) -> bool:

@@ -6,7 +6,7 @@ from typing import Dict, Optional, Tuple
 
 from udsprobe.model.action import Action
 from udsprobe.model.report import Connection, CpuCgroup, CpuHolder, Listener, Peer, Report, Target
-from udsprobe.rules.cpu_holders import partner_pids
+from udsprobe.rules.cpu_holders import foreign_holders, partner_pids
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.servers import GENERIC, recognise, server_of
 from udsprobe.rules.remedy.table import remedies
@@ -17,6 +17,9 @@ NOFILE_STEP = 4
 NOFILE_MIN = 65_536
 FD_FREE_MIN = 0.5
 """Part of the descriptors that are free where EMFILE was not for want of them."""
+
+CROWD_SHARE_MIN = 0.2
+"""Of what the largest stranger holds: who holds less changes little."""
 
 _DENIED = ("EACCES", "EPERM")
 # Of the period that the kernel gives a group that asks for no other.
@@ -191,8 +194,29 @@ def cpu_holder(report: Report, holder: CpuHolder) -> Tuple[Action, ...]:
     who = f"{holder.comm or 'pid'} {holder.pid}"
     if holder.comm is not None and "/" in holder.comm:  # the kernel's: ksoftirqd/0, kworker/1:2
         return remedies("kernel-thread", holder=who)
-    kind = "stranger" if is_stranger(report, holder) else "partner"
-    return remedies(kind, holder=who, holder_pid=holder.pid)
+    if not is_stranger(report, holder):
+        return remedies("partner", holder=who)
+    pids = _crowd(report, holder)
+    if len(pids) > 1:
+        who += f" and {len(pids) - 1} like it"
+    return remedies("stranger", holder=who, holder_pids=pids)
+
+
+def _crowd(report: Report, largest: CpuHolder) -> Tuple[int, ...]:
+    """The strangers to slow down: that one, and those that hold about as much.
+
+    Of many one alone leaves its time to the others.
+    """
+    like_it = (
+        each.pid
+        for each in foreign_holders(report)
+        if each.pid != largest.pid
+        and each.waited_us >= CROWD_SHARE_MIN * largest.waited_us
+        and each.pid
+        and "/" not in (each.comm or "")
+        and is_stranger(report, each)
+    )
+    return (largest.pid, *like_it)
 
 
 def is_stranger(report: Report, holder: CpuHolder) -> bool:

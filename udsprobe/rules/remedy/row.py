@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from string import Formatter
-from typing import Mapping, Optional, Union
+from typing import Mapping, Optional, Tuple, Union
 
 from udsprobe.model.action import CHANGES, LOOKS, RESTARTS, Action, by_hand, command
 from udsprobe.rules import shell
 
-Value = Union[str, int, None]
+Value = Union[str, int, Tuple[int, ...], None]
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Row:
 
     Attributes:
         say, why: sentences. run, undo: lines for bash. In all of them `{name}` stands for a value;
-            in lines, text becomes one word of the shell.
+            in lines, text becomes one word of the shell, a tuple its words.
         effect: of `udsprobe.model.action`.
     """
 
@@ -64,11 +64,13 @@ def restart(say: str, why: str) -> Row:
 
 def line(template: str, values: Mapping[str, Value]) -> Optional[str]:
     """`template` with its values as words of a shell; None when one of them is not known."""
-    words = {
-        name: shell.word(value) if isinstance(value, str) else value
-        for name, value in values.items()
-    }
-    return _filled(template, words)
+    return _filled(template, {name: _words(value) for name, value in values.items()})
+
+
+def _words(value: Value) -> Value:
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    return shell.word(value) if isinstance(value, str) else value
 
 
 def _sentence(template: str, values: Mapping[str, Value]) -> Optional[str]:
