@@ -8,7 +8,7 @@ from udsprobe.compare.comparison import Figure
 
 WORDS = {
     "before_accept": "waiting to be accepted",
-    "recv_wait": "waiting in the queue for the app",
+    "recv_wait": "time queued for the app",
     "recv": "receive calls",
     "app": "the app",
     "send": "send calls",
