@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import List
+from typing import Dict, List, Set
 
 from tests.repo.source_tree import ROOT, Function, Module, modules, read
 
 PURE = ("model", "rules", "views", "compare", "doctor")
 UNKNOWN_TO_PURE = ("udsprobe.kernel", "udsprobe.servers", "os", "socket", "time")
+# Package → the packages it may import; single modules beside them are for everybody.
+MAY_IMPORT: Dict[str, Set[str]] = {
+    "kernel": set(),
+    "model": set(),
+    "rules": {"model"},
+    "compare": {"model", "rules"},
+    "doctor": {"model", "rules"},
+    "recording": {"model", "rules"},
+    "servers": {"doctor", "kernel"},
+    "views": {"compare", "doctor", "model", "rules"},
+    "commands": {
+        "compare",
+        "doctor",
+        "kernel",
+        "model",
+        "recording",
+        "rules",
+        "servers",
+        "views",
+    },
+    "demo": set(),
+}
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "manager", "data", "misc", "common"}
 LINES_MAX = 40
 DOCUMENTED = ("kernel", "model", "doctor", "servers")
@@ -22,6 +44,13 @@ def forbidden_imports(module: Module) -> List[str]:
         for name, line in module.imported()
         if any(name == known or name.startswith(f"{known}.") for known in UNKNOWN_TO_PURE)
     ]
+
+
+def packages_imported(module: Module) -> Set[str]:
+    """Packages of udsprobe, other than its own, that a module imports from."""
+    names = [name.split(".") for name, _ in module.imported()]
+    parts = {name[1] for name in names if name[0] == "udsprobe" and len(name) > 1}
+    return {part for part in parts if part in MAY_IMPORT and part != module.part}
 
 
 def lines(function: Function) -> int:
@@ -49,6 +78,18 @@ def public_functions_without_docstring(module: Module) -> List[str]:
 def test_pure_modules_do_not_reach_the_system() -> None:
     pure = [module for module in modules() if module.part in PURE]
     assert [found for module in pure for found in forbidden_imports(module)] == []
+
+
+def test_packages_import_only_what_is_below_them() -> None:
+    found = {
+        f"{module.name} imports {part}"
+        for module in modules()
+        if module.part in MAY_IMPORT
+        for part in packages_imported(module) - MAY_IMPORT[module.part]
+    }
+    assert found == set()
+    packages = {path.parent.name for path in (ROOT / "udsprobe").glob("*/__init__.py")}
+    assert packages == set(MAY_IMPORT)
 
 
 def test_functions_are_short() -> None:

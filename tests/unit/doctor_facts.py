@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from udsprobe.doctor.facts import (
-    Facts,
-    HostLimits,
-    KernelFacts,
-    ListenerFacts,
-    NetworkLimits,
-    NginxFacts,
-    ProcessFacts,
-    Strategy,
-)
+from udsprobe.doctor.facts import Facts, ListenerFacts, NetworkLimits, NginxFacts, ProcessFacts
 from udsprobe.doctor.nginx_config import read
+from udsprobe.host_facts import HostLimits, KernelFacts, Strategy
 from udsprobe.servers.nginx_files import statements
 
 NETNS = 4026531840

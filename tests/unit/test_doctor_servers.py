@@ -11,8 +11,9 @@ import pytest
 
 from tests.unit.doctor_facts import NETNS, healthy, listener, network, nginx, process
 from udsprobe.doctor.examine import examine
-from udsprobe.doctor.facts import Identity, ListenerFacts
+from udsprobe.doctor.facts import ListenerFacts
 from udsprobe.doctor.nginx_config import destinations
+from udsprobe.host_facts import Identity
 from udsprobe.kernel import features, trial
 from udsprobe.servers.endpoints import Endpoints
 from udsprobe.servers.systemd import UnitFiles, units_of

@@ -18,7 +18,7 @@ from udsprobe.doctor import examine as examine_module
 from udsprobe.doctor import facts as facts_module
 from udsprobe.doctor import finding as finding_module
 from udsprobe.doctor.examine import Diagnosis, Machine, diagnosis
-from udsprobe.doctor.facts import Identity, KernelFacts, NotChecked
+from udsprobe.host_facts import Identity, KernelFacts, NotChecked
 from udsprobe.sample import MeasurementState
 from udsprobe.views.doctor_document import document, json_text
 from udsprobe.views.doctor_text import render

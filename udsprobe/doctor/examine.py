@@ -7,20 +7,13 @@ from typing import Iterable, Iterator, List, Optional, Tuple
 
 from udsprobe.doctor.backlog_rules import backlog_findings
 from udsprobe.doctor.caddy_rules import caddy_findings
-from udsprobe.doctor.facts import (
-    ConfigError,
-    Facts,
-    HostLimits,
-    KernelFacts,
-    NetworkLimits,
-    NotChecked,
-    ProcessFacts,
-)
+from udsprobe.doctor.facts import ConfigError, Facts, NetworkLimits, ProcessFacts
 from udsprobe.doctor.finding import Evidence, Finding, shown_places, worst_first
 from udsprobe.doctor.kernel_rules import kernel_findings
 from udsprobe.doctor.limit_rules import limit_findings
 from udsprobe.doctor.nginx_rules import nginx_findings
 from udsprobe.doctor.unit_rules import unit_findings
+from udsprobe.host_facts import HostLimits, KernelFacts, NotChecked
 from udsprobe.model.action import by_hand
 
 SCHEMA = "udsprobe.doctor/1"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List, Tuple
 
-from udsprobe.doctor.facts import KernelFacts
 from udsprobe.doctor.finding import Evidence, Finding
+from udsprobe.host_facts import KernelFacts
 from udsprobe.model.action import CHANGES, Action, by_hand, command
 from udsprobe.sample import MeasurementState
 

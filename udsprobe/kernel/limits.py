@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Dict, List, Optional, Tuple
 
-from udsprobe.doctor.facts import HostLimits, Identity
+from udsprobe.host_facts import HostLimits, Identity
 
 _CAP_DAC_OVERRIDE = 1  # include/uapi/linux/capability.h
 _READ_BYTES = 65536

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from udsprobe.doctor.facts import KernelFacts, NotChecked, Strategy
 from udsprobe.errors import KernelCannotError, NotPermittedError, UdsprobeError
+from udsprobe.host_facts import KernelFacts, NotChecked, Strategy
 from udsprobe.kernel.bcc_library import bcc_module
 from udsprobe.kernel.features import KERNEL_BTF, Features, kernel_features
 from udsprobe.kernel.libbpf import libbpf

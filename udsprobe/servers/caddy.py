@@ -9,7 +9,8 @@ import subprocess
 from typing import Any, Dict, List, Optional, Tuple
 
 from udsprobe.doctor.caddy_config import hops
-from udsprobe.doctor.facts import CaddyFacts, ConfigError, NotChecked, ProcessFacts
+from udsprobe.doctor.facts import CaddyFacts, ConfigError, ProcessFacts
+from udsprobe.host_facts import NotChecked
 from udsprobe.servers.target_files import TargetFiles, Unreadable
 
 _CMDLINE_MAX = 1 << 20

@@ -6,7 +6,8 @@ import os
 from dataclasses import replace
 from typing import Dict, List, Optional, Sequence
 
-from udsprobe.doctor.facts import Facts, NotChecked, ProcessFacts
+from udsprobe.doctor.facts import Facts, ProcessFacts
+from udsprobe.host_facts import NotChecked
 from udsprobe.kernel.limits import host_limits
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.selectors import Selectors, resolve

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Collection, Dict, List, Mapping, Optional, Tuple
 
-from udsprobe.doctor.facts import ListenerFacts, NetworkLimits, NotChecked
+from udsprobe.doctor.facts import ListenerFacts, NetworkLimits
 from udsprobe.errors import KernelCannotError, NotPermittedError
+from udsprobe.host_facts import NotChecked
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.sock_diag import ListeningSocket, NamespaceListeners, NetworkNamespace
 

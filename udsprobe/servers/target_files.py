@@ -12,7 +12,7 @@ import stat
 from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
-from udsprobe.doctor.facts import Identity
+from udsprobe.host_facts import Identity
 from udsprobe.kernel.path_view import resolved
 
 _MATCHES_MAX = 10_000

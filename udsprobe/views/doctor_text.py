@@ -9,8 +9,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from udsprobe.doctor.examine import Diagnosis
-from udsprobe.doctor.facts import KernelFacts, NetworkLimits, ProcessFacts
+from udsprobe.doctor.facts import NetworkLimits, ProcessFacts
 from udsprobe.doctor.finding import Finding
+from udsprobe.host_facts import KernelFacts
 from udsprobe.rules.suspect import SEVERITIES
 from udsprobe.views.escape import column, fit, visible
 from udsprobe.views.lines_of_text import printed
