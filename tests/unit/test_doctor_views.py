@@ -14,6 +14,7 @@ import pytest
 from rich.cells import cell_len
 
 from tests.unit.doctor_facts import healthy, listener, network, nginx, process
+from udsprobe import host_facts
 from udsprobe.doctor import examine as examine_module
 from udsprobe.doctor import facts as facts_module
 from udsprobe.doctor import finding as finding_module
@@ -85,7 +86,7 @@ def test_documents_are_valid() -> None:
 
 
 def test_the_schema_has_every_field() -> None:
-    modules = (examine_module, facts_module, finding_module)
+    modules = (examine_module, facts_module, finding_module, host_facts)
     known = {name: each for module in modules for name, each in vars(module).items()}
     for name, definition in {**SCHEMA["$defs"], "Diagnosis": SCHEMA}.items():
         fields = {field.name for field in dataclasses.fields(known[name])}

@@ -77,6 +77,20 @@ def test_a_reader_that_copies_is_the_transport() -> None:
     assert verdict(copying).cause == "healthy"
 
 
+def test_a_thread_that_sends_to_a_reader_that_copies_is_full_of_transport() -> None:
+    """Measured: 13 MB a reply; it sends for 44 % of the time, and sleeps in send for 42 %."""
+    copying = replace(
+        row(9_000 * MB, stopped=0.4, stops=20_000, busy=0.9),
+        send_blocked=ill.connection(slept=20_000).send_blocked,
+    )
+    sender = ill.thread(sys_socket=0.44, runq=0.1, blocked_send=0.42)
+    requests = ill.served(1000, recv=60, app=70, send=120)
+    found = judged(ill.service(requests, sender, connections=[copying])).verdict
+    assert found.cause == "transport" and found.transport_bound
+    slow = replace(row(40 * MB, stopped=0.9, busy=0.03), send_blocked=copying.send_blocked)
+    assert judged(ill.service(requests, sender, connections=[slow])).verdict.cause != "transport"
+
+
 def test_waking_up_is_no_sleep_over_bytes() -> None:
     """Stopped all the time, 80 µs each: the reader wakes up, copies, and waits for the next."""
     in_turns = row(3_000 * MB, stopped=0.96, stops=120_000, busy=0.2)

@@ -343,6 +343,19 @@ def test_a_quota_is_named_whoever_runs_meanwhile() -> None:
     assert "0.5 CPUs" in found.summary
 
 
+def test_requests_in_bursts_queue_for_a_thread_that_is_not_always_busy() -> None:
+    """Measured: a loop 66 % busy, 5 ms of CPU time a request, which is read 24 ms late."""
+    requests = ill.served(1300, recv_wait=24_000, app=41_000)
+    found = verdict(ill.service(requests, ill.thread(user=0.66)))
+    assert found.cause == "app-cpu"
+    assert "requests wait 24 ms on average before they are read" in found.evidence[0].says
+    # The same wait before a thread that is mostly idle: a burst now and then.
+    assert verdict(ill.service(requests, ill.thread(user=0.3))).cause == "healthy"
+    # A queue of one.
+    short = ill.served(1300, recv_wait=5_000, app=41_000)
+    assert verdict(ill.service(short, ill.thread(user=0.66))).cause == "healthy"
+
+
 def test_one_slow_request_in_twenty_stalls_the_rest() -> None:
     requests = ill.served(900, app=5000)
     stages = replace(

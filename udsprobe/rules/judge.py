@@ -195,6 +195,7 @@ def _judged_service(report: Report, service: Service, slo_us: Optional[float]) -
     time = request_time(service, starved=accepts_late(report, service.pids))
     if readers_keep_up(report):
         time = with_send_as_transport(time)
+        service = replace(service, sends_move=True)
     found = accepted_churn(report, service)
     if tells_time(report):
         found += inside.processing_suspects(inside.of(report, service, time, slo_us))

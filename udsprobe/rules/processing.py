@@ -8,14 +8,16 @@ from typing import Dict, FrozenSet, List, Optional, Tuple
 from udsprobe.model.report import Evidence, Latency, Report
 from udsprobe.rules import remedies
 from udsprobe.rules.request_time import BLOCKED, WAITS, RequestTime
-from udsprobe.rules.saturation import Saturation, saturation
-from udsprobe.rules.service import ON_CPU, Service, serving_time
+from udsprobe.rules.saturation import Saturation, busy, saturation
+from udsprobe.rules.service import ON_CPU, Service, serving_threads, serving_time
 from udsprobe.rules.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
     CONTENTION_SHARE_MIN,
     CONTENTION_US_MIN,
     KEPT_FROM_CPU_MIN,
     MOVING_CPUS_MIN,
+    QUEUED_BUSY_MIN,
+    QUEUED_TIMES_WORK,
     REQUESTS_MIN,
     SLOW_REQUEST_US,
     SLOW_REQUESTS_MIN,
@@ -80,7 +82,7 @@ def of(report: Report, service: Service, time: RequestTime, slo_us: Optional[flo
 
 def pressure(processing: Processing) -> Optional[Pressure]:
     """The one cause inside the service that requests suffer from, if any does."""
-    for rule in (_waits, _contends, _saturated, _moves, _stalls, _too_slow):
+    for rule in (_waits, _contends, _saturated, _moves, _queues, _stalls, _too_slow):
         found = rule(processing)
         if found is not None:
             return found
@@ -169,6 +171,25 @@ def _moves(processing: Processing) -> Optional[Pressure]:
     says = f"{duration(time.mean_us('transport'))} a request go into moving its bytes"
     fact = evidence("transport_us", time.mean_us("transport"), "µs", says, WAIT_MEAN_US_MIN)
     return Pressure("transport", (fact,), overloads=False)
+
+
+def _queues(processing: Processing) -> Optional[Pressure]:
+    """Requests come in bursts: they wait for each other as at a thread that is always busy."""
+    service, wait = processing.service, processing.service.stages.recv_wait
+    if wait is None or not is_enough(processing.time):
+        return None
+    if processing.time.share("cpu") < WAIT_SHARE_MIN:
+        return None
+    waited_us, work_us = wait.mean or 0.0, service.spent_us(*ON_CPU) / service.count
+    busiest = max((busy(service, t.share) for t in serving_threads(service)), default=0.0)
+    if busiest < QUEUED_BUSY_MIN or waited_us < max(WAIT_MEAN_US_MIN, QUEUED_TIMES_WORK * work_us):
+        return None
+    says = (
+        f"requests wait {duration(waited_us)} on average before they are read, and each takes "
+        f"{duration(work_us)} of CPU time"
+    )
+    fact = evidence("recv_wait_us", waited_us, "µs", says, QUEUED_TIMES_WORK * work_us)
+    return Pressure("app-cpu", (fact,), overloads=False)
 
 
 def _stalls(processing: Processing) -> Optional[Pressure]:

@@ -52,18 +52,24 @@ def saturation(
         by_others: the part of the `app` stages in which serving threads waited for others' work.
         least: of a thread's time, from where on it is.
     """
-    threads = [t for t in service.long_lived() if busy_share(t.share) >= least]
+    threads = [t for t in service.long_lived() if busy(service, t.share) >= least]
     if service.count >= REQUESTS_MIN and by_others < WAIT_SHARE_MIN:
         # What does not serve may work as long as it likes, unless requests wait for it.
         serving = serving_threads(service)
         threads = [t for t in threads if t in serving]
     if threads:
-        return _of_thread(service, max(threads, key=lambda t: busy_share(t.share)))
+        return _of_thread(service, max(threads, key=lambda t: busy(service, t.share)))
     if by_others >= WAIT_SHARE_MIN:
         taking_turns = _of_process(service)
         if taking_turns is not None:
             return taking_turns
     return _of_host(service)
+
+
+def busy(service: Service, share: Mapping[str, float]) -> float:
+    """Part of a thread's time with work at hand, its own or the transport's for it."""
+    moving = share.get("blocked_send", 0.0) if service.sends_move else 0.0
+    return busy_share(share) + moving
 
 
 def _of_thread(service: Service, thread: ThreadTime) -> Saturation:
@@ -72,7 +78,7 @@ def _of_thread(service: Service, thread: ThreadTime) -> Saturation:
         thread.pid,
         thread.tid,
         thread.comm,
-        busy_share(thread.share),
+        busy(service, thread.share),
         _kinds(thread.share, service),
     )
 
@@ -109,6 +115,8 @@ def _kinds(share: Mapping[str, float], service: Service) -> Dict[str, float]:
     kinds = {"cpu": 0.0, "transport": 0.0, "runq": 0.0}
     for activity, kind in _KINDS.items():
         kinds[kind] += share.get(activity, 0.0)
+    if service.sends_move:
+        kinds["transport"] += share.get("blocked_send", 0.0)
     # Waiting for a CPU that its own threads or clients hold is no contention.
     kinds["transport"] += kinds["runq"] * service.delivering_runq
     kinds["runq"] *= service.foreign_runq

@@ -42,6 +42,8 @@ class Service:
         foreign_runq: part of the waits for a CPU that others are the reason
             of: not the service, nor who talks to it; 1 when not known.
         delivering_runq: the part in which the kernel moved packets.
+        sends_move: senders that sleep wait for readers that copy all the while: the
+            transport is at work then, too.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Service:
     spent_s: Mapping[str, float]
     foreign_runq: float = 1.0
     delivering_runq: float = 0.0
+    sends_move: bool = False
 
     @property
     def total_us(self) -> float:

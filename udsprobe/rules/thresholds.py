@@ -35,6 +35,11 @@ TAIL_MEAN_TIMES_MEDIAN = 2.0
 # CPUs in socket and poller calls from which on moving bytes is what a service does: of all its
 # threads, of which each has little where they are more than the CPUs.
 MOVING_CPUS_MIN = 0.4
+# Requests that are read that many times later than their own work takes stand in a queue as long
+# as one at 80 % use, 0.8 / (1 - 0.8): bursts can leave the thread idle in between …
+QUEUED_TIMES_WORK = 4.0
+# … but for less of the time than it works.
+QUEUED_BUSY_MIN = 0.5
 # A few requests that take that many times the median are what stalls the rest.
 STALL_TIMES_MEDIAN = 5.0
 
