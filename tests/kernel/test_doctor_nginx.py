@@ -7,9 +7,7 @@ doctor reads and what nginx does must agree.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import tempfile
 from pathlib import Path
 from typing import Callable, Iterator, List, Sequence
 
@@ -25,11 +23,8 @@ Start = Callable[..., Nginx]
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+def folder(reachable: Path) -> Path:
+    return reachable
 
 
 @pytest.fixture

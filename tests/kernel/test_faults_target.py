@@ -7,11 +7,9 @@ or bound again (test_accept_queue.py, test_accept_queue_names.py).
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set
@@ -33,14 +31,6 @@ CONNECTIONS = 2000
 def caller() -> Iterator[Caller]:
     with Caller() as started:
         yield started
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A short path."""
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    yield made
-    shutil.rmtree(made)
 
 
 def attach(*pids: int) -> List[str]:
