@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 from tests.conftest import give_up
-from tests.kernel.actor import Actor as Caller
+from tests.kernel.actor import Caller
 from tests.kernel.live import Live
 from tests.soak.soak import CALLS, adds_up
 from tests.workloads.build import BuildError

@@ -16,8 +16,7 @@ from typing import Any, Dict, Iterator, List, Set
 
 import pytest
 
-from tests.kernel.actor import Actor as Caller
-from tests.kernel.actor import sent
+from tests.kernel.actor import Caller, sent
 from tests.kernel.live import Live
 from tests.workloads.queue_process import OWN_NETWORK, Actor, inside, tcp, unix
 
