@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import pytest
 
-from tests.conftest import give_up
-from tests.elf import section
 from tests.unit.samples import upstream
 from udsprobe.kernel.btf import Btf
 from udsprobe.kernel.counters import enum_names
@@ -65,11 +62,8 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(repository: Path) -> Kernel:
-    path = repository / "udsprobe" / "_bpf" / "tracepoint.x86_64.bpf.o"
-    if not path.exists():
-        give_up(f"{path.name} is not built: scripts/build_bpf.py")
-    return Kernel(Btf(section(path.read_bytes(), ".BTF").content))
+def kernel(built_btf: Btf) -> Kernel:
+    return Kernel(built_btf)
 
 
 @pytest.fixture
