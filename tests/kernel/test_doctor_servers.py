@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 
-from tests.conftest import Require, give_up
+from tests.conftest import Require
 from tests.kernel import doctor_hosts, servers
 from tests.kernel.doctor_hosts import ROOT, about_servers, doctor
 from tests.kernel.servers import Server
@@ -34,12 +34,6 @@ HOLDER = "import os, sys; [os.dup(0) for _ in range({})]; print(1, flush=True); 
 @pytest.fixture
 def folder(reachable: Path) -> Path:
     return reachable
-
-
-@pytest.fixture
-def as_root() -> None:
-    if os.geteuid() != 0:
-        give_up("needs root: sudo scripts/test")
 
 
 def node(require: Require, folder: Path, port: int, *wrapper: str) -> Server:
