@@ -297,8 +297,6 @@ static __subprogram int note_what_waits(struct connection *connection)
 		note_pending(&server->pending[PENDING_ASKING], connection->turn_ns);
 	} else if (is_turn) {
 		note_pending(&server->pending[PENDING_IN_PROGRESS], connection->turn_ns);
-		if (connection->turns)
-			note_pending(&server->pending[PENDING_AGAIN], connection->turn_ns);
 	} else {
 		note_pending(&server->pending[PENDING_UNREAD], arrived_ns);
 	}

@@ -594,10 +594,9 @@ enum queue_flag {
 /* Replies that a process owes, or waits for, when connections are listed. */
 enum pending_kind {
 	PENDING_IN_PROGRESS = 0,	/* received, reply not begun */
-	PENDING_AGAIN = 1,	/* of these, on a connection that was answered before */
-	PENDING_UNREAD = 2,	/* not begun to receive */
-	PENDING_ASKING = 3,	/* its own, not answered */
-	PENDING_MAX = 4,
+	PENDING_UNREAD = 1,	/* not begun to receive */
+	PENDING_ASKING = 2,	/* its own, not answered */
+	PENDING_MAX = 3,
 };
 
 struct pending {

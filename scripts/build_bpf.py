@@ -173,7 +173,7 @@ def _run(command: List[str], root: Path, failure: str) -> None:
 
 
 def _find_toolchain(root: Path) -> Toolchain:
-    clang = _find_clang()
+    clang = find_clang()
     if clang is None:
         raise BuildError(
             f"clang {CLANG_MIN} or later is not installed and is needed to build from sources; "
@@ -184,7 +184,8 @@ def _find_toolchain(root: Path) -> Toolchain:
     return Toolchain(clang, _find_strip(clang))
 
 
-def _find_clang() -> Optional[str]:
+def find_clang() -> Optional[str]:
+    """The path of `CLANG`, or of a clang that is new enough; scripts/setup asks this too."""
     named = os.environ.get("CLANG")
     if named:
         return shutil.which(named)

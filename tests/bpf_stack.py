@@ -13,7 +13,6 @@ from typing import Dict, List, NamedTuple, Set, Tuple
 INSTRUCTION = struct.Struct("<BBhi")
 SYMBOL = struct.Struct("<IBBHQQ")
 SYMBOLS, RELOCATIONS, FUNCTION, SECTION = 2, 9, 2, 3
-EXECUTABLE = 4
 CALL, ADD, MOVE = 0x85, 0x07, 0xBF
 LOAD, STORE_IMMEDIATE, STORE = 1, 2, 3
 FRAME_POINTER, PSEUDO_CALL, CALL_RELOCATION = 10, 1, 10

@@ -443,8 +443,7 @@ class ServerReading:
         app_activity_ns: as in `ServedCounts`, of this process.
         upstream_wait_ns: of these, the sleep (other than for a disk, room in a
             buffer or a connection) that answers to own requests outstanding explain.
-        in_progress: received, and the reply has not begun; `in_progress_again` of
-            them are on connections that were answered before.
+        in_progress: received, and the reply has not begun.
         unread: connections with bytes it has not begun to receive.
         asking: own requests without an answer yet.
     """
@@ -462,7 +461,6 @@ class ServerReading:
     pipelined: int
     upstream: Tuple[OwnRequestCounts, ...]
     in_progress: Waiting
-    in_progress_again: Waiting
     unread: Waiting
     asking: Waiting
     multiplexed: Optional[int] = None

@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence
 
+from build_bpf import CLANG_MIN
 from vm.archive import ArchiveError
 from vm.guest import Bounds, LostGuestError
 from vm.guest import run as run_guest
@@ -28,7 +29,6 @@ from .page import written
 from .roots import RELEASES, Release, Root, RootError, made
 
 ROOT = Path(__file__).resolve().parents[2]
-CLANG_MIN = 13
 WITH_COMPILERS = ("debian-12", "debian-13")
 CHECK = ["-m", "udsprobe.kernel.object_check"]
 RESULTS = "compilers"

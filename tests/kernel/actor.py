@@ -23,7 +23,7 @@ def sent(report: Dict[str, Any]) -> int:
     )
 
 
-class Actor:
+class Caller:
     """An actor, from the first line it says to the end of the block.
 
     Args:
@@ -60,7 +60,7 @@ class Actor:
         assert line, "the actor has died"
         return line
 
-    def __enter__(self) -> Actor:
+    def __enter__(self) -> Caller:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,7 +92,7 @@ def _carry_out(order: str, calls: int, call: Any) -> None:
     elif order == "fork":
         _in_child(lambda: call(calls))
     elif order == "spawn":
-        with Actor() as child:
+        with Caller() as child:
             child.does("call", calls)
     elif order == "forks":
         for _ in range(calls):

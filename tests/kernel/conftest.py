@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -69,6 +70,13 @@ def nothing_left_over(require: Require) -> Iterator[None]:
     before = leftovers.loaded()
     yield
     assert not any(leftovers.left_over_since(before))
+
+
+@pytest.fixture
+def as_root() -> None:
+    """For tests that load nothing and take root all the same."""
+    if os.geteuid() != 0:
+        give_up("needs root: sudo scripts/test")
 
 
 @pytest.fixture

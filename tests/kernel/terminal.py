@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import time
@@ -105,3 +106,8 @@ class Terminal:
 
     def __exit__(self, *_: object) -> None:
         subprocess.run([*self._tmux, "kill-server"], capture_output=True, check=False)
+
+
+def has_ended(screen: str) -> bool:
+    """Whether the shell says that what ran before `echo ended $?` has ended."""
+    return re.search(r"^ended \d+$", screen, re.MULTILINE) is not None

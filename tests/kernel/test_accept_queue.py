@@ -8,18 +8,17 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple
 
 import pytest
 
 from tests.kernel import tool
+from tests.kernel.tool import row_of
 from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import (
     OWN_NETWORK,
@@ -42,12 +41,8 @@ Row = Dict[str, Any]
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A short path that everybody may search."""
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+def folder(reachable: Path) -> Path:
+    return reachable
 
 
 class Places:
@@ -91,13 +86,6 @@ def unix_places(request: pytest.FixtureRequest, folder: Path) -> Places:
 
 def attached(server: Actor, folder: Path) -> tool.Attached:
     return tool.Attached(["--pid", str(server.pid)], folder)
-
-
-def row_of(report: tool.Report, heard: Answer) -> Row:
-    """The one row of this socket."""
-    (row,) = [row for row in report["listeners"] if row["inode"] == heard["inode"]]
-    assert isinstance(row, dict)
-    return row
 
 
 def assert_nothing_lost(report: tool.Report) -> None:

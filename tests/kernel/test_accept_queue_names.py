@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
 from tests.kernel import tool
-from tests.workloads.queue_process import OWN_NETWORK, Actor, Answer, inside, unix
+from tests.kernel.tool import row_of
+from tests.workloads.queue_process import OWN_NETWORK, Actor, inside, unix
 
 pytestmark = [pytest.mark.root]
 
@@ -20,24 +19,13 @@ Row = Dict[str, Any]
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A short path that everybody may search."""
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+def folder(reachable: Path) -> Path:
+    return reachable
 
 
 def attached(folder: Path, *servers: Actor) -> tool.Attached:
     selectors = [word for server in servers for word in ("--pid", str(server.pid))]
     return tool.Attached(selectors, folder)
-
-
-def row_of(report: tool.Report, heard: Answer) -> Row:
-    """The one row of this socket."""
-    (row,) = [row for row in report["listeners"] if row["inode"] == heard["inode"]]
-    assert isinstance(row, dict)
-    return row
 
 
 def own_root(folder: Path) -> Tuple[str, ...]:

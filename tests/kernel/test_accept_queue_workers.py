@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 
 from tests.conftest import Require, give_up
 from tests.kernel import tool
+from tests.kernel.tool import row_of
 from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import Actor, Answer, tcp, unix
 
@@ -31,12 +30,8 @@ Row = Dict[str, Any]
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A short path that everybody may search."""
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+def folder(reachable: Path) -> Path:
+    return reachable
 
 
 class Pool:
@@ -125,13 +120,6 @@ def cluster(request: pytest.FixtureRequest, require: Require, folder: Path) -> I
         yield pool
     finally:
         pool.end()
-
-
-def row_of(report: tool.Report, heard: Answer) -> Row:
-    """The one row of this socket."""
-    (row,) = [row for row in report["listeners"] if row["inode"] == heard["inode"]]
-    assert isinstance(row, dict)
-    return row
 
 
 def row_at(report: tool.Report, path: Path) -> Row:

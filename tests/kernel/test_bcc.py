@@ -12,7 +12,7 @@ from typing import Iterator
 import pytest
 
 from tests.kernel import measured
-from tests.kernel.actor import Actor, sent
+from tests.kernel.actor import Caller, sent
 from tests.kernel.live import Ended, Live, answer
 from udsprobe.kernel.bcc_library import bcc_is_here, has_headers
 from udsprobe.kernel.bcc_plan import bcc_measurements
@@ -35,8 +35,8 @@ def works() -> None:
 
 
 @pytest.fixture
-def actor() -> Iterator[Actor]:
-    with Actor() as made:
+def actor() -> Iterator[Caller]:
+    with Caller() as made:
         yield made
 
 
@@ -69,7 +69,7 @@ def test_without_types_auto_takes_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("works")
-def test_the_account_adds_up_and_a_child_is_followed(actor: Actor, tmp_path: Path) -> None:
+def test_the_account_adds_up_and_a_child_is_followed(actor: Caller, tmp_path: Path) -> None:
     arguments = ["attach", "--strategy", "bcc", "--json", "--pid", str(actor.pid)]
     with Live(arguments, tmp_path) as live:
         calls = actor.does("call", 23) + actor.does("thread", 5) + actor.does("fork", 40)

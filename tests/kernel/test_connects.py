@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Dict, Tuple
 
 import pytest
 
@@ -23,12 +21,8 @@ pytestmark = [pytest.mark.root]
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    """A short path that everybody may search."""
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+def folder(reachable: Path) -> Path:
+    return reachable
 
 
 def towards(report: tool.Report) -> Dict[Tuple[str, str], Dict[str, Any]]:

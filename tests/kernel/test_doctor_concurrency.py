@@ -6,9 +6,7 @@ The backend holds every request until it is told to answer, so the number is kno
 from __future__ import annotations
 
 import http.client
-import shutil
 import socket
-import tempfile
 import threading
 from pathlib import Path
 from typing import Iterator, List
@@ -57,11 +55,8 @@ class Holding:
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+def folder(reachable: Path) -> Path:
+    return reachable
 
 
 @pytest.fixture(params=["unix", "tcp"])

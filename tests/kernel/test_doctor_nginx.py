@@ -7,15 +7,13 @@ doctor reads and what nginx does must agree.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-import tempfile
 from pathlib import Path
 from typing import Callable, Iterator, List, Sequence
 
 import pytest
 
-from tests.conftest import Require, give_up
+from tests.conftest import Require
 from tests.kernel import doctor_hosts, servers
 from tests.kernel.doctor_cases import BROKEN, KEPT, SOUND, UPSTREAM, Case, proxied
 from tests.kernel.doctor_hosts import Backend, Nginx, about_servers, doctor
@@ -25,11 +23,8 @@ Start = Callable[..., Nginx]
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+def folder(reachable: Path) -> Path:
+    return reachable
 
 
 @pytest.fixture
@@ -206,12 +201,6 @@ def test_hostile_names_do_not_reach_the_terminal(start: Start, folder: Path) -> 
     text = doctor_hosts.doctor_text("--pid", nginx.pid)
     assert "\\e[2J\\u202eb" in text
     assert all(line.isprintable() for line in text.splitlines())
-
-
-@pytest.fixture
-def as_root() -> None:
-    if os.geteuid() != 0:
-        give_up("needs root: sudo scripts/test")
 
 
 @pytest.mark.usefixtures("as_root")

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import pytest
 
-from tests.conftest import Require, give_up
+from tests.conftest import Require
 from tests.kernel import doctor_hosts, servers
 from tests.kernel.doctor_hosts import ROOT, about_servers, doctor
 from tests.kernel.servers import Server
@@ -34,17 +32,8 @@ HOLDER = "import os, sys; [os.dup(0) for _ in range({})]; print(1, flush=True); 
 
 
 @pytest.fixture
-def folder() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
-
-
-@pytest.fixture
-def as_root() -> None:
-    if os.geteuid() != 0:
-        give_up("needs root: sudo scripts/test")
+def folder(reachable: Path) -> Path:
+    return reachable
 
 
 def node(require: Require, folder: Path, port: int, *wrapper: str) -> Server:

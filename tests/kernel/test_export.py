@@ -14,7 +14,7 @@ from typing import Any, Iterator, List
 import pytest
 
 from tests.conftest import Require
-from tests.kernel.actor import Actor as Caller
+from tests.kernel.actor import Caller
 from tests.kernel.demo_server import REQUESTS, Demo
 from tests.kernel.exporting import Exporting, total
 from tests.kernel.live import answer

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
@@ -12,7 +10,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 from tests.conftest import give_up
-from tests.kernel.actor import Actor as Caller
+from tests.kernel.actor import Caller
 from tests.kernel.live import Live
 from tests.soak.soak import CALLS, adds_up
 from tests.workloads.build import BuildError
@@ -23,14 +21,6 @@ pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
 BOUNDS = "UDSPROBE_TEST_MAP_BOUNDS"
 CALLS_MIN = 300_000
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A short path."""
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    yield made
-    shutil.rmtree(made)
 
 
 @pytest.fixture

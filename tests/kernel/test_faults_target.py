@@ -7,19 +7,16 @@ or bound again (test_accept_queue.py, test_accept_queue_names.py).
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set
 
 import pytest
 
-from tests.kernel.actor import Actor as Caller
-from tests.kernel.actor import sent
+from tests.kernel.actor import Caller, sent
 from tests.kernel.live import Live
 from tests.workloads.queue_process import OWN_NETWORK, Actor, inside, tcp, unix
 
@@ -33,14 +30,6 @@ CONNECTIONS = 2000
 def caller() -> Iterator[Caller]:
     with Caller() as started:
         yield started
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A short path."""
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    yield made
-    shutil.rmtree(made)
 
 
 def attach(*pids: int) -> List[str]:

@@ -24,7 +24,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 from tests.conftest import Require, give_up
-from tests.kernel.actor import Actor, sent
+from tests.kernel.actor import Caller, sent
 from tests.kernel.live import Live, answer
 from tests.kernel.memory_cgroup import MemoryCgroup
 from tests.kernel.tool import REPOSITORY, UDSPROBE
@@ -37,12 +37,12 @@ CALLS = 5000
 
 
 @pytest.fixture
-def actor() -> Iterator[Actor]:
-    with Actor() as started:
+def actor() -> Iterator[Caller]:
+    with Caller() as started:
         yield started
 
 
-def attach(actor: Actor, *options: str) -> List[str]:
+def attach(actor: Caller, *options: str) -> List[str]:
     return ["attach", "--pid", str(actor.pid), *options]
 
 
@@ -67,7 +67,7 @@ def wait_for_write(pid: int) -> None:
         assert time.monotonic() < give_up_at, words
 
 
-def test_stopped_and_resumed(actor: Actor, tmp_path: Path) -> None:
+def test_stopped_and_resumed(actor: Caller, tmp_path: Path) -> None:
     """The kernel counts on; the sample after has all of it, in one long interval."""
     with Live(attach(actor, "--jsonl", "--interval", "0.1"), tmp_path) as live:
         calls = actor.does("call", 20)
@@ -87,7 +87,7 @@ def test_stopped_and_resumed(actor: Actor, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_is_slow(
-    actor: Actor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unbuffered: str
+    actor: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unbuffered: str
 ) -> None:
     """The pipe is full and udsprobe asleep in write(): what happens then is in a later line."""
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
@@ -116,7 +116,7 @@ def full_disk(require: Require, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("form", ["--json", "--jsonl", "--plain"])
-def test_a_full_disk_is_one_line(actor: Actor, full_disk: Path, form: str) -> None:
+def test_a_full_disk_is_one_line(actor: Caller, full_disk: Path, form: str) -> None:
     output = str(full_disk / "report")
     ended = answer(attach(actor, form, "--output", output, "--duration", "0.3"))
     assert (ended.code, ended.out) == (70, "")
@@ -124,7 +124,7 @@ def test_a_full_disk_is_one_line(actor: Actor, full_disk: Path, form: str) -> No
     assert os.strerror(errno.ENOSPC) in ended.line
 
 
-def test_too_little_memory_to_begin_with(actor: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_to_begin_with(actor: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for Python and not for the maps, whose buckets are 512 MiB here.
 
     The kernel says so, or kills: imports that run meanwhile may be who asks for the last page.
@@ -139,7 +139,7 @@ def test_too_little_memory_to_begin_with(actor: Actor, monkeypatch: pytest.Monke
     assert actor.does("call", 10) == 10
 
 
-def test_a_memory_limit_that_is_lowered_while_it_records(actor: Actor, tmp_path: Path) -> None:
+def test_a_memory_limit_that_is_lowered_while_it_records(actor: Caller, tmp_path: Path) -> None:
     """It goes on with what it has, or the kernel kills it: what was written is there."""
     recording = tmp_path / "a.udsprobe"
     arguments = ["record", "-o", str(recording), "--pid", str(actor.pid), "--interval", "0.1"]
@@ -167,7 +167,7 @@ def wait_until_recorded(recording: Path, calls: int) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 8])
-def test_many_at_once_all_count_the_truth(actor: Actor, tmp_path: Path, count: int) -> None:
+def test_many_at_once_all_count_the_truth(actor: Caller, tmp_path: Path, count: int) -> None:
     with ExitStack() as stack:
         all_of_us = [
             stack.enter_context(Live(attach(actor, "--json"), tmp_path, f"ready{number}"))
@@ -178,7 +178,7 @@ def test_many_at_once_all_count_the_truth(actor: Actor, tmp_path: Path, count: i
     assert [sent(report) for report in reports] == [calls] * count
 
 
-def test_a_terminal_that_is_gone(actor: Actor) -> None:
+def test_a_terminal_that_is_gone(actor: Caller) -> None:
     """Its hang-up ends the window; the report has nowhere to go and nothing is left."""
     ours, theirs = pty.openpty()
     process = dashboard(actor, theirs)
@@ -191,7 +191,7 @@ def test_a_terminal_that_is_gone(actor: Actor) -> None:
         process.wait()
 
 
-def test_a_terminal_that_is_slow(actor: Actor) -> None:
+def test_a_terminal_that_is_slow(actor: Caller) -> None:
     """Nobody reads what the dashboard draws; then somebody does, and the counts are there."""
     ours, theirs = pty.openpty()
     process = dashboard(actor, theirs)
@@ -206,7 +206,7 @@ def test_a_terminal_that_is_slow(actor: Actor) -> None:
     os.close(ours)
 
 
-def dashboard(actor: Actor, terminal: int) -> subprocess.Popen[bytes]:
+def dashboard(actor: Caller, terminal: int) -> subprocess.Popen[bytes]:
     """On a terminal of its own, whose other end is ours alone."""
     fcntl.ioctl(terminal, 0x5414, b"\x28\x00\x78\x00\x00\x00\x00\x00")  # TIOCSWINSZ: 40 x 120
     process = subprocess.Popen(
@@ -279,7 +279,7 @@ def stepping_clock(require: Require, tmp_path: Path) -> Path:
     return library
 
 
-def test_the_wall_clock_is_stepped(actor: Actor, stepping_clock: Path, tmp_path: Path) -> None:
+def test_the_wall_clock_is_stepped(actor: Caller, stepping_clock: Path, tmp_path: Path) -> None:
     """Windows are as long as they were: only the report's `start` is of the wall clock."""
     environment = {"LD_PRELOAD": str(stepping_clock)}
     shown = [sys.executable, "-c", "import time; print(abs(time.time() - time.time()))"]
@@ -301,14 +301,14 @@ def test_the_wall_clock_is_stepped(actor: Actor, stepping_clock: Path, tmp_path:
 
 
 @pytest.mark.parametrize("clock", ["monotonic", "boottime"])
-def test_clocks_of_its_own_are_refused(actor: Actor, clock: str) -> None:
+def test_clocks_of_its_own_are_refused(actor: Caller, clock: str) -> None:
     prefix = ["unshare", "--time", f"--{clock}", "100000", "--fork"]
     ended = answer(attach(actor, "--json", "--duration", "0.2"), prefix)
     assert (ended.code, ended.out) == (4, "")
     assert ended.line.startswith("udsprobe: error[time-namespace]")
 
 
-def test_a_time_namespace_with_the_host_s_clocks_is_none(actor: Actor) -> None:
+def test_a_time_namespace_with_the_host_s_clocks_is_none(actor: Caller) -> None:
     ended = answer(attach(actor, "--json", "--duration", "0.2"), ["unshare", "--time", "--fork"])
     assert (ended.code, ended.err) == (0, "")
     assert ended.report["targets"][0]["state"] == "running"
@@ -336,7 +336,7 @@ sys.exit(cli.main())
 
 @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("when", ["at the report", "at exit"])
-def test_a_signal_at_the_moment_of_the_own_end(actor: Actor, number: str, when: str) -> None:
+def test_a_signal_at_the_moment_of_the_own_end(actor: Caller, number: str, when: str) -> None:
     """The report is there and the exit code is 0, as if one of them had come alone."""
     script = END_TWICE.format(signal=number, when=when)
     done = subprocess.run(
@@ -351,7 +351,7 @@ def test_a_signal_at_the_moment_of_the_own_end(actor: Actor, number: str, when: 
     assert json.loads(done.stdout)["targets"][0]["pid"] == actor.pid
 
 
-def test_objects_of_other_sources_are_one_line(actor: Actor) -> None:
+def test_objects_of_other_sources_are_one_line(actor: Caller) -> None:
     """As after `git pull` without scripts/setup."""
     with tempfile.TemporaryDirectory(prefix="udsprobe-") as folder:
         checkout = Path(folder)

@@ -19,8 +19,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 import pytest
 
 from tests.conftest import Require
-from tests.kernel.actor import Actor as Sender
-from tests.kernel.actor import sent
+from tests.kernel.actor import Caller, sent
 from tests.kernel.demo_server import Demo
 from tests.kernel.exporting import Exporting
 from tests.kernel.live import Live, answer
@@ -57,8 +56,8 @@ def folder(user: User) -> Iterator[Path]:
 
 
 @pytest.fixture
-def sender() -> Iterator[Sender]:
-    with Sender() as started:
+def sender() -> Iterator[Caller]:
+    with Caller() as started:
         yield started
 
 
@@ -90,13 +89,13 @@ def is_least(pid: int, user: User) -> bool:
 # what is left of root, by command
 
 
-def test_attach(sender: Sender, user: User, folder: Path) -> None:
+def test_attach(sender: Caller, user: User, folder: Path) -> None:
     with Live(["attach", "--pid", str(sender.pid), "--json"], folder) as live:
         assert is_least(live.pid, user)
         assert live.end().code == 0
 
 
-def test_record(sender: Sender, user: User, folder: Path) -> None:
+def test_record(sender: Caller, user: User, folder: Path) -> None:
     path = folder / "a"
     with Live(["record", "-o", str(path), "--pid", str(sender.pid)], folder) as live:
         assert is_least(live.pid, user)
@@ -111,7 +110,7 @@ def test_record(sender: Sender, user: User, folder: Path) -> None:
 
 @pytest.mark.parametrize("options", [[], ["--otlp", "grpc://127.0.0.1:9"]], ids=["scrape", "push"])
 def test_export(
-    sender: Sender, user: User, options: List[str], monkeypatch: pytest.MonkeyPatch
+    sender: Caller, user: User, options: List[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nobody takes what is pushed: the last attempt is not to last.
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
@@ -145,7 +144,7 @@ def test_listeners_watch(require: Require, user: User, tmp_path: Path) -> None:
             terminal.wait(lambda seen: "@udsprobe-later" in seen)
 
 
-def test_it_can_be_refused(sender: Sender, user: User, folder: Path) -> None:
+def test_it_can_be_refused(sender: Caller, user: User, folder: Path) -> None:
     arguments = ["attach", "--pid", str(sender.pid), "--json", "--keep-privileges"]
     with Live(arguments, folder) as live:
         ours, (theirs, *_) = statuses(os.getpid())[0], statuses(live.pid)
@@ -157,7 +156,7 @@ def test_it_can_be_refused(sender: Sender, user: User, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ["fork", "spawn", "exec", "thread"])
-def test_what_comes_later_is_followed(sender: Sender, user: User, folder: Path, order: str) -> None:
+def test_what_comes_later_is_followed(sender: Caller, user: User, folder: Path, order: str) -> None:
     with Live(["attach", "--pid", str(sender.pid), "--json"], folder) as live:
         assert is_least(live.pid, user)
         calls = sender.does("call", 3) + sender.does(order, 0 if order == "exec" else 40)
@@ -222,7 +221,7 @@ def served_some(screen: str) -> bool:
     return found is not None and float(found[1].replace(",", "")) > 0
 
 
-def test_the_probes_own_time_is_of_the_first_second(sender: Sender, tmp_path: Path) -> None:
+def test_the_probes_own_time_is_of_the_first_second(sender: Caller, tmp_path: Path) -> None:
     """CAP_SYS_ADMIN turns the kernel's statistics on; afterwards nothing is said, and not 0."""
     output = tmp_path / "lines"
     arguments = ["attach", "--pid", str(sender.pid), "--interval", "0.5"]
@@ -245,7 +244,7 @@ def own_shares(path: Path) -> List[Optional[float]]:
 
 
 def test_roots_directories_need_roots_uid(
-    sender: Sender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sender: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is made there later could not be made otherwise; the capabilities go all the same."""
     monkeypatch.setenv("SUDO_UID", str(USER))
@@ -270,7 +269,7 @@ def with_capabilities(kept: List[str]) -> List[str]:
     [(TO_LOAD, 0), ([*TO_LOAD, *LOOKING], TO_LOOK), ([*TO_LOAD, "net_admin", "sys_admin"], 0)],
     ids=["two", "four", "others"],
 )
-def test_without_root(require: Require, sender: Sender, given: List[str], left: int) -> None:
+def test_without_root(require: Require, sender: Caller, given: List[str], left: int) -> None:
     require("setpriv")
     with Exporting(["--pid", str(sender.pid)], prefix=with_capabilities(given)) as exporting:
         assert exporting.text()
@@ -280,7 +279,7 @@ def test_without_root(require: Require, sender: Sender, given: List[str], left: 
     assert {each["NoNewPrivs"] for each in found} == {"1"}
 
 
-def test_a_program_with_file_capabilities(require: Require, sender: Sender) -> None:
+def test_a_program_with_file_capabilities(require: Require, sender: Caller) -> None:
     """The recipe of docs/privileges.md: an interpreter of its own that has them."""
     found = require("setpriv", "setcap")
     made = Path(tempfile.mkdtemp(prefix="udsprobe-"))

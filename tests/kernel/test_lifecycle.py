@@ -18,7 +18,7 @@ import pytest
 from tests.conftest import Require
 from tests.elf import section
 from tests.kernel import leftovers
-from tests.kernel.actor import Actor, sent
+from tests.kernel.actor import Caller, sent
 from tests.kernel.kernel_objects import left_of
 from tests.kernel.live import Live, answer
 from tests.kernel.tool import REPOSITORY, Report
@@ -38,12 +38,12 @@ def nothing_left_over_by_any(require: Require) -> Iterator[None]:
 
 
 @pytest.fixture
-def actor() -> Iterator[Actor]:
-    with Actor() as started:
+def actor() -> Iterator[Caller]:
+    with Caller() as started:
         yield started
 
 
-def attach(actor: Actor, *options: str) -> List[str]:
+def attach(actor: Caller, *options: str) -> List[str]:
     return ["attach", "--pid", str(actor.pid), "--json", *options]
 
 
@@ -51,7 +51,7 @@ def attach(actor: Actor, *options: str) -> List[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_window_with_a_report(actor: Actor, tmp_path: Path, number: int) -> None:
+def test_a_signal_ends_the_window_with_a_report(actor: Caller, tmp_path: Path, number: int) -> None:
     with Live(attach(actor), tmp_path) as live:
         objects = live.objects()
         calls = actor.does("call", 17)
@@ -61,7 +61,7 @@ def test_a_signal_ends_the_window_with_a_report(actor: Actor, tmp_path: Path, nu
     assert left_of(objects) == {}
 
 
-def test_sigkill_leaves_nothing_in_the_kernel(actor: Actor, tmp_path: Path) -> None:
+def test_sigkill_leaves_nothing_in_the_kernel(actor: Caller, tmp_path: Path) -> None:
     with Live(attach(actor), tmp_path) as live:
         objects = live.objects()
         ended = live.end(signal.SIGKILL)
@@ -70,7 +70,7 @@ def test_sigkill_leaves_nothing_in_the_kernel(actor: Actor, tmp_path: Path) -> N
     assert left_of(objects) == {}
 
 
-def test_the_time_is_up(actor: Actor, tmp_path: Path) -> None:
+def test_the_time_is_up(actor: Caller, tmp_path: Path) -> None:
     with Live(attach(actor, "--duration", "0.3"), tmp_path) as live:
         objects = live.objects()
         ended = live.end(None)
@@ -79,7 +79,7 @@ def test_the_time_is_up(actor: Actor, tmp_path: Path) -> None:
     assert left_of(objects) == {}
 
 
-def test_the_target_exits(actor: Actor, tmp_path: Path) -> None:
+def test_the_target_exits(actor: Caller, tmp_path: Path) -> None:
     with Live(attach(actor), tmp_path) as live:
         objects = live.objects()
         calls = actor.does("call", 5)
@@ -90,7 +90,7 @@ def test_the_target_exits(actor: Actor, tmp_path: Path) -> None:
     assert left_of(objects) == {}
 
 
-def test_the_reader_of_stdout_leaves(actor: Actor, tmp_path: Path) -> None:
+def test_the_reader_of_stdout_leaves(actor: Caller, tmp_path: Path) -> None:
     with Live(attach(actor), tmp_path) as live:
         objects = live.objects()
         live.close_stdout()
@@ -101,7 +101,7 @@ def test_the_reader_of_stdout_leaves(actor: Actor, tmp_path: Path) -> None:
 
 
 def test_an_error_after_the_probes_are_live(
-    actor: Actor, tmp_path: Path, nothing_left_over: None
+    actor: Caller, tmp_path: Path, nothing_left_over: None
 ) -> None:
     ended = answer(attach(actor, "--ready-file", str(tmp_path / "missing" / "ready")))
     assert (ended.code, ended.out) == (2, "")
@@ -109,7 +109,7 @@ def test_an_error_after_the_probes_are_live(
 
 
 def test_an_earlier_ready_file_is_gone_before_the_probes_are_live(
-    actor: Actor, tmp_path: Path
+    actor: Caller, tmp_path: Path
 ) -> None:
     ready = tmp_path / "ready"
     ready.write_text("of an earlier run")
@@ -120,7 +120,7 @@ def test_an_earlier_ready_file_is_gone_before_the_probes_are_live(
     assert ready.read_text() == ""
 
 
-def test_each_interval_is_a_line(actor: Actor, tmp_path: Path) -> None:
+def test_each_interval_is_a_line(actor: Caller, tmp_path: Path) -> None:
     output = tmp_path / "lines"
     arguments = ["attach", "--pid", str(actor.pid), "--jsonl", "--interval", "0.1"]
     with Live([*arguments, "--output", str(output)], tmp_path) as live:
@@ -190,7 +190,7 @@ def test_two_selectors_that_match_nothing_are_both_named() -> None:
 
 
 @pytest.mark.parametrize("order", ["thread", "fork", "spawn", "exec"])
-def test_what_a_target_becomes_is_followed(actor: Actor, tmp_path: Path, order: str) -> None:
+def test_what_a_target_becomes_is_followed(actor: Caller, tmp_path: Path, order: str) -> None:
     with Live(attach(actor), tmp_path) as live:
         calls = actor.does("call", 3) + actor.does(order, 0 if order == "exec" else 40)
         calls += actor.does("call", 2)
@@ -202,7 +202,7 @@ def test_what_a_target_becomes_is_followed(actor: Actor, tmp_path: Path, order: 
 
 
 @pytest.mark.parametrize("order", ["fork", "spawn"])
-def test_no_follow_leaves_children_alone(actor: Actor, tmp_path: Path, order: str) -> None:
+def test_no_follow_leaves_children_alone(actor: Caller, tmp_path: Path, order: str) -> None:
     with Live(attach(actor, "--no-follow"), tmp_path) as live:
         calls = actor.does("call", 3)
         actor.does(order, 40)
@@ -212,12 +212,12 @@ def test_no_follow_leaves_children_alone(actor: Actor, tmp_path: Path, order: st
     assert [target["pid"] for target in report["targets"]] == [actor.pid]
 
 
-def test_a_reused_pid_is_a_stranger(actor: Actor, tmp_path: Path) -> None:
-    first = Actor()
+def test_a_reused_pid_is_a_stranger(actor: Caller, tmp_path: Path) -> None:
+    first = Caller()
     with Live(attach(actor, "--pid", str(first.pid)), tmp_path) as live:
         calls = actor.does("call", 3) + first.does("call", 4)
         first.leave()
-        with Actor(pid=first.pid) as stranger:
+        with Caller(pid=first.pid) as stranger:
             assert stranger.pid == first.pid
             stranger.does("call", 100)
             report = live.end().report
@@ -226,7 +226,7 @@ def test_a_reused_pid_is_a_stranger(actor: Actor, tmp_path: Path) -> None:
     assert states == {actor.pid: "running", first.pid: "exited"}
 
 
-def test_a_pid_reused_before_the_probes_are_live_is_a_stranger(actor: Actor) -> None:
+def test_a_pid_reused_before_the_probes_are_live_is_a_stranger(actor: Caller) -> None:
     from udsprobe.kernel.procfs import Procfs
     from udsprobe.kernel.tracer import Tracer
 
@@ -251,7 +251,7 @@ def settled_rows(report: Report) -> Dict[Tuple[str, str], Tuple[object, ...]]:
     }
 
 
-def test_two_observers_count_the_same(actor: Actor, tmp_path: Path) -> None:
+def test_two_observers_count_the_same(actor: Caller, tmp_path: Path) -> None:
     with (
         Live(attach(actor), tmp_path, "one") as one,
         Live(attach(actor), tmp_path, "two") as two,
@@ -281,7 +281,7 @@ def without_capabilities(*kept: str) -> List[str]:
     ],
     ids=["none", "only CAP_BPF", "only CAP_PERFMON"],
 )
-def test_missing_capabilities_are_named(actor: Actor, kept: List[str], missing: str) -> None:
+def test_missing_capabilities_are_named(actor: Caller, kept: List[str], missing: str) -> None:
     ended = answer(attach(actor, "--duration", "0.2"), without_capabilities(*kept))
     assert (ended.code, ended.out) == (3, "")
     assert ended.line.startswith("udsprobe: error[not-root]") and missing in ended.line
@@ -298,13 +298,13 @@ def as_nobody(*capabilities: str) -> List[str]:
     return prefix
 
 
-def test_not_root(actor: Actor) -> None:
+def test_not_root(actor: Caller) -> None:
     ended = answer(attach(actor, "--duration", "0.2"), as_nobody())
     assert ended.code == 3
     assert "CAP_BPF and CAP_PERFMON" in ended.line
 
 
-def test_two_capabilities_suffice(actor: Actor) -> None:
+def test_two_capabilities_suffice(actor: Caller) -> None:
     name = f"@udsprobe-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("\0" + name[1:])
@@ -334,7 +334,7 @@ def in_own_mounts(change: str) -> List[str]:
     return ["unshare", "--mount", "sh", "-c", f'{change} && exec "$@"', "sh"]
 
 
-def test_no_btf(actor: Actor) -> None:
+def test_no_btf(actor: Caller) -> None:
     hidden = in_own_mounts("mount -t tmpfs none /sys/kernel/btf")
     ended = answer(attach(actor), hidden)
     assert ended.code == 4
@@ -342,14 +342,14 @@ def test_no_btf(actor: Actor) -> None:
     assert "udsprobe listeners" in ended.line
 
 
-def test_empty_btf(actor: Actor) -> None:
+def test_empty_btf(actor: Caller) -> None:
     hidden = in_own_mounts("mount --bind /dev/null /sys/kernel/btf/vmlinux")
     ended = answer(attach(actor), hidden)
     assert ended.code == 4
     assert ended.line.startswith("udsprobe: error[no-btf]")
 
 
-def test_no_libbpf_names_the_packages_and_listeners_still_work(actor: Actor) -> None:
+def test_no_libbpf_names_the_packages_and_listeners_still_work(actor: Caller) -> None:
     listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
     paths = [line.split("=> ")[1] for line in listed.splitlines() if "libbpf.so.1 " in line]
     assert paths
@@ -374,7 +374,7 @@ def refused(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_refused_program_is_named(actor: Actor, refused: Path, nothing_left_over: None) -> None:
+def test_a_refused_program_is_named(actor: Caller, refused: Path, nothing_left_over: None) -> None:
     ended = answer(attach(actor), cwd=refused)
     assert (ended.code, ended.out) == (4, "")
     assert ended.line.startswith("udsprobe: error[verifier]")
@@ -382,7 +382,7 @@ def test_a_refused_program_is_named(actor: Actor, refused: Path, nothing_left_ov
     assert re.search(r"that clang \d+\.\d+\.\d+ built", ended.line)
 
 
-def test_debug_shows_why_a_program_is_refused(actor: Actor, refused: Path) -> None:
+def test_debug_shows_why_a_program_is_refused(actor: Caller, refused: Path) -> None:
     ended = answer(["--debug", *attach(actor)], cwd=refused)
     assert ended.code == 4
     assert ended.err.startswith("udsprobe: error[verifier]")
@@ -390,7 +390,7 @@ def test_debug_shows_why_a_program_is_refused(actor: Actor, refused: Path) -> No
     assert "Traceback" not in ended.err
 
 
-def test_lockdown_is_named(actor: Actor, refused: Path, tmp_path: Path) -> None:
+def test_lockdown_is_named(actor: Caller, refused: Path, tmp_path: Path) -> None:
     """The errno path: programs are refused, and securityfs says confidentiality."""
     level = tmp_path / "lockdown"
     level.write_text("none integrity [confidentiality]\n")
@@ -402,7 +402,7 @@ def test_lockdown_is_named(actor: Actor, refused: Path, tmp_path: Path) -> None:
     assert "lockdown=integrity" in ended.line and "udsprobe listeners" in ended.line
 
 
-def test_capabilities_of_a_user_namespace_are_none(actor: Actor) -> None:
+def test_capabilities_of_a_user_namespace_are_none(actor: Caller) -> None:
     ended = answer(attach(actor), ["unshare", "--user", "--map-root-user"])
     assert (ended.code, ended.out) == (3, "")
     assert ended.line.startswith("udsprobe: error[not-root]")

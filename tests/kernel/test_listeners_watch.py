@@ -13,7 +13,7 @@ from typing import Callable, Iterator, List
 import pytest
 
 from tests.conftest import Require
-from tests.kernel.terminal import Terminal
+from tests.kernel.terminal import Terminal, has_ended
 from tests.kernel.tool import REPOSITORY, UDSPROBE
 
 WATCH = [*UDSPROBE, "listeners", "--watch", "--interval", "0.1", "--pid", str(os.getpid())]
@@ -57,10 +57,6 @@ def shows(now: int, most: int, *, full: bool = False) -> Callable[[str], bool]:
     word = " FULL" if full else ""
     row = re.compile(rf"/q\.sock .* {now}/{BACKLOG + 1}{word} +{most} +{BACKLOG} ")
     return lambda screen: row.search(screen) is not None
-
-
-def has_ended(screen: str) -> bool:
-    return re.search(r"^ended \d+$", screen, re.MULTILINE) is not None
 
 
 def start(terminal: Terminal) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Iterator, List
@@ -28,14 +26,6 @@ REDIS_CONNECTIONS = 50
 # connection of its own (seen by strace); redis answers both in one write.
 REDIS_EXTRA_TURNS = 1
 REDIS_EXTRA_CONNECTIONS = 1
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A short path: a Unix socket's address holds 107 bytes."""
-    made = Path(tempfile.mkdtemp(prefix="udsprobe-"))
-    yield made
-    shutil.rmtree(made)
 
 
 @pytest.fixture

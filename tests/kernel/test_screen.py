@@ -14,7 +14,7 @@ from typing import Iterator, NamedTuple, Sequence
 import pytest
 
 from tests.conftest import Require
-from tests.kernel.terminal import Terminal
+from tests.kernel.terminal import Terminal, has_ended
 from tests.kernel.tool import REPOSITORY, UDSPROBE
 from tests.patience import PATIENCE_S
 
@@ -78,10 +78,6 @@ def command(*arguments: str) -> str:
 def has_figures(screen: str) -> bool:
     found = SERVED.search(screen)
     return found is not None and float(found[1].replace(",", "")) > 0
-
-
-def has_ended(screen: str) -> bool:
-    return re.search(r"^ended \d+$", screen, re.MULTILINE) is not None
 
 
 def start(terminal: Terminal, service: Service, *options: str, after: str = "") -> str:

@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List, Set, Tuple
 import pytest
 
 from tests.conftest import Require, give_up
-from tests.kernel.actor import Actor
+from tests.kernel.actor import Caller
 from tests.kernel.exporting import Exporting
 from tests.kernel.live import answer
 from tests.repo.source_tree import ROOT
@@ -51,7 +51,7 @@ def test_no_system_call_reaches_out(require: Require, tmp_path: Path, command: s
     """strace sees all of udsprobe, the target is not traced and works the while."""
     trace = tmp_path / "trace"
     prefix = [require("strace")["strace"], "-f", "-qq", "-s", "0", "-o", str(trace)]
-    with Actor() as actor:
+    with Caller() as actor:
         pids = ["--pid", str(actor.pid), "--interval", "0.2"]
         if command == "export":
             with Exporting(pids, prefix=prefix) as exporting:
@@ -78,7 +78,7 @@ def test_nothing_of_proc_is_opened_to_be_written(require: Require, tmp_path: Pat
     """/proc/PID/mem above all."""
     trace = tmp_path / "trace"
     prefix = [require("strace")["strace"], "-f", "-qq", "-e", "trace=open,openat,openat2,creat"]
-    with Actor() as actor:
+    with Caller() as actor:
         arguments = ["attach", "--pid", str(actor.pid), "--duration", "0.6", "--json"]
         assert answer(arguments, [*prefix, "-o", str(trace)]).code == 0
     made = calls_to(trace.read_text())
@@ -89,7 +89,7 @@ def test_nothing_of_proc_is_opened_to_be_written(require: Require, tmp_path: Pat
 
 def test_the_target_is_never_stopped(tmp_path: Path) -> None:
     """Its signals, its tracer and its calls, while it is observed and after."""
-    with Actor() as actor:
+    with Caller() as actor:
         before = state(actor.pid)
         with Exporting(["--pid", str(actor.pid), "--interval", "0.1"]) as exporting:
             actor.does("call", 1009)

@@ -151,3 +151,10 @@ def impossible_times(report: Report) -> List[str]:
 
 def _key(row: Mapping[str, Any]) -> Key:
     return Key(row["name"], row["transport"], row["socket_type"], row["abi"])
+
+
+def row_of(report: Report, heard: Mapping[str, Any]) -> Dict[str, Any]:
+    """The one row of the listener that an actor told of."""
+    (row,) = [row for row in report["listeners"] if row["inode"] == heard["inode"]]
+    assert isinstance(row, dict)
+    return row

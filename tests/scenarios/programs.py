@@ -90,7 +90,10 @@ def _compile_if_stale(path: Path, target: Path, compiler: Sequence[str]) -> None
 
 
 def _is_stale(target: Path, source: Path) -> bool:
-    return not target.exists() or target.stat().st_mtime < source.stat().st_mtime
+    if not target.exists():
+        return True
+    newest = max(path.stat().st_mtime for path in (source, *source.parent.glob("*.h")))
+    return target.stat().st_mtime < newest
 
 
 def _compile(path: Path, target: Path, compiler: Sequence[str]) -> None:

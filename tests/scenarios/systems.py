@@ -21,7 +21,6 @@ KINDS = (LOOP, THREADS, PREFORK)
 STYLES = ("closed", "open", "polling", "retrying", "reconnecting")
 MB = 1_000_000
 
-Knobs = Mapping[str, Any]
 Place = Tuple[str, str]  # where, and the knob's name there
 
 # A program's knobs: the cause that a knob's illness has, and its value where all is well.

@@ -237,7 +237,6 @@ def server(durations_ns: Sequence[int] = (), **changes: Any) -> ServerReading:
         pipelined=0,
         upstream=(),
         in_progress=nothing,
-        in_progress_again=nothing,
         unread=nothing,
         asking=nothing,
     )

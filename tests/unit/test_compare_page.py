@@ -6,9 +6,6 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Set, Tuple
 
-import pytest
-
-from tests.conftest import Require
 from tests.unit.chromium import HOSTILE, opened
 from tests.unit.compared import STAGES, listening, made, run, scattered
 from udsprobe.compare import compare
@@ -32,11 +29,6 @@ def comparison(names: Tuple[str, ...] = ()) -> Comparison:
             calls = each["requests"]["syscalls_per_request"]["by_syscall"]
             calls.update(dict.fromkeys(names, 1.0))
     return compare([run(documents["a"], "".join(names) or "a.jsonl")], [run(documents["b"])])
-
-
-@pytest.fixture(scope="module")
-def chromium(require: Require) -> str:
-    return require("chromium")["chromium"]
 
 
 def test_the_page_says_what_the_text_says(tmp_path: Path, chromium: str) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import socket
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 import pytest
 
-from tests.conftest import give_up
-from tests.elf import section
+from tests.unit.layouts import write_latency, write_name
 from tests.unit.samples import latency
-from tests.unit.test_listener_table import write_latency, write_name
 from udsprobe.kernel.btf import Btf
 from udsprobe.kernel.connection_table import ConnectionTable
 from udsprobe.kernel.counters import endpoint, enum_names
@@ -107,11 +104,8 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(repository: Path) -> Kernel:
-    path = repository / "udsprobe" / "_bpf" / "tracepoint.x86_64.bpf.o"
-    if not path.exists():
-        give_up(f"{path.name} is not built: scripts/build_bpf.py")
-    return Kernel(Btf(section(path.read_bytes(), ".BTF").content))
+def kernel(built_btf: Btf) -> Kernel:
+    return Kernel(built_btf)
 
 
 @pytest.fixture

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import socket
 import struct
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import pytest
 
-from tests.conftest import give_up
-from tests.elf import section
+from tests.unit.layouts import write_latency, write_name
 from tests.unit.samples import latency, listener, queue
 from udsprobe.kernel.btf import Btf
 from udsprobe.kernel.counters import endpoint, enum_names
 from udsprobe.kernel.listener_table import ListenerTable, joined
 from udsprobe.kernel.procfs import Procfs
-from udsprobe.model.histogram import slot_of
 from udsprobe.sample import Endpoint, ListenerReading, QueueCounts
 
 INTERVAL = 1
@@ -94,25 +90,9 @@ class Kernel:
         self.put("failed_connects", bytes(failure), struct.pack("<Q", count))
 
 
-def write_name(name: Any, family: int, raw: bytes, port: int = 0) -> None:
-    name.family, name.port = family, port
-    name.length = len(raw) if family == socket.AF_UNIX else 0
-    ctypes.memmove(ctypes.addressof(name) + type(name).bytes.offset, raw, len(raw))
-
-
-def write_latency(histogram: Any, *durations_ns: int) -> None:
-    histogram.count, histogram.total_ns = len(durations_ns), sum(durations_ns)
-    histogram.max_ns = max(durations_ns)
-    for duration in durations_ns:
-        histogram.slots[slot_of(duration)] += 1
-
-
 @pytest.fixture
-def kernel(repository: Path) -> Kernel:
-    path = repository / "udsprobe" / "_bpf" / "tracepoint.x86_64.bpf.o"
-    if not path.exists():
-        give_up(f"{path.name} is not built: scripts/build_bpf.py")
-    return Kernel(Btf(section(path.read_bytes(), ".BTF").content))
+def kernel(built_btf: Btf) -> Kernel:
+    return Kernel(built_btf)
 
 
 @pytest.fixture

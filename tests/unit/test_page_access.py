@@ -9,15 +9,9 @@ from typing import Dict
 
 import pytest
 
-from tests.conftest import Require
 from tests.unit import recordings
 from tests.unit.browser import WIDTHS_PX, shown, stops_by_tab, violations
 from udsprobe.cli import main
-
-
-@pytest.fixture(scope="module")
-def chromium(require: Require) -> str:
-    return require("chromium")["chromium"]
 
 
 @pytest.fixture(scope="module")

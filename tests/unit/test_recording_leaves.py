@@ -128,6 +128,19 @@ def test_a_field_of_a_later_version_is_refused_by_name() -> None:
 
 
 @dataclass(frozen=True)
+class Longer:
+    number: int
+    rows: Tuple[int, ...]
+    in_progress_again: New
+
+
+def test_a_field_that_was_taken_away_is_passed_over() -> None:
+    """Whatever was in it, and when it changes; it was in recordings that are kept."""
+    values = [Longer(1, (5,), New(at, (at,), {"a": at}, at)) for at in (3, 3, 4)]
+    assert list(Series(Old, [in_a_block(values)])) == [Old(1, (5,))] * 3
+
+
+@dataclass(frozen=True)
 class More:
     number: int
     rows: Tuple[int, ...]

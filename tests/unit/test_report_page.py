@@ -13,7 +13,6 @@ from typing import Any, Dict, List
 import pytest
 from matplotlib import dates
 
-from tests.conftest import Require
 from tests.unit import recordings, reports, samples
 from tests.unit.chromium import HOSTILE, Page, opened
 from udsprobe.cli import main
@@ -54,11 +53,6 @@ SECTIONS = [
     "Own cost and losses",
     "What was not measured",
 ]
-
-
-@pytest.fixture(scope="module")
-def chromium(require: Require) -> str:
-    return require("chromium")["chromium"]
 
 
 def told(taken: List[Sample]) -> Timeline:

@@ -82,7 +82,7 @@ class Address:
         return struct.pack("=H", socket.AF_UNIX) + self._unix + self._tail
 
 
-class Actor:
+class Commands:
     """The commands: each public method is one; its result is the answer."""
 
     def __init__(self, channel: socket.socket) -> None:
@@ -321,7 +321,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS_MAX, hard))
     descriptor = int((argv or sys.argv[1:])[0])
     with socket.socket(fileno=descriptor) as channel:
-        Actor(channel).serve()
+        Commands(channel).serve()
 
 
 if __name__ == "__main__":

@@ -2,80 +2,42 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, List, Sequence
 
 from tests.patience import PATIENCE_S
+from tests.workloads.commanded import Answer, Commanded
 
 ACTOR = Path(__file__).resolve().parent / "queue_actor.py"
-MESSAGE_MAX = 262_144
 OWN_NETWORK = ("unshare", "--net")
-Answer = Dict[str, Any]
 
 
 class Refused(Exception):
     """The process could not do it; the text names the errno."""
 
 
-class Actor:
+class Actor(Commanded):
     """A process that listens, accepts and connects at our word.
 
     Args:
-        prefix: a command that runs it, such as `unshare --net`; it must exec.
-
-    Attributes:
-        pid: its process id.
-        inbox: descriptors that came with the last answer.
+        prefix: as of `Commanded`.
     """
 
     def __init__(self, *prefix: str) -> None:
-        self._prefix = prefix
-        self.inbox: List[int] = []
+        super().__init__(ACTOR, *prefix)
 
-    def __enter__(self) -> Actor:
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._channel.settimeout(PATIENCE_S)
-        command = [*self._prefix, sys.executable, str(ACTOR), str(theirs.fileno())]
-        with theirs:
-            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
-        self.pid = self._process.pid
+    def begin(self) -> None:
         self.do("chdir", folder="/")
-        return self
 
-    def __exit__(self, failed: Optional[type], *_: object) -> None:
-        self._channel.close()
-        if failed is not None:  # it may be in a call that nothing will end
-            self._process.kill()
-        try:
-            self._process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def do(self, command: str, fds: Sequence[int] = (), **arguments: Any) -> Answer:
-        """Its answer, which comes when it is done.
+    def finish(self) -> Answer:
+        """The answer to what was asked.
 
         Raises:
             Refused: a system call failed which must not.
         """
-        self.start(command, fds, **arguments)
-        return self.finish()
-
-    def start(self, command: str, fds: Sequence[int] = (), **arguments: Any) -> None:
-        """Ask, and do not wait."""
-        request = json.dumps({"do": command, **arguments}).encode()
-        socket.send_fds(self._channel, [request], list(fds))
-
-    def finish(self) -> Answer:
-        """The answer to what was asked."""
-        message, self.inbox, _, _ = socket.recv_fds(self._channel, MESSAGE_MAX, 4)
-        answer: Answer = json.loads(message)
+        answer = super().finish()
         if "error" in answer:
             raise Refused(answer["text"])
         return answer

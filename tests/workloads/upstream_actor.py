@@ -83,7 +83,7 @@ class Replies:
         return True
 
 
-class Actor:
+class Commands:
     """The commands: each public method is one; its result is the answer."""
 
     def __init__(self, channel: socket.socket) -> None:
@@ -319,7 +319,7 @@ def main(argv: Optional[Sequence[str]] = None) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS_MAX, hard))
     descriptor = int((argv or sys.argv[1:])[0])
     with socket.socket(fileno=descriptor) as channel:
-        Actor(channel).serve_commands()
+        Commands(channel).serve_commands()
 
 
 if __name__ == "__main__":

@@ -2,69 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import List
 
 from tests.patience import PATIENCE_S
+from tests.workloads.commanded import Answer, Commanded
 
 ACTOR = Path(__file__).resolve().parent / "upstream_actor.py"
-MESSAGE_MAX = 262_144
 KINDS = ("stream", "seqpacket", "tcp4", "tcp6")
 HOSTS = {"tcp4": "127.0.0.1", "tcp6": "::1"}
-Answer = Dict[str, Any]
 
 
-class Actor:
-    """A client or a server that acts at our word, called `name` in its comm.
-
-    Attributes:
-        pid: its process id.
-    """
+class Actor(Commanded):
+    """A client or a server that acts at our word, called `name` in its comm."""
 
     def __init__(self, name: str) -> None:
+        super().__init__(ACTOR)
         self.name = name
 
-    def __enter__(self) -> Actor:
-        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._channel.settimeout(PATIENCE_S)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, str(ACTOR), str(theirs.fileno())], pass_fds=[theirs.fileno()]
-            )
-        self.pid = self._process.pid
+    def begin(self) -> None:
         self.do("call_yourself", name=self.name)
-        return self
-
-    def __exit__(self, failed: Optional[type], *_: object) -> None:
-        self._channel.close()
-        if failed is not None:  # it may be in a call that nothing will end
-            self._process.kill()
-        try:
-            self._process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def do(self, command: str, fds: Sequence[int] = (), **arguments: Any) -> Answer:
-        """Its answer, which comes when it is done."""
-        self.start(command, fds, **arguments)
-        return self.finish()
-
-    def start(self, command: str, fds: Sequence[int] = (), **arguments: Any) -> None:
-        """Ask, and do not wait."""
-        request = json.dumps({"do": command, **arguments}).encode()
-        socket.send_fds(self._channel, [request], list(fds))
 
     def finish(self) -> Answer:
         """The answer to what was asked."""
-        message, self._inbox, _, _ = socket.recv_fds(self._channel, MESSAGE_MAX, 4)
-        answer: Answer = json.loads(message)
+        answer = super().finish()
         assert "error" not in answer, f"{self.name}: {answer}"
         return answer
 
@@ -72,10 +35,10 @@ class Actor:
         """Pass a socket by SCM_RIGHTS; what the other one calls it."""
         self.do("give", socket_number=number)
         try:
-            taken: int = to.do("take", fds=self._inbox)["socket"]
+            taken: int = to.do("take", fds=self.inbox)["socket"]
             return taken
         finally:
-            for fd in self._inbox:
+            for fd in self.inbox:
                 os.close(fd)
 
     def wait_until_asleep(self) -> None:

@@ -16,10 +16,10 @@ from typing import Dict, Iterator, List, Tuple, Type
 MAGIC = 0xEB9F
 # Magic, version, flags, own length; then where types begin and how long they are, strings too.
 HEADER = struct.Struct("<HBBIIIII")
-KIND_INT, KIND_PTR, KIND_ARRAY, KIND_STRUCT = 1, 2, 3, 4
+KIND_INT, KIND_ARRAY, KIND_STRUCT = 1, 3, 4
 KIND_ENUM, KIND_TYPEDEF = 6, 8
 KIND_VOLATILE, KIND_CONST, KIND_RESTRICT = 9, 10, 11
-KIND_VAR, KIND_DATASEC, KIND_TYPE_TAG = 14, 15, 18
+KIND_DATASEC, KIND_TYPE_TAG = 15, 18
 ALIASES = (KIND_TYPEDEF, KIND_VOLATILE, KIND_CONST, KIND_RESTRICT, KIND_TYPE_TAG)
 # Bytes behind the 12-byte header: for each of the `vlen` members, or once.
 BYTES_PER_MEMBER = {4: 12, 5: 12, 6: 8, 13: 8, 15: 12, 19: 12}

@@ -19,7 +19,6 @@ LIBRARY = "libbpf.so.1"
 # Where scripts/build_libbpf puts one, for releases that have libbpf 0.x.
 OWN = Path(__file__).resolve().parent.parent / "_bpf" / LIBRARY
 BTF_KIND_FUNC = 12
-BTF_KIND_TYPEDEF = 8
 STATS_RUN_TIME = 0
 MAX_LOG_LINES = 400
 

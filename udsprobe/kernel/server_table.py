@@ -71,7 +71,6 @@ class ServerTable:
             multiplexed=entry.multiplexed,
             upstream=tuple(upstream),
             in_progress=self._waiting(entry, "PENDING_IN_PROGRESS"),
-            in_progress_again=self._waiting(entry, "PENDING_AGAIN"),
             unread=self._waiting(entry, "PENDING_UNREAD"),
             asking=self._waiting(entry, "PENDING_ASKING"),
         )

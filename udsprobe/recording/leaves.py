@@ -42,6 +42,8 @@ _INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1
 ROOT = 0
 LENGTH = "#"
 _SCALARS = (bool, int, float, str)
+# Of earlier versions, read by nothing: a recording that has them is no newer one.
+FORMER = frozenset({"in_progress_again"})
 _NAMING = frozenset({"pid", "tid", "inode", "netns"})
 
 
@@ -301,7 +303,7 @@ class Builder:
 
     def _fields(self, node: int, kind: type) -> Dict[str, Any]:
         below, known = self._children[node], hints(kind)
-        unknown = [name for name in below if name not in known]
+        unknown = [name for name in below if name not in known and name not in FORMER]
         if unknown:
             raise UnknownFieldError(f"{kind.__name__}.{unknown[0]}")
         found: Dict[str, Any] = {}

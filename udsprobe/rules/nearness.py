@@ -13,7 +13,6 @@ from udsprobe.rules import processing as inside
 from udsprobe.rules.request_time import WAITS, RequestTime
 from udsprobe.rules.saturation import saturation
 from udsprobe.rules.service import Service
-from udsprobe.rules.suspect import Suspect
 from udsprobe.rules.thresholds import (
     CONTENTION_SHARE_MIN,
     CONTENTION_US_MIN,
@@ -47,12 +46,6 @@ def of_service(
     if slo_us and p99 is not None:
         _raise(found, inside.largest_part(time), p99 / slo_us)
     return found
-
-
-def of_suspect(suspect: Suspect) -> float:
-    """The lowest of its evidence by what it has to reach; 0 without such evidence."""
-    parts = [fact.value / fact.threshold for fact in suspect.evidence if fact.threshold]
-    return min(parts, default=0.0)
 
 
 def highest(each: Iterable[Mapping[str, float]]) -> Dict[str, float]:

@@ -47,7 +47,6 @@ _APP = (
     ("poll", "poll", WAITING),
     ("other", "other", WAITING),
 )
-APP_WORDS = tuple(words for _, words, _ in _APP)
 
 
 def no_turns(served: Served) -> Optional[str]:

@@ -1,36 +1,16 @@
 // Sends back what came, whole messages of BYTES: echo ADDRESS BYTES [PIECE]. One thread, poll().
 // PIECE: the most bytes that one call takes or gives.
-#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-enum { CONNECTIONS = 256 };
+#include "listening.h"
 
-static int listen_at(const char *text)
-{
-	struct sockaddr_un local = { .sun_family = AF_UNIX };
-	struct sockaddr_in inet = { .sin_family = AF_INET };
-	const char *colon = strrchr(text, ':');
-	int on = 1, fd = socket(text[0] == '/' ? AF_UNIX : AF_INET, SOCK_STREAM, 0);
-	if (text[0] == '/') {
-		strncpy(local.sun_path, text, sizeof(local.sun_path) - 1);
-		if (bind(fd, (void *)&local, sizeof(local)))
-			return -1;
-	} else {
-		inet.sin_port = htons((unsigned short)atoi(colon + 1));
-		inet.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-		if (bind(fd, (void *)&inet, sizeof(inet)))
-			return -1;
-	}
-	return listen(fd, 128) ? -1 : fd;
-}
+enum { CONNECTIONS = 256 };
 
 static size_t least(size_t a, size_t b)
 {

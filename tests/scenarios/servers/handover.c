@@ -7,15 +7,15 @@
 //   worker_us=T         another thread, the only one, computes for it
 //   worker_asleep_us=T  the same thread sleeps for it
 //   hog=1               one more thread computes for nobody
-#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "listening.h"
 
 static long compute_us, locked_us, asleep_us, worker_us, worker_asleep_us, hog;
 
@@ -112,26 +112,6 @@ static void *serve(void *argument)
 	}
 	close(fd);
 	return NULL;
-}
-
-static int listen_at(const char *text)
-{
-	struct sockaddr_un local = { .sun_family = AF_UNIX };
-	struct sockaddr_in inet = { .sin_family = AF_INET };
-	const char *colon = strrchr(text, ':');
-	int on = 1, fd = socket(text[0] == '/' ? AF_UNIX : AF_INET, SOCK_STREAM, 0);
-	if (text[0] == '/') {
-		strncpy(local.sun_path, text, sizeof(local.sun_path) - 1);
-		if (bind(fd, (void *)&local, sizeof(local)))
-			return -1;
-	} else {
-		inet.sin_port = htons((unsigned short)atoi(colon + 1));
-		inet.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-		if (bind(fd, (void *)&inet, sizeof(inet)))
-			return -1;
-	}
-	return listen(fd, 128) ? -1 : fd;
 }
 
 static void set(const char *text)

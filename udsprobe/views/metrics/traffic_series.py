@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Dict, List, Tuple
+from typing import Dict, List
 
 from udsprobe.sample import CallCounts, ConnectionReading, Sample, ServedCounts
 from udsprobe.views.metrics import catalogue as c
 from udsprobe.views.metrics.ledger import Labels
 from udsprobe.views.metrics.page import Sheet, shown
-
-CallKey = Tuple[object, ...]
 
 
 def write_calls(sheet: Sheet, sample: Sample) -> None:
