@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.conftest import Require, give_up
 from tests.elf import section
 from udsprobe.kernel.btf import Btf
+
+# A busy machine is slow and not wrong.
+settings.register_profile("any time", deadline=None)
+settings.load_profile("any time")
 
 
 @pytest.fixture(scope="session")
