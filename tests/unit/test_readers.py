@@ -87,6 +87,10 @@ def test_a_thread_that_sends_to_a_reader_that_copies_is_full_of_transport() -> N
     requests = ill.served(1000, recv=60, app=70, send=120)
     found = judged(ill.service(requests, sender, connections=[copying])).verdict
     assert found.cause == "transport" and found.transport_bound
+    # Beside one to whom a call sends that has not returned yet.
+    stuck = row(0, stopped=0.0, stops=0)
+    beside = judged(ill.service(requests, sender, connections=[copying, stuck])).verdict
+    assert beside.cause == "send-blocked"
     slow = replace(row(40 * MB, stopped=0.9, busy=0.03), send_blocked=copying.send_blocked)
     assert judged(ill.service(requests, sender, connections=[slow])).verdict.cause != "transport"
 

@@ -90,6 +90,11 @@ def readers_keep_up(report: Report) -> bool:
     return bool(waited) and keeping_up and binding_buffer(report) is None
 
 
+def has_stuck_reader(report: Report) -> bool:
+    """Somebody does not read; a call that sends to it may not have returned in the window."""
+    return any(is_stuck(report, row) for row in report.connections or [])
+
+
 def binding_buffer(report: Report) -> Optional[Connection]:
     """A connection whose program set a send buffer that its replies do not fit into."""
     bound = [

@@ -10,7 +10,7 @@ from udsprobe.model.report import Finding, Report, RunnerUp, Verdict
 from udsprobe.rules import harm, nearness
 from udsprobe.rules import processing as inside
 from udsprobe.rules.accept_queue import accept_queue_suspects, accepts_late, is_overloaded
-from udsprobe.rules.buffers import buffer_suspects, readers_keep_up
+from udsprobe.rules.buffers import buffer_suspects, has_stuck_reader, readers_keep_up
 from udsprobe.rules.churn import accepted_churn, opened_churn
 from udsprobe.rules.connects import connect_suspects
 from udsprobe.rules.descriptors import descriptor_suspects
@@ -195,7 +195,7 @@ def _judged_service(report: Report, service: Service, slo_us: Optional[float]) -
     time = request_time(service, starved=accepts_late(report, service.pids))
     if readers_keep_up(report):
         time = with_send_as_transport(time)
-        service = replace(service, sends_move=True)
+        service = replace(service, sends_move=not has_stuck_reader(report))
     found = accepted_churn(report, service)
     if tells_time(report):
         found += inside.processing_suspects(inside.of(report, service, time, slo_us))
