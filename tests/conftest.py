@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Set, Union
@@ -16,6 +17,8 @@ from typing import Callable, Dict, List, Optional, Set, Union
 import pytest
 
 Require = Callable[..., Dict[str, str]]
+
+_failed: Set[str] = set()
 
 QUICK_STRIDE = 8
 WITHOUT_KERNEL = ("unit", "repo")
@@ -52,6 +55,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help=f"no slow tests, and of those with real probes or servers each {QUICK_STRIDE}th",
     )
+    parser.addoption("--failed-to", type=Path, help="write the tests that fail there, a line each")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        _failed.add(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    path: Optional[Path] = session.config.getoption("--failed-to")
+    if path is not None and not hasattr(session.config, "workerinput"):
+        path.write_text("".join(f"{without_group(each)}\n" for each in sorted(_failed)))
+
+
+def without_group(test: str) -> str:
+    """A test's id as it is without `-n`: some versions of xdist leave loadgroup's `@group`."""
+    return re.sub(r"(\]|::\w+)@[^\]]*$", r"\1", test)
 
 
 @pytest.hookimpl(trylast=True)
