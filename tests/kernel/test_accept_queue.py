@@ -192,8 +192,8 @@ def test_blocked_connects_wait_as_long_as_their_own_clock_says(
             pids = client.do("connect_by_children", address=place, count=blocked)["pids"]
             wait_until_asleep(pids)
             listener = heard["listener"]
-            server.do("accept", listener=listener, count=1, after_ms=held_ms)
-            accepted = server.do("accept", listener=listener, count=blocked + 1)
+            server.do("accept", listener=listener, count=1, after_ms=held_ms, keep=True)
+            accepted = server.do("accept", listener=listener, count=blocked + 1, keep=True)
             waited = client.do("reap", pids=pids)["answers"]
         assert [answer["results"] for answer in waited] == [{"OK": 1}] * blocked
         row = row_of(watched.report, heard)
@@ -329,7 +329,7 @@ def test_clients_asleep_before_us_wait_and_get_in(
         pids = client.do("connect_by_children", address=place, count=clients)["pids"]
         asleep = asleep_of(pids, clients - room)
         with attached(server, tmp_path) as watched:
-            server.do("accept", listener=heard["listener"], count=admitted)
+            server.do("accept", listener=heard["listener"], count=admitted, keep=True)
             let_in = asleep - asleep_of(pids, clients - room - admitted)
             got_in = client.do("reap", pids=sorted(let_in))["answers"]
             told = shown_by_ss(heard)

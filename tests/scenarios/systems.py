@@ -262,6 +262,8 @@ def _draw_clients(draft: Draft) -> Dict[str, Any]:
     knobs: Dict[str, Any] = {"connections": count, "think_ms": think_ms}
     if style == "polling":
         burst_ms = rng.choice([250, 500, 1000])
+        if rate * burst_ms < 1000:  # not even one client
+            burst_ms = 1000
         count = max(1, min(2 * count, int(rate * burst_ms / 1000)))
         knobs = {"connections": count, "burst_ms": burst_ms, "refuse_wait": 1}
     if style == "retrying":

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Dict, List, Set
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.scenarios import drawn
@@ -94,6 +94,7 @@ def test_every_cause_that_has_cures_is_drawn() -> None:
 
 @settings(deadline=None)
 @given(seeds, st.integers(0, 1000))
+@example(2097153, 229)  # one client that polls for 56 MB
 def test_clients_ask_often_enough_and_not_for_too_much(seed: int, index: int) -> None:
     system = draw(seed, index)
     if set(system.illnesses) & OF_CLIENTS:
