@@ -566,7 +566,7 @@ class CpuReading:
         host: None when /proc/stat is not readable.
         pressure_some_us: time in which at least one thread of the host waited
             for a CPU (PSI), since boot; None when the kernel does not keep it.
-        cgroups: None when the CPU cgroups of a target are hidden from us.
+        cgroups: None when the CPU cgroups of a target are hidden from this user.
         pressure_read_ns: CLOCK_MONOTONIC when the kernel said `pressure_some_us`, which it
             brings up to date for whoever reads it: some ms behind the sample's own moment.
             None in recordings of earlier versions.

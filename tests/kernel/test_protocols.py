@@ -99,7 +99,7 @@ def test_http2_takes_no_turns(address: str, tmp_path: Path, connected_before: bo
     assert CALLS <= served["multiplexed"] <= served["count"] <= served["multiplexed"] + 1
     assert about_turns(report) == [
         "Clients speak HTTP/2, whose streams share a connection: counts and latencies here are "
-        "of bytes in, then bytes out, not of requests"
+        "of turns (bytes in, then bytes out), not of requests"
     ]
 
 

@@ -86,7 +86,7 @@ def test_one_window_each_has_no_known_noise() -> None:
     mean = named(found, "latency_mean")
     assert (mean.exceeds_noise, mean.noise, mean.delta) == (None, None, -6.0)
     assert mean.reason is not None and "one window" in mean.reason
-    assert found.summary.startswith("Whether A and B differ cannot be told (mean 40 µs → 34 µs")
+    assert found.summary.startswith("Cannot tell whether A and B differ (mean 40 µs → 34 µs")
     assert "; nearly all of it send calls)" in found.summary
 
 
@@ -362,7 +362,7 @@ def test_students_t(freedom: float, t: float) -> None:
         (("window", "duration_s"), -1, "no possible value"),
         (("requests", "served", "count"), True, "no number"),
         (("requests", "served", "latency_us", "mean"), 10**400, "no possible value"),
-        (("requests", "served", "latency_us"), [], "is no object"),
+        (("requests", "served", "latency_us"), [], "is not an object"),
         (("requests", "served", "turn_based"), "yes", "no boolean"),
         (("listeners",), {}, "no list"),
         (("listeners",), [1], "no list"),

@@ -134,8 +134,8 @@ NEWER = {**made(), "schema": "udsprobe.report/2"}
 BAD: List[Tuple[str, bytes, str, str]] = [
     ("empty", b"", "not-a-report", "it is empty"),
     ("blank", b"\n\n", "not-a-report", "it is empty"),
-    ("text", b"hello\n", "not-a-report", "is no JSON"),
-    ("binary", bytes(range(256)), "not-a-report", "is no JSON"),
+    ("text", b"hello\n", "not-a-report", "is not JSON"),
+    ("binary", bytes(range(256)), "not-a-report", "is not JSON"),
     ("cut", json.dumps(made(), indent=2).encode()[:3000], "not-a-report", "breaks off"),
     (
         "cut line",
@@ -143,17 +143,17 @@ BAD: List[Tuple[str, bytes, str, str]] = [
         "not-a-report",
         "line 2 breaks off",
     ),
-    ("number", b"7\n", "not-a-report", "is JSON, but no 'udsprobe.report/1'"),
-    ("list", b"[1, 2]\n", "not-a-report", "is JSON, but no 'udsprobe.report/1'"),
+    ("number", b"7\n", "not-a-report", "is JSON, but not a 'udsprobe.report/1'"),
+    ("list", b"[1, 2]\n", "not-a-report", "is JSON, but not a 'udsprobe.report/1'"),
     ("other", b'{"schema": "udsprobe.listeners/1"}', "not-a-report", "udsprobe.listeners/1"),
-    ("foreign", b'{"schema": 3}', "not-a-report", "is JSON, but no"),
+    ("foreign", b'{"schema": 3}', "not-a-report", "is JSON, but not a"),
     ("newer", json.dumps(NEWER).encode(), "newer-report", "udsprobe.report/2"),
     ("newer, indented", json.dumps(NEWER, indent=1).encode(), "newer-report", "report/2"),
     ("fields", b'{"schema": "udsprobe.report/1"}', "not-a-report", "is missing"),
     ("nan", b'{"schema": "udsprobe.report/1", "a": NaN}', "not-a-report", "NaN"),
-    ("deep", b"[" * 100_000, "not-a-report", "is no JSON"),
+    ("deep", b"[" * 100_000, "not-a-report", "is not JSON"),
     ("digits", b'{"a": ' + b"9" * 10_000 + b"}", "not-a-report", "no"),
-    ("utf-16", json.dumps(made()).encode("utf-16"), "not-a-report", "is no JSON"),
+    ("utf-16", json.dumps(made()).encode("utf-16"), "not-a-report", "is not JSON"),
     ("hostile", b'{"schema": "\\u001b[2J\\nx"}', "not-a-report", "\\x1b[2J"),
 ]
 

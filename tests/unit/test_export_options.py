@@ -95,7 +95,7 @@ def test_where_it_is_pushed(
 @pytest.mark.parametrize("text", ["often", "-1", "99", "1e3", "²"])
 def test_no_push_interval(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", text)
-    with pytest.raises(UsageError, match="is no interval"):
+    with pytest.raises(UsageError, match="is not an interval"):
         otlp_push.OtlpPusher("http://127.0.0.1:9", lambda: None)
 
 

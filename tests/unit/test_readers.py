@@ -66,7 +66,7 @@ def test_a_steady_reader_that_sleeps_between_slices(queued: int) -> None:
     steady = row(40 * MB, stopped=0.92, stops=600, busy=0.03, queued=queued)
     found = verdict(steady)
     assert (found.cause, found.subject) == ("send-blocked", "reader 99")
-    assert "sleeps over unread bytes: its sender is stopped 92 % of the time" in found.summary
+    assert "sleeps with unread bytes: its sender is stopped 92 % of the time" in found.summary
     assert any("the reader slept for" in fact.says for fact in found.evidence)
 
 

@@ -225,7 +225,7 @@ def test_the_time_line_keeps_its_width_and_escapes_notes() -> None:
     assert line(moment(note="\x1b[31m"), 80).isprintable()
     assert line(moment(note="x"), 80).index("●") == line(moment(), 80).index("●")
     assert state(moment()) == "▶ replay 2× · 00:00:50 "
-    assert state(moment(playing=False)) == "‖ HELD · 00:00:50 "
+    assert state(moment(playing=False)) == "‖ PAUSED · 00:00:50 "
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_times(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "25:00", "12", "+", "+5x", "now", "2026-13-01", "00:61"])
 def test_what_is_no_time(text: str) -> None:
-    with pytest.raises(UsageError, match="is no time"):
+    with pytest.raises(UsageError, match="is not a time"):
         moment_unix_s(text, START, START + 3600)
 
 

@@ -447,7 +447,7 @@ def test_few_requests_that_wait_long_for_a_cpu() -> None:
 
 
 def test_a_tail_is_a_cause_where_it_is_half_of_all_request_time() -> None:
-    """nginx before a quick app: one in a hundred takes 5 ms, of 400 µs in the mean."""
+    """nginx before a quick app: one in a hundred takes 5 ms, of 400 µs on average."""
     asks = [ill.upstream(2000, 300)]
     few = replace_p99(ill.served(2000, app=380, upstream=80.0, cpu=20.0), 5000.0)
     assert few.latency_us is not None

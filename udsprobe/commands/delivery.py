@@ -98,7 +98,7 @@ class Outlet:
         if error.errno == errno.EPIPE and self._name == "stdout":
             return DeliveryError(
                 "stdout-closed",
-                "whoever read stdout is gone, the report is lost",
+                "the reader of stdout has closed it, and the report is lost",
                 TO_A_FILE,
             )
         return DeliveryError(

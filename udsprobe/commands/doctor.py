@@ -28,16 +28,16 @@ from udsprobe.servers.gather import gather
     multiple=True,
     metavar="PID",
     shell_complete=completion.pids,
-    help="Only this process, its children and their configuration. Takes several, "
-    "a comma list, or $(pgrep -f app.js).",
+    help="Only this process, its children and their configuration. Repeatable, or "
+    "a list: 1,2,3 or $(pgrep -f app.js).",
 )
 @click.option("--json", "as_json", is_flag=True, help=f"One JSON document, {SCHEMA}.")
-@click.option("--verbose", "-v", is_flag=True, help="With what each measurement rests on.")
-@click.option("--output", metavar="FILE", help="Write it there.")
+@click.option("--verbose", "-v", is_flag=True, help="Also show what each measurement rests on.")
+@click.option("--output", metavar="FILE", help="Write the output to this file.")
 @click.option(
     "--fail-on",
     type=click.Choice(SEVERITIES),
-    help="Exit with 1 when there is a finding at or above it.",
+    help="Exit with status 1 if a finding has this severity or a higher one.",
 )
 @debug_option
 @click.argument("more_pids", nargs=-1, metavar="[PID]...", shell_complete=completion.pids)

@@ -34,7 +34,7 @@ def moment_unix_s(text: str, start_unix_s: float, end_unix_s: float) -> float:
     except (ValueError, OverflowError, OSError):
         raise UsageError(
             "usage",
-            f"{text!r} is no time",
+            f"{text!r} is not a time",
             "give 03:12, 2026-11-21T03:12:41 (UTC), +10m after the start or -5m before the end",
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()

@@ -78,9 +78,7 @@ class OtlpPusher:
             has_failed = True
         if has_failed != self._is_failing:
             self._is_failing = has_failed
-            tell(
-                "pushing metrics fails; trying on" if has_failed else "pushing metrics works again"
-            )
+            tell("pushing metrics fails; retrying" if has_failed else "pushing metrics works again")
 
 
 def _exporter(url: str) -> Tuple[Callable[[], Any], Any]:
@@ -121,7 +119,7 @@ def _where(url: str) -> Tuple[str, Optional[str], Optional[bool]]:
     if not is_address:
         raise UsageError(
             "usage",
-            f"--otlp {url!r} is no address of a collector",
+            f"--otlp {url!r} is not the address of a collector",
             "give one like http://127.0.0.1:4318 or grpc://127.0.0.1:4317, or env",
         )
     if _SCHEMES[parts.scheme] == "grpc" or wanted == "grpc":
@@ -137,7 +135,7 @@ def _every_ms() -> int:
     if not text.isascii() or not text.isdigit() or not 100 <= int(text) <= 86_400_000:
         raise UsageError(
             "usage",
-            f"OTEL_METRIC_EXPORT_INTERVAL {text!r} is no interval",
+            f"OTEL_METRIC_EXPORT_INTERVAL {text!r} is not an interval",
             "set it to milliseconds, 100 or more",
         )
     return int(text)

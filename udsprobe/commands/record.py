@@ -22,13 +22,18 @@ from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
 
 @click.command(
     name="record",
-    short_help="Observe running processes into a file.",
-    epilog="Ctrl-C, SIGTERM and the exit of the last target end it. After a kill or a power "
-    "failure the file has all but the last sample; FILE-wal belongs to it then.",
+    short_help="Record running processes to a file.",
+    epilog="Ends at Ctrl-C, at SIGTERM or when the last target exits. After a kill or a power "
+    "failure the file has all samples but the last; keep FILE-wal with it.",
 )
 @selector_options
 @click.option(
-    "-o", "--output", "record", required=True, metavar="FILE", help="A file that is not there yet."
+    "-o",
+    "--output",
+    "record",
+    required=True,
+    metavar="FILE",
+    help="The file to create; an existing file is not overwritten.",
 )
 @retention_options
 @pace_options

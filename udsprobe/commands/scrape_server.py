@@ -115,6 +115,6 @@ def _host_and_port(address: str) -> Tuple[str, int]:
     match = ADDRESS.fullmatch(address)
     if match is None or int(match["port"]) > 65535:
         raise UsageError(
-            "usage", f"--bind {address!r} is no address", "give one like 127.0.0.1:9435"
+            "usage", f"--bind {address!r} is not an address", "give one like 127.0.0.1:9435"
         )
     return match["v6"] or match["host"] or "", int(match["port"])

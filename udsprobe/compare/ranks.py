@@ -21,7 +21,7 @@ INTERVALS_MIN = 5
 JUDGED = (MEAN.name, MEDIAN.name, NINE_TENTHS.name)
 SAYS = (
     "more than half of one side's requests took longer than 90 % of the other's; "
-    "how much longer at the least, a single window does not tell"
+    "a single window does not show by how much"
 )
 
 

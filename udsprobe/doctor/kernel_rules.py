@@ -60,9 +60,10 @@ def _impaired(kernel: KernelFacts) -> Iterator[Finding]:
 def _remedy(reason: str) -> Action:
     if _LESS_WITH in reason:
         return by_hand(
-            "attach with --strategy tracepoint", "it sees every call, and every call passes it"
+            "attach with --strategy tracepoint",
+            "it sees every call, at a cost for every call on the host",
         )
-    return by_hand("use a kernel of 6.3 or later", "it has the tracepoints that are missing here")
+    return by_hand("use a kernel of 6.3 or later", "it has the missing tracepoints")
 
 
 def _lockdown() -> Finding:
@@ -70,7 +71,7 @@ def _lockdown() -> Finding:
         "kernel-lockdown",
         "warning",
         "kernel",
-        "the kernel is locked down for confidentiality: programs may not read its memory",
+        "kernel lockdown is in confidentiality mode: BPF programs may not read kernel memory",
         (Evidence("lockdown", "confidentiality", "/sys/kernel/security/lockdown"),),
         (
             by_hand(
@@ -93,7 +94,7 @@ def _interpreted() -> Finding:
             command(
                 f"sudo sysctl -w {name}=1",
                 "let the kernel compile BPF programs",
-                "of programs loaded from then on",
+                "for programs loaded from now on",
                 effect=CHANGES,
                 undo=f"sudo sysctl -w {name}=0",
             ),

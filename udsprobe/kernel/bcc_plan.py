@@ -23,29 +23,29 @@ _ON = {
 _DEGRADED = {
     "cpu_time": (
         "raw_tp:sched_switch",
-        "of the table's system calls only: strategy bcc does not follow what threads do",
+        "only the system calls of the table: strategy bcc does not trace thread states",
     ),
     "in_flight": (
         "raw_tp:sys_enter+sys_exit",
-        "without calls that began before we came: strategy bcc looks into no sleeping thread",
+        "without calls that began before attach: strategy bcc does not read sleeping threads",
     ),
     "served_requests": (
         "raw_tp:sys_exit",
-        "only on connections that the targets accepted while observed, and timed from the receive "
-        "call: strategy bcc is not told of arrivals",
+        "only on connections that the targets accepted while observed, timed from the receive "
+        "call: strategy bcc does not trace arrivals",
     ),
     "stages": (
         "raw_tp:sys_exit",
-        "recv, app and send only, and not what app consists of: strategy bcc is not told of "
-        "arrivals, nor what threads do",
+        "recv, app and send only, without the parts of app: strategy bcc does not trace "
+        "arrivals or thread states",
     ),
     "accept_queue": (
         "sock_diag",
-        "read once an interval: strategy bcc is not told when a connection enters a queue",
+        "read once per interval: strategy bcc does not trace connections that enter a queue",
     ),
     "verdict": (
         "accept_queue+processes",
-        "of descriptors and accept queues only: strategy bcc does not measure what requests spend "
+        "descriptors and accept queues only: strategy bcc does not measure what requests spend "
         "their time on",
     ),
 }
@@ -81,4 +81,4 @@ def _state(name: str) -> MeasurementState:
     if name in _DEGRADED:
         rests_on, reason = _DEGRADED[name]
         return MeasurementState(name, rests_on, "degraded", reason)
-    return MeasurementState(name, None, "off", f"strategy bcc does not follow {_OFF[name]}")
+    return MeasurementState(name, None, "off", f"strategy bcc does not trace {_OFF[name]}")

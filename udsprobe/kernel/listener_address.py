@@ -131,6 +131,6 @@ def _port(digits: str, shown: str) -> int:
 def _malformed(shown: str) -> UsageError:
     return UsageError(
         "usage",
-        f"--listener `{shown}` is no address",
+        f"--listener `{shown}` is not an address",
         "give a path, @abstract, PORT, or IP:PORT",
     )

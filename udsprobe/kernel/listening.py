@@ -135,7 +135,9 @@ class TargetListeners:
         listeners = {one.inode for dump in dumps for one in dump.sockets}
         owners = self._owners(targets, targets if ran is None else ran, listeners)
         hidden = tuple(sorted(self._holdings.hidden.intersection(targets)))
-        unseen.extend(f"the descriptors of process {pid} are hidden from us" for pid in hidden)
+        unseen.extend(
+            f"the descriptors of process {pid} are hidden from this user" for pid in hidden
+        )
         readings = [
             _reading(dump, one, owners[one.inode], self._paths)
             for dump in dumps

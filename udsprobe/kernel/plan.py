@@ -55,8 +55,8 @@ EVENT_PROGRAMS = (
 
 WITHOUT_EVENTS = frozenset({"listeners", "cpu"})
 SKIPS = (
-    "an event is missed where a program is preempted by one of its kind, which this kernel "
-    "allows: see the events missed"
+    "this kernel can interrupt a probe with another of its kind, whose event is then "
+    "missed: see the events missed"
 )
 
 URING = frozenset({"io_uring_complete"})
@@ -77,10 +77,10 @@ INSTEAD = (
 )
 # What is less exact then, and how.
 LESS_BY_FUNCTIONS = {
-    "thread_time": "time on a CPU in other calls than those of the table counts as user",
-    "processes": "descriptors refused to other calls than those of the table are not counted",
+    "thread_time": "CPU time in calls outside the table counts as user",
+    "processes": "descriptors refused to calls outside the table are not counted",
 }
-NO_OTHER_CALLS = "system calls that no socket has to do with have no probes with strategy fentry"
+NO_OTHER_CALLS = "strategy fentry has no probes on system calls unrelated to sockets"
 
 
 def strategies(
@@ -214,7 +214,7 @@ def _in_flight(sleeping_calls: bool) -> MeasurementState:
         "in_flight",
         "iter:task",
         "degraded",
-        "without calls that began before we came: this kernel does not show where a thread sleeps",
+        "without calls that began before attach: this kernel does not show where a thread sleeps",
     )
 
 
@@ -224,9 +224,12 @@ def _io_uring(attached: FrozenSet[str]) -> MeasurementState:
         rests_on = f"tp_btf:{submits[0]}+io_uring_complete"
         if URING_OVERFLOW in attached:
             return _on("io_uring", rests_on)
-        reason = "without operations whose completion finds no room: this kernel tells of none"
+        reason = (
+            "without completions that found no room: needs tracepoint io_uring_cqe_overflow "
+            "(Linux 5.19)"
+        )
         return MeasurementState("io_uring", rests_on, "degraded", reason)
-    reason = "this kernel does not tell which operation a completion is of, or has no io_uring"
+    reason = "this kernel has no io_uring, or does not show which operation a completion belongs to"
     return MeasurementState("io_uring", None, "off", reason)
 
 
@@ -246,7 +249,7 @@ def _peers(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
     if has_arrival:
         requests, connections = (_on(name, what) for name, what in rests_on.items())
         return requests, connections
-    reason = "without who is at the other end: this kernel tells nobody when bytes arrive"
+    reason = "without the peer: needs tracepoint sk_data_ready (Linux 6.3)"
     requests, connections = (
         MeasurementState(name, what, "degraded", reason) for name, what in rests_on.items()
     )
@@ -259,7 +262,7 @@ def _requests(arrival: Optional[str]) -> Tuple[MeasurementState, MeasurementStat
             _on("served_requests", f"{arrival}+tp_btf:sys_exit"),
             _on("stages", f"{arrival}+tp_btf:sys_exit"),
         )
-    reason = "this kernel tells nobody when bytes arrive"
+    reason = "needs tracepoint sk_data_ready (Linux 6.3)"
     return (
         MeasurementState(
             "served_requests",
@@ -278,9 +281,12 @@ def _queues(arrival: Optional[str], unix_unread: bool) -> MeasurementState:
     if arrival and unix_unread:
         return _on("queue_high_water", f"{arrival}+{rests_on}")
     if arrival:
-        reason = "receive queues of TCP only: this kernel counts no bytes in those of Unix sockets"
+        reason = (
+            "receive queues of TCP only: this kernel does not count the unread bytes of Unix "
+            "sockets"
+        )
         return MeasurementState("queue_high_water", f"{arrival}+{rests_on}", "degraded", reason)
-    reason = "send queues only: this kernel tells nobody when bytes arrive"
+    reason = "send queues only: needs tracepoint sk_data_ready (Linux 6.3)"
     return MeasurementState("queue_high_water", rests_on, "degraded", reason)
 
 
@@ -293,10 +299,10 @@ def _accept_queue(
             _accept_wait(arrival, has_tcp_states),
             _on("refused_connects", TRACEPOINTS),
         )
-    reason = "this kernel tells nobody when a connection enters a queue"
+    reason = "needs tracepoint sk_data_ready (Linux 6.3)"
     return (
         MeasurementState(
-            "accept_queue", "sock_diag", "degraded", f"read once an interval: {reason}"
+            "accept_queue", "sock_diag", "degraded", f"read once per interval: {reason}"
         ),
         MeasurementState("accept_wait", None, "off", reason),
         # They are counted at listeners, which are followed only with their queues.
@@ -311,5 +317,5 @@ def _accept_wait(arrival: str, has_tcp_states: bool) -> MeasurementState:
         "accept_wait",
         f"{arrival}+tp_btf:sys_exit",
         "degraded",
-        "Unix connections only: this kernel tells nobody when a TCP connection is established",
+        "Unix connections only: needs tracepoint inet_sock_set_state",
     )

@@ -487,7 +487,7 @@ class BlockedConnects:
 class Listener:
     """One listener. `inode` tells apart those that share an address (SO_REUSEPORT).
 
-    `accepted_early` of `accepted` were queued before we came; their wait
+    `accepted_early` of `accepted` were queued before attach; their wait
     counts from then. `accepted_by` is by process, `accepted_by_thread` by
     thread. `overflows`: those of the `drops` that were for a full queue, where
     no other listener of the namespace dropped any. `refused`: errno → failed

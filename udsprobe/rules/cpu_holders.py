@@ -77,7 +77,7 @@ def has_too_many_threads(report: Report) -> bool:
 
 
 def runnable_per_cpu(report: Report) -> float:
-    """Threads of the targets that ran or waited for a CPU, in the mean, for each CPU."""
+    """Threads of the targets that ran or waited for a CPU, on average, for each CPU."""
     time, seconds = report.time, report.window.duration_s
     if time is None or not seconds or not report.host.cpus:
         return 0.0

@@ -10,12 +10,12 @@ from udsprobe.rules.wording import count, evidence
 
 _LOST_SHARE_MIN = 0.001
 _PIPELINED = (
-    "Clients send more before they have a reply (pipelining): a request here is all that was "
-    "taken before a reply began"
+    "Clients send more before they have a reply (pipelining): a request here is everything "
+    "received before a reply began"
 )
 _MULTIPLEXED = (
     "Clients speak HTTP/2, whose streams share a connection: counts and latencies here are of "
-    "bytes in, then bytes out, not of requests"
+    "turns (bytes in, then bytes out), not of requests"
 )
 
 
@@ -34,7 +34,7 @@ def _lost(report: Report) -> List[Finding]:
             id="measurement-incomplete",
             severity=WARNING if _is_severe(probe) else INFO,
             subject="udsprobe",
-            summary="Not everything was counted; the verdict rests on the rest",
+            summary="Some events were not counted; the verdict rests on the others",
             evidence=facts,
         )
     ]
@@ -58,7 +58,10 @@ def _facts(probe: Probe) -> List[Evidence]:
         says += f" ({', '.join(by_map)})" if by_map else ""
         facts.append(evidence("turned_away", probe.turned_away, "entries", says))
     if skipped and (facts or skipped >= _LOST_SHARE_MIN * probe.events_seen):
-        says = f"{count(skipped, 'run')} of other probes skipped by the kernel, of anybody's events"
+        says = (
+            f"{count(skipped, 'run')} of other probes skipped by the kernel, for events of any "
+            "process"
+        )
         facts.append(evidence("missed_runs", skipped, "runs", says))
     if amiss:
         says = f"{amiss:,} of {probe.events_seen:,} system calls neither counted nor known as lost"

@@ -104,8 +104,8 @@ def untold(report: Report) -> Verdict:
         transport_share_pct=None,
         max_gain_pct=None,
         confidence=0.0,
-        summary="What requests spend their time on is not measured here: no limit is seen to "
-        "be reached, and that is no proof of health.",
+        summary="What requests spend their time on is not measured here: no limit was seen "
+        "to be reached, which does not prove health.",
         subject=None,
         evidence=[*_queue_room(report), *_descriptor_room(report)],
         class_=UNKNOWN,
@@ -164,7 +164,7 @@ def _confidence(service: Service, near: float) -> float:
 
 def _where(time: RequestTime) -> str:
     if not time.count:
-        return "no requests in turns, and nothing is saturated, refused or blocked."
+        return "no request was answered in turn, and nothing is saturated, refused or blocked."
     largest = max(time.parts_us, key=lambda name: time.parts_us[name])
     mean = duration(time.total_us / time.count)
     words = {
@@ -190,7 +190,7 @@ def _why_no_wait(time: RequestTime) -> str:
     if time.mean_us("runq") < CONTENTION_US_MIN:
         short, limit = duration(time.mean_us("runq")), duration(CONTENTION_US_MIN)
         return f", {short} on average, which is short (pressure begins at {limit})"
-    return ", in few stalls that many requests stood behind: its threads get the CPU they need"
+    return ", in few stalls that held up many requests: its threads get the CPU they need"
 
 
 def _thread_room(report: Report) -> List[Evidence]:
@@ -209,8 +209,8 @@ def _queue_room(report: Report) -> List[Evidence]:
     fullest = max(rows, key=lambda row: (row.depth.max or 0) / row.depth.limit)
     depth = fullest.depth
     says = (
-        f"accept queue of {fullest.transport}:{fullest.address}: {depth.max} at the most, "
-        f"{depth.limit} fit"
+        f"accept queue of {fullest.transport}:{fullest.address}: at most {depth.max}, the "
+        f"limit is {depth.limit}"
     )
     return [evidence("accept_queue_depth_max", depth.max or 0, "connections", says, depth.limit)]
 

@@ -64,7 +64,7 @@ HUNG_US_MIN = 1_000_000.0
 # -- accept queue -------------------------------------------------------------------------
 # Blocked connects that are a hiccup: one in a hundred, or shorter than a request may wait.
 BLOCKED_CONNECTS_SHARE_MIN = 0.01
-# Queued this long in the mean is not a burst that is being worked off.
+# Queued this long on average is not a burst that is being worked off.
 ACCEPT_WAIT_US_MIN = 10_000.0
 # A burst is worked off one after the other; waiting longer than that has another reason.
 ACCEPT_WAIT_TIMES_SERVICE = 3.0

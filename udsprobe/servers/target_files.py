@@ -72,7 +72,7 @@ class TargetFiles:
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise Unreadable("it is no regular file")
+                raise Unreadable("it is not a regular file")
             with os.fdopen(os.dup(descriptor), "rb") as file:
                 raw = file.read(most + 1)
             if len(raw) > most:
@@ -188,13 +188,13 @@ def _refuse_access_list(path: bytes) -> None:
         os.getxattr(path, _ACCESS_LIST)
     except OSError:
         return
-    raise Unreadable("a list of access rights decides")
+    raise Unreadable("an access control list (ACL) decides")
 
 
 def _why(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "it does not exist"
     if isinstance(error, PermissionError):
-        return "it is closed to this user"
+        return "it is not accessible to this user"
     number = getattr(error, "errno", None)
-    return os.strerror(number) if number else "its name is no file name"
+    return os.strerror(number) if number else "its name is not a file name"

@@ -15,7 +15,7 @@ DENIED: Dict[str, Tuple[Row, ...]] = {
             "namei -l -- {address}",
             "see the owner and mode of each part of the path; then chgrp and chmod the socket, or "
             "add the client's user to the socket's group",
-            "connecting needs write permission to the socket and search permission to each "
+            "connect() needs write permission on the socket and search permission on each "
             "directory above it",
         ),
     ),
@@ -25,7 +25,7 @@ MISSING: Dict[str, Tuple[Row, ...]] = {
         look(
             "ls -l -- {address}",
             "start the server that makes this socket, or correct the path on one of the two sides",
-            "the server has not made its socket, or somewhere else",
+            "the server has not created its socket, or created it elsewhere",
         ),
     )
 }
@@ -34,7 +34,7 @@ NOBODY_UNIX: Dict[str, Tuple[Row, ...]] = {
         look(
             "sudo ss -xlp | grep -F -- {address}",
             "see that nobody listens there, then start the server again",
-            "the socket file is there and nobody listens: its server ended without removing it",
+            "the socket file exists and nobody listens: its server ended without removing it",
         ),
     )
 }
@@ -117,10 +117,10 @@ OWN_LIMIT: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "cat /proc/{pid}/limits && sysctl fs.inotify.max_user_instances fs.nr_open",
-            "look for the limit that it met: not that of its open files, of which {open} of "
-            "{limit} are in use; per user there is fs.inotify.max_user_instances, and programs "
-            "count limits of their own",
-            "raising a limit that does not bind changes nothing",
+            "look for the limit that it reached: not that of its open files, of which {open} of "
+            "{limit} are in use; there is fs.inotify.max_user_instances per user, and programs "
+            "have limits of their own",
+            "raising a limit that is not reached changes nothing",
         ),
     )
 }
@@ -129,7 +129,7 @@ NOFILE_HOST: Dict[str, Tuple[Row, ...]] = {
         now(
             "sudo sysctl -w fs.file-max=2097152",
             "raise the host's limit of open files",
-            "the limit of all processes together is reached",
+            "the limit for all processes together is reached",
         ),
         look(
             "sudo find /proc -maxdepth 3 -path '/proc/[0-9]*/fd/*' 2>/dev/null | cut -d/ -f3 | "
@@ -144,8 +144,8 @@ STRANGER: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         now(
             "sudo renice -n 19 -p {holder_pid}",
-            "give {holder}, which has nothing to do with the server, the lowest priority",
-            "the server then runs before it; it still gets what nobody else wants",
+            "give {holder}, which is unrelated to the server, the lowest priority",
+            "the server then runs before it; it still gets idle CPU time",
             "sudo renice -n {nice} -p {holder_pid}",
         ),
     )
@@ -154,7 +154,7 @@ PARTNER: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
             "give the server and {holder}, which works with it, more CPUs, or {holder} less to do",
-            "it serves the same requests: slowing it down slows them down",
+            "it serves the same requests: slowing it down would slow them down",
         ),
     )
 }
@@ -163,7 +163,7 @@ KERNEL_THREAD: Dict[str, Tuple[Row, ...]] = {
         look(
             "cat /proc/softirqs /proc/interrupts",
             "see what the kernel does on these CPUs",
-            "{holder} is the kernel's own: its priority is not what to change",
+            "{holder} is part of the kernel: do not change its priority",
         ),
     )
 }
@@ -187,7 +187,7 @@ QUOTA: Dict[str, Tuple[Row, ...]] = {
             "echo {quota} | sudo tee {cpu_max}",
             "lift the CPU quota of {path} until it is set again; for good: CPUQuota= in its "
             "systemd unit, --cpus of its container",
-            "the quota stops all its threads until the next period, whatever CPUs are free",
+            "the quota stops all its threads until the next period, even if CPUs are free",
             "echo {was} | sudo tee {cpu_max}",
         ),
     )
