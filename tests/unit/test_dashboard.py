@@ -282,7 +282,7 @@ async def test_what_befell_connections_at_a_listener() -> None:
             "refused                  EAGAIN 312",
             "in connect(), queue full",
             "3 waiting now, 7 before",
-            "cut to it: raise net.core.somaxconn, then listen again",
+            "cut to it: raise net.core.somaxconn, then call listen() again",
             "64–127                             0",
             "128–129                            1  ▏",
             "p99                         27.0ms",

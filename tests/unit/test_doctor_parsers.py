@@ -361,12 +361,12 @@ def test_files_that_are_no_files(tmp_path: Path) -> None:
     (tmp_path / "long").write_bytes(b"x" * 11)
     (tmp_path / "link").symlink_to(tmp_path / "long")
     for name, says in (
-        ("fifo", "no regular file"),
+        ("fifo", "not a regular file"),
         ("absent", "does not exist"),
-        ("", "no regular file"),
+        ("", "not a regular file"),
         ("long", "longer than 10 bytes"),
         ("link", "longer than 10 bytes"),
-        ("nul\0", "no file name"),
+        ("nul\0", "not a file name"),
     ):
         with pytest.raises(Unreadable, match=says):
             files.read(f"{tmp_path}/{name}", 10)

@@ -88,7 +88,7 @@ def test_what_an_unknown_reader_does_is_said_to_be_unknown() -> None:
     slow = row(2 * MB, stopped=0.99, busy=None)
     found = verdict(slow)
     assert found.cause == "send-blocked"
-    assert any("meanwhile is not known" in fact.says for fact in found.evidence)
+    assert any("meanwhile was not measured" in fact.says for fact in found.evidence)
     assert verdict(row(40 * MB, stopped=0.92, busy=None)).cause == "healthy"
 
 

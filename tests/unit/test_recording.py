@@ -59,7 +59,7 @@ def test_reports_are_those_of_the_live_observation(tmp_path: Path) -> None:
         assert list(recording.intervals()) == recordings.intervals(taken)
         part = recording.report(recordings.START_UNIX_S + 10, recordings.START_UNIX_S + 20)
         assert part.window.duration_s == 10.0
-        with pytest.raises(RecordingError, match="not two samples"):
+        with pytest.raises(RecordingError, match="fewer than two samples"):
             recording.report(recordings.START_UNIX_S + 20, recordings.START_UNIX_S + 20)
 
 
@@ -215,7 +215,7 @@ def test_killed_before_the_first_sample_it_says_that_it_holds_nothing(
     assert done.returncode == -signal.SIGKILL
     if log == "without its log":
         (tmp_path / "a-wal").unlink()
-    with pytest.raises(RecordingError, match="holds nothing yet") as caught:
+    with pytest.raises(RecordingError, match="has no samples") as caught:
         open_recording(str(path))
     assert caught.value.slug == "recording-empty"
 

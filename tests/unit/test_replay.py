@@ -128,7 +128,7 @@ def test_what_is_no_time_is_said(player: RecordingPlayer) -> None:
     shown(player)
     player.go_to("yesterday")
     seen = shown(player)
-    assert second(seen) == 1 and seen.moment is not None and "no time" in seen.moment.note
+    assert second(seen) == 1 and seen.moment is not None and "not a time" in seen.moment.note
 
 
 def test_playing_goes_on_by_the_clock(path: Path) -> None:

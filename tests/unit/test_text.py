@@ -196,7 +196,7 @@ def test_the_verdict_its_evidence_and_the_remedy() -> None:
     )
     assert lines[3] == "  a free transport would save at most 1.2 % of request time"
     assert lines[4] == "  evidence: thread node 4711 is busy 98 % of the time (threshold 80 %)"
-    assert lines[5] == "            99 % of request time, 919 µs a request, over 4,000 requests"
+    assert lines[5] == "            99 % of request time, 919 µs per request, over 4,000 requests"
     assert lines[6].startswith("  look: see which code its CPU time is spent in")
     assert lines[8].startswith("    $ sudo perf record -F 99 -g -t 4711 -o - -- sleep 10 | ")
     assert lines[10].startswith("request ")

@@ -170,7 +170,7 @@ def _more(mean: Figure, sides: Tuple[Side, Side]) -> str:
     if said is not None:
         return f"; {said} would tell"
     most = "an hour" if all(side.runs == 1 for side in sides) else f"{RUNS_MAX} runs"
-    return f"; not even {most} more of each would be enough"
+    return f"; not even {most} more of each would tell"
 
 
 def _change(figure: Figure) -> str:

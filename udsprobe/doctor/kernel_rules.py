@@ -11,7 +11,7 @@ from udsprobe.sample import MeasurementState
 
 _NOT_BUILT = "not measured in this version"
 # In reasons of `udsprobe.kernel.plan`.
-_LESS_WITH = "with strategy fentry"
+_LESS_WITH = "strategy fentry has no probes"
 
 
 def kernel_findings(kernel: KernelFacts) -> Iterator[Finding]:

@@ -166,7 +166,7 @@ def _starving(report: Report, listener: Listener, stuck: bool = False) -> Suspec
         is_pressure=True,
         share_pct=100.0,
         subject=_subject(listener),
-        headline=f"nobody accepts at {_subject(listener)} in time{_queued(listener)}{doing}"
+        headline=f"connections to {_subject(listener)} are not accepted in time{_queued(listener)}{doing}"
         f"{_seats(report, listener)}",
         evidence=tuple(_starved_evidence(listener, mean_us)),
         actions=_let_in(report, listener),

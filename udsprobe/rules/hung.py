@@ -34,7 +34,7 @@ def _asking(row: ServedBy) -> Optional[Suspect]:
         "upstream-wait",
         f"{_name(row)} has waited {duration(oldest_us)} for an upstream",
         fact,
-        _stuck("reply", "replies", row.in_progress, "owed"),
+        _stuck("reply", "replies", row.in_progress, "outstanding"),
     )
 
 

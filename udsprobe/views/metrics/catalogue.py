@@ -302,7 +302,7 @@ BUILD = _gauge(
     "build.info",
     "1",
     ("version", "strategy", "kernel", "arch"),
-    "1, with the version and host as labels.",
+    "1, labelled with version, strategy, kernel and architecture.",
 )
 MEASUREMENT = _gauge(
     "measurement.info",
@@ -317,12 +317,7 @@ OWN_CPU = _counter("probe.cpu", "seconds", (), "CPU time of the udsprobe process
 OWN_MEMORY = _gauge("probe.resident", "bytes", (), "Resident memory of the udsprobe process.")
 BPF_CPU = _counter("probe.bpf_cpu", "seconds", (), "Run time of the probes while measured.")
 BPF_MEASURED = _counter("probe.bpf_measured", "seconds", (), "How long that was measured.")
-SEEN = _counter(
-    "probe.events.seen",
-    "{call}",
-    (),
-    "System calls of the targets that returned, as seen by the probes.",
-)
+SEEN = _counter("probe.events.seen", "{call}", (), "System calls of the targets that ended.")
 COUNTED = _counter("probe.events.counted", "{call}", (), "Of these, counted in the table.")
 LOST = _counter("probe.events.lost", "{call}", ("reason",), "Of these, lost.")
 MISSED = _counter(
