@@ -31,7 +31,7 @@ COMMANDS = {
     "compare": "Compare two runs: what differs, and in which stage.",
     "export": "Export metrics for Prometheus and OpenTelemetry until the targets exit.",
     "listeners": "List every listener with its queue depth, limit and owners. No root, no BPF.",
-    "doctor": "Check what this kernel supports, which limits bind and which settings are wrong.",
+    "doctor": "Check what this kernel supports, which limits apply and which settings are wrong.",
 }
 
 

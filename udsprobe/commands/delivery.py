@@ -186,7 +186,9 @@ def html_libraries() -> Iterator[None]:
 
 def _given(stream: Optional[TextIO]) -> TextIO:
     if stream is None:
-        raise DeliveryError("stdout-closed", "there is no stdout to write the report to", TO_A_FILE)
+        raise DeliveryError(
+            "stdout-closed", "stdout is closed, so the report cannot be written", TO_A_FILE
+        )
     if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
         # With PYTHONUNBUFFERED, what a write that a signal cuts short leaves over would be lost.
         number, kind, errors = stream.fileno(), stream.encoding, stream.errors

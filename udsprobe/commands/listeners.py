@@ -91,7 +91,7 @@ def command(
         elif readings:
             _print(readings, procfs)
         else:
-            print("none of the named processes listens" if asked else "nothing listens here")
+            print("none of the named processes listens" if asked else "no listeners found")
     for reason in seen.unseen:
         tell(f"listeners may be missing: {reason}")
 

@@ -96,7 +96,7 @@ def _picture(console: Console, watched: Watched, named: Named, interval_s: float
     listeners, comms = named(watched.readings)
     lines = table(listeners, comms, width, watched.peaks)
     if not listeners:
-        lines = [Text("nothing listens")]
+        lines = [Text("no listeners")]
     room = max(1, height - 2)
     if len(lines) > room:
         hidden = len(lines) - room + 1

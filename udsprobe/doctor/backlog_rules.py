@@ -138,7 +138,7 @@ def _of_node(listener: ListenerFacts) -> Iterator[Finding]:
         "node-backlog-clamped",
         "warning",
         listener.address,
-        f"Node asks for a queue of {NODE_BACKLOG} unless told otherwise; {listener.address} has "
+        f"Node's default queue length is {NODE_BACKLOG}; {listener.address} has "
         f"{listener.backlog}, which is net.core.somaxconn",
         (
             Evidence("net.core.somaxconn", most, f"network namespace {listener.netns}"),

@@ -23,7 +23,7 @@ def kernel_findings(kernel: KernelFacts) -> Iterator[Finding]:
             "kernel-refuses",
             "warning",
             "kernel",
-            "attach and run cannot work here: " + (refused[0].reason or refused[0].name),
+            "attach and run do not work here: " + (refused[0].reason or refused[0].name),
             tuple(Evidence(one.name, one.reason, "tried just now") for one in refused),
             (
                 command(

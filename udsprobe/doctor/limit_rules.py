@@ -88,7 +88,7 @@ def _near(
             command(
                 f"sudo sysctl -w {name}={most * 2}",
                 f"double the host's {name}",
-                "or find the process that holds so many: `ls /proc/*/fd`",
+                "or find the process that holds most of them: `ls /proc/*/fd`",
                 effect=CHANGES,
                 undo=f"sudo sysctl -w {name}={most}",
             ),

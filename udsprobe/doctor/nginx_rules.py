@@ -116,8 +116,8 @@ def _rlimit(nginx: NginxFacts, config: NginxConfig) -> Iterator[Finding]:
         (
             by_hand(
                 f"LimitNOFILE={asked} in the service's unit, or start the master as root",
-                "setrlimit() above the hard limit takes CAP_SYS_RESOURCE; nginx logs the failure "
-                "and goes on",
+                "setrlimit() above the hard limit needs CAP_SYS_RESOURCE; nginx logs the failure "
+                "and continues",
             ),
         ),
         (place,),

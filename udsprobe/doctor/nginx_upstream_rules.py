@@ -342,7 +342,7 @@ def _endpoint_finding(
     says = {
         "missing": ("the socket file does not exist", "ENOENT"),
         "not-a-socket": ("the file is not a socket", "ECONNREFUSED"),
-        "refusing": ("nobody listens there", "ECONNREFUSED"),
+        "refusing": ("nothing listens there", "ECONNREFUSED"),
     }.get(endpoint.state)
     if says is None:
         return None
@@ -374,7 +374,7 @@ def _denied(nginx: NginxFacts, endpoint: Endpoint, where: Tuple[Tuple[str, ...],
         "nginx-socket-permissions",
         "critical",
         endpoint.address,
-        f"nginx's workers ({user}) may not connect to {endpoint.address}: "
+        f"nginx's workers ({user}) have no permission to connect to {endpoint.address}: "
         f"{at} is {endpoint.mode}, of {endpoint.owner}",
         (
             Evidence("mode", endpoint.mode, at),

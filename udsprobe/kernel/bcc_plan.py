@@ -50,16 +50,16 @@ _DEGRADED = {
     ),
 }
 _OFF = {
-    "thread_time": "what threads do",
-    "loops": "what threads do",
-    "cpu_holders": "who else is on a CPU",
-    "accept_wait": "when a connection enters a queue",
-    "refused_connects": "who is refused",
-    "connects": "destinations of connects",
+    "thread_time": "thread states",
+    "loops": "thread states",
+    "cpu_holders": "other processes on the CPUs",
+    "accept_wait": "connections that enter a queue",
+    "refused_connects": "refused connections",
+    "connects": "connect destinations",
     "upstream_requests": "connections that targets open",
-    "connections": "connections one by one",
-    "queue_high_water": "the queues of connections",
-    "io_uring": "operations of io_uring",
+    "connections": "single connections",
+    "queue_high_water": "connection queues",
+    "io_uring": "io_uring operations",
 }
 # In the order of plan.measurements().
 _NAMES = (

@@ -55,8 +55,7 @@ EVENT_PROGRAMS = (
 
 WITHOUT_EVENTS = frozenset({"listeners", "cpu"})
 SKIPS = (
-    "this kernel can interrupt a probe with another of its kind, whose event is then "
-    "missed: see the events missed"
+    "events are missed when a probe preempts another of its kind on this kernel: see missed events"
 )
 
 URING = frozenset({"io_uring_complete"})

@@ -166,7 +166,10 @@ def _starving(report: Report, listener: Listener, stuck: bool = False) -> Suspec
         is_pressure=True,
         share_pct=100.0,
         subject=_subject(listener),
-        headline=f"connections to {_subject(listener)} are not accepted in time{_queued(listener)}{doing}"
+        headline=(
+            f"connections to {_subject(listener)} are not accepted in "
+            f"time{_queued(listener)}{doing}"
+        )
         f"{_seats(report, listener)}",
         evidence=tuple(_starved_evidence(listener, mean_us)),
         actions=_let_in(report, listener),

@@ -17,10 +17,10 @@ _NO_FAILURE = ("EINPROGRESS", "EALREADY", "EISCONN", "EINTR", "EAGAIN")
 _OPTIONAL = ("/run/nscd/socket", "/var/run/nscd/socket", "/dev/log", "/run/systemd/journal/")
 _MEANS = {
     "ENOENT": "there is no such socket file",
-    "ECONNREFUSED": "nobody listens there",
+    "ECONNREFUSED": "nothing listens there",
     "EACCES": "permission to the socket is denied",
     "EPERM": "it is not permitted",
-    "ETIMEDOUT": "nobody answers",
+    "ETIMEDOUT": "no answer",
     "EHOSTUNREACH": "there is no route to that host",
     "ENETUNREACH": "there is no route to that network",
     "EPROTOTYPE": "the socket there has another type",

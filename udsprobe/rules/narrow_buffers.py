@@ -100,7 +100,9 @@ def _evidence(row: Connection, cost_us: float, requests: int) -> Tuple[Evidence,
     cost = f"up to {duration(cost_us)} per reply: each stop waits for {why}, {duration(each_us)}"
     return (
         evidence("stopped_us", cost_us, "µs", cost, WAIT_MEAN_US_MIN),
-        evidence("send_buffer_bytes", size, "bytes", f"{needed:,.0f} bytes a reply, {size:,} fit"),
+        evidence(
+            "send_buffer_bytes", size, "bytes", f"{needed:,.0f} bytes per reply, {size:,} fit"
+        ),
         evidence("send_eagain", eagain, "calls", f"{count(eagain, 'send call')} found no room"),
         evidence("requests", requests, "requests", f"over {count(requests, 'request')}"),
     )

@@ -90,7 +90,8 @@ def owed_replies(report: Report) -> List[Evidence]:
         return []
     owed = sum(row.count for row in rows)
     says = (
-        f"{count(owed, 'reply is', 'replies are')} outstanding, the oldest for {duration(oldest_us)}: "
+        f"{count(owed, 'reply is', 'replies are')} outstanding, the oldest for "
+        f"{duration(oldest_us)}: "
         "long polls, or requests that hang"
     )
     return [evidence("replies_owed", owed, "replies", says)]

@@ -257,5 +257,5 @@ def _who(found: Saturation) -> str:
     if found.how == "thread":
         return f"thread {found.comm} {found.tid}"
     if found.how == "process":
-        return f"{found.comm} {found.pid}, whose threads take turns at one lock,"
+        return f"{found.comm} {found.pid}, whose threads contend for one lock,"
     return f"{found.comm} {found.pid} with all CPUs of the host"

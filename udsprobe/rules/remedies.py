@@ -92,7 +92,7 @@ def sleeping_on(report: Report, time: RequestTime) -> str:
     if part == "disk":
         return "the disk"
     if part == "timer":
-        return "a timer, or an event in its poller that is no upstream request"
+        return "a timer, or an event in its poller other than an upstream request"
     return _sleep_call(report) or "a sleep, a pipe, a child process or a signal"
 
 
@@ -126,7 +126,7 @@ def _app_cpu(case: _Case) -> Remedy:
 
 def _of_its_time(found: Saturation) -> str:
     if found.how == "process":
-        return "its threads take turns at one lock"
+        return "its threads contend for one lock"
     return f"{percent(found.kinds['cpu'])} of that in its own code"
 
 
@@ -299,7 +299,7 @@ def _send_blocked(case: _Case) -> Remedy:
         return Remedy(name, f"{name} sleeps in send calls: its readers do not keep up", (fact,))
     size, needed = row.send_buffer_bytes or 0, bytes_per_request(row)
     does_not_fit = evidence(
-        "send_buffer_bytes", size, "bytes", f"{needed:,.0f} bytes a request, {size:,} fit"
+        "send_buffer_bytes", size, "bytes", f"{needed:,.0f} bytes per request, {size:,} fit"
     )
     return Remedy(
         f"{row.transport}:{row.local}",

@@ -161,7 +161,7 @@ def statements(raw: bytes, file: str) -> Tuple[Directive, ...]:
                 open_blocks[-1][3].append(Directive(name, args, file, at))
     if words or len(open_blocks) > 1:
         at = words[0][1] if words else open_blocks[-1][2]
-        raise Broken("it ends before the statement or block that starts here does", at)
+        raise Broken("it ends inside the statement or block that starts here", at)
     return tuple(root)
 
 

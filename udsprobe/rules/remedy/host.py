@@ -33,8 +33,9 @@ NOBODY_UNIX: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "sudo ss -xlp | grep -F -- {address}",
-            "see that nobody listens there, then start the server again",
-            "the socket file exists and nobody listens: its server ended without removing it",
+            "check that nothing listens there, then start the server again",
+            "the socket file exists but nothing listens on it: its server ended without removing "
+            "it",
         ),
     )
 }
@@ -42,7 +43,7 @@ NOBODY_TCP: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "sudo ss -ltnp | grep -F -- {address}",
-            "see whether anybody listens there, then start the server",
+            "check whether anything listens there, then start the server",
             "a connect needs a listener at that address and port",
         ),
     )
@@ -52,7 +53,8 @@ NO_PORT: Dict[str, Tuple[Row, ...]] = {
         now(
             'sudo sysctl -w net.ipv4.ip_local_port_range="1024 65535"',
             "allow more local ports; for good: keep connections open (a pool)",
-            "a connection to one address takes a local port until a minute after it is closed",
+            "each connection to an address occupies a local port until one minute after it is "
+            "closed",
         ),
     )
 }
@@ -66,7 +68,7 @@ FULL_ELSEWHERE: Dict[str, Tuple[Row, ...]] = {
     )
 }
 
-_NEEDS = "each connection takes a descriptor; without one accept() and open() fail"
+_NEEDS = "each connection needs a descriptor; without one accept() and open() fail"
 _NOFILE = now(
     "sudo prlimit --pid {pid} --nofile={more}:{more_hard}",
     "raise the limit of open files of the running process; for good: LimitNOFILE={more} in its "
@@ -171,14 +173,18 @@ SHORT_LIVED: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "ps -eo etimes,ppid,pid,comm --sort etimes | head -30",
-            "see who starts them",
+            "see which processes start them",
             "lists the youngest processes with their parents",
         ),
     )
 }
 WHO_RUNS: Dict[str, Tuple[Row, ...]] = {
     "generic": (
-        look("top -b -n 1 -H | head -40", "see who runs instead", "lists threads by their CPU use"),
+        look(
+            "top -b -n 1 -H | head -40",
+            "see which threads run instead",
+            "lists threads by their CPU use",
+        ),
     )
 }
 QUOTA: Dict[str, Tuple[Row, ...]] = {

@@ -38,12 +38,12 @@ _LIMIT: Rows = {GENERIC: (queues.SOMAXCONN_HERE,)}
 KINDS: Dict[str, Kind] = {
     "backlog-unix": Kind(
         "accept-queue-full",
-        "the backlog binds, Unix socket",
+        "the backlog is the limit, Unix socket",
         queues.BACKLOG,
         (queues.LISTEN_UNIX,),
     ),
     "backlog-tcp": Kind(
-        "accept-queue-full", "the backlog binds, TCP", queues.BACKLOG, (queues.LISTEN_TCP,)
+        "accept-queue-full", "the backlog is the limit, TCP", queues.BACKLOG, (queues.LISTEN_TCP,)
     ),
     "somaxconn": Kind(
         "accept-queue-full",

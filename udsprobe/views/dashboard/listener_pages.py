@@ -85,7 +85,7 @@ def _binding(backlog: Backlog) -> str:
 def _when_full(row: Listener) -> str:
     if row.transport == "unix":
         return "connect() blocks, or fails with EAGAIN on a non-blocking socket"
-    return "handshakes are dropped and retried after about a second, unseen by the target"
+    return "handshakes are dropped and retried after about a second; the target does not see it"
 
 
 def _queue_facts(row: Listener) -> List[Fact]:

@@ -216,7 +216,7 @@ def _stages(served: Served) -> List[Line]:
     if means is None:
         return lines
     whole = sum(means.values())
-    lines.append(rule("the mean request; accept: while its bytes were already there"))
+    lines.append(rule("the mean request; accept: time after its bytes had arrived"))
     for name, mean in means.items():
         lines.append(_share_line(name, numbers.duration(mean), mean / whole if whole else 0.0))
     return [*lines, plain("")]
@@ -279,7 +279,7 @@ def _connect(since: Connect, frame: Frame, width: int) -> List[Line]:
     ]
     if "EINPROGRESS" in since.errors:
         facts.append(
-            ("EINPROGRESS", "goes on in the background, as a non-blocking TCP connect does")
+            ("EINPROGRESS", "continues in the background, as a non-blocking TCP connect does")
         )
     return [
         *section("outgoing connects since the start", facts, width),

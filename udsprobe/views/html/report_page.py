@@ -194,7 +194,7 @@ def _thinned(line: Timeline) -> str:
     """How many intervals of what length, and what that means for what is shown."""
     count, samples = len(line.intervals), line.samples
     if not count:
-        return "Only one sample: there is no course over time."
+        return "Only one sample: nothing to plot over time."
     lengths = sorted(each.end_s - each.start_s for each in line.intervals)
     typical = numbers.span(lengths[len(lengths) // 2])
     if count == samples - 1:

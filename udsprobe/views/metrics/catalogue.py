@@ -272,13 +272,13 @@ OVERFLOWS = _counter(
     "netns.listen_overflows",
     "{connection}",
     _NETNS,
-    "TcpExt ListenOverflows of every listener there, since attach.",
+    "TcpExt ListenOverflows of all listeners in the network namespace, since attach.",
 )
 LISTEN_DROPS = _counter(
     "netns.listen_drops",
     "{connection}",
     _NETNS,
-    "TcpExt ListenDrops of every listener there, since attach.",
+    "TcpExt ListenDrops of all listeners in the network namespace, since attach.",
 )
 COOKIES_SENT = _counter("netns.syncookies_sent", "{cookie}", _NETNS, "SYN cookies, since attach.")
 
@@ -288,7 +288,7 @@ HARM = _gauge(
     "verdict.harm",
     "1",
     ("class", "kind"),
-    "1 for who suffers in the last interval, and where to look.",
+    "1 for the harm in the last interval, and where to look.",
 )
 TRANSPORT_SHARE = _gauge(
     "verdict.transport_share", "ratio", (), "Part of served-request time that is transport."
