@@ -166,11 +166,8 @@ def _starving(report: Report, listener: Listener, stuck: bool = False) -> Suspec
         is_pressure=True,
         share_pct=100.0,
         subject=_subject(listener),
-        headline=(
-            f"connections to {_subject(listener)} are not accepted in "
-            f"time{_queued(listener)}{doing}"
-        )
-        f"{_seats(report, listener)}",
+        headline=f"connections to {_subject(listener)} are not accepted in time"
+        f"{_queued(listener)}{doing}{_seats(report, listener)}",
         evidence=tuple(_starved_evidence(listener, mean_us)),
         actions=_let_in(report, listener),
         seen=accepted or (listener.depth.now or 0),
