@@ -24,11 +24,11 @@ from udsprobe.errors import UsageError
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 def command(a: str, b: str, as_json: bool, html: Optional[str]) -> None:
-    """Two runs side by side: TCP against Unix sockets, before against after.
+    """Compare two runs: TCP against Unix sockets, before against after.
 
     A and B are report documents (attach --json or --jsonl, a file each) or
-    recordings; several runs of one side are A1,A2,A3. What scatters less than
-    its noise is called no difference; the noise comes from repeated runs, or
+    recordings; several runs of one side are A1,A2,A3. A change smaller than
+    the noise is no difference; the noise comes from repeated runs, or
     from the intervals of --jsonl and of recordings. docs/compare.md says how.
 
     \b

@@ -73,7 +73,7 @@ class Shelf:
 )
 @pace_options
 def command(bind: Optional[str], otlp: Optional[str], max_series: int, **given: Any) -> int:
-    """Export what is measured of running processes, until they are gone.
+    """Export metrics of running processes until they exit.
 
     \b
     sudo udsprobe export --unit nginx --bind 127.0.0.1:9435

@@ -62,17 +62,17 @@ def command(
     keep_privileges: bool,
     more_pids: Tuple[str, ...],
 ) -> None:
-    """Every Unix and TCP listener: its accept queue now, its limit, its owners.
+    """List every Unix and TCP listener: accept queue now, limit and owners.
 
-    now/limit counts connections that nobody has accepted yet; the kernel turns
-    newcomers away when the limit, the backlog plus one, is reached.
-    =somaxconn marks a backlog as large as net.core.somaxconn allows: a larger
-    one was perhaps asked for. Addresses read as in ss -n. Needs no root, but
+    now/limit counts connections that are not accepted yet; at the limit, the
+    backlog plus one, the kernel turns new clients away.
+    =somaxconn marks a backlog as large as net.core.somaxconn allows: the
+    server may have asked for more. Addresses read as in ss -n. Needs no root, but
     only root sees who owns other users' sockets.
 
-    --watch shows the table again and again, with the most seen so far (max, and a
-    tick in the bar). It looks once an interval: what came and went in between is
-    not in it; attach, as root, counts every connection.
+    --watch refreshes the table and adds the maximum seen so far (max, and a tick
+    in the bar). It reads the queues once per interval and misses shorter peaks;
+    attach, as root, counts every connection.
     """
     outlet = Outlet(None, sys.stdout)  # raises when there is no stdout
     procfs = Procfs()

@@ -39,10 +39,10 @@ from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
 @pace_options
 @fail_on_option
 def command(**shared: Any) -> int:
-    """Write every sample to FILE: attach without a screen.
+    """Record every sample to FILE, without a screen.
 
-    udsprobe replay shows FILE as the dashboard would have been, udsprobe report
-    makes the report of it, both on any machine and without root. sqlite3 and
+    udsprobe replay shows FILE in the dashboard and udsprobe report prints its
+    report, both on any machine and without root. sqlite3 and
     DuckDB can query it.
 
     \b

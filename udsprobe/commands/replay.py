@@ -32,7 +32,7 @@ from udsprobe.recording.reader import Recording, open_recording
 @click.option("--output", metavar="FILE", help="Write the report to this file.")
 @debug_option
 def command(file: str, output: Optional[str], **forms: bool) -> int:
-    """Show a recording again: the same screen, the same numbers, no root.
+    """Replay a recording: the same screen, the same numbers, no root.
 
     Without a terminal it prints what attach would have printed.
     """

@@ -42,7 +42,7 @@ def command(
     ends: Optional[str],
     output: Optional[str],
 ) -> int:
-    """What happened in a recording: the report that attach would have made.
+    """Print the report of a recording, the same that attach would have made.
 
     \b
     udsprobe report app.udsprobe
