@@ -180,7 +180,7 @@ def test_what_is_not_measured_says_why_and_is_no_zero() -> None:
 def test_empty_tables_say_what_would_fill_them() -> None:
     text = render(reports.empty())
     assert "none: no target listens on a Unix or TCP socket" in text
-    assert "none: no target has called one" in text
+    assert "none: no target has made a call" in text
     assert "no reply was sent yet" in text
 
 

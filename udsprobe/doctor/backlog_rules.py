@@ -175,7 +175,7 @@ def _short(listener: ListenerFacts, facts: Facts) -> Finding:
     turned = (
         "clients wait in connect(), and non-blocking ones get EAGAIN"
         if listener.transport == "unix"
-        else "clients lose their SYN and retry after a second"
+        else "their SYNs are dropped, and clients retry after a second"
     )
     return Finding(
         "backlog-short",

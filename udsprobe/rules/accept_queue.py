@@ -207,7 +207,7 @@ def _seats(report: Report, listener: Listener) -> str:
     shares = _acceptor_shares(report, listener)
     if not shares or max(shares, key=lambda name: shares[name]) not in _SEATED:
         return ""
-    return ": its connection limit is reached"
+    return ": its limit of connections or workers is reached"
 
 
 def is_overloaded(listener: Listener) -> bool:

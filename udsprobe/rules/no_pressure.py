@@ -165,7 +165,7 @@ def _confidence(service: Service, near: float) -> float:
 
 def _where(time: RequestTime) -> str:
     if not time.count:
-        return "no request was answered in turn, and nothing is saturated, refused or blocked."
+        return "no request-reply turns were seen, and nothing is saturated, refused or blocked."
     largest = max(time.parts_us, key=lambda name: time.parts_us[name])
     mean = duration(time.total_us / time.count)
     words = {

@@ -57,7 +57,9 @@ KINDS: Dict[str, Kind] = {
     "full-elsewhere": Kind(
         "accept-queue-full", "the queue of a listener that is not a target's", host.FULL_ELSEWHERE
     ),
-    "seats": Kind("accept-starved", "the server's connection limit is reached", queues.SEATS),
+    "seats": Kind(
+        "accept-starved", "the server's limit of connections or workers is reached", queues.SEATS
+    ),
     "accept-late": Kind("accept-starved", "the accepting thread is busy", queues.ACCEPT_LATE),
     "denied": Kind("connect-failing", "EACCES, EPERM", host.DENIED),
     "missing": Kind("connect-failing", "ENOENT", host.MISSING),

@@ -236,7 +236,7 @@ NODELAY: Dict[str, Tuple[Row, ...]] = {
     ),
 }
 
-_HAS_TO_READ = "a larger buffer only takes longer to fill; the reader has to read faster"
+_HAS_TO_READ = "a larger buffer only takes longer to fill; the reader has to read"
 _READER = look(
     "sudo udsprobe attach --pid {peer_pid}", "see what {who} does instead of reading", _HAS_TO_READ
 )

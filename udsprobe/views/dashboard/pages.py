@@ -79,7 +79,10 @@ VERDICT_HELP = (
     ("NOT ENOUGH DATA", "too few requests to judge, and how many are needed"),
     ("critical, warning", "the severity; its colour says the same"),
     ("sure", "higher with more data, and when no other cause comes near"),
-    ("free one would save", "the most of a request that a transport without cost could save"),
+    (
+        "a free transport would save",
+        "the most of a request that a transport without cost could save",
+    ),
 )
 
 

@@ -37,7 +37,7 @@ def finding_key(finding: Finding) -> Hashable:
 
 
 def verdict_page(frame: Frame, width: int) -> Table:
-    """The summary in full, evidence, remedies, runners-up, and what not measured."""
+    """The summary in full, evidence, remedies, runners-up, and what was not measured."""
     report = frame.interval
     verdict = report.verdict
     if verdict is None:
