@@ -25,13 +25,13 @@ from udsprobe.errors import EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, UdsprobeError, U
 COMMANDS = {
     "attach": "Observe running processes: system calls, listeners, requests.",
     "run": "Start a command under observation, from its first system call.",
-    "record": "Observe running processes into a file, without a screen.",
-    "replay": "Show a recording again: the dashboard with a time line. No root, no BPF.",
-    "report": "The report of a recording, or of a part of it.",
-    "compare": "Two runs side by side: what differs, and in which stage.",
-    "export": "Metrics for Prometheus and OpenTelemetry, until the targets are gone.",
-    "listeners": "Every listener with its queue now, limit and owners. No root, no BPF.",
-    "doctor": "What this kernel allows, which limits bind, what configurations get wrong.",
+    "record": "Record running processes to a file, without a screen.",
+    "replay": "Replay a recording in the dashboard, with a time line. No root, no BPF.",
+    "report": "Print the report of a recording, or of part of it.",
+    "compare": "Compare two runs: what differs, and in which stage.",
+    "export": "Export metrics for Prometheus and OpenTelemetry until the targets exit.",
+    "listeners": "List every listener with its queue depth, limit and owners. No root, no BPF.",
+    "doctor": "Check what this kernel supports, which limits apply and which settings are wrong.",
 }
 
 
@@ -60,7 +60,7 @@ class Commands(click.Group):
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done; 1 a finding at or above --fail-on; 2 usage; 3 not permitted; "
-    "4 this kernel cannot; 5 no such target; 6 recording unreadable; 70 internal error.",
+    "4 not supported by this kernel; 5 no such target; 6 recording unreadable; 70 internal error.",
     invoke_without_command=True,
 )
 @click.version_option(__version__, prog_name="udsprobe")

@@ -17,8 +17,8 @@ def descriptors_used_up(error: Optional[int]) -> Optional[KernelCannotError]:
     if error == errno.ENFILE:
         return KernelCannotError(
             "no-descriptors",
-            "the host has no open file left for udsprobe (fs.file-max, ENFILE)",
-            "end what holds so many, or raise it: sysctl fs.file-max",
+            "the host has no file descriptor left for udsprobe (fs.file-max, ENFILE)",
+            "stop the process that holds so many, or raise sysctl fs.file-max",
         )
     if error != errno.EMFILE:
         return None

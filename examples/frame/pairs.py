@@ -100,5 +100,5 @@ def said(figure: Figure, who: str) -> str:
     may_be = not_excluded(figure)
     if hides_much(figure) and abs(figure.delta or 0.0) > (figure.floor or 0.0):
         more = would_tell(figure) or f"not even {RUNS_MAX} more runs of each"
-        return f"not to be told apart yet: {may_be}; {more} would tell"
+        return f"no difference can be shown yet: {may_be}; {more} would tell"
     return f"no difference beyond the noise: {may_be}"

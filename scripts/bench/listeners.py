@@ -3,7 +3,7 @@
 
 Run as root: scripts/bench/listeners.py [--rounds N] [--ms N]. Each figure is a pair, without
 udsprobe and with it, one right after the other and in turns first. The results are the ratio of
-throughputs, at 20,000 connections a second and at as many as there can be, and the ratio of CPU
+throughputs, at 20,000 connections per second and at as many as there can be, and the ratio of CPU
 time per connection, which other users of the machine disturb less. `nothing` is a pair without
 udsprobe: the noise of this machine. `elsewhere`: udsprobe watches another process. `target`: it
 watches the one that connects and accepts. The first interval is not measured: the kernel's own

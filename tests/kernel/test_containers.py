@@ -251,7 +251,7 @@ def test_a_foreign_proc_is_told(require: Require) -> None:
     ended = answer(["run", "--", "true"], ["unshare", "--pid", "--fork"])
     assert (ended.code, ended.out) == (4, "")
     assert ended.line.startswith("udsprobe: error[pid-namespace]")
-    assert "mount it anew" in ended.line
+    assert "mount /proc again" in ended.line
 
 
 def test_a_shifted_clock_is_told(require: Require) -> None:

@@ -146,7 +146,7 @@ def test_a_collector_that_is_down_stops_nobody(demo: Demo) -> None:
         demo.load()
         assert "udsprobe_served_requests_total" in exporting.text()
         ended = exporting.end()
-    assert (ended.code, ended.err) == (0, "udsprobe: pushing metrics fails; trying on\n")
+    assert (ended.code, ended.err) == (0, "udsprobe: pushing metrics fails; retrying\n")
 
 
 @pytest.mark.slow

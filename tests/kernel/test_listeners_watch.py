@@ -115,7 +115,7 @@ def test_the_end_of_the_process_asked_about_ends_it(terminal: Terminal) -> None:
     try:
         watch = [*WATCH[:-1], str(sleeping.pid)]
         terminal.type(f"{shlex.join(watch)}; echo ended $?")
-        terminal.wait(lambda seen: "nothing listens" in seen)
+        terminal.wait(lambda seen: "no listeners" in seen)
     finally:
         sleeping.terminate()
         sleeping.wait()

@@ -98,8 +98,8 @@ def test_http2_takes_no_turns(address: str, tmp_path: Path, connected_before: bo
     # A look comes after the call it is at: the first reply may be begun by another thread before.
     assert CALLS <= served["multiplexed"] <= served["count"] <= served["multiplexed"] + 1
     assert about_turns(report) == [
-        "Clients speak HTTP/2, whose streams share a connection: counts and latencies are of "
-        "turns (bytes in, then bytes out), not of requests"
+        "Clients speak HTTP/2, whose streams share a connection: counts and latencies here are "
+        "of turns (bytes in, then bytes out), not of requests"
     ]
 
 

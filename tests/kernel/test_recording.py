@@ -216,7 +216,7 @@ def test_a_colleague_replays_it(
         terminal.type(f"cd /; clear; {shlex.join(as_anybody())} {replay}; echo ended $?")
         terminal.wait(lambda seen: "replay 1×" in seen and "served" in seen)
         terminal.press("Space")
-        terminal.wait(lambda seen: "HELD" in seen)
+        terminal.wait(lambda seen: "PAUSED" in seen)
         terminal.type("g+1h")
         seen = terminal.wait(lambda seen: re.search(r"● \d\d:", seen) is not None)
         assert max(map(len, seen.splitlines())) <= 80

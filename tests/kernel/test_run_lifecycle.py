@@ -37,7 +37,7 @@ def sent(path: Path) -> int:
 def test_no_such_command() -> None:
     ended = answer(["run", "--", "no-such-command", "--json"])
     assert (ended.code, ended.out) == (2, "")
-    assert ended.line.startswith("udsprobe: error[no-such-command]: there is no command 'no-such-c")
+    assert ended.line.startswith("udsprobe: error[no-such-command]: command 'no-such-c")
 
 
 def test_a_file_that_is_no_program(tmp_path: Path) -> None:

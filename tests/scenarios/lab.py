@@ -76,7 +76,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 def _length_s(text: str) -> float:
     length_s = seconds(text)
     if length_s is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a length of time: give 10s or 500ms")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration: give 10s or 500ms")
     return length_s
 
 

@@ -148,7 +148,7 @@ def test_a_kernel_without_types_is_refused_with_its_reason(
     monkeypatch.setattr(trial, "KERNEL_BTF", tmp_path / "vmlinux")
     facts, unchecked = trial.kernel_facts()
     assert facts.strategies[0].state == "refused"
-    assert "does not describe its types" in (facts.strategies[0].reason or "")
+    assert "no type information (BTF)" in (facts.strategies[0].reason or "")
     assert (facts.measurements, facts.tracepoints, facts.btf_bytes) == ((), None, None)
     assert unchecked == ()
     assert [one.id for one in examine(healthy(kernel=facts))] == ["kernel-refuses"]

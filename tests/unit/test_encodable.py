@@ -79,4 +79,4 @@ def test_an_error_is_one_line_there_too() -> None:
         capture_output=True,
     )
     assert done.returncode == 2
-    assert b"x~y` is not a process id" in done.stderr and done.stderr.count(b"\n") == 1
+    assert b"x~y` is not a process ID" in done.stderr and done.stderr.count(b"\n") == 1

@@ -60,4 +60,4 @@ def test_every_option_that_is_a_length_takes_the_same(name: str) -> None:
 def test_a_wrong_length_says_what_is_taken(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["attach", "--pid", "1", option, "10 parsecs"]) == EXIT_USAGE
     said = capsys.readouterr().err
-    assert f"{option} '10 parsecs' is not a length of time; give one such as 500ms, 10s" in said
+    assert f"{option} '10 parsecs' is not a duration; give one such as 500ms, 10s" in said

@@ -91,8 +91,8 @@ def test_long_polls_are_told_while_none_is_answered() -> None:
     report = ill.service(ill.served(0), ill.thread(user=0.01))
     found = verdict(replace(report, requests=replace(report.requests, served_by=[row])))
     assert found.cause == "unknown"
-    assert found.summary.startswith("48 replies are owed, the oldest for 19 s: long polls")
-    assert found.harm.says.startswith("48 replies are owed")
+    assert found.summary.startswith("48 replies are outstanding, the oldest for 19 s: long polls")
+    assert found.harm.says.startswith("48 replies are outstanding")
 
 
 def test_most_of_a_request_waiting_for_a_cpu_is_not_healthy_without_a_word() -> None:

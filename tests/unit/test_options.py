@@ -44,7 +44,7 @@ def test_form(form: str) -> None:
     "forms", [("json", "jsonl"), ("jsonl", "plain"), ("json", "jsonl", "plain")]
 )
 def test_two_forms_exclude_each_other(forms: Tuple[str, ...]) -> None:
-    with pytest.raises(UsageError, match="exclude each other"):
+    with pytest.raises(UsageError, match="cannot be combined"):
         read(**{FORMS[form]: True for form in forms})
 
 

@@ -83,6 +83,6 @@ def test_a_screen_reader_is_told_the_verdict_and_what_each_plot_shows(
         drawn = page.locator("figure svg").count()
     assert headings[0] == 1 and headings.count(1) == 1
     assert all(b - a <= 1 for a, b in zip(headings, headings[1:]))
-    assert told.index("NOTHING SUFFERS") < told.index("[level=2]")
+    assert told.index("NO BOTTLENECK") < told.index("[level=2]")
     assert drawn == len(re.findall(r'img "?\w', told.replace("'", ""))) > 3
     assert not re.search(r"- (table|region|img)( \"\")?:?$", told, re.MULTILINE), json.dumps(told)

@@ -66,7 +66,7 @@ def test_a_steady_reader_that_sleeps_between_slices(queued: int) -> None:
     steady = row(40 * MB, stopped=0.92, stops=600, busy=0.03, queued=queued)
     found = verdict(steady)
     assert (found.cause, found.subject) == ("send-blocked", "reader 99")
-    assert "sleeps while bytes wait for it: its sender is stopped 92 % of the time" in found.summary
+    assert "sleeps with unread bytes: its sender is stopped 92 % of the time" in found.summary
     assert any("the reader slept for" in fact.says for fact in found.evidence)
 
 
@@ -106,7 +106,7 @@ def test_what_an_unknown_reader_does_is_said_to_be_unknown() -> None:
     slow = row(2 * MB, stopped=0.99, busy=None)
     found = verdict(slow)
     assert found.cause == "send-blocked"
-    assert any("in that time is not measured" in fact.says for fact in found.evidence)
+    assert any("meanwhile was not measured" in fact.says for fact in found.evidence)
     assert verdict(row(40 * MB, stopped=0.92, busy=None)).cause == "healthy"
 
 

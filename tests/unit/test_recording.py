@@ -215,7 +215,7 @@ def test_killed_before_the_first_sample_it_says_that_it_holds_nothing(
     assert done.returncode == -signal.SIGKILL
     if log == "without its log":
         (tmp_path / "a-wal").unlink()
-    with pytest.raises(RecordingError, match="holds nothing yet") as caught:
+    with pytest.raises(RecordingError, match="has no samples") as caught:
         open_recording(str(path))
     assert caught.value.slug == "recording-empty"
 

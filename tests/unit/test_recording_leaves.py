@@ -167,8 +167,8 @@ NUMBERS_AND_ROWS = [[0, "number"], [0, "rows"], [2, "#"]]
 EVERY = range(4096)
 HURTS = {
     "too many numbers": {3: (EVERY, [65_000 + index % 2 for index in EVERY])},
-    "rows that are there twice": {2: ([0], [(3, 3)])},
-    "rows that are there twice, or nowhere": {2: ([0], [(-1,)])},
+    "rows that are repeated": {2: ([0], [(3, 3)])},
+    "rows that are repeated or missing": {2: ([0], [(-1,)])},
     "numbers without a length": {3: ([0], [1 << 40])},
     "is no int": {1: ([0], [1 << 70]), 3: ([0], [0])},
     "too many samples": {},

@@ -225,7 +225,7 @@ def test_the_time_line_keeps_its_width_and_escapes_notes() -> None:
     assert line(moment(note="\x1b[31m"), 80).isprintable()
     assert line(moment(note="x"), 80).index("●") == line(moment(), 80).index("●")
     assert state(moment()) == "▶ replay 2× · 00:00:50 "
-    assert state(moment(playing=False)) == "‖ HELD · 00:00:50 "
+    assert state(moment(playing=False)) == "‖ PAUSED · 00:00:50 "
 
 
 @pytest.mark.parametrize(

@@ -295,7 +295,7 @@ def test_one_form_at_a_time(
     made: Dict[str, Any], more: List[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", str(made["path"]), "--html", "out.html", *more]) == 2
-    assert "--html excludes" in capsys.readouterr().err
+    assert "--html cannot be combined" in capsys.readouterr().err
 
 
 def test_a_page_that_cannot_be_written(

@@ -236,7 +236,7 @@ def test_connections_that_nobody_ever_accepts() -> None:
     stuck = replace(ill.quiet_listener(), accepted=0, wait_us=ill.flat(0, 0), depth=depth)
     found = verdict(ill.service(ill.served(0), listeners=[stuck]))
     assert found.cause == "accept-starved"
-    assert found.evidence[-1].says.endswith("fit: not full")
+    assert found.evidence[-1].says.endswith(": not full")
 
 
 def test_a_queue_at_its_limit_is_not_said_to_have_room() -> None:
@@ -246,7 +246,7 @@ def test_a_queue_at_its_limit_is_not_said_to_have_room() -> None:
     stuck = replace(quiet, accepted=0, established=0, depth=full)
     found = verdict(ill.service(ill.served(0), listeners=[stuck]))
     limit = quiet.depth.limit
-    assert found.evidence[-1].says == f"{limit} queued at the most, {limit} fit: full"
+    assert found.evidence[-1].says == f"at most {limit} queued, the limit is {limit}: full"
     assert all("room" not in action.why for action in found.actions)
     blocked = replace(quiet.blocked_connects, count=0, waiting_now=20)
     waiting = replace(stuck, blocked_connects=blocked)

@@ -69,7 +69,7 @@ def test_requests() -> None:
     text = render(reports.busy())
     assert "served 48,120 · 4,812/s" in text
     assert "p50 2.10ms" in text and "p999 12.6ms" in text
-    assert "6.71 system calls a request: read 2.01, epoll_pwait 1.32" in text
+    assert "6.71 system calls per request: read 2.01, epoll_pwait 1.32" in text
 
 
 def test_rows_beyond_the_budget_are_counted() -> None:
@@ -144,7 +144,7 @@ def test_pipelined_requests_are_said_beside_their_latency() -> None:
     served = replace(report.requests.served, turn_based=False)
     lines = render(replace(report, requests=replace(report.requests, served=served))).splitlines()
     place = next(i for i, line in enumerate(lines) if line.startswith("  latency"))
-    assert lines[place + 1] == "  pipelined: latencies are not single requests'"
+    assert lines[place + 1] == "  pipelined: latencies are not of single requests"
     assert "pipelined" not in render(report)
 
 
@@ -153,7 +153,7 @@ def test_http2_is_said_beside_its_latency() -> None:
     assert report.requests.served is not None
     served = replace(report.requests.served, turn_based=False, multiplexed=4)
     text = render(replace(report, requests=replace(report.requests, served=served)))
-    assert "  HTTP/2: streams share a connection, latencies are not single requests'" in text
+    assert "  HTTP/2: streams share a connection, latencies are not of single requests" in text
 
 
 def test_outgoing_connects_and_their_failures() -> None:
@@ -180,7 +180,7 @@ def test_what_is_not_measured_says_why_and_is_no_zero() -> None:
 def test_empty_tables_say_what_would_fill_them() -> None:
     text = render(reports.empty())
     assert "none: no target listens on a Unix or TCP socket" in text
-    assert "none: no target has called one" in text
+    assert "none: no target has made a call" in text
     assert "no reply was sent yet" in text
 
 
@@ -196,7 +196,7 @@ def test_the_verdict_its_evidence_and_the_remedy() -> None:
     )
     assert lines[3] == "  a free transport would save at most 1.2 % of request time"
     assert lines[4] == "  evidence: thread node 4711 is busy 98 % of the time (threshold 80 %)"
-    assert lines[5] == "            99 % of request time, 919 µs a request, over 4,000 requests"
+    assert lines[5] == "            99 % of request time, 919 µs per request, over 4,000 requests"
     assert lines[6].startswith("  look: see which code its CPU time is spent in")
     assert lines[8].startswith("    $ sudo perf record -F 99 -g -t 4711 -o - -- sleep 10 | ")
     assert lines[10].startswith("request ")
@@ -204,7 +204,7 @@ def test_the_verdict_its_evidence_and_the_remedy() -> None:
 
 def test_too_few_requests_for_a_verdict() -> None:
     lines = render(verdicts.warming_up()).splitlines()
-    assert lines[1] == "NOT ENOUGH SEEN · warming up: 3 of ~20 requests needed"
+    assert lines[1] == "NOT ENOUGH DATA · warming up: 3 of ~20 requests needed"
 
 
 def test_what_else_was_found_follows_the_bars_and_is_counted() -> None:

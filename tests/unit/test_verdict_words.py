@@ -49,7 +49,7 @@ def test_without_its_finding_the_verdicts_summary_is_told() -> None:
 def test_what_is_said_while_nothing_suffers() -> None:
     told = said(verdicts.healthy())
     assert told is not None
-    assert (told.name, told.cause, told.severity) == ("NOTHING SUFFERS", "", "")
+    assert (told.name, told.cause, told.severity) == ("NO BOTTLENECK", "", "")
     assert told.headline == "No bottleneck: a request takes 130 µs, 82 % of it its own CPU time"
 
 

@@ -19,7 +19,7 @@ from udsprobe.commands.watching import exit_code, shown_form, watch, withdraw_an
 @click.command(
     name="attach",
     short_help="Observe running processes.",
-    epilog="Ctrl-C, SIGTERM and the exit of the last target end it and print the report.",
+    epilog="Ends at Ctrl-C, at SIGTERM or when the last target exits, and prints the report.",
 )
 @selector_options
 @watch_options

@@ -17,16 +17,18 @@ from udsprobe.errors import UsageError
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--json", "as_json", is_flag=True, help=f"One JSON document, {SCHEMA}.")
-@click.option("--html", metavar="OUT", help="One page that needs no network, into this file.")
+@click.option(
+    "--html", metavar="OUT", help="Write one HTML page to this file; it needs no network."
+)
 @debug_option
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 def command(a: str, b: str, as_json: bool, html: Optional[str]) -> None:
-    """Two runs side by side: TCP against Unix sockets, before against after.
+    """Compare two runs: TCP against Unix sockets, before against after.
 
     A and B are report documents (attach --json or --jsonl, a file each) or
-    recordings; several runs of one side are A1,A2,A3. What scatters less than
-    its noise is called no difference; the noise comes from repeated runs, or
+    recordings; several runs of one side are A1,A2,A3. A change smaller than
+    the noise is no difference; the noise comes from repeated runs, or
     from the intervals of --jsonl and of recordings. docs/compare.md says how.
 
     \b
@@ -35,7 +37,7 @@ def command(a: str, b: str, as_json: bool, html: Optional[str]) -> None:
       udsprobe compare tcp.jsonl unix.jsonl
     """
     if as_json and html is not None:
-        raise UsageError("usage", "--json and --html exclude each other", "give one of them")
+        raise UsageError("usage", "--json and --html cannot be combined", "give one of them")
     comparison = compare(read_runs(a), read_runs(b))
     if html is not None:
         _page(comparison, html)

@@ -98,7 +98,7 @@ class Outlet:
         if error.errno == errno.EPIPE and self._name == "stdout":
             return DeliveryError(
                 "stdout-closed",
-                "stdout was closed before the report was written",
+                "the reader of stdout has closed it, and the report is lost",
                 TO_A_FILE,
             )
         return DeliveryError(
@@ -186,7 +186,9 @@ def html_libraries() -> Iterator[None]:
 
 def _given(stream: Optional[TextIO]) -> TextIO:
     if stream is None:
-        raise DeliveryError("stdout-closed", "there is no stdout to write the report to", TO_A_FILE)
+        raise DeliveryError(
+            "stdout-closed", "stdout is closed, so the report cannot be written", TO_A_FILE
+        )
     if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
         # With PYTHONUNBUFFERED, what a write that a signal cuts short leaves over would be lost.
         number, kind, errors = stream.fileno(), stream.encoding, stream.errors

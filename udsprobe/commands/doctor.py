@@ -28,16 +28,16 @@ from udsprobe.servers.gather import gather
     multiple=True,
     metavar="PID",
     shell_complete=completion.pids,
-    help="Only this process, its children and their configuration. Takes several, "
-    "a comma list, or $(pgrep -f app.js).",
+    help="Only this process, its children and their configuration. Repeatable, or "
+    "a list: 1,2,3 or $(pgrep -f app.js).",
 )
 @click.option("--json", "as_json", is_flag=True, help=f"One JSON document, {SCHEMA}.")
-@click.option("--verbose", "-v", is_flag=True, help="With what each measurement rests on.")
-@click.option("--output", metavar="FILE", help="Write it there.")
+@click.option("--verbose", "-v", is_flag=True, help="Also show what each measurement rests on.")
+@click.option("--output", metavar="FILE", help="Write the output to this file.")
 @click.option(
     "--fail-on",
     type=click.Choice(SEVERITIES),
-    help="Exit with 1 when there is a finding at or above it.",
+    help="Exit with status 1 if a finding has this severity or a higher one.",
 )
 @debug_option
 @click.argument("more_pids", nargs=-1, metavar="[PID]...", shell_complete=completion.pids)
@@ -49,14 +49,14 @@ def command(
     fail_on: Optional[str],
     more_pids: Tuple[str, ...],
 ) -> int:
-    """Look at the kernel, at limits and at servers' configurations. Changes nothing.
+    """Check the kernel, the limits and the servers' configurations. Changes nothing.
 
-    Says what each measurement rests on here, which limits are used up or cut a
-    queue short, and what the files of nginx, systemd and Caddy get wrong, each
-    with the line to change. Without --pid every server found is looked at.
+    Shows what each measurement rests on here, which limits are reached or
+    shorten a queue, and which settings of nginx, systemd and Caddy are wrong, each
+    with the line to change. Without --pid it checks every server it finds.
 
-    Needs no root; what this user may not see is listed as not checked. As root the
-    probes are loaded for a moment, without a target, to see whether they can be.
+    Needs no root; what this user may not see is listed as not checked. As root it
+    loads the probes briefly, without a target, to test whether they load.
     """
     asked = parse_pids([*pids, *more_pids])
     outlet = Outlet(output, sys.stdout)

@@ -43,20 +43,25 @@ class Shelf:
 
 @click.command(
     name="export",
-    short_help="Metrics for Prometheus and OpenTelemetry.",
-    epilog="Ctrl-C, SIGTERM and the exit of the last target end it. docs/metrics.md has the names.",
+    short_help="Export metrics for Prometheus and OpenTelemetry.",
+    epilog=(
+        "Ends at Ctrl-C, at SIGTERM or when the last target exits. docs/metrics.md lists the names."
+    ),
 )
 @selector_options
 @click.option(
     "--bind",
     metavar="HOST:PORT",
-    help=f"Serve Prometheus' format there; without --otlp the default is {BIND_DEFAULT}.",
+    help=(
+        "Serve the Prometheus format at this address; without --otlp the default is "
+        f"{BIND_DEFAULT}."
+    ),
 )
 @click.option(
     "--otlp",
     metavar="URL",
-    help="Push OpenTelemetry metrics: http(s)://HOST:4318, grpc(s)://HOST:4317, or `env` for "
-    "what OTEL_EXPORTER_OTLP_… say.",
+    help="Push OpenTelemetry metrics: http(s)://HOST:4318, grpc(s)://HOST:4317, or `env` to "
+    "use the OTEL_EXPORTER_OTLP_… variables.",
 )
 @click.option(
     "--max-series",
@@ -64,11 +69,11 @@ class Shelf:
     default=MAX_SERIES_DEFAULT,
     show_default=True,
     metavar="N",
-    help="At most so many time series; what has no room is counted under `other`.",
+    help="At most this many time series; the others are counted under `other`.",
 )
 @pace_options
 def command(bind: Optional[str], otlp: Optional[str], max_series: int, **given: Any) -> int:
-    """Export what is measured of running processes, until they are gone.
+    """Export metrics of running processes until they exit.
 
     \b
     sudo udsprobe export --unit nginx --bind 127.0.0.1:9435

@@ -44,7 +44,7 @@ class HeldCommand:
         if program is None:
             raise UsageError(
                 "no-such-command",
-                f"there is no command {words[0]!r} to run",
+                f"command {words[0]!r} was not found",
                 "give its path, or a name that is on PATH",
             )
         self.program = (
@@ -118,5 +118,5 @@ class HeldCommand:
 def _as_chosen(pid: int) -> Chosen:
     process = Procfs().process(pid)
     if process is None:
-        raise NoTargetError("no-such-pid", f"process {pid} is gone already", "start it again")
+        raise NoTargetError("no-such-pid", f"process {pid} has already exited", "start it again")
     return Chosen(pid, process.start_ticks, "selector", "run")

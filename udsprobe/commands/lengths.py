@@ -18,7 +18,7 @@ _LONGEST_S = 100 * 365 * 86400.0
 
 
 def seconds(text: str) -> Optional[float]:
-    """How many seconds the text says; None when it is not a length of time, or none above 0."""
+    """How many seconds the text says; None when it is not a duration, or none above 0."""
     if _NUMBER.fullmatch(text):
         return _possible(float(text))
     parts = _PART.findall(text)
@@ -42,7 +42,7 @@ def given_s(_: click.Context, option: click.Parameter, text: Optional[str]) -> O
     if text is not None and length_s is None:
         raise UsageError(
             "usage",
-            f"{option.opts[0]} {text!r} is not a length of time",
+            f"{option.opts[0]} {text!r} is not a duration",
             "give one such as 500ms, 10s, 5m or 2h; a bare number is seconds",
         )
     return length_s

@@ -40,16 +40,16 @@ INTERVAL_MAX_S = 3600.0
     multiple=True,
     metavar="PID",
     shell_complete=completion.pids,
-    help="Only what this process and its children hold, wherever they run. Takes several, "
-    "a comma list, or $(pgrep -f app.js).",
+    help="Only listeners that this process and its children hold, in any namespace. Repeatable, or "
+    "a list: 1,2,3 or $(pgrep -f app.js).",
 )
 @click.option("--json", "as_json", is_flag=True, help=f"One JSON document, {SCHEMA}.")
-@click.option("--watch", "-w", is_flag=True, help="The table on the screen until q or Ctrl-C.")
+@click.option("--watch", "-w", is_flag=True, help="Show the table on the screen until q or Ctrl-C.")
 @click.option(
     "--interval",
     callback=given_s,
     metavar="TIME",
-    help="With --watch: between two looks (500ms, 5s).  [default: 1s]",
+    help="With --watch: time between two readings (500ms, 5s).  [default: 1s]",
 )
 @keep_privileges_option
 @debug_option
@@ -62,17 +62,17 @@ def command(
     keep_privileges: bool,
     more_pids: Tuple[str, ...],
 ) -> None:
-    """Every Unix and TCP listener: its accept queue now, its limit, its owners.
+    """List every Unix and TCP listener: accept queue now, limit and owners.
 
-    now/limit counts connections that nobody has accepted yet; the kernel turns
-    newcomers away when the limit, the backlog and one more, is reached.
-    =somaxconn marks a backlog as large as net.core.somaxconn allows: a larger
-    one was perhaps asked for. Addresses read as in ss -n. Needs no root, but
+    now/limit counts connections that are not accepted yet; at the limit, the
+    backlog plus one, the kernel turns new clients away.
+    =somaxconn marks a backlog as large as net.core.somaxconn allows: the
+    server may have asked for more. Addresses read as in ss -n. Needs no root, but
     only root sees who owns other users' sockets.
 
-    --watch shows the table again and again, with the most seen so far (max, and a
-    tick in the bar). It looks once an interval: what came and went in between is
-    not in it; attach, as root, counts every connection.
+    --watch refreshes the table and adds the maximum seen so far (max, and a tick
+    in the bar). It reads the queues once per interval and misses shorter peaks;
+    attach, as root, counts every connection.
     """
     outlet = Outlet(None, sys.stdout)  # raises when there is no stdout
     procfs = Procfs()
@@ -91,7 +91,7 @@ def command(
         elif readings:
             _print(readings, procfs)
         else:
-            print("no process asked about listens" if asked else "nothing listens here")
+            print("none of the named processes listens" if asked else "no listeners found")
     for reason in seen.unseen:
         tell(f"listeners may be missing: {reason}")
 
@@ -102,7 +102,7 @@ def _held_by(asked: Tuple[int, ...], procfs: Procfs, source: TargetListeners) ->
     if seen.hidden and not seen.listeners:
         raise NotPermittedError(
             "owner-hidden",
-            f"which sockets process {seen.hidden[0]} holds is hidden from this user",
+            f"the sockets of process {seen.hidden[0]} are hidden from this user",
             "run as root with every capability, or without --pid",
         )
     return seen
@@ -112,12 +112,12 @@ def _watch_interval_s(
     watch: bool, as_json: bool, interval: Optional[float], outlet: Outlet
 ) -> float:
     if not watch:
-        raise UsageError("usage", "--interval is of --watch", "give --watch too")
+        raise UsageError("usage", "--interval needs --watch", "add --watch")
     if as_json:
-        raise UsageError("usage", "--watch and --json exclude each other", "give one of them")
+        raise UsageError("usage", "--watch and --json cannot be combined", "give one of them")
     if not (outlet.is_terminal and sys.stdin is not None and sys.stdin.isatty()):
         raise UsageError(
-            "usage", "--watch needs a terminal to draw on and to read keys from", "leave it out"
+            "usage", "--watch needs a terminal for its screen and its keys", "leave --watch out"
         )
     if interval is None:
         return 1.0

@@ -96,18 +96,18 @@ def _picture(console: Console, watched: Watched, named: Named, interval_s: float
     listeners, comms = named(watched.readings)
     lines = table(listeners, comms, width, watched.peaks)
     if not listeners:
-        lines = [Text("nothing listens")]
+        lines = [Text("no listeners")]
     room = max(1, height - 2)
     if len(lines) > room:
         hidden = len(lines) - room + 1
         lines = [
             *lines[: room - 1],
-            Text(f"and {hidden} more: a taller screen, or --pid, shows them"),
+            Text(f"and {hidden} more: use a taller terminal or --pid to see them"),
         ]
     title = f"udsprobe listeners · {len(listeners)} · {time.strftime('%H:%M:%S')}"
     footer = f"q quit · {_honesty(interval_s)}"
     if watched.unseen:
-        footer += f" · may be missing some: {watched.unseen[0]}"
+        footer += f" · some may be missing: {watched.unseen[0]}"
     blank = [Text("")] * (room - len(lines))
     # Cropped, not wrapped: a second line would push the footer out.
     rows = [Text(title, style="bold"), *lines, *blank, Text(footer, style="dim")]

@@ -45,4 +45,7 @@ def observer_of(
 
 def _tell_of_the_end(functions: int) -> None:
     if functions and sys.stderr is not None and sys.stderr.isatty():
-        tell(f"the kernel takes back the probes on {functions} functions, for some seconds")
+        tell(
+            f"the kernel is removing the probes from {functions} functions, which takes some "
+            "seconds"
+        )

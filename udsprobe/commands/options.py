@@ -130,35 +130,42 @@ def form_asked(given: Mapping[str, Any]) -> str:
     """
     forms = [form for form, option in FORMS.items() if given.get(option)]
     if len(forms) > 1:
-        raise UsageError("usage", "--json, --jsonl and --plain exclude each other", "give one")
+        raise UsageError("usage", "--json, --jsonl and --plain cannot be combined", "give one")
     return forms[0] if forms else "screen"
 
 
 _PACE = (
-    click.option("--no-follow", is_flag=True, help="Leave children of the targets alone."),
+    click.option(
+        "--no-follow", is_flag=True, help="Do not observe the children that targets fork."
+    ),
     click.option(
         "--interval",
         callback=given_s,
         default="1s",
         show_default=True,
         metavar="TIME",
-        help="Between two samples: 500ms, 5s; a bare number is seconds.",
+        help="Time between two samples: 500ms, 5s; a bare number is seconds.",
     ),
     click.option(
         "--duration",
         callback=given_s,
         metavar="TIME",
-        help="Stop after it (10s, 5m, 2h); without it, at Ctrl-C or when the targets are gone.",
+        help=(
+            "Stop after this time (10s, 5m, 2h); default: at Ctrl-C or when the targets have "
+            "exited."
+        ),
     ),
 )
 _ANSWER = (
     click.option("--json", "as_json", is_flag=True, help="One report document at the end."),
     click.option("--jsonl", "as_jsonl", is_flag=True, help="One report document per interval."),
     click.option("--plain", is_flag=True, help="One readable report at the end, no screen."),
-    click.option("--output", metavar="FILE", help="Write the report there."),
+    click.option("--output", metavar="FILE", help="Write the report to this file."),
 )
 _HOW = (
-    click.option("--ready-file", metavar="FILE", help="Created once every probe is live."),
+    click.option(
+        "--ready-file", metavar="FILE", help="Create this file once every probe is attached."
+    ),
     click.option(
         "--strategy",
         type=click.Choice(["auto", "tracepoint", "fentry", "bcc"]),
@@ -171,12 +178,12 @@ _HOW = (
         "--slo",
         callback=given_s,
         metavar="TIME",
-        help="A p99 of served requests above it (50ms, 0.2s) is pressure.",
+        help="Treat a p99 of served requests above this (50ms, 0.2s) as pressure.",
     ),
     keep_privileges_option,
 )
 _FAIL_ON = click.option(
     "--fail-on",
     type=click.Choice(["info", "warning", "critical"]),
-    help="Exit with 1 when there is a finding at or above it.",
+    help="Exit with status 1 if a finding has this severity or a higher one.",
 )

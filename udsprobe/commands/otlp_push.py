@@ -78,9 +78,7 @@ class OtlpPusher:
             has_failed = True
         if has_failed != self._is_failing:
             self._is_failing = has_failed
-            tell(
-                "pushing metrics fails; trying on" if has_failed else "pushing metrics works again"
-            )
+            tell("pushing metrics fails; retrying" if has_failed else "pushing metrics works again")
 
 
 def _exporter(url: str) -> Tuple[Callable[[], Any], Any]:

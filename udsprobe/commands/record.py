@@ -22,9 +22,9 @@ from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
 
 @click.command(
     name="record",
-    short_help="Observe running processes into a file.",
-    epilog="Ctrl-C, SIGTERM and the exit of the last target end it. After a kill or a power "
-    "failure the file has all but the last sample; FILE-wal belongs to it then.",
+    short_help="Record running processes to a file.",
+    epilog="Ends at Ctrl-C, at SIGTERM or when the last target exits. After a kill or a power "
+    "failure the file has all samples but the last; keep FILE-wal with it.",
 )
 @selector_options
 @click.option(
@@ -33,16 +33,16 @@ from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
     "record",
     required=True,
     metavar="FILE",
-    help="A file that does not exist yet.",
+    help="The file to create; an existing file is not overwritten.",
 )
 @retention_options
 @pace_options
 @fail_on_option
 def command(**shared: Any) -> int:
-    """Write every sample to FILE: attach without a screen.
+    """Record every sample to FILE, without a screen.
 
-    udsprobe replay shows FILE as the dashboard would have been, udsprobe report
-    makes the report of it, both on any machine and without root. sqlite3 and
+    udsprobe replay shows FILE in the dashboard and udsprobe report prints its
+    report, both on any machine and without root. sqlite3 and
     DuckDB can query it.
 
     \b

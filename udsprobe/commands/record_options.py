@@ -57,10 +57,12 @@ def read_record_options(given: Mapping[str, Any]) -> Optional[RecordOptions]:
     path, ring, on, around = (given.get(name) for name in ("record", "ring", "on", "around"))
     if path is None:
         if ring or on or around:
-            raise UsageError("usage", "--ring, --on and --around are of --record", "give it too")
+            raise UsageError(
+                "usage", "--ring, --on and --around need --record", "add --record FILE"
+            )
         return None
     if around and not on:
-        raise UsageError("usage", "--around is of --on", "give --on SEVERITY too")
+        raise UsageError("usage", "--around needs --on", "add --on SEVERITY")
     return RecordOptions(path, Retention(ring, on, around or AROUND_S))
 
 
@@ -110,7 +112,7 @@ _OPTIONS = (
         "--ring",
         callback=given_s,
         metavar="TIME",
-        help="Record only the last TIME (30m, 2h, 1d): the oldest is dropped.",
+        help="Keep only the last TIME (30m, 2h, 1d): older samples are dropped.",
     ),
     click.option(
         "--on",
@@ -121,6 +123,6 @@ _OPTIONS = (
         "--around",
         callback=given_s,
         metavar="TIME",
-        help="With --on: so long before and after.  [default: 5m]",
+        help="With --on: time to keep before and after a finding.  [default: 5m]",
     ),
 )

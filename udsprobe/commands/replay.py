@@ -19,18 +19,20 @@ from udsprobe.recording.reader import Recording, open_recording
 
 @click.command(
     name="replay",
-    short_help="A recording as the dashboard, with a time line.",
-    epilog="Keys: Space plays and holds, arrows step, [ ] a minute, - + speed, n the next "
-    "finding, g to a time, ? all of them.",
+    short_help="Show a recording in the dashboard, with a time line.",
+    epilog="Keys: Space plays or pauses, arrows step, [ ] a minute, - + speed, n next "
+    "finding, g go to a time, ? help.",
 )
 @click.argument("file", metavar="FILE")
-@click.option("--json", "as_json", is_flag=True, help="The report document of all of it.")
+@click.option("--json", "as_json", is_flag=True, help="One report document of the whole recording.")
 @click.option("--jsonl", "as_jsonl", is_flag=True, help="One report document per interval.")
-@click.option("--plain", is_flag=True, help="The readable report of all of it, no screen.")
-@click.option("--output", metavar="FILE", help="Write the report there.")
+@click.option(
+    "--plain", is_flag=True, help="One readable report of the whole recording, no screen."
+)
+@click.option("--output", metavar="FILE", help="Write the report to this file.")
 @debug_option
 def command(file: str, output: Optional[str], **forms: bool) -> int:
-    """Show a recording again: the same screen, the same numbers, no root.
+    """Replay a recording: the same screen, the same numbers, no root.
 
     Without a terminal it prints what attach would have printed.
     """

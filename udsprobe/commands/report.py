@@ -16,21 +16,23 @@ from udsprobe.model.report import Report
 from udsprobe.recording.reader import Recording, open_recording
 
 
-@click.command(name="report", short_help="The report of a recording, or of a part of it.")
+@click.command(name="report", short_help="Print the report of a recording, or of part of it.")
 @click.argument("file", metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help="The report document.")
 @click.option(
-    "--html", metavar="OUT", help="One page with plots that needs no network, into this file."
+    "--html",
+    metavar="OUT",
+    help="Write one HTML page with plots to this file; it needs no network.",
 )
 @click.option(
     "--from",
     "begins",
     metavar="TIME",
-    help="From then on: 03:12, 2026-11-21T03:12:41 (UTC), +10m after the start, -5m before "
+    help="Start at this time: 03:12, 2026-11-21T03:12:41 (UTC), +10m after the start, -5m before "
     "the end.",
 )
-@click.option("--to", "ends", metavar="TIME", help="Until then, written alike.")
-@click.option("--output", metavar="FILE", help="Write it there.")
+@click.option("--to", "ends", metavar="TIME", help="End at this time, in the same format.")
+@click.option("--output", metavar="FILE", help="Write the output to this file.")
 @debug_option
 def command(
     file: str,
@@ -40,7 +42,7 @@ def command(
     ends: Optional[str],
     output: Optional[str],
 ) -> int:
-    """What happened in a recording: the report that attach would have made.
+    """Print the report of a recording, the same that attach would have made.
 
     \b
     udsprobe report app.udsprobe
@@ -49,7 +51,9 @@ def command(
     """
     if html is not None and (as_json or output is not None):
         raise UsageError(
-            "usage", "--html excludes --json and --output", "--html OUT writes the page to OUT"
+            "usage",
+            "--html cannot be combined with --json or --output",
+            "--html OUT writes the page to OUT",
         )
     with open_recording(file) as recording:
         if html is not None:

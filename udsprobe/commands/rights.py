@@ -21,7 +21,7 @@ def keep_privileges_option(command: Command) -> Command:
     return click.option(
         "--keep-privileges",
         is_flag=True,
-        help="Stay root once all is attached; docs/privileges.md says what that adds.",
+        help="Stay root after attaching; docs/privileges.md says what that adds.",
     )(command)
 
 

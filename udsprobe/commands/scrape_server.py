@@ -68,7 +68,7 @@ class ScrapeServer:
             raise UsageError(
                 "cannot-bind",
                 f"cannot listen on {address}: {reason}",
-                "give --bind an address of this host and a port that is free",
+                "give --bind an address of this host and a free port",
             ) from error
         self._server.set_app(app)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)

@@ -35,7 +35,7 @@ _OPTIONS = (
         multiple=True,
         metavar="ADDRESS",
         shell_complete=completion.listeners,
-        help="Whoever listens on a socket path, @abstract name, PORT or HOST:PORT.",
+        help="Processes that listen on a socket path, @abstract name, PORT or HOST:PORT.",
     ),
     click.option(
         "--unit", "units", multiple=True, metavar="UNIT", help="Processes of a systemd unit."
@@ -48,7 +48,7 @@ _OPTIONS = (
         "inside",
         type=click.IntRange(min=1),
         metavar="PID",
-        help="--pid counts as inside the container (PID namespace) of this process.",
+        help="Look --pid up in the container (PID namespace) of this process.",
     ),
     click.option("--all", "everything", is_flag=True, help="Every process but udsprobe itself."),
 )
@@ -86,7 +86,7 @@ def chosen_processes(given: Any, *, follow: bool) -> List[Chosen]:
     if selectors.inside is not None and not selectors.pids:
         raise UsageError(
             "usage",
-            "--in says in which container --pid counts, and there is no --pid",
-            "add --pid with the process id inside",
+            "--in needs --pid: it names the container in which the process ID is looked up",
+            "add --pid with the process ID inside the container",
         )
     return list(resolve(selectors))

@@ -42,7 +42,7 @@ def _read(name: str) -> Run:
     except FileNotFoundError:
         raise RecordingError(
             "no-such-file",
-            f"there is no file {name!r}" if name else "a file without a name is asked for",
+            f"there is no file {name!r}" if name else "a file name is empty",
             "give report documents or recordings, several of one side as A1,A2",
         ) from None
     except IsADirectoryError:
@@ -133,9 +133,9 @@ def _why_no_json(text: bytes, error: Exception) -> str:
     # A document begins with its schema: what begins like one and breaks off was cut.
     if text.lstrip().startswith(b"{") and isinstance(error, json.JSONDecodeError):
         if error.pos >= len(error.doc.rstrip()) or "Unterminated" in error.msg:
-            return "breaks off in the middle: it was cut, or its writer was killed"
-        return f"is no JSON: {error.msg}, line {error.lineno} column {error.colno}"
-    return "is no JSON"
+            return "ends in the middle: it was truncated, or its writer was killed"
+        return f"is not JSON: {error.msg}, line {error.lineno} column {error.colno}"
+    return "is not JSON"
 
 
 def _json(text: bytes) -> Any:
@@ -143,7 +143,7 @@ def _json(text: bytes) -> Any:
 
 
 def _not_finite(word: str) -> NoReturn:
-    raise NotAReport(f"holds {word}, which no report does")
+    raise NotAReport(f"holds {word}, which is not valid in a report")
 
 
 def _checked(found: Any) -> Any:
@@ -160,9 +160,9 @@ def _checked(found: Any) -> Any:
     if isinstance(schema, str) and schema.startswith(family) and schema[len(family) :].isdecimal():
         raise RecordingError(
             "newer-report",
-            f"a document is {schema}; this version knows {REPORT_SCHEMA}",
+            f"a document is {schema}; this version reads {REPORT_SCHEMA}",
             "upgrade udsprobe, or measure again with this version",
         )
     if isinstance(schema, str):
         raise NotAReport(f"is a {schema[:60]!r} document, not {REPORT_SCHEMA!r}")
-    raise NotAReport(f"is JSON, but no {REPORT_SCHEMA!r} document")
+    raise NotAReport(f"is JSON, but not a {REPORT_SCHEMA!r} document")

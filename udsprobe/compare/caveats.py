@@ -41,8 +41,8 @@ def _load(a: Runs, b: Runs) -> Iterator[str]:
     rates = [_rate(a), _rate(b)]
     if min(rates) and max(rates) / min(rates) > RATE_APART_MAX:
         yield (
-            f"they served {rates[0]:,.0f} and {rates[1]:,.0f} requests/s: "
-            "latency and CPU are of different load"
+            f"they served {rates[0]:,.0f} and {rates[1]:,.0f} requests/s, "
+            "so latency and CPU are at different loads"
         )
 
 
@@ -60,14 +60,14 @@ def _of_side(side: str, runs: Runs) -> Iterator[str]:
     if part >= CONTENDED_MIN:
         yield (
             f"threads of {side} waited for a CPU for {100 * part:.0f} % of their busy time: "
-            "its times are those of an overloaded host"
+            "its times include waiting for busy CPUs"
         )
     if any(about.turned_away for about in every):
         yield (
             f"{side} had no room in its maps for all connections or threads: its counts are too low"
         )
     if any(about.turn_based is False for about in every):
-        yield f"clients of {side} did not wait for replies: a turn there is not a request"
+        yield f"clients of {side} did not wait for replies, so a turn there is not one request"
     idle = sum(not part.requests for run in runs for part in run.intervals)
     if idle and any(run.whole.requests for run in runs):
         whole = sum(len(run.intervals) for run in runs)

@@ -18,17 +18,17 @@ NOT_MEASURED = "not measured in {}"
 NOTHING = {
     "requests": "no request was served in {}",
     "first_requests": "no connection made its first request in {}",
-    "duration_s": "the window of {} has no length",
+    "duration_s": "the window of {} has zero length",
 }
 ONE_WINDOW = (
-    "one window does not show its noise; record 10 s of each side, or write --jsonl, for intervals"
+    "one window does not show its noise; record 10 s of each, or use --jsonl, to get intervals"
 )
 CONTENDED = (
     "waiting for a CPU may explain it, {:.0f} % of the threads' busy time in {}: "
     "one run of each side cannot tell; repeat the runs"
 )
 FEW_BEYOND = f"fewer than {BEYOND_MIN} requests lie beyond it"
-FEW_INTERVALS = f"it takes {INTERVALS_MIN} intervals in which it was measured"
+FEW_INTERVALS = f"needs {INTERVALS_MIN} intervals in which it was measured"
 
 
 def judged(quantity: Quantity, a: Runs, b: Runs, floor_min: float = 0.0) -> Figure:

@@ -13,12 +13,12 @@ WORDS = {
     "app": "the app",
     "send": "send calls",
     "app_cpu": "the app's CPU",
-    "app_runq": "the app waiting for a CPU",
-    "app_upstream": "the app waiting for its upstream",
-    "app_lock": "the app waiting for locks",
-    "app_disk": "the app waiting for the disk",
-    "app_poll": "the app waiting in a poller",
-    "app_other": "the app waiting for something else",
+    "app_runq": "the app's wait for a CPU",
+    "app_upstream": "the app's wait for its upstream",
+    "app_lock": "the app's wait for locks",
+    "app_disk": "the app's wait for the disk",
+    "app_poll": "the app's wait in a poller",
+    "app_other": "the app's other waits",
 }
 NEARLY_ALL_PCT, MOST_PCT = 90.0, 60.0
 _NAMED, _NAMED_MIN_PCT = 3, 5.0

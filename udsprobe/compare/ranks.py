@@ -21,7 +21,7 @@ INTERVALS_MIN = 5
 JUDGED = (MEAN.name, MEDIAN.name, NINE_TENTHS.name)
 SAYS = (
     "more than half of one side's requests took longer than 90 % of the other's; "
-    "a single window does not show by how much at least"
+    "a single window does not show by how much"
 )
 
 

@@ -23,10 +23,10 @@ from udsprobe.compare.summary import is_different, summary
 from udsprobe.compare.tally import About
 
 _FIGURES_SAY = {
-    "runs": "how much the repeated runs of a side differ from each other",
-    "intervals": "how much the intervals of each run differ; runs of the same thing can differ "
+    "runs": "the spread of the repeated runs of each side",
+    "intervals": "the spread of the intervals of each run; runs of the same setup can differ "
     "by more, which only repeated runs show",
-    None: f"not known: it takes repeated runs of each side, or {INTERVALS_MIN} intervals (--jsonl)",
+    None: f"not known: needs repeated runs of each side, or {INTERVALS_MIN} intervals (--jsonl)",
 }
 
 

@@ -64,16 +64,20 @@ def summary(
     if mean.exceeds_noise is None:
         where = place(parts(*stages_and_app))
         numbers = f"{_mean(of)}; {where}" if where else _mean(of)
-        return f"Whether A and B differ cannot be told ({numbers}): {mean.reason}."
+        return f"Cannot tell whether A and B differ ({numbers}): {mean.reason}."
     others = _also(of, (_MEAN,))
     is_hidden = hides_much(mean) and abs(mean.delta) > (mean.floor or 0.0)
     if others and is_hidden:
-        return f"Latency cannot be told apart yet: {_within(mean)}{_more(mean, sides)}{others}."
+        return (
+            "No difference in latency can be shown yet: "
+            f"{_within(mean)}{_more(mean, sides)}{others}."
+        )
     if others:
-        return f"Requests take as long on average ({_within(mean)}){others}."
+        return f"Requests take equally long on average ({_within(mean)}){others}."
     if is_hidden:
         return (
-            f"No difference can be told yet: {_within(mean)}{_more(mean, sides)}{_cost(of, calls)}."
+            "No difference can be shown yet: "
+            f"{_within(mean)}{_more(mean, sides)}{_cost(of, calls)}."
         )
     return f"No difference beyond the noise: {_within(mean)}{_cost(of, calls)}."
 
@@ -139,7 +143,7 @@ def _within(mean: Figure) -> str:
 
 
 def not_excluded(mean: Figure) -> str:
-    """`5 % faster to 3 % slower are not excluded`: what B may be.
+    """`5 % faster to 3 % slower cannot be excluded`: what B may be.
 
     Args:
         mean: a time with a ratio.
@@ -148,7 +152,7 @@ def not_excluded(mean: Figure) -> str:
     floor = (mean.floor or 0.0) / max(mean.a, mean.b or 0.0)
     low = min(mean.ratio_low or mean.ratio, 1 - floor)
     high = max(mean.ratio_high or mean.ratio, 1 + floor)
-    return f"{_end(low)} to {_end(high)} are not excluded"
+    return f"{_end(low)} to {_end(high)} cannot be excluded"
 
 
 def _end(ratio: float) -> str:

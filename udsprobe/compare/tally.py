@@ -96,7 +96,7 @@ def _syscalls(made: Optional[Document], count: float, measured: bool) -> Optiona
 
 def _check_schema(document: Document) -> None:
     if not isinstance(document, Mapping) or document.get("schema") != REPORT_SCHEMA:
-        raise NotAReport(f"it is no {REPORT_SCHEMA} document")
+        raise NotAReport(f"it is not a {REPORT_SCHEMA} document")
 
 
 def _latency_sums(served: Optional[Document]) -> Dict[str, Optional[float]]:
@@ -288,7 +288,7 @@ def _part(document: Document, *path: str) -> Optional[Document]:
             raise NotAReport(f"{'.'.join(path)} is missing")
         found = found[name]
     if found is not None and not isinstance(found, Mapping):
-        raise NotAReport(f"{'.'.join(path)} is no object")
+        raise NotAReport(f"{'.'.join(path)} is not an object")
     return found
 
 
@@ -304,7 +304,7 @@ def _rows(document: Document, name: str) -> Optional[List[Document]]:
     if found is None:
         return None
     if not isinstance(found, list) or not all(isinstance(row, Mapping) for row in found):
-        raise NotAReport(f"{name} is no list of objects")
+        raise NotAReport(f"{name} is not a list of objects")
     return found
 
 
@@ -317,23 +317,23 @@ def _number(document: Document, *path: str) -> Optional[float]:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise NotAReport(f"{'.'.join(path)} is no number")
+        raise NotAReport(f"{'.'.join(path)} is not a number")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not 0 <= number < math.inf:
-        raise NotAReport(f"{'.'.join(path)} is no possible value")
+        raise NotAReport(f"{'.'.join(path)} is not a possible value")
     return number
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise NotAReport("a name is no text")
+        raise NotAReport("a name is not text")
     return value
 
 
 def _flag(value: Any) -> Optional[bool]:
     if value is not None and not isinstance(value, bool):
-        raise NotAReport("turn_based is no boolean")
+        raise NotAReport("turn_based is not a boolean")
     return value

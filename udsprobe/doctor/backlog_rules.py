@@ -122,7 +122,7 @@ def _stale(
         (
             by_hand(
                 f"restart {server}; a reload keeps the socket as it is",
-                "the queue's limit is taken at listen(), from the somaxconn of that moment",
+                "the queue's limit is set at listen(), from somaxconn at that moment",
             ),
         ),
         (place,),
@@ -138,7 +138,7 @@ def _of_node(listener: ListenerFacts) -> Iterator[Finding]:
         "node-backlog-clamped",
         "warning",
         listener.address,
-        f"Node asks for a queue of {NODE_BACKLOG} unless told otherwise; {listener.address} has "
+        f"Node's default queue length is {NODE_BACKLOG}; {listener.address} has "
         f"{listener.backlog}, which is net.core.somaxconn",
         (
             Evidence("net.core.somaxconn", most, f"network namespace {listener.netns}"),
@@ -153,7 +153,7 @@ def _full(listener: ListenerFacts) -> Finding:
         "accept-queue-full",
         "critical",
         listener.address,
-        f"the accept queue of {listener.address} is full now: newcomers wait or are refused",
+        f"the accept queue of {listener.address} is full now: new clients wait or are refused",
         (
             Evidence("connections waiting", listener.depth_now, "sock_diag"),
             Evidence("backlog in force", listener.backlog, "sock_diag"),
@@ -161,8 +161,9 @@ def _full(listener: ListenerFacts) -> Finding:
         (
             command(
                 "sudo udsprobe attach --listener " + shlex.quote(listener.address),
-                "see why nobody accepts",
-                "a longer queue only helps against bursts: see first why nobody accepts",
+                "see why connections are not accepted",
+                "a longer queue only helps with bursts: first find out why connections are not "
+                "accepted",
             ),
         ),
     )
@@ -172,16 +173,16 @@ def _short(listener: ListenerFacts, facts: Facts) -> Finding:
     kinds = {one.kind for one in facts.processes if one.pid in (listener.pids or ())}
     written = next((_WHERE_TO_WRITE_IT[k] for k in sorted(kinds) if k in _WHERE_TO_WRITE_IT), None)
     turned = (
-        "clients wait in connect(), and those that do not block get EAGAIN"
+        "clients wait in connect(), and non-blocking ones get EAGAIN"
         if listener.transport == "unix"
-        else "the kernel drops their SYN, and clients try again after a second"
+        else "their SYNs are dropped, and clients retry after a second"
     )
     return Finding(
         "backlog-short",
         "info",
         listener.address,
-        f"{listener.address} has room for {listener.backlog + 1} connections that nobody has "
-        f"accepted yet: of a larger burst {turned}",
+        f"{listener.address} has room for {listener.backlog + 1} connections that are not "
+        f"accepted yet; in a larger burst {turned}",
         (
             Evidence("backlog in force", listener.backlog, "sock_diag"),
             Evidence("net.core.somaxconn", listener.somaxconn, "what it could be"),
@@ -189,7 +190,7 @@ def _short(listener: ListenerFacts, facts: Facts) -> Finding:
         (
             by_hand(
                 written or _IN_THE_PROGRAM,
-                "then restart it: the limit is taken at listen()",
+                "then restart it: the limit is set at listen()",
             ),
         ),
     )
@@ -203,8 +204,8 @@ def _low(most: int, own: bool, bound: Sequence[ListenerFacts]) -> Finding:
         "somaxconn-low",
         "info",
         f"net.core.somaxconn{where}",
-        f"somaxconn is {most}{where}, below the kernel's own {KERNEL_SOMAXCONN}; as short are the "
-        f"queues of {shown}{more}, which may have asked for more",
+        f"somaxconn is {most}{where}, below the kernel's default of {KERNEL_SOMAXCONN}; as short "
+        f"are the queues of {shown}{more}, which may have asked for more",
         (Evidence("net.core.somaxconn", most, f"network namespace {bound[0].netns}"),),
         (_raise_somaxconn(KERNEL_SOMAXCONN, bound[0], own),),
     )
@@ -216,6 +217,6 @@ def _raise_somaxconn(to: int, listener: ListenerFacts, own: bool = True) -> Acti
     return command(
         f"sudo {inside}sysctl -w net.core.somaxconn={to}",
         f"raise the limit of accept queues to {to}, then restart the server",
-        "the limit is taken at listen(); `attach` sees what a server asks for when it starts",
+        "the limit is set at listen(); `attach` sees what a server asks for when it starts",
         effect=CHANGES,
     )

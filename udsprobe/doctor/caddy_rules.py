@@ -53,8 +53,8 @@ def _loopback(facts: Facts, caddy: CaddyFacts, hop: CaddyHop, listener: Listener
         (
             by_hand(
                 f"reverse_proxy {socket}, and {there}",
-                "spares each byte a trip through TCP; `attach` to it first: its "
-                "max_gain_pct says how much of a request that is",
+                "keeps the bytes out of TCP; run `udsprobe attach` first: its "
+                "max_gain_pct says how much of a request that saves",
             ),
         ),
         (caddy.config_path,) if caddy.config_path else (),

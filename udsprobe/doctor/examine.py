@@ -99,7 +99,7 @@ def _all(facts: Facts) -> Iterator[Finding]:
 def _unknown(server: str, errors: Iterable[ConfigError]) -> Iterator[Finding]:
     for slug, reason, says, fix in (
         ("config-unreadable", "unreadable", "cannot be read", "make it readable, or run as root"),
-        ("config-broken", "broken", "is broken", "correct it; the server's own check says more"),
+        ("config-broken", "broken", "is broken", "fix it; the server's own check says more"),
     ):
         found = [one for one in errors if one.reason == reason]
         if not found:
@@ -116,7 +116,7 @@ def _unknown(server: str, errors: Iterable[ConfigError]) -> Iterator[Finding]:
             where,
             f"the configuration of {server} {says}: {where}: {first.says}{more}",
             tuple(Evidence("reason", one.says, one.path) for one in found[:5]),
-            (by_hand(fix, "nothing is said about what it contains"),),
+            (by_hand(fix, "its contents were not checked"),),
             places,
             total,
         )

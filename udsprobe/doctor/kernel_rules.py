@@ -11,7 +11,7 @@ from udsprobe.sample import MeasurementState
 
 _NOT_BUILT = "not measured in this version"
 # In reasons of `udsprobe.kernel.plan`.
-_LESS_WITH = "strategy fentry"
+_LESS_WITH = "strategy fentry has no probes"
 
 
 def kernel_findings(kernel: KernelFacts) -> Iterator[Finding]:
@@ -23,7 +23,7 @@ def kernel_findings(kernel: KernelFacts) -> Iterator[Finding]:
             "kernel-refuses",
             "warning",
             "kernel",
-            "attach and run cannot work here: " + (refused[0].reason or refused[0].name),
+            "attach and run do not work here: " + (refused[0].reason or refused[0].name),
             tuple(Evidence(one.name, one.reason, "tried just now") for one in refused),
             (
                 command(
@@ -60,9 +60,10 @@ def _impaired(kernel: KernelFacts) -> Iterator[Finding]:
 def _remedy(reason: str) -> Action:
     if _LESS_WITH in reason:
         return by_hand(
-            "attach with --strategy tracepoint", "it sees every call, and every call passes it"
+            "attach with --strategy tracepoint",
+            "it sees every call, at a cost for every call on the host",
         )
-    return by_hand("use a kernel of 6.3 or later", "it has the tracepoints that are missing here")
+    return by_hand("use a kernel of 6.3 or later", "it has the missing tracepoints")
 
 
 def _lockdown() -> Finding:
@@ -70,7 +71,7 @@ def _lockdown() -> Finding:
         "kernel-lockdown",
         "warning",
         "kernel",
-        "the kernel is locked down for confidentiality: programs may not read its memory",
+        "kernel lockdown is in confidentiality mode: BPF programs may not read kernel memory",
         (Evidence("lockdown", "confidentiality", "/sys/kernel/security/lockdown"),),
         (
             by_hand(
@@ -93,7 +94,7 @@ def _interpreted() -> Finding:
             command(
                 f"sudo sysctl -w {name}=1",
                 "let the kernel compile BPF programs",
-                "of programs loaded from then on",
+                "for programs loaded from now on",
                 effect=CHANGES,
                 undo=f"sudo sysctl -w {name}=0",
             ),

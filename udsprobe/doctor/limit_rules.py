@@ -37,7 +37,7 @@ _SETTINGS: Tuple[_Setting, ...] = (
         "info",
         "net.ipv4.tcp_syncookies",
         lambda value: value == 2,
-        "every connection is made by cookie, a setting for tests of the network stack",
+        "every connection uses SYN cookies, a setting for tests of the network stack",
         1,
     ),
     (
@@ -45,7 +45,7 @@ _SETTINGS: Tuple[_Setting, ...] = (
         "info",
         "net.unix.max_dgram_qlen",
         lambda value: value < KERNEL_DGRAM_QLEN,
-        "below the kernel's own 10: senders to Unix datagram sockets block sooner",
+        "below the kernel's default of 10: senders to Unix datagram sockets block sooner",
         KERNEL_DGRAM_QLEN,
     ),
 )
@@ -82,13 +82,13 @@ def _near(
         slug,
         "critical",
         name,
-        f"{used} of {most} ({name}) are in use: at the limit everybody gets {error}",
+        f"{used} of {most} ({name}) are in use: at the limit every process gets {error}",
         (Evidence("in use", used, source), Evidence(name, most, _sysctl_file(name))),
         (
             command(
                 f"sudo sysctl -w {name}={most * 2}",
                 f"double the host's {name}",
-                "or find who holds so many: `ls /proc/*/fd`",
+                "or find the process that holds most of them: `ls /proc/*/fd`",
                 effect=CHANGES,
                 undo=f"sudo sysctl -w {name}={most}",
             ),
@@ -117,7 +117,7 @@ def _nofile(facts: Facts, process: ProcessFacts) -> Iterator[Finding]:
             command(
                 f"sudo prlimit --pid {process.pid} --nofile={most * 4}:{most * 4}",
                 f"raise the limit of open files of {who}",
-                "changes the running process, until it restarts",
+                "changes the running process until it restarts",
                 effect=CHANGES,
             ),
         ),
@@ -131,7 +131,7 @@ def _raise(process: ProcessFacts, most: int) -> Action:
             "then restart the service",
         )
     return by_hand(
-        f"ulimit -n {most * 4} where it is started", "up to the hard limit; beyond it takes root"
+        f"ulimit -n {most * 4} where it is started", "up to the hard limit; above it needs root"
     )
 
 
@@ -153,7 +153,7 @@ def _network(facts: Facts, limits: NetworkLimits) -> Iterator[Finding]:
 
 
 def _set(name: str, line: int, own: bool, where: str) -> Action:
-    why = "of sockets and connections made from then on"
+    why = "for new sockets and connections"
     setting = f"sysctl -w {name}={line}"
     if not own:
         return by_hand(f"{setting}{where}", why, effect=CHANGES)

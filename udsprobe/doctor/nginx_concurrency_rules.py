@@ -56,7 +56,7 @@ def _below(group: Upstream, size: int, worker: int, most: int) -> Finding:
         (
             by_hand(
                 f"in upstream {group.name}: keepalive {_room_for(most)};",
-                "room for every connection that one worker uses at once, counted a moment ago; "
+                "room for every connection that one worker uses at once, as counted just now; "
                 "`attach` counts the connections that are opened",
             ),
         ),

@@ -44,13 +44,13 @@ def _changed(nginx: NginxFacts) -> Finding:
         "info",
         f"nginx {nginx.pid}",
         f"{total} configuration file{'s' if total > 1 else ''} changed after nginx's workers "
-        "started: what is said here is about the files, not about what runs",
+        "started: these findings are about the files, not about the running configuration",
         tuple(Evidence("changed", "after the workers started", path) for path in places),
         (
             command(
                 "sudo nginx -t && sudo nginx -s reload",
                 "check the files, then let nginx read them again",
-                "a reload takes no connection from anybody",
+                "a reload drops no connection",
                 effect=CHANGES,
             ),
         ),
@@ -116,8 +116,8 @@ def _rlimit(nginx: NginxFacts, config: NginxConfig) -> Iterator[Finding]:
         (
             by_hand(
                 f"LimitNOFILE={asked} in the service's unit, or start the master as root",
-                "setrlimit() above the hard limit takes CAP_SYS_RESOURCE; nginx logs the failure "
-                "and goes on",
+                "setrlimit() above the hard limit needs CAP_SYS_RESOURCE; nginx logs the failure "
+                "and continues",
             ),
         ),
         (place,),
@@ -162,13 +162,13 @@ def _reuseport_on_unix(config: NginxConfig) -> Iterator[Finding]:
                 "nginx-reuseport-unix",
                 "warning",
                 one.address,
-                f"reuseport does nothing good on {one.address}: Unix sockets have no such thing",
+                f"reuseport has no use on {one.address}: Unix sockets do not support it",
                 (Evidence("listen", f"{one.address} reuseport", one.place),),
                 (
                     by_hand(
                         "remove `reuseport`",
                         "current kernels refuse SO_REUSEPORT on Unix sockets (EOPNOTSUPP), "
-                        "older ones take it without effect; workers share one queue anyway",
+                        "older ones accept it without effect; workers share one queue anyway",
                     ),
                 ),
                 (one.place,),

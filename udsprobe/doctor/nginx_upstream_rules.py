@@ -88,7 +88,7 @@ def _no_keepalive(group: Upstream, passes: Sequence[Pass]) -> Finding:
         "nginx-upstream-no-keepalive",
         "warning",
         f"upstream {group.name}",
-        f"every request to upstream {group.name} opens a connection of its own",
+        f"every request to upstream {group.name} opens a new connection",
         (Evidence("keepalive", group.keepalive, group.keepalive_place or group.place),),
         (
             by_hand(
@@ -109,7 +109,7 @@ def _no_group(name: str, passes: Sequence[Pass]) -> Finding:
         "nginx-upstream-no-keepalive",
         "warning",
         name,
-        f"every request to {name} opens a connection of its own: it is no upstream block",
+        f"every request to {name} opens a new connection: it is not an upstream block",
         (Evidence(kind, name, places[0]),),
         (
             by_hand(
@@ -130,7 +130,7 @@ def _overridden(group: Upstream) -> Iterator[Finding]:
         "nginx-keepalive-overridden",
         "warning",
         f"upstream {group.name}",
-        f"keepalive of upstream {group.name} has no effect: {method.name} stands after it",
+        f"keepalive of upstream {group.name} has no effect: {method.name} comes after it",
         (
             Evidence("keepalive", group.keepalive, group.keepalive_place or group.place),
             Evidence("balancing method", method.name, method.place),
@@ -263,14 +263,14 @@ def _too_small(group: Upstream, size: int, members: int) -> Finding:
         "warning",
         f"upstream {group.name}",
         f"each worker keeps {size} idle connections for {members} servers: "
-        "asked in turn, they push each other out",
+        "used in turn, they push each other's connections out",
         (Evidence("keepalive", size, place), Evidence("servers", members, group.place)),
         (
             by_hand(
                 f"in upstream {group.name}: keepalive {max(DEFAULT_KEEPALIVE, members)};",
-                "the cache is of each worker and for all servers together; it should hold the "
-                "requests one worker has in flight (`attach` shows them), and never fewer "
-                "than one a server",
+                "each worker has one cache for all servers; it should hold the requests one "
+                "worker has in flight (`attach` shows them), and at least one connection "
+                "per server",
             ),
         ),
         (place,),
@@ -300,8 +300,8 @@ def _race_with_node(nginx: NginxFacts, group: Upstream) -> Iterator[Finding]:
         (
             by_hand(
                 f"in upstream {group.name}: keepalive_timeout 4s;",
-                "nginx is then the one that closes; other methods than POST, LOCK and PATCH "
-                "it would repeat by itself",
+                "nginx then closes first; it repeats methods other than POST, LOCK and "
+                "PATCH by itself",
             ),
             by_hand(
                 f"or, in the program, server.keepAliveTimeout = {idle_ms + 5000};",
@@ -342,7 +342,7 @@ def _endpoint_finding(
     says = {
         "missing": ("the socket file does not exist", "ENOENT"),
         "not-a-socket": ("the file is not a socket", "ECONNREFUSED"),
-        "refusing": ("nobody listens there", "ECONNREFUSED"),
+        "refusing": ("nothing listens there", "ECONNREFUSED"),
     }.get(endpoint.state)
     if says is None:
         return None
@@ -374,7 +374,7 @@ def _denied(nginx: NginxFacts, endpoint: Endpoint, where: Tuple[Tuple[str, ...],
         "nginx-socket-permissions",
         "critical",
         endpoint.address,
-        f"nginx's workers ({user}) may not connect to {endpoint.address}: "
+        f"nginx's workers ({user}) have no permission to connect to {endpoint.address}: "
         f"{at} is {endpoint.mode}, of {endpoint.owner}",
         (
             Evidence("mode", endpoint.mode, at),

@@ -46,8 +46,9 @@ def _nofile(facts: Facts, unit: ServiceUnit) -> Iterator[Finding]:
         (
             command(
                 f"sudo systemctl daemon-reload && sudo systemctl restart {shlex.quote(unit.name)}",
-                "read the unit again and restart the service",
-                "a unit's limits are taken when its process starts; or the program changed its own",
+                "reload the unit and restart the service",
+                "a unit's limits are applied when its process starts; or the program changed its "
+                "own",
                 effect=RESTARTS,
             ),
         ),

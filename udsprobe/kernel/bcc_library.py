@@ -23,7 +23,7 @@ PLACES = (
     "usr/lib/python3*/site-packages",
     "usr/lib64/python3*/site-packages",
 )
-WITHOUT = "`udsprobe listeners` works without"
+WITHOUT = "`udsprobe listeners` works without probes"
 
 
 def bcc_module(root: Path = Path("/")) -> Any:
@@ -111,7 +111,7 @@ def _of(folder: Path) -> Any:
             "bcc", folder / "__init__.py", submodule_search_locations=[str(folder)]
         )
         if spec is None or spec.loader is None:
-            raise ImportError(f"{folder} is no package")
+            raise ImportError(f"{folder} is not a package")
         module = importlib.util.module_from_spec(spec)
         sys.modules["bcc"] = module
         try:

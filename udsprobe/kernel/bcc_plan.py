@@ -23,7 +23,7 @@ _ON = {
 _DEGRADED = {
     "cpu_time": (
         "raw_tp:sched_switch",
-        "only in the system calls shown: strategy bcc does not follow threads",
+        "only the system calls of the table: strategy bcc does not trace thread states",
     ),
     "in_flight": (
         "raw_tp:sys_enter+sys_exit",
@@ -31,35 +31,35 @@ _DEGRADED = {
     ),
     "served_requests": (
         "raw_tp:sys_exit",
-        "only on connections accepted while observed, timed from the receive call: strategy bcc "
-        "does not see bytes arrive",
+        "only on connections that the targets accepted while observed, timed from the receive "
+        "call: strategy bcc does not trace arrivals",
     ),
     "stages": (
         "raw_tp:sys_exit",
-        "recv, app and send only, without the parts of app: strategy bcc sees neither arrivals "
-        "nor threads",
+        "recv, app and send only, without the parts of app: strategy bcc does not trace "
+        "arrivals or thread states",
     ),
     "accept_queue": (
         "sock_diag",
-        "read once per interval: strategy bcc does not see connections enter a queue",
+        "read once per interval: strategy bcc does not trace connections that enter a queue",
     ),
     "verdict": (
         "accept_queue+processes",
-        "of descriptors and accept queues only: strategy bcc does not measure where request time "
-        "goes",
+        "descriptors and accept queues only: strategy bcc does not measure what requests spend "
+        "their time on",
     ),
 }
 _OFF = {
-    "thread_time": "what threads do",
-    "loops": "what threads do",
-    "cpu_holders": "who else is on a CPU",
-    "accept_wait": "when a connection enters a queue",
-    "refused_connects": "who is refused",
-    "connects": "destinations of connects",
+    "thread_time": "thread states",
+    "loops": "thread states",
+    "cpu_holders": "other processes on the CPUs",
+    "accept_wait": "connections that enter a queue",
+    "refused_connects": "refused connections",
+    "connects": "connect destinations",
     "upstream_requests": "connections that targets open",
-    "connections": "connections one by one",
-    "queue_high_water": "the queues of connections",
-    "io_uring": "operations of io_uring",
+    "connections": "single connections",
+    "queue_high_water": "connection queues",
+    "io_uring": "io_uring operations",
 }
 # In the order of plan.measurements().
 _NAMES = (
@@ -81,4 +81,4 @@ def _state(name: str) -> MeasurementState:
     if name in _DEGRADED:
         rests_on, reason = _DEGRADED[name]
         return MeasurementState(name, rests_on, "degraded", reason)
-    return MeasurementState(name, None, "off", f"strategy bcc does not follow {_OFF[name]}")
+    return MeasurementState(name, None, "off", f"strategy bcc does not trace {_OFF[name]}")

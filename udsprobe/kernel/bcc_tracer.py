@@ -175,8 +175,7 @@ def _see_that_it_can_be() -> None:
     if in_pid_namespace():
         raise KernelCannotError(
             "no-strategy",
-            "strategy bcc knows processes by their numbers on the host, and this is a PID "
-            "namespace of its own",
+            "strategy bcc uses the host's process IDs, and this is a separate PID namespace",
             "run it on the host, or leave --strategy out",
         )
 

@@ -15,7 +15,7 @@ from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.features import Features
 from udsprobe.kernel.syscall_table import TABLES
 
-WITHOUT = "`udsprobe listeners` works without"
+WITHOUT = "`udsprobe listeners` works without probes"
 # `built_by` in bpf/compilers.h.
 _BUILT_BY = re.compile(rb"clang \d{1,3}\.\d{1,3}\.\d{1,3}(?=\0)")
 
@@ -70,7 +70,8 @@ def _current_file(name: str) -> Path:
     if is_stale(root):
         raise KernelCannotError(
             "stale-object",
-            f"the built probes are not of the sources in {root / 'bpf'}, which changed since",
+            f"the built probes do not match the sources in {root / 'bpf'}, which have changed "
+            "since",
             "run scripts/setup, or scripts/build_bpf.py",
         )
     return found

@@ -16,7 +16,7 @@ from udsprobe.kernel.plan import EVENT_PROGRAMS, URING, URING_OVERFLOW, URING_SU
 from udsprobe.kernel.preemption import preempts_kernel_code
 
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
-WITHOUT = "`udsprobe listeners` works without it"
+WITHOUT = "`udsprobe listeners` works without probes"
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ def _kernel_types() -> bytes:
         why = os.strerror(error.errno or 0)
     raise KernelCannotError(
         "no-btf",
-        f"this kernel does not describe its types in {KERNEL_BTF} ({why})",
-        "it takes CONFIG_DEBUG_INFO_BTF=y, or BCC and the kernel's headers "
+        f"this kernel has no type information (BTF) in {KERNEL_BTF} ({why})",
+        "use a kernel with CONFIG_DEBUG_INFO_BTF=y, or BCC and the kernel's headers "
         f"(--strategy bcc says which packages); {WITHOUT}",
     )
 

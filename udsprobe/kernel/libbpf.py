@@ -224,6 +224,6 @@ def _load_library() -> Any:
             f"cannot use {LIBRARY} ({error})",
             "install it: Debian/Ubuntu `apt install libbpf1`, Fedora `dnf install libbpf`, "
             "Alpine `apk add libbpf`, or from a checkout scripts/setup, which builds it where the "
-            "release has only libbpf 0.x; `udsprobe listeners` works without it",
+            "release has only libbpf 0.x; `udsprobe listeners` works without probes",
         ) from error
     return library

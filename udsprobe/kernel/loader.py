@@ -40,7 +40,7 @@ _VERIFIED = re.compile(r"processed \d+ insns ")
 SERIES_MAX = 256  # `enum limits`
 CPUS_WITH_ALL_SERIES = 32
 MAP_BOUNDS = "UDSPROBE_TEST_MAP_BOUNDS"
-WITHOUT = "`udsprobe listeners` works without"
+WITHOUT = "`udsprobe listeners` works without probes"
 
 
 def load(
@@ -197,7 +197,7 @@ def not_permitted() -> Optional[NotPermittedError]:
         return None
     return NotPermittedError(
         "not-root",
-        f"loading probes takes {' and '.join(missing)}, which this process lacks",
+        f"loading probes needs {' and '.join(missing)}, which this process lacks",
         f"run it with sudo or grant the capabilities; {WITHOUT}",
     )
 

@@ -29,14 +29,14 @@ def in_pid_namespace(proc: Path = _PROC) -> bool:
     if _is_foreign(proc):
         raise KernelCannotError(
             "pid-namespace",
-            "/proc shows the process ids of another PID namespace than udsprobe's own",
-            "mount it anew in here (unshare --mount-proc, mount -t proc proc /proc), or run it "
+            "/proc shows the process IDs of another PID namespace than udsprobe's",
+            "mount /proc again in here (unshare --mount-proc, mount -t proc proc /proc), or run it "
             "in the namespace that /proc shows",
         )
     if _has_own_clock(proc):
         raise KernelCannotError(
             "time-namespace",
-            "clocks are shifted in this time namespace, while the probes see the host's",
+            "this time namespace shifts the clocks, but the probes see the host's",
             "run it outside of the time namespace",
         )
     return _number(proc, "pid") not in (None, HOST_PID_NAMESPACE)

@@ -31,8 +31,8 @@ def outer_pid(inner: int, member: int, procfs: Procfs) -> int:
     if not numbers:
         raise NoTargetError(
             "no-such-pid",
-            f"there is no process {member}, whose PID namespace is asked for",
-            "give --in a process of the container, by its id here",
+            f"there is no process {member} for --in",
+            "give --in the process ID, as seen here, of a process of the container",
         )
     if namespace is None:
         raise NotPermittedError(

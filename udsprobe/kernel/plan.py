@@ -55,8 +55,7 @@ EVENT_PROGRAMS = (
 
 WITHOUT_EVENTS = frozenset({"listeners", "cpu"})
 SKIPS = (
-    "an event is missed where one probe preempts another, which this kernel allows: see the "
-    "events missed"
+    "events are missed when a probe preempts another of its kind on this kernel: see missed events"
 )
 
 URING = frozenset({"io_uring_complete"})
@@ -77,10 +76,10 @@ INSTEAD = (
 )
 # What is less exact then, and how.
 LESS_BY_FUNCTIONS = {
-    "thread_time": "CPU time in system calls that are not shown counts as user",
-    "processes": "calls that are not shown and got no descriptor are not counted",
+    "thread_time": "CPU time in calls outside the table counts as user",
+    "processes": "descriptors refused to calls outside the table are not counted",
 }
-NO_OTHER_CALLS = "strategy fentry has no probes on system calls that do not concern sockets"
+NO_OTHER_CALLS = "strategy fentry has no probes on system calls unrelated to sockets"
 
 
 def strategies(
@@ -214,7 +213,7 @@ def _in_flight(sleeping_calls: bool) -> MeasurementState:
         "in_flight",
         "iter:task",
         "degraded",
-        "without calls that began before attach: the kernel does not show where a thread sleeps",
+        "without calls that began before attach: this kernel does not show where a thread sleeps",
     )
 
 
@@ -225,11 +224,11 @@ def _io_uring(attached: FrozenSet[str]) -> MeasurementState:
         if URING_OVERFLOW in attached:
             return _on("io_uring", rests_on)
         reason = (
-            "without operations whose completion found no room: needs tracepoint "
-            "io_uring_cqe_overflow (Linux 5.19)"
+            "without completions that found no room: needs tracepoint io_uring_cqe_overflow "
+            "(Linux 5.19)"
         )
         return MeasurementState("io_uring", rests_on, "degraded", reason)
-    reason = "needs io_uring's tracepoints for submitted and completed operations"
+    reason = "this kernel has no io_uring, or does not show which operation a completion belongs to"
     return MeasurementState("io_uring", None, "off", reason)
 
 
@@ -249,7 +248,7 @@ def _peers(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
     if has_arrival:
         requests, connections = (_on(name, what) for name, what in rests_on.items())
         return requests, connections
-    reason = "without the peer of a connection: needs tracepoint sk_data_ready (Linux 6.3)"
+    reason = "without the peer: needs tracepoint sk_data_ready (Linux 6.3)"
     requests, connections = (
         MeasurementState(name, what, "degraded", reason) for name, what in rests_on.items()
     )
@@ -281,7 +280,10 @@ def _queues(arrival: Optional[str], unix_unread: bool) -> MeasurementState:
     if arrival and unix_unread:
         return _on("queue_high_water", f"{arrival}+{rests_on}")
     if arrival:
-        reason = "receive queues of TCP only: needs the field inq_len of Unix sockets"
+        reason = (
+            "receive queues of TCP only: this kernel does not count the unread bytes of Unix "
+            "sockets"
+        )
         return MeasurementState("queue_high_water", f"{arrival}+{rests_on}", "degraded", reason)
     reason = "send queues only: needs tracepoint sk_data_ready (Linux 6.3)"
     return MeasurementState("queue_high_water", rests_on, "degraded", reason)
@@ -314,5 +316,5 @@ def _accept_wait(arrival: str, has_tcp_states: bool) -> MeasurementState:
         "accept_wait",
         f"{arrival}+tp_btf:sys_exit",
         "degraded",
-        "Unix connections only: needs tracepoint inet_sock_set_state (Linux 4.16)",
+        "Unix connections only: needs tracepoint inet_sock_set_state",
     )

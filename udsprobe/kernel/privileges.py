@@ -1,4 +1,4 @@
-"""What this process may do: the capabilities that loading probes takes, and giving them up.
+"""What this process may do: the capabilities that loading probes needs, and giving them up.
 
 Knows capabilities, users and what they are needed for. No binding of PyPI to
 prctl(2) and capset(2) is both maintained and free of a C build: ctypes does.
@@ -198,6 +198,6 @@ def _permitted_by_thread() -> Iterator[int]:
 def _not_dropped(why: str) -> KernelCannotError:
     return KernelCannotError(
         "privileges-not-dropped",
-        f"privileges that are not needed any more cannot be given up ({why})",
-        "--keep-privileges observes with them",
+        f"privileges that are no longer needed cannot be dropped ({why})",
+        "add --keep-privileges to observe with them",
     )

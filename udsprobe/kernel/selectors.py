@@ -79,8 +79,8 @@ def parse_pids(values: Iterable[str]) -> Tuple[int, ...]:
             if not _is_pid(word):
                 raise UsageError(
                     "usage",
-                    f"`{_shown(word)}` is not a process id",
-                    "give --pid a number, several, or $(pgrep …) that finds something",
+                    f"`{_shown(word)}` is not a process ID",
+                    "give --pid one or more process IDs, or a $(pgrep …) that finds some",
                 )
             pids.append(int(word))
     return tuple(dict.fromkeys(pids))
@@ -103,7 +103,7 @@ def resolve(selectors: Selectors, procfs: Optional[Procfs] = None) -> Tuple[Chos
     if selectors.empty:
         raise UsageError(
             "usage",
-            "no process to observe was named",
+            "no target was named",
             "add --pid, --comm, --listener, --unit, --cgroup or --all",
         )
     return _Resolution(selectors, procfs or Procfs()).chosen()

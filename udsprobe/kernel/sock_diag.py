@@ -153,7 +153,7 @@ class NetworkNamespace:
         except PermissionError as error:
             raise NotPermittedError(
                 "foreign-netns",
-                f"the network namespace of process {pid} is closed to this user",
+                f"the network namespace of process {pid} is not accessible to this user",
                 "run as root, or with CAP_SYS_ADMIN and CAP_SYS_PTRACE, to see its listeners",
             ) from error
 

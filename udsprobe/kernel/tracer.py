@@ -78,7 +78,7 @@ class Tracer:
         if not tries:
             raise KernelCannotError(
                 "no-strategy",
-                f"strategy {strategy} finds nothing in this kernel to attach to",
+                f"strategy {strategy} cannot attach to anything in this kernel",
                 "leave --strategy out, or give tracepoint",
             )
         for self.strategy in tries:

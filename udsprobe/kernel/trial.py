@@ -22,7 +22,9 @@ from udsprobe.sample import MeasurementState
 # Linux kernel commit 76d3ccecfa18 "io_uring: add a sysctl to disable io_uring
 # system-wide" (in v6.6)
 _IO_URING = ("enabled", "restricted", "disabled")
-_COMPILES = "BCC and the headers are here; it compiles for seconds: attach --strategy bcc"
+_COMPILES = (
+    "BCC and the kernel's headers are installed: attach --strategy bcc (compiling takes seconds)"
+)
 
 
 def kernel_facts() -> Tuple[KernelFacts, Tuple[NotChecked, ...]]:

@@ -25,4 +25,4 @@ class Harm:
     says: str
 
 
-NOT_SEEN = Harm("unknown", None, None, None, "whether anybody suffers is not known")
+NOT_SEEN = Harm("unknown", None, None, None, "whether clients are affected is not known")

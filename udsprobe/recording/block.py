@@ -520,7 +520,7 @@ def _order_value(
             order.append(last)
     limits.take("moves in orders", moves)
     if order and (min(order) < 1 or len(set(order)) != length):
-        raise ValueError("rows that are there twice, or nowhere")
+        raise ValueError("rows that are repeated or missing")
     return tuple(order)
 
 

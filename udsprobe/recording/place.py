@@ -26,7 +26,7 @@ class OwnFile:
         except FileExistsError:
             raise UsageError(
                 "recording-exists",
-                f"there is something at {path!r} already",
+                f"{path!r} already exists",
                 "give another name, or remove it first",
             ) from None
         except (OSError, ValueError) as error:

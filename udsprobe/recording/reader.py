@@ -192,7 +192,7 @@ class Recording:
             raise RecordingError(
                 "recording-empty",
                 f"the recording {self.path!r} has fewer than two samples in that time",
-                "udsprobe report without --from and --to says which time it has",
+                "udsprobe report without --from and --to shows which time it covers",
             )
         return first, last
 
@@ -354,7 +354,7 @@ def _check_taken(value: Union[Sample, Moment], group: Sequence[_Stored], index: 
 
 def _check_time(*unix_s: float) -> None:
     if not all(0 <= each < _UNIX_S_MAX for each in unix_s):
-        raise ValueError(f"a time that is none: {unix_s}")
+        raise ValueError(f"an invalid time: {unix_s}")
 
 
 def open_recording(path: str) -> Recording:

@@ -75,7 +75,7 @@ def damaged(path: str, why: str, detail: str = "") -> RecordingError:
     return RecordingError(
         "recording-damaged",
         f"the recording {path!r} is damaged: {why}",
-        "take another copy of it; what it says cannot be trusted",
+        "copy it again; its content cannot be trusted",
         detail=detail,
     )
 
@@ -84,7 +84,7 @@ def empty(path: str) -> RecordingError:
     """The error for what a recorder leaves that was ended before its first sample."""
     return RecordingError(
         "recording-empty",
-        f"the recording {path!r} holds nothing yet: it ended before its first sample",
+        f"the recording {path!r} has no samples: it ended before the first one",
         f"record for longer; if {os.path.basename(path)}-wal was beside it, keep both together",
     )
 
@@ -157,13 +157,13 @@ def _unreadable(path: str, why: str) -> RecordingError:
     return RecordingError(
         "recording-unreadable",
         f"cannot read the recording {path!r}: {why}",
-        "check the name, and whose file it is: a recording can be read by its owner alone",
+        "check the name and the owner: only its owner can read a recording",
     )
 
 
 def _foreign(path: str) -> RecordingError:
     return RecordingError(
         "recording-foreign",
-        f"{path!r} is not a recording of udsprobe",
-        "give a file that attach --record, run --record or record -o has made",
+        f"{path!r} is not a udsprobe recording",
+        "give a file made by attach --record, run --record or record -o",
     )

@@ -171,7 +171,7 @@ class Recorder:
             self.failure = RecordingFailedError(
                 "recording-failed",
                 f"writing the recording {self.path!r} failed: {error}",
-                "it holds everything until then; free space there, or record elsewhere",
+                "it is complete up to then; free space there, or record elsewhere",
             )
             raise _Failed from error
 

@@ -166,8 +166,8 @@ def _starving(report: Report, listener: Listener, stuck: bool = False) -> Suspec
         is_pressure=True,
         share_pct=100.0,
         subject=_subject(listener),
-        headline=f"nobody accepts at {_subject(listener)} in time{_queued(listener)}{doing}"
-        f"{_seats(report, listener)}",
+        headline=f"connections to {_subject(listener)} are not accepted in time"
+        f"{_queued(listener)}{doing}{_seats(report, listener)}",
         evidence=tuple(_starved_evidence(listener, mean_us)),
         actions=_let_in(report, listener),
         seen=accepted or (listener.depth.now or 0),
@@ -207,7 +207,7 @@ def _seats(report: Report, listener: Listener) -> str:
     shares = _acceptor_shares(report, listener)
     if not shares or max(shares, key=lambda name: shares[name]) not in _SEATED:
         return ""
-    return ": all its seats are taken"
+    return ": its limit of connections or workers is reached"
 
 
 def is_overloaded(listener: Listener) -> bool:
@@ -254,7 +254,7 @@ def what_acceptors_do(report: Report, listener: Listener) -> str:
     if not shares:
         return ""
     name, share = max(shares.items(), key=lambda item: item[1])
-    return f"; its threads are {percent(share)} of the time {ACTIVITY_WORDS.get(name, name)}"
+    return f"; its threads spend {percent(share)} of the time {ACTIVITY_WORDS.get(name, name)}"
 
 
 def _acceptor_threads(report: Report, listener: Listener) -> List[ThreadTime]:
@@ -299,10 +299,10 @@ def _full_evidence(listener: Listener, refused: int, waited: int, wait_us: float
     depth, limit = listener.depth.max, listener.depth.limit
     facts = []
     if depth is not None:
-        says = f"{depth} connections queued at the most, {limit} fit"
+        says = f"at most {depth} connections queued, the limit is {limit}"
         facts.append(evidence("accept_queue_depth_max", depth, "connections", says, limit))
     if refused:
-        says = f"{count(refused, 'connection')} refused or dropped for want of room"
+        says = f"{count(refused, 'connection')} refused or dropped because the queue was full"
         facts.append(evidence("turned_away", refused, "connections", says, 1))
     if waited:
         says = f"{count(waited, 'client')} waited {duration(wait_us)} on average in connect()"
@@ -317,7 +317,7 @@ def _starved_evidence(listener: Listener, mean_us: float) -> List[Evidence]:
         facts.append(evidence("accept_wait_us", mean_us, "µs", says, ACCEPT_WAIT_US_MIN))
     if listener.depth.max is not None:
         state = "not full" if has_room(listener) else "full"
-        says = f"{listener.depth.max} queued at the most, {listener.depth.limit} fit: {state}"
+        says = f"at most {listener.depth.max} queued, the limit is {listener.depth.limit}: {state}"
         facts.append(evidence("accept_queue_depth_max", listener.depth.max, "connections", says))
     return facts
 

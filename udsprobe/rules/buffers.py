@@ -61,13 +61,10 @@ def is_stuck(report: Report, row: Connection) -> bool:
 def _headline(report: Report, row: Connection) -> str:
     if sleeps_over_bytes(report, row):
         share = percent(stopped_share(report, row))
-        return (
-            f"{reader(row)} sleeps while bytes wait for it: its sender is stopped {share} of "
-            "the time"
-        )
+        return f"{reader(row)} sleeps with unread bytes: its sender is stopped {share} of the time"
     return (
         f"{reader(row)} does not read: {row.send_queue_bytes:,} of "
-        f"{row.send_buffer_bytes:,} bytes of buffer are queued to it"
+        f"{row.send_buffer_bytes:,} bytes of its sender's buffer are unread"
     )
 
 
@@ -165,10 +162,10 @@ def _stops(report: Report, row: Connection) -> List[Evidence]:
     share, asleep, busy = stopped_share(report, row), asleep_s(report, row), busy_s(report, row)
     says = f"its sender was stopped for {duration(stopped * 1e6)}, {percent(share)} of the window"
     if asleep is None or busy is None:
-        says += "; what the reader did in that time is not measured"
+        says += "; what the reader did meanwhile was not measured"
         return [evidence("stopped_share", share, "of 1", says)]
     slept = (
-        f"the reader slept for {duration(asleep * 1e6)} of that at least: it was on a CPU, or "
+        f"the reader slept for {duration(asleep * 1e6)} of that or more: it was on a CPU, or "
         f"waited for one, for {duration(busy * 1e6)}"
     )
     least = SEND_BLOCKED_SHARE_MIN if sleeps_over_bytes(report, row) else None

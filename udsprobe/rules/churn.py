@@ -50,7 +50,7 @@ def accepted_churn(report: Report, service: Service) -> List[Suspect]:
         client=who.comm if who is not None else None,
         is_dear=share >= CHURN_CPU_SHARE_MIN,
     )
-    says = f"{percent(share)} of the CPU time is in calls that only connections need"
+    says = f"{percent(share)} of the CPU time is in calls that only open and close connections"
     limit = CHURN_CPU_SHARE_MIN if share >= CHURN_CPU_SHARE_MIN else None
     cost = evidence("connection_cpu_share", share, "of 1", says, limit)
     found = replace(found, evidence=(*found.evidence, cost))
@@ -64,8 +64,8 @@ def _with_processes(found: Suspect, share: float, report: Report, service: Servi
     if not spent_us or share + made_us / spent_us < CHURN_CPU_SHARE_MIN or cpus < CHURN_CPUS_MIN:
         return found
     says = (
-        f"{percent(made_us / spent_us)} of the CPU time goes into processes or threads that come "
-        "and go with connections"
+        f"{percent(made_us / spent_us)} of the CPU time goes into processes or threads that "
+        "start and end with connections"
     )
     fact = evidence("made_for_connections_cpus", cpus, "CPUs", says, CHURN_CPUS_MIN)
     return replace(found, is_pressure=True, evidence=(*found.evidence, fact))
@@ -176,7 +176,7 @@ def _suspect(
 
 def _evidence(opened: int, requests: int, rate: float) -> Tuple[Evidence, ...]:
     many = f"{count(opened, 'connection')} for {count(requests, 'request')}"
-    quick = f"{rate:,.0f} connections a second"
+    quick = f"{rate:,.0f} connections per second"
     return (
         evidence(
             "connections_per_request", opened / requests, "of 1", many, ACCEPTS_PER_REQUEST_MIN

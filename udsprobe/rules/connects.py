@@ -16,11 +16,11 @@ _NO_FAILURE = ("EINPROGRESS", "EALREADY", "EISCONN", "EINTR", "EAGAIN")
 # Asked for on the off chance: glibc's name service cache, loggers.
 _OPTIONAL = ("/run/nscd/socket", "/var/run/nscd/socket", "/dev/log", "/run/systemd/journal/")
 _MEANS = {
-    "ENOENT": "the socket file does not exist",
-    "ECONNREFUSED": "nobody listens there",
-    "EACCES": "the client has no permission to the socket",
-    "EPERM": "a rule of the host forbids it",
-    "ETIMEDOUT": "nobody answers",
+    "ENOENT": "there is no such socket file",
+    "ECONNREFUSED": "nothing listens there",
+    "EACCES": "permission to the socket is denied",
+    "EPERM": "it is not permitted",
+    "ETIMEDOUT": "no answer",
     "EHOSTUNREACH": "there is no route to that host",
     "ENETUNREACH": "there is no route to that network",
     "EPROTOTYPE": "the socket there has another type",

@@ -24,7 +24,7 @@ HEALTHY, UNKNOWN = "healthy", "unknown"
 _SET_UP = ("accept-queue-full", "accept-starved", "connect-failing", "fd-limit")
 _CLASSES = {"transport": TRANSPORT, "healthy": HEALTHY, "unknown": UNKNOWN}
 
-NOBODY = Harm(NONE, 0.0, 0, None, "nobody suffers")
+NOBODY = Harm(NONE, 0.0, 0, None, "no client is affected")
 
 
 def class_of(cause: str) -> str:
@@ -75,7 +75,7 @@ def slow_requests(report: Report) -> Harm:
     served = report.requests.served
     latency = served.latency_us if served is not None else None
     if latency is None or not latency.count or latency.mean is None:
-        return Harm(SLOW, None, None, None, "a thread is busy all the time")
+        return Harm(SLOW, None, None, None, "a thread is saturated")
     return Harm(SLOW, None, latency.count, None, _how_slow(latency))
 
 

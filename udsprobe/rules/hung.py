@@ -27,14 +27,14 @@ def _asking(row: ServedBy) -> Optional[Suspect]:
     oldest_us = row.asking.oldest_us or 0.0
     if oldest_us < HUNG_US_MIN or not row.in_progress.count:
         return None
-    says = f"{count(row.asking.count, 'own request')} without an answer, the oldest for "
+    says = f"{count(row.asking.count, 'own request')} without a reply, the oldest for "
     fact = evidence("asking_oldest_us", oldest_us, "µs", says + duration(oldest_us), HUNG_US_MIN)
     return _suspect(
         row,
         "upstream-wait",
         f"{_name(row)} has waited {duration(oldest_us)} for an upstream",
         fact,
-        _stuck("reply", "replies", row.in_progress, "owed"),
+        _stuck("reply", "replies", row.in_progress, "outstanding"),
     )
 
 
@@ -49,8 +49,8 @@ def _unread(report: Report, row: ServedBy) -> Optional[Suspect]:
     return _suspect(
         row,
         "app-blocked",
-        f"{_name(row)} does not read its requests; its threads are {percent(share)} of "
-        f"the time {ACTIVITY_WORDS.get(doing, doing)}",
+        f"{_name(row)} does not read its requests; its threads spend {percent(share)} "
+        f"of the time {ACTIVITY_WORDS.get(doing, doing)}",
         fact,
         _stuck("request", "requests", row.unread, "unread"),
         # Who reads nothing accepts nothing either; that both is so is no chain.

@@ -340,7 +340,7 @@ def _summary(
 ) -> str:
     """What users suffer, its root, what follows from that, and what it says of the transport."""
     queues = [each.headline for each in symptoms_of(root, suspects) if each.cause in _QUEUES]
-    chain = f"; because of it {queues[0]}" if queues else ""
+    chain = f"; as a result, {queues[0]}" if queues else ""
     which = _CLASS_WORDS[harm.class_of(root.cause)]
     return f"{suffered.says}: {root.headline}{chain}. {which}{_gain(share)}."
 

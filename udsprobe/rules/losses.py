@@ -10,12 +10,12 @@ from udsprobe.rules.wording import count, evidence
 
 _LOST_SHARE_MIN = 0.001
 _PIPELINED = (
-    "Clients send the next request before they have a reply (pipelining): what was read before "
-    "a reply began counts as one request"
+    "Clients send more before they have a reply (pipelining): a request here is everything "
+    "received before a reply began"
 )
 _MULTIPLEXED = (
-    "Clients speak HTTP/2, whose streams share a connection: counts and latencies are of turns "
-    "(bytes in, then bytes out), not of requests"
+    "Clients speak HTTP/2, whose streams share a connection: counts and latencies here are of "
+    "turns (bytes in, then bytes out), not of requests"
 )
 
 
@@ -34,7 +34,7 @@ def _lost(report: Report) -> List[Finding]:
             id="measurement-incomplete",
             severity=WARNING if _is_severe(probe) else INFO,
             subject="udsprobe",
-            summary="Some events were lost; the verdict rests on those that were counted",
+            summary="Some events were not counted; the verdict rests on the others",
             evidence=facts,
         )
     ]
@@ -59,7 +59,8 @@ def _facts(probe: Probe) -> List[Evidence]:
         facts.append(evidence("turned_away", probe.turned_away, "entries", says))
     if skipped and (facts or skipped >= _LOST_SHARE_MIN * probe.events_seen):
         says = (
-            f"the kernel skipped {count(skipped, 'run')} of other probes, of any process's events"
+            f"{count(skipped, 'run')} of other probes skipped by the kernel, for events of any "
+            "process"
         )
         facts.append(evidence("missed_runs", skipped, "runs", says))
     if amiss:

@@ -29,8 +29,8 @@ def nagle_findings(report: Report) -> List[Finding]:
             id="nagle",
             severity=WARNING,
             subject=f"tcp:{_address(worst)}",
-            summary=f"Sent bytes wait in TCP{where}: Nagle's algorithm keeps them back "
-            "until the peer acknowledges, for up to 40 ms; no latency shown includes that",
+            summary=f"Bytes that were sent wait in TCP{where}: Nagle's algorithm holds them "
+            "until the other end acknowledges, for up to 40 ms; no latency here includes that",
             evidence=_evidence(found),
             actions=list(remedies("nagle", recognise(comms.get(worst.pid) or ""))),
         )

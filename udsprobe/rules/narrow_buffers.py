@@ -96,11 +96,13 @@ def _evidence(row: Connection, cost_us: float, requests: int) -> Tuple[Evidence,
     needed, size = bytes_per_request(row), row.send_buffer_bytes or 0
     eagain = row.send_blocked.eagain if row.send_blocked is not None else 0
     each_us = _stops(row)[1]
-    why = "a wake-up" if each_us == WAKE_UP_US_MAX else "an acknowledgement, which may be delayed"
-    cost = f"up to {duration(cost_us)} a reply: each stop waits for {why}, {duration(each_us)}"
+    why = "a wake-up" if each_us == WAKE_UP_US_MAX else "an acknowledgement that may be delayed"
+    cost = f"up to {duration(cost_us)} per reply: each stop waits for {why}, {duration(each_us)}"
     return (
         evidence("stopped_us", cost_us, "µs", cost, WAIT_MEAN_US_MIN),
-        evidence("send_buffer_bytes", size, "bytes", f"{needed:,.0f} bytes a reply, {size:,} fit"),
+        evidence(
+            "send_buffer_bytes", size, "bytes", f"{needed:,.0f} bytes per reply, {size:,} fit"
+        ),
         evidence("send_eagain", eagain, "calls", f"{count(eagain, 'send call')} found no room"),
         evidence("requests", requests, "requests", f"over {count(requests, 'request')}"),
     )

@@ -90,7 +90,8 @@ def owed_replies(report: Report) -> List[Evidence]:
         return []
     owed = sum(row.count for row in rows)
     says = (
-        f"{count(owed, 'reply is', 'replies are')} owed, the oldest for {duration(oldest_us)}: "
+        f"{count(owed, 'reply is', 'replies are')} outstanding, the oldest for "
+        f"{duration(oldest_us)}: "
         "long polls, or requests that hang"
     )
     return [evidence("replies_owed", owed, "replies", says)]
@@ -104,8 +105,8 @@ def untold(report: Report) -> Verdict:
         transport_share_pct=None,
         max_gain_pct=None,
         confidence=0.0,
-        summary="Where request time goes is not measured here. No limit was reached, but that "
-        "does not prove health.",
+        summary="What requests spend their time on is not measured here: no limit was seen "
+        "to be reached, which does not prove health.",
         subject=None,
         evidence=[*_queue_room(report), *_descriptor_room(report)],
         class_=UNKNOWN,
@@ -164,7 +165,7 @@ def _confidence(service: Service, near: float) -> float:
 
 def _where(time: RequestTime) -> str:
     if not time.count:
-        return "no requests with replies, and nothing is saturated, refused or blocked."
+        return "no request-reply turns were seen, and nothing is saturated, refused or blocked."
     largest = max(time.parts_us, key=lambda name: time.parts_us[name])
     mean = duration(time.total_us / time.count)
     words = {
@@ -190,7 +191,7 @@ def _why_no_wait(time: RequestTime) -> str:
     if time.mean_us("runq") < CONTENTION_US_MIN:
         short, limit = duration(time.mean_us("runq")), duration(CONTENTION_US_MIN)
         return f", {short} on average, which is short (pressure begins at {limit})"
-    return ", in a few stalls that held up many requests: its threads get the CPU time they need"
+    return ", in few stalls that held up many requests: its threads get the CPU they need"
 
 
 def _thread_room(report: Report) -> List[Evidence]:
@@ -209,8 +210,8 @@ def _queue_room(report: Report) -> List[Evidence]:
     fullest = max(rows, key=lambda row: (row.depth.max or 0) / row.depth.limit)
     depth = fullest.depth
     says = (
-        f"accept queue of {fullest.transport}:{fullest.address}: {depth.max} at the most, "
-        f"{depth.limit} fit"
+        f"accept queue of {fullest.transport}:{fullest.address}: at most {depth.max}, the "
+        f"limit is {depth.limit}"
     )
     return [evidence("accept_queue_depth_max", depth.max or 0, "connections", says, depth.limit)]
 

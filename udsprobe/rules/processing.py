@@ -168,7 +168,7 @@ def _moves(processing: Processing) -> Optional[Pressure]:
     least_s = MOVING_CPUS_MIN * processing.service.duration_s
     if time.mean_us("transport") < WAIT_MEAN_US_MIN or moving_s < least_s:
         return None
-    says = f"{duration(time.mean_us('transport'))} a request go into moving its bytes"
+    says = f"{duration(time.mean_us('transport'))} per request go into moving its bytes"
     fact = evidence("transport_us", time.mean_us("transport"), "µs", says, WAIT_MEAN_US_MIN)
     return Pressure("transport", (fact,), overloads=False)
 
@@ -203,8 +203,8 @@ def _stalls(processing: Processing) -> Optional[Pressure]:
     if waited_us < WAIT_MEAN_US_MIN or not is_long or not is_own_work:
         return None
     says = (
-        f"requests wait {duration(waited_us)} on average before they are read, while one in a "
-        f"hundred is worked on for {duration(took_us)} and more"
+        f"requests wait {duration(waited_us)} on average before they are read, while 1 in 100 "
+        f"takes {duration(took_us)} or more to process"
     )
     fact = evidence("recv_wait_us", waited_us, "µs", says, WAIT_MEAN_US_MIN)
     return Pressure("app-cpu", (fact,), overloads=False)
@@ -255,8 +255,8 @@ def _share_of(cause: str, time: RequestTime) -> Tuple[Evidence, ...]:
         return ()
     mean_us, share = time.mean_us(*PARTS[cause]), time.share(*PARTS[cause])
     says = (
-        f"{percent(share)} of request time, {duration(mean_us)} a request, "
-        f"over {count(time.count, 'request')}"
+        f"{percent(share)} of request time, {duration(mean_us)} per "
+        f"request, over {count(time.count, 'request')}"
     )
     return (evidence(f"{cause}_share", share, "of 1", says),)
 
@@ -278,5 +278,5 @@ def _who(found: Saturation) -> str:
     if found.how == "thread":
         return f"thread {found.comm} {found.tid}"
     if found.how == "process":
-        return f"{found.comm} {found.pid}, whose threads take turns at one lock,"
+        return f"{found.comm} {found.pid}, whose threads contend for one lock,"
     return f"{found.comm} {found.pid} with all CPUs of the host"

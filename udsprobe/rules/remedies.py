@@ -92,7 +92,7 @@ def sleeping_on(report: Report, time: RequestTime) -> str:
     if part == "disk":
         return "the disk"
     if part == "timer":
-        return "a timer, or an event in its poller that is no upstream request"
+        return "a timer, or an event in its poller other than an upstream request"
     return _sleep_call(report) or "a sleep, a pipe, a child process or a signal"
 
 
@@ -126,7 +126,7 @@ def _app_cpu(case: _Case) -> Remedy:
 
 def _of_its_time(found: Saturation) -> str:
     if found.how == "process":
-        return "its threads take turns at one lock"
+        return "its threads contend for one lock"
     return f"{percent(found.kinds['cpu'])} of that in its own code"
 
 
@@ -139,13 +139,13 @@ def _app_blocked(case: _Case) -> Remedy:
         key=lambda part: -part[1],
     )
     facts = tuple(
-        evidence(f"app_{name}_us", us, "µs", f"{duration(us)} a request: {name}")
+        evidence(f"app_{name}_us", us, "µs", f"{duration(us)} per request: {name}")
         for name, us in parts
         if us >= 1
     )
     return Remedy(
         on,
-        f"{case.service.name} sleeps on {on} while it owes replies",
+        f"{case.service.name} sleeps on {on} while requests wait for its reply",
         facts,
         choice.sleeps(case.report, pid, on_disk=parts[0][0] == "disk") if pid else (),
     )
@@ -154,7 +154,7 @@ def _app_blocked(case: _Case) -> Remedy:
 def _upstream_wait(case: _Case) -> Remedy:
     rows = sorted(case.service.upstream, key=lambda row: -_waited_us(row))
     if not rows:
-        return Remedy(None, f"{case.service.name} waits for another server's reply")
+        return Remedy(None, f"{case.service.name} waits for another process's reply")
     worst = rows[0]
     mean_us = worst.latency_us.mean or 0.0
     subject = f"{worst.transport}:{worst.address}"
@@ -165,7 +165,7 @@ def _upstream_wait(case: _Case) -> Remedy:
     pid = peer.pid if peer is not None and peer.pid else None
     return Remedy(
         subject,
-        f"{case.service.name} waits for {where}, which takes {duration(mean_us)} a request"
+        f"{case.service.name} waits for {where}, which takes {duration(mean_us)} per request"
         f"{_pool(case.service)}",
         facts,
         remedies("upstream", peer_pid=pid, who=who),
@@ -223,7 +223,7 @@ def _quota(case: _Case, fact: Evidence) -> Optional[Remedy]:
     )
     return Remedy(
         group.path,
-        f"{case.service.name} has used up its CPU quota of {quota:.3g} CPUs and is stopped by it",
+        f"{case.service.name} has used up its CPU quota of {quota:.3g} CPUs and is throttled",
         (fact, cut),
         choice.quota(group),
     )
@@ -233,12 +233,12 @@ def _too_many_threads(case: _Case, fact: Evidence) -> Optional[Remedy]:
     if not has_too_many_threads(case.report):
         return None
     each = runnable_per_cpu(case.report)
-    says = f"{each:.1f} of its threads want each CPU, on average"
+    says = f"on average {each:.1f} of its threads want each CPU"
     many = evidence("runnable_per_cpu", each, "threads", says, RUNNABLE_PER_CPU_MAX)
     cpus = case.service.cpus
     return Remedy(
         case.service.name,
-        f"{case.service.name} runs more threads than there are CPUs for: {each:.1f} for each",
+        f"{case.service.name} runs more threads than there are CPUs: {each:.1f} per CPU",
         (fact, many),
         choice.too_many_threads(case.report, cpus),
     )
@@ -272,7 +272,7 @@ def _held_by(report: Report, first: CpuHolder, name: str, facts: Tuple[Evidence,
     lacks = f"{name} is ready to run but gets no CPU"
     actions = choice.cpu_holder(report, first)
     if not first.pid:
-        short_lived = f"{lacks}: short-lived processes use it"
+        short_lived = f"{lacks}: short-lived processes hold it"
         return Remedy("short-lived processes", short_lived, facts, actions)
     who = f"{first.comm or 'pid'} {first.pid}"
     return Remedy(who, f"{lacks}: {who} {_holds(first)}", facts, actions)
@@ -296,10 +296,10 @@ def _send_blocked(case: _Case) -> Remedy:
         return _datagrams_wait(case, datagrams, fact)
     row = binding_buffer(case.report)
     if row is None:
-        return Remedy(name, f"{name} sleeps in send calls: its readers do not drain", (fact,))
+        return Remedy(name, f"{name} sleeps in send calls: its readers do not keep up", (fact,))
     size, needed = row.send_buffer_bytes or 0, bytes_per_request(row)
     does_not_fit = evidence(
-        "send_buffer_bytes", size, "bytes", f"{needed:,.0f} bytes a request, {size:,} fit"
+        "send_buffer_bytes", size, "bytes", f"{needed:,.0f} bytes per request, {size:,} fit"
     )
     return Remedy(
         f"{row.transport}:{row.local}",
@@ -342,15 +342,15 @@ def _transport(case: _Case) -> Remedy:
     per_request = case.report.requests.syscalls_per_request
     facts: Tuple[Evidence, ...] = ()
     if per_request is not None:
-        says = f"{per_request.total:.3g} system calls a request"
+        says = f"{per_request.total:.3g} system calls per request"
         facts = (evidence("syscalls_per_request", per_request.total, "calls", says),)
     moved = sum(row.bytes for row in case.report.syscalls or [])
     if case.time.count:
         each = moved / case.time.count
-        facts += (evidence("bytes_per_request", each, "bytes", f"{each:,.0f} bytes a request"),)
+        facts += (evidence("bytes_per_request", each, "bytes", f"{each:,.0f} bytes per request"),)
     return Remedy(
         case.service.name,
-        "requests spend their time in the kernel, moving bytes",
+        "requests spend their time in the kernel moving bytes",
         facts,
         (*remedies("fewer-calls"), *_unix_instead(case.report)),
     )

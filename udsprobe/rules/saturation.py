@@ -24,7 +24,7 @@ class Saturation:
     """What is busy without a pause.
 
     Attributes:
-        how: `thread`, `process` (its threads take turns at one lock, as
+        how: `thread`, `process` (its threads contend for one lock, as
             Python's do) or `host` (the service uses all CPUs).
         busy: part of the time that could have been used.
         kinds: `cpu`, `transport`, `runq` → its part of the busy time.

@@ -11,7 +11,7 @@ ACTIVITY_WORDS = {
     "sys_socket": "in socket system calls",
     "sys_poll": "in poller calls",
     "sys_other": "in other system calls",
-    "runq": "ready to run without a CPU",
+    "runq": "ready to run, waiting for a CPU",
     "blocked_poll": "asleep in its poller",
     "blocked_recv": "asleep in a receive call",
     "blocked_send": "asleep in a send call",

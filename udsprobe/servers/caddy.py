@@ -37,7 +37,7 @@ def caddy_facts(process: ProcessFacts) -> Tuple[CaddyFacts, Tuple[NotChecked, ..
         )
     except (Unreadable, ValueError, RecursionError) as error:
         reason = "unreadable" if isinstance(error, Unreadable) else "broken"
-        says = str(error) if isinstance(error, Unreadable) else "it is no JSON that Caddy takes"
+        says = str(error) if isinstance(error, Unreadable) else "it is not JSON that Caddy accepts"
         wrong = ConfigError(reason, path, says)
         return CaddyFacts(process.pid, path, errors=(wrong,), netns=process.netns), ()
     return CaddyFacts(process.pid, path, hops(config), netns=process.netns), ()

@@ -76,7 +76,7 @@ class Namespaces:
             self.complete = False
             self._missing(
                 f"{len(others) - NAMESPACES_MAX} network namespaces",
-                f"{NAMESPACES_MAX} are looked into",
+                f"{NAMESPACES_MAX} are examined",
                 "name the processes with --pid",
             )
         return (None, *others[:NAMESPACES_MAX])

@@ -49,7 +49,7 @@ def nginx_facts(
         netns=master.netns,
     )
     if path is None:
-        says = "its program is closed to this user, which names the path"
+        says = "this user may not read its program, which names the path"
         error = ConfigError("unreadable", f"/proc/{master.pid}/exe", says)
         return replace(facts, errors=(error,))
     return _with_files(facts, given, worker, endpoints)

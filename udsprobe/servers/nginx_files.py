@@ -147,7 +147,7 @@ def statements(raw: bytes, file: str) -> Tuple[Directive, ...]:
             if words:
                 raise Broken("a `;` is missing before `}`", words[-1][1])
             if len(open_blocks) == 1:
-                raise Broken("there is a `}` too many", line)
+                raise Broken("there is one `}` too many", line)
             name, args, at, block = open_blocks.pop()
             open_blocks[-1][3].append(Directive(name, args, file, at, tuple(block)))
         else:
@@ -155,13 +155,13 @@ def statements(raw: bytes, file: str) -> Tuple[Directive, ...]:
             words = []
             if token == "{":
                 if len(open_blocks) > NESTING_MAX:
-                    raise Broken(f"blocks lie in each other, {NESTING_MAX} deep", line)
+                    raise Broken(f"blocks are nested {NESTING_MAX} deep", line)
                 open_blocks.append((name, args, at, []))
             else:
                 open_blocks[-1][3].append(Directive(name, args, file, at))
     if words or len(open_blocks) > 1:
         at = words[0][1] if words else open_blocks[-1][2]
-        raise Broken("it ends before the statement or block that starts here does", at)
+        raise Broken("it ends inside the statement or block that starts here", at)
     return tuple(root)
 
 

@@ -188,13 +188,13 @@ def _refuse_access_list(path: bytes) -> None:
         os.getxattr(path, _ACCESS_LIST)
     except OSError:
         return
-    raise Unreadable("a list of access rights decides")
+    raise Unreadable("an access control list (ACL) decides")
 
 
 def _why(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "it does not exist"
     if isinstance(error, PermissionError):
-        return "it is closed to this user"
+        return "it is not accessible to this user"
     number = getattr(error, "errno", None)
     return os.strerror(number) if number else "its name is not a file name"

@@ -12,8 +12,8 @@ from udsprobe.views import bars, numbers
 from udsprobe.views.bars import KERNEL, PROGRAM, RUN_QUEUE, WAITING, Part
 from udsprobe.views.escape import column, fit
 
-PIPELINED = "pipelined: latencies are not single requests'"
-MULTIPLEXED = "HTTP/2: streams share a connection, latencies are not single requests'"
+PIPELINED = "pipelined: latencies are not of single requests"
+MULTIPLEXED = "HTTP/2: streams share a connection, latencies are not of single requests"
 
 _STAGES = (
     ("recv_wait", "queued for the app", WAITING),

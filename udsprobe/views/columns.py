@@ -42,7 +42,7 @@ SYSCALLS = _by_key(
         "name",
         "system call",
         14,
-        "The kernel's name of the call; /32 marks calls of 32-bit programs.",
+        "The kernel's name for the call; /32 marks calls of 32-bit programs.",
         right=False,
     ),
     Column(
@@ -50,7 +50,7 @@ SYSCALLS = _by_key(
         "socket",
         10,
         "What its file descriptor was: unix (stream), unix/seq (seqpacket), unix/dgram, tcp, udp, "
-        "or other for what is no socket (pipe, file, epoll).",
+        "or other for anything else (pipe, file, epoll).",
         right=False,
     ),
     Column("calls", "calls", 9, "Calls that returned since the start, failed ones included."),
@@ -62,11 +62,11 @@ SYSCALLS = _by_key(
     Column("p999", "p999", 6, "99.9 % of the calls took at most this long."),
     Column("max", "max", 6, "The longest call."),
     Column("mean", "mean", 6, "The mean duration of a call."),
-    Column("cpu", "cpu %", 5, "CPU time inside these calls, in percent of one CPU."),
+    Column("cpu", "cpu%", 5, "CPU time inside these calls, in percent of one CPU."),
     Column("now", "now", 4, "Threads inside this call at this moment, asleep or not."),
     Column("bytes", "bytes", 7, "Bytes moved since the start."),
     Column("bytes_per_s", "bytes/s", 7, "Bytes moved, per second."),
-    Column("slow", "slow %", 6, "Share of the time that was spent in calls of 1 ms or longer."),
+    Column("slow", "slow%", 6, "Share of the time that was spent in calls of 1 ms or longer."),
     Column(
         "errors",
         "errors since the start",
@@ -91,21 +91,23 @@ LISTENERS = _by_key(
         "bar",
         "accept queue",
         12,
-        "Connections nobody has accepted yet: filled is now, ╎ the most seen, "
+        "Connections not accepted yet: the filled part is now, ╎ the maximum, "
         "the right end the limit.",
         right=False,
         grows_to=36,
     ),
     Column("now", "now", 5, "Connections in the accept queue at this moment."),
     Column("max", "max", 5, "The most connections seen in the queue at once."),
-    Column("limit", "limit", 5, "The queue is full at this many: the backlog and one more."),
-    Column("wait", "wait p99", 8, "99 % of the accepted connections waited at most this long."),
+    Column(
+        "limit", "limit", 5, "The queue is full at this many connections: the backlog plus one."
+    ),
+    Column("wait", "wait p99", 8, "99 in 100 of those accepted waited at most this long for it."),
     Column(
         "state",
         "state",
         7,
-        "The worst that holds of FULL (at its limit now), REFUSED, BLOCKED, DROPPED (newcomers, "
-        "since the start) and CLOSED.",
+        "The worst of FULL (at its limit now), REFUSED, BLOCKED, DROPPED (new clients, since "
+        "the start) and CLOSED.",
         right=False,
     ),
     Column(
@@ -126,7 +128,7 @@ LISTENERS = _by_key(
     ),
     Column(
         "trouble",
-        "newcomers",
+        "refused, blocked",
         40,
         "Connections REFUSED by errno, clients BLOCKED in connect() now and before, TCP "
         "connections DROPPED, since the start; on narrow screens on a line below.",
@@ -137,8 +139,8 @@ LISTENERS = _by_key(
 )
 
 TARGETS = _by_key(
-    Column("pid", "pid", 7, "Process number."),
-    Column("comm", "process", 15, "The name the process gives itself.", right=False),
+    Column("pid", "pid", 7, "Process ID (PID)."),
+    Column("comm", "process", 15, "The process name (comm).", right=False),
     Column("state", "state", 7, "Running or exited.", right=False),
     Column(
         "via",
@@ -147,11 +149,11 @@ TARGETS = _by_key(
         "How it became a target: matched by a selector, or a child of a target.",
         right=False,
     ),
-    Column("threads", "threads", 7, "Its threads."),
+    Column("threads", "threads", 7, "The number of its threads."),
     Column("bar", "open files", 12, "Open file descriptors against the limit.", right=False),
     Column("fds", "fds", 6, "File descriptors open."),
     Column("fds_limit", "limit", 8, "File descriptors it may open (RLIMIT_NOFILE)."),
-    Column("fds_pct", "used %", 6, "File descriptors open, in percent of the limit."),
+    Column("fds_pct", "used%", 6, "File descriptors open, in percent of the limit."),
     Column("full_in", "full in", 10, "When all are in use, at the rate at which they grow now."),
     Column(
         "exhausted",
@@ -171,7 +173,7 @@ TARGETS = _by_key(
 
 
 FINDINGS = _by_key(
-    Column("severity", "severity", 8, "Severity: critical, warning or info.", right=False),
+    Column("severity", "severity", 8, "The severity: critical, warning or info.", right=False),
     Column("id", "finding", 18, "Its name, a cause of docs/verdicts.md.", right=False),
     Column(
         "subject",
@@ -189,11 +191,7 @@ CONNECTIONS = _by_key(
     Column("local", "local", 14, "The target's own address.", right=False, grows_to=30),
     Column("peer", "peer", 14, "Process or address at the other end.", right=False, grows_to=30),
     Column(
-        "role",
-        "role",
-        8,
-        "Role of the target: it serves requests on it, or sends its own.",
-        right=False,
+        "role", "role", 8, "Whether the target serves requests on it or sends them.", right=False
     ),
     Column("requests", "requests", 9, "Requests on it since the start."),
     Column("bytes_in", "in", 6, "Bytes received since the start."),
@@ -202,22 +200,22 @@ CONNECTIONS = _by_key(
         "bar",
         "send queue",
         10,
-        "Bytes sent that the peer has not taken: filled is now, ╎ the most, the right end the "
-        "buffer.",
+        "Bytes sent that the peer has not taken: the filled part is now, ╎ the maximum, the "
+        "right end the buffer.",
         right=False,
         grows_to=16,
     ),
-    Column("queued", "queued", 6, "Bytes in the send queue at this moment."),
-    Column("most", "most", 6, "The most bytes in the send queue since the start."),
+    Column("queued", "unsent", 6, "Bytes in the send queue at this moment."),
+    Column("most", "max", 6, "The most bytes in the send queue since the start."),
     Column("buffer", "buffer", 6, "The send buffer's limit, overhead included."),
     Column("received", "unread", 6, "Bytes the target has not received yet."),
-    Column("unread_most", "most", 6, "The most bytes it had not received since the start."),
+    Column("unread_most", "max", 6, "The most bytes it had not received since the start."),
     Column(
         "state",
         "state",
         26,
-        "STALLED while the peer takes nothing, BLOCKED sends that slept, EAGAIN that could "
-        "not and NAGLE that left bytes to wait for an acknowledgement, since the start.",
+        "STALLED while the peer takes nothing; since the start, sends that slept (BLOCKED), "
+        "found no room (EAGAIN) or left bytes waiting for an acknowledgement (NAGLE).",
         right=False,
         grows_to=_ANY,
     ),

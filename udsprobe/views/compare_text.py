@@ -97,7 +97,7 @@ def _notes(comparison: Comparison, width: int) -> List[Text]:
     notes += [percentiles] if percentiles else []
     notes += compare_rows.unknown(every)
     notes += compare_rows.longer(every)
-    lines = [Text("── what to know about it ".ljust(width, "─"), style="bold")]
+    lines = [Text("── notes ".ljust(width, "─"), style="bold")]
     return lines + [line for note in notes for line in _wrapped(note, width, _INDENT)]
 
 

@@ -366,7 +366,7 @@ def _syscalls(report: Report, width: int, room: int, limit: _Shown) -> List[Text
         return [*body, _note(f"not measured: {words.why_not(report, 'syscalls')}")]
     ranked = cells.by_busiest([row for row in report.syscalls if row.calls or row.in_flight])
     if not ranked:
-        return [*body, _note("none: no target has called one on a socket or a poller yet")]
+        return [*body, _note("none: no target has made a call on a socket or a poller yet")]
     most = max(1, min(limit.errors, room - limit.calls))
     failures = _failures(ranked, width, most)
     body.append(_header(_SYSCALLS))

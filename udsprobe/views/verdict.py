@@ -13,12 +13,12 @@ from udsprobe.model.report import Evidence, Finding, Report, Verdict
 from udsprobe.views import numbers
 from udsprobe.views.escape import visible
 
-NOT_ENOUGH_SEEN = "NOT ENOUGH SEEN"
+NOT_ENOUGH_SEEN = "NOT ENOUGH DATA"
 BANNERS = {
     "transport": "THE TRANSPORT",
     "not-transport": "NOT THE TRANSPORT",
     "set-up": "THE SOCKET'S SET-UP",
-    "healthy": "NOTHING SUFFERS",
+    "healthy": "NO BOTTLENECK",
     "unknown": NOT_ENOUGH_SEEN,
 }
 _QUIET = ("healthy", "unknown")

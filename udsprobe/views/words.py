@@ -62,7 +62,7 @@ def per_request(value: SyscallsPerRequest, width: int) -> str:
         for name, calls in ranked
         if calls >= _WORTH_NAMING
     ]
-    head = f"{numbers.ratio(value.total)} system calls a request"
+    head = f"{numbers.ratio(value.total)} system calls per request"
     for shown in range(len(parts), 0, -1):
         more = len(ranked) - shown
         line = f"{head}: {', '.join(parts[:shown])}" + (f", and {more} more" if more else "")

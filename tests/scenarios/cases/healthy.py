@@ -52,7 +52,7 @@ def node_cluster(bench: Bench) -> Subject:
 
 @case("Node", (TCP,), needs=("node",))
 def node_few_new_connections(bench: Bench) -> Subject:
-    """30 connections a second for one request each, as health checks and scripts make them."""
+    """30 connections per second for one request each, as health checks and scripts make them."""
     node = bench.node()
     bench.load(node.address, connections=3, rate=30, reconnect=1)
     return Subject([node.pid])

@@ -156,7 +156,7 @@ def busy(report: Report, pid: int, tid: int, comm: str) -> Tuple[Action, ...]:
 
 
 def sleeps(report: Report, pid: int, on_disk: bool) -> Tuple[Action, ...]:
-    """A server sleeps while it owes replies."""
+    """A server sleeps while requests wait for its reply."""
     target = next((each for each in report.targets if each.pid == pid), None)
     found = remedies("sleeps", server_of(target), pid=pid)
     return (*found, *remedies("disk")) if on_disk else found

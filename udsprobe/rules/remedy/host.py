@@ -15,7 +15,7 @@ DENIED: Dict[str, Tuple[Row, ...]] = {
             "namei -l -- {address}",
             "see the owner and mode of each part of the path; then chgrp and chmod the socket, or "
             "add the client's user to the socket's group",
-            "connecting needs write permission to the socket and search permission to each "
+            "connect() needs write permission on the socket and search permission on each "
             "directory above it",
         ),
     ),
@@ -24,9 +24,8 @@ MISSING: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "ls -l -- {address}",
-            "start the server that creates this socket, or correct the path in the client or "
-            "the server",
-            "the server has not created its socket, or created it at another path",
+            "start the server that makes this socket, or correct the path on one of the two sides",
+            "the server has not created its socket, or created it elsewhere",
         ),
     )
 }
@@ -34,8 +33,9 @@ NOBODY_UNIX: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "sudo ss -xlp | grep -F -- {address}",
-            "check that no process listens there, then start the server again",
-            "the socket file exists but no process listens: its server ended without removing it",
+            "check that nothing listens there, then start the server again",
+            "the socket file exists but nothing listens on it: its server ended without removing "
+            "it",
         ),
     )
 }
@@ -43,7 +43,7 @@ NOBODY_TCP: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "sudo ss -ltnp | grep -F -- {address}",
-            "check whether a server listens there; if none does, start it",
+            "check whether anything listens there, then start the server",
             "a connect needs a listener at that address and port",
         ),
     )
@@ -53,7 +53,8 @@ NO_PORT: Dict[str, Tuple[Row, ...]] = {
         now(
             'sudo sysctl -w net.ipv4.ip_local_port_range="1024 65535"',
             "allow more local ports; for good: keep connections open (a pool)",
-            "a connection to one address takes a local port until a minute after it is closed",
+            "each connection to an address occupies a local port until one minute after it is "
+            "closed",
         ),
     )
 }
@@ -67,7 +68,7 @@ FULL_ELSEWHERE: Dict[str, Tuple[Row, ...]] = {
     )
 }
 
-_NEEDS = "each connection takes a descriptor; without one accept() and open() fail"
+_NEEDS = "each connection needs a descriptor; without one accept() and open() fail"
 _NOFILE = now(
     "sudo prlimit --pid {pid} --nofile={more}:{more_hard}",
     "raise the limit of open files of the running process; for good: LimitNOFILE={more} in its "
@@ -118,10 +119,10 @@ OWN_LIMIT: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "cat /proc/{pid}/limits && sysctl fs.inotify.max_user_instances fs.nr_open",
-            "look for the limit that it met: not that of its open files, of which {open} of "
-            "{limit} are in use; per user there is fs.inotify.max_user_instances, and programs "
-            "count limits of their own",
-            "raising a limit that does not bind changes nothing",
+            "look for the limit that it reached: not that of its open files, of which {open} of "
+            "{limit} are in use; there is fs.inotify.max_user_instances per user, and programs "
+            "have limits of their own",
+            "raising a limit that is not reached changes nothing",
         ),
     )
 }
@@ -130,7 +131,7 @@ NOFILE_HOST: Dict[str, Tuple[Row, ...]] = {
         now(
             "sudo sysctl -w fs.file-max=2097152",
             "raise the host's limit of open files",
-            "the limit of all processes together is reached",
+            "the limit for all processes together is reached",
         ),
         look(
             "sudo find /proc -maxdepth 3 -path '/proc/[0-9]*/fd/*' 2>/dev/null | cut -d/ -f3 | "
@@ -144,10 +145,10 @@ NOFILE_HOST: Dict[str, Tuple[Row, ...]] = {
 STRANGER: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         now(
-            "sudo renice -n 19 -p {holder_pids}",
-            "give the lowest priority to {holder} (not part of this service)",
-            "the server then runs first; the others still get idle CPU time",
-            "sudo renice -n {nice} -p {holder_pids}",
+            "sudo renice -n 19 -p {holder_pid}",
+            "give {holder}, which is unrelated to the server, the lowest priority",
+            "the server then runs before it; it still gets idle CPU time",
+            "sudo renice -n {nice} -p {holder_pid}",
         ),
     )
 }
@@ -155,7 +156,7 @@ PARTNER: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
             "give the server and {holder}, which works with it, more CPUs, or {holder} less to do",
-            "it serves the same requests: slowing it down slows them down",
+            "it serves the same requests: slowing it down would slow them down",
         ),
     )
 }
@@ -164,7 +165,7 @@ KERNEL_THREAD: Dict[str, Tuple[Row, ...]] = {
         look(
             "cat /proc/softirqs /proc/interrupts",
             "see what the kernel does on these CPUs",
-            "{holder} is the kernel's own: its priority is not what to change",
+            "{holder} is part of the kernel: do not change its priority",
         ),
     )
 }
@@ -172,7 +173,7 @@ SHORT_LIVED: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "ps -eo etimes,ppid,pid,comm --sort etimes | head -30",
-            "see which process starts them",
+            "see which processes start them",
             "lists the youngest processes with their parents",
         ),
     )
@@ -192,7 +193,7 @@ QUOTA: Dict[str, Tuple[Row, ...]] = {
             "echo {quota} | sudo tee {cpu_max}",
             "lift the CPU quota of {path} until it is set again; for good: CPUQuota= in its "
             "systemd unit, --cpus of its container",
-            "the quota stops all its threads until the next period, whatever CPUs are free",
+            "the quota stops all its threads until the next period, even if CPUs are free",
             "echo {was} | sudo tee {cpu_max}",
         ),
     )

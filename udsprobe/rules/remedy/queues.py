@@ -67,16 +67,16 @@ _TAKES_SOMAXCONN = restart(
 BACKLOG: Dict[str, Tuple[Row, ...]] = {
     "nginx": (
         reload(
-            "write backlog={backlog} on nginx's `listen` line for {address}, then reload it: "
+            "set backlog={backlog} on nginx's `listen` line for {address}, then reload it: "
             "nginx -t && nginx -s reload",
-            "511 is nginx's own; a reload listens again with the new one",
+            "nginx's default is 511; a reload calls listen() again with the new value",
         ),
     ),
     "node": (
         restart(
             "server.listen({{ path or port, backlog: {backlog} }}) in the program that listens "
             "on {address}",
-            "511 is Node's own",
+            "Node's default is 511",
         ),
     ),
     "postgresql": (
@@ -95,37 +95,39 @@ BACKLOG: Dict[str, Tuple[Row, ...]] = {
     "redis": (
         restart(
             "tcp-backlog {backlog} in redis.conf, then restart",
-            "511 is Redis's own; it holds for Unix sockets too, and CONFIG SET does not take it",
+            "Redis's default is 511, for Unix sockets too; CONFIG SET does not accept it",
         ),
     ),
     "php-fpm": (
         restart(
             "listen.backlog = {backlog} in the pool's file of PHP-FPM, then restart: a reload "
             "keeps the socket as it is",
-            "511 is PHP-FPM's own on Linux",
+            "PHP-FPM's default on Linux is 511",
         ),
     ),
     "uwsgi": (
         restart(
             "listen = {backlog} in uWSGI's file (--listen {backlog}), then restart; "
             "net.core.somaxconn has to be as large, or uWSGI does not start",
-            "100 is uWSGI's own",
+            "uWSGI's default is 100",
         ),
     ),
-    "gunicorn": (restart("gunicorn --backlog {backlog}, then restart", "2048 is gunicorn's own"),),
-    "uvicorn": (restart("uvicorn --backlog {backlog}, then restart", "2048 is uvicorn's own"),),
+    "gunicorn": (
+        restart("gunicorn --backlog {backlog}, then restart", "gunicorn's default is 2048"),
+    ),
+    "uvicorn": (restart("uvicorn --backlog {backlog}, then restart", "uvicorn's default is 2048"),),
     "puma": (
         restart(
             'add ?backlog={backlog} to the address of `bind` in config/puma.rb, as in bind "'
             'unix:///run/app.sock?backlog={backlog}", then restart',
-            "1024 is Puma's own",
+            "Puma's default is 1024",
         ),
     ),
     "apache": (
         restart(
             "ListenBacklog {backlog} in Apache's configuration, then restart: a graceful restart "
             "keeps the socket as it is",
-            "511 is Apache's own",
+            "Apache's default is 511",
         ),
     ),
     "haproxy": (
@@ -137,15 +139,16 @@ BACKLOG: Dict[str, Tuple[Row, ...]] = {
     ),
     "pgbouncer": (
         restart(
-            "listen_backlog = {backlog} in pgbouncer.ini, then restart", "128 is PgBouncer's own"
+            "listen_backlog = {backlog} in pgbouncer.ini, then restart",
+            "PgBouncer's default is 128",
         ),
     ),
-    "memcached": (restart("memcached -b {backlog}, then restart", "1024 is memcached's own"),),
+    "memcached": (restart("memcached -b {backlog}, then restart", "memcached's default is 1024"),),
     "java": (
         restart(
             "new ServerSocket(port, {backlog}) or ServerSocketChannel.bind(address, {backlog}); "
             "Tomcat: acceptCount, Jetty: acceptQueueSize",
-            "50 is Java's own, 100 Tomcat's",
+            "Java's default is 50, Tomcat's 100",
         ),
     ),
     "go": (_TAKES_SOMAXCONN,),
@@ -161,7 +164,7 @@ BACKLOG: Dict[str, Tuple[Row, ...]] = {
         restart(
             "Backlog={backlog} under [Socket] of the unit that listens on {address}, then "
             "systemctl daemon-reload and restart that socket unit",
-            "systemd listens in the service's place",
+            "systemd listens for the service",
         ),
     ),
     "generic": (
@@ -173,7 +176,7 @@ BACKLOG: Dict[str, Tuple[Row, ...]] = {
     ),
 }
 
-_FREES = "a connection that waits in the queue gets its turn when one of those it serves ends"
+_FREES = "a queued connection is accepted when a served one ends"
 SEATS: Dict[str, Tuple[Row, ...]] = {
     "nginx": (
         reload(
@@ -215,7 +218,7 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
         reload(
             "raise maxclients: CONFIG SET maxclients …, and the same in redis.conf; or close idle "
             "clients: CONFIG SET timeout 300",
-            "clients above maxclients get an error and are closed",
+            "connections above maxclients get an error and are closed",
         ),
     ),
     "php-fpm": (
@@ -263,7 +266,7 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
         reload(
             "raise max_client_conn in pgbouncer.ini (and LimitNOFILE with it), then RELOAD; "
             "where queries wait for a server, default_pool_size",
-            "clients above max_client_conn are refused",
+            "connections above max_client_conn are refused",
         ),
     ),
     "memcached": (
@@ -296,7 +299,7 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
     "caddy": (
         restart(
             "raise LimitNOFILE of Caddy's unit, and lower `idle` of its server timeouts",
-            "Caddy has no limit of its own: it stops where descriptors do",
+            "Caddy has no connection limit; it is limited by its file descriptors",
         ),
     ),
     "systemd": (
@@ -308,7 +311,7 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
     ),
     "generic": (
         restart(
-            "raise the limit of the server that is taken (connections, workers or threads), or "
+            "raise the server's limit that is reached (connections, workers or threads), or "
             "close idle connections sooner (keep-alive time)",
             _FREES,
         ),
@@ -331,7 +334,7 @@ ACCEPT_LATE: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
             "accept in a thread or loop that does nothing else, or serve with more workers",
-            "the thread that accepts comes back to the queue too late",
+            "the thread that accepts connections comes too late",
         ),
     ),
     "node": (

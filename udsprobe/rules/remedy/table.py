@@ -38,12 +38,12 @@ _LIMIT: Rows = {GENERIC: (queues.SOMAXCONN_HERE,)}
 KINDS: Dict[str, Kind] = {
     "backlog-unix": Kind(
         "accept-queue-full",
-        "the backlog binds, Unix socket",
+        "the backlog is the limit, Unix socket",
         queues.BACKLOG,
         (queues.LISTEN_UNIX,),
     ),
     "backlog-tcp": Kind(
-        "accept-queue-full", "the backlog binds, TCP", queues.BACKLOG, (queues.LISTEN_TCP,)
+        "accept-queue-full", "the backlog is the limit, TCP", queues.BACKLOG, (queues.LISTEN_TCP,)
     ),
     "somaxconn": Kind(
         "accept-queue-full",
@@ -51,12 +51,16 @@ KINDS: Dict[str, Kind] = {
         {GENERIC: (queues.SOMAXCONN,)},
         (queues.SOMAXCONN_AND_LISTEN,),
     ),
-    "somaxconn-only": Kind("accept-queue-full", "the same, owner not known", _LIMIT),
-    "full-elsewhere": Kind(
-        "accept-queue-full", "the queue of another's listener", host.FULL_ELSEWHERE
+    "somaxconn-only": Kind(
+        "accept-queue-full", "somaxconn cuts the backlog, owner not known", _LIMIT
     ),
-    "seats": Kind("accept-starved", "all seats are taken", queues.SEATS),
-    "accept-late": Kind("accept-starved", "who accepts is busy", queues.ACCEPT_LATE),
+    "full-elsewhere": Kind(
+        "accept-queue-full", "the queue of a listener that is not a target's", host.FULL_ELSEWHERE
+    ),
+    "seats": Kind(
+        "accept-starved", "the server's limit of connections or workers is reached", queues.SEATS
+    ),
+    "accept-late": Kind("accept-starved", "the accepting thread is busy", queues.ACCEPT_LATE),
     "denied": Kind("connect-failing", "EACCES, EPERM", host.DENIED),
     "missing": Kind("connect-failing", "ENOENT", host.MISSING),
     "nobody-unix": Kind("connect-failing", "ECONNREFUSED, Unix socket", host.NOBODY_UNIX),
@@ -77,14 +81,14 @@ KINDS: Dict[str, Kind] = {
     "sleeps": Kind("app-blocked", "what it sleeps in", work.SLEEPS),
     "disk": Kind("app-blocked", "the disk", work.DISK),
     "hung": Kind("app-blocked", "nothing completes", work.HUNG),
-    "upstream": Kind("upstream-wait", "who answers late", work.UPSTREAM),
+    "upstream": Kind("upstream-wait", "the upstream that answers late", work.UPSTREAM),
     "quota": Kind("cpu-contention", "a CPU quota", host.QUOTA),
     "too-many-threads": Kind("cpu-contention", "too many threads", host.TOO_MANY_THREADS),
-    "stranger": Kind("cpu-contention", "a stranger has the CPU", host.STRANGER),
+    "stranger": Kind("cpu-contention", "an unrelated process has the CPU", host.STRANGER),
     "partner": Kind("cpu-contention", "a partner has the CPU", host.PARTNER),
     "kernel-thread": Kind("cpu-contention", "the kernel has the CPU", host.KERNEL_THREAD),
-    "short-lived": Kind("cpu-contention", "processes that come and go", host.SHORT_LIVED),
-    "who-runs": Kind("cpu-contention", "nobody in particular", host.WHO_RUNS),
+    "short-lived": Kind("cpu-contention", "short-lived processes", host.SHORT_LIVED),
+    "who-runs": Kind("cpu-contention", "no single process", host.WHO_RUNS),
     "fewer-calls": Kind("transport", "many small calls", work.FEWER_CALLS),
     "unix-instead": Kind("transport", "TCP on one host", work.UNIX_INSTEAD),
 }

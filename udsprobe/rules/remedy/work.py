@@ -18,7 +18,7 @@ _PERF = look(
 _PY_SPY = look(
     "sudo py-spy dump --pid {pid}",
     "see what its Python threads do (pip install py-spy)",
-    "prints the stack of each thread with its line; once more tells whether it moves",
+    "prints the stack of each thread with its line; run it twice to see whether it moves",
 )
 _SLOW_COMMANDS = (
     "see the slow commands of Redis (package redis-tools)",
@@ -136,7 +136,7 @@ MORE_CPU: Dict[str, Tuple[Row, ...]] = {
     "java": (
         restart(
             "look at the profile, and at garbage collection: -Xlog:gc, a larger -Xmx",
-            "a heap too small collects garbage all the time",
+            "with too small a heap it collects garbage all the time",
         ),
     ),
     "go": (
@@ -150,7 +150,7 @@ MORE_CPU: Dict[str, Tuple[Row, ...]] = {
 _SLEEPS = look(
     "sudo head -v /proc/{pid}/task/*/wchan /proc/{pid}/task/*/syscall",
     "see in which system call each thread sleeps",
-    "the call in which it sleeps tells what it waits for while it owes replies",
+    "the call in which it sleeps shows what it waits for while requests wait for its reply",
 )
 SLEEPS: Dict[str, Tuple[Row, ...]] = {
     "generic": (_SLEEPS,),
@@ -166,7 +166,7 @@ DISK: Dict[str, Tuple[Row, ...]] = {
         look(
             "iostat -x 1 10",
             "see which disk is busy (package sysstat)",
-            "shows how long the disk takes for a request, and how full its queue is",
+            "shows how long the disk takes per request, and how full its queue is",
         ),
     )
 }
@@ -175,7 +175,7 @@ HUNG: Dict[str, Tuple[Row, ...]] = {
         look(
             "sudo head -v /proc/{pid}/task/*/wchan /proc/{pid}/task/*/syscall",
             "see in which system call each of its threads sleeps, or that it is stopped",
-            "a server that answers nobody sleeps in a call that does not come back",
+            "a server that does not answer sleeps in a call that does not return",
         ),
     )
 }
@@ -224,14 +224,14 @@ NODELAY: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
             "setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, …), or write a message in one call",
-            "a small send then leaves at once; a Unix socket has no such thing",
+            "a small send then leaves at once; Unix sockets do not have this delay",
         ),
     ),
     "nginx": (reload("tcp_nodelay on; then reload nginx", "a small send then leaves at once"),),
     "node": (
         restart(
             "socket.setNoDelay(true), or net.createServer({{ noDelay: true }}, …)",
-            "a small send then leaves at once; a Unix socket has no such thing",
+            "a small send then leaves at once; Unix sockets do not have this delay",
         ),
     ),
 }
@@ -274,7 +274,7 @@ DATAGRAMS: Dict[str, Tuple[Row, ...]] = {
         look(
             "sudo ss -xap | grep u_dgr",
             "find the reader of the datagrams",
-            "the reader is the socket whose Recv-Q is not 0",
+            "the reader is the process whose Recv-Q is not 0",
         ),
     )
 }
@@ -282,7 +282,7 @@ FEWER_CALLS: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
             "send more with each call: pipelining, batches, writev(), larger buffers",
-            "a system call costs the same however few bytes it moves",
+            "a system call costs the same however little it moves",
         ),
     )
 }
@@ -290,7 +290,7 @@ UNIX_INSTEAD: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
             "listen on a Unix socket, and measure both: udsprobe compare tcp.json unix.json",
-            "on one host it does without the TCP and IP layers",
+            "on one host it avoids the TCP and IP layers",
         ),
     )
 }

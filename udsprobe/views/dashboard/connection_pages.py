@@ -50,7 +50,7 @@ class _Limit:
 
     def __init__(self, size: Optional[int], is_fixed: Optional[bool], option: str) -> None:
         self.size = size
-        grows = {True: f"set with {option}, does not grow", False: "the kernel's", None: ""}
+        grows = {True: f"set with {option}, does not grow", False: "set by the kernel", None: ""}
         self.says = grows[is_fixed]
 
 
@@ -69,7 +69,7 @@ def _queue(name: str, now: Optional[int], most: Optional[int], limit: _Limit) ->
         rule(name),
         plain(f"{'now':<{LABEL}} {numbers.count(now, 15):>15}  {bar}"),
         plain(f"{'most since the start':<{LABEL}} {numbers.count(most, 15):>15}"),
-        plain(f"{'limit, overhead too':<{LABEL}} {told}"),
+        plain(f"{'limit with overhead':<{LABEL}} {told}"),
         plain(""),
     ]
 
@@ -80,7 +80,7 @@ def _blocked(row: Connection) -> List[Fact]:
     if row.stalled_us is not None:
         stalled = numbers.spaced(numbers.duration(row.stalled_us))
     if blocked is None:
-        return [("peer takes nothing since", stalled)]
+        return [("peer takes nothing for", stalled)]
     slept = numbers.count(blocked.count, 15)
     if blocked.count:
         slept += f", {numbers.spaced(numbers.duration(blocked.wait_us.mean))} on average"
@@ -88,5 +88,5 @@ def _blocked(row: Connection) -> List[Fact]:
         ("sends that slept", slept),
         ("sends with EAGAIN", numbers.count(blocked.eagain, 15)),
         ("sends held by Nagle", numbers.count(row.sends_held, 15)),
-        ("peer takes nothing since", stalled),
+        ("peer takes nothing for", stalled),
     ]

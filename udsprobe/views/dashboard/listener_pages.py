@@ -26,7 +26,7 @@ def listener_page(key: object, report: Report, width: int) -> List[Line]:
         return [*_group(group, report), *rests_on(report, _MEASUREMENTS, width)]
     row = next((item for item in rows if listener_key(item) == key), None)
     if row is None:
-        return [plain("this listener is gone")]
+        return [plain("this listener no longer exists")]
     waits = {}
     if row.wait_us is not None:
         waits["until accept"] = row.wait_us
@@ -60,13 +60,11 @@ def _facts(row: Listener, report: Report) -> List[Fact]:
         ("network namespace", f"{row.netns}, socket {row.inode}"),
         ("owners", held),
         (
-            "asked of listen()",
-            "not measured: listen() was called before attach"
-            if requested is None
-            else str(requested),
+            "passed to listen()",
+            "not seen: called before attach" if requested is None else str(requested),
         ),
         ("backlog in force", f"{row.backlog.effective}: {_binding(row.backlog)}"),
-        ("full at", f"{row.depth.limit}, the backlog and one more"),
+        ("full at", f"{row.depth.limit}, the backlog plus one"),
         ("when full", _when_full(row)),
     ]
 
@@ -74,20 +72,20 @@ def _facts(row: Listener, report: Report) -> List[Fact]:
 def _binding(backlog: Backlog) -> str:
     """Which of the two bounds one would have to raise."""
     if backlog.clamped_by is not None:
-        return f"cut to it: raise {visible(backlog.clamped_by)}, then listen again"
+        return f"cut to it: raise {visible(backlog.clamped_by)}, then call listen() again"
     if backlog.equals_somaxconn is None:
-        return "net.core.somaxconn is another network namespace's and not known"
+        return "net.core.somaxconn of that network namespace is not known"
     if not backlog.equals_somaxconn:
-        return "below net.core.somaxconn: what listen() asked for binds"
+        return "below net.core.somaxconn: the argument of listen() is the limit"
     if backlog.requested is not None:
-        return "what listen() asked for, and equal to net.core.somaxconn: raise both"
-    return "equal to net.core.somaxconn: that may bind, and what listen() asked for too"
+        return "the argument of listen(), equal to net.core.somaxconn: raise both"
+    return "equal to net.core.somaxconn: that or the argument of listen() is the limit"
 
 
 def _when_full(row: Listener) -> str:
     if row.transport == "unix":
         return "connect() blocks, or fails with EAGAIN on a non-blocking socket"
-    return "handshakes are dropped and retried after about a second, unseen by the target"
+    return "handshakes are dropped and retried after about a second; the target does not see it"
 
 
 def _queue_facts(row: Listener) -> List[Fact]:
@@ -105,7 +103,7 @@ def _queue_facts(row: Listener) -> List[Fact]:
     if row.transport == "tcp":
         facts.append(("dropped", numbers.count(row.drops, 15)))
         facts.append(("of these, queue full", numbers.count(row.overflows, 15)))
-        facts.append(("handshakes under way", _syn_queue(row.syn_queue)))
+        facts.append(("handshakes in progress", _syn_queue(row.syn_queue)))
     return facts
 
 
@@ -113,7 +111,7 @@ def _namespace(row: Listener, report: Report, width: int) -> List[Line]:
     space = next((s for s in report.namespaces or () if s.netns == row.netns), None)
     if space is None or row.transport != "tcp":
         return []
-    abort = {True: "1: a full queue resets", False: "0: a full queue is silent"}
+    abort = {True: "1: a full queue resets them", False: "0: a full queue drops them silently"}
     overflow = abort.get(space.tcp_abort_on_overflow or False, "")
     facts = [
         ("net.core.somaxconn", numbers.count(space.somaxconn)),
@@ -123,7 +121,7 @@ def _namespace(row: Listener, report: Report, width: int) -> List[Line]:
         ),
         ("tcp_syncookies", numbers.count(space.tcp_syncookies)),
         ("cookies sent, received", _pair(space.syncookies_sent, space.syncookies_received)),
-        ("overflows, drops there", _pair(space.listen_overflows, space.listen_drops)),
+        ("overflows, drops", _pair(space.listen_overflows, space.listen_drops)),
     ]
     return section(f"network namespace {row.netns}, since the start", facts, width)
 
@@ -151,7 +149,7 @@ def _depths(row: Listener) -> List[Line]:
         return []
     ranges = depth_ranges(row.depth.histogram, row.depth.limit)
     most = max(count for _, count in ranges)
-    lines = [rule("depth right after a connection came in"), *_bars(ranges, most)]
+    lines = [rule("depth after each connection that came in"), *_bars(ranges, most)]
     return [*lines, plain("")]
 
 
@@ -178,7 +176,7 @@ def _wait_bars(wait: Optional[Latency]) -> List[Line]:
     if wait is None or not wait.count or not wait.max:
         return []
     shown = cells.latency(wait)
-    lines = [rule("until accept, against the longest")]
+    lines = [rule("time until accept, relative to the longest")]
     for name in _WAITS:
         value = getattr(wait, name) or 0.0
         bar = bars.share_bar(value, wait.max, _BAR)

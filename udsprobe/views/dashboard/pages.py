@@ -35,52 +35,54 @@ KEYS_HELP = (
     ("↑ ↓", "on the verdict's or a finding's page: choose a remedy, then scroll"),
     (
         "y",
-        "on such a page: copy the chosen remedy's command, where the terminal can; nothing where "
-        "it has none",
+        "on such a page: copy the chosen remedy's command, if it has one and the terminal can copy",
     ),
-    ("r", "on the verdict's page: which probes its figures come from, and back"),
+    ("r", "on the verdict's page: show the probes its figures come from, and back"),
     ("q, Ctrl+C", "quit; the report of everything seen stays in the terminal"),
-    ("p", "freeze the screen; measuring goes on"),
+    ("p", "pause the screen; measuring continues"),
     ("s", "sort system calls by the next of: calls, errors, p99, cpu, bytes"),
-    ("/", "show only rows of this panel that contain a text; Esc shows all again"),
+    ("/", "show only rows of this panel that contain a text; Esc shows all"),
     ("Tab, Shift+Tab", "next panel, previous panel; a click does the same"),
     ("↑ ↓ PgUp PgDn", "move in the panel; the wheel does the same"),
-    ("z", "give the panel the whole screen, and back"),
-    ("Enter", "details of the row; a double click does the same"),
+    ("z", "show the panel on the whole screen, and back"),
+    ("Enter", "details of the row and what they rest on; a double click does the same"),
     (
         "Ctrl+Z",
-        "suspend and return to the shell; `fg` resumes, with all that was counted meanwhile",
+        "suspend and return to the shell; `fg` resumes, with everything counted meanwhile",
     ),
     ("?", "this page"),
     ("Esc, q", "leave a page"),
 )
 
 MARKS_HELP = (
-    ("–", "not measured; the reason is below or under Enter; never shown as zero"),
+    ("–", "not measured, and never a zero; the reason is below or under Enter"),
     ("·", "measured, and nothing happened in this interval"),
-    ("<.01", "more than zero, less than can be shown"),
+    ("<.01", "more than zero, too small to show"),
     (
         "CAPITALS",
         "FULL, REFUSED, BLOCKED, DROPPED, CLOSED, STALLED, FAILED, LOST, PAUSED: "
-        "words for whatever else is told by colour",
+        "words for everything that colour shows",
     ),
 )
 
 
 VERDICT_HELP = (
-    ("THE TRANSPORT, NOT …", "the one cause of what requests suffered from in the last 10 seconds"),
+    ("THE TRANSPORT, NOT …", "the one cause that limits requests in the last 10 seconds"),
     (
         "THE SOCKET'S SET-UP",
-        "clients cannot connect: queue, permissions, descriptors, seats; not the transport's speed",
+        "clients cannot connect: queue, permissions, descriptors, connection limit; not its speed",
     ),
     (
-        "NOTHING SUFFERS",
-        "nothing is refused, full, blocked or saturated; the line below says how close it is",
+        "NO BOTTLENECK",
+        "nothing is refused, full, blocked or saturated; the distance to the limits is here",
     ),
-    ("NOT ENOUGH SEEN", "too few requests to judge, and how many are needed"),
-    ("critical, warning", "how bad; its colour says the same"),
-    ("sure", "higher with more events, and when no other cause comes close"),
-    ("free one would save", "the most that a transport without any cost could save of a request"),
+    ("NOT ENOUGH DATA", "too few requests to judge, and how many are needed"),
+    ("critical, warning", "the severity; its colour says the same"),
+    ("sure", "higher with more data, and when no other cause comes near"),
+    (
+        "a free transport would save",
+        "the most of a request that a transport without cost could save",
+    ),
 )
 
 
@@ -107,10 +109,16 @@ def help_page(frame: Optional[Frame], width: int) -> Table:
         "requests",
         (
             ("served", "replies sent on connections a target accepted, per second"),
-            ("p50 … max", "first byte of a request queued to its reply handed to the kernel"),
-            ("hop", "targets that ask each other, outermost first: own time of the whole"),
+            (
+                "p50 … max",
+                "from the first byte of a request queued to its reply handed to the kernel",
+            ),
+            (
+                "hop",
+                "targets that send each other requests, outermost first: own time of the total",
+            ),
             ("connect", "the targets' own connects by destination; errors since the start"),
-            ("calls a request", "all system calls of the targets, by served requests"),
+            ("calls/request", "all system calls of the targets, by served requests"),
         ),
         width,
     )
@@ -154,7 +162,7 @@ def _cpu(call: Syscall) -> str:
 def _syscall(key: object, frame: Frame, width: int) -> List[Line]:
     window = _call(frame.window, key)
     if window is None:
-        return [plain("this row is gone")]
+        return [plain("this row no longer exists")]
     interval = _call(frame.interval, key)
     facts = [
         ("system call", cells.call_label(window)),
@@ -211,7 +219,7 @@ def _stages(served: Served) -> List[Line]:
     if means is None:
         return lines
     whole = sum(means.values())
-    lines.append(rule("the mean request; accept: while its bytes were already there"))
+    lines.append(rule("the mean request; accept: time after its bytes had arrived"))
     for name, mean in means.items():
         lines.append(_share_line(name, numbers.duration(mean), mean / whole if whole else 0.0))
     return [*lines, plain("")]
@@ -261,7 +269,7 @@ def _calls_a_request(report: Report, width: int) -> List[Line]:
     calls = {} if per_request is None else per_request.by_syscall
     ranked = sorted(calls.items(), key=lambda item: (-item[1], item[0]))
     facts = [(visible(name), numbers.ratio(value)) for name, value in ranked]
-    return section("system calls a request", facts, width)
+    return section("system calls per request", facts, width)
 
 
 def _connect(since: Connect, frame: Frame, width: int) -> List[Line]:
@@ -274,7 +282,7 @@ def _connect(since: Connect, frame: Frame, width: int) -> List[Line]:
     ]
     if "EINPROGRESS" in since.errors:
         facts.append(
-            ("EINPROGRESS", "goes on in the background, as a non-blocking TCP connect does")
+            ("EINPROGRESS", "continues in the background, as a non-blocking TCP connect does")
         )
     return [
         *section("outgoing connects since the start", facts, width),

@@ -23,7 +23,7 @@ SORTS: Tuple[Tuple[str, SortKey], ...] = (
 )
 """Orders of the system-call table, most first; of the whole window, so that they are calm."""
 
-HISTORIES = ("rate", "p50", "p99", "calls a request", "errors")
+HISTORIES = ("rate", "p50", "p99", "calls/request", "errors")
 
 
 class ViewState:
@@ -194,7 +194,7 @@ def _moments(report: Report) -> Dict[str, Optional[float]]:
         "rate": None if served is None else served.rate_per_s,
         "p50": None if latency is None else latency.p50,
         "p99": None if latency is None else latency.p99,
-        "calls a request": None if per_request is None else per_request.total,
+        "calls/request": None if per_request is None else per_request.total,
         "errors": None
         if calls is None
         else cells.per_second(sum(cells.failed(call) for call in calls), seconds),

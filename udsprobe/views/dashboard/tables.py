@@ -115,7 +115,7 @@ def connections(report: Report, state: ViewState, width: int) -> Table:
             ends = {"local": "end", "peer": "end"}
             lines.append(Line(key, row(columns, shown, width, keep=ends), severity))
     if not lines:
-        nothing = "none: no target has moved a byte on a connection yet"
+        nothing = "none: no target has moved bytes on a connection yet"
         lines.append(_empty(state, bool(report.connections), nothing))
     more = (report.connections_total or 0) - len(report.connections)
     if more > 0:
@@ -365,7 +365,7 @@ def targets(report: Report, state: ViewState, width: int) -> Table:
         if state.passes("targets", " ".join(shown.values())):
             lines.append(Line(target.pid, row(columns, shown, width), _target_severity(target)))
     if not lines:
-        lines.append(_empty(state, bool(report.targets), "no target is left"))
+        lines.append(_empty(state, bool(report.targets), "all targets have exited"))
     return laid_out("targets", columns, lines, width)
 
 

@@ -108,7 +108,7 @@ def _cpu(report: Report, pid: int, width: int) -> List[Line]:
 
 def _host(cpu: Cpu) -> List[Fact]:
     pressure = numbers.percentage(cpu.pressure_some_pct)
-    facts = [("somebody waited", f"{pressure} % of the time (pressure)")]
+    facts = [("a task waited", f"{pressure} % of the time (pressure)")]
     return [*(_shares(cpu.host) if cpu.host is not None else []), *facts]
 
 
@@ -147,7 +147,7 @@ def _holders(report: Report) -> List[Line]:
         return []
     lines = [rule("what ran on the CPUs while threads of the targets waited for one")]
     for row in rows:
-        who = "nothing: idle or a quota" if row.is_idle else cells.process(row.pid, row.comm)
+        who = "none: idle or CPU quota" if row.is_idle else cells.process(row.pid, row.comm)
         who = who if row.pid or row.is_idle else "processes that ended"
         mine = "  a target" if row.is_target else "  talks to them" if row.is_partner else ""
         bar = bars.share_bar(row.share_pct, 100, _BAR)

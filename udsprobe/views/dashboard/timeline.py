@@ -21,7 +21,7 @@ REPLAY_KEYS: Tuple[Tuple[str, str, str], ...] = (
 )
 
 REPLAY_KEYS_HELP = (
-    ("Space, p", "play or hold; at the end, play from the start"),
+    ("Space, p", "play or pause; at the end, play from the start"),
     ("→ ←", "the next or the previous sample"),
     ("] [", "a minute later or earlier; } and { ten minutes"),
     ("+ -", "faster or slower"),
@@ -36,7 +36,7 @@ _NOTE = 20
 
 def state(moment: Moment) -> str:
     """The title's right end: playing or held, how fast, and the clock of this frame."""
-    how = f"▶ replay {moment.speed:g}×" if moment.playing else "‖ HELD"
+    how = f"▶ replay {moment.speed:g}×" if moment.playing else "‖ PAUSED"
     return f"{how} · {visible(moment.clock)} "
 
 

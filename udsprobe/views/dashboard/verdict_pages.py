@@ -37,7 +37,7 @@ def finding_key(finding: Finding) -> Hashable:
 
 
 def verdict_page(frame: Frame, width: int) -> Table:
-    """The summary in full, evidence, remedies, runners-up, and what could not be measured."""
+    """The summary in full, evidence, remedies, runners-up, and what was not measured."""
     report = frame.interval
     verdict = report.verdict
     if verdict is None:
@@ -58,7 +58,7 @@ def finding_page(key: object, frame: Frame, width: int) -> Table:
     rows = frame.interval.findings or []
     row = next((each for each in rows if finding_key(each) == key), None)
     if row is None:
-        return Table("findings: details (Esc leaves)", (plain("this finding is gone"),))
+        return Table("findings: details (Esc leaves)", (plain("this finding no longer exists"),))
     if row is own_finding(frame.interval):
         return verdict_page(frame, width)
     severity = SEVERITY.get(row.severity, PLAIN)
@@ -152,4 +152,4 @@ def _others(report: Report, width: int) -> List[Line]:
 
 def _unmeasured(report: Report, width: int) -> List[Line]:
     facts = [("on this kernel", reason) for reason in words.impaired(report)]
-    return section("could not be measured", facts, width) if facts else []
+    return section("not measured", facts, width) if facts else []

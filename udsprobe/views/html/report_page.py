@@ -121,7 +121,9 @@ def _moments(moments: Sequence[Moment]) -> Optional[Table]:
         }
         for each in moments
     ]
-    return _table("moments", "Findings of the last ten seconds, as time went by.", columns, rows)
+    return _table(
+        "moments", "Findings over time, each about the ten seconds before.", columns, rows
+    )
 
 
 def _clock(unix_s: float) -> str:
@@ -192,7 +194,7 @@ def _thinned(line: Timeline) -> str:
     """How many intervals of what length, and what that means for what is shown."""
     count, samples = len(line.intervals), line.samples
     if not count:
-        return "One sample: nothing can be told over time."
+        return "Only one sample: nothing to plot over time."
     lengths = sorted(each.end_s - each.start_s for each in line.intervals)
     typical = numbers.span(lengths[len(lengths) // 2])
     if count == samples - 1:
@@ -311,12 +313,12 @@ def _calls(report: Report) -> Optional[Table]:
         Column("name", "system call", "text"),
         Column("socket", "socket", "text"),
         Column("calls", "calls"),
-        Column("calls_per_s", "/s"),
+        Column("calls_per_s", "calls/s"),
         Column("bytes", "bytes"),
         Column("p50", "p50"),
         Column("p99", "p99"),
         Column("max", "max"),
-        Column("cpu", "CPU %"),
+        Column("cpu", "cpu%"),
         Column("now", "now"),
         Column("errors", "errors", "prose"),
     )
@@ -342,7 +344,7 @@ def _listeners(report: Report) -> Optional[Table]:
         Column("accepted", "accepted"),
         Column("wait", "wait p99"),
         Column("owners", "owners", "text"),
-        Column("trouble", "trouble", "prose"),
+        Column("trouble", "refused, blocked", "prose"),
     )
     return _table(
         "listeners",
@@ -359,12 +361,12 @@ def _hops(report: Report) -> Optional[Table]:
         Column("who", "server", "text"),
         Column("address", "listens on", "text"),
         Column("calls", "requests"),
-        Column("calls_per_s", "/s"),
+        Column("calls_per_s", "requests/s"),
         Column("whole", "mean"),
-        Column("own", "of it its own"),
+        Column("own", "own time"),
         Column("asks", "asks", "prose"),
     )
-    caption = "The way of a request, from the outermost server inwards."
+    caption = "The path of a request, from the outermost server inwards."
     return _table("hops", caption, columns, rows)
 
 
@@ -386,7 +388,7 @@ def _upstreams(report: Report) -> Optional[Table]:
         Column("p99", "p99"),
         Column("max", "max"),
     )
-    return _table("upstreams", "Requests of the targets to others.", columns, rows)
+    return _table("upstreams", "Requests from the targets to other servers.", columns, rows)
 
 
 def _connects(report: Report) -> Optional[Table]:
@@ -414,12 +416,12 @@ def _connections(report: Report) -> Optional[Table]:
         Column("bytes_in", "in"),
         Column("bytes_out", "out"),
         Column("queued", "unsent"),
-        Column("most", "at most"),
+        Column("most", "max"),
         Column("buffer", "buffer"),
-        Column("state", "held up", "prose"),
+        Column("state", "state", "prose"),
     )
     told = f"; {more:,} more are open" if more else ""
-    caption = f"Connections, those held up first, then the busiest{told}."
+    caption = f"Connections, those that cannot send first, then the busiest{told}."
     return _table("connections", caption, columns, rows, CONNECTIONS_MAX)
 
 

@@ -110,13 +110,13 @@ ALL_CALLS = _counter(
     "syscall.all",
     "{call}",
     (),
-    "All system calls of the targets; divide by requests for calls per request.",
+    "All system calls of the targets; divide by served requests for calls per request.",
 )
 
 # --- requests
 SERVED = _counter("served.requests", "{request}", (), "Requests served by the targets.")
 SERVED_DURATION = _histogram(
-    "served.request.duration", (), "First byte queued to reply sent.", FINE_NS
+    "served.request.duration", (), "From the first byte queued to the reply sent.", FINE_NS
 )
 SERVED_STAGE = _histogram(
     "served.request.stage", ("stage",), "The stages of served requests.", FINE_NS
@@ -134,7 +134,7 @@ PIPELINED = _counter(
     "served.requests.pipelined",
     "{request}",
     (),
-    "Requests that arrived before the previous reply began: turns may not be requests.",
+    "Requests that came before the reply to the previous one began: turns may not be requests.",
 )
 MULTIPLEXED = _counter(
     "served.requests.multiplexed",
@@ -169,13 +169,13 @@ QUEUE_LIMIT = _gauge(
     "listener.queue.limit",
     "{connection}",
     _LISTENER,
-    "Most connections a queue holds; of several queues of an address, their sum.",
+    "Most connections the queue holds; the sum if an address has several queues.",
 )
 QUEUE_FILL = _gauge(
     "listener.queue.fill",
     "ratio",
     _LISTENER,
-    "Highest depth in the last interval by the limit; of the fullest queue of an address.",
+    "Highest depth in the last interval divided by the limit; of the fullest queue of an address.",
 )
 QUEUES = _gauge(
     "listener.queues", "{queue}", _LISTENER, "Sockets that listen at the address (SO_REUSEPORT)."
@@ -186,7 +186,9 @@ ESTABLISHED = _counter(
 ACCEPTED = _counter(
     "listener.accepted", "{connection}", _LISTENER, "Connections that accept() took out."
 )
-ACCEPT_WAIT = _histogram("listener.wait", _LISTENER, "Time in the queue, of the accepted.")
+ACCEPT_WAIT = _histogram(
+    "listener.wait", _LISTENER, "Time that accepted connections spent in the queue."
+)
 BLOCKED_CONNECT = _histogram(
     "listener.blocked_connect", _LISTENER, "Clients' time in connect() waiting for room."
 )
@@ -194,7 +196,7 @@ BLOCKED_NOW = _gauge(
     "listener.blocked_connects", "{client}", _LISTENER, "Clients inside connect() now."
 )
 REFUSED = _counter(
-    "listener.refused", "{connect}", (*_LISTENER, "errno"), "Failed connects by any process."
+    "listener.refused", "{connect}", (*_LISTENER, "errno"), "Failed connects of any process."
 )
 DROPS = _counter("listener.drops", "{connection}", _LISTENER, "Dropped by a TCP listener.")
 SYN_QUEUE = _gauge("listener.syn_queue", "{handshake}", _LISTENER, "TCP handshakes in progress.")
@@ -217,7 +219,7 @@ SEND_QUEUE = _gauge(
 
 # --- threads, targets, namespaces
 THREAD_TIME = _counter(
-    "thread.time", "seconds", ("activity",), "Where the time of the targets' threads went."
+    "thread.time", "seconds", ("activity",), "Time of the targets' threads, by what they did."
 )
 THREADS = _gauge("threads", "{thread}", (), "Living threads of the targets.")
 TARGETS = _gauge("targets", "{process}", (), "Observed processes that run.")
@@ -252,16 +254,16 @@ CPU_QUOTA = _gauge(
     "cgroup.cpu.quota", "{cpu}", _CGROUP, "CPUs that a cgroup of targets may use; no quota: absent."
 )
 CPU_PERIODS = _counter(
-    "cgroup.cpu.periods", "{period}", _CGROUP, "Enforcement periods with something to run."
+    "cgroup.cpu.periods", "{period}", _CGROUP, "Quota periods with threads to run."
 )
 CPU_THROTTLED_PERIODS = _counter(
     "cgroup.cpu.throttled_periods",
     "{period}",
     _CGROUP,
-    "Of these, the ones in which it was stopped.",
+    "Quota periods in which it was throttled.",
 )
 CPU_THROTTLED = _counter(
-    "cgroup.cpu.throttled", "seconds", _CGROUP, "How long it was stopped, each CPU by itself."
+    "cgroup.cpu.throttled", "seconds", _CGROUP, "Time it was throttled, summed over CPUs."
 )
 CPU_USAGE = _counter("cgroup.cpu.usage", "seconds", _CGROUP, "CPU time that it used.")
 _NETNS = ("netns",)
@@ -270,13 +272,13 @@ OVERFLOWS = _counter(
     "netns.listen_overflows",
     "{connection}",
     _NETNS,
-    "TcpExt ListenOverflows of every listener there, since attach.",
+    "TcpExt ListenOverflows of all listeners in the network namespace, since attach.",
 )
 LISTEN_DROPS = _counter(
     "netns.listen_drops",
     "{connection}",
     _NETNS,
-    "TcpExt ListenDrops of every listener there, since attach.",
+    "TcpExt ListenDrops of all listeners in the network namespace, since attach.",
 )
 COOKIES_SENT = _counter("netns.syncookies_sent", "{cookie}", _NETNS, "SYN cookies, since attach.")
 
@@ -286,7 +288,7 @@ HARM = _gauge(
     "verdict.harm",
     "1",
     ("class", "kind"),
-    "1 for who suffers in the last interval, and where to look.",
+    "1 for the harm in the last interval, and where to look.",
 )
 TRANSPORT_SHARE = _gauge(
     "verdict.transport_share", "ratio", (), "Part of served-request time that is transport."
@@ -297,13 +299,16 @@ FINDINGS = _gauge(
 
 # --- udsprobe itself
 BUILD = _gauge(
-    "build.info", "1", ("version", "strategy", "kernel", "arch"), "1, with what is running."
+    "build.info",
+    "1",
+    ("version", "strategy", "kernel", "arch"),
+    "1, labelled with version, strategy, kernel and architecture.",
 )
 MEASUREMENT = _gauge(
     "measurement.info",
     "1",
     ("measurement", "rests_on", "state"),
-    "1 for each measurement, with the probes it rests on in this kernel.",
+    "1 for each measurement, with what it rests on here.",
 )
 SAMPLES = _counter("samples", "{sample}", (), "Samples taken since attach.")
 SAMPLED_AT = _gauge("sample.timestamp", "seconds", (), "When the last sample was taken, Unix time.")
@@ -326,12 +331,12 @@ UNREAD = _counter(
     "probe.unread_messages", "{message}", (), "Messages whose bytes could not be counted."
 )
 UNPLACED = _counter(
-    "probe.unplaced_failures", "{connect}", (), "Failed connects that are at no listener."
+    "probe.unplaced_failures", "{connect}", (), "Failed connects to addresses without a listener."
 )
 SERIES_LIMIT = _gauge("series.limit", "{series}", (), "--max-series.")
 FOLDED = _gauge(
     "series.folded",
     "{object}",
     ("kind",),
-    "Listeners, destinations … that have no series of their own and are in `other`.",
+    "Listeners, destinations and the like without a series of their own, counted in `other`.",
 )
