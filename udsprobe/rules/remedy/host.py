@@ -145,10 +145,10 @@ NOFILE_HOST: Dict[str, Tuple[Row, ...]] = {
 STRANGER: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         now(
-            "sudo renice -n 19 -p {holder_pid}",
-            "give {holder}, which is unrelated to the server, the lowest priority",
-            "the server then runs before it; it still gets idle CPU time",
-            "sudo renice -n {nice} -p {holder_pid}",
+            "sudo renice -n 19 -p {holder_pids}",
+            "give the lowest priority to {holder} (not part of this service)",
+            "the server then runs first; the others still get idle CPU time",
+            "sudo renice -n {nice} -p {holder_pids}",
         ),
     )
 }
