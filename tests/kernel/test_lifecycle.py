@@ -276,8 +276,8 @@ def without_capabilities(*kept: str) -> List[str]:
     ("kept", "missing"),
     [
         ([], "CAP_BPF and CAP_PERFMON, which"),
-        (["bpf"], "takes CAP_PERFMON, which"),
-        (["perfmon"], "takes CAP_BPF, which"),
+        (["bpf"], "needs CAP_PERFMON, which"),
+        (["perfmon"], "needs CAP_BPF, which"),
     ],
     ids=["none", "only CAP_BPF", "only CAP_PERFMON"],
 )
