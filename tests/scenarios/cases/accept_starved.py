@@ -59,4 +59,4 @@ def seats_taken_and_the_queue_full(bench: Bench, seats: int = 4) -> Subject:
     haproxy = bench.haproxy(f"maxconn {seats}\n    backlog 8")
     bench.load(haproxy.address, connections=4, think_ms=20)
     bench.load(haproxy.address, connections=24, refuse_wait=1, warm=0)
-    return Subject([haproxy.pid], [haproxy.address, "seats"])
+    return Subject([haproxy.pid], [haproxy.address, "limit of connections"])
