@@ -6,12 +6,14 @@ told of this machine: the archive's address, the certificates, and pip's setting
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 TOLD = re.compile(r"PIP_|npm_config_|\w+_proxy$", re.IGNORECASE)
@@ -28,12 +30,16 @@ class Release(NamedTuple):
 
     Attributes:
         keyring: of its archive. address: of it; None: the one that this machine's apt uses.
+        components: of its archive, as a fresh machine has them.
+        keyring_package: Debian 13's package that has the keyring, for machines that do not.
     """
 
     name: str
     suite: str
     keyring: Path
     address: Optional[str] = None
+    components: str = "main"
+    keyring_package: Optional[str] = None
 
 
 def _debian(name: str, suite: str) -> Release:
@@ -52,6 +58,8 @@ RELEASES: Dict[str, Release] = {
             "noble",
             Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg"),
             os.environ.get("UBUNTU_ARCHIVE", "http://archive.ubuntu.com/ubuntu"),
+            "main,universe",
+            "ubuntu-keyring",
         ),
     )
 }
@@ -110,21 +118,41 @@ def made(release: Release, folder: Path, *, expired: bool = False) -> Root:
     """
     if shutil.which("mmdebstrap") is None:
         raise RootError("mmdebstrap is missing: apt install mmdebstrap")
-    if not release.keyring.is_file():
-        raise RootError(f"{release.name}: {release.keyring} is missing: install its keyring")
     options = ["--mode=root", "--variant=minbase", f"--include={','.join(FRESH)}"]
-    options += [f"--keyring={release.keyring}"]
+    options += [f"--components={release.components}"]
     options += ['--aptopt=Acquire::Check-Valid-Until "false"'] * expired
-    command = ["mmdebstrap", *options, release.suite, str(folder), _address(release)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RootError(f"{release.name} cannot be made: {_last_line(done.stderr)}")
+    with _keyring(release) as keyring:
+        _bootstrap(release, folder, [*options, f"--keyring={keyring}"])
     for told in (CERTIFICATES, Path("/etc/pip.conf"), Path("/etc/resolv.conf"), Path("/etc/hosts")):
         if told.is_file():
             shutil.copy(told, folder / str(told).lstrip("/"))
     root = Root(release, folder)
     root.run(["apt-get", "-qq", "update"])
     return root
+
+
+def _bootstrap(release: Release, folder: Path, options: Sequence[str]) -> None:
+    command = ["mmdebstrap", *options, release.suite, str(folder), _address(release)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RootError(f"{release.name} cannot be made: {_last_line(done.stderr)}")
+
+
+@contextlib.contextmanager
+def _keyring(release: Release) -> Iterator[Path]:
+    """The archive's keys: this machine's, or those in Debian 13's package, signed by Debian."""
+    if release.keyring.is_file():
+        yield release.keyring
+        return
+    if release.keyring_package is None:
+        raise RootError(f"{release.name}: {release.keyring} is missing: install its keyring")
+    with tempfile.TemporaryDirectory(prefix="udsprobe-keyring-") as folder:
+        Path(folder).chmod(0o755)  # apt downloads as a user of its own
+        debian = RELEASES["debian-13"]
+        include = f"--include={release.keyring_package}"
+        options = ["--mode=root", "--variant=extract", include, f"--keyring={debian.keyring}"]
+        _bootstrap(debian, Path(folder) / "root", options)
+        yield Path(folder) / "root" / str(release.keyring).lstrip("/")
 
 
 def _environment() -> Dict[str, str]:
