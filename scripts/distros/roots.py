@@ -18,7 +18,7 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 TOLD = re.compile(r"PIP_|npm_config_|\w+_proxy$", re.IGNORECASE)
 # What a user has on a fresh machine before the first command of the README.
-FRESH = ("ca-certificates", "git", "sudo")
+FRESH = ("apt", "ca-certificates", "git", "sudo")
 
 
 class RootError(Exception):
