@@ -7,6 +7,8 @@ here=${BASH_SOURCE[0]}
 root=$(cd "${here%/*}/.." && pwd -P)
 venv=$root/.venv
 stamp=$venv/udsprobe-setup
+# Where Ubuntu has bpftool; the program of that name in its path works with its own kernel only.
+kernel_tools=(/usr/lib/linux-tools/*)
 
 # environment_is_current run|tests
 environment_is_current() {
