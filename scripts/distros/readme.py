@@ -7,6 +7,7 @@ with a selection of the tests.
 from __future__ import annotations
 
 import argparse
+import itertools
 import shutil
 import subprocess
 import sys
@@ -96,11 +97,12 @@ def _timed(root: Root, command: Sequence[str]) -> tuple[str, bool]:
     done = root.run(["sh", "-c", 'cd "$0" && exec "$@"', CLONE, *command], seconds=3600)
     took = f"{time.monotonic() - began:.0f} s"
     lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
-    print(*lines[-60:], sep="\n", file=sys.stderr)
+    tails = (text.splitlines()[-60:] for text in (done.stderr, done.stdout))
+    print(*itertools.chain(*tails), sep="\n", file=sys.stderr)
+    counts = [line for line in lines if " passed" in line]
     if done.returncode:
         errors = [line for line in lines if line.startswith(("udsprobe: error", "E:"))]
-        return f"failed: {(errors or lines or ['no output'])[-1]}", False
-    counts = [line for line in lines if " passed" in line]
+        return f"failed: {(errors or counts or lines or ['no output'])[-1].strip('= ')}", False
     return f"{counts[-1].strip('= ') if counts else 'works'}, {took} with set-up", True
 
 
