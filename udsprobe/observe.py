@@ -197,7 +197,7 @@ class Observer:
         """Take the probes off and report the whole window."""
         self.stop()
         self.keep_up()
-        return self.window()
+        return self._reporter.whole()
 
     def close(self) -> None:
         """Give everything back."""

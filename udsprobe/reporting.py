@@ -7,16 +7,25 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import Deque, Optional
+from typing import Deque, List, Optional, Sequence
 
 from udsprobe.model.difference import report
 from udsprobe.model.report import Report, Verdict
 from udsprobe.model.target_rows import SettledRows
-from udsprobe.rules import judged
+from udsprobe.rules import judged, over_parts
 from udsprobe.sample import Observation, Sample
+from udsprobe.window_parts import PartingSamples
 
 # A verdict from one second would change with every burst.
 VERDICT_WINDOW_S = 10.0
+
+
+def judged_parts(
+    observation: Observation, samples: Sequence[Sample], slo_us: Optional[float] = None
+) -> List[Report]:
+    """A judged report of the time between each sample and the next."""
+    pairs = zip(samples, samples[1:])
+    return [judged(report(observation, first, last), slo_us) for first, last in pairs]
 
 
 class Reporter:
@@ -42,6 +51,7 @@ class Reporter:
         self._before: Optional[Verdict] = None
         self.recent: Optional[Report] = None
         self._harmed_since_ns = 0
+        self._parts = PartingSamples(first)
 
     @property
     def last(self) -> Sample:
@@ -52,6 +62,7 @@ class Reporter:
         """Take one more sample in."""
         self._last = sample
         self._recent.append(sample)
+        self._parts.add(sample)
         horizon_ns = sample.monotonic_ns - int(VERDICT_WINDOW_S * 1e9)
         while len(self._recent) > 2 and self._recent[1].monotonic_ns <= horizon_ns:
             self._recent.popleft()
@@ -84,6 +95,13 @@ class Reporter:
     def window(self) -> Report:
         """What happened from the first sample to the newest."""
         return self._judged(self._first)
+
+    def whole(self) -> Report:
+        """The same when no more samples come: its verdict is compared with those of its parts."""
+        return over_parts(self.window(), self._parts_judged())
+
+    def _parts_judged(self) -> List[Report]:
+        return judged_parts(self.observation, self._parts.all(), self._slo_us)
 
     def _judged(self, first: Sample, before: Optional[Verdict] = None) -> Report:
         whole = report(self.observation, first, self._last, self._settled)

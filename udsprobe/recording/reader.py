@@ -17,9 +17,10 @@ from udsprobe.recording.leaves import UnknownFieldError
 from udsprobe.recording.plain import from_json
 from udsprobe.recording.series import Series
 from udsprobe.recording.snapshot import Snapshot, damaged, empty, newer
-from udsprobe.reporting import Reporter
-from udsprobe.rules import judged
+from udsprobe.reporting import Reporter, judged_parts
+from udsprobe.rules import judged, over_parts
 from udsprobe.sample import Moment, Observation, Sample
+from udsprobe.window_parts import part_places
 
 _REASON_MAX = 200
 _SAMPLES_MAX = 1 << 24
@@ -204,7 +205,21 @@ class Recording:
         """
         first, last = self.sample(first_sequence), self.sample(last_sequence)
         with self._trouble():  # such as a counter that went backwards
-            return judged(report(self.observation, first, last), self.slo_us)
+            whole = judged(report(self.observation, first, last), self.slo_us)
+            return over_parts(whole, self._parts(first_sequence, last_sequence))
+
+    def _parts(self, first_sequence: int, last_sequence: int) -> List[Report]:
+        places = part_places(last_sequence - first_sequence + 1)
+        samples = [self._sample_or_none(first_sequence + place) for place in places]
+        there = [each for each in samples if each is not None]
+        return judged_parts(self.observation, there, self.slo_us)
+
+    def _sample_or_none(self, sequence: int) -> Optional[Sample]:
+        """None where only what is around findings is kept, and this is not."""
+        try:
+            return self.sample(sequence)
+        except KeyError:
+            return None
 
     def timeline(self, first_sequence: int, last_sequence: int) -> Timeline:
         """The time between two samples, by their numbers, in a bounded number of intervals.

@@ -6,5 +6,6 @@ function of `udsprobe.model.report`; the numbers that decide are named in
 """
 
 from udsprobe.rules.judge import judged
+from udsprobe.rules.steadiness import over_parts
 
-__all__ = ["judged"]
+__all__ = ["judged", "over_parts"]
