@@ -53,7 +53,9 @@ static __always_inline void connecting_thread_exited(struct task_struct *task)
 	bpf_map_delete_elem(&connectings, &tid);
 }
 
-/* Found through the other end of the connection, whose entry names the listener. */
+/* Where nobody reports arrivals: found through the other end of the connection, whose entry names
+ * the listener once it is accepted.
+ */
 static __always_inline struct listener *listener_connected_to(address_t sk)
 {
 	struct sock *peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
@@ -111,7 +113,7 @@ static __subprogram int connect_returned(struct task_struct *task, struct pt_reg
 		return 0;
 	if (ret < 0) {
 		connect_failed(task, regs, connecting, -ret);
-	} else if (task_read(task, nvcsw) != connecting->sleeps) {
+	} else if (!connecting->is_counted && has_slept(task, connecting)) {
 		listener = listener_connected_to(connecting->sk);
 		if (listener)
 			shared_latency_add(&listener->blocked,

@@ -225,6 +225,28 @@ static __always_inline void note_depth(struct listener *listener, u32 depth)
 		shared_add(&listener->depth[slot], 1);
 }
 
+/* A thread that went to sleep in connect() slept for room in the queue. */
+static __always_inline bool has_slept(struct task_struct *task, struct connecting *connecting)
+{
+	return BPF_CORE_READ(task, nvcsw) != connecting->sleeps;
+}
+
+/* The listener is known for sure here; once the connection is accepted, it may be closed before
+ * the client's call returns. The listener is notified in the client's context
+ * (net/unix/af_unix.c, unix_stream_connect).
+ */
+static __always_inline void blocked_client_queued(struct listener *listener, ns_t now)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	u32 tid = bpf_get_current_pid_tgid();
+	struct connecting *connecting = bpf_map_lookup_elem(&connectings, &tid);
+
+	if (!connecting || !has_slept(task, connecting))
+		return;
+	connecting->is_counted = 1;
+	shared_latency_add(&listener->blocked, now - connecting->start_ns);
+}
+
 static __always_inline void client_queued(address_t accepted, struct listener *listener);
 
 static __always_inline void connection_queued(struct sock *sk)
@@ -239,6 +261,7 @@ static __always_inline void connection_queued(struct sock *sk)
 	shared_add(&listener->established, 1);
 	note_depth(listener, queue_length(sk, listener->endpoint));
 	if (listener->endpoint != ENDPOINT_TCP) {
+		blocked_client_queued(listener, now);
 		queue_unix_connections(sk, listener, now);
 		return;
 	}

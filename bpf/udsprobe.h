@@ -484,6 +484,7 @@ struct connecting {
 	u64_t sleeps;		/* voluntary switches of the thread so far */
 	address_t sk;		/* 0: the call began before us */
 	ns_t newest_listener_ns;	/* a listener that came later is not meant */
+	u64_t is_counted;	/* among the blocked, when it got into the queue */
 };
 
 /* Why connects to a Unix socket fail, counted by who and whereto. */

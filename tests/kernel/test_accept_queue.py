@@ -18,6 +18,7 @@ from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple
 import pytest
 
 from tests.kernel import tool
+from tests.kernel.busy_cpus import busy_cpus
 from tests.kernel.tool import row_of
 from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import (
@@ -209,6 +210,28 @@ def test_blocked_connects_wait_as_long_as_their_own_clock_says(
         assert total_wait_us(wait) <= sum(own_us)
         # They were asleep before the server was asked to wait.
         assert total_wait_us(wait) >= blocked * held_ms * 1000
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_no_blocked_connect_is_missed_on_busy_cpus(
+    unix_places: Places, tmp_path: Path, keep: bool
+) -> None:
+    """Preempted on their way to sleep; accepted, and closed, before their call returns."""
+    blocked = 300
+    with Actor() as server, Actor() as client, busy_cpus(4):
+        with attached(server, tmp_path) as watched:
+            place, heard = unix_places.listen(server, 0)
+            client.connect(place, 1)
+            pids = client.do("connect_by_children", address=place, count=blocked)["pids"]
+            wait_until_asleep(pids)
+            server.do("accept", listener=heard["listener"], count=blocked + 1, keep=keep)
+            waited = client.do("reap", pids=pids)["answers"]
+        assert [answer["results"] for answer in waited] == [{"OK": 1}] * blocked
+        assert_nothing_lost(watched.report)
+        row = row_of(watched.report, heard)
+        assert row["established"] == row["accepted"] == blocked + 1
+        told = row["blocked_connects"]
+        assert (told["count"], told["wait_us"]["count"], told["waiting_now"]) == (blocked, blocked, 0)
 
 
 def test_clients_that_wait_at_the_end_of_the_window_are_told(

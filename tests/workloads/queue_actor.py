@@ -124,18 +124,16 @@ class Commands:
     def accept(self, listener: int, count: int, after_ms: float = 0, keep: bool = False) -> Answer:
         """`after_ms`: how long this server is busy with something else before each one."""
         sock = self._listeners[listener]
-        stamps, accepted = [], []
+        stamps = []
         for _ in range(count):
             if after_ms:
                 time.sleep(after_ms / 1000)
             before = time.monotonic_ns()
             connection, _ = sock.accept()
             stamps.append((before, time.monotonic_ns()))
-            accepted.append(connection)
-        if keep:
-            self._kept.extend(accepted)
-        else:
-            for connection in accepted:
+            if keep:
+                self._kept.append(connection)
+            else:
                 connection.close()
         return summed(stamps)
 
