@@ -7,8 +7,10 @@
 #define UPSTREAM_BPF_H
 
 #include "listeners.bpf.h"
+#include "sockets.bpf.h"
 
 #define PF_KTHREAD 0x00200000
+#define NR_IO_URING_ENTER 426	/* include/uapi/asm-generic/unistd.h: of all architectures */
 #define LOOPBACK_NET 127
 
 /* Index + 1; 0 when there is no room for another destination. */
@@ -63,10 +65,51 @@ static __always_inline bool is_within_host(struct sock *sk)
 	return here[0] == there[0] && here[1] == there[1];
 }
 
-/* Bytes are queued by whoever sends them. So are those of TCP within a host,
- * but for what the receiver's own calls and kernel threads bring about; those
- * of other hosts come while anybody runs.
+/* The two ends of one TCP connection within a host. */
+static __always_inline bool are_ends(struct sock *one, struct sock *other)
+{
+	return BPF_CORE_READ(one, __sk_common.skc_num) ==
+		       __builtin_bswap16(BPF_CORE_READ(other, __sk_common.skc_dport)) &&
+	       BPF_CORE_READ(other, __sk_common.skc_num) ==
+		       __builtin_bswap16(BPF_CORE_READ(one, __sk_common.skc_dport)) &&
+	       BPF_CORE_READ(one, __sk_common.skc_net.net) ==
+		       BPF_CORE_READ(other, __sk_common.skc_net.net);
+}
+
+static __always_inline bool is_open_as(struct task_struct *task, u32 fd, struct sock *other)
+{
+	struct socket_ref ref = {};
+
+	resolve_fd(task, fd, &ref);
+	return ref.endpoint == ENDPOINT_TCP && are_ends((struct sock *)ref.sk, other);
+}
+
+/* Bytes of TCP within a host are queued in the context of the call that sends them, but also in
+ * that of whoever an interrupt or a timer meets. The caller has the other end open: its call's
+ * first argument is it, or the third (splice). Operations of io_uring name no descriptor.
  */
+static __always_inline bool sends_to(struct sock *sk)
+{
+#ifdef EARLY_KERNEL
+	return true;
+#else
+	struct task_struct *task = current_task();
+	struct pt_regs *regs;
+	bool compat;
+
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
+		return true;
+	regs = (struct pt_regs *)bpf_task_pt_regs(task);
+	if (!regs)
+		return false;
+	if (task_read(task, flags) & PF_IO_WORKER || syscall_nr(regs) == NR_IO_URING_ENTER)
+		return true;
+	compat = is_compat(task);
+	return is_open_as(task, first_argument(regs, compat), sk) ||
+	       is_open_as(task, third_argument(regs, compat), sk);
+#endif
+}
+
 static __always_inline bool is_sender(struct connection *connection, struct sock *sk, u32 tgid)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
@@ -75,7 +118,7 @@ static __always_inline bool is_sender(struct connection *connection, struct sock
 		return true;
 	if (!tgid || tgid == connection->tgid || BPF_CORE_READ(task, flags) & PF_KTHREAD)
 		return false;
-	return is_within_host(sk);
+	return is_within_host(sk) && sends_to(sk);
 }
 
 /* Noted now: the process may have ended when user space reads the holders of CPUs. */
