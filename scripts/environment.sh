@@ -7,8 +7,12 @@ here=${BASH_SOURCE[0]}
 root=$(cd "${here%/*}/.." && pwd -P)
 venv=$root/.venv
 stamp=$venv/udsprobe-setup
-# Where Ubuntu has bpftool; the program of that name in its path works with its own kernel only.
-kernel_tools=(/usr/lib/linux-tools/*)
+
+# Puts Ubuntu's bpftool first; the program of that name in its path works with its own kernel only.
+prefer_kernel_tools() {
+    local folder
+    for folder in /usr/lib/linux-tools/*; do PATH=$folder:$PATH; done
+}
 
 # environment_is_current run|tests
 environment_is_current() {
