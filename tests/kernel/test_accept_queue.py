@@ -231,7 +231,11 @@ def test_no_blocked_connect_is_missed_on_busy_cpus(
         row = row_of(watched.report, heard)
         assert row["established"] == row["accepted"] == blocked + 1
         told = row["blocked_connects"]
-        assert (told["count"], told["wait_us"]["count"], told["waiting_now"]) == (blocked, blocked, 0)
+        assert (told["count"], told["wait_us"]["count"], told["waiting_now"]) == (
+            blocked,
+            blocked,
+            0,
+        )
 
 
 def test_clients_that_wait_at_the_end_of_the_window_are_told(

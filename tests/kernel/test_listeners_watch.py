@@ -110,6 +110,28 @@ def test_ctrl_c_ends_it_and_restores_the_terminal(
     assert terminal.flag("cursor_flag") == "1"
 
 
+def test_ctrl_z_gives_the_shell_back_and_fg_goes_on(
+    terminal: Terminal, server: socket.socket, connect: Callable[[int], None], tmp_path: Path
+) -> None:
+    before, stopped = (tmp_path / name for name in ("before", "stopped"))
+    terminal.type(f"stty -a > {before}; clear")
+    terminal.type(shlex.join(WATCH))
+    terminal.wait(shows(0, 0))
+    terminal.press("C-z")
+    terminal.wait(lambda seen: "Stopped" in seen, terminal.everything)
+    assert terminal.flag("alternate_on") == "0"
+    terminal.type(f"stty -a > {stopped}; echo and now")
+    terminal.wait(lambda seen: "\nand now" in seen)
+    assert stopped.read_text() == before.read_text()
+    terminal.type("fg; echo ended $?")
+    connect(2)
+    terminal.wait(shows(2, 2))
+    assert terminal.flag("alternate_on") == "1"
+    terminal.press("q")
+    assert "\nended 0\n" in terminal.wait(has_ended, terminal.everything)
+    assert terminal.flag("alternate_on") == "0" and terminal.flag("cursor_flag") == "1"
+
+
 def test_the_end_of_the_process_asked_about_ends_it(terminal: Terminal) -> None:
     sleeping = subprocess.Popen(["sleep", "1000"])
     try:

@@ -76,6 +76,14 @@ def test_bash_completes_who_and_what_there_is(tmp_path: Path, require: Require) 
     assert comm in found
 
 
+def test_bash_completes_ports_and_addresses(tmp_path: Path, require: Require) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = str(listening.getsockname()[1])
+        ask = ["udsprobe", "attach", "--listener"]
+        assert port in completions([*ask, port[:2]], tmp_path, require)
+        assert f"127.0.0.1:{port}" in completions([*ask, "127.0."], tmp_path, require)
+
+
 def test_readme_gives_this_line() -> None:
     line = COMPLETE.split("\n")[1]
     assert line in (ROOT / "README.md").read_text(encoding="utf-8")

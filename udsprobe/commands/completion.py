@@ -17,7 +17,7 @@ from udsprobe.errors import UdsprobeError
 from udsprobe.kernel.procfs import Process, Procfs
 from udsprobe.kernel.sock_diag import NetworkNamespace
 
-_HARMLESS = re.compile(r"[A-Za-z0-9_@/][A-Za-z0-9_@/.+-]*")
+_HARMLESS = re.compile(r"[A-Za-z0-9_@/][A-Za-z0-9_@/.+-]*(:[0-9]+)?")
 
 
 def pids(_: click.Context, __: click.Parameter, incomplete: str) -> List[CompletionItem]:
@@ -32,16 +32,18 @@ def comms(_: click.Context, __: click.Parameter, incomplete: str) -> List[str]:
 
 
 def listeners(_: click.Context, __: click.Parameter, incomplete: str) -> List[str]:
-    """Paths, abstract names and ports that somebody listens at."""
-    return _offered(_addresses(), incomplete)
+    """Paths, abstract names and ports that somebody listens at; HOST:PORT once it is begun."""
+    return _offered(_addresses(with_host="." in incomplete), incomplete)
 
 
-def _addresses() -> Iterator[str]:
+def _addresses(with_host: bool) -> Iterator[str]:
     with suppress(UdsprobeError, OSError), NetworkNamespace() as namespace:
         for one in namespace.listeners().sockets:
-            # bash breaks words at colons: a port alone stands for HOST:PORT.
-            is_unix = one.transport == "unix"
-            yield one.address if is_unix else one.address.rpartition(":")[2]
+            # bash breaks words at colons: behind one, the port alone goes on.
+            if one.transport == "unix" or with_host:
+                yield one.address
+            else:
+                yield one.address.rpartition(":")[2]
 
 
 def _processes() -> Iterator[Process]:

@@ -5,13 +5,9 @@ Without BPF: what happens between two looks is not seen, and that is said.
 
 from __future__ import annotations
 
-import os
-import select
 import signal
 import sys
-import termios
 import time
-import tty
 from contextlib import contextmanager
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
@@ -19,6 +15,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from udsprobe.commands.keyboard import Asked, Keyboard
 from udsprobe.commands.listeners import fullest_first
 from udsprobe.errors import NoTargetError
 from udsprobe.kernel.listening import ListenersSeen
@@ -30,8 +27,6 @@ from udsprobe.views.numbers import span
 Look = Callable[[], ListenersSeen]
 Rows = Tuple[List[Listener], Dict[int, str]]
 Named = Callable[[Sequence[ListenerReading]], Rows]
-
-_QUIT_KEYS = (b"q", b"Q")
 
 
 class Watched:
@@ -70,7 +65,7 @@ def watch(look: Look, named: Named, interval_s: float) -> None:
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     watched = Watched()
     watched.take(look())
-    with _ending_signals(), _keys() as keyboard:
+    with _ending_signals(), Keyboard() as keyboard:
         _show(console, watched, look, named, interval_s, keyboard)
     listeners, comms = named(watched.readings)
     print_table(console, listeners, comms, watched.peaks)
@@ -78,14 +73,24 @@ def watch(look: Look, named: Named, interval_s: float) -> None:
 
 
 def _show(
-    console: Console, watched: Watched, look: Look, named: Named, interval_s: float, keyboard: int
+    console: Console,
+    watched: Watched,
+    look: Look,
+    named: Named,
+    interval_s: float,
+    keyboard: Keyboard,
 ) -> None:
     try:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 live.update(_picture(console, watched, named, interval_s), refresh=True)
-                if _quits(keyboard, interval_s):
+                asked = keyboard.wait(interval_s)
+                if asked is Asked.QUIT:
                     return
+                if asked is Asked.SUSPEND:
+                    live.stop()
+                    keyboard.suspend()
+                    live.start()
                 watched.take(look())
     except (KeyboardInterrupt, NoTargetError):
         return
@@ -118,30 +123,6 @@ def _picture(console: Console, watched: Watched, named: Named, interval_s: float
 
 def _honesty(interval_s: float) -> str:
     return f"high-water sampled every {span(interval_s)}: shorter peaks are not seen"
-
-
-def _quits(keyboard: int, interval_s: float) -> bool:
-    """Wait for the next look; whether a key, or the end of the terminal, says to quit."""
-    until = time.monotonic() + interval_s
-    while True:
-        left = until - time.monotonic()
-        if left <= 0 or not select.select([keyboard], [], [], left)[0]:
-            return False
-        typed = os.read(keyboard, 64)
-        if not typed or any(key in typed for key in _QUIT_KEYS):
-            return True
-
-
-@contextmanager
-def _keys() -> Iterator[int]:
-    """The keyboard, whose keys arrive one by one and unseen; Ctrl-C stays a signal."""
-    keyboard = sys.stdin.fileno()
-    before = termios.tcgetattr(keyboard)
-    try:
-        tty.setcbreak(keyboard, termios.TCSANOW)
-        yield keyboard
-    finally:
-        termios.tcsetattr(keyboard, termios.TCSANOW, before)
 
 
 @contextmanager
