@@ -88,7 +88,7 @@ static __always_inline bool is_open_as(struct task_struct *task, u32 fd, struct 
  * that of whoever an interrupt or a timer meets. The caller has the other end open: its call's
  * first argument is it, or the third (splice). Operations of io_uring name no descriptor.
  */
-static __always_inline bool sends_to(struct sock *sk)
+static __subprogram int sends_to(struct sock *sk)
 {
 #ifdef EARLY_KERNEL
 	return true;

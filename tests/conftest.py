@@ -17,6 +17,8 @@ from typing import Callable, Dict, List, Optional, Set, Union
 
 import pytest
 
+from udsprobe.kernel.libbpf import LIBRARY, OWN
+
 Require = Callable[..., Dict[str, str]]
 
 _failed: Set[str] = set()
@@ -37,7 +39,7 @@ def missing_for_bpf() -> Optional[str]:
     if not Path("/sys/kernel/btf/vmlinux").exists():
         return "this kernel has no BTF (/sys/kernel/btf/vmlinux)"
     try:
-        ctypes.CDLL("libbpf.so.1")
+        ctypes.CDLL(str(OWN) if OWN.exists() else LIBRARY)
     except OSError as error:
         return f"libbpf is not installed ({error}): scripts/setup"
     return None

@@ -30,6 +30,15 @@ SELECTION = (
     "tests/kernel/test_workload_truth.py",
     "tests/kernel/test_real_servers.py",
 )
+# The nginx and strace of these are older than what the tests with them ask for.
+SELECTION_OF_OLDER = {
+    "debian-11": (
+        "tests/unit/test_cli.py",
+        "tests/unit/test_built_objects.py",
+        "tests/kernel/test_upstream.py",
+        "tests/kernel/test_accept_queue.py",
+    )
+}
 PROGRAMS = (
     ("Python", "python3 -c 'import platform; print(platform.python_version())'"),
     (
@@ -73,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--demo-only", action="store_true", help="the first command alone")
     parser.add_argument("--expired", action="store_true", help="take lists called expired")
     parser.add_argument("--write", action="store_true", help="write docs/packaging.md's table")
-    parser.add_argument("tests", nargs="*", default=SELECTION, help="pytest's arguments")
+    parser.add_argument("tests", nargs="*", help="pytest's arguments instead of the selection")
     return parser
 
 
@@ -86,7 +95,8 @@ def _tried(release: Release, work: Path, asked: argparse.Namespace) -> tuple[Lis
     demo, demo_ok = _timed(root, DEMO)
     tests, tests_ok = "not asked for", True
     if demo_ok and not asked.demo_only:
-        tests, tests_ok = _timed(root, ["sudo", "scripts/test", *asked.tests])
+        chosen = asked.tests or SELECTION_OF_OLDER.get(release.name, SELECTION)
+        tests, tests_ok = _timed(root, ["sudo", "scripts/test", *chosen])
     found = versions(root, PROGRAMS)
     return [*found.values(), demo, tests], demo_ok and tests_ok
 

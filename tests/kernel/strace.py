@@ -33,6 +33,9 @@ NAMES = MOVES_BYTES | MOVES_MESSAGES | WITHOUT_DESCRIPTOR | frozenset((
 # As strace shows what a 32-bit program asks socketcall for: the kernel has no such calls.
 SOCKETCALLS = {"send": "sendto", "recv": "recvfrom"}
 
+# What a strace older than a call shows for it: its number (Debian 11's 5.10).
+NEWER = {"syscall_0x1b9": "epoll_pwait2"}
+
 # strace names a socket as the kernel names its protocol: seqpacket is "UNIX" too.
 TRANSPORTS = {
     "UNIX-STREAM": "unix-stream",
@@ -93,8 +96,9 @@ def totals(command: Sequence[str], **options: object) -> Dict[str, Totals]:
     for line in said.splitlines():
         words = line.split()
         if len(words) in (2, 3) and words[0].isdigit() and words[-1] != "total":
-            counted[words[-1]][0] += int(words[0])
-            counted[words[-1]][1] += int(words[1]) if len(words) == 3 else 0
+            name = NEWER.get(words[-1], words[-1])
+            counted[name][0] += int(words[0])
+            counted[name][1] += int(words[1]) if len(words) == 3 else 0
     return {name: Totals(*row) for name, row in counted.items()}
 
 
@@ -158,7 +162,7 @@ class _Counting:
             self._return_from_signal(pid, error)
             return
         self._learn_width(pid, name, error)
-        name = SOCKETCALLS.get(name, name)
+        name = SOCKETCALLS.get(name, NEWER.get(name, name))
         if name == "restart_syscall" and pid in self._in_restart_block:
             key = self._in_restart_block[pid]
         elif name in NAMES:

@@ -12,6 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "older_libc.h"
+
 enum {
 	ROUNDS = 23,
 	PAYLOAD = 64

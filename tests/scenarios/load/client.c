@@ -43,6 +43,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../workloads/older_libc.h"
+
 enum frame { HTTP, RESP, BYTES, UNTIL };
 enum { BUFFER = 64 * 1024, SLOTS = 64 * 16, ERRNOS = 134 };
 

@@ -27,6 +27,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../older_libc.h"
+
 enum {
 	ENTRIES = 32,
 	ROUNDS = 5,
