@@ -139,7 +139,8 @@ class QueueCounts:
         wait: time in the queue, of the accepted.
         blocked: time until they got in, of the clients that had to wait for room; since
             `since_ns` at most. Of TCP until the SYN-ACK.
-        blocked_now: clients that wait for room, at sampling time.
+        blocked_now: clients that wait for room, at sampling time; None: not known for which of
+            the listeners that share an address they wait.
         refused: errno name → failed connects, of anybody, to this address.
         drops: `sk_drops` since `since_ns`; None for Unix.
         syn_queue, syn_young: handshakes in progress now; None for Unix.
@@ -156,7 +157,7 @@ class QueueCounts:
     depth_max_recent: Optional[int]
     wait: LatencyCounts
     blocked: LatencyCounts
-    blocked_now: int
+    blocked_now: Optional[int]
     refused: Mapping[str, int]
     drops: Optional[int]
     syn_queue: Optional[int]

@@ -736,6 +736,19 @@ def test_listeners_of_a_reuseport_group_stay_apart(tmp_path: Path) -> None:
     assert sum(queued) == connections
 
 
+def test_for_which_of_a_full_reuseport_group_clients_wait_is_not_known(tmp_path: Path) -> None:
+    with Actor(*OWN_NETWORK) as server, Actor(*inside(server, "net")) as client:
+        server.do("loopback_up")
+        first = server.listen({**tcp("127.0.0.1"), "reuseport": True}, 0)
+        place = {**tcp("127.0.0.1", first["port"]), "reuseport": True}
+        group = [first, server.listen(place, 0)]
+        with attached(server, tmp_path) as watched:
+            client.connect(place, 20, blocking=False)
+        rows = [row_of(watched.report, each) for each in group]
+    assert [row["depth"]["now"] for row in rows] == [row["depth"]["limit"] for row in rows]
+    assert [row["blocked_connects"]["waiting_now"] for row in rows] == [None, None]
+
+
 # ------------------------------------------------------------ the incident
 
 

@@ -313,7 +313,7 @@ def test_tcp_clients_wait_for_who_has_their_address(
     assert read(table)[1].blocked_now == len(waits)
 
 
-def test_tcp_clients_of_an_address_that_listeners_share_are_nobodys(
+def test_for_which_of_the_listeners_at_one_address_tcp_clients_wait_is_not_known(
     kernel: Kernel, table: ListenerTable
 ) -> None:
     def change(inode: int) -> Callable[[Any, Any], None]:
@@ -327,7 +327,7 @@ def test_tcp_clients_of_an_address_that_listeners_share_are_nobodys(
     kernel.listener(change(INODE + 1), sk=SK + 8)
     kernel.handshake("127.0.0.1", 80)
     queues = [reading.queue for reading in table.read(INTERVAL)]
-    assert [queue.blocked_now for queue in queues if queue is not None] == [0, 0]
+    assert [queue.blocked_now for queue in queues if queue is not None] == [None, None]
 
 
 def test_histograms_stay_the_same_objects_until_they_grow(

@@ -91,7 +91,7 @@ class ListenerTable:
                 self._counters.endpoint(entry.counts.endpoint),
                 self._queue(
                     *(entry, record, interval, accepted.get(key, {})),
-                    waiting=record.waiting + waiting.get(entry.counts.inode, 0),
+                    waiting=_sum_if_known(record.waiting, waiting.get(entry.counts.inode, 0)),
                 ),
             )
             for key, entry, record in found
@@ -117,7 +117,7 @@ class ListenerTable:
         interval: int,
         by_thread: Mapping[Worker, int],
         *,
-        waiting: int,
+        waiting: Optional[int],
     ) -> QueueCounts:
         counts = entry.counts
         unix = _is_unix(counts)
@@ -190,7 +190,7 @@ class ListenerTable:
             return known.wait if name == "wait" else known.blocked
         return latency_of(getattr(counts, name))
 
-    def _waiting_for_tcp(self, found: List[Tuple[Key, _Entry, Any]]) -> Dict[int, int]:
+    def _waiting_for_tcp(self, found: List[Tuple[Key, _Entry, Any]]) -> Dict[int, Optional[int]]:
         open_ones = [
             (entry.counts.inode, entry.counts.netns, entry.name)
             for _, entry, record in found
@@ -316,3 +316,7 @@ def _connect_of(record: Any, count: int) -> UnixConnect:
         count=count,
         newest_ns=record.newest_listener_ns,
     )
+
+
+def _sum_if_known(one: int, other: Optional[int]) -> Optional[int]:
+    return None if other is None else one + other

@@ -8,7 +8,8 @@ bound to all. Knows nothing of when or why.
 from __future__ import annotations
 
 import socket
-from typing import Any, Dict, Iterable, Tuple
+from collections import defaultdict
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from udsprobe.kernel.socket_names import SocketName
 
@@ -20,29 +21,29 @@ _ANY_V4, _ANY = _MAPPED + bytes(4), bytes(16)
 
 def waiting_at(
     handshakes: Iterable[Any], listeners: Iterable[Tuple[int, int, SocketName]]
-) -> Dict[int, int]:
+) -> Dict[int, Optional[int]]:
     """Inode of a listener → clients that wait for it.
 
-    Listeners that share an address (SO_REUSEPORT) get none: the kernel says at the end only whose
-    the connection is.
+    None where clients wait for listeners that share their address (SO_REUSEPORT): the kernel says
+    at the end only whose the connection is.
 
     Args:
         handshakes: ctypes twins of `struct handshake_record`.
         listeners: inode, network namespace and name of those that are open; TCP ones only.
     """
-    at_place: Dict[Place, int] = {}
-    shared = set()
+    at_place: Dict[Place, List[int]] = defaultdict(list)
     for inode, netns, name in listeners:
-        place = (netns, name.port, _as_of_ipv6(name))
-        if place in at_place:
-            shared.add(place)
-        at_place[place] = inode
-    found: Dict[int, int] = {}
+        at_place[netns, name.port, _as_of_ipv6(name)].append(inode)
+    clients: Dict[Place, int] = defaultdict(int)
     for record in handshakes:
         meant = next((p for p in _places(record) if p in at_place), None)
-        if meant is not None and meant not in shared:
-            found[at_place[meant]] = found.get(at_place[meant], 0) + 1
-    return found
+        if meant is not None:
+            clients[meant] += 1
+    return {
+        inode: count if len(at_place[place]) == 1 else None
+        for place, count in clients.items()
+        for inode in at_place[place]
+    }
 
 
 def _places(record: Any) -> Iterable[Place]:

@@ -474,13 +474,14 @@ class Depth:
 class BlockedConnects:
     """Clients that waited because the queue was full.
 
-    `waiting_now` do so at this moment. `wait_us` of those that waited before we came is since
+    `waiting_now` do so at this moment; None: for one of several listeners that share an
+    address. `wait_us` of those that waited before we came is since
     then.
     """
 
     count: int
     wait_us: Latency
-    waiting_now: int
+    waiting_now: Optional[int]
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def queue_full(report: Report, listener: Listener) -> Optional[Suspect]:
         # Slow calls that had another reason: there was room all the time.
         blocked = None
     waited = blocked.count if blocked is not None else 0
-    waiting = blocked.waiting_now if blocked is not None else 0
+    waiting = (blocked.waiting_now or 0) if blocked is not None else 0
     if not refused + waited + waiting:
         return None
     came = (listener.established or 0) + refused
@@ -195,7 +195,7 @@ def _not_let_in(listener: Listener, stuck: bool) -> Harm:
         return _kept_out(listener, refused, 0, 0, 0.0)
     accepted, waiting = listener.accepted or 0, listener.depth.now or 0
     if listener.blocked_connects is not None:
-        waiting += listener.blocked_connects.waiting_now
+        waiting += listener.blocked_connects.waiting_now or 0
     if stuck:
         return Harm(STUCK, 100.0, waiting, None, f"{count(waiting, 'connection')} not accepted")
     says = f"connections wait {duration(_mean_wait_us(listener))} on average for accept()"

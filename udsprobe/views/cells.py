@@ -203,7 +203,7 @@ def accept_story(row: Listener) -> str:
 
 def _blocked(row: Listener) -> bool:
     blocked = row.blocked_connects
-    return blocked is not None and bool(blocked.count or blocked.waiting_now)
+    return blocked is not None and bool(blocked.count or blocked.waiting_now != 0)
 
 
 def _blocked_clients(blocked: Optional[BlockedConnects]) -> str:
