@@ -184,7 +184,10 @@ def test_tcp_connections_older_than_the_observation_serve_too(
 
 
 def churn(require: Require, node: str, script: Path, keepalive: int, folder: Path) -> List[float]:
-    """accept4, close and epoll_ctl per request of Node behind so many kept connections."""
+    """accept4 and close per request of Node behind so many kept connections.
+
+    epoll_ctl is an operation of io_uring where libuv is 1.45 or later, as on Ubuntu 24.04.
+    """
     folder.mkdir()
     nginx = require("nginx")["nginx"]
     with (
@@ -195,9 +198,7 @@ def churn(require: Require, node: str, script: Path, keepalive: int, folder: Pat
         with tool.Attached(["--pid", str(app.pid)], folder) as attached:
             http_load(require, proxy, REQUESTS)
     assert_served(attached.report, REQUESTS)
-    return [
-        tool.calls_per_request(attached.report, name) for name in ("accept4", "close", "epoll_ctl")
-    ]
+    return [tool.calls_per_request(attached.report, name) for name in ("accept4", "close")]
 
 
 def test_keepalive_8_shows_its_churn_per_request(
