@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
@@ -24,9 +25,9 @@ ROUNDS = 23
 PAYLOAD = b"x" * 64
 # Numbers of the calls the workloads sleep in, and which of the epoll calls `asleep` makes
 # (tests/workloads/waits.c).
-RECVFROM, EPOLL_WAIT, EPOLL_NAME = {
-    "x86_64": (45, 232, "epoll_wait"),
-    "aarch64": (207, 22, "epoll_pwait"),
+RECVFROM, SENDTO, EPOLL_WAIT, EPOLL_NAME = {
+    "x86_64": (45, 44, 232, "epoll_wait"),
+    "aarch64": (207, 206, 22, "epoll_pwait"),
 }[platform.machine()]
 
 KEYS = {"unix-stream": ("unix", "stream"), "tcp4": ("tcp", "stream")}
@@ -157,6 +158,65 @@ def test_a_killed_udsprobe_leaves_nothing_and_hurts_nobody(echo: Echo, tmp_path:
     assert not any(leftovers.left_over_since(before))
     echo.rounds()
     echo.end()
+
+
+SENDS_ONCE = """
+import socket, sys
+listener = socket.socket(fileno=0)
+sock, _ = listener.accept()
+sock.recv(1)
+assert sock.send(bytes(int(sys.argv[1]))) == int(sys.argv[1])
+print("sent", flush=True)
+sock.recv(1)
+"""
+
+
+def listening(family: str, folder: Path) -> socket.socket:
+    if family == "tcp4":
+        return socket.create_server(("127.0.0.1", 0))
+    return socket.create_server(str(folder / "s"), family=socket.AF_UNIX)
+
+
+@pytest.mark.parametrize("family", KEYS)
+@pytest.mark.parametrize("drained", [True, False])
+def test_a_send_that_is_blocked_when_we_come(family: str, drained: bool, tmp_path: Path) -> None:
+    """Nobody reads: it sleeps for room, before the observation and in it."""
+    sent = 16 << 20
+    argv = [sys.executable, "-I", "-c", SENDS_ONCE, str(sent)]
+    with listening(family, tmp_path) as listener, socket.socket(listener.family) as ours:
+        process = subprocess.Popen(argv, stdin=listener.fileno(), stdout=subprocess.PIPE)
+        ours.connect(listener.getsockname())
+        ours.sendall(b"?")
+        with process, killed_at_the_end(process):
+            wait_until_inside(process, SENDTO)
+            with tool.Attached(["--pid", str(process.pid)], tmp_path) as attached:
+                if drained:
+                    ours.recv(sent, socket.MSG_WAITALL)
+                    assert process.stdout is not None
+                    assert process.stdout.readline() == b"sent\n"
+                    wait_until_inside(process, RECVFROM)
+    sends = Key("sendto", *KEYS[family], "native")
+    (row,) = attached.report["connections"]
+    in_flight = tool.in_flight(attached.report)
+    if drained:
+        assert tool.rows(attached.report)[sends] == Counts(1, {}, sent)
+        assert sends not in in_flight
+        assert row["bytes_out"] == sent
+        # It slept for room, was woken for some of it, and slept again: one call.
+        assert row["send_blocked"]["count"] == 1
+    else:
+        assert tool.rows(attached.report) == {}
+        assert in_flight == {sends: 1}
+        assert row["send_blocked"]["count"] == 0
+    assert row["pid"] == process.pid
+
+
+@contextmanager
+def killed_at_the_end(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        process.kill()
 
 
 def process_with_pid(pid: int, argv: Sequence[str]) -> bool:
