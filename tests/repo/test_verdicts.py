@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import List
 
 from tests.repo.source_tree import ROOT
-from udsprobe.rules.processing import PARTS
-
-CAUSES = {
-    *PARTS,
-    *("accept-queue-full", "accept-starved", "connect-failing", "fd-limit"),
-    *("connection-churn", "healthy", "unknown"),
-}
+from udsprobe.rules.causes import CAUSES
 
 
 def page() -> str:
@@ -35,9 +30,20 @@ def threshold_rows() -> List[str]:
     return rows
 
 
-def test_every_cause_has_a_row() -> None:
-    told = set(re.findall(r"^\| `([a-z-]+)` \|", page().split("## Causes")[1], re.MULTILINE))
-    assert told == CAUSES
+def test_the_causes_are_those_of_the_source() -> None:
+    table = page().split("## Causes")[1].split("\n## ")[0].splitlines()
+    assert [line for line in table if line.startswith("| `")] == [
+        f"| `{cause.name}` | {cause.shape} | {cause.likely} | {cause.look} |"
+        for cause in CAUSES.values()
+    ]
+
+
+def test_the_schema_has_these_causes() -> None:
+    schema = json.loads((ROOT / "docs" / "report.schema.json").read_text(encoding="utf-8"))
+    for name in ("Verdict", "RunnerUp"):
+        assert schema["$defs"][name]["properties"]["cause"]["enum"] == list(CAUSES)
+    classes = schema["$defs"]["Verdict"]["properties"]["class"]["enum"]
+    assert set(classes) == {cause.class_ for cause in CAUSES.values()}
 
 
 def test_the_thresholds_are_those_of_the_source() -> None:

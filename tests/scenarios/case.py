@@ -13,26 +13,13 @@ from pathlib import Path
 from typing import Callable, Dict, List, Sequence, Tuple
 
 from tests.scenarios.knobs import Change, cures_of
+from udsprobe.rules.causes import CAUSES as _CAUSES
 
 UNIX = "unix"
 TCP = "tcp"
 BOTH = (UNIX, TCP)
 
-CAUSES = (
-    "accept-queue-full",
-    "accept-starved",
-    "connect-failing",
-    "fd-limit",
-    "send-blocked",
-    "connection-churn",
-    "app-cpu",
-    "app-blocked",
-    "upstream-wait",
-    "cpu-contention",
-    "transport",
-    "healthy",
-    "unknown",
-)
+CAUSES = tuple(_CAUSES)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ it so. Knows harms and how they rank, and not what causes them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Iterable, Optional
 
 from udsprobe.model.harm import NOT_SEEN, Harm
@@ -18,18 +19,7 @@ REFUSED, FAILED, STUCK, SLOW, NONE = "refused", "failed", "stuck", "slow", "none
 # Turned away is worse than no answer yet, and that is worse than a late one.
 _RANKS = {REFUSED: 3, FAILED: 3, STUCK: 2, SLOW: 1}
 
-TRANSPORT, NOT_TRANSPORT, SET_UP = "transport", "not-transport", "set-up"
-HEALTHY, UNKNOWN = "healthy", "unknown"
-# The socket lets nobody in: that is neither its speed nor the program behind it.
-_SET_UP = ("accept-queue-full", "accept-starved", "connect-failing", "fd-limit")
-_CLASSES = {"transport": TRANSPORT, "healthy": HEALTHY, "unknown": UNKNOWN}
-
 NOBODY = Harm(NONE, 0.0, 0, None, "no client is affected")
-
-
-def class_of(cause: str) -> str:
-    """What the banner says of a cause: where to look, and where not to."""
-    return SET_UP if cause in _SET_UP else _CLASSES.get(cause, NOT_TRANSPORT)
 
 
 def rank(suspect: Suspect) -> int:
@@ -95,4 +85,4 @@ def _tail_us(latency: Latency) -> Optional[float]:
 
 def not_enough_seen(says: str = NOT_SEEN.says) -> Harm:
     """Whether anybody suffers cannot be told."""
-    return Harm(UNKNOWN, None, None, None, says)
+    return replace(NOT_SEEN, says=says)

@@ -7,10 +7,11 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Finding, Report, RunnerUp, Verdict
-from udsprobe.rules import harm, nearness
+from udsprobe.rules import causes, harm, nearness
 from udsprobe.rules import processing as inside
 from udsprobe.rules.accept_queue import accept_queue_suspects, accepts_late, is_overloaded
 from udsprobe.rules.buffers import buffer_suspects, has_stuck_reader, readers_keep_up
+from udsprobe.rules.causes import CAUSES, PARTS, QUEUES
 from udsprobe.rules.churn import accepted_churn, opened_churn
 from udsprobe.rules.connects import connect_suspects
 from udsprobe.rules.descriptors import descriptor_suspects
@@ -26,8 +27,6 @@ from udsprobe.rules.suspect import SEVERITIES, Suspect
 from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, NEAR_LIMIT, RUNNER_UP_SHARE_PCT_MIN
 from udsprobe.rules.transport_share import NOT_MEASURED, TransportShare, transport_share
 from udsprobe.rules.wording import percent
-
-_QUEUES = ("accept-queue-full", "accept-starved")
 
 
 def judged(
@@ -74,7 +73,7 @@ def _held(
 
     It gives way to what is worse, or clearly above its own limit.
     """
-    if before is None or before.cause not in inside.PARTS:
+    if before is None or before.cause not in PARTS:
         return suspects
     if near.get(before.cause, 0.0) < 1 - NEAR_LIMIT:
         return suspects
@@ -82,7 +81,7 @@ def _held(
     root = root_cause(pressing, report, judged_services)
     if root is not None and root.cause == before.cause:
         return suspects
-    rivals = [each for each in pressing if each.cause in inside.PARTS]
+    rivals = [each for each in pressing if each.cause in PARTS]
     if len(rivals) < len(pressing) or any(_is_clear(each, near) for each in rivals):
         return suspects
     was = [each for each in suspects if each.cause == before.cause]
@@ -125,10 +124,10 @@ def root_cause(
     exhausted = _first(pressing, ("fd-limit",))
     if exhausted is not None:
         return exhausted
-    failing, queue = _first(pressing, ("connect-failing",)), _first(pressing, _QUEUES)
+    failing, queue = _first(pressing, ("connect-failing",)), _first(pressing, QUEUES)
     if failing is not None and (queue is None or _is_felt_more(failing, queue, report)):
         return failing
-    processing = _innermost([each for each in pressing if each.cause in inside.PARTS])
+    processing = _innermost([each for each in pressing if each.cause in PARTS])
     if queue is not None:
         if processing is None or not _explains(processing, queue, report, judged_services):
             return queue
@@ -141,12 +140,12 @@ def root_cause(
 
 def _innermost(pressing: Sequence[Suspect]) -> Optional[Suspect]:
     """Who waits for another target waits for whatever that one suffers from."""
-    found = _first(pressing, tuple(inside.PARTS))
+    found = _first(pressing, tuple(PARTS))
     passed = []
     while found is not None and found.cause == "upstream-wait" and found not in passed:
         passed.append(found)
         deeper = [each for each in pressing if each.pids & found.waits_for]
-        found = _first(deeper, tuple(inside.PARTS)) or found
+        found = _first(deeper, tuple(PARTS)) or found
     return found
 
 
@@ -166,7 +165,7 @@ def without_waits_for_the_healthy(judged_services: Sequence[JudgedService]) -> L
         kept.append(replace(one, suspects=suspects))
         latency = one.service.latency
         # Churn stays a cause of its own, and is named then.
-        suffers = any(each.is_pressure and each.cause in inside.PARTS for each in suspects)
+        suffers = any(each.is_pressure and each.cause in PARTS for each in suspects)
         if inside.is_enough(one.time) and not suffers:
             mean_us = (latency.mean if latency is not None else None) or 0.0
             well.update(dict.fromkeys(one.service.pids or (), mean_us))
@@ -283,7 +282,7 @@ def _verdict(
         evidence=list(root.evidence),
         actions=list(root.actions),
         runners_up=_runners_up(root, suspects),
-        class_=harm.class_of(root.cause),
+        class_=CAUSES[root.cause].class_,
         harm=suffered,
     )
 
@@ -313,7 +312,7 @@ def symptoms_of(root: Suspect, suspects: Sequence[Suspect]) -> List[Suspect]:
     for each in suspects:
         if each is root or not each.is_pressure:
             continue
-        if each.cause in _QUEUES and root.overloads and root.cause in inside.PARTS:
+        if each.cause in QUEUES and root.overloads and root.cause in PARTS:
             found.append(each)
     grows = True
     while grows:
@@ -329,9 +328,9 @@ def symptoms_of(root: Suspect, suspects: Sequence[Suspect]) -> List[Suspect]:
 
 
 _CLASS_WORDS = {
-    harm.TRANSPORT: "The transport is the bottleneck",
-    harm.NOT_TRANSPORT: "It is not the transport",
-    harm.SET_UP: "It is the socket's set-up, not its speed",
+    causes.TRANSPORT: "The transport is the bottleneck",
+    causes.NOT_TRANSPORT: "It is not the transport",
+    causes.SET_UP: "It is the socket's set-up, not its speed",
 }
 
 
@@ -339,9 +338,9 @@ def _summary(
     root: Suspect, suspects: Sequence[Suspect], share: TransportShare, suffered: Harm
 ) -> str:
     """What users suffer, its root, what follows from that, and what it says of the transport."""
-    queues = [each.headline for each in symptoms_of(root, suspects) if each.cause in _QUEUES]
+    queues = [each.headline for each in symptoms_of(root, suspects) if each.cause in QUEUES]
     chain = f"; as a result, {queues[0]}" if queues else ""
-    which = _CLASS_WORDS[harm.class_of(root.cause)]
+    which = _CLASS_WORDS[CAUSES[root.cause].class_]
     return f"{suffered.says}: {root.headline}{chain}. {which}{_gain(share)}."
 
 
@@ -374,7 +373,7 @@ def _told(each: Suspect) -> str:
 def _findings(
     suspects: Sequence[Suspect], report: Report, root: Optional[Suspect] = None
 ) -> List[Finding]:
-    causes_inside = tuple(inside.PARTS)
+    causes_inside = tuple(PARTS)
     shown = [
         each
         for each in suspects

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Dict, Iterable, Mapping, Optional
 
 from udsprobe.rules import processing as inside
+from udsprobe.rules.causes import CAUSE_OF_BUSY, PARTS, WAITING
 from udsprobe.rules.request_time import WAITS, RequestTime
 from udsprobe.rules.saturation import saturation
 from udsprobe.rules.service import Service
@@ -22,15 +23,12 @@ from udsprobe.rules.thresholds import (
     WAIT_SHARE_MIN,
 )
 
-_CAUSE_OF_KIND = {"cpu": "app-cpu", "transport": "transport", "runq": "cpu-contention"}
-_WAITING = ("app-blocked", "upstream-wait", "cpu-contention", "send-blocked")
-
 
 def of_service(
     service: Service, time: RequestTime, slo_us: Optional[float] = None
 ) -> Dict[str, float]:
     """cause → its figure by its limit: 1 is at the limit, where several count the lowest."""
-    found = {cause: _wait(time, cause) for cause in _WAITING if time.sum_us(*inside.PARTS[cause])}
+    found = {cause: _wait(time, cause) for cause in WAITING if time.sum_us(*PARTS[cause])}
     contends = min(
         time.share("runq") / CONTENTION_SHARE_MIN, time.mean_us("runq") / CONTENTION_US_MIN
     )
@@ -41,7 +39,7 @@ def of_service(
     _raise(found, "transport", moves)
     busiest = saturation(service, time.by_others, THREAD_BUSY_MIN * (1 - NEAR_LIMIT))
     if busiest is not None:
-        _raise(found, _CAUSE_OF_KIND[busiest.kind], busiest.busy / THREAD_BUSY_MIN)
+        _raise(found, CAUSE_OF_BUSY[busiest.kind], busiest.busy / THREAD_BUSY_MIN)
     p99 = service.latency.p99 if service.latency is not None else None
     if slo_us and p99 is not None:
         _raise(found, inside.largest_part(time), p99 / slo_us)
@@ -64,8 +62,8 @@ def clearness(value: float) -> float:
 
 def _wait(time: RequestTime, cause: str) -> float:
     whole = time.sum_us(*WAITS)
-    largest = max(time.sum_us(*inside.PARTS[name]) for name in _WAITING)
-    part = time.sum_us(*inside.PARTS[cause]) / largest if largest else 0.0
+    largest = max(time.sum_us(*PARTS[name]) for name in WAITING)
+    part = time.sum_us(*PARTS[cause]) / largest if largest else 0.0
     if not whole:
         return 0.0
     return part * min(time.share(*WAITS) / WAIT_SHARE_MIN, time.mean_us(*WAITS) / WAIT_MEAN_US_MIN)

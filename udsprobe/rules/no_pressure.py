@@ -6,7 +6,8 @@ from typing import List, Mapping, Optional, Tuple
 
 from udsprobe.model.report import Evidence, Report, Verdict
 from udsprobe.model.thread_time import busy_share
-from udsprobe.rules.harm import HEALTHY, NOBODY, UNKNOWN, not_enough_seen
+from udsprobe.rules.causes import HEALTHY, UNKNOWN
+from udsprobe.rules.harm import NOBODY, not_enough_seen
 from udsprobe.rules.nearness import clearness
 from udsprobe.rules.processing import is_enough
 from udsprobe.rules.request_time import RequestTime, request_time

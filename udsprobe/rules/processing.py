@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, FrozenSet, List, Optional, Tuple
+from typing import FrozenSet, List, Optional, Tuple
 
 from udsprobe.model.report import Evidence, Latency, Report
 from udsprobe.rules import remedies
-from udsprobe.rules.request_time import BLOCKED, WAITS, RequestTime
+from udsprobe.rules.causes import CAUSE_OF_BUSY, PARTS, WAITING
+from udsprobe.rules.request_time import WAITS, RequestTime
 from udsprobe.rules.saturation import Saturation, busy, saturation
 from udsprobe.rules.service import ON_CPU, Service, serving_threads, serving_time
 from udsprobe.rules.suspect import CRITICAL, WARNING, Suspect
@@ -31,18 +32,6 @@ from udsprobe.rules.thresholds import (
     WAIT_SHARE_MIN,
 )
 from udsprobe.rules.wording import count, duration, evidence, percent
-
-# Cause → the parts of request time that are its own.
-PARTS: Dict[str, Tuple[str, ...]] = {
-    "app-cpu": ("cpu",),
-    "app-blocked": BLOCKED,
-    "upstream-wait": ("upstream",),
-    "cpu-contention": ("runq",),
-    "send-blocked": ("send",),
-    "transport": ("transport",),
-}
-_WAITING = ("app-blocked", "upstream-wait", "cpu-contention", "send-blocked")
-_CAUSE_OF_KIND = {"cpu": "app-cpu", "transport": "transport", "runq": "cpu-contention"}
 
 
 @dataclass(frozen=True)
@@ -102,7 +91,7 @@ def _waits(processing: Processing) -> Optional[Pressure]:
         return None
     if time.mean_us(*WAITS) < WAIT_MEAN_US_MIN and not _is_mostly_tail(processing.service.latency):
         return None
-    cause = max(_WAITING, key=lambda name: time.sum_us(*PARTS[name]))
+    cause = max(WAITING, key=lambda name: time.sum_us(*PARTS[name]))
     if cause == "cpu-contention" and not _is_kept_from_cpus(processing.service):
         return None
     says = f"a request waits {duration(time.mean_us(*WAITS))} of {duration(_mean_us(time))}"
@@ -136,7 +125,7 @@ def _saturated(processing: Processing) -> Optional[Pressure]:
     found = processing.saturated
     if found is None:
         return None
-    cause = _CAUSE_OF_KIND[found.kind]
+    cause = CAUSE_OF_BUSY[found.kind]
     says = f"{_who(found)} is busy {percent(found.busy)} of the time"
     fact = evidence("busy_share", found.busy, "of 1", says, THREAD_BUSY_MIN)
     return Pressure(cause, (fact,), overloads=True)
