@@ -126,7 +126,7 @@ def healthy(
     facts = [*_thread_room(report), *_queue_room(report), *_descriptor_room(report)]
     facts += owed_replies(report)
     cause, value = _nearest(near)
-    where = _where(time)
+    where = _where(time, share)
     gain = ""
     if share.max_gain_pct is not None:
         gain = (
@@ -164,7 +164,7 @@ def _confidence(service: Service, near: float) -> float:
     return round(min(0.99, amount * (0.5 + 0.5 * clearness(near))), 2)
 
 
-def _where(time: RequestTime) -> str:
+def _where(time: RequestTime, transport: TransportShare) -> str:
     if not time.count:
         return "no request-reply turns were seen, and nothing is saturated, refused or blocked."
     largest = max(time.parts_us, key=lambda name: time.parts_us[name])
@@ -181,7 +181,10 @@ def _where(time: RequestTime) -> str:
         "send": "readers",
         "accept": "accept()",
     }
-    told = f"a request takes {mean}, {percent(time.share(largest))} of it {words[largest]}"
+    part = time.share(largest)
+    if largest == "transport" and transport.max_gain_pct is not None:
+        part = transport.max_gain_pct / 100  # the one figure that is told of it
+    told = f"a request takes {mean}, {percent(part)} of it {words[largest]}"
     return f"{told}{_why_no_wait(time)}."
 
 

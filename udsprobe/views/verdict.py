@@ -128,8 +128,9 @@ def _headline(verdict: Verdict, own: Optional[Finding]) -> str:
             needed = f"{fact.value:,.0f} of ~{fact.threshold:,.0f} requests needed"
             return f"warming up: {needed}"
     if verdict.cause == "healthy":
-        # The rest of it is the line below.
-        return visible(verdict.summary.split(". ", 1)[0].rstrip("."))
+        # The banner begins it, and the rest of it is the line below.
+        first = verdict.summary.removeprefix("No bottleneck: ").split(". ", 1)[0]
+        return visible(first.rstrip("."))
     return visible(verdict.summary)
 
 
