@@ -36,4 +36,10 @@ const volatile char built_by[24] =
 		__length;								\
 	})
 
+/* Adds, and returns nothing: one instruction that all kernels know. Clang 20 and later make of
+ * __sync_fetch_and_add() one that returns the old value, which Linux knows since commit 5ca419f2864a
+ * "bpf: Add BPF_FETCH field / create atomic_fetch_add instruction" (in v5.12).
+ */
+#define atomic_add(place, amount) ((void)__atomic_fetch_add(place, amount, __ATOMIC_RELAXED))
+
 #endif

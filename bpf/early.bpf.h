@@ -185,7 +185,7 @@ static __always_inline u32 take_number(u32 *used)
 
 	for (u32 i = 0; i < CLAIM_ATTEMPTS; i++) {
 		if (claimed((u64)used, first + i)) {
-			__sync_fetch_and_add(used, 1);
+			atomic_add(used, 1);
 			return first + i;
 		}
 	}
@@ -195,7 +195,7 @@ static __always_inline u32 take_number(u32 *used)
 /* Of two callers at the same moment one or both get the sum. */
 static __always_inline int add_and_get(int *number, int amount)
 {
-	__sync_fetch_and_add(number, amount);
+	atomic_add(number, amount);
 	return *(volatile int *)number;
 }
 

@@ -375,12 +375,12 @@ static __always_inline void follow(address_t sk)
 }
 
 /* For what CPUs share and rarely touch. */
-#define shared_add(counter, amount) __sync_fetch_and_add(counter, amount)
+#define shared_add(counter, amount) atomic_add(counter, amount)
 
 static __always_inline void count_add(count_t *counter, u64 amount)
 {
 	if (preemptible)
-		__sync_fetch_and_add(counter, amount);
+		atomic_add(counter, amount);
 	else
 		*counter += amount;
 }

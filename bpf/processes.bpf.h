@@ -17,7 +17,7 @@ static __always_inline struct thread_state *adopt_thread(struct task_struct *tas
 		state->activity = ACTIVITY_RUNQ;
 		state->left_cpu_ns = state->since_ns;
 	} else {
-		__sync_fetch_and_add(&threads_turned_away, 1);
+		atomic_add(&threads_turned_away, 1);
 	}
 	return state;
 }
@@ -32,9 +32,9 @@ static __always_inline void adopt_process(struct task_struct *task, u32 parent, 
 	u32 tgid = tgid_of(task);
 
 	bpf_probe_read_kernel_str(process.comm, sizeof(process.comm), task->comm);
-	__sync_fetch_and_add(&targets_alive, 1);
+	atomic_add(&targets_alive, 1);
 	if (bpf_map_update_elem(&processes, &tgid, &process, BPF_ANY))
-		__sync_fetch_and_add(&processes_turned_away, 1);
+		atomic_add(&processes_turned_away, 1);
 }
 
 /* Between the choice of the first targets and the end of seeding, a thread
@@ -115,8 +115,8 @@ static __always_inline void thread_exited(struct task_struct *task)
 	if (!process || !set_once(&process->exited_ns, bpf_ktime_get_ns()))
 		return;
 	server_exited(tgid);
-	__sync_fetch_and_sub(&targets_alive, 1);
-	__sync_fetch_and_add(&targets_exited, 1);
+	atomic_add(&targets_alive, -1);
+	atomic_add(&targets_exited, 1);
 }
 
 #endif
