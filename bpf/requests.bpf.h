@@ -218,12 +218,7 @@ static __always_inline void record_app_activities(struct cpu_counts *counts, str
 static __subprogram int record_served(struct server *server, struct connection *connection,
 				      struct call_in_flight *call, ns_t now)
 {
-	ns_t took_ns = now - connection->turn_ns;
-
-	shared_add(&server->served, 1);
-	shared_add(&server->total_ns, took_ns);
-	if (took_ns > server->max_ns)
-		server->max_ns = took_ns;
+	shared_latency_add(&server->latency, now - connection->turn_ns);
 	if (connection->recv_wait_ns)
 		shared_add(&server->stages_ns[STAGE_RECV_WAIT], connection->recv_wait_ns);
 	shared_add(&server->stages_ns[STAGE_RECV], connection->recv_ns);

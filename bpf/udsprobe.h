@@ -607,9 +607,6 @@ struct pending {
 
 /* The requests of one process (servers.bpf.h). */
 struct server {
-	count_t served;
-	ns_t total_ns;
-	ns_t max_ns;
 	ns_t stages_ns[STAGE_MAX];
 	count_t accept_waits;
 	ns_t app_activity_ns[ACTIVITY_MAX];
@@ -628,6 +625,7 @@ struct server {
 	unsigned int epoch;	/* how often it was without a request in progress */
 	unsigned int listing;	/* in which `pending` was counted */
 	struct pending pending[PENDING_MAX];
+	struct latency latency;
 };
 
 struct server_upstream_key {

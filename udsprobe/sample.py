@@ -439,7 +439,8 @@ class ServerReading:
     """The requests of one process, cumulative but for what waits now.
 
     Attributes:
-        count: requests it answered; `total_ns` their latency, `max_ns` the longest.
+        count: requests it answered; `total_ns` their latency, `max_ns` the longest, `latency` all
+            three and their histogram; None in recordings of udsprobe before it had one.
         stages_ns: by name, the sum; of `accept_wait` there are `accept_waits`.
         app_activity_ns: as in `ServedCounts`, of this process.
         upstream_wait_ns: of these, the sleep (other than for a disk, room in a
@@ -465,6 +466,7 @@ class ServerReading:
     unread: Waiting
     asking: Waiting
     multiplexed: Optional[int] = None
+    latency: Optional[LatencyCounts] = None
 
 
 @dataclass(frozen=True)

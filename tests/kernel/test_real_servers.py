@@ -248,6 +248,11 @@ def test_the_way_of_a_request_through_nginx_and_node(
     served = attached.report["requests"]["served"]
     assert served["count"] == REQUESTS  # each of them once, where it comes in
     assert served["latency_us"]["mean"] == pytest.approx(outer["latency_mean_us"], rel=1e-3)
+    # A worker's percentiles are not above the longest of all.
+    assert served["latency_us"]["p50"] <= served["latency_us"]["p99"] <= served["latency_us"]["max"]
+    assert served["latency_us"]["max"] == max(
+        row["latency_us"]["max"] for row in rows if row["comm"] == "nginx" and row["count"]
+    )
     (upstream,) = attached.report["requests"]["upstream"]
     assert outer["upstream_us"] == pytest.approx(upstream["latency_us"]["mean"], abs=0.1)
     assert outer["own_us"] == pytest.approx(

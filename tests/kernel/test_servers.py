@@ -117,6 +117,7 @@ def observed(
     served = watched.report["requests"]["served"]
     assert row["pid"] == gateway.pid
     assert row["count"] == served["count"] == account["requests"] == turns * len(requests)
+    assert row["latency_us"] == served["latency_us"]
     return account, row, served
 
 

@@ -73,12 +73,16 @@ def table(kernel: Kernel) -> ServerTable:
 
 
 def test_a_process(kernel: Kernel, table: ServerTable) -> None:
-    counts = {"handed_over": 1, "pipelined": 2, "accept_waits": 3, "total_ns": 4, "max_ns": 9}
-    counts["multiplexed"] = 7
-    kernel.serves(33, served=8, upstream_ns=11, listing=LISTING, **counts)
+    counts = {"handed_over": 1, "pipelined": 2, "accept_waits": 3, "multiplexed": 7}
+    latency = kernel.btf.structure("latency")(count=8, total_ns=4, max_ns=9)
+    latency.slots[3] = 8
+    kernel.serves(33, latency=latency, upstream_ns=11, listing=LISTING, **counts)
     (reading,) = table.read({33: "nginx", 44: "other"})
     assert (reading.pid, reading.comm, reading.count) == (33, "nginx", 8)
     assert {name: getattr(reading, name) for name in counts} == counts
+    assert (reading.total_ns, reading.max_ns) == (4, 9)
+    assert reading.latency is not None and reading.latency.slots[3] == sum(reading.latency.slots)
+    assert table.read({})[0].latency is reading.latency
     assert reading.stages_ns == {"accept_wait": 0, "recv_wait": 0, "recv": 0, "app": 0, "send": 6}
     assert reading.app_activity_ns["blocked_lock"] == sum(reading.app_activity_ns.values()) == 5
     assert reading.upstream_wait_ns == 11

@@ -7,9 +7,9 @@ import struct
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from udsprobe.kernel.connection_table import ConnectionTable
-from udsprobe.kernel.counters import Counters, enum_names
+from udsprobe.kernel.counters import Counters, enum_names, latency_of
 from udsprobe.kernel.probe_object import ProbeObject
-from udsprobe.sample import OwnRequestCounts, PeerReading, ServerReading, Waiting
+from udsprobe.sample import LatencyCounts, OwnRequestCounts, PeerReading, ServerReading, Waiting
 
 NOTHING_WAITS = Waiting(0, None)
 
@@ -36,6 +36,7 @@ class ServerTable:
         self._stages_count = loaded.btf.enum("stage")["STAGE_MAX"]
         self._pending = loaded.btf.enum("pending_kind")
         self._comms: Dict[int, str] = {}
+        self._latencies: Dict[int, LatencyCounts] = {}
 
     def read(self, comms: Mapping[int, str]) -> Tuple[ServerReading, ...]:
         """Each process that answered or made a request, or has one waiting.
@@ -52,6 +53,7 @@ class ServerTable:
             found.append(self._reading(pid, entry, upstream.get(pid, [])))
         known = {reading.pid for reading in found}
         self._comms = {pid: comm for pid, comm in self._comms.items() if pid in known}
+        self._latencies = {pid: each for pid, each in self._latencies.items() if pid in known}
         return tuple(sorted(found, key=lambda reading: reading.pid))
 
     def _reading(self, pid: int, entry: Any, upstream: List[OwnRequestCounts]) -> ServerReading:
@@ -59,9 +61,9 @@ class ServerTable:
         return ServerReading(
             pid=pid,
             comm=self._comms.get(pid),
-            count=entry.served,
-            total_ns=entry.total_ns,
-            max_ns=entry.max_ns,
+            count=entry.latency.count,
+            total_ns=entry.latency.total_ns,
+            max_ns=entry.latency.max_ns,
             stages_ns=stages,
             accept_waits=entry.accept_waits,
             app_activity_ns=self._counters.by_activity(entry.app_activity_ns),
@@ -73,7 +75,15 @@ class ServerTable:
             in_progress=self._waiting(entry, "PENDING_IN_PROGRESS"),
             unread=self._waiting(entry, "PENDING_UNREAD"),
             asking=self._waiting(entry, "PENDING_ASKING"),
+            latency=self._latency(pid, entry),
         )
+
+    def _latency(self, pid: int, entry: Any) -> LatencyCounts:
+        """The same object as before where nothing was served: most are idle."""
+        known = self._latencies.get(pid)
+        if known is None or known.count != entry.latency.count:
+            known = self._latencies[pid] = latency_of(entry.latency)
+        return known
 
     def _is(self, stage: int) -> bool:
         return stage < self._stages_count

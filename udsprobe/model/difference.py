@@ -35,7 +35,7 @@ from udsprobe.model.report import (
     SyscallsPerRequest,
     Window,
 )
-from udsprobe.model.served_by import served_by
+from udsprobe.model.served_by import latency_by_process, served_by
 from udsprobe.model.served_requests import served_requests
 from udsprobe.model.syscall_rows import syscall_rows
 from udsprobe.model.target_rows import SettledRows, target_rows
@@ -183,7 +183,12 @@ def _requests(first: Sample, last: Sample, listeners: Optional[List[Listener]]) 
     chain = hops(by_process, listeners, last.targets)
     asked = asked_by_servers(by_process or [], listeners, last.targets)
     served = of_outermost(
-        served_requests(first, last, elapsed_s), chain or [], by_process or [], asked, elapsed_s
+        served_requests(first, last, elapsed_s),
+        chain or [],
+        by_process or [],
+        asked,
+        latency_by_process(first, last),
+        elapsed_s,
     )
     return Requests(
         served=served,

@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence
 
 from udsprobe.model.counters import ratio
+from udsprobe.model.histogram import added, latency_us
 from udsprobe.model.report import Hop, Latency, Served, ServedBy, Stages
+from udsprobe.sample import LatencyCounts
 
 _STAGES = ("accept_wait", "recv_wait", "recv", "app", "send")
 
@@ -20,13 +22,18 @@ def of_outermost(
     hops: Sequence[Hop],
     rows: Sequence[ServedBy],
     asked: Mapping[int, int],
+    latencies: Mapping[int, LatencyCounts],
     elapsed_s: float,
 ) -> Optional[Served]:
     """`served` without what targets that serve ask of each other.
 
-    `asked` is how many requests of each hop, by its first pid, those are. The others of
-    that hop came from outside and count. Unchanged where none asks another. Otherwise
-    means only: percentiles are counted for all targets together, and None.
+    Percentiles are None where a process serves both, or its histogram is not known: which
+    latencies are whose is not known then. Those of the stages are None, counted for all together.
+
+    Args:
+        asked: how many requests of each hop, by its first pid, those are. The others of that hop
+            came from outside and count. Unchanged where none asks another.
+        latencies: of each process.
     """
     outer = _from_outside(hops, rows, asked)
     if served is None or not any(asked.values()) or not outer:
@@ -36,10 +43,18 @@ def of_outermost(
         served,
         count=count,
         rate_per_s=ratio(count, elapsed_s),
-        latency_us=Latency(count, _mean([row.latency_us.mean for row in outer], outer)),
+        latency_us=_latency(outer, latencies),
         stages_us=_stages(outer),
         app_time_pct=_app_time_pct(outer),
     )
+
+
+def _latency(outer: Sequence[ServedBy], latencies: Mapping[int, LatencyCounts]) -> Latency:
+    known = [latencies[row.pid] for row in outer if row.pid in latencies]
+    count = sum(row.count for row in outer)
+    if sum(each.count for each in known) == count and len(known) == len(outer):
+        return latency_us(added(known))
+    return Latency(count, _mean([row.latency_us.mean for row in outer], outer))
 
 
 def _from_outside(

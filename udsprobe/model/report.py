@@ -362,14 +362,14 @@ class StageMeans:
 class ServedBy:
     """The requests of one target process.
 
-    `latency_us` has no percentiles, its `max` is the longest since the
-    observation began. `app_time_pct` is None when nothing was directly
-    observed; `handed_over` requests were answered by another thread than
-    received them and are not in it. `in_progress` are received and their reply
-    has not begun (0 where the process has never replied: its protocol may have
-    none), `unread` connections with bytes it has not begun to receive,
-    `asking` requests of its own without an answer yet. `unanswered` are those
-    in progress whether or not the process has ever replied: long polls, say.
+    `latency_us` has no percentiles in recordings of udsprobe before it counted them by
+    process; its `max` is then the longest since the observation began. `app_time_pct`
+    is None when nothing was directly observed; `handed_over` requests were answered by
+    another thread than received them and are not in it. `in_progress` are received and
+    their reply has not begun (0 where the process has never replied: its protocol may
+    have none), `unread` connections with bytes it has not begun to receive, `asking`
+    requests of its own without an answer yet. `unanswered` are those in progress
+    whether or not the process has ever replied: long polls, say.
     """
 
     pid: int

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, Optional
 
 from udsprobe.model.counters import grown, grown_if_measured, ratio
+from udsprobe.model.histogram import latency_us, subtract
 from udsprobe.model.report import Latency, OwnRequests, Peer, ServedBy, StageMeans, Waiting
 from udsprobe.model.served_requests import app_growth_ns, app_parts_ns, shares_pct
-from udsprobe.sample import OwnRequestCounts, Sample, ServerReading
+from udsprobe.sample import LatencyCounts, OwnRequestCounts, Sample, ServerReading
 from udsprobe.sample import Waiting as WaitingNow
 
 _NS_PER_S = 1_000_000_000
@@ -43,7 +44,7 @@ def _row(
         comm=reading.comm,
         count=count,
         rate_per_s=ratio(count, (now_ns - first_ns) / _NS_PER_S),
-        latency_us=_latency(count, since("total_ns"), reading.max_ns),
+        latency_us=_latency(reading, before, count, since("total_ns")),
         stages_mean_us=_stages(reading, before, count, since("accept_waits")),
         app_time_pct=_app_time_pct(reading, before, since("upstream_wait_ns")),
         handed_over=since("handed_over"),
@@ -62,10 +63,32 @@ def _multiplexed(reading: ServerReading, before: Optional[ServerReading]) -> Opt
     return grown_if_measured("multiplexed", reading.multiplexed, earlier)
 
 
-def _latency(count: int, total_ns: int, max_ns: int) -> Latency:
+def latency_by_process(first: Sample, last: Sample) -> Dict[int, LatencyCounts]:
+    """pid → the latencies of what it served in the window, where its histogram is known."""
+    before = {reading.pid: reading for reading in first.served_by or ()}
+    found = {each.pid: _histogram(each, before.get(each.pid)) for each in last.served_by or ()}
+    return {pid: grown for pid, grown in found.items() if grown is not None}
+
+
+def _histogram(reading: ServerReading, before: Optional[ServerReading]) -> Optional[LatencyCounts]:
+    if reading.latency is None:
+        return None
+    if before is None:
+        return reading.latency
+    if before.latency is None:
+        return None
+    return subtract(f"latency of process {reading.pid}", reading.latency, before.latency)
+
+
+def _latency(
+    reading: ServerReading, before: Optional[ServerReading], count: int, total_ns: int
+) -> Latency:
     if not count:
         return Latency(count=0)
-    return Latency(count, mean=total_ns / count / _NS_PER_US, max=max_ns / _NS_PER_US)
+    histogram = _histogram(reading, before)
+    if histogram is not None:
+        return latency_us(histogram)
+    return Latency(count, mean=total_ns / count / _NS_PER_US, max=reading.max_ns / _NS_PER_US)
 
 
 def _stages(
