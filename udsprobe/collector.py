@@ -20,6 +20,7 @@ from udsprobe.kernel.shared_memory import Row
 from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import CallCounts, ListenerReading, ProbeReading, Sample
+from udsprobe.stack_taking import StackTaking
 
 SWEEP_EVERY_SAMPLES = 10
 # Operations of io_uring whose completion the kernel tells nobody: IOSQE_CQE_SKIP_SUCCESS, or
@@ -65,9 +66,18 @@ class Collector:
     Args:
         tracer: with its targets seeded.
         book: that knows the chosen processes already.
+        stacks: None where none are taken.
     """
 
-    def __init__(self, tracer: Tracer, book: TargetBook, procfs: Procfs, clock: Clock) -> None:
+    def __init__(
+        self,
+        tracer: Tracer,
+        book: TargetBook,
+        procfs: Procfs,
+        clock: Clock,
+        stacks: Optional[StackTaking] = None,
+    ) -> None:
+        self._stacks = stacks
         self._tracer = tracer
         self._book = book
         self._clock = clock
@@ -130,6 +140,7 @@ class Collector:
             loops=tuple(t.loop for t in threads if t.loop.iterations),
             loop_busy=counters.loop_busy(row),
             cpu_holders=self._holders.read(),
+            stacks=None if self._stacks is None else self._stacks.reading(),
         )
 
     def _read_counters(self) -> _Counted:
@@ -197,9 +208,13 @@ class Collector:
             turned_away_by_map=turned_away,
             bpf_ns_by_program=None if ran is None else ran.ns_by_program,
             bpf_runs_by_program=None if ran is None else ran.runs_by_program,
-            maps_bytes=self._tracer.maps_bytes(),
+            maps_bytes=self._maps_bytes(),
             calls_left=self._tracer.counters.calls_left(),
         )
+
+    def _maps_bytes(self) -> int:
+        stacks = 0 if self._stacks is None else self._stacks.maps_bytes()
+        return self._tracer.maps_bytes() + stacks
 
     def _unplaced_failures(self) -> Optional[int]:
         if not tells_arrivals(self._tracer.attached):

@@ -17,11 +17,13 @@ from udsprobe.collector import Collector, SystemClock
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.alongside import Work, nothing
 from udsprobe.kernel.bcc_library import bcc_is_here
+from udsprobe.kernel.own_namespaces import in_pid_namespace
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
 from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import Observation, Sample
+from udsprobe.stack_taking import StackTaking
 
 if TYPE_CHECKING:
     from udsprobe.bcc_collector import BccCollector
@@ -49,10 +51,10 @@ def _tracer(strategy: str, follow: bool, meanwhile: Work) -> Union[Tracer, BccTr
 
 
 def _collector(
-    tracer: Union[Tracer, BccTracer], book: TargetBook, procfs: Procfs
+    tracer: Union[Tracer, BccTracer], book: TargetBook, procfs: Procfs, stacks: StackTaking
 ) -> Union[Collector, BccCollector]:
     if isinstance(tracer, Tracer):
-        return Collector(tracer, book, procfs, SystemClock())
+        return Collector(tracer, book, procfs, SystemClock(), stacks)
     from udsprobe.bcc_collector import BccCollector
 
     return BccCollector(tracer, book, procfs, SystemClock())
@@ -89,6 +91,7 @@ class Observer:
         strategy: how the kernel calls the probes, as `Tracer` takes it, or `bcc`.
         privileges: how to go on once all is attached and open; None is as before.
         recorder: is given every sample.
+        stacks: `always`, `auto` (while the verdict asks for them) or `never`.
         meanwhile: done in another thread while the kernel verifies the probes.
         at_end: told how many functions of the kernel have probes, before it takes them back: a
             tenth of a second for each.
@@ -111,6 +114,7 @@ class Observer:
         strategy: str = "auto",
         privileges: Optional[LeastPrivilege] = None,
         recorder: Optional[Recorder] = None,
+        stacks: str = "never",
         meanwhile: Work = nothing,
         at_end: Callable[[int], object] = bool,
     ) -> None:
@@ -120,16 +124,21 @@ class Observer:
         wanted = list(chosen)
         book = _book_of(wanted, program, procfs)
         self._tracer = _tracer(strategy, follow, meanwhile)
+        self._stacks = StackTaking(
+            stacks, self._tracer.strategy, in_pid_namespace=in_pid_namespace()
+        )
         try:
-            self._collector = _collector(self._tracer, book, procfs)
+            self._collector = _collector(self._tracer, book, procfs, self._stacks)
             self._tracer.seed({p.pid: p.start_ticks for p in wanted}, dormant=program is not None)
             self._collector.begin()
+            self._stacks.begin(p.pid for p in wanted)
             self.first = self._collector.sample()
             if privileges is not None:
                 # Before the recorder and others have threads, each with its own capabilities.
                 privileges.take_effect(self._tracer.recursion_misses)
             self._collector.settle()
         except BaseException:
+            self._stacks.close()
             self._tracer.close()
             raise
         attach_ms = (time.monotonic_ns() - began_ns) / 1e6
@@ -170,13 +179,14 @@ class Observer:
         """What happened since the last call, or since the beginning."""
         sample = self._collector.sample()
         interval = self._reporter.interval(sample)
+        self._stacks.steer(interval, sample.monotonic_ns)
         if self._recorder is not None:
             self._recorder.add(sample, interval)
         return interval
 
     def keep_up(self) -> None:
         """Take a sample and report nothing: what comes and goes has to be seen in time."""
-        if self._recorder is not None:
+        if self._recorder is not None or self._stacks.is_steered:
             self.interval()
         else:
             self._reporter.add(self._collector.sample())
@@ -191,6 +201,7 @@ class Observer:
 
     def stop(self) -> None:
         """Take the probes off; what they counted stays to be read."""
+        self._stacks.stop()
         self._tracer.detach()
 
     def finish(self) -> Report:
@@ -202,6 +213,7 @@ class Observer:
     def close(self) -> None:
         """Give everything back."""
         self._collector.close()
+        self._stacks.close()
         self._at_end(self._tracer.functions_attached())
         self._tracer.close()
 
@@ -219,7 +231,7 @@ class Observer:
             cpus=os.cpu_count() or 1,
             hostname=platform.node(),
             strategy=self._tracer.strategy,
-            measurements=self._tracer.measurements(),
+            measurements=(*self._tracer.measurements(), self._stacks.state),
             attach_ms=attach_ms,
             interval_s=interval_s,
         )

@@ -629,6 +629,45 @@ class ProbeReading:
 
 
 @dataclass(frozen=True)
+class StackCounts:
+    """Samples that met one stack.
+
+    Attributes:
+        on: `cpu`: by a clock, while it ran.
+        frames: functions, the outermost first, a line each: `function TAB module TAB file TAB
+            line`, empty where not known. As text, because every sample has all of them.
+        samples: how many; truncated: of these, whose outer callers could not be found.
+    """
+
+    pid: int
+    on: str
+    frames: str
+    samples: int
+    truncated: int
+
+
+@dataclass(frozen=True)
+class StackReading:
+    """The stack sampler, cumulative.
+
+    Attributes:
+        hz: samples a second of a thread that runs all the time.
+        on_ns: how long it was on. lost: samples for which there was no room.
+        pids: of which processes it takes stacks now, ascending; empty while it is off.
+        mapped_pids: of those sampled, which have a perf map file that may be read.
+        unwinds: callers are found by call frame information.
+    """
+
+    hz: int
+    on_ns: int
+    lost: int
+    pids: Tuple[int, ...]
+    mapped_pids: Tuple[int, ...]
+    unwinds: bool
+    stacks: Tuple[StackCounts, ...]
+
+
+@dataclass(frozen=True)
 class Sample:
     """Everything read at one moment.
 
@@ -647,6 +686,7 @@ class Sample:
         cpu and what follows: None in a recording of a version that did not read it.
         served_by: the processes that answered or made a request, or have one waiting.
         loops: the living threads that poll; `loop_busy` has those that ended, too.
+        stacks: None where they are not taken, and until they first are.
     """
 
     sequence: int
@@ -673,6 +713,7 @@ class Sample:
     loops: Optional[Tuple[LoopCounts, ...]] = None
     loop_busy: Optional[LatencyCounts] = None
     cpu_holders: Optional[Tuple[CpuHolder, ...]] = None
+    stacks: Optional[StackReading] = None
 
 
 @dataclass(frozen=True)

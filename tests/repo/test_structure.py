@@ -19,6 +19,7 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "doctor": {"model", "rules"},
     "recording": {"model", "rules"},
     "servers": {"doctor", "kernel"},
+    "symbols": {"kernel"},
     "views": {"compare", "doctor", "model", "rules"},
     "commands": {
         "compare",
@@ -34,7 +35,7 @@ MAY_IMPORT: Dict[str, Set[str]] = {
 }
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "manager", "data", "misc", "common"}
 LINES_MAX = 40
-DOCUMENTED = ("kernel", "model", "doctor", "servers")
+DOCUMENTED = ("kernel", "model", "doctor", "servers", "symbols")
 
 
 def forbidden_imports(module: Module) -> List[str]:

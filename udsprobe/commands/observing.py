@@ -37,6 +37,7 @@ def observer_of(
         program=program,
         strategy=options.strategy,
         privileges=least_privilege(options),
+        stacks=options.stacks,
         recorder=recorder,
         meanwhile=meanwhile,
         at_end=_tell_of_the_end,

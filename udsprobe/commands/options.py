@@ -18,6 +18,7 @@ from udsprobe.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 INTERVAL_MIN_S = 0.1
+_STACKS = {True: "always", None: "auto", False: "never"}
 FORMS = {"json": "as_json", "jsonl": "as_jsonl", "plain": "plain"}
 
 
@@ -33,6 +34,7 @@ class WatchOptions:
         strategy: how the kernel calls the probes; `auto` is the first that loads.
         record: None when nothing is recorded.
         keep_privileges: nothing is given up once the probes are live.
+        stacks: take stacks `always`, `auto` (while the verdict is app-cpu) or `never`.
     """
 
     follow: bool
@@ -46,6 +48,7 @@ class WatchOptions:
     strategy: str = "auto"
     record: Optional[RecordOptions] = None
     keep_privileges: bool = False
+    stacks: str = "auto"
 
 
 def debug_option(command: Command) -> Command:
@@ -107,6 +110,7 @@ def read_options(given: Mapping[str, Any], *, form: Optional[str] = None) -> Wat
         strategy=given["strategy"],
         record=read_record_options(given),
         keep_privileges=given["keep_privileges"],
+        stacks=_STACKS[given.get("stacks")],
     )
 
 
@@ -179,6 +183,14 @@ _HOW = (
         callback=given_s,
         metavar="TIME",
         help="Treat a p99 of served requests above this (50ms, 0.2s) as pressure.",
+    ),
+    click.option(
+        "--stacks/--no-stacks",
+        default=None,
+        help=(
+            "Sample the targets' stacks all the time, or never; default: for 10 s once the verdict "
+            "is app-cpu."
+        ),
     ),
     keep_privileges_option,
 )

@@ -54,6 +54,7 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "bpf_program__set_attach_target": (_int, [_pointer, _int, _text]),
     "bpf_program__attach": (_pointer, [_pointer]),
     "bpf_program__attach_iter": (_pointer, [_pointer, _pointer]),
+    "bpf_program__attach_perf_event": (_pointer, [_pointer, _int]),
     "bpf_program__fd": (_int, [_pointer]),
     "bpf_link__fd": (_int, [_pointer]),
     "bpf_link__destroy": (_int, [_pointer]),
@@ -68,6 +69,9 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "bpf_map_lookup_and_delete_batch": (_int, _BATCH),
     "bpf_obj_get_info_by_fd": (_int, [_int, _pointer, ctypes.POINTER(_uint)]),
     "bpf_enable_stats": (_int, [_int]),
+    "ring_buffer__new": (_pointer, [_int, _pointer, _pointer, _pointer]),
+    "ring_buffer__consume": (_int, [_pointer]),
+    "ring_buffer__free": (None, [_pointer]),
 }
 # The kernel's own, for a trampoline on arm64 before 6.4 too; no C library has words for it
 # (include/linux/errno.h).

@@ -134,6 +134,20 @@ class ProbeObject:
         """
         self._links[program] = self._bpf.pointer("bpf_program__attach", self._program(program))
 
+    def attach_to_perf_event(self, program: str, descriptor: int) -> None:
+        """Attach to an open event, which libbpf enables and closes with the link.
+
+        Raises:
+            LibbpfError: the kernel refused.
+        """
+        self._links[f"{program}:{descriptor}"] = self._bpf.pointer(
+            "bpf_program__attach_perf_event", self._program(program), descriptor
+        )
+
+    def descriptor(self, map_name: str) -> int:
+        """Of a map that is loaded."""
+        return self._map_fd(map_name)
+
     def take_back_if_there(self, programs: Iterable[str]) -> None:
         """Detach some, the last first; they may be attached again."""
         for program in reversed(list(programs)):

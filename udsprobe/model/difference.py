@@ -10,6 +10,7 @@ from datetime import datetime, timezone
 from math import floor, log10
 from typing import List, Optional
 
+from udsprobe.model.code import stacks
 from udsprobe.model.connection_rows import connection_rows, upstream_rows
 from udsprobe.model.counters import (
     grown,
@@ -81,6 +82,7 @@ def report(
         connections=connection_rows(first, last),
         connections_total=last.connections_open,
         cpu=cpu_use(first, last),
+        stacks=stacks(first, last),
     )
 
 

@@ -156,8 +156,74 @@ class RunnerUp:
 
 
 @dataclass(frozen=True)
+class CodePlace:
+    """A function that time goes to; None: not known.
+
+    `share_pct` of the samples, `on` (`cpu`) tells of what. `stack`: the function, then from where
+    most of these calls came, outwards. `file` and `line` where the runtime tells them.
+    """
+
+    function: Optional[str]
+    module: Optional[str]
+    file: Optional[str]
+    line: Optional[int]
+    share_pct: float
+    on: str
+    stack: List[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class CodeStack:
+    """A stack that was met `samples` times, the outermost function first.
+
+    `truncated`: outer callers could not be found in some of them.
+    """
+
+    pid: int
+    on: str
+    samples: int
+    truncated: bool
+    frames: List[str]
+
+
+@dataclass(frozen=True)
+class ProcessCode:
+    """The samples of one process; of `truncated` ones the outer callers were not found."""
+
+    pid: int
+    samples: int
+    truncated: int
+    code: List[CodePlace]
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Samples of what ran, by a clock of `hz`, in `sampled_s` of the window.
+
+    `functions`: the 30 that were met running most often themselves. `stacks`: the 200 met most
+    often. `mapped_pids` have a perf map file. Of `lost` samples nothing is known.
+    """
+
+    hz: int
+    sampled_s: float
+    samples: int
+    lost: int
+    truncated: int
+    pids: List[int]
+    mapped_pids: List[int]
+    unwinds: bool
+    processes: List[ProcessCode]
+    functions: List[CodePlace]
+    stacks: List[CodeStack]
+    stacks_total: int
+
+
+@dataclass(frozen=True)
 class Verdict:
-    """`class_` is `class` in the document: what the banner says."""
+    """`class_` is `class` in the document: what the banner says.
+
+    `code`: the functions that the cause is in; empty when no stacks were taken.
+    """
 
     cause: str
     transport_bound: bool
@@ -171,6 +237,7 @@ class Verdict:
     runners_up: List[RunnerUp] = field(default_factory=list)
     class_: str = "unknown"
     harm: Harm = NOT_SEEN
+    code: List[CodePlace] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -181,6 +248,7 @@ class Finding:
     summary: str
     evidence: List[Evidence] = field(default_factory=list)
     actions: List[Action] = field(default_factory=list)
+    code: List[CodePlace] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -669,3 +737,4 @@ class Report:
     connections_total: Optional[int]
     schema: str = SCHEMA
     cpu: Optional[Cpu] = None
+    stacks: Optional[Stacks] = None

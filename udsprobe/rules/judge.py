@@ -13,6 +13,7 @@ from udsprobe.rules.accept_queue import accept_queue_suspects, accepts_late, is_
 from udsprobe.rules.buffers import buffer_suspects, has_stuck_reader, readers_keep_up
 from udsprobe.rules.causes import CAUSES, PARTS, QUEUES
 from udsprobe.rules.churn import accepted_churn, opened_churn
+from udsprobe.rules.code_places import with_code
 from udsprobe.rules.connects import connect_suspects
 from udsprobe.rules.descriptors import descriptor_suspects
 from udsprobe.rules.hung import hung_suspects
@@ -55,6 +56,9 @@ def judged(
     if root is None:
         quiet = _without_pressure(report, outermost, share, near)
         return replace(report, verdict=quiet, findings=_findings(suspects, report))
+    named = with_code(root, report)
+    suspects = [named if each is root else each for each in suspects]
+    root = named
     return replace(
         report,
         verdict=_verdict(root, suspects, share, report, near),
@@ -284,6 +288,7 @@ def _verdict(
         runners_up=_runners_up(root, suspects),
         class_=CAUSES[root.cause].class_,
         harm=suffered,
+        code=list(root.code),
     )
 
 
@@ -390,6 +395,7 @@ def _findings(
             summary=_told(each),
             evidence=list(each.evidence),
             actions=list(each.actions),
+            code=list(each.code),
         )
         for each in ranked
     ]

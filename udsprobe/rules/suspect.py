@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import FrozenSet, Optional, Tuple
 
 from udsprobe.model.harm import Harm
-from udsprobe.model.report import Action, Evidence
+from udsprobe.model.report import Action, CodePlace, Evidence
 
 INFO, WARNING, CRITICAL = "info", "warning", "critical"
 SEVERITIES = (INFO, WARNING, CRITICAL)
@@ -28,6 +28,7 @@ class Suspect:
         pids: of the service it is about; empty for all targets.
         waits_for: of the processes whose answers it waits for.
         harm: who is turned away or gets no answer; None: slow requests at most.
+        code: the functions it is in, where stacks were taken.
     """
 
     cause: str
@@ -44,3 +45,4 @@ class Suspect:
     pids: FrozenSet[int] = frozenset()
     waits_for: FrozenSet[int] = frozenset()
     harm: Optional[Harm] = None
+    code: Tuple[CodePlace, ...] = ()

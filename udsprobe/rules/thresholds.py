@@ -46,6 +46,8 @@ STALL_TIMES_MEDIAN = 5.0
 # -- how much has to be seen ------------------------------------------------------------
 # Below this a mean says little: its standard error is a quarter of the spread.
 REQUESTS_MIN = 20
+# A share of so many samples of stacks is off by 20 % at most in two of three windows.
+CODE_SAMPLES_MIN = 20
 # A wait as long as this is worth a word after fewer.
 SLOW_REQUESTS_MIN = 5
 # "Slow" for that purpose.

@@ -1,0 +1,53 @@
+"""Functions of the kernel, by /proc/kallsyms.
+
+It shows addresses to whoever was allowed to see them when they opened it: it is opened at once,
+and read when the first address is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from itertools import islice
+from typing import Iterator, Optional
+
+from udsprobe.symbols.demangled import function_name
+from udsprobe.symbols.function_table import Function, FunctionTable
+
+KALLSYMS = "/proc/kallsyms"
+FUNCTIONS_MAX = 1_000_000
+_CODE = b"tTwW"
+
+
+class KernelFunctions:
+    """Names of addresses in the kernel."""
+
+    def __init__(self, path: str = KALLSYMS) -> None:
+        self._table: Optional[FunctionTable] = None
+        self._descriptor: Optional[int] = None
+        with suppress(OSError):
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def at(self, address: int) -> Optional[str]:
+        """None where the kernel hides its addresses, or the place has no name."""
+        if self._table is None:
+            self._table = FunctionTable(self._read())
+        found = self._table.at(address)
+        return None if found is None else function_name(found.name)
+
+    def close(self) -> None:
+        """Let go of the file. May be called twice."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _read(self) -> Iterator[Function]:
+        if self._descriptor is None:
+            return
+        with open(self._descriptor, "rb", closefd=False) as file:
+            for line in islice(file, FUNCTIONS_MAX):
+                fields = line.split(None, 3)
+                if len(fields) >= 3 and fields[1] in _CODE:
+                    start = int(fields[0], 16)
+                    if start:
+                        yield Function(start, 0, fields[2])

@@ -1,0 +1,60 @@
+"""Functions of compilers at run time, by the map file that a runtime writes for perf."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, NamedTuple, Optional
+
+from udsprobe.symbols.demangled import function_name
+from udsprobe.symbols.function_table import Function, FunctionTable
+
+MAP_BYTES_MAX = 64 << 20
+"""Of one file; the rest of a larger one is not read."""
+
+ENTRIES_MAX = 1_000_000
+_LAST = 1 << 64
+# V8: kind, optimisation mark, function, file, line and column.
+_JAVASCRIPT = re.compile(
+    r"(?:JS|LazyCompile|Function|Script|Eval|RegExp):[*~^+']{0,2}(?P<function>\S*) "
+    r"(?:file://)?(?P<file>\S*?):(?P<line>\d{1,9})(?::\d{1,9})?$"
+)
+_PYTHON = re.compile(r"py::(?P<function>[^:]*):(?P<file>.*)$")
+
+
+class CodeName(NamedTuple):
+    """A function, and where it is written as far as the name tells."""
+
+    function: str
+    file: Optional[str] = None
+    line: Optional[int] = None
+
+
+def entries(text: bytes) -> FunctionTable:
+    """`START SIZE name` on each line, in hexadecimal; of one place the last line holds.
+
+    Lines that are none are passed over.
+    """
+    found: Dict[int, Function] = {}
+    for line in text.splitlines()[:ENTRIES_MAX]:
+        fields = line.split(b" ", 2)
+        if len(fields) < 3:
+            continue
+        try:
+            start, size_bytes = int(fields[0], 16), int(fields[1], 16)
+        except ValueError:
+            continue
+        if 0 <= start < _LAST and 0 < size_bytes < _LAST:
+            found[start] = Function(start, size_bytes, fields[2])
+    return FunctionTable(found.values())
+
+
+def code_name(raw: bytes) -> CodeName:
+    """What a runtime calls a function, taken apart where we know how."""
+    text = function_name(raw)
+    known = _JAVASCRIPT.match(text)
+    if known is not None:
+        return CodeName(known["function"] or "(anonymous)", known["file"], int(known["line"]))
+    known = _PYTHON.match(text)
+    if known is not None:
+        return CodeName(known["function"], known["file"])
+    return CodeName(text)

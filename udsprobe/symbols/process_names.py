@@ -1,0 +1,146 @@
+"""The functions of one process: by the files it has mapped, by its perf map, by the vdso."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from typing import Dict, List, NamedTuple, Optional
+
+from udsprobe.printable import printable
+from udsprobe.symbols.demangled import function_name
+from udsprobe.symbols.function_table import FunctionTable
+from udsprobe.symbols.mappings import AddressSpace, Mapping, mappings
+from udsprobe.symbols.perf_map import MAP_BYTES_MAX, code_name, entries
+from udsprobe.symbols.target_images import Image, TargetImages
+from udsprobe.symbols.unwinding import Place
+
+MAPS_BYTES_MAX = 32 << 20
+JIT = "[jit]"
+"""The module of code that was made at run time."""
+
+_VDSO = b"[vdso]"
+_BUILTIN = b"Builtins_"
+_FRAMES_MAX = 50_000
+
+
+class CodeFrame(NamedTuple):
+    """One function of a stack; None: not known.
+
+    Attributes:
+        module: last part of the path of the file, `[kernel]`, `[vdso]`, `[jit]`.
+    """
+
+    function: Optional[str]
+    module: Optional[str]
+    file: Optional[str] = None
+    line: Optional[int] = None
+
+
+UNKNOWN = CodeFrame(None, None)
+
+
+class ProcessNames:
+    """Of one process. What it maps later is seen after `refresh`."""
+
+    def __init__(self, pid: int, images: TargetImages, proc: str = "/proc") -> None:
+        self._pid = pid
+        self._images = images
+        self._proc = proc
+        self._frames: Dict[int, CodeFrame] = {}
+        self._map: FunctionTable = FunctionTable(())
+        self._map_bytes = -1
+        self.has_perf_map = False
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look at its mappings and its perf map again."""
+        text = b""
+        with suppress(OSError), open(f"{self._proc}/{self._pid}/maps", "rb") as file:
+            text = file.read(MAPS_BYTES_MAX)
+        if text or not hasattr(self, "_space"):
+            self._space = AddressSpace(mappings(text))
+        self._read_perf_map()
+
+    def is_code(self, address: int) -> bool:
+        """Whether anything executable is there, as far as was looked."""
+        return self._space.at(address) is not None
+
+    def frame(self, address: int) -> CodeFrame:
+        """The function an instruction belongs to."""
+        found = self._frames.get(address)
+        if found is None:
+            if len(self._frames) >= _FRAMES_MAX:
+                self._frames.clear()
+            found = self._frames[address] = self._named(address)
+        return found
+
+    def place(self, address: int) -> Optional[Place]:
+        """How to get to its caller; None where no code is."""
+        mapping = self._space.at(address)
+        if mapping is None:
+            return None
+        if not mapping.is_file:
+            return Place(None, mapping.path != _VDSO)
+        image = self._images.of(self._pid, mapping)
+        if image.rules is None or not image.rules.is_there:
+            return Place(None, True)
+        inside = image.address_of(mapping, address)
+        rule = None if inside is None else image.rules.at(inside)
+        return Place(rule, rule is None and self._is_builtin(image, inside))
+
+    @staticmethod
+    def _is_builtin(image: Image, inside: Optional[int]) -> bool:
+        """Of V8: code as it makes at run time, with frame pointers, but in its file."""
+        found = None if inside is None else image.functions.at(inside)
+        return found is not None and found.name.startswith(_BUILTIN)
+
+    def _named(self, address: int) -> CodeFrame:
+        mapping = self._space.at(address)
+        if mapping is None:
+            return UNKNOWN
+        if mapping.is_file:
+            return self._of_file(mapping, address)
+        if mapping.path.startswith(b"["):
+            return CodeFrame(None, printable(mapping.path))
+        return self._of_map(address)
+
+    def _of_file(self, mapping: Mapping, address: int) -> CodeFrame:
+        module = printable(mapping.path.rpartition(b"/")[2])
+        image = self._images.of(self._pid, mapping)
+        inside = image.address_of(mapping, address)
+        found = None if inside is None else image.functions.at(inside)
+        return CodeFrame(None if found is None else function_name(found.name), module)
+
+    def _of_map(self, address: int) -> CodeFrame:
+        found = self._map.at(address)
+        if found is None:
+            return CodeFrame(None, JIT)
+        name = code_name(found.name)
+        return CodeFrame(name.function, JIT, name.file, name.line)
+
+    def _read_perf_map(self) -> None:
+        """When it has grown; only its owner's word is taken for it."""
+        with suppress(OSError):
+            path = f"{self._proc}/{self._pid}/root/tmp/perf-{self._inner_pid()}.map"
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+            descriptor = os.open(path, flags)
+            with open(descriptor, "rb") as file:
+                found = os.fstat(descriptor)
+                owner = os.stat(f"{self._proc}/{self._pid}").st_uid
+                if not stat.S_ISREG(found.st_mode) or found.st_uid != owner:
+                    return
+                self.has_perf_map = True
+                if found.st_size != self._map_bytes:
+                    self._map_bytes = found.st_size
+                    self._map = entries(file.read(MAP_BYTES_MAX))
+                    self._frames.clear()
+
+    def _inner_pid(self) -> int:
+        """Its number in its own PID namespace, the last one of NSpid."""
+        numbers: List[bytes] = [b"%d" % self._pid]
+        with open(f"{self._proc}/{self._pid}/status", "rb") as file:
+            for line in file:
+                if line.startswith(b"NSpid:"):
+                    numbers = line.split()[1:]
+        return int(numbers[-1])

@@ -1,0 +1,131 @@
+"""Files that processes have mapped, opened through the process itself, each read once."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Dict, Optional, Tuple
+
+from udsprobe.symbols import frame_rules
+from udsprobe.symbols.elf_image import ElfImage, debug_names
+from udsprobe.symbols.frame_rules import FrameRules, Machine
+from udsprobe.symbols.function_table import FunctionTable
+from udsprobe.symbols.mappings import Mapping
+
+IMAGES_MAX = 512
+_DELETED = b" (deleted)"
+_OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+Key = Tuple[str, int]
+
+
+@dataclass
+class Image:
+    """One file.
+
+    Attributes:
+        rules: None without libdw, or where the file cannot be read.
+    """
+
+    elf: Optional[ElfImage]
+    functions: FunctionTable
+    rules: Optional[FrameRules]
+
+    def address_of(self, mapping: Mapping, ip: int) -> Optional[int]:
+        """In the file's own numbers."""
+        if self.elf is None:
+            return None
+        return self.elf.address_of(ip - mapping.start + mapping.offset)
+
+
+NOT_READ = Image(None, FunctionTable(()), None)
+
+
+class TargetImages:
+    """The files of all targets: what many of them map is read once.
+
+    Args:
+        proc: where procfs is mounted.
+    """
+
+    def __init__(self, machine: Optional[Machine], proc: str = "/proc") -> None:
+        self._proc = proc
+        self._machine = machine if machine is not None and frame_rules.is_here() else None
+        self._images: Dict[Key, Image] = {}
+
+    @property
+    def unwinds(self) -> bool:
+        """Callers are found by call frame information."""
+        return self._machine is not None
+
+    def of(self, pid: int, mapping: Mapping) -> Image:
+        """The image that a process has there; one without names when it cannot be read."""
+        key = (mapping.device, mapping.inode)
+        if key not in self._images:
+            if len(self._images) >= IMAGES_MAX:
+                self.close()
+            self._images[key] = self._read(pid, mapping)
+        return self._images[key]
+
+    def close(self) -> None:
+        """Let go of all."""
+        for image in self._images.values():
+            if image.rules is not None:
+                image.rules.close()
+        self._images.clear()
+
+    def _read(self, pid: int, mapping: Mapping) -> Image:
+        descriptor = self._opened(pid, mapping)
+        if descriptor is None:
+            return NOT_READ
+        try:
+            with open(descriptor, "rb", closefd=False) as file:
+                elf = ElfImage(file)
+            functions = elf.functions
+            if elf.is_stripped:
+                functions = self._debug_functions(pid, elf, mapping) or functions
+            rules = None
+            if self._machine is not None:
+                rules = FrameRules(self._machine, file=descriptor)
+            return Image(elf, functions, rules)
+        except (ValueError, OSError):
+            return NOT_READ
+        finally:
+            os.close(descriptor)
+
+    def _opened(self, pid: int, mapping: Mapping) -> Optional[int]:
+        """The very file that is mapped, whatever lies at its path by now."""
+        path = mapping.path
+        span = f"{mapping.start:x}-{mapping.end:x}"
+        places = [
+            f"{self._proc}/{pid}/map_files/{span}".encode(),
+            f"{self._proc}/{pid}/exe".encode(),
+        ]
+        if not path.endswith(_DELETED):
+            places.insert(0, f"{self._proc}/{pid}/root".encode() + path)
+        for place in places:
+            with suppress(OSError):
+                descriptor = os.open(place, _OPEN)
+                found = os.fstat(descriptor)
+                if stat.S_ISREG(found.st_mode) and found.st_ino == mapping.inode:
+                    return descriptor
+                os.close(descriptor)
+        return None
+
+    def _debug_functions(
+        self, pid: int, elf: ElfImage, mapping: Mapping
+    ) -> Optional[FunctionTable]:
+        """Of the file with its symbols, in the target's file system or here."""
+        for name in debug_names(elf, mapping.path):
+            for root in (f"{self._proc}/{pid}/root", ""):
+                with suppress(OSError, ValueError):
+                    descriptor = os.open(root + name, _OPEN)
+                    with open(descriptor, "rb") as file:
+                        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                            continue
+                        debug = ElfImage(file)
+                    # Of another build it would name other functions.
+                    if debug.build_id == elf.build_id and not debug.is_stripped:
+                        return debug.functions
+        return None

@@ -1,0 +1,191 @@
+"""From a copied piece of stack to the addresses of its callers."""
+
+from __future__ import annotations
+
+import struct
+from typing import Callable, List, NamedTuple, Optional, Tuple
+
+from udsprobe.symbols import frame_rules
+from udsprobe.symbols.frame_rules import Machine, Operations, Rule
+
+FRAMES_MAX = 127
+RED_ZONE_BYTES = 128
+"""Below the stack pointer: what functions that call no other keep there (x86-64 ABI, 3.2.2)."""
+
+_WORD = struct.Struct("<Q")
+_MASK = (1 << 64) - 1
+# Return addresses may be signed above it, arm64's pointer authentication.
+_ADDRESS = (1 << 48) - 1
+
+
+class State(NamedTuple):
+    """Registers at one frame; `link` is None where it is not known."""
+
+    ip: int
+    sp: int
+    fp: int
+    link: Optional[int]
+
+
+class Place(NamedTuple):
+    """What is known of a place in code.
+
+    Attributes:
+        rule: None where there is none.
+        by_frame_pointer: its callers keep frame pointers: code made at run time, and files
+            without any call frame information, Go's.
+    """
+
+    rule: Optional[Rule]
+    by_frame_pointer: bool
+
+
+class _Unknown(Exception):
+    """A value is not in the copied piece, or an operation is none of ours."""
+
+
+class Unwinder:
+    """Of one process.
+
+    Args:
+        place_of: the address of an instruction → what is known of it; None: nothing is there.
+    """
+
+    def __init__(self, machine: Machine, place_of: Callable[[int], Optional[Place]]) -> None:
+        self._machine = machine
+        self._place_of = place_of
+
+    def callers(self, start: State, memory: bytes) -> Tuple[List[int], bool]:
+        """Addresses, the innermost first; whether the last one is the outermost.
+
+        All but the first are of the instruction that called.
+
+        Args:
+            memory: from `RED_ZONE_BYTES` below `start.sp` on.
+        """
+        stack = _Stack(start.sp - RED_ZONE_BYTES, memory)
+        found, state, at = [start.ip], start, start.ip
+        while len(found) < FRAMES_MAX:
+            place = self._place_of(at)
+            if place is None:
+                return found, False
+            try:
+                before = self._caller(state, place, stack)
+            except _Unknown:
+                return found, False
+            if before is None:
+                return found, True
+            if before.sp < state.sp or before == state:
+                return found, False
+            is_signal = place.rule is not None and place.rule.is_signal
+            state, at = before, before.ip if is_signal else before.ip - 1
+            if self._place_of(at) is None:
+                return found, False
+            found.append(at)
+        return found, False
+
+    def _caller(self, state: State, place: Place, stack: _Stack) -> Optional[State]:
+        if place.rule is not None:
+            return self._by_rule(state, place.rule, stack)
+        if place.by_frame_pointer:
+            return _by_frame_pointer(state, stack)
+        raise _Unknown
+
+    def _by_rule(self, state: State, rule: Rule, stack: _Stack) -> Optional[State]:
+        if rule.is_outermost:
+            return None
+        cfa = self._value(rule.cfa, state, stack)
+        if rule.caller is None:
+            ip = state.link
+        else:
+            ip = stack.word(self._value(rule.caller, state, stack, cfa))
+        if ip is None:
+            raise _Unknown
+        ip &= _ADDRESS
+        fp = state.fp
+        if rule.fp is not None:
+            fp = stack.word(self._value(rule.fp, state, stack, cfa))
+        return State(ip, cfa, fp, None) if ip else None
+
+    def _value(
+        self, operations: Operations, state: State, stack: _Stack, cfa: Optional[int] = None
+    ) -> int:
+        values: List[int] = []
+        for atom, number, number2 in operations:
+            values.append(self._one(atom, number, number2, values, state, stack, cfa))
+        return values[-1]
+
+    def _one(
+        self,
+        atom: int,
+        number: int,
+        number2: int,
+        values: List[int],
+        state: State,
+        stack: _Stack,
+        cfa: Optional[int],
+    ) -> int:
+        ops = frame_rules
+        if atom == ops.OP_CALL_FRAME_CFA and cfa is not None:
+            return cfa
+        if atom == ops.OP_BREGX:
+            return (self._register(number, state) + number2) & _MASK
+        if ops.OP_BREG0 <= atom < ops.OP_BREG0 + 32:
+            return (self._register(atom - ops.OP_BREG0, state) + number) & _MASK
+        if ops.OP_LIT0 <= atom < ops.OP_LIT0 + 32:
+            return atom - ops.OP_LIT0
+        if ops.OP_CONST1U <= atom <= ops.OP_CONSTS:
+            return number
+        if atom == ops.OP_PLUS_UCONST and values:
+            return (values.pop() + number) & _MASK
+        if atom == ops.OP_DEREF and values:
+            return stack.word(values.pop())
+        return _of_two(atom, values)
+
+    def _register(self, number: int, state: State) -> int:
+        if number == self._machine.sp:
+            return state.sp
+        if number == self._machine.fp:
+            return state.fp
+        if number == self._machine.link == 16:
+            return state.ip
+        raise _Unknown
+
+
+def _of_two(atom: int, values: List[int]) -> int:
+    if len(values) < 2:
+        raise _Unknown
+    right, left = values.pop(), values.pop()
+    if atom == frame_rules.OP_PLUS:
+        return (left + right) & _MASK
+    if atom == frame_rules.OP_MINUS:
+        return (left - right) & _MASK
+    if atom == frame_rules.OP_AND:
+        return left & right
+    if atom == frame_rules.OP_GE:
+        return int(left >= right)
+    if atom == frame_rules.OP_SHL and right < 64:
+        return (left << right) & _MASK
+    raise _Unknown
+
+
+def _by_frame_pointer(state: State, stack: _Stack) -> Optional[State]:
+    if not state.fp:
+        return None
+    ip = stack.word(state.fp + 8)
+    return State(ip, state.fp + 16, stack.word(state.fp), None) if ip else None
+
+
+class _Stack:
+    """The copied piece."""
+
+    def __init__(self, start: int, memory: bytes) -> None:
+        self._start = start
+        self._memory = memory
+
+    def word(self, address: int) -> int:
+        at = address - self._start
+        if not 0 <= at <= len(self._memory) - 8:
+            raise _Unknown
+        found: int = _WORD.unpack_from(self._memory, at)[0]
+        return found
