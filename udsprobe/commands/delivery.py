@@ -135,6 +135,18 @@ class WholeFile(Outlet):
             DeliveryError: `output-failed`.
         """
         super().write(text)
+        self._put_in_place()
+
+    def write_bytes(self, content: bytes) -> None:
+        """The same of what is no text."""
+        try:
+            self._stream.buffer.write(content)
+            self._stream.flush()
+        except OSError as error:
+            raise self._failure(error) from error
+        self._put_in_place()
+
+    def _put_in_place(self) -> None:
         if self._temporary:
             try:
                 os.replace(self._temporary, self._path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Optional, Tuple
+from typing import Optional, Sequence, Tuple
 
 import click
 
@@ -11,7 +11,8 @@ from udsprobe.commands.answer import rendered, wants_colour
 from udsprobe.commands.delivery import Outlet, WholeFile, html_libraries
 from udsprobe.commands.moments import moment_unix_s
 from udsprobe.commands.options import debug_option
-from udsprobe.errors import EXIT_OK, UsageError
+from udsprobe.errors import EXIT_OK, RecordingError, UsageError
+from udsprobe.model.code import every_stack
 from udsprobe.model.report import Report
 from udsprobe.recording.reader import Recording, open_recording
 
@@ -32,12 +33,22 @@ from udsprobe.recording.reader import Recording, open_recording
     "the end.",
 )
 @click.option("--to", "ends", metavar="TIME", help="End at this time, in the same format.")
+@click.option(
+    "--folded",
+    metavar="OUT",
+    help="Write the stacks to this file, a line each, for flame graph programs.",
+)
+@click.option(
+    "--pprof", metavar="OUT", help="Write the stacks to this file in the format of pprof."
+)
 @click.option("--output", metavar="FILE", help="Write the output to this file.")
 @debug_option
 def command(
     file: str,
     as_json: bool,
     html: Optional[str],
+    folded: Optional[str],
+    pprof: Optional[str],
     begins: Optional[str],
     ends: Optional[str],
     output: Optional[str],
@@ -48,14 +59,14 @@ def command(
     udsprobe report app.udsprobe
     udsprobe report app.udsprobe --json --from 03:11 --to 03:14
     udsprobe report app.udsprobe --html incident.html
+    udsprobe report app.udsprobe --folded stacks.txt
     """
-    if html is not None and (as_json or output is not None):
-        raise UsageError(
-            "usage",
-            "--html cannot be combined with --json or --output",
-            "--html OUT writes the page to OUT",
-        )
+    files = {"--html": html, "--folded": folded, "--pprof": pprof}
+    _check_forms([name for name, path in files.items() if path is not None], as_json, output)
     with open_recording(file) as recording:
+        if folded is not None or pprof is not None:
+            _write_stacks(recording, begins, ends, folded, pprof)
+            return EXIT_OK
         if html is not None:
             _write_page(recording, begins, ends, html)
             return EXIT_OK
@@ -68,6 +79,57 @@ def command(
     outlet = Outlet(None, sys.stdout)
     outlet.write(rendered(report, form, outlet, wants_colour(outlet)))
     return EXIT_OK
+
+
+def _check_forms(asked: Sequence[str], as_json: bool, output: Optional[str]) -> None:
+    if len(asked) > 1:
+        raise UsageError("usage", f"{' and '.join(asked)} cannot be combined", "give one")
+    if asked and (as_json or output is not None):
+        what = "page" if asked[0] == "--html" else "stacks"
+        raise UsageError(
+            "usage",
+            f"{asked[0]} cannot be combined with --json or --output",
+            f"{asked[0]} OUT writes the {what} to OUT",
+        )
+
+
+def _write_stacks(
+    recording: Recording,
+    begins: Optional[str],
+    ends: Optional[str],
+    folded: Optional[str],
+    pprof: Optional[str],
+) -> None:
+    from udsprobe.views import folded as as_text
+    from udsprobe.views import pprof as as_message
+
+    first, last = (
+        recording.sample(n) for n in recording.ends(*_moments_of(recording, begins, ends))
+    )
+    stacks = every_stack(first, last)
+    if not stacks or last.stacks is None:
+        raise RecordingError(
+            "no-stacks",
+            "no stacks were taken in this part of the recording",
+            "record with --stacks; without it they are taken once the verdict is app-cpu",
+        )
+    comms = {each.pid: each.comm for sample in (first, last) for each in sample.targets}
+    if folded is not None:
+        with WholeFile(folded, "--folded") as whole:
+            whole.write(as_text.folded(stacks, comms))
+    if pprof is not None:
+        before_ns = 0 if first.stacks is None else first.stacks.on_ns
+        sampled_s = (last.stacks.on_ns - before_ns) / 1e9
+        with WholeFile(pprof, "--pprof") as whole:
+            whole.write_bytes(
+                as_message.pprof(
+                    stacks,
+                    comms,
+                    hz=last.stacks.hz,
+                    unix_s=first.unix_s,
+                    sampled_s=sampled_s,
+                )
+            )
 
 
 def _write_page(

@@ -92,6 +92,14 @@ def stacks(first: Sample, last: Sample) -> Optional[Stacks]:
     )
 
 
+def every_stack(first: Sample, last: Sample) -> List[CodeStack]:
+    """All stacks of the window, not only those that a report shows; the most often met first."""
+    if last.stacks is None:
+        return []
+    rows = _grown(first.stacks, last.stacks)
+    return [_shown(row) for row in sorted(rows, key=lambda row: (-row.samples, row.text))]
+
+
 def subject_pids(report: Report, subject: Optional[str]) -> FrozenSet[int]:
     """The process that a verdict's subject names; none where it names none."""
     if subject is None or report.time is None:
