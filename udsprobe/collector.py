@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import FrozenSet, Mapping, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, Mapping, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
 from udsprobe.kernel.call_programs import missed_calls
 from udsprobe.kernel.counters import EventAccount, ThreadReading
@@ -19,7 +19,7 @@ from udsprobe.kernel.run_time import RunTimeMeter
 from udsprobe.kernel.shared_memory import Row
 from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
-from udsprobe.sample import CallCounts, ListenerReading, ProbeReading, Sample
+from udsprobe.sample import CallCounts, ListenerReading, ProbeReading, Sample, StackReading
 from udsprobe.stack_taking import StackTaking
 
 SWEEP_EVERY_SAMPLES = 10
@@ -107,40 +107,39 @@ class Collector:
         # Before anything is read: what happened before this moment is in the sample.
         monotonic_ns, unix_s = self._clock.monotonic_ns(), self._clock.unix_s()
         counted = self._read_counters()
-        counters, row, threads = self._tracer.counters, counted.row, counted.threads
+        counters, row = self._tracer.counters, counted.row
         self._book.update(counters.processes(), counted.ran, self._tracer.via_names)
         interval = counters.next_interval()
-        connections, connections_open = self._connections.read(monotonic_ns)
+        rows, rows_open = self._connections.read(monotonic_ns)
         # Behind the connections, which are listed with what waits on them.
         upstream = self._connections.upstream()
-        targets = self._book.readings()
         seen = self._listeners.read(self._book.alive(), counted.ran, self._book.netns())
         return Sample(
             sequence=self._next_number(),
             monotonic_ns=monotonic_ns,
             unix_s=unix_s,
             calls=counted.calls,
-            in_flight=tuple(t.in_flight for t in threads if t.in_flight is not None),
+            in_flight=tuple(t.in_flight for t in counted.threads if t.in_flight is not None),
             syscalls_by_name=None if self._tracer.by_functions else counters.calls_by_name(row),
-            threads=tuple(t.activities for t in threads),
+            threads=tuple(t.activities for t in counted.threads),
             exited_activity_ns=counted.exited_activity_ns,
-            targets=targets,
+            targets=self._book.readings(),
             targets_exited=counters.targets_exited(),
             listeners=self._with_events(seen.listeners, interval),
             namespaces=seen.namespaces,
             connects=self._table.connects(),
             served=counters.served(row),
             upstream=upstream,
-            connections=connections,
-            connections_open=connections_open,
+            connections=rows,
+            connections_open=rows_open,
             probe=self._account(counted.events),
             cpu=self._cpu.read(self._book.by_cgroups(), monotonic_ns),
             open_files=self._procfs.open_files(),
-            served_by=self._servers.read({t.pid: t.comm for t in targets}),
-            loops=tuple(t.loop for t in threads if t.loop.iterations),
+            served_by=self._servers.read(self._comms()),
+            loops=tuple(t.loop for t in counted.threads if t.loop.iterations),
             loop_busy=counters.loop_busy(row),
             cpu_holders=self._holders.read(),
-            stacks=None if self._stacks is None else self._stacks.reading(),
+            stacks=self._stacks_now(),
         )
 
     def _read_counters(self) -> _Counted:
@@ -211,6 +210,12 @@ class Collector:
             maps_bytes=self._maps_bytes(),
             calls_left=self._tracer.counters.calls_left(),
         )
+
+    def _comms(self) -> Dict[int, str]:
+        return {each.pid: each.comm for each in self._book.readings()}
+
+    def _stacks_now(self) -> Optional[StackReading]:
+        return None if self._stacks is None else self._stacks.reading()
 
     def _maps_bytes(self) -> int:
         stacks = 0 if self._stacks is None else self._stacks.maps_bytes()

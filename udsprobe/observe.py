@@ -128,11 +128,7 @@ class Observer:
             stacks, self._tracer.strategy, in_pid_namespace=in_pid_namespace()
         )
         try:
-            self._collector = _collector(self._tracer, book, procfs, self._stacks)
-            self._tracer.seed({p.pid: p.start_ticks for p in wanted}, dormant=program is not None)
-            self._collector.begin()
-            self._stacks.begin(p.pid for p in wanted)
-            self.first = self._collector.sample()
+            self.first = self._begun(wanted, book, dormant=program is not None)
             if privileges is not None:
                 # Before the recorder and others have threads, each with its own capabilities.
                 privileges.take_effect(self._tracer.recursion_misses)
@@ -147,6 +143,13 @@ class Observer:
         self._recorder = recorder
         if recorder is not None:
             recorder.begin(observation, self.first, slo_us)
+
+    def _begun(self, wanted: List[Chosen], book: TargetBook, *, dormant: bool) -> Sample:
+        self._collector = _collector(self._tracer, book, self._procfs, self._stacks)
+        self._tracer.seed({p.pid: p.start_ticks for p in wanted}, dormant=dormant)
+        self._collector.begin()
+        self._stacks.begin(p.pid for p in wanted)
+        return self._collector.sample()
 
     @property
     def observation(self) -> Observation:

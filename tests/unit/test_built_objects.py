@@ -51,4 +51,4 @@ def test_no_chain_of_calls_takes_more_stack_than_there_is(built: Path) -> None:
 
 
 def test_there_are_objects_to_look_at() -> None:
-    assert len(OBJECTS) == 6
+    assert len(OBJECTS) == 8

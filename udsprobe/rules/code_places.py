@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
+from udsprobe.model.action import Action
 from udsprobe.model.code import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report
+from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_SAMPLES_MIN
 from udsprobe.rules.wording import count, evidence, percent
 
 _CAUSES = frozenset({"app-cpu"})
+_PROFILER = "sudo perf record"
 
 
 def with_code(root: Suspect, report: Report) -> Suspect:
@@ -25,9 +28,21 @@ def with_code(root: Suspect, report: Report) -> Suspect:
     return replace(
         root,
         headline=f"{root.headline}: {says}",
-        evidence=(_fact(found), *root.evidence),
+        evidence=(_fact(found, report), *root.evidence),
+        actions=(*_names(found, report), *(each for each in root.actions if not _profiles(each))),
         code=tuple(found.code),
     )
+
+
+def _names(found: ProcessCode, report: Report) -> Tuple[Action, ...]:
+    """How to get the names of what a runtime makes, where it has written none."""
+    mapped = report.stacks is not None and found.pid in report.stacks.mapped_pids
+    return () if mapped else choice.code_names(report, found.pid)
+
+
+def _profiles(action: Action) -> bool:
+    """It would show once more what is known."""
+    return action.run is not None and action.run.startswith(_PROFILER)
 
 
 def told(place: CodePlace) -> str:
@@ -50,8 +65,10 @@ def _process(root: Suspect, report: Report) -> Optional[ProcessCode]:
     return next((each for each in asked if each.pid in named), asked[0] if asked else None)
 
 
-def _fact(found: ProcessCode) -> Evidence:
+def _fact(found: ProcessCode, report: Report) -> Evidence:
     place = found.code[0]
-    lacking = f", the outer callers of {found.truncated} not found" if found.truncated else ""
-    says = f"{told(place)}: of {count(found.samples, 'sample')} by the clock{lacking}"
+    lacking = f", outer callers of {found.truncated:,} not found" if found.truncated else ""
+    lost = report.stacks.lost if report.stacks is not None else 0
+    lacking += f", {lost:,} more lost" if lost else ""
+    says = f"{told(place)}, of {count(found.samples, 'sample')}{lacking}"
     return evidence("code_share", place.share_pct / 100, "of 1", says)

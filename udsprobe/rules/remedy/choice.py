@@ -155,6 +155,12 @@ def busy(report: Report, pid: int, tid: int, comm: str) -> Tuple[Action, ...]:
     return (*remedies("profile", server, **values), *remedies("more-cpu", server, **values))
 
 
+def code_names(report: Report, pid: int) -> Tuple[Action, ...]:
+    """Code that is made or interpreted at run time, without a file that names its functions."""
+    target = next((each for each in report.targets if each.pid == pid), None)
+    return remedies("code-names", server_of(target), pid=pid)
+
+
 def sleeps(report: Report, pid: int, on_disk: bool) -> Tuple[Action, ...]:
     """A server sleeps while requests wait for its reply."""
     target = next((each for each in report.targets if each.pid == pid), None)

@@ -77,6 +77,7 @@ KINDS: Dict[str, Kind] = {
     "churn": Kind("connection-churn", "what the client changes", work.CHURN),
     "nagle": Kind("nagle", "sends that are kept back", work.NODELAY),
     "profile": Kind("app-cpu", "where its CPU time goes", work.PROFILE),
+    "code-names": Kind("app-cpu", "its functions have no names", work.CODE_NAMES),
     "more-cpu": Kind("app-cpu", "more of it", work.MORE_CPU),
     "sleeps": Kind("app-blocked", "what it sleeps in", work.SLEEPS),
     "disk": Kind("app-blocked", "the disk", work.DISK),

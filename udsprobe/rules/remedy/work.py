@@ -65,6 +65,29 @@ PROFILE: Dict[str, Tuple[Row, ...]] = {
     ),
 }
 
+_CODE_NAMED = "then the function, its file and its line are in the verdict"
+_X_PERF = restart(
+    "start it with python3 -X perf (or PYTHONPERFSUPPORT=1), Python 3.12 or later", _CODE_NAMED
+)
+CODE_NAMES: Dict[str, Tuple[Row, ...]] = {
+    "node": (
+        restart(
+            "start it with node --perf-basic-prof --interpreted-frames-native-stack", _CODE_NAMED
+        ),
+    ),
+    "java": (
+        look(
+            "sudo jcmd {pid} Compiler.perfmap",
+            "let Java 17 or later write the names of its compiled functions",
+            "writes the map file for perf, which udsprobe reads too; frames need "
+            "-XX:+PreserveFramePointer",
+        ),
+    ),
+    "python": (_X_PERF,),
+    "gunicorn": (_X_PERF,),
+    "uvicorn": (_X_PERF,),
+}
+
 _DATABASE = "a further server of the same data needs replication; a cheaper query needs nothing"
 MORE_CPU: Dict[str, Tuple[Row, ...]] = {
     "generic": (
