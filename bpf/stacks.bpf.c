@@ -127,6 +127,6 @@ int sample_cpu(void *ctx)
 	bytes = at_most(sample->copy_bytes, COPY_BYTES_MAX);
 	bytes += __builtin_offsetof(struct stack_sample, copy);
 	if (bpf_ringbuf_output(&ring, sample, bytes, BPF_RB_NO_WAKEUP))
-		__sync_fetch_and_add(&samples_lost, 1);
+		atomic_add(&samples_lost, 1);
 	return 0;
 }
