@@ -94,7 +94,7 @@ CAUSES: Dict[str, Cause] = {
             "a serving thread above 80 % busy, mostly in its own code; threads that take "
             "turns at one lock and use one CPU together; single requests that stall a loop",
             "computing in the event loop, too few workers",
-            "a profiler on that thread",
+            "the function that the verdict names; a profiler on that thread where it names none",
             parts=("cpu",),
             busy_with="cpu",
         ),

@@ -37,7 +37,9 @@ def with_code(root: Suspect, report: Report) -> Suspect:
 def _names(found: ProcessCode, report: Report) -> Tuple[Action, ...]:
     """How to get the names of what a runtime makes, where it has written none."""
     mapped = report.stacks is not None and found.pid in report.stacks.mapped_pids
-    return () if mapped else choice.code_names(report, found.pid)
+    if mapped:
+        return ()
+    return choice.code_names(report, found.pid, is_nameless=found.code[0].function is None)
 
 
 def _profiles(action: Action) -> bool:

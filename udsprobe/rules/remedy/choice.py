@@ -10,6 +10,7 @@ from udsprobe.rules.cpu_holders import foreign_holders, partner_pids
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.servers import GENERIC, recognise, server_of
 from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.remedy.work import CODE_NAMES
 
 BACKLOG_STEP = 4
 BACKLOG_MIN = 1024
@@ -155,10 +156,13 @@ def busy(report: Report, pid: int, tid: int, comm: str) -> Tuple[Action, ...]:
     return (*remedies("profile", server, **values), *remedies("more-cpu", server, **values))
 
 
-def code_names(report: Report, pid: int) -> Tuple[Action, ...]:
-    """Code that is made or interpreted at run time, without a file that names its functions."""
+def code_names(report: Report, pid: int, *, is_nameless: bool) -> Tuple[Action, ...]:
+    """For code that a runtime makes or interprets, and for any whose functions have no names."""
     target = next((each for each in report.targets if each.pid == pid), None)
-    return remedies("code-names", server_of(target), pid=pid)
+    server = server_of(target)
+    if server not in CODE_NAMES and not is_nameless:
+        return ()
+    return remedies("code-names", server, pid=pid)
 
 
 def sleeps(report: Report, pid: int, on_disk: bool) -> Tuple[Action, ...]:

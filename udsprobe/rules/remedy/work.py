@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Dict, Tuple
 
 from udsprobe.rules.remedy.row import Row, look, now, reload, restart
+from udsprobe.rules.remedy.servers import GENERIC
 
 _PERF = look(
     "sudo perf record -F 99 -g -t {tid} -o - -- sleep 10 | "
@@ -78,7 +79,8 @@ CODE_NAMES: Dict[str, Tuple[Row, ...]] = {
     "java": (
         look(
             "sudo jcmd {pid} Compiler.perfmap",
-            "let Java 17 or later write the names of its compiled functions",
+            "let Java 17 or later write the names of its compiled functions (package "
+            "default-jdk-headless)",
             "writes the map file for perf, which udsprobe reads too; frames need "
             "-XX:+PreserveFramePointer",
         ),
@@ -86,6 +88,13 @@ CODE_NAMES: Dict[str, Tuple[Row, ...]] = {
     "python": (_X_PERF,),
     "gunicorn": (_X_PERF,),
     "uvicorn": (_X_PERF,),
+    GENERIC: (
+        restart(
+            "run a build of it that is not stripped, or install its debug symbols (Debian: the "
+            "-dbgsym package)",
+            "then its functions have names",
+        ),
+    ),
 }
 
 _DATABASE = "a further server of the same data needs replication; a cheaper query needs nothing"
