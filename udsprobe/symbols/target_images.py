@@ -6,13 +6,15 @@ import os
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Optional, Tuple
 
 from udsprobe.symbols import frame_rules
-from udsprobe.symbols.elf_image import ElfImage, debug_names
 from udsprobe.symbols.frame_rules import FrameRules, Machine
 from udsprobe.symbols.function_table import FunctionTable
 from udsprobe.symbols.mappings import Mapping
+
+if TYPE_CHECKING:
+    from udsprobe.symbols.elf_image import ElfImage
 
 IMAGES_MAX = 512
 _DELETED = b" (deleted)"
@@ -76,12 +78,15 @@ class TargetImages:
         self._images.clear()
 
     def _read(self, pid: int, mapping: Mapping) -> Image:
+        # On first use: most observations name no code, and keep the first sample waiting.
+        from udsprobe.symbols import elf_image
+
         descriptor = self._opened(pid, mapping)
         if descriptor is None:
             return NOT_READ
         try:
             with open(descriptor, "rb", closefd=False) as file:
-                elf = ElfImage(file)
+                elf = elf_image.ElfImage(file)
             functions = elf.functions
             if elf.is_stripped:
                 functions = self._debug_functions(pid, elf, mapping) or functions
@@ -117,14 +122,16 @@ class TargetImages:
         self, pid: int, elf: ElfImage, mapping: Mapping
     ) -> Optional[FunctionTable]:
         """Of the file with its symbols, in the target's file system or here."""
-        for name in debug_names(elf, mapping.path):
+        from udsprobe.symbols import elf_image
+
+        for name in elf_image.debug_names(elf, mapping.path):
             for root in (f"{self._proc}/{pid}/root", ""):
                 with suppress(OSError, ValueError):
                     descriptor = os.open(root + name, _OPEN)
                     with open(descriptor, "rb") as file:
                         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                             continue
-                        debug = ElfImage(file)
+                        debug = elf_image.ElfImage(file)
                     # Of another build it would name other functions.
                     if debug.build_id == elf.build_id and not debug.is_stripped:
                         return debug.functions
