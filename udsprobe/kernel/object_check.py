@@ -16,12 +16,15 @@ import udsprobe
 from udsprobe.errors import KernelCannotError, NotPermittedError, UdsprobeError
 from udsprobe.kernel.call_functions import described
 from udsprobe.kernel.features import Features, kernel_features
-from udsprobe.kernel.loader import load, possible_cpus
+from udsprobe.kernel.libbpf import LibbpfError
+from udsprobe.kernel.loader import load, possible_cpus, verifier_refusal
 from udsprobe.kernel.plan import programs
+from udsprobe.kernel.probe_object import ProbeObject
 from udsprobe.kernel.syscall_table import syscall_tables
 
 BUILT = Path(udsprobe.__file__).parent / "_bpf"
 OBJECTS = ("tracepoint", "tracepoint_early", "fentry")
+STACKS = "stacks"
 
 
 def checked_objects(folder: Path) -> Iterator[Tuple[str, str]]:
@@ -39,6 +42,21 @@ def checked_objects(folder: Path) -> Iterator[Tuple[str, str]]:
     for name in OBJECTS:
         raw = (folder / f"{name}.{platform.machine()}.bpf.o").read_bytes()
         yield name, _check(name, raw, features)
+    yield STACKS, _check_stacks((folder / f"{STACKS}.{platform.machine()}.bpf.o").read_bytes())
+
+
+def _check_stacks(raw: bytes) -> str:
+    loaded = ProbeObject(raw)
+    try:
+        loaded.load()
+    except LibbpfError as error:
+        refused = verifier_refusal(error, raw)
+        if refused is not None:
+            raise refused from error
+        return f"not tried: {error}"
+    finally:
+        loaded.close()
+    return "loads"
 
 
 def _check(name: str, raw: bytes, features: Features) -> str:
