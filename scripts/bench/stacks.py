@@ -1,4 +1,4 @@
-"""What sampling stacks costs its target: rounds of computing per second of CPU time, with and without.
+"""What sampling stacks costs its target: rounds of computing per second of its own CPU time.
 
     sudo .venv/bin/python scripts/bench/stacks.py [--pairs N]
 
