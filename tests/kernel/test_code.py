@@ -86,6 +86,8 @@ def test_c(frames: str, linked: str, tmp_path: Path, require: Require) -> None:
     verdict, stacks = report["verdict"], report["stacks"]
     assert places(report)[:2] == ["planted_dear (hot)", "planted_caller (hot)"]
     assert "planted_dear ← planted_caller (hot)" in verdict["summary"]
+    # Its names are known: no way to get them is offered.
+    assert not any("stripped" in action["say"] for action in verdict["actions"])
     assert stacks["samples"] >= SAMPLES and stacks["lost"] == 0
     # Met in a prologue, say, where no rule tells the caller.
     assert stacks["truncated"] <= stacks["samples"] / 20

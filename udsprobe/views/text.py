@@ -102,6 +102,7 @@ def _document(report: Report, width: int, lines: int, shown: _Shown) -> List[Tex
         *_title(report, width, shown),
         *_findings(report, width, shown.findings),
         *_requests(report, width, shown),
+        *_code(report, width, shown.calls // 2),
         *_listeners(report, width, shown),
     ]
     below = [
@@ -251,6 +252,17 @@ def latency_line(served: Served) -> str:
     quantiles = cells.latency(served.latency_us)
     names = ("p50", "p90", "p99", "p999", "max")
     return "latency " + "  ".join(f"{name} {quantiles[name]}" for name in names)
+
+
+def _code(report: Report, width: int, rows: int) -> List[Text]:
+    """The functions that were running most often, where stacks were taken."""
+    if report.stacks is None or not report.stacks.samples:
+        return []
+    body = [heading("code", width), Text(f"  {words.sampled(report.stacks)}", style=DIM)]
+    for place in report.stacks.functions[:rows]:
+        path = visible(" ← ".join(place.stack))
+        body.append(Text(fit(f"  {numbers.share(place.share_pct / 100):>4} %  {path}", width)))
+    return body
 
 
 def _listeners(report: Report, width: int, shown: _Shown) -> List[Text]:

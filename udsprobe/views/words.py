@@ -9,6 +9,7 @@ from udsprobe.model.report import (
     Measurement,
     Probe,
     Report,
+    Stacks,
     SyscallsPerRequest,
     Target,
     Window,
@@ -69,6 +70,16 @@ def per_request(value: SyscallsPerRequest, width: int) -> str:
         if len(line) <= width:
             return line
     return head
+
+
+def sampled(stacks: Stacks) -> str:
+    """`396 samples in 4.00 s; of 3 the outer callers were not found`."""
+    parts = [f"{stacks.samples:,} samples in {numbers.span(stacks.sampled_s)}"]
+    if stacks.truncated:
+        parts.append(f"of {stacks.truncated:,} the outer callers were not found")
+    if stacks.lost:
+        parts.append(f"{stacks.lost:,} more were lost")
+    return "; ".join(parts)
 
 
 def lost(probe: Probe) -> int:

@@ -160,7 +160,8 @@ def code_names(report: Report, pid: int, *, is_nameless: bool) -> Tuple[Action, 
     """For code that a runtime makes or interprets, and for any whose functions have no names."""
     target = next((each for each in report.targets if each.pid == pid), None)
     server = server_of(target)
-    if server not in CODE_NAMES and not is_nameless:
+    runtime_has_a_way = server != GENERIC and server in CODE_NAMES
+    if not (runtime_has_a_way or is_nameless):
         return ()
     return remedies("code-names", server, pid=pid)
 

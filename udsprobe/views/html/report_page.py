@@ -10,7 +10,7 @@ from markupsafe import Markup
 from udsprobe.model.report import Connection, Listener, Report, Served
 from udsprobe.model.timeline import HeatMap, Timeline, heat_map
 from udsprobe.views import breakdown, cells, numbers, verdict, words
-from udsprobe.views.html import time_plots
+from udsprobe.views.html import flame, time_plots
 from udsprobe.views.html.page import render as page
 from udsprobe.views.text import latency_line, served_line
 
@@ -80,6 +80,7 @@ def render(report: Report, line: Timeline, moments: Sequence[Moment] = ()) -> st
         **_requests(report, line),
         **_over_time(report, line),
         **_thread(report),
+        **_code(report),
         **_tables(report),
         cost=[words.cost(report.probe), "events: " + words.events(report.probe)],
         lost=words.is_incomplete(report.probe),
@@ -276,6 +277,32 @@ def _thread(report: Report) -> Dict[str, Any]:
             "says": ", ".join(f"{name} {numbers.share(share)} %" for name, share in shown),
         },
         "thread_plot": time_plots.shares(shown),
+    }
+
+
+def _code(report: Report) -> Dict[str, Any]:
+    """Where stacks were taken."""
+    stacks = report.stacks
+    if stacks is None or not stacks.samples:
+        return {"code": None}
+    rows = [
+        {
+            "function": each.stack[0],
+            "share": numbers.share(each.share_pct / 100),
+            "callers": " ← ".join(each.stack[1:]),
+        }
+        for each in stacks.functions
+    ]
+    columns = (
+        Column("function", "function", "text"),
+        Column("share", "%"),
+        Column("callers", "called from, mostly", "prose"),
+    )
+    caption = "Functions that were running, by their part of the samples."
+    return {
+        "flame": flame.flame(stacks.stacks),
+        "code_says": words.sampled(stacks),
+        "code": _table("code", caption, columns, rows),
     }
 
 
