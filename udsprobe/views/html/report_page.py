@@ -18,6 +18,7 @@ ROWS_MAX = 200
 """Of a table; what is left out is counted."""
 
 CONNECTIONS_MAX = 20
+CALLERS_MAX = 3
 QUEUES_MAX = 12
 """Listeners whose queue is plotted, the fullest first."""
 
@@ -289,7 +290,7 @@ def _code(report: Report) -> Dict[str, Any]:
         {
             "function": each.stack[0],
             "share": numbers.share(each.share_pct / 100),
-            "callers": " ← ".join(each.stack[1:]),
+            "callers": " ← ".join(each.stack[1 : 1 + CALLERS_MAX]),
         }
         for each in stacks.functions
     ]
