@@ -7,6 +7,7 @@ from typing import FrozenSet, Iterable, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.libbpf import LibbpfError
+from udsprobe.kernel.own_namespaces import in_pid_namespace
 from udsprobe.kernel.stack_sampler import HZ, RESTS_ON, StackSampler
 from udsprobe.model.code import culprit_pids
 from udsprobe.model.report import Report
@@ -23,6 +24,13 @@ WITHOUT_LIBDW = (
     "installed"
 )
 CAUSES = frozenset({"app-cpu"})
+
+
+def tried() -> MeasurementState:
+    """What `attach` would say of stacks here, by opening and closing everything they need."""
+    taking = StackTaking(AUTO, "", in_pid_namespace=in_pid_namespace())
+    taking.close()
+    return taking.state
 
 
 class StackTaking:

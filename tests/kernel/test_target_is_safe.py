@@ -37,7 +37,7 @@ HARMLESS = {
     *("bpf_get_current_pid_tgid", "bpf_get_current_task", "bpf_get_current_task_btf"),
     *("bpf_task_storage_get", "bpf_task_storage_delete", "bpf_seq_write", "bpf_task_pt_regs"),
     *("bpf_get_current_comm", "bpf_jiffies64", "bpf_get_current_cgroup_id", "bpf_per_cpu_ptr"),
-    "bpf_loop",
+    *("bpf_loop", "bpf_get_stack", "bpf_ringbuf_output", "bpf_get_ns_current_pid_tgid"),
 }
 BPF_CALL = 0x85
 

@@ -29,7 +29,7 @@ def with_code(root: Suspect, report: Report) -> Suspect:
         root,
         headline=f"{root.headline}: {says}",
         evidence=(_fact(found, report), *root.evidence),
-        actions=(*_names(found, report), *(each for each in root.actions if not _profiles(each))),
+        actions=(*(each for each in root.actions if not _profiles(each)), *_names(found, report)),
         code=tuple(found.code),
     )
 

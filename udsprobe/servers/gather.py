@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Tuple
 
+from udsprobe import stack_taking
 from udsprobe.doctor.facts import Facts, ProcessFacts
-from udsprobe.host_facts import NotChecked
+from udsprobe.host_facts import KernelFacts, NotChecked
 from udsprobe.kernel.limits import host_limits
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.selectors import Selectors, resolve
@@ -34,7 +35,7 @@ def gather(asked: Sequence[int], procfs: Optional[Procfs] = None) -> Facts:
     """
     procfs = procfs or Procfs()
     wanted = [one.pid for one in resolve(Selectors(pids=tuple(asked)), procfs)] if asked else None
-    kernel, unchecked = kernel_facts()
+    kernel, unchecked = _kernel()
     namespaces = Namespaces(procfs)
     owners = {pid for one in namespaces.listeners for pid in one.pids or ()}
     pids = with_masters(procfs, wanted if wanted is not None else servers_found(procfs, owners))
@@ -53,6 +54,13 @@ def gather(asked: Sequence[int], procfs: Optional[Procfs] = None) -> Facts:
         not_checked=(*unchecked, *namespaces.not_checked),
     )
     return _with_servers(facts, procfs, namespaces)
+
+
+def _kernel() -> Tuple[KernelFacts, Tuple[NotChecked, ...]]:
+    kernel, unchecked = kernel_facts()
+    if not kernel.measurements:
+        return kernel, unchecked
+    return replace(kernel, measurements=(*kernel.measurements, stack_taking.tried())), unchecked
 
 
 def _with_servers(facts: Facts, procfs: Procfs, namespaces: Namespaces) -> Facts:
