@@ -47,6 +47,13 @@ def test_no_difference_says_what_is_not_excluded() -> None:
     assert said(paired(TCP, unix), "Unix") == expected
 
 
+def test_an_interval_without_use_has_no_figures() -> None:
+    unix = [one * ratio for one, ratio in zip(TCP, (0.01, 90.0, 0.02, 40.0, 1.0, 60.0, 0.03))]
+    told = said(paired(TCP, unix), "Unix")
+    assert "the measurements of one side differ too much among themselves" in told
+    assert "faster" not in told and "slower" not in told
+
+
 def test_few_pairs_are_not_judged() -> None:
     figure = paired([100.0, 90.0, 110.0], [50.0, 45.0, 55.0])
     assert figure.exceeds_noise is None

@@ -32,6 +32,9 @@ TOO_NOISY = 1.3
 TIMES_MIN = 2.0
 """From here on a person thinks in times, not in per cent."""
 
+TELLS_NOTHING = 10.0
+"""Times: an interval that is wider than this both ways is of no use."""
+
 _CALLS_NAMED = 2
 _CALLS_MIN = 0.05
 
@@ -152,6 +155,8 @@ def not_excluded(mean: Figure) -> str:
     floor = (mean.floor or 0.0) / max(mean.a, mean.b or 0.0)
     low = min(mean.ratio_low or mean.ratio, 1 - floor)
     high = max(mean.ratio_high or mean.ratio, 1 + floor)
+    if min(1 / low, high) >= TELLS_NOTHING:
+        return "the measurements of one side differ too much among themselves"
     return f"{_end(low)} to {_end(high)} cannot be excluded"
 
 
