@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import pty
+import resource
 import select
 import signal
 import subprocess
@@ -137,6 +138,23 @@ def test_too_little_memory_to_begin_with(actor: Caller, monkeypatch: pytest.Monk
     assert (ended.code, ended.out) == (-signal.SIGKILL if killed else 4, "")
     assert killed or ended.line.startswith("udsprobe: error[no-memory]")
     assert actor.does("call", 10) == 10
+
+
+# Each is met at another place: before any program is loaded, at some program, at the links.
+@pytest.mark.parametrize("limit", [20, 32, 36, 40, 44, 48, 52, 60, 80, 100])
+def test_too_few_descriptors_to_attach_with(actor: Caller, limit: int) -> None:
+    done = subprocess.run(
+        [*UDSPROBE, *attach(actor, "--duration", "1", "--plain")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)),
+    )
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith(
+        f"udsprobe: error[no-descriptors]: udsprobe may open {limit} files here"
+    )
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_memory_limit_that_is_lowered_while_it_records(actor: Caller, tmp_path: Path) -> None:

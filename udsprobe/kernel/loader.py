@@ -37,6 +37,8 @@ VERIFIER_LINES = 20
 HEAR = "--debug shows the kernel's reason"
 # kernel/bpf/verifier.c, print_verification_stats(): after all else it has to say of a program.
 _VERIFIED = re.compile(r"processed \d+ insns ")
+# bpf_prog_new_fd() comes after the verifier, whose log then ends like that of a refusal.
+_BESIDE_THE_VERIFIER = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 SERIES_MAX = 256  # `enum limits`
 CPUS_WITH_ALL_SERIES = 32
 MAP_BOUNDS = "UDSPROBE_TEST_MAP_BOUNDS"
@@ -239,6 +241,8 @@ def verifier_refusal(error: LibbpfError, raw: bytes) -> Optional[KernelCannotErr
 
     None where it was refused before: by the policy of the kernel, a limit or for want of memory.
     """
+    if error.errno in _BESIDE_THE_VERIFIER:
+        return None
     ends = [at for at, line in enumerate(error.log.splitlines()) if _VERIFIED.match(line)]
     if not ends or forbids_reading(error.log, lockdown_level()):
         return None
