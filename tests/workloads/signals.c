@@ -215,7 +215,8 @@ void case_stopped(const struct family *family)
 
 
 /* A process of its own that sends SIGALRM to one that sleeps, again and again. It sleeps until then,
- * so each signal interrupts a call and nothing else.
+ * so each signal interrupts a call and nothing else. Whom to wake is asked again after the look: the
+ * one that was seen asleep may have said RESTS, and then gone to sleep in a call of another kind.
  */
 static volatile int *waker;
 static pid_t waker_pid;
@@ -238,6 +239,11 @@ static int open_stat(pid_t tid)
 	return open(path, O_RDONLY);
 }
 
+static int is_to_be_woken(int stat_fd)
+{
+	return *waker == WAKES && sleeps(stat_fd) && *waker == WAKES;
+}
+
 static void start_waker(pid_t whom)
 {
 	int stat_fd;
@@ -251,7 +257,7 @@ static void start_waker(pid_t whom)
 		return;
 	stat_fd = open_stat(whom);
 	for (; *waker != ENDS; usleep(LOOK_US))
-		if (*waker == WAKES && sleeps(stat_fd))
+		if (is_to_be_woken(stat_fd))
 			kill(whom, SIGALRM);
 	_exit(0);
 }
