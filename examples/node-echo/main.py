@@ -25,7 +25,11 @@ QUICK_SIZES = (1, KB, 16 * KB, 128 * KB, KB * KB)
 SEEN_SIZES = (KB, 64 * KB, KB * KB)
 THEIR_SIZE, THEIR_PACKETS = 1000, 100_000
 PAIRS = 7
-GROUPS = (("1 byte to 16 KB", 1, 16 * KB), ("128 KB to 1 MB", 128 * KB, KB * KB))
+GROUPS = (
+    ("1 byte to 16 KB", 1, 16 * KB),
+    ("128 KB to 1 MB", 128 * KB, KB * KB),
+    ("512 KB and 1 MB", 512 * KB, KB * KB),
+)
 
 
 class Echoes:
