@@ -141,7 +141,7 @@ def test_licences_fit_and_are_listed() -> None:
     script = licences()
     listed = dict(ROW.findall((ROOT / "docs/licences.md").read_text(encoding="utf-8")))
     here = dict(ROW.findall(script.page()))
-    assert {"click", "textual", "pyroute2", "matplotlib"} <= here.keys()
+    assert {"click", "rich", "textual", "matplotlib"} <= here.keys()
     # Other Pythons need a package more or less.
     locked = {name for python in PYTHONS for name in versions("requirements-tests.lock", python)}
     assert listed.keys() <= locked

@@ -296,7 +296,7 @@ from udsprobe.cli import main
 code = main([sys.argv[1], sys.argv[2], "--output", "/dev/null"])
 from udsprobe.views.dashboard import replay
 from udsprobe.commands import player
-bad = [name for name in sys.modules if name.startswith(("udsprobe.kernel", "pyroute2", "ctypes"))]
+bad = [name for name in sys.modules if name.startswith(("udsprobe.kernel", "ctypes"))]
 sys.exit(code or ", ".join(bad) or 0)
 """
 

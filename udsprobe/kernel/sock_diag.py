@@ -20,9 +20,11 @@ import socket
 import struct
 import threading
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError, NotPermittedError
+from udsprobe.kernel import diag_messages
+from udsprobe.kernel.diag_messages import Answer, InetAnswer, UnixAnswer
 from udsprobe.kernel.namespace_files import NamespaceFiles
 from udsprobe.own_descriptors import descriptors_used_up
 from udsprobe.printable import printable
@@ -34,7 +36,7 @@ _ANSWER_WITHIN_S = 5.0
 _CLONE_NEWNET = 0x40000000
 _SIOCGIFNAME = 0x8910
 _OWN_NAMESPACE = "/proc/thread-self/ns/net"
-_UNIX_TYPES = {socket.SOCK_STREAM: "stream", socket.SOCK_SEQPACKET: "seqpacket"}
+_UNIX_TYPES: Dict[int, str] = {socket.SOCK_STREAM: "stream", socket.SOCK_SEQPACKET: "seqpacket"}
 _DIAG_MODULES: Dict[int, str] = {
     socket.AF_UNIX: "unix_diag",
     socket.AF_INET: "tcp_diag",
@@ -163,11 +165,11 @@ class NetworkNamespace:
         Raises:
             KernelCannotError: `sock-diag-failed`, the dump was refused or broken off.
         """
-        dumps = [self._messages(family, connected=False) for family in _DIAG_MODULES]
+        dumps = [self._answers(family, connected=False) for family in _DIAG_MODULES]
         sockets = [
             found
-            for dump, family in zip(dumps, _DIAG_MODULES)
-            for found in (self._listening(message, family) for message in dump or ())
+            for dump in dumps
+            for found in (self._listening(answer) for answer in dump or ())
             if found is not None
         ]
         sockets.sort(key=lambda found: (found.transport != "unix", found.address, found.inode))
@@ -184,9 +186,9 @@ class NetworkNamespace:
             KernelCannotError: `sock-diag-failed`, the dump was refused or broken off.
         """
         found = (
-            _connected(message, family)
+            _connected(answer)
             for family in _DIAG_MODULES
-            for message in self._messages(family, connected=True) or ()
+            for answer in self._answers(family, connected=True) or ()
         )
         return [one for one in found if one is not None]
 
@@ -205,7 +207,7 @@ class NetworkNamespace:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _messages(self, family: int, connected: bool) -> Optional[List[Any]]:
+    def _answers(self, family: int, connected: bool) -> Optional[List[Answer]]:
         """One dump; None when this kernel has nobody for the family."""
         try:
             return list(self._dump(family, connected))
@@ -218,39 +220,34 @@ class NetworkNamespace:
                 "check that no sandbox filters netlink, then try again",
             ) from error
 
-    def _dump(self, family: int, connected: bool) -> Iterator[Any]:
-        # Imported here: it costs 6 ms, and only these two questions need it.
-        from udsprobe.kernel import diag_messages as messages
-
+    def _dump(self, family: int, connected: bool) -> Iterator[Answer]:
         sequence = next(_sequences)
-        self._netlink.send(messages.request(family, sequence, connected))
+        self._netlink.send(diag_messages.request(family, sequence, connected))
         while True:
-            for last, message in messages.answers(self._netlink.recv(_RECEIVE_BYTES), sequence):
-                if last:
+            datagram = self._netlink.recv(_RECEIVE_BYTES)
+            for _, answer in diag_messages.answers(datagram, sequence):
+                if answer is None:
                     return
-                yield message
+                yield answer
 
-    def _listening(self, message: Any, family: int) -> Optional[ListeningSocket]:
-        if family == socket.AF_UNIX:
-            return unix_listener(message)
-        return self._tcp_socket(message, family)
+    def _listening(self, answer: Answer) -> Optional[ListeningSocket]:
+        if isinstance(answer, UnixAnswer):
+            return unix_listener(answer)
+        return self._tcp_listener(answer)
 
-    def _tcp_socket(self, message: Any, family: int) -> ListeningSocket:
-        size = 4 if family == socket.AF_INET else 16
-        host = socket.inet_ntop(family, message["idiag_src"][:size])
-        port = message["idiag_sport"]
-        device = self._device(message["idiag_if"]) if message["idiag_if"] else ""
-        v6_only = bool(message.get_attr("INET_DIAG_SKV6ONLY"))
+    def _tcp_listener(self, answer: InetAnswer) -> ListeningSocket:
+        host, port = _readable(answer.local)
+        device = self._device(answer.interface) if answer.interface else ""
         return ListeningSocket(
             transport="tcp",
             socket_type="stream",
-            address=tcp_address(host, port, device, v6_only),
+            address=tcp_address(host, port, device, answer.v6_only),
             unix_name=None,
             unix_file=None,
             tcp_local=(host, port),
-            inode=message["idiag_inode"],
-            depth_now=message["idiag_rqueue"],
-            backlog_effective=message["idiag_wqueue"],
+            inode=answer.inode,
+            depth_now=answer.queue.waiting,
+            backlog_effective=answer.queue.backlog,
         )
 
     def _device(self, index: int) -> str:
@@ -285,17 +282,12 @@ def _elsewhere(namespace: int) -> NetworkNamespace:
     return opened[0]
 
 
-def unix_listener(message: Any) -> Optional[ListeningSocket]:
+def unix_listener(answer: UnixAnswer) -> Optional[ListeningSocket]:
     """The listener of an answer about AF_UNIX; None when it is of no kind that listens."""
-    # Imported here, as in `_dump`.
-    from udsprobe.kernel.diag_messages import part
-
-    socket_type = _UNIX_TYPES.get(message["udiag_type"])
-    queue = part(message, "UNIX_DIAG_RQLEN")
-    if socket_type is None or queue is None:
+    socket_type = _UNIX_TYPES.get(answer.kind)
+    if socket_type is None or answer.queue is None:
         return None
-    file = part(message, "UNIX_DIAG_VFS")
-    name = bytes(message.get_attr("UNIX_DIAG_NAME") or b"")
+    name = answer.name
     if not name.startswith(b"\0"):
         name = name.split(b"\0")[0]
     return ListeningSocket(
@@ -303,28 +295,28 @@ def unix_listener(message: Any) -> Optional[ListeningSocket]:
         socket_type=socket_type,
         address=unix_address(name),
         unix_name=name,
-        unix_file=(file["udiag_vfs_dev"], file["udiag_vfs_ino"]) if file else None,
+        unix_file=answer.file,
         tcp_local=None,
-        inode=message["udiag_ino"],
-        depth_now=queue["udiag_rqueue"],
-        backlog_effective=queue["udiag_wqueue"],
+        inode=answer.inode,
+        depth_now=answer.queue.waiting,
+        backlog_effective=answer.queue.backlog,
     )
 
 
-def _connected(message: Any, family: int) -> Optional[ConnectedSocket]:
-    if family == socket.AF_UNIX:
+def _connected(answer: Answer) -> Optional[ConnectedSocket]:
+    if isinstance(answer, UnixAnswer):
         # The accepted end has the listener's file; the end that connected is its peer.
-        file, peer = message.get_attr("UNIX_DIAG_VFS"), message.get_attr("UNIX_DIAG_PEER")
-        if not file or not peer:
+        if not answer.file or not answer.peer:
             return None
-        return ConnectedSocket(peer, (file["udiag_vfs_dev"], file["udiag_vfs_ino"]), None)
-    size = 4 if family == socket.AF_INET else 16
-    host = socket.inet_ntop(family, message["idiag_dst"][:size])
-    remote = (
-        host[len("::ffff:") :] if host.startswith("::ffff:") else host,
-        message["idiag_dport"],
-    )
-    return ConnectedSocket(message["idiag_inode"], None, remote)
+        return ConnectedSocket(answer.peer, answer.file, None)
+    host, port = _readable(answer.remote)
+    remote = (host[len("::ffff:") :] if host.startswith("::ffff:") else host, port)
+    return ConnectedSocket(answer.inode, None, remote)
+
+
+def _readable(end: Tuple[bytes, int]) -> Tuple[str, int]:
+    host, port = end
+    return socket.inet_ntop(socket.AF_INET if len(host) == 4 else socket.AF_INET6, host), port
 
 
 def unix_address(name: bytes) -> str:
