@@ -10,7 +10,7 @@ import re
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 import pytest
 
@@ -40,8 +40,12 @@ def built(source: str, folder: Path, require: Require, *options: str) -> List[st
 
 
 @contextmanager
-def spinning(argv: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def spinning(
+    argv: Sequence[str], folder: Optional[Path] = None
+) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder
+    )
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == "spins\n"
@@ -135,7 +139,8 @@ def test_go(tmp_path: Path, require: Require) -> None:
 def test_node_with_its_map_file(tmp_path: Path, require: Require) -> None:
     node = require("node")["node"]
     argv = [node, "--perf-basic-prof", "--interpreted-frames-native-stack", str(CODE / "hot.js")]
-    with spinning(argv) as process:
+    # It writes a log of V8's where it is started.
+    with spinning(argv, tmp_path) as process:
         report = attach(process.pid, tmp_path, "--stacks")
     Path(f"/tmp/perf-{process.pid}.map").unlink(missing_ok=True)
     place = report["verdict"]["code"][0]
