@@ -10,7 +10,6 @@
 #include "handshakes.bpf.h"
 #include "listeners.bpf.h"
 
-#define EINPROGRESS 115
 /* Stands for the voluntary switches of a thread that slept in connect() at attach: a number that
  * no thread reaches.
  */

@@ -9,7 +9,6 @@
 
 #include "listeners.bpf.h"
 
-#define TCP_SYN_SENT 2
 #define LOOPBACK_IFINDEX 1		/* include/net/flow.h: of each network namespace */
 #define HANDSHAKE_WAITS_NS 1000000	/* on loopback one that does not wait takes microseconds */
 

@@ -12,16 +12,6 @@
 #include "registers.bpf.h"
 #include "thread_slots.bpf.h"
 
-#define EINTR 4
-#define ERESTARTSYS 512
-#define ERESTARTNOINTR 513
-#define ERESTARTNOHAND 514
-#define ERESTART_RESTARTBLOCK 516
-
-/* include/uapi/asm-generic/signal-defs.h */
-#define SIG_IGN 1
-#define SA_RESTART 0x10000000
-
 static __always_inline bool is_nr(struct call_in_flight *call, u32 native, u32 compat)
 {
 	return call->nr == (call->abi == ABI_COMPAT ? compat : native);

@@ -176,9 +176,6 @@ __noinline u32 open_fds_of(u64 at)
 	return found;
 }
 
-#define PF_EXITING 4		/* include/linux/sched.h */
-#define RLIMIT_NOFILE 7		/* include/uapi/asm-generic/resource.h */
-
 static __always_inline u32 parent_of(struct task_struct *task)
 {
 	u32 number = tgid_of(task->real_parent);

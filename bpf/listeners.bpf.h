@@ -13,10 +13,6 @@
 #include "servers.bpf.h"
 #include "socket_names.bpf.h"
 
-#define TCP_ESTABLISHED 1
-#define TCP_SYN_RECV 3
-#define TCP_CLOSE 7
-#define TCP_LISTEN 10
 /* How many CPUs can be between queueing a connection and notifying the listener. */
 #define QUEUE_TAIL_MAX 16
 

@@ -5,6 +5,7 @@
 
 #include "compilers.h"
 #include "early.bpf.h"
+#include "kernel_constants.h"
 #include "kernel_types.h"
 #include "udsprobe.h"
 #include <bpf/bpf_helpers.h>
@@ -342,9 +343,6 @@ static const struct destination_counts no_destination_counts = {};
 static const struct server no_server = {};
 static const struct connection no_connection = {};
 static const struct uring_request no_uring_request = {};
-
-/* include/linux/sched.h: a thread of a process that io_uring made for it. */
-#define PF_IO_WORKER 0x10
 
 /* By Fibonacci hashing: the high bits of a product depend on all of the address. */
 #define FOLLOWED_HASH 0x9e3779b97f4a7c15ULL

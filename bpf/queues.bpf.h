@@ -9,11 +9,6 @@
 
 #include "sockets.bpf.h"
 
-#define IPPROTO_TCP 6
-#define TCP_CLOSE_WAIT 8
-#define TCP_LAST_ACK 9
-#define TCP_CLOSING 11
-
 static __always_inline struct connection *connection_of(address_t sk, u64 inode)
 {
 	struct connection *connection;

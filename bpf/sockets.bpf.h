@@ -6,19 +6,6 @@
 #include "core_fixes.bpf.h"
 #include "maps.bpf.h"
 
-#define S_IFMT 0170000
-#define S_IFSOCK 0140000
-#define AF_UNIX 1
-#define AF_INET 2
-#define AF_INET6 10
-#define SOCK_STREAM 1
-#define SOCK_DGRAM 2
-#define SOCK_SEQPACKET 5
-#define SOCK_TYPE_MASK 0xf
-#define IPPROTO_UDP 17
-#define IPPROTO_SCTP 132
-#define IPPROTO_UDPLITE 136
-
 struct socket_ref {
 	address_t sk;
 	u64 inode;

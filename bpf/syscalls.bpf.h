@@ -15,11 +15,6 @@
 #include "threads.bpf.h"
 #include "traced.bpf.h"
 
-#define EAGAIN 11
-#define ENFILE 23
-#define EMFILE 24
-#define MSG_PEEK 2
-
 /* Layouts of struct mmsghdr, native and 32-bit. */
 #define MESSAGE_SIZE 64
 #define MESSAGE_LENGTH_AT 56

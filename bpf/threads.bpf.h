@@ -13,8 +13,6 @@
 #include "registers.bpf.h"
 #include "thread_slots.bpf.h"
 
-#define TASK_UNINTERRUPTIBLE 2
-
 /* The activity until now is over, another begins. */
 static __always_inline void change_activity(struct thread_state *state, ns_t now, u8 next)
 {

@@ -9,7 +9,6 @@
 #include "listeners.bpf.h"
 #include "sockets.bpf.h"
 
-#define PF_KTHREAD 0x00200000
 #define NR_IO_URING_ENTER 426	/* include/uapi/asm-generic/unistd.h: of all architectures */
 #define LOOPBACK_NET 127
 
