@@ -40,9 +40,7 @@ def built(source: str, folder: Path, require: Require, *options: str) -> List[st
 
 
 @contextmanager
-def spinning(
-    argv: Sequence[str], folder: Optional[Path] = None
-) -> Iterator[subprocess.Popen[str]]:
+def spinning(argv: Sequence[str], folder: Optional[Path] = None) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder
     )

@@ -14,7 +14,7 @@ from udsprobe.doctor.examine import examine
 from udsprobe.doctor.facts import ListenerFacts
 from udsprobe.doctor.nginx_config import destinations
 from udsprobe.host_facts import Identity
-from udsprobe.kernel import features, trial
+from udsprobe.kernel import features, kernel_facts
 from udsprobe.servers.endpoints import Endpoints
 from udsprobe.servers.systemd import UnitFiles, units_of
 from udsprobe.servers.target_files import TargetFiles
@@ -143,10 +143,10 @@ def test_http_and_stream_have_upstreams_of_their_own() -> None:
 def test_a_kernel_without_types_is_refused_with_its_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(trial, "missing_capabilities", list)
+    monkeypatch.setattr(kernel_facts, "missing_capabilities", list)
     monkeypatch.setattr(features, "KERNEL_BTF", tmp_path / "vmlinux")
-    monkeypatch.setattr(trial, "KERNEL_BTF", tmp_path / "vmlinux")
-    facts, unchecked = trial.kernel_facts()
+    monkeypatch.setattr(kernel_facts, "KERNEL_BTF", tmp_path / "vmlinux")
+    facts, unchecked = kernel_facts.kernel_facts()
     assert facts.strategies[0].state == "refused"
     assert "no type information (BTF)" in (facts.strategies[0].reason or "")
     assert (facts.measurements, facts.tracepoints, facts.btf_bytes) == ((), None, None)

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from udsprobe.commands.ahead import importing
 from udsprobe.commands.delivery import Outlet
+from udsprobe.commands.early_imports import early_imports
 from udsprobe.commands.observing import observer_of
 from udsprobe.commands.options import read_options, watch_options
 from udsprobe.commands.record_options import recorder
@@ -37,7 +37,7 @@ def command(**given: Any) -> int:
     with (
         recorder(options.record) as writer,
         observer_of(
-            options, chosen, recorder=writer, meanwhile=importing(shown_form(options, outlet))
+            options, chosen, recorder=writer, meanwhile=early_imports(shown_form(options, outlet))
         ) as observer,
     ):
         report = watch(observer, options, outlet)

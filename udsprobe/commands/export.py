@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
+from udsprobe.commands.notices import notice
 from udsprobe.commands.observing import observer_of
 from udsprobe.commands.options import WatchOptions, pace_options, read_options
 from udsprobe.commands.selecting import chosen_processes, selector_options
-from udsprobe.commands.telling import tell
 from udsprobe.commands.watching import announce, withdraw_announcement
 from udsprobe.ending import Ending
 from udsprobe.errors import EXIT_OK, UsageError
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 BIND_DEFAULT = "127.0.0.1:9435"
 
 
-class Shelf:
-    """Where the newest page lies: the sampling thread puts it there, others read it.
+class NewestPage:
+    """The newest page of metrics: the sampling thread replaces it, others read it.
 
     Attributes:
         page: None until there is one.
@@ -36,7 +36,7 @@ class Shelf:
     def __init__(self) -> None:
         self.page: Optional[Page] = None
 
-    def newest(self) -> Optional[Page]:
+    def read(self) -> Optional[Page]:
         """The newest page."""
         return self.page
 
@@ -80,57 +80,57 @@ def command(bind: Optional[str], otlp: Optional[str], max_series: int, **given: 
     sudo udsprobe export --listener /run/app.sock --otlp grpc://collector:4317
     """
     options = _options_of(given)
-    shelf = Shelf()
+    newest = NewestPage()
     with ExitStack() as stack:
-        server = None if otlp is not None and bind is None else _server(bind, shelf, stack)
-        pusher = None if otlp is None else _pusher(otlp, shelf)
+        server = None if otlp is not None and bind is None else _server(bind, newest, stack)
+        pusher = None if otlp is None else _pusher(otlp, newest)
         chosen = chosen_processes(given, follow=options.follow)
         withdraw_announcement(options)
         observer = stack.enter_context(observer_of(options, chosen))
         ending = stack.enter_context(Ending(options.duration_s, observer.targets_alive))
         book = MetricsBook(observer.first.unix_s, max_series)
-        _turn_page(observer, book, shelf)
+        _publish_page(observer, book, newest)
         if server is not None:
             server.start()
-            tell(f"metrics at {server.url}")
+            notice(f"metrics at {server.url}")
         if pusher is not None:
             pusher.start(observer.observation)
             stack.callback(pusher.close)
-        _sample_until_the_end(observer, book, shelf, ending, options)
+        _sample_until_the_end(observer, book, newest, ending, options)
     return EXIT_OK
 
 
 # Imported when they are used: prometheus_client, and OpenTelemetry above all, take their time.
-def _server(bind: Optional[str], shelf: Shelf, stack: ExitStack) -> ScrapeServer:
+def _server(bind: Optional[str], newest: NewestPage, stack: ExitStack) -> ScrapeServer:
     from udsprobe.commands.scrape_server import ScrapeServer
 
-    server = ScrapeServer(BIND_DEFAULT if bind is None else bind, shelf.newest)
+    server = ScrapeServer(BIND_DEFAULT if bind is None else bind, newest.read)
     stack.callback(server.close)
     return server
 
 
-def _pusher(url: str, shelf: Shelf) -> OtlpPusher:
+def _pusher(url: str, newest: NewestPage) -> OtlpPusher:
     from udsprobe.commands.otlp_push import OtlpPusher
 
-    return OtlpPusher(url, shelf.newest)
+    return OtlpPusher(url, newest.read)
 
 
 def _sample_until_the_end(
-    observer: Observer, book: MetricsBook, shelf: Shelf, ending: Ending, options: WatchOptions
+    observer: Observer, book: MetricsBook, newest: NewestPage, ending: Ending, options: WatchOptions
 ) -> None:
     ending.watch(observer.alive_pids())
     if options.ready_file:
         announce(options.ready_file)
     while not ending.wait(options.interval_s):
-        _turn_page(observer, book, shelf)
+        _publish_page(observer, book, newest)
         ending.watch(observer.alive_pids())
     observer.stop()
-    _turn_page(observer, book, shelf)
+    _publish_page(observer, book, newest)
 
 
-def _turn_page(observer: Observer, book: MetricsBook, shelf: Shelf) -> None:
+def _publish_page(observer: Observer, book: MetricsBook, newest: NewestPage) -> None:
     report = observer.interval()
-    shelf.page = book.page(observer.observation, observer.last, report)
+    newest.page = book.page(observer.observation, observer.last, report)
 
 
 def _options_of(given: Any) -> WatchOptions:

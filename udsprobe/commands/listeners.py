@@ -16,9 +16,9 @@ import click
 from udsprobe.commands import completion
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.lengths import given_s
+from udsprobe.commands.notices import notice
 from udsprobe.commands.options import INTERVAL_MIN_S, debug_option
-from udsprobe.commands.rights import keep_privileges_option
-from udsprobe.commands.telling import tell
+from udsprobe.commands.privilege_options import keep_privileges_option
 from udsprobe.errors import NotPermittedError, UsageError
 from udsprobe.kernel.listening import ListenersSeen, TargetListeners, every_listener
 from udsprobe.kernel.privileges import LeastPrivilege
@@ -93,7 +93,7 @@ def command(
         else:
             print("none of the named processes listens" if asked else "no listeners found")
     for reason in seen.unseen:
-        tell(f"listeners may be missing: {reason}")
+        notice(f"listeners may be missing: {reason}")
 
 
 def _held_by(asked: Tuple[int, ...], procfs: Procfs, source: TargetListeners) -> ListenersSeen:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Iterable, Optional, Tuple
 
+from udsprobe.commands.notices import notice
 from udsprobe.commands.options import WatchOptions
-from udsprobe.commands.rights import least_privilege
-from udsprobe.commands.telling import tell
+from udsprobe.commands.privilege_options import least_privilege
 from udsprobe.kernel.alongside import Work, nothing
 from udsprobe.observe import Observer
 
@@ -46,7 +46,7 @@ def observer_of(
 
 def _tell_of_the_end(functions: int) -> None:
     if functions and sys.stderr is not None and sys.stderr.isatty():
-        tell(
+        notice(
             f"the kernel is removing the probes from {functions} functions, which takes some "
             "seconds"
         )

@@ -8,12 +8,12 @@ from typing import Any, Callable, Mapping, Optional, TypeVar
 import click
 
 from udsprobe.commands.lengths import given_s
+from udsprobe.commands.privilege_options import keep_privileges_option
 from udsprobe.commands.record_options import (
     RecordOptions,
     read_record_options,
     record_option,
 )
-from udsprobe.commands.rights import keep_privileges_option
 from udsprobe.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])

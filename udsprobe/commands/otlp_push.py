@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Callable, Optional, Tuple
 from urllib.parse import urlsplit
 
-from udsprobe.commands.telling import tell
+from udsprobe.commands.notices import notice
 from udsprobe.errors import UsageError
 from udsprobe.sample import Observation
 from udsprobe.views.metrics.page import Page
@@ -78,7 +78,9 @@ class OtlpPusher:
             has_failed = True
         if has_failed != self._is_failing:
             self._is_failing = has_failed
-            tell("pushing metrics fails; retrying" if has_failed else "pushing metrics works again")
+            notice(
+                "pushing metrics fails; retrying" if has_failed else "pushing metrics works again"
+            )
 
 
 def _exporter(url: str) -> Tuple[Callable[[], Any], Any]:

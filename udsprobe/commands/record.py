@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from udsprobe.commands.delivery import Outlet
+from udsprobe.commands.notices import notice
 from udsprobe.commands.observing import observer_of
 from udsprobe.commands.options import fail_on_option, pace_options, read_options
 from udsprobe.commands.record_options import (
@@ -16,7 +17,6 @@ from udsprobe.commands.record_options import (
     retention_options,
 )
 from udsprobe.commands.selecting import chosen_processes, selector_options
-from udsprobe.commands.telling import tell
 from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
 
 
@@ -58,7 +58,7 @@ def command(**shared: Any) -> int:
         recorder(options.record) as writer,
         observer_of(options, chosen, recorder=writer) as observer,
     ):
-        tell(f"recording to {options.record.path!r}: {bounds(options.record)}")
+        notice(f"recording to {options.record.path!r}: {bounds(options.record)}")
         report = watch(
             observer,
             options,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Ty
 import click
 
 from udsprobe.commands.lengths import given_s
-from udsprobe.commands.telling import tell
+from udsprobe.commands.notices import notice
 from udsprobe.errors import UsageError
 from udsprobe.recording.retention import AROUND_S, SEVERITIES, Retention
 from udsprobe.views.numbers import span
@@ -84,7 +84,7 @@ def recorder(options: Optional[RecordOptions]) -> Iterator[Optional[Recorder]]:
     if writer.failure is not None:
         raise writer.failure
     if writer.samples:
-        tell(_held(writer))
+        notice(_held(writer))
 
 
 def bounds(options: RecordOptions) -> str:

@@ -10,13 +10,13 @@ from typing import Any, Optional, Tuple
 
 import click
 
-from udsprobe.commands.ahead import importing
 from udsprobe.commands.delivery import Outlet
+from udsprobe.commands.early_imports import early_imports
 from udsprobe.commands.launch import HeldCommand
+from udsprobe.commands.notices import notice
 from udsprobe.commands.observing import observer_of
 from udsprobe.commands.options import WatchOptions, read_options, watch_options
 from udsprobe.commands.record_options import recorder
-from udsprobe.commands.telling import tell
 from udsprobe.commands.watching import exit_code, shown_form, watch, withdraw_announcement
 
 
@@ -46,7 +46,7 @@ def command(words: Tuple[str, ...], **shared: Any) -> int:
             [held.chosen],
             program=held.program,
             recorder=writer,
-            meanwhile=importing(shown_form(options, outlet)),
+            meanwhile=early_imports(shown_form(options, outlet)),
         ) as observer,
     ):
         report = watch(observer, options, outlet, started=held.go)
@@ -70,4 +70,4 @@ def _tell_end(name: str, status: Optional[int]) -> None:
         how = f"was ended by signal {number} ({signal.strsignal(number)})"
     else:
         how = f"exited with status {os.WEXITSTATUS(status)}"
-    tell(f"{name} {how}")
+    notice(f"{name} {how}")

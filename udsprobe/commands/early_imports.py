@@ -15,7 +15,7 @@ OF_FORM = {
 }
 
 
-def importing(form: str) -> Callable[[], None]:
+def early_imports(form: str) -> Callable[[], None]:
     """What an observation needs that is shown in this form, to be called in any thread.
 
     Args:
