@@ -102,9 +102,9 @@ def test_no_push_interval(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "missing", "package"),
     [
-        (["--bind", "127.0.0.1:0"], "prometheus_client", "udsprobe[export]"),
-        (["--otlp", "http://127.0.0.1:9"], "opentelemetry.sdk", "udsprobe[otel]"),
-        (["--otlp", "grpc://127.0.0.1:9"], "grpc", "udsprobe[otel]"),
+        (["--bind", "127.0.0.1:0"], "prometheus_client", "pip install prometheus-client"),
+        (["--otlp", "http://127.0.0.1:9"], "opentelemetry.sdk", "opentelemetry-sdk"),
+        (["--otlp", "grpc://127.0.0.1:9"], "grpc", "opentelemetry-exporter-otlp-proto-grpc"),
     ],
 )
 def test_a_missing_package_is_named(arguments: List[str], missing: str, package: str) -> None:

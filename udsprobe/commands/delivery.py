@@ -189,10 +189,12 @@ def html_libraries() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
+        from udsprobe.commands.extras import install_command
+
         raise UsageError(
             "no-html-libraries",
             f"--html needs {error.name}, which is not installed",
-            f"{sys.executable} -m pip install 'udsprobe[html]', or jinja2 and matplotlib",
+            install_command("html"),
         ) from error
 
 

@@ -99,10 +99,12 @@ def _exporter(url: str) -> Tuple[Callable[[], Any], Any]:
 
         return partial(http.OTLPMetricExporter, endpoint=endpoint), otlp
     except ImportError as error:
+        from udsprobe.commands.extras import install_command
+
         raise UsageError(
             "no-package",
             f"--otlp needs OpenTelemetry's SDK and exporters ({error})",
-            "pip install 'udsprobe[otel]'",
+            install_command("otel"),
         ) from error
 
 

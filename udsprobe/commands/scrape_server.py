@@ -100,10 +100,12 @@ def _application(newest: Callable[[], Optional[Page]]) -> Any:
 
         from udsprobe.views.prometheus_text import PageCollector
     except ImportError as error:
+        from udsprobe.commands.extras import install_command
+
         raise UsageError(
             "no-package",
             f"--bind needs the package prometheus-client ({error})",
-            "pip install 'udsprobe[export]'",
+            install_command("export"),
         ) from error
     registry = CollectorRegistry(auto_describe=False)
     registry.register(PageCollector(newest))
