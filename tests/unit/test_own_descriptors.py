@@ -38,9 +38,21 @@ def test_a_load_that_failed_for_it_is_no_refusal_by_the_kernel(
 
 
 def test_a_command_without_descriptors_is_one_line() -> None:
-    program = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5)); "
-    program += "from udsprobe.cli import main; raise SystemExit(main(['listeners']))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = listeners_with(3)
     assert (done.returncode, done.stdout) == (4, "")
-    assert done.stderr.startswith("udsprobe: error[no-descriptors]: udsprobe may open 5 files")
+    assert done.stderr.startswith("udsprobe: error[no-descriptors]: udsprobe may open 3 files")
     assert done.stderr.count("\n") == 1
+
+
+def test_limits_that_cannot_be_read_for_want_of_descriptors_are_told() -> None:
+    done = listeners_with(5)
+    assert done.returncode == 0
+    told = "limits of a network namespace were not read: udsprobe may open 5 files here"
+    assert told in done.stderr and done.stderr.count("\n") == 1
+
+
+def listeners_with(limit: int) -> subprocess.CompletedProcess[str]:
+    program = "import resource; from udsprobe.cli import main; import udsprobe.commands.listeners\n"
+    program += f"resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit}))\n"
+    program += "raise SystemExit(main(['listeners']))"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

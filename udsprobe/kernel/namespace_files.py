@@ -6,6 +6,7 @@ import os
 import re
 from typing import Dict, Optional, Tuple
 
+from udsprobe.own_descriptors import descriptors_used_up
 from udsprobe.sample import NamespaceReading
 
 _LIMITS = {
@@ -30,12 +31,16 @@ class NamespaceFiles:
 
     Args:
         inode: number of the namespace.
+
+    Attributes:
+        unopened: why some could not be opened though they are there; None where none is.
     """
 
     def __init__(self, inode: int) -> None:
         self._inode = inode
+        self.unopened: Optional[str] = None
         paths = {**_LIMITS, **_SIZES, "counters": _COUNTERS}
-        self._files = {name: _opened(path) for name, path in paths.items()}
+        self._files = {name: self._opened(path) for name, path in paths.items()}
 
     def limit(self, name: str) -> Optional[int]:
         """A sysctl now: `somaxconn` …; None when /proc/sys hides it."""
@@ -68,6 +73,15 @@ class NamespaceFiles:
                 os.close(descriptor)
         self._files = {}
 
+    def _opened(self, path: str) -> Optional[int]:
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            used_up = descriptors_used_up(error.errno)
+            if used_up is not None:
+                self.unopened = used_up.what
+            return None
+
     def _read(self, name: str) -> Optional[str]:
         descriptor = self._files.get(name)
         if descriptor is None:
@@ -81,10 +95,3 @@ def tcp_counters(text: str) -> Dict[str, int]:
     if len(lines) != 2:
         return {}
     return {name: int(number) for name, number in zip(*lines) if _NUMBER.fullmatch(number)}
-
-
-def _opened(path: str) -> Optional[int]:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None

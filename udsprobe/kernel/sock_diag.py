@@ -95,7 +95,7 @@ class NamespaceListeners:
     Attributes:
         netns: inode number of the namespace.
         somaxconn: its net.core.somaxconn; None when /proc/sys hides it.
-        unseen: why sockets may be missing, one clause each.
+        unseen: why sockets or limits may be missing, one clause each.
         namespace: its limits and TCP counters.
     """
 
@@ -117,13 +117,13 @@ class NetworkNamespace:
         """Opens the calling thread's own namespace.
 
         Raises:
-            KernelCannotError: `no-sock-diag`.
+            KernelCannotError: `no-sock-diag`, `no-descriptors`.
         """
         self.inode = os.stat(_OWN_NAMESPACE).st_ino
         try:
             self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
         except OSError as error:
-            raise KernelCannotError(
+            raise descriptors_used_up(error.errno) or KernelCannotError(
                 "no-sock-diag",
                 f"this kernel has no sock_diag sockets ({error.strerror})",
                 "listeners cannot be seen here; load the module sock_diag if it has one",
@@ -174,9 +174,11 @@ class NetworkNamespace:
         ]
         sockets.sort(key=lambda found: (found.transport != "unix", found.address, found.inode))
         missing = {module for dump, module in zip(dumps, _DIAG_MODULES.values()) if dump is None}
-        unseen = tuple(f"this kernel has no {module}" for module in sorted(missing))
+        unseen = [f"this kernel has no {module}" for module in sorted(missing)]
+        if self._files.unopened is not None:
+            unseen.append(f"limits of a network namespace were not read: {self._files.unopened}")
         return NamespaceListeners(
-            self.inode, self.somaxconn(), tuple(sockets), unseen, self._files.reading()
+            self.inode, self.somaxconn(), tuple(sockets), tuple(unseen), self._files.reading()
         )
 
     def connected(self) -> List[ConnectedSocket]:
