@@ -11,6 +11,7 @@ from tests.unit import ill
 from tests.unit.reports import connect, crowded, syscall
 from udsprobe.model.report import (
     CpuHolder,
+    Latency,
     Listener,
     Peer,
     Report,
@@ -20,6 +21,7 @@ from udsprobe.model.report import (
     Waiting,
 )
 from udsprobe.rules import judged
+from udsprobe.rules.harm import slow_requests
 from udsprobe.views.verdict import said
 
 
@@ -196,3 +198,16 @@ def test_who_held_the_cpu_for_a_part_of_the_time_is_one_of_several() -> None:
         held = [CpuHolder(99, "make", False, 1_100.0, share), *others]
         found = verdict(replace(report, time=replace(report.time, cpu_holders=held)))
         assert found.cause == "cpu-contention" and told in found.summary
+
+
+@pytest.mark.parametrize(
+    ("count", "says"),
+    [
+        (99, "the slowest of 99 requests takes 206 ms"),
+        (100, "1 % of requests take 200 ms or more"),
+    ],
+)
+def test_a_hundredth_of_fewer_than_a_hundred_is_the_slowest(count: int, says: str) -> None:
+    latency = Latency(count, 9e3, p50=5e3, p90=8e3, p99=200e3, p999=206e3, max=206e3)
+    served = replace(ill.served(count), latency_us=latency)
+    assert slow_requests(ill.service(served, ill.thread())).says == says

@@ -18,6 +18,8 @@ from udsprobe.rules.wording import duration, part
 REFUSED, FAILED, STUCK, SLOW, NONE = "refused", "failed", "stuck", "slow", "none"
 # Turned away is worse than no answer yet, and that is worse than a late one.
 _RANKS = {REFUSED: 3, FAILED: 3, STUCK: 2, SLOW: 1}
+# Of fewer the 99th percentile is the slowest, which is more than 1 % of them.
+WITH_A_HUNDREDTH = 100
 
 NOBODY = Harm(NONE, 0.0, 0, None, "no client is affected")
 
@@ -71,6 +73,8 @@ def slow_requests(report: Report) -> Harm:
 
 def _how_slow(latency: Latency) -> str:
     tail = _tail_us(latency)
+    if tail is not None and latency.count < WITH_A_HUNDREDTH:
+        return f"the slowest of {latency.count} requests takes {duration(latency.max or tail)}"
     if tail is not None:
         return f"1 % of requests take {duration(tail)} or more"
     return f"requests take {duration(latency.mean or 0.0)} on average"
