@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from tests.scenarios import judge, neighbours
@@ -66,7 +67,9 @@ class Found:
 
     @property
     def harmed(self) -> str:
-        return suffering(self.ill, self.well)
+        """`border` at least where nobody pauses: something is saturated then, and may be named."""
+        found = suffering(self.ill, self.well)
+        return "border" if found == "none" and not self.ill.paced else found
 
     @property
     def best(self) -> List[Cure]:
@@ -102,24 +105,34 @@ class Found:
         return self.verdict.cause if self.right else (sorted(self.truths) or ["undecided"])[0]
 
 
-def attempt_in_quiet(system: System, duration_s: float = ATTACHED_S) -> Found:
+def attempt_in_quiet(
+    system: System, duration_s: float = ATTACHED_S, recording: Optional[Path] = None
+) -> Found:
     """The same, again where strangers to it had the CPUs and the verdict is another for that."""
-    found = attempt(system, duration_s)
+    found = attempt(system, duration_s, recording)
     for _ in range(ATTEMPTS - 1):
         if found.right is not None or not found.disturbed:
             break
-        found = attempt(system, duration_s)
+        found = attempt(system, duration_s, recording)
     return found
 
 
-def attempt(system: System, duration_s: float = ATTACHED_S) -> Found:
-    """Measure the ill system, ask udsprobe, and measure with every cure, and with each alone."""
+def attempt(
+    system: System, duration_s: float = ATTACHED_S, recording: Optional[Path] = None
+) -> Found:
+    """Measure the ill system, ask udsprobe, and measure with every cure, and with each alone.
+
+    Args:
+        recording: what udsprobe saw is kept there.
+    """
     with Bench(system.at(SYSTEM)["transport"]) as bench:
         programs = set_up(bench, system)
         before = neighbours.read(bench.family(os.getpid()))
         ill = _measure(bench)
+        if recording is not None:
+            recording.unlink(missing_ok=True)  # of an earlier attempt
         pids = [programs[where].pid for where in system.attach if where in programs]
-        verdict = judge.judge(Subject(pids), duration_s)
+        verdict = judge.judge(Subject(pids), duration_s, recording)
         after = neighbours.read(bench.family(os.getpid()))
     reference, beside = _harm_of(well(system))
     strangers = max(beside, neighbours.strangers_share(before, after))
@@ -217,6 +230,7 @@ def document_of(found: Found) -> Dict[str, Any]:
         "harm": found.harmed,
         "ill": found.ill.says(),
         "well": found.well.says(),
+        "attempts": found.ill.attempts,
         "removed": {one.name: round(part, 3) for one, part in found.parts.items()},
         "true": sorted(found.truths),
         "said": found.verdict.cause,

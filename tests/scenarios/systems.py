@@ -49,7 +49,7 @@ SYSTEM_KNOBS: Dict[str, Tuple[str, Any]] = {
     "transport": ("transport", UNIX),
     "bytes": ("transport", 64),
 }
-# Costs too small for anybody to notice what is without them.
+# Costs too small for clients that leave a pause to notice what is without them.
 TRIFLES = {"spin_ms": 0.3, "sleep_ms": 0.3, "bytes": 16_384}
 # Of what clients do with replies, fewer bytes are no cure: they would hide the reader.
 READERS = ("read_rate", "slice_ms", "stop_after")
@@ -124,9 +124,15 @@ def cures(system: System) -> List[Cure]:
         cause, well = well_values(where).get(name, ("", value))
         if name == "bytes" and any(system.at(CLIENT).get(one) for one in READERS):
             continue
-        if value != well and not _is_trifle(name, value):
+        if value != well and not (is_paced(system) and _is_trifle(name, value)):
             found.setdefault((where, cause), []).append(((where, name), well))
     return [Cure(where, cause, tuple(change)) for (where, cause), change in sorted(found.items())]
+
+
+def is_paced(system: System) -> bool:
+    """Its clients leave time between requests. Who asks without a pause always fills something."""
+    clients = system.at(CLIENT)
+    return any(clients.get(name) for name in ("think_ms", "burst_ms", "rate"))
 
 
 def _is_trifle(name: str, value: Any) -> bool:
