@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from tests.scenarios import judge, neighbours
 from tests.scenarios.bench import Bench, Server
@@ -50,8 +50,10 @@ FEW = 20
 class Found:
     """A drawn system, tried.
 
-    `parts`: by cure, what part of the harm it removed. `strangers`: had such a part of the host's
-    CPUs while udsprobe looked, or the clients of the well system were measured.
+    `parts`: by cure, what part of the harm it removed. `behind`: the same of the harm that is left
+    where what removed most cannot be seen from where udsprobe is, and has been done.
+    `strangers`: had such a part of the host's CPUs while udsprobe looked, or the clients of the
+    well system were measured.
     """
 
     system: System
@@ -60,6 +62,7 @@ class Found:
     well: Harm
     parts: Dict[Cure, float] = field(default_factory=dict)
     strangers: float = 0.0
+    behind: Dict[Cure, float] = field(default_factory=dict)
 
     @property
     def disturbed(self) -> bool:
@@ -72,21 +75,11 @@ class Found:
         return "border" if found == "none" and not self.ill.paced else found
 
     @property
-    def best(self) -> List[Cure]:
-        """The cures that remove most, as far as two windows can tell; none that removes little."""
-        most = max(self.parts.values(), default=0.0)
-        return [one for one, part in self.parts.items() if part >= max(most - MORE_MIN, LITTLE)]
-
-    @property
     def truths(self) -> Set[str]:
         """What a verdict may be, from where udsprobe was; empty where nothing helps."""
         if not self.ill.attempts:
             return set()
-        if self.harmed == "none":
-            return {"healthy"}
-        seen = [causes_seen(self.system, one) for one in self.best]
-        found = {cause for causes in seen for cause in causes or {"healthy"}}
-        return found | ({"healthy"} if self.harmed == "border" else set())
+        return truths_of(self.system, self.harmed, self.parts, self.behind)
 
     @property
     def right(self) -> Optional[bool]:
@@ -103,6 +96,23 @@ class Found:
     def truth(self) -> str:
         """One word for the table: what was said where that is right."""
         return self.verdict.cause if self.right else (sorted(self.truths) or ["undecided"])[0]
+
+
+def truths_of(
+    system: System, harmed: str, parts: Mapping[Cure, float], behind: Mapping[Cure, float]
+) -> Set[str]:
+    """What a verdict may be, from where udsprobe was; empty where nothing helps."""
+    if harmed == "none":
+        return {"healthy"}
+    seen = [causes_seen(system, one) for one in (*best_of(parts), *best_of(behind))]
+    found = {cause for causes in seen for cause in causes or {"healthy"}}
+    return found | ({"healthy"} if harmed == "border" else set())
+
+
+def best_of(parts: Mapping[Cure, float]) -> List[Cure]:
+    """The cures that remove most, as far as two windows can tell; none that removes little."""
+    most = max(parts.values(), default=0.0)
+    return [one for one, part in parts.items() if part >= max(most - MORE_MIN, LITTLE)]
 
 
 def attempt_in_quiet(
@@ -139,8 +149,22 @@ def attempt(
     found = Found(system, verdict, ill, reference, {}, strangers)
     if found.harmed == "none":
         return found
-    parts = {one: removed(ill, _harm_of(cured(system, one))[0], reference) for one in cures(system)}
-    return replace(found, parts=parts)
+    parts = _removed(system, ill, reference)
+    return replace(found, parts=parts, behind=_behind(system, parts, reference))
+
+
+def _removed(system: System, ill: Harm, reference: Harm) -> Dict[Cure, float]:
+    return {one: removed(ill, _harm_of(cured(system, one))[0], reference) for one in cures(system)}
+
+
+def _behind(system: System, parts: Mapping[Cure, float], reference: Harm) -> Dict[Cure, float]:
+    """By cure: its part of what is left when the best ones are done, where none can be seen."""
+    best = best_of(parts)
+    if not best or len(best) == len(parts) or any(causes_seen(system, one) for one in best):
+        return {}
+    left = system.with_({place: value for one in best for place, value in one.change})
+    ill, _ = _harm_of(left)
+    return {} if suffering(ill, reference) == "none" else _removed(left, ill, reference)
 
 
 def _harm_of(system: System) -> Tuple[Harm, float]:
@@ -232,6 +256,7 @@ def document_of(found: Found) -> Dict[str, Any]:
         "well": found.well.says(),
         "attempts": found.ill.attempts,
         "removed": {one.name: round(part, 3) for one, part in found.parts.items()},
+        "removed_behind": {one.name: round(part, 3) for one, part in found.behind.items()},
         "true": sorted(found.truths),
         "said": found.verdict.cause,
         "summary": found.verdict.summary,

@@ -166,10 +166,22 @@ def causes_seen(system: System, cure: Cure) -> FrozenSet[str]:
         own = {cure.cause} if cure.cause in SEEN_BY_WHO_CONNECTS else set()
         return frozenset({"upstream-wait", *own})
     adjacent = here == min(places) - 1 or not system.has(PROXY)
-    at_the_door = cure.cause == "connection-churn" and adjacent
-    return frozenset({cure.cause} if cure.cause == "send-blocked" or at_the_door else ())
+    if adjacent:
+        at_the_door = cure.cause in ("connection-churn", "send-blocked")
+        return frozenset({cure.cause} if at_the_door else ())
+    if cure.cause != "send-blocked":
+        return frozenset()
+    # A proxy takes as much of a reply as there is room for on its way to who does not read it.
+    small = (
+        system.at(SYSTEM).get("bytes", 0)
+        <= BUFFERED_BYTES[system.at(SYSTEM).get("transport", UNIX)]
+    )
+    return frozenset({cure.cause, *(["healthy"] if small else [])})
 
 
+# What a sender's and a receiver's buffer hold at most: net.ipv4.tcp_wmem and tcp_rmem of 6.18 as
+# they come, and SO_SNDBUF's default, which is all that a Unix socket has.
+BUFFERED_BYTES = {TCP: 4_194_304 + 6_291_456, UNIX: 212_992}
 SEEN_BY_WHO_CONNECTS = {"accept-queue-full", "connect-failing", "accept-starved", "fd-limit"}
 
 
@@ -207,6 +219,8 @@ def draw(seed: int, index: int, noise: bool = False) -> System:
     _draw_well(draft)
     planted = _plant(draft)
     attach = rng.choice([(SERVER,), (PROXY,), (PROXY, SERVER)] if draft.has(PROXY) else [(SERVER,)])
+    if draft.get(SERVER, "gone"):
+        attach = (PROXY,)
     if noise and rng.random() < 0.5:
         draft.set(SYSTEM, noise=1)
     return System(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import inf
 from typing import List, Optional
 
+from udsprobe.model.harm import Harm
 from udsprobe.model.report import Connection, Evidence, Report
+from udsprobe.rules.harm import SLOW
 from udsprobe.rules.readers import (
     asleep_s,
     busy_s,
@@ -47,8 +49,19 @@ def buffer_suspects(report: Report) -> List[Suspect]:
             actions=choice.reader(worst, reader(worst)),
             seen=sum((c.requests or 0) + 1 for c in stuck),
             overloads=any(_threads_sleep(report, c) for c in stuck),
+            harm=_late_replies(report, stuck, worst),
         )
     ]
+
+
+def _late_replies(report: Report, stuck: List[Connection], worst: Connection) -> Harm:
+    """Whose replies stop on their way: a request ends where its reply starts, and tells nothing."""
+    many = len(stuck)
+    share = 100 * many / max(report.connections_total or 1, many)
+    stopped = stopped_share(report, worst)
+    how = f"stopped {percent(stopped)} of the time" if stopped else "not read"
+    says = f"replies on {count(many, 'connection')} are {how}"
+    return Harm(SLOW, share, many, None, says)
 
 
 def is_stuck(report: Report, row: Connection) -> bool:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, Mapping, Optional
 
+from udsprobe.model.report import Report
 from udsprobe.rules import processing as inside
 from udsprobe.rules.causes import CAUSE_OF_BUSY, PARTS, WAITING
+from udsprobe.rules.moving import moving
 from udsprobe.rules.request_time import WAITS, RequestTime
 from udsprobe.rules.saturation import saturation
 from udsprobe.rules.service import Service
@@ -25,7 +27,7 @@ from udsprobe.rules.thresholds import (
 
 
 def of_service(
-    service: Service, time: RequestTime, slo_us: Optional[float] = None
+    report: Report, service: Service, time: RequestTime, slo_us: Optional[float] = None
 ) -> Dict[str, float]:
     """cause → its figure by its limit: 1 is at the limit, where several count the lowest."""
     found = {cause: _wait(time, cause) for cause in WAITING if time.sum_us(*PARTS[cause])}
@@ -33,9 +35,8 @@ def of_service(
         time.share("runq") / CONTENTION_SHARE_MIN, time.mean_us("runq") / CONTENTION_US_MIN
     )
     _raise(found, "cpu-contention", contends)
-    moves = min(
-        time.share("transport") / WAIT_SHARE_MIN, time.mean_us("transport") / WAIT_MEAN_US_MIN
-    )
+    moved = moving(report, service, time)
+    moves = min(moved.share / WAIT_SHARE_MIN, moved.mean_us / WAIT_MEAN_US_MIN)
     _raise(found, "transport", moves)
     busiest = saturation(service, time.by_others, THREAD_BUSY_MIN * (1 - NEAR_LIMIT))
     if busiest is not None:
