@@ -49,7 +49,9 @@ SYSTEM_KNOBS: Dict[str, Tuple[str, Any]] = {
     "transport": ("transport", UNIX),
     "bytes": ("transport", 64),
 }
-# Costs too small for clients that leave a pause to notice what is without them.
+# Costs too small for clients that leave a pause to notice what is without them; and bytes that move
+# easily.
+EASY_BYTES_PER_S = 100 * MB
 TRIFLES = {"spin_ms": 0.3, "sleep_ms": 0.3, "bytes": 16_384}
 # Of what clients do with replies, fewer bytes are no cure: they would hide the reader.
 READERS = ("read_rate", "slice_ms", "stop_after")
@@ -124,7 +126,7 @@ def cures(system: System) -> List[Cure]:
         cause, well = well_values(where).get(name, ("", value))
         if name == "bytes" and any(system.at(CLIENT).get(one) for one in READERS):
             continue
-        if value != well and not (is_paced(system) and _is_trifle(name, value)):
+        if value != well and not (is_paced(system) and _is_trifle(system, name, value)):
             found.setdefault((where, cause), []).append(((where, name), well))
     return [Cure(where, cause, tuple(change)) for (where, cause), change in sorted(found.items())]
 
@@ -135,7 +137,9 @@ def is_paced(system: System) -> bool:
     return any(clients.get(name) for name in ("think_ms", "burst_ms", "rate"))
 
 
-def _is_trifle(name: str, value: Any) -> bool:
+def _is_trifle(system: System, name: str, value: Any) -> bool:
+    if name == "bytes" and value * _rate_of(system.at(CLIENT)) <= 1.1 * EASY_BYTES_PER_S:
+        return True
     return name in TRIFLES and value <= TRIFLES[name]
 
 
@@ -273,7 +277,7 @@ def _draw_bytes(rng: random.Random) -> int:
 def _draw_clients(draft: Draft) -> Dict[str, Any]:
     """So many requests that the bytes, and the CPUs, allow it easily."""
     rng, size = draft.random, draft.get(SYSTEM, "bytes")
-    rate = max(1.0, min(rng.uniform(40, 400), 100 * MB / size))
+    rate = max(1.0, min(rng.uniform(40, 400), EASY_BYTES_PER_S / size))
     count = max(1, min(rng.randint(4, 24), int(rate)))  # each asks at least once a second
     style = draft.style
     if style == "open":
@@ -307,12 +311,16 @@ def _somewhere(draft: Draft) -> str:
 
 def _rate(draft: Draft) -> float:
     """About how many requests a second come when all is well."""
-    if draft.get(CLIENT, "rate"):
-        return float(draft.get(CLIENT, "rate"))
-    pause_ms = draft.get(CLIENT, "think_ms") or draft.get(CLIENT, "burst_ms")
+    return _rate_of({name: value for (at, name), value in draft.knobs.items() if at == CLIENT})
+
+
+def _rate_of(clients: Mapping[str, Any]) -> float:
+    if clients.get("rate"):
+        return float(clients["rate"])
+    pause_ms = clients.get("think_ms") or clients.get("burst_ms")
     if not pause_ms:
         return UNPACED_PER_S
-    return 1000.0 * float(draft.get(CLIENT, "connections")) / float(pause_ms)
+    return 1000.0 * float(clients["connections"]) / float(pause_ms)
 
 
 def _rarity(draft: Draft) -> int:

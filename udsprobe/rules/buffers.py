@@ -22,6 +22,7 @@ from udsprobe.rules.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import (
     BUFFER_DRAIN_S_MIN,
     BUFFER_FILL_MIN,
+    HUNG_US_MIN,
     SEND_BLOCKED_SHARE_MIN,
     TCP_BUFFER_FILL_MIN,
 )
@@ -65,10 +66,19 @@ def _late_replies(report: Report, stuck: List[Connection], worst: Connection) ->
 
 
 def is_stuck(report: Report, row: Connection) -> bool:
-    """Its reader slept while the sender was stopped, or takes long for a buffer found full."""
-    if sleeps_over_bytes(report, row):
+    """Its reader slept while the sender was stopped, or takes long for a buffer found full.
+
+    Or it takes nothing at all: what TCP has not got rid of for so long, the reader has no room for.
+    """
+    if sleeps_over_bytes(report, row) or takes_nothing(row):
         return True
     return fill(row) >= fill_min(row) and drain_s(report, row) >= BUFFER_DRAIN_S_MIN
+
+
+def takes_nothing(row: Connection) -> bool:
+    """Bytes wait for a TCP reader whose own buffer is full, though their sender goes on."""
+    stalled_us = row.stalled_us or 0.0
+    return row.transport == "tcp" and bool(row.send_queue_bytes) and stalled_us >= HUNG_US_MIN
 
 
 def _headline(report: Report, row: Connection) -> str:
