@@ -14,6 +14,7 @@ from udsprobe.rules.readers import (
     drain_s,
     is_slow,
     sleeps_over_bytes,
+    stops_its_sender,
     stopped_s,
     stopped_share,
 )
@@ -66,13 +67,16 @@ def _late_replies(report: Report, stuck: List[Connection], worst: Connection) ->
 
 
 def is_stuck(report: Report, row: Connection) -> bool:
-    """Its reader slept while the sender was stopped, or takes long for a buffer found full.
+    """Its reader slept while the sender was stopped, or takes long for a buffer that is full.
 
-    Or it takes nothing at all: what TCP has not got rid of for so long, the reader has no room for.
+    It is, where it is found so, and while its sender is stopped: a reader that is busy then is
+    so with something else than copying. Or it takes nothing at all: what TCP has not got rid of
+    for so long, the reader has no room for.
     """
     if sleeps_over_bytes(report, row) or takes_nothing(row):
         return True
-    return fill(row) >= fill_min(row) and drain_s(report, row) >= BUFFER_DRAIN_S_MIN
+    is_full = fill(row) >= fill_min(row) or stops_its_sender(report, row)
+    return is_full and drain_s(report, row) >= BUFFER_DRAIN_S_MIN
 
 
 def takes_nothing(row: Connection) -> bool:
@@ -82,9 +86,10 @@ def takes_nothing(row: Connection) -> bool:
 
 
 def _headline(report: Report, row: Connection) -> str:
-    if sleeps_over_bytes(report, row):
+    if stops_its_sender(report, row):
+        does = "sleeps with unread bytes" if sleeps_over_bytes(report, row) else "reads too slowly"
         share = percent(stopped_share(report, row))
-        return f"{reader(row)} sleeps with unread bytes: its sender is stopped {share} of the time"
+        return f"{reader(row)} {does}: its sender is stopped {share} of the time"
     return (
         f"{reader(row)} does not read: {row.send_queue_bytes:,} of "
         f"{row.send_buffer_bytes:,} bytes of its sender's buffer are unread"
