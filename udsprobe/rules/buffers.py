@@ -14,9 +14,9 @@ from udsprobe.rules.readers import (
     drain_s,
     is_slow,
     sleeps_over_bytes,
-    stops_its_sender,
     stopped_s,
     stopped_share,
+    stops_its_sender,
 )
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspect import CRITICAL, Suspect

@@ -88,7 +88,10 @@ def is_enough(time: RequestTime) -> bool:
 
 def _waits(processing: Processing) -> Optional[Pressure]:
     time = processing.time
-    if not is_enough(time) or time.share(*WAITS) < WAIT_SHARE_MIN:
+    if not is_enough(time):
+        return None
+    whole = moving(processing.report, processing.service, time)
+    if whole.share_of(time.mean_us(*WAITS)) < WAIT_SHARE_MIN:
         return None
     if time.mean_us(*WAITS) < WAIT_MEAN_US_MIN and not _is_mostly_tail(processing.service.latency):
         return None
