@@ -57,7 +57,8 @@ def accepted_churn(report: Report, service: Service) -> List[Suspect]:
     limit = CHURN_CPU_SHARE_MIN if share >= CHURN_CPU_SHARE_MIN else None
     cost = evidence("connection_cpu_share", share, "of 1", says, limit)
     pids = service.pids or frozenset()
-    found = replace(found, evidence=(*found.evidence, cost), pids=pids)
+    near = min(found.near or 0.0, share / CHURN_CPU_SHARE_MIN)
+    found = replace(found, evidence=(*found.evidence, cost), pids=pids, near=near)
     return [_with_processes(found, share, report, service)]
 
 
@@ -72,7 +73,8 @@ def _with_processes(found: Suspect, share: float, report: Report, service: Servi
         "start and end with connections"
     )
     fact = evidence("made_for_connections_cpus", cpus, "CPUs", says, CHURN_CPUS_MIN)
-    return replace(found, is_pressure=True, evidence=(*found.evidence, fact))
+    near = max(found.near or 0.0, cpus / CHURN_CPUS_MIN)
+    return replace(found, is_pressure=True, evidence=(*found.evidence, fact), near=near)
 
 
 def connection_cpu_share(report: Report, service: Service) -> float:
@@ -195,6 +197,7 @@ def _suspect(
         evidence=_evidence(opened, requests, rate),
         actions=remedies("churn", recognise(client or "")),
         seen=opened,
+        near=min(ratio / ACCEPTS_PER_REQUEST_MIN, rate / CHURN_CONNECTIONS_PER_S_MIN),
     )
 
 

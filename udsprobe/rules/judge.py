@@ -49,7 +49,13 @@ def judged(
         judged_services = without_waits_for_the_healthy(judged_services)
     suspects = [*_around(report), *(each for one in judged_services for each in one.suspects)]
     near = nearness.highest(
-        nearness.of_service(report, one.service, one.time, slo_us) for one in judged_services
+        [
+            *(
+                nearness.of_service(report, each.service, each.time, slo_us)
+                for each in judged_services
+            ),
+            *({each.cause: each.near} for each in suspects if each.near is not None),
+        ]
     )
     suspects = _held(suspects, report, judged_services, near, before)
     outermost = judged_services[0]
@@ -71,6 +77,10 @@ def judged(
     )
 
 
+# Whose figures have limits that a steady load can be at.
+_HELD = (*PARTS, "connection-churn")
+
+
 def _held(
     suspects: List[Suspect],
     report: Report,
@@ -82,7 +92,7 @@ def _held(
 
     It gives way to what is worse, or clearly above its own limit.
     """
-    if before is None or before.cause not in PARTS:
+    if before is None or before.cause not in _HELD:
         return suspects
     if near.get(before.cause, 0.0) < 1 - NEAR_LIMIT:
         return suspects
@@ -90,7 +100,7 @@ def _held(
     root = root_cause(pressing, report, judged_services)
     if root is not None and root.cause == before.cause:
         return suspects
-    rivals = [each for each in pressing if each.cause in PARTS]
+    rivals = [each for each in pressing if each.cause in _HELD]
     if len(rivals) < len(pressing) or any(_is_clear(each, near) for each in rivals):
         return suspects
     was = [each for each in suspects if each.cause == before.cause]
