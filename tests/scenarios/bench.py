@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from tests.patience import PATIENCE_S
-from tests.scenarios.case import UNIX
+from tests.scenarios.case import TCP, UNIX
 from tests.scenarios.harm import Harm, of_accounts
 from tests.scenarios.programs import HERE, built, program
 
@@ -262,6 +262,20 @@ class Bench:
         argv += [f"{name}={value}" for name, value in options.items()]
         return self.server(argv, address, "handover")
 
+    def service(self, *options: str) -> Server:
+        """`servers/service.c`."""
+        address = self.address("service")
+        argv = [built("servers/service.c"), f"listen={address}", *options]
+        return self.server(argv, address, "service")
+
+    def puma(self, work: str, threads: int) -> Server:
+        """Puma whose requests do that work, in Ruby; over TCP."""
+        address = self.address("puma", TCP)
+        reply = '[200, {"content-type" => "text/plain"}, ["ok"]]'
+        config = self.file("config.ru", f"run lambda {{ |env| {work}; {reply} }}\n")
+        argv = [program("puma"), "-b", f"tcp://{address}", "-t", f"{threads}:{threads}", "-w", "0"]
+        return self.server([*argv, config], address, "puma", {"HOME": str(self.folder)})
+
     def gunicorn(self, *options: str, workers: int = 2, **environment: object) -> Server:
         """`servers/wsgi.py` by gunicorn; `environment` says what its requests cost."""
         address = self.address()
@@ -317,11 +331,18 @@ class Bench:
         argv = [program("memcached"), *at, "-u", "root", "-U", "0", "-t", "1", "-I", "8m"]
         return self.server(argv, address, "memcached")
 
-    def haproxy(self, frontend: str) -> Server:
-        """HAProxy that answers by itself; `frontend`: more lines of its one frontend."""
+    def haproxy(self, frontend: str, backend: str = "") -> Server:
+        """HAProxy that answers by itself, or by its backend `app`; more lines of both."""
         address = self.address("haproxy")
         at = f"unix@{address}" if address.startswith("/") else address
-        config = self.file("haproxy.cfg", HAPROXY.format(at=at, frontend=frontend))
+        config = self.file(
+            "haproxy.cfg",
+            HAPROXY.format(
+                at=at,
+                frontend=frontend,
+                backend=HAPROXY_APP.format(backend) if backend else HAPROXY_OK,
+            ),
+        )
         return self.server([program("haproxy"), "-db", "-f", config], address, "haproxy")
 
     def caddy(self, directives: str) -> Server:
@@ -399,8 +420,10 @@ defaults
 frontend served
     bind {at}
     {frontend}
-    http-request return status 200 content-type text/plain string ok
+{backend}
 """
+HAPROXY_OK = "    http-request return status 200 content-type text/plain string ok"
+HAPROXY_APP = "backend app\n    timeout queue 60s\n    {}"
 
 CADDY = """
 {{

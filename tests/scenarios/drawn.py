@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from tests.scenarios import judge, neighbours
 from tests.scenarios.bench import Bench, Server
@@ -49,8 +50,10 @@ FEW = 20
 class Found:
     """A drawn system, tried.
 
-    `parts`: by cure, what part of the harm it removed. `strangers`: had such a part of the host's
-    CPUs while udsprobe looked, or the clients of the well system were measured.
+    `parts`: by cure, what part of the harm it removed. `behind`: the same of the harm that is left
+    where what removed most cannot be seen from where udsprobe is, and has been done.
+    `strangers`: had such a part of the host's CPUs while udsprobe looked, or the clients of the
+    well system were measured.
     """
 
     system: System
@@ -59,6 +62,7 @@ class Found:
     well: Harm
     parts: Dict[Cure, float] = field(default_factory=dict)
     strangers: float = 0.0
+    behind: Dict[Cure, float] = field(default_factory=dict)
 
     @property
     def disturbed(self) -> bool:
@@ -66,24 +70,16 @@ class Found:
 
     @property
     def harmed(self) -> str:
-        return suffering(self.ill, self.well)
-
-    @property
-    def best(self) -> List[Cure]:
-        """The cures that remove most, as far as two windows can tell; none that removes little."""
-        most = max(self.parts.values(), default=0.0)
-        return [one for one, part in self.parts.items() if part >= max(most - MORE_MIN, LITTLE)]
+        """`border` at least where nobody pauses: something is saturated then, and may be named."""
+        found = suffering(self.ill, self.well)
+        return "border" if found == "none" and not self.ill.paced else found
 
     @property
     def truths(self) -> Set[str]:
         """What a verdict may be, from where udsprobe was; empty where nothing helps."""
         if not self.ill.attempts:
             return set()
-        if self.harmed == "none":
-            return {"healthy"}
-        seen = [causes_seen(self.system, one) for one in self.best]
-        found = {cause for causes in seen for cause in causes or {"healthy"}}
-        return found | ({"healthy"} if self.harmed == "border" else set())
+        return truths_of(self.system, self.harmed, self.parts, self.behind)
 
     @property
     def right(self) -> Optional[bool]:
@@ -102,32 +98,73 @@ class Found:
         return self.verdict.cause if self.right else (sorted(self.truths) or ["undecided"])[0]
 
 
-def attempt_in_quiet(system: System, duration_s: float = ATTACHED_S) -> Found:
+def truths_of(
+    system: System, harmed: str, parts: Mapping[Cure, float], behind: Mapping[Cure, float]
+) -> Set[str]:
+    """What a verdict may be, from where udsprobe was; empty where nothing helps."""
+    if harmed == "none":
+        return {"healthy"}
+    seen = [causes_seen(system, one) for one in (*best_of(parts), *best_of(behind))]
+    found = {cause for causes in seen for cause in causes or {"healthy"}}
+    return found | ({"healthy"} if harmed == "border" else set())
+
+
+def best_of(parts: Mapping[Cure, float]) -> List[Cure]:
+    """The cures that remove most, as far as two windows can tell; none that removes little."""
+    most = max(parts.values(), default=0.0)
+    return [one for one, part in parts.items() if part >= max(most - MORE_MIN, LITTLE)]
+
+
+def attempt_in_quiet(
+    system: System, duration_s: float = ATTACHED_S, recording: Optional[Path] = None
+) -> Found:
     """The same, again where strangers to it had the CPUs and the verdict is another for that."""
-    found = attempt(system, duration_s)
+    found = attempt(system, duration_s, recording)
     for _ in range(ATTEMPTS - 1):
         if found.right is not None or not found.disturbed:
             break
-        found = attempt(system, duration_s)
+        found = attempt(system, duration_s, recording)
     return found
 
 
-def attempt(system: System, duration_s: float = ATTACHED_S) -> Found:
-    """Measure the ill system, ask udsprobe, and measure with every cure, and with each alone."""
+def attempt(
+    system: System, duration_s: float = ATTACHED_S, recording: Optional[Path] = None
+) -> Found:
+    """Measure the ill system, ask udsprobe, and measure with every cure, and with each alone.
+
+    Args:
+        recording: what udsprobe saw is kept there.
+    """
     with Bench(system.at(SYSTEM)["transport"]) as bench:
         programs = set_up(bench, system)
         before = neighbours.read(bench.family(os.getpid()))
         ill = _measure(bench)
+        if recording is not None:
+            recording.unlink(missing_ok=True)  # of an earlier attempt
         pids = [programs[where].pid for where in system.attach if where in programs]
-        verdict = judge.judge(Subject(pids), duration_s)
+        verdict = judge.judge(Subject(pids), duration_s, recording)
         after = neighbours.read(bench.family(os.getpid()))
     reference, beside = _harm_of(well(system))
     strangers = max(beside, neighbours.strangers_share(before, after))
     found = Found(system, verdict, ill, reference, {}, strangers)
     if found.harmed == "none":
         return found
-    parts = {one: removed(ill, _harm_of(cured(system, one))[0], reference) for one in cures(system)}
-    return replace(found, parts=parts)
+    parts = _removed(system, ill, reference)
+    return replace(found, parts=parts, behind=_behind(system, parts, reference))
+
+
+def _removed(system: System, ill: Harm, reference: Harm) -> Dict[Cure, float]:
+    return {one: removed(ill, _harm_of(cured(system, one))[0], reference) for one in cures(system)}
+
+
+def _behind(system: System, parts: Mapping[Cure, float], reference: Harm) -> Dict[Cure, float]:
+    """By cure: its part of what is left when the best ones are done, where none can be seen."""
+    best = best_of(parts)
+    if not best or len(best) == len(parts) or any(causes_seen(system, one) for one in best):
+        return {}
+    left = system.with_({place: value for one in best for place, value in one.change})
+    ill, _ = _harm_of(left)
+    return {} if suffering(ill, reference) == "none" else _removed(left, ill, reference)
 
 
 def _harm_of(system: System) -> Tuple[Harm, float]:
@@ -217,7 +254,9 @@ def document_of(found: Found) -> Dict[str, Any]:
         "harm": found.harmed,
         "ill": found.ill.says(),
         "well": found.well.says(),
+        "attempts": found.ill.attempts,
         "removed": {one.name: round(part, 3) for one, part in found.parts.items()},
+        "removed_behind": {one.name: round(part, 3) for one, part in found.behind.items()},
         "true": sorted(found.truths),
         "said": found.verdict.cause,
         "summary": found.verdict.summary,

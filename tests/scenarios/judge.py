@@ -14,6 +14,9 @@ from typing import Any, Dict, List, Optional, Sequence
 from tests.patience import PATIENCE_S
 from tests.scenarios.bench import Bench
 from tests.scenarios.case import Case, Subject
+from udsprobe.commands.report import report_of
+from udsprobe.recording import open_recording
+from udsprobe.views.document import document
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NO_VERDICT = "–"
@@ -44,8 +47,11 @@ def observe(case: Case, duration_s: float) -> Judgement:
         return replace(said, disturbed=disturbed(said.report, bench.family(os.getpid())))
 
 
-def judge(subject: Subject, duration_s: float) -> Judgement:
+def judge(subject: Subject, duration_s: float, recording: Optional[Path] = None) -> Judgement:
     """What `udsprobe attach` says about these processes.
+
+    Args:
+        recording: also record there, so that other rules can judge the same window.
 
     Raises:
         RuntimeError: udsprobe failed.
@@ -53,6 +59,7 @@ def judge(subject: Subject, duration_s: float) -> Judgement:
     argv = [sys.executable, "-m", "udsprobe", "attach", "--json", "--duration", str(duration_s)]
     for pid in subject.pids:
         argv += ["--pid", str(pid)]
+    argv += ["--record", str(recording)] if recording is not None else []
     done = subprocess.run(
         argv,
         cwd=REPOSITORY,
@@ -65,6 +72,12 @@ def judge(subject: Subject, duration_s: float) -> Judgement:
     if done.returncode:
         raise RuntimeError(f"udsprobe ended with {done.returncode}: {done.stderr[-2000:]}")
     return read(json.loads(done.stdout), subject)
+
+
+def judge_again(recording: Path) -> Judgement:
+    """What the rules say now about the window of a recording."""
+    with open_recording(str(recording)) as opened:
+        return read(document(report_of(opened, None, None)), Subject([]))
 
 
 def disturbed(report: Dict[str, Any], own: Sequence[int]) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from tests.scenarios import baseline, confusion, cure, drawn, judge
+from tests.scenarios import baseline, confusion, cure, drawn, judge, kept
 from tests.scenarios.case import CAUSES, Case, all_cases, chosen
 from tests.scenarios.judge import Judgement
 from tests.scenarios.programs import missing
@@ -66,6 +66,9 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="of the lot")
     parser.add_argument("--noise", action="store_true", help="half of them beside a busy stranger")
     parser.add_argument("--drawn-one", metavar="SEED:INDEX", help="one of them again")
+    parser.add_argument(
+        "--again", type=Path, metavar="DIR", help="what the rules say now of those kept there"
+    )
     parser.add_argument("--list", action="store_true", help="the cases, and run none")
     options = parser.parse_args(argv)
     lot = options.drawn or options.drawn_one
@@ -210,7 +213,11 @@ def judge_drawn(options: argparse.Namespace) -> int:
     broken = 0
     for system in drawn_systems(options):
         try:
-            founds.append(drawn.attempt_in_quiet(system, options.duration))
+            founds.append(
+                drawn.attempt_in_quiet(
+                    system, options.duration, kept.recording_of(system, options.reports)
+                )
+            )
         except Exception as error:  # one broken system must not end the lot
             broken += 1
             sys.stderr.write(f"ERROR {system.name}: {type(error).__name__}: {error}\n")
@@ -218,7 +225,7 @@ def judge_drawn(options: argparse.Namespace) -> int:
         wrong_now = founds[-1].right is False
         said = drawn.account_of if wrong_now else drawn.line_of
         sys.stderr.write(said(founds[-1]) + "\n")
-        keep_drawn_report(founds[-1], options.reports)
+        kept.keep(founds[-1], options.reports)
     wrong = [one for one in founds if one.right is False]
     if options.json:
         documents = [drawn.document_of(one) for one in founds]
@@ -230,20 +237,15 @@ def judge_drawn(options: argparse.Namespace) -> int:
     return 1 if broken or wrong else 0
 
 
-def keep_drawn_report(found: drawn.Found, folder: Optional[Path]) -> None:
-    """Write the report document for later reading."""
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f"drawn.{found.system.seed}.{found.system.index}.json"
-        (folder / name).write_text(json.dumps(found.verdict.report, indent=1))
-
-
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """0: every case right; 1: not; 2: nothing to run."""
     options = parse_arguments(sys.argv[1:] if argv is None else argv)
     cases = [one for one in chosen(all_cases(), options.patterns) if one.quick or not options.quick]
     if options.list:
         sys.stdout.write(list_of(cases))
+        return 0
+    if options.again is not None:
+        sys.stdout.write(kept.judged_again(options.again))
         return 0
     if options.drawn or options.drawn_one:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -6,10 +6,10 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from tests.scenarios.bench import AWAY, LOAD_S, Bench, Load, Server
-from tests.scenarios.case import UNIX
+from tests.scenarios.case import TCP, UNIX
 from tests.scenarios.programs import program
 
 # PostgreSQL refuses to run as root.
@@ -93,6 +93,11 @@ class Postgres:
         argv = [program("pg_isready"), "-q", *self._at]
         return subprocess.run(argv, check=False).returncode == 0
 
+    @property
+    def folder(self) -> Path:
+        """Of its socket."""
+        return self._folder
+
     def _client(self, name: str) -> List[str]:
         return [program(name), *self._at, "-U", "postgres"]
 
@@ -106,12 +111,7 @@ class Postgres:
         path = self._bench.file(self._bench.name("script"), script)
         argv = [*AWAY, *self._client("pgbench"), "-n", "-f", path, "-c", str(clients), "-P", "1"]
         argv += ["-T", str(LOAD_S), *options, "postgres"]
-        log: Path = self._bench.folder / f"{self._bench.name('pgbench')}.log"
-        load = Pgbench(argv, log)
-        self._bench.adopt(load)
-        self._bench.loads.append(load)
-        self._bench.wait_until(lambda: b"progress:" in log.read_bytes(), "pgbench is warm", load)
-        return load
+        return start_pgbench(self._bench, argv)
 
     def copy_slowly(self, sql: str, reader: Sequence[str]) -> None:
         """Have psql receive the rows of `sql`, and `reader` take them from psql."""
@@ -119,3 +119,47 @@ class Postgres:
         sender = self._bench.start(psql, "psql", stdout=subprocess.PIPE)
         taker = self._bench.start(reader, "reader", stdin=sender.popen.stdout)
         self._bench.wait_until(lambda: taker.log.stat().st_size > 0, "rows are read", taker)
+
+
+def start_pgbench(bench: Bench, argv: Sequence[str]) -> Pgbench:
+    """It, from the moment it has worked for a second."""
+    log: Path = bench.folder / f"{bench.name('pgbench')}.log"
+    load = Pgbench(argv, log)
+    bench.adopt(load)
+    bench.loads.append(load)
+    bench.wait_until(lambda: b"progress:" in log.read_bytes(), "pgbench is warm", load)
+    return load
+
+
+PGBOUNCER = """
+[databases]
+postgres = host={folder} port=5432 user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+auth_file = {users}
+pool_mode = transaction
+default_pool_size = {pool}
+"""
+
+
+def pgbouncer(
+    bench: Bench, postgres: Postgres, pool: int
+) -> Tuple[Server, Callable[[str, int], Pgbench]]:
+    """PgBouncer before a cluster on a Unix socket, and a function that starts clients of it."""
+    address = bench.address("pgbouncer", TCP)
+    port = address.rpartition(":")[2]
+    users = bench.file("users", '"postgres" ""\n')
+    text = PGBOUNCER.format(folder=postgres.folder, port=port, users=users, pool=pool)
+    argv = [*AS_POSTGRES, program("pgbouncer"), bench.file("pgbouncer.ini", text)]
+    server = bench.server(argv, address, "pgbouncer")
+
+    def clients(sql: str, count: int) -> Pgbench:
+        script = bench.file(bench.name("script"), sql)
+        argv = [*AWAY, program("pgbench"), "-h", "127.0.0.1", "-p", port, "-U", "postgres"]
+        argv += ["-n", "-f", script, "-c", str(count), "-P", "1", "-T", str(LOAD_S), "postgres"]
+        return start_pgbench(bench, argv)
+
+    return server, clients

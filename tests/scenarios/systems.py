@@ -49,7 +49,9 @@ SYSTEM_KNOBS: Dict[str, Tuple[str, Any]] = {
     "transport": ("transport", UNIX),
     "bytes": ("transport", 64),
 }
-# Costs too small for anybody to notice what is without them.
+# Costs too small for clients that leave a pause to notice what is without them; and bytes that move
+# easily.
+EASY_BYTES_PER_S = 100 * MB
 TRIFLES = {"spin_ms": 0.3, "sleep_ms": 0.3, "bytes": 16_384}
 # Of what clients do with replies, fewer bytes are no cure: they would hide the reader.
 READERS = ("read_rate", "slice_ms", "stop_after")
@@ -124,12 +126,20 @@ def cures(system: System) -> List[Cure]:
         cause, well = well_values(where).get(name, ("", value))
         if name == "bytes" and any(system.at(CLIENT).get(one) for one in READERS):
             continue
-        if value != well and not _is_trifle(name, value):
+        if value != well and not (is_paced(system) and _is_trifle(system, name, value)):
             found.setdefault((where, cause), []).append(((where, name), well))
     return [Cure(where, cause, tuple(change)) for (where, cause), change in sorted(found.items())]
 
 
-def _is_trifle(name: str, value: Any) -> bool:
+def is_paced(system: System) -> bool:
+    """Its clients leave time between requests. Who asks without a pause always fills something."""
+    clients = system.at(CLIENT)
+    return any(clients.get(name) for name in ("think_ms", "burst_ms", "rate"))
+
+
+def _is_trifle(system: System, name: str, value: Any) -> bool:
+    if name == "bytes" and value * _rate_of(system.at(CLIENT)) <= 1.1 * EASY_BYTES_PER_S:
+        return True
     return name in TRIFLES and value <= TRIFLES[name]
 
 
@@ -160,10 +170,22 @@ def causes_seen(system: System, cure: Cure) -> FrozenSet[str]:
         own = {cure.cause} if cure.cause in SEEN_BY_WHO_CONNECTS else set()
         return frozenset({"upstream-wait", *own})
     adjacent = here == min(places) - 1 or not system.has(PROXY)
-    at_the_door = cure.cause == "connection-churn" and adjacent
-    return frozenset({cure.cause} if cure.cause == "send-blocked" or at_the_door else ())
+    if adjacent:
+        at_the_door = cure.cause in ("connection-churn", "send-blocked")
+        return frozenset({cure.cause} if at_the_door else ())
+    if cure.cause != "send-blocked":
+        return frozenset()
+    # A proxy takes as much of a reply as there is room for on its way to who does not read it.
+    small = (
+        system.at(SYSTEM).get("bytes", 0)
+        <= BUFFERED_BYTES[system.at(SYSTEM).get("transport", UNIX)]
+    )
+    return frozenset({cure.cause, *(["healthy"] if small else [])})
 
 
+# What a sender's and a receiver's buffer hold at most: net.ipv4.tcp_wmem and tcp_rmem of 6.18 as
+# they come, and SO_SNDBUF's default, which is all that a Unix socket has.
+BUFFERED_BYTES = {TCP: 4_194_304 + 6_291_456, UNIX: 212_992}
 SEEN_BY_WHO_CONNECTS = {"accept-queue-full", "connect-failing", "accept-starved", "fd-limit"}
 
 
@@ -201,6 +223,8 @@ def draw(seed: int, index: int, noise: bool = False) -> System:
     _draw_well(draft)
     planted = _plant(draft)
     attach = rng.choice([(SERVER,), (PROXY,), (PROXY, SERVER)] if draft.has(PROXY) else [(SERVER,)])
+    if draft.get(SERVER, "gone"):
+        attach = (PROXY,)
     if noise and rng.random() < 0.5:
         draft.set(SYSTEM, noise=1)
     return System(
@@ -253,7 +277,7 @@ def _draw_bytes(rng: random.Random) -> int:
 def _draw_clients(draft: Draft) -> Dict[str, Any]:
     """So many requests that the bytes, and the CPUs, allow it easily."""
     rng, size = draft.random, draft.get(SYSTEM, "bytes")
-    rate = max(1.0, min(rng.uniform(40, 400), 100 * MB / size))
+    rate = max(1.0, min(rng.uniform(40, 400), EASY_BYTES_PER_S / size))
     count = max(1, min(rng.randint(4, 24), int(rate)))  # each asks at least once a second
     style = draft.style
     if style == "open":
@@ -287,12 +311,16 @@ def _somewhere(draft: Draft) -> str:
 
 def _rate(draft: Draft) -> float:
     """About how many requests a second come when all is well."""
-    if draft.get(CLIENT, "rate"):
-        return float(draft.get(CLIENT, "rate"))
-    pause_ms = draft.get(CLIENT, "think_ms") or draft.get(CLIENT, "burst_ms")
+    return _rate_of({name: value for (at, name), value in draft.knobs.items() if at == CLIENT})
+
+
+def _rate_of(clients: Mapping[str, Any]) -> float:
+    if clients.get("rate"):
+        return float(clients["rate"])
+    pause_ms = clients.get("think_ms") or clients.get("burst_ms")
     if not pause_ms:
         return UNPACED_PER_S
-    return 1000.0 * float(draft.get(CLIENT, "connections")) / float(pause_ms)
+    return 1000.0 * float(clients["connections"]) / float(pause_ms)
 
 
 def _rarity(draft: Draft) -> int:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Dict, List, Set
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.scenarios import drawn
+from tests.scenarios import drawn, kept
 from tests.scenarios.case import CAUSES
 from tests.scenarios.harm import Harm
 from tests.scenarios.judge import Judgement
@@ -116,6 +118,59 @@ def test_every_size_is_drawn() -> None:
     assert min(sizes) < 20 and max(sizes) > 50_000_000
 
 
+# A proxy takes a small reply from its server whether its client reads it or not.
+EITHER = {"healthy", "send-blocked"}
+
+
+def test_a_proxy_has_room_for_a_small_reply_that_nobody_reads() -> None:
+    small = system_of([SERVER])
+    (reader,) = [one for one in cures(small) if one.where == CLIENT]
+    large = small.with_({(SYSTEM, "bytes"): 50_000_000})
+    assert causes_seen(small, reader) == EITHER
+    assert causes_seen(large, reader) == {"send-blocked"}
+    assert causes_seen(system_of([SERVER], proxy=False), reader) == {"send-blocked"}
+
+
+def test_small_costs_are_cures_where_clients_do_not_pause() -> None:
+    knobs = {(CLIENT, "connections"): 9, (SERVER, "spin_ms"): 0.2, (SYSTEM, "bytes"): 9}
+    unpaced = System(1, 1, "closed", (SERVER,), (), tuple(sorted(knobs.items())))
+    paced = unpaced.with_({(CLIENT, "think_ms"): 100})
+    assert [[one.name for one in cures(each)] for each in (unpaced, paced)] == [
+        ["server:app-cpu", "system:transport"],
+        [],
+    ]
+
+
+def test_who_asks_without_a_pause_saturates_something() -> None:
+    found = found_of("app-cpu", {CPU: 0.9}, ill_ms=1)
+    assert (found.harmed, found.right) == ("none", False)
+    unpaced = replace(found, ill=replace(found.ill, paced=False))
+    assert (unpaced.harmed, unpaced.right) == ("border", True)
+    assert replace(unpaced, verdict=Judgement("healthy", "")).right is True
+
+
+def test_what_is_left_behind_what_cannot_be_seen_is_true_too() -> None:
+    """The proxy's queue is most of the harm; the server behind it, which is observed, computes."""
+    hidden = found_of("app-cpu", {CPU: 0.1, "proxy:accept-queue-full": 0.9})
+    assert (hidden.truths, hidden.right) == ({"healthy"}, False)
+    (cpu,) = [one for one in cures(hidden.system) if one.name == CPU]
+    assert replace(hidden, behind={cpu: 0.9}).truths == {"healthy", "app-cpu"}
+
+
+def test_what_is_kept_is_judged_by_what_was_measured(tmp_path: Path) -> None:
+    system = draw(7, 3)
+    found = replace(found_of("healthy", {}, ill_ms=1), system=system)
+    path = kept.recording_of(system, tmp_path)
+    kept.keep(found, tmp_path)
+    assert path == tmp_path / "drawn.7.3.udsprobe"
+    document = json.loads((tmp_path / "drawn.7.3.truth.json").read_text())
+    assert kept.truths_of(document) == {"healthy"}
+    assert kept.is_right(document, {"healthy"}, "healthy")
+    assert not kept.is_right(document, {"healthy"}, "unknown")
+    assert kept.is_right({**document, "attempts": 19}, {"healthy"}, "unknown")
+    assert kept.judged_again(tmp_path) == "0 of 0 right, 0 before\n"
+
+
 def system_of(attach: List[str], proxy: bool = True) -> System:
     knobs = {(SERVER, "spin_ms"): 9, (CLIENT, "read_rate"): 9, (SYSTEM, "bytes"): 64}
     if proxy:
@@ -126,7 +181,7 @@ def system_of(attach: List[str], proxy: bool = True) -> System:
 @pytest.mark.parametrize(
     ("attach", "seen"),
     [
-        ([SERVER], {"server": {"app-cpu"}, "proxy": set(), "client": {"send-blocked"}}),
+        ([SERVER], {"server": {"app-cpu"}, "proxy": set(), "client": EITHER}),
         (
             [PROXY],
             {

@@ -37,6 +37,17 @@ def test_a_steady_load_at_a_limit_is_one_state() -> None:
     assert causes == ["healthy"] * 2 + ["app-cpu"] * 7 + ["healthy"] * 2
 
 
+def test_connections_that_come_at_their_limit_are_one_state() -> None:
+    """200 a second is where they count; a steady load has 195 and 205."""
+    causes: List[str] = []
+    before: Optional[Verdict] = None
+    for per_s in (195, 205, 195, 202, 185, 175):
+        time = ill.time_of(ill.thread(user=0.5, sys_socket=0.1))
+        before = verdict(replace(churning(10 * per_s, 1e6), time=time), before)
+        causes.append(before.cause)
+    assert causes == ["healthy"] + ["connection-churn"] * 4 + ["healthy"]
+
+
 def test_what_held_says_by_what() -> None:
     held = verdict(busy(0.76), verdict(busy(0.85)))
     assert (held.cause, held.harm.kind) == ("app-cpu", "slow")

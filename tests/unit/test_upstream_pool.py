@@ -38,6 +38,30 @@ def test_a_full_pool_is_a_queue_for_its_upstream() -> None:
     assert request_time(whole_service(pooled(95.0))).share("upstream") > 0.95
 
 
+def named(report: Report, comm: str) -> Report:
+    """The same of another program."""
+    return replace(report, targets=[replace(each, comm=comm) for each in report.targets])
+
+
+def first_action(report: Report) -> str:
+    return verdict(report).actions[0].say
+
+
+def test_the_first_remedy_of_a_queue_for_an_upstream_is_more_at_once() -> None:
+    assert first_action(pooled(95.0)).startswith("raise `max` of the pool (pg.Pool")
+    assert "default_pool_size" in first_action(named(pooled(95.0), "pgbouncer"))
+    assert "see why" in first_action(pooled(95.0, connections=2, at_once=3))
+
+
+def test_a_proxy_with_a_queue_waits_for_its_upstream_in_it() -> None:
+    """HAProxy asks two at once (maxconn 2), over three connections in turn."""
+    proxy = named(pooled(63.0, connections=3), "haproxy")
+    found = verdict(proxy)
+    assert found.cause == "upstream-wait"
+    assert "queues for it: 1.9 requests at once are outstanding there" in found.summary
+    assert "maxconn on the backend's `server` line" in found.actions[0].say
+
+
 @pytest.mark.parametrize(
     ("busy_pct", "connections"), [(60.0, 2), (None, None)], ids=["room", "not kept"]
 )

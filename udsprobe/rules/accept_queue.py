@@ -138,7 +138,9 @@ def accepts_late(report: Report, pids: Optional[FrozenSet[int]]) -> bool:
 
 def _is_late(report: Report, listener: Listener) -> bool:
     accepted, mean_us = listener.accepted or 0, _mean_wait_us(listener)
-    if accepted < SLOW_REQUESTS_MIN or mean_us < ACCEPT_WAIT_US_MIN:
+    # Those that still wait have waited in vain, however few got in.
+    seen = accepted + ((listener.depth.now or 0) if accepted else 0)
+    if seen < SLOW_REQUESTS_MIN or mean_us < ACCEPT_WAIT_US_MIN:
         return False
     return mean_us > ACCEPT_WAIT_TIMES_SERVICE * _burst_us(report, listener)
 
@@ -219,6 +221,12 @@ def is_overloaded(listener: Listener) -> bool:
     return median_depth(depths) >= QUEUE_OVERLOAD_DEPTH * listener.depth.limit
 
 
+def is_short(report: Report, listener: Listener) -> bool:
+    """Even the last connection of the full queue is accepted soon: who is refused would be, too."""
+    accepted, whole_us = listener.accepted or 0, report.window.duration_s * 1e6
+    return listener.depth.limit * whole_us < ACCEPT_WAIT_US_MIN * accepted
+
+
 def median_depth(depths: Mapping[int, int]) -> int:
     """Of the queue after each arrival; 0 when nothing arrived."""
     left = sum(depths.values()) / 2
@@ -274,7 +282,10 @@ def _acceptor_shares(report: Report, listener: Listener) -> Dict[str, float]:
 
 
 def _burst_us(report: Report, listener: Listener) -> float:
-    """How long the mean arrival would wait if all before it are served without a pause."""
+    """How long the mean arrival would wait if all before it are served without a pause.
+
+    Threads that accept do so side by side, as far as there are CPUs.
+    """
     accepted = listener.accepted or 0
     depths = {int(depth): n for depth, n in (listener.depth.histogram or {}).items()}
     arrivals = sum(depths.values())
@@ -284,7 +295,8 @@ def _burst_us(report: Report, listener: Listener) -> float:
     owners = _acceptors(listener)
     processes = report.time.processes if report.time is not None else []
     busy_us = sum(busy_share(p.share) * p.observed_s * 1e6 for p in processes if p.pid in owners)
-    return mean_depth * busy_us / accepted
+    at_once = max(1, min(len(listener.accepted_by_thread or {}), report.host.cpus))
+    return mean_depth * busy_us / accepted / at_once
 
 
 def _acceptors(listener: Listener) -> FrozenSet[int]:

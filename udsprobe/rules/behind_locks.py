@@ -1,8 +1,9 @@
 """What the other threads of a process did while one of them waited for a lock.
 
-A lock has an owner among the threads of the process. Where those compute, the wait is the process's
-own work: an interpreter's lock, a garbage collector that stops the others, a thread that is
-handed each request. Where they sleep as well, the wait stays a wait.
+A lock has an owner among the threads of the process; where a process has but one thread, the owner
+is in another process of the service, and the lock in memory that they share. Where owners
+compute, the wait is the service's own work: an interpreter's lock, a garbage collector that stops
+the others, a thread that is handed each request. Where they sleep as well, the wait stays a wait.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def behind_locks(service: Service, app: Mapping[str, float]) -> Dict[str, float]
 def busy_shares(service: Service, app: Mapping[str, float]) -> Dict[str, float]:
     """The part of any moment in which threads are busy for one that waits, by what with."""
     waiting = [t for t in serving_threads(service) if t.share.get("blocked_lock", 0.0) > 0]
-    processes = max(1, len({t.pid for t in waiting}))
+    processes = _crews(service, waiting)
     others_us = {
         name: max(0.0, service.spent_us(*activities) - processes * _own_us(waiting, activities))
         for name, activities in _BUSY_WITH.items()
@@ -52,6 +53,13 @@ def busy_shares(service: Service, app: Mapping[str, float]) -> Dict[str, float]:
     asleep_us = sum(app.get(name, 0.0) for name in _ASLEEP_FOR)
     whole_us = max(there_us, sum(others_us.values()) + asleep_us)
     return {name: us / whole_us for name, us in others_us.items()} if whole_us > 0 else {}
+
+
+def _crews(service: Service, waiting: List[ThreadTime]) -> int:
+    """How many groups of threads have locks of their own: processes, or those of one thread."""
+    many = {process.pid for process in service.processes if process.threads > 1}
+    crews = {t.pid if t.pid in many else 0 for t in waiting}
+    return max(1, len(crews))
 
 
 def _own_us(waiting: List[ThreadTime], activities: Tuple[str, ...]) -> float:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import inf
 from typing import List, Optional
 
+from udsprobe.model.harm import Harm
 from udsprobe.model.report import Connection, Evidence, Report
+from udsprobe.rules.harm import SLOW
 from udsprobe.rules.readers import (
     asleep_s,
     busy_s,
@@ -14,12 +16,14 @@ from udsprobe.rules.readers import (
     sleeps_over_bytes,
     stopped_s,
     stopped_share,
+    stops_its_sender,
 )
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import (
     BUFFER_DRAIN_S_MIN,
     BUFFER_FILL_MIN,
+    HUNG_US_MIN,
     SEND_BLOCKED_SHARE_MIN,
     TCP_BUFFER_FILL_MIN,
 )
@@ -47,21 +51,45 @@ def buffer_suspects(report: Report) -> List[Suspect]:
             actions=choice.reader(worst, reader(worst)),
             seen=sum((c.requests or 0) + 1 for c in stuck),
             overloads=any(_threads_sleep(report, c) for c in stuck),
+            harm=_late_replies(report, stuck, worst),
         )
     ]
 
 
+def _late_replies(report: Report, stuck: List[Connection], worst: Connection) -> Harm:
+    """Whose replies stop on their way: a request ends where its reply starts, and tells nothing."""
+    many = len(stuck)
+    share = 100 * many / max(report.connections_total or 1, many)
+    stopped = stopped_share(report, worst)
+    how = f"stopped {percent(stopped)} of the time" if stopped else "not read"
+    says = f"replies on {count(many, 'connection')} are {how}"
+    return Harm(SLOW, share, many, None, says)
+
+
 def is_stuck(report: Report, row: Connection) -> bool:
-    """Its reader slept while the sender was stopped, or takes long for a buffer found full."""
-    if sleeps_over_bytes(report, row):
+    """Its reader slept while the sender was stopped, or takes long for a buffer that is full.
+
+    It is, where it is found so, and while its sender is stopped: a reader that is busy then is
+    so with something else than copying. Or it takes nothing at all: what TCP has not got rid of
+    for so long, the reader has no room for.
+    """
+    if sleeps_over_bytes(report, row) or takes_nothing(row):
         return True
-    return fill(row) >= fill_min(row) and drain_s(report, row) >= BUFFER_DRAIN_S_MIN
+    is_full = fill(row) >= fill_min(row) or stops_its_sender(report, row)
+    return is_full and drain_s(report, row) >= BUFFER_DRAIN_S_MIN
+
+
+def takes_nothing(row: Connection) -> bool:
+    """Bytes wait for a TCP reader whose own buffer is full, though their sender goes on."""
+    stalled_us = row.stalled_us or 0.0
+    return row.transport == "tcp" and bool(row.send_queue_bytes) and stalled_us >= HUNG_US_MIN
 
 
 def _headline(report: Report, row: Connection) -> str:
-    if sleeps_over_bytes(report, row):
+    if stops_its_sender(report, row):
+        does = "sleeps with unread bytes" if sleeps_over_bytes(report, row) else "reads too slowly"
         share = percent(stopped_share(report, row))
-        return f"{reader(row)} sleeps with unread bytes: its sender is stopped {share} of the time"
+        return f"{reader(row)} {does}: its sender is stopped {share} of the time"
     return (
         f"{reader(row)} does not read: {row.send_queue_bytes:,} of "
         f"{row.send_buffer_bytes:,} bytes of its sender's buffer are unread"

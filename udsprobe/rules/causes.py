@@ -133,7 +133,8 @@ CAUSES: Dict[str, Cause] = {
             "send-blocked",
             NOT_TRANSPORT,
             "a reader that sleeps while its sender is stopped; a send buffer a quarter full "
-            "(TCP: half) or more that its reader takes 100 ms or more to empty; requests that "
+            "(TCP: half) or more, or one that stops its sender, that its reader takes 100 ms or "
+            "more to empty; a TCP reader that takes nothing for a second; requests that "
             "sleep in send calls; or replies that stop again and again because the program "
             "set a small buffer, with stops of 1 ms or more",
             "a reader that is slow, stuck or stopped; a `SO_SNDBUF` smaller than the kernel's "
@@ -146,7 +147,7 @@ CAUSES: Dict[str, Cause] = {
             "transport",
             TRANSPORT,
             "a serving thread above 80 % busy, mostly in socket and poller calls; or moving "
-            "bytes is most of a request and more than 1 ms of it",
+            "bytes is most of a request, its whole reply included, and more than 1 ms of it",
             "many small messages, large bodies",
             "calls and bytes a request; the other transport",
             parts=("transport",),

@@ -29,6 +29,9 @@ _CONNECTION_CALLS = (
     *("setsockopt", "getsockopt", "getsockname", "getpeername"),
 )
 
+# Some are made at its begin and at its end.
+_CALLS_EACH_MAX = 2
+
 
 def accepted_churn(report: Report, service: Service) -> List[Suspect]:
     """What clients open to a service."""
@@ -53,7 +56,9 @@ def accepted_churn(report: Report, service: Service) -> List[Suspect]:
     says = f"{percent(share)} of the CPU time is in calls that only open and close connections"
     limit = CHURN_CPU_SHARE_MIN if share >= CHURN_CPU_SHARE_MIN else None
     cost = evidence("connection_cpu_share", share, "of 1", says, limit)
-    found = replace(found, evidence=(*found.evidence, cost))
+    pids = service.pids or frozenset()
+    near = min(found.near or 0.0, share / CHURN_CPU_SHARE_MIN)
+    found = replace(found, evidence=(*found.evidence, cost), pids=pids, near=near)
     return [_with_processes(found, share, report, service)]
 
 
@@ -68,14 +73,35 @@ def _with_processes(found: Suspect, share: float, report: Report, service: Servi
         "start and end with connections"
     )
     fact = evidence("made_for_connections_cpus", cpus, "CPUs", says, CHURN_CPUS_MIN)
-    return replace(found, is_pressure=True, evidence=(*found.evidence, fact))
+    near = max(found.near or 0.0, cpus / CHURN_CPUS_MIN)
+    return replace(found, is_pressure=True, evidence=(*found.evidence, fact), near=near)
 
 
 def connection_cpu_share(report: Report, service: Service) -> float:
     """The part of the service's CPU time in calls that only a new or a closed connection needs."""
     spent_us = service.spent_us(*ON_CPU)
+    opened = sum(row.accepted or 0 for row in report.listeners or [] if _is_of(row, service))
     calls = [row for row in report.syscalls or [] if _is_for_connections(row)]
-    return min(1.0, sum(row.cpu_us or 0.0 for row in calls) / spent_us) if spent_us else 0.0
+    cpu_us = sum(_cpu_us(row, _CALLS_EACH_MAX * opened) for row in calls)
+    return min(1.0, cpu_us / spent_us) if spent_us else 0.0
+
+
+def _cpu_us(row: Syscall, most: int) -> float:
+    """Of a call that is made so often for connections at most; the rest is for requests."""
+    cpu_us = row.cpu_us or 0.0
+    return cpu_us * min(1.0, most / row.calls) if row.calls else cpu_us
+
+
+def is_most_of_the_work(service: Service) -> bool:
+    """Threads compute for connections, outside of requests, as much as inside of them or more.
+
+    What a program keeps for a connection is set up before its first request is read, and taken
+    down after the last reply; inside of requests is what handlers do.
+    """
+    sums = service.stage_sums_us
+    inside_us = sums.get("app", 0.0) * service.app_pct.get("cpu", 0.0) / 100
+    moving_us = sums.get("recv", 0.0) + sums.get("send", 0.0) + service.spent_us("sys_poll")
+    return service.spent_us(*ON_CPU) - inside_us - moving_us >= inside_us
 
 
 def made_for_connections_us(report: Report, service: Service) -> float:
@@ -171,6 +197,7 @@ def _suspect(
         evidence=_evidence(opened, requests, rate),
         actions=remedies("churn", recognise(client or "")),
         seen=opened,
+        near=min(ratio / ACCEPTS_PER_REQUEST_MIN, rate / CHURN_CONNECTIONS_PER_S_MIN),
     )
 
 

@@ -9,10 +9,15 @@ from udsprobe.model.harm import Harm
 from udsprobe.model.report import Finding, Report, RunnerUp, Verdict
 from udsprobe.rules import causes, harm, nearness
 from udsprobe.rules import processing as inside
-from udsprobe.rules.accept_queue import accept_queue_suspects, accepts_late, is_overloaded
+from udsprobe.rules.accept_queue import (
+    accept_queue_suspects,
+    accepts_late,
+    is_overloaded,
+    is_short,
+)
 from udsprobe.rules.buffers import buffer_suspects, has_stuck_reader, readers_keep_up
 from udsprobe.rules.causes import CAUSES, PARTS, QUEUES
-from udsprobe.rules.churn import accepted_churn, opened_churn
+from udsprobe.rules.churn import accepted_churn, is_most_of_the_work, opened_churn
 from udsprobe.rules.code_places import with_code
 from udsprobe.rules.connects import connect_suspects
 from udsprobe.rules.descriptors import descriptor_suspects
@@ -44,7 +49,13 @@ def judged(
         judged_services = without_waits_for_the_healthy(judged_services)
     suspects = [*_around(report), *(each for one in judged_services for each in one.suspects)]
     near = nearness.highest(
-        nearness.of_service(one.service, one.time, slo_us) for one in judged_services
+        [
+            *(
+                nearness.of_service(report, each.service, each.time, slo_us)
+                for each in judged_services
+            ),
+            *({each.cause: each.near} for each in suspects if each.near is not None),
+        ]
     )
     suspects = _held(suspects, report, judged_services, near, before)
     outermost = judged_services[0]
@@ -66,6 +77,10 @@ def judged(
     )
 
 
+# Whose figures have limits that a steady load can be at.
+_HELD = (*PARTS, "connection-churn")
+
+
 def _held(
     suspects: List[Suspect],
     report: Report,
@@ -77,7 +92,7 @@ def _held(
 
     It gives way to what is worse, or clearly above its own limit.
     """
-    if before is None or before.cause not in PARTS:
+    if before is None or before.cause not in _HELD:
         return suspects
     if near.get(before.cause, 0.0) < 1 - NEAR_LIMIT:
         return suspects
@@ -85,7 +100,7 @@ def _held(
     root = root_cause(pressing, report, judged_services)
     if root is not None and root.cause == before.cause:
         return suspects
-    rivals = [each for each in pressing if each.cause in PARTS]
+    rivals = [each for each in pressing if each.cause in _HELD]
     if len(rivals) < len(pressing) or any(_is_clear(each, near) for each in rivals):
         return suspects
     was = [each for each in suspects if each.cause == before.cause]
@@ -136,10 +151,12 @@ def root_cause(
         if processing is None or not _explains(processing, queue, report, judged_services):
             return queue
         return processing
-    churn = _first(pressing, ("connection-churn",))
-    if churn is not None and not _outweighs(processing):
-        return churn
-    return processing
+    churns = [
+        each
+        for each in pressing
+        if each.cause == "connection-churn" and not _outweighs(processing, each, judged_services)
+    ]
+    return _first(churns, ("connection-churn",)) or processing
 
 
 def _innermost(pressing: Sequence[Suspect]) -> Optional[Suspect]:
@@ -255,6 +272,8 @@ def _explains(
     rows = [
         row for row in report.listeners or [] if f"{row.transport}:{row.address}" == queue.subject
     ]
+    if any(is_retried(row) and is_short(report, row) for row in rows):
+        return False
     if any(map(is_retried, rows)):
         services_of = [one.service for one in judged_services if processing in one.suspects]
         if any(has_time(report, each) for each in services_of):
@@ -262,9 +281,22 @@ def _explains(
     return queue.cause == "accept-starved" or any(is_overloaded(row) for row in rows)
 
 
-def _outweighs(processing: Optional[Suspect]) -> bool:
-    """What the service suffers from is not what connections cost: CPU time."""
-    return processing is not None and processing.cause not in ("app-cpu", "transport")
+def _outweighs(
+    processing: Optional[Suspect], churn: Suspect, judged_services: Sequence[JudgedService]
+) -> bool:
+    """What the service suffers from is not what these connections cost: CPU time of its own.
+
+    Of a thread that is busy, they are the reason if they are its service's, and more of its work
+    than requests are.
+    """
+    if processing is None:
+        return False
+    if processing.cause not in ("app-cpu", "transport"):
+        return True
+    if churn.pids and processing.pids and not churn.pids & processing.pids:
+        return True
+    own = [one.service for one in judged_services if processing in one.suspects]
+    return processing.cause == "app-cpu" and not any(map(is_most_of_the_work, own))
 
 
 def _verdict(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, Mapping, Optional
 
+from udsprobe.model.report import Report
 from udsprobe.rules import processing as inside
 from udsprobe.rules.causes import CAUSE_OF_BUSY, PARTS, WAITING
+from udsprobe.rules.moving import Moving, moving
 from udsprobe.rules.request_time import WAITS, RequestTime
 from udsprobe.rules.saturation import saturation
 from udsprobe.rules.service import Service
@@ -25,17 +27,16 @@ from udsprobe.rules.thresholds import (
 
 
 def of_service(
-    service: Service, time: RequestTime, slo_us: Optional[float] = None
+    report: Report, service: Service, time: RequestTime, slo_us: Optional[float] = None
 ) -> Dict[str, float]:
     """cause → its figure by its limit: 1 is at the limit, where several count the lowest."""
-    found = {cause: _wait(time, cause) for cause in WAITING if time.sum_us(*PARTS[cause])}
+    moved = moving(report, service, time)
+    found = {cause: _wait(time, moved, cause) for cause in WAITING if time.sum_us(*PARTS[cause])}
     contends = min(
         time.share("runq") / CONTENTION_SHARE_MIN, time.mean_us("runq") / CONTENTION_US_MIN
     )
     _raise(found, "cpu-contention", contends)
-    moves = min(
-        time.share("transport") / WAIT_SHARE_MIN, time.mean_us("transport") / WAIT_MEAN_US_MIN
-    )
+    moves = min(moved.share / WAIT_SHARE_MIN, moved.mean_us / WAIT_MEAN_US_MIN)
     _raise(found, "transport", moves)
     busiest = saturation(service, time.by_others, THREAD_BUSY_MIN * (1 - NEAR_LIMIT))
     if busiest is not None:
@@ -60,13 +61,14 @@ def clearness(value: float) -> float:
     return min(1.0, abs(value - 1.0) / NEAR_LIMIT)
 
 
-def _wait(time: RequestTime, cause: str) -> float:
+def _wait(time: RequestTime, moved: Moving, cause: str) -> float:
     whole = time.sum_us(*WAITS)
     largest = max(time.sum_us(*PARTS[name]) for name in WAITING)
     part = time.sum_us(*PARTS[cause]) / largest if largest else 0.0
     if not whole:
         return 0.0
-    return part * min(time.share(*WAITS) / WAIT_SHARE_MIN, time.mean_us(*WAITS) / WAIT_MEAN_US_MIN)
+    mean_us = time.mean_us(*WAITS)
+    return part * min(moved.share_of(mean_us) / WAIT_SHARE_MIN, mean_us / WAIT_MEAN_US_MIN)
 
 
 def _raise(found: Dict[str, float], cause: str, value: float) -> None:

@@ -8,6 +8,7 @@ from typing import FrozenSet, List, Optional, Tuple
 from udsprobe.model.report import Evidence, Latency, Report
 from udsprobe.rules import remedies
 from udsprobe.rules.causes import CAUSE_OF_BUSY, PARTS, WAITING
+from udsprobe.rules.moving import moving
 from udsprobe.rules.request_time import WAITS, RequestTime
 from udsprobe.rules.saturation import Saturation, busy, saturation
 from udsprobe.rules.service import ON_CPU, Service, serving_threads, serving_time
@@ -87,7 +88,10 @@ def is_enough(time: RequestTime) -> bool:
 
 def _waits(processing: Processing) -> Optional[Pressure]:
     time = processing.time
-    if not is_enough(time) or time.share(*WAITS) < WAIT_SHARE_MIN:
+    if not is_enough(time):
+        return None
+    whole = moving(processing.report, processing.service, time)
+    if whole.share_of(time.mean_us(*WAITS)) < WAIT_SHARE_MIN:
         return None
     if time.mean_us(*WAITS) < WAIT_MEAN_US_MIN and not _is_mostly_tail(processing.service.latency):
         return None
@@ -148,17 +152,16 @@ def _is_mostly_tail(latency: Optional[Latency]) -> bool:
 def _moves(processing: Processing) -> Optional[Pressure]:
     """Large messages: no thread is full, and moving the bytes is what requests take time for."""
     time = processing.time
-    if not is_enough(time) or time.share("transport") < WAIT_SHARE_MIN:
+    if not is_enough(time):
         return None
-    moving_s = sum(
-        (t.share.get("sys_socket", 0.0) + t.share.get("sys_poll", 0.0)) * t.observed_s
-        for t in serving_time(processing.service)
-    )
+    found = moving(processing.report, processing.service, time)
     least_s = MOVING_CPUS_MIN * processing.service.duration_s
-    if time.mean_us("transport") < WAIT_MEAN_US_MIN or moving_s < least_s:
+    if found.share < WAIT_SHARE_MIN or found.moving_s < least_s:
         return None
-    says = f"{duration(time.mean_us('transport'))} per request go into moving its bytes"
-    fact = evidence("transport_us", time.mean_us("transport"), "µs", says, WAIT_MEAN_US_MIN)
+    if found.mean_us < WAIT_MEAN_US_MIN:
+        return None
+    says = f"{duration(found.mean_us)} per request go into moving its bytes"
+    fact = evidence("transport_us", found.mean_us, "µs", says, WAIT_MEAN_US_MIN)
     return Pressure("transport", (fact,), overloads=False)
 
 
@@ -268,4 +271,6 @@ def _who(found: Saturation) -> str:
         return f"thread {found.comm} {found.tid}"
     if found.how == "process":
         return f"{found.comm} {found.pid}, whose threads contend for one lock,"
+    if found.how == "processes":
+        return f"{found.comm}, whose processes contend for one lock,"
     return f"{found.comm} {found.pid} with all CPUs of the host"

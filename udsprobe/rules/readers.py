@@ -53,13 +53,16 @@ def asleep_s(report: Report, row: Connection) -> Optional[float]:
 def sleeps_over_bytes(report: Report, row: Connection) -> bool:
     """The sender was stopped for a good part of the window, and most of that the reader slept."""
     asleep = asleep_s(report, row)
-    if (
-        asleep is None
-        or _waits_for_acknowledgements(row)
-        or stopped_share(report, row) < SEND_BLOCKED_SHARE_MIN
-    ):
+    if asleep is None or not stops_its_sender(report, row):
         return False
     return asleep >= READER_ASLEEP_SHARE_MIN * (stopped_s(row) or 0.0)
+
+
+def stops_its_sender(report: Report, row: Connection) -> bool:
+    """For a good part of the window, and not because acknowledgements are late."""
+    if _waits_for_acknowledgements(row):
+        return False
+    return stopped_share(report, row) >= SEND_BLOCKED_SHARE_MIN
 
 
 def _waits_for_acknowledgements(row: Connection) -> bool:

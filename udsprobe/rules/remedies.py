@@ -29,9 +29,10 @@ from udsprobe.rules.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.thresholds import (
     HOLDER_SHARE_MIN,
     RUNNABLE_PER_CPU_MAX,
+    THREAD_BUSY_MIN,
     THROTTLED_PERIODS_PCT_MIN,
 )
-from udsprobe.rules.upstream_pool import full_pool, is_full
+from udsprobe.rules.upstream_pool import at_once, full_pool, is_full, is_queueing
 from udsprobe.rules.wording import count, duration, evidence, percent
 
 # System calls in which a thread sleeps without a poller, a lock or a disk.
@@ -113,7 +114,9 @@ def _app_cpu(case: _Case) -> Remedy:
     found, thread = case.saturated, _busiest(case)
     if found is not None:
         pid, tid, comm = found.pid, found.tid, found.comm
-        subject = f"{comm} thread {tid}" if found.how == "thread" else f"{comm} {pid}"
+        subject = {"thread": f"{comm} thread {tid}", "processes": comm}.get(
+            found.how, f"{comm} {pid}"
+        )
         headline = f"{subject} is {percent(found.busy)} busy, {_of_its_time(found)}"
     elif thread is not None:
         pid, tid, comm = thread.pid, thread.tid, thread.comm
@@ -127,6 +130,8 @@ def _app_cpu(case: _Case) -> Remedy:
 def _of_its_time(found: Saturation) -> str:
     if found.how == "process":
         return "its threads contend for one lock"
+    if found.how == "processes":
+        return "its processes contend for one lock"
     return f"{percent(found.kinds['cpu'])} of that in its own code"
 
 
@@ -147,7 +152,14 @@ def _app_blocked(case: _Case) -> Remedy:
         on,
         f"{case.service.name} sleeps on {on} while requests wait for its reply",
         facts,
-        choice.sleeps(case.report, pid, on_disk=parts[0][0] == "disk") if pid else (),
+        choice.sleeps(
+            case.report,
+            pid,
+            on_disk=parts[0][0] == "disk",
+            is_occupied=case.time.occupied >= THREAD_BUSY_MIN,
+        )
+        if pid
+        else (),
     )
 
 
@@ -168,16 +180,27 @@ def _upstream_wait(case: _Case) -> Remedy:
         f"{case.service.name} waits for {where}, which takes {duration(mean_us)} per request"
         f"{_pool(case.service)}",
         facts,
-        remedies("upstream", peer_pid=pid, who=who),
+        (
+            *(choice.pool(case.report, case.service.pids) if _mostly_queues(case) else ()),
+            *remedies("upstream", peer_pid=pid, who=who),
+        ),
     )
 
 
 def _pool(service: Service) -> str:
     full = full_pool(service)
-    if full is None:
-        return ""
-    size = count(full.connections or 0, "connection")
-    return f", and queues for it: its pool of {size} is full, {percent(_busy(full))} busy"
+    if full is not None:
+        size = count(full.connections or 0, "connection")
+        return f", and queues for it: its pool of {size} is full, {percent(_busy(full))} busy"
+    if is_queueing(service):
+        return f", and queues for it: {at_once(service):.1f} requests at once are outstanding there"
+    return ""
+
+
+def _mostly_queues(case: _Case) -> bool:
+    """A wait for an upstream is for a free connection to it, for the most part."""
+    asked_us = case.service.upstream_us
+    return bool(_pool(case.service)) and case.time.sum_us("upstream") >= 2 * asked_us
 
 
 def _busy(row: Upstream) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, Mapping, Optional
 
 from udsprobe.model.report import ProcessTime, ThreadTime
@@ -25,7 +25,8 @@ class Saturation:
 
     Attributes:
         how: `thread`, `process` (its threads contend for one lock, as
-            Python's do) or `host` (the service uses all CPUs).
+            Python's do), `processes` (of one thread each, the same) or `host` (the
+            service uses all CPUs).
         busy: part of the time that could have been used.
         kinds: `cpu`, `transport`, `runq` → its part of the busy time.
     """
@@ -89,7 +90,21 @@ def _of_process(service: Service) -> Optional[Saturation]:
         cores = _cores(process, service.duration_s)
         if process.threads > 1 and THREAD_BUSY_MIN <= cores <= 1 / THREAD_BUSY_MIN:
             return _of_all(service, process, "process", cores)
-    return None
+    return _of_crew(service)
+
+
+def _of_crew(service: Service) -> Optional[Saturation]:
+    """Processes of one thread each, whose lock is in memory that they share: the same."""
+    crew = [process for process in service.processes if process.threads == 1]
+    cores = sum(_cores(process, service.duration_s) for process in crew)
+    if len(crew) < 2 or not THREAD_BUSY_MIN <= cores <= 1 / THREAD_BUSY_MIN:
+        return None
+    names = {name for process in crew for name in process.share}
+    whole_s = sum(process.observed_s for process in crew)
+    share = {
+        name: sum(p.share.get(name, 0.0) * p.observed_s for p in crew) / whole_s for name in names
+    }
+    return _of_all(service, replace(crew[0], share=share), "processes", cores)
 
 
 def _of_host(service: Service) -> Optional[Saturation]:

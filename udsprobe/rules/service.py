@@ -18,7 +18,12 @@ from udsprobe.model.report import (
     Upstream,
 )
 from udsprobe.rules.cpu_holders import delivering_runq, foreign_runq
-from udsprobe.rules.thresholds import SERVING_PART_MIN, SOCKET_SHARE_MIN, THREAD_LIFE_MIN
+from udsprobe.rules.thresholds import (
+    SERVING_PART_MIN,
+    SOCKET_SHARE_MIN,
+    THREAD_BUSY_MIN,
+    THREAD_LIFE_MIN,
+)
 
 STAGES = ("accept_wait", "recv_wait", "recv", "app", "send")
 # Activities of a thread that a CPU runs.
@@ -42,6 +47,7 @@ class Service:
         foreign_runq: part of the waits for a CPU that others are the reason
             of: not the service, nor who talks to it; 1 when not known.
         delivering_runq: the part in which the kernel moved packets.
+        acceptors: threads that accepted connections.
         sends_move: senders that sleep wait for readers that copy all the while: the
             transport is at work then, too.
     """
@@ -62,6 +68,7 @@ class Service:
     spent_s: Mapping[str, float]
     foreign_runq: float = 1.0
     delivering_runq: float = 0.0
+    acceptors: FrozenSet[int] = frozenset()
     sends_move: bool = False
 
     @property
@@ -112,6 +119,7 @@ def whole_service(report: Report) -> Service:
         spent_s={k: v * time.total_s for k, v in time.total.items()} if time else {},
         foreign_runq=foreign_runq(report),
         delivering_runq=delivering_runq(report),
+        acceptors=_acceptors(report),
     )
 
 
@@ -131,12 +139,24 @@ def serving_threads(service: Service) -> List[ThreadTime]:
     """The threads that requests pass through.
 
     Those with a good part of all socket calls: runtimes have threads of their
-    own that poll and never see a request.
+    own that poll and never see a request. One that accepts, and is kept by a lock until a
+    thread of the pool is free, serves nothing itself.
     """
     serving = [t for t in service.threads if is_serving(t)]
+    serving = [t for t in serving if not _hands_over(service, t)] or serving
     moved = {t.tid: t.share.get("sys_socket", 0.0) * t.observed_s for t in serving}
     least = SERVING_PART_MIN * max(moved.values(), default=0.0)
     return [t for t in serving if moved[t.tid] >= least and moved[t.tid] > 0] or serving
+
+
+def _hands_over(service: Service, thread: ThreadTime) -> bool:
+    kept = thread.share.get("blocked_lock", 0.0) >= THREAD_BUSY_MIN
+    return kept and thread.tid in service.acceptors
+
+
+def _acceptors(report: Report) -> FrozenSet[int]:
+    rows = report.listeners or []
+    return frozenset(int(tid) for row in rows for tid in row.accepted_by_thread or {})
 
 
 def serving_time(service: Service) -> List[ThreadTime]:
@@ -187,6 +207,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         spent_s=_spent_s(processes),
         foreign_runq=foreign_runq(report),
         delivering_runq=delivering_runq(report),
+        acceptors=_acceptors(report),
     )
 
 

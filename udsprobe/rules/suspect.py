@@ -28,6 +28,7 @@ class Suspect:
         pids: of the service it is about; empty for all targets.
         waits_for: of the processes whose answers it waits for.
         harm: who is turned away or gets no answer; None: slow requests at most.
+        near: its lowest figure, as a part of that one's limit; None where it is not told here.
         code: the functions it is in, where stacks were taken.
     """
 
@@ -45,4 +46,5 @@ class Suspect:
     pids: FrozenSet[int] = frozenset()
     waits_for: FrozenSet[int] = frozenset()
     harm: Optional[Harm] = None
+    near: Optional[float] = None
     code: Tuple[CodePlace, ...] = ()

@@ -99,3 +99,17 @@ def retry_storm_seen_by_its_clients(bench: Bench, backlog: int = 4) -> Subject:
     """The same, attached to the clients: the queue is another process's, which is named."""
     node, load = _stormed(bench, backlog)
     return Subject([load.pid], [node.address, f"node {node.pid}"])
+
+
+@case("gunicorn")
+def gunicorn_stormed_with_a_backlog_of_1(
+    bench: Bench, backlog: int = 1, sleep_ms: int = 5
+) -> Subject:
+    """Both workers sleep in requests; 16 clients try again at once, and a queue of 2 has no room.
+
+    With room for all, each would wait for 50 ms; without the sleep they are refused all the same.
+    """
+    server = bench.gunicorn("--backlog", str(backlog), SLEEP_MS=sleep_ms)
+    storm = {"refuse_wait": 1, "retry_ms": 1}
+    bench.load(server.address, connections=16, reconnect=1, warm=4, **storm)
+    return Subject([server.pid], [server.address, "backlog 1"])

@@ -60,3 +60,14 @@ def seats_taken_and_the_queue_full(bench: Bench, seats: int = 4) -> Subject:
     bench.load(haproxy.address, connections=4, think_ms=20)
     bench.load(haproxy.address, connections=24, refuse_wait=1, warm=0)
     return Subject([haproxy.pid], [haproxy.address, "limit of connections"])
+
+
+@case("C service")
+def workers_held_by_clients_that_ask_slowly(bench: Bench, seats: int = 4) -> Subject:
+    """Four processes, each kept by its connection for 20 requests: few get in, for seconds."""
+    slow = bench.service("kind=threads", "sleep_ms=40", "bytes=256")
+    pool = ("pool=64", f"upstream={slow.address}", "upstream_bytes=256")
+    service = bench.service("kind=prefork", f"seats={seats}", *pool)
+    clients = {"connections": 24, "think_ms": 50, "reconnect": 20}
+    bench.load(service.address, b"request\n", "bytes:64", warm=20, **clients)
+    return Subject([service.pid], [service.address, "limit of connections"])

@@ -130,3 +130,11 @@ def redis_sleeps(bench: Bench, sleep_ms: int = 20) -> Subject:
     bench.load(redis.address, sleep, "resp", connections=1, think_ms=5)
     bench.load(redis.address, b"PING\r\n", "resp", connections=4, rate=100)
     return Subject([redis.pid])
+
+
+@case("Puma", (TCP,), needs=("puma",))
+def puma_with_one_thread(bench: Bench, sleep_ms: int = 20) -> Subject:
+    """Puma accepts while a thread is free, and its only one sleeps in requests: `-t 1:1`."""
+    puma = bench.puma(f"sleep {sleep_ms / 1000} if {sleep_ms} > 0", threads=1)
+    bench.load(puma.address, connections=6)
+    return Subject([puma.pid], ["lock", "workers"])

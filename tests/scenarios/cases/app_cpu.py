@@ -140,3 +140,11 @@ def nginx_compresses(bench: Bench, spin_rounds: int = 70_000) -> Subject:
     request = b"GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"
     bench.load(nginx.address, request, connections=2)
     return Subject([nginx.pid])
+
+
+@case("C service")
+def processes_that_share_a_lock(bench: Bench, lock_spin_ms: int = 5) -> Subject:
+    """Twelve processes with one lock in shared memory, whose owner computes: they take turns."""
+    service = bench.service("kind=prefork", "seats=12", f"lock_spin_ms={lock_spin_ms}")
+    bench.load(service.address, b"request\n", "bytes:64", connections=12, think_ms=30)
+    return Subject([service.pid], ["processes contend for one lock"])

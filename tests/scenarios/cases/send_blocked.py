@@ -126,3 +126,11 @@ def log_reader(bench: Bench, rate: int) -> str:
     bench.start([sys.executable, str(HERE / "load/log_reader.py"), path, str(rate)], "log")
     bench.wait_until(Path(path).exists, "the log is there")
     return path
+
+
+@case("C service", (TCP,))
+def a_reader_that_stops_before_the_buffer_is_full(bench: Bench, stop_after: int = 65536) -> Subject:
+    """Replies of 1.4 MB fit into TCP's send buffer: their sender goes on, and nobody reads."""
+    service = bench.service("kind=threads", "bytes=1400000")
+    load = bench.load(service.address, b"request\n", "bytes:1400000", stop_after=stop_after, **SLOW)
+    return Subject([service.pid], [str(load.pid)])

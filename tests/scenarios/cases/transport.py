@@ -44,3 +44,14 @@ def redis_values_of_512_kb(bench: Bench, bytes_each: int = 512 * KB) -> Subject:
     bench.load(redis.address, store, "resp", connections=1, rate=1, warm=1).result()
     bench.load(redis.address, b"GET k\r\n", "resp", connections=4)
     return Subject([redis.pid])
+
+
+@case("C service", (TCP,))
+def relay_of_7_mb(bench: Bench, bytes_each: int = 7_000_000) -> Subject:
+    """A proxy of threads: the request is over with the first piece, and moving goes on after it."""
+    source = bench.service(f"bytes={bytes_each}")
+    relay = bench.service(
+        "kind=threads", f"upstream={source.address}", f"upstream_bytes={bytes_each}", "relay=1"
+    )
+    bench.load(relay.address, b"request\n", f"bytes:{bytes_each}", connections=3, warm=6)
+    return Subject([relay.pid])

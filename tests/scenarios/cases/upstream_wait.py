@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.scenarios.bench import Bench
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
-from tests.scenarios.postgres import Postgres
+from tests.scenarios.postgres import Postgres, pgbouncer
 
 SPIN = "for i=1,{} do end return 1"
 
@@ -94,3 +94,21 @@ def caddy_before_a_slow_app(bench: Bench, upstream_ms: int = 40) -> Subject:
     caddy = bench.caddy(f"reverse_proxy unix/{node.address}")
     bench.load(caddy.address, connections=8)
     return Subject([caddy.pid], [node.address])
+
+
+@case("HAProxy", BOTH, needs=("haproxy",))
+def haproxy_lets_two_at_once_through(bench: Bench, pool: int = 2) -> Subject:
+    """`maxconn 2` on the server's line, an app that takes 20 ms, and 12 clients: HAProxy queues."""
+    slow = bench.asyncio("sleep_ms=20", address=bench.address(transport=TCP))
+    haproxy = bench.haproxy("use_backend app", f"server one {slow.address} maxconn {pool}")
+    bench.load(haproxy.address, connections=12)
+    return Subject([haproxy.pid], [slow.address, "queues for it", "maxconn"])
+
+
+@case("PgBouncer", (TCP,), needs=("pgbouncer", "postgres", "initdb", "pgbench"))
+def pgbouncer_with_a_pool_of_two(bench: Bench, pool: int = 2) -> Subject:
+    """12 clients whose queries sleep for 20 ms, and two connections to PostgreSQL."""
+    postgres = Postgres(bench, UNIX)
+    bouncer, clients = pgbouncer(bench, postgres, pool)
+    clients("SELECT pg_sleep(0.02);", 12)
+    return Subject([bouncer.pid], [postgres.socket, "queues for it", "default_pool_size"])

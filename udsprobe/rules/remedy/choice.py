@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple
+from typing import Dict, FrozenSet, Optional, Tuple
 
 from udsprobe.model.action import Action
 from udsprobe.model.report import Connection, CpuCgroup, CpuHolder, Listener, Peer, Report, Target
 from udsprobe.rules.cpu_holders import foreign_holders, partner_pids
 from udsprobe.rules.remedy.row import Value
-from udsprobe.rules.remedy.servers import GENERIC, recognise, server_of
+from udsprobe.rules.remedy.servers import GENERIC, ONE_EACH, recognise, server_of
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
 
@@ -166,11 +166,25 @@ def code_names(report: Report, pid: int, *, is_nameless: bool) -> Tuple[Action, 
     return remedies("code-names", server, pid=pid)
 
 
-def sleeps(report: Report, pid: int, on_disk: bool) -> Tuple[Action, ...]:
-    """A server sleeps while requests wait for its reply."""
+def sleeps(
+    report: Report, pid: int, on_disk: bool, is_occupied: bool = False
+) -> Tuple[Action, ...]:
+    """A server sleeps while requests wait for its reply.
+
+    Args:
+        is_occupied: all that serve are asleep in a request nearly always, and others queue.
+    """
     target = next((each for each in report.targets if each.pid == pid), None)
-    found = remedies("sleeps", server_of(target), pid=pid)
-    return (*found, *remedies("disk")) if on_disk else found
+    server = server_of(target)
+    found = remedies("sleeps", server, pid=pid)
+    found += remedies("disk") if on_disk else ()
+    return (*found, *remedies("seats", server)) if is_occupied and server in ONE_EACH else found
+
+
+def pool(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
+    """Requests wait for one of few connections to an upstream."""
+    target = next((each for each in report.targets if pids is None or each.pid in pids), None)
+    return remedies("pool", server_of(target))
 
 
 def quota(group: CpuCgroup) -> Tuple[Action, ...]:

@@ -33,6 +33,8 @@ SERVERS = {
     GENERIC: "any other",
 }
 DATABASES = frozenset({"postgresql", "mysql", "redis", "memcached", "pgbouncer"})
+# Each worker or thread of these serves one request at a time, and a setting says how many are.
+ONE_EACH = frozenset({"php-fpm", "uwsgi", "gunicorn", "puma", "apache"})
 # In the order in which they are tried: a Python program that is gunicorn is gunicorn.
 _COMMS: Tuple[Tuple[str, str], ...] = (
     ("nginx", "nginx"),

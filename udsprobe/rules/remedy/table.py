@@ -83,6 +83,7 @@ KINDS: Dict[str, Kind] = {
     "disk": Kind("app-blocked", "the disk", work.DISK),
     "hung": Kind("app-blocked", "nothing completes", work.HUNG),
     "upstream": Kind("upstream-wait", "the upstream that answers late", work.UPSTREAM),
+    "pool": Kind("upstream-wait", "few connections to it, all busy", work.POOL),
     "quota": Kind("cpu-contention", "a CPU quota", host.QUOTA),
     "too-many-threads": Kind("cpu-contention", "too many threads", host.TOO_MANY_THREADS),
     "stranger": Kind("cpu-contention", "an unrelated process has the CPU", host.STRANGER),

@@ -221,6 +221,52 @@ UPSTREAM: Dict[str, Tuple[Row, ...]] = {
     )
 }
 
+_ONE_EACH = "a connection carries one request at a time; the others queue for it"
+POOL: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart(
+            "raise the size of its pool of connections to that upstream, if the upstream has time "
+            "to spare",
+            _ONE_EACH,
+        ),
+    ),
+    "node": (
+        restart(
+            "raise `max` of the pool (pg.Pool; connectionLimit of mysql2), or maxSockets of "
+            "http.Agent, if the upstream has time to spare",
+            _ONE_EACH,
+        ),
+    ),
+    "pgbouncer": (
+        reload(
+            "raise default_pool_size (or pool_size of the database) in pgbouncer.ini, if "
+            "PostgreSQL has time and connections to spare, then RELOAD in its console",
+            "clients above pool_size wait for a server connection (cl_waiting in SHOW POOLS)",
+        ),
+    ),
+    "haproxy": (
+        reload(
+            "raise maxconn on the backend's `server` line, then reload HAProxy; at once, by its "
+            "stats socket: set maxconn server BACKEND/SERVER NUMBER",
+            "requests above a server's maxconn wait in HAProxy's queue (qcur in its statistics)",
+        ),
+    ),
+    "java": (
+        restart(
+            "raise maximumPoolSize of HikariCP (or of the pool that it uses), if the upstream has "
+            "time to spare",
+            _ONE_EACH,
+        ),
+    ),
+    "go": (
+        restart(
+            "raise or remove db.SetMaxOpenConns (or Transport.MaxConnsPerHost), if the upstream "
+            "has time to spare",
+            _ONE_EACH,
+        ),
+    ),
+}
+
 _KEPT = "a kept connection saves connect, accept, set-up and close"
 CHURN: Dict[str, Tuple[Row, ...]] = {
     "generic": (

@@ -1,0 +1,222 @@
+"""Whose work it is: mistakes of verdicts on drawn and planted systems, and their accounts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Dict, List
+
+import pytest
+
+from tests.unit import ill
+from tests.unit.reports import crowded, syscall
+from tests.unit.test_rules import chain
+from udsprobe.model.report import Listener, ProcessTime, Report, ThreadTime, Verdict
+from udsprobe.rules.judge import judged
+from udsprobe.rules.moving import moving
+from udsprobe.rules.request_time import request_time
+from udsprobe.rules.service import serving_threads, whole_service
+
+MB = 1024 * 1024
+
+
+def verdict(report: Report) -> Verdict:
+    found = judged(report).verdict
+    assert found is not None
+    return found
+
+
+# -- a reply that goes on after its request ends ---------------------------------------------------
+
+
+def relayed(reply: int) -> Report:
+    """Three threads that pass on replies of so many bytes; the first call ends a request."""
+    threads = [
+        ill.thread(4711 + n, sys_socket=0.25, runq=0.1, blocked_recv=0.65, blocked_poll=0.0)
+        for n in range(3)
+    ]
+    row = replace(ill.connection(sent=100 * reply), requests=100)
+    requests = ill.served(4000, recv_wait=5, recv=150, app=700, send=40, upstream=90, cpu=10)
+    return ill.service(requests, *threads, connections=[row])
+
+
+def test_large_replies_are_moved_after_their_request_has_ended() -> None:
+    large = relayed(7 * MB)
+    service = whole_service(large)
+    found = moving(large, service, request_time(service))
+    assert found.mean_us == pytest.approx(7.5e6 / 4000, rel=0.01)
+    assert verdict(large).cause == "transport"
+
+
+def test_small_replies_are_over_with_their_request() -> None:
+    assert verdict(relayed(1000)).cause == "healthy"
+
+
+# -- connections that cost something else than the thread that is busy -----------------------------
+
+
+def churning(handler_us: float) -> Report:
+    """4,000 connections for 4,000 requests, at a thread that is busy all the time."""
+    listening = replace(ill.quiet_listener(), established=4000, accepted=4000)
+    accepting = replace(syscall("accept4", calls=4000), cpu_us=1e6)
+    saturated = ill.thread(user=0.9, sys_socket=0.08)
+    requests = ill.served(4000, recv_wait=100, app=handler_us)
+    return ill.service(requests, saturated, listeners=[listening], syscalls=[accepting])
+
+
+def test_connections_are_the_reason_where_they_are_most_of_the_work() -> None:
+    assert verdict(churning(100)).cause == "connection-churn"
+    assert verdict(churning(2000)).cause == "app-cpu"
+
+
+def test_a_call_that_requests_make_too_is_only_in_part_for_connections() -> None:
+    """epoll_ctl for each of 100 requests of a connection: two of them are for the connection."""
+    listening = replace(ill.quiet_listener(), established=4000, accepted=4000)
+    arming = replace(syscall("epoll_ctl", "other", calls=400_000), cpu_us=2e6)
+    thread = ill.thread(user=0.9, sys_socket=0.08)
+    requests = ill.served(20_000, recv_wait=100, app=10)
+    report = ill.service(requests, thread, listeners=[listening], syscalls=[arming])
+    assert verdict(report).cause == "app-cpu"
+    once = replace(arming, calls=8000)
+    assert verdict(replace(report, syscalls=[once])).cause == "connection-churn"
+
+
+def test_connections_of_another_service_keep_no_thread_busy() -> None:
+    """Clients reconnect to nginx; the node behind it, whose connections are kept, computes."""
+    front = replace(ill.quiet_listener(), pids=[812], established=4000, accepted=4000)
+    calls = [replace(syscall("accept4", calls=4000), cpu_us=3e5)]
+    report = replace(chain(5000.0), listeners=[front], syscalls=calls)
+    found = judged(report)
+    assert "connection-churn" in [each.id for each in found.findings or [] if each.severity]
+    assert found.verdict is not None
+    assert (found.verdict.cause, found.verdict.subject) == ("app-cpu", "node thread 4711")
+
+
+# -- a lock that processes share -------------------------------------------------------------------
+
+
+def taking_turns(computing: float) -> Report:
+    """Twelve processes of one thread, one of which owns the lock at any moment."""
+    share = {"user": computing, "blocked_lock": 0.42, "blocked_poll": 0.0}
+    rest = {"blocked_recv": 1 - 0.42 - computing}
+    threads = [replace(ill.thread(n, **{**share, **rest}), pid=n) for n in range(4711, 4723)]
+    requests = ill.served(1700, recv_wait=0, recv=100, app=36_000, lock=82, cpu=16, other=2)
+    report = ill.service(requests, *threads)
+    assert report.time is not None
+    processes = [ProcessTime(t.pid, "service", 1, ill.SECONDS, t.share) for t in threads]
+    return replace(report, time=replace(report.time, processes=processes))
+
+
+def test_processes_that_take_turns_at_one_lock_compute() -> None:
+    found = verdict(taking_turns(0.08))
+    assert found.cause == "app-cpu"
+    assert "its processes contend for one lock" in found.summary
+
+
+def test_a_lock_whose_owner_in_another_process_sleeps_is_a_wait() -> None:
+    assert verdict(taking_turns(0.001)).cause == "app-blocked"
+
+
+# -- queues ----------------------------------------------------------------------------------------
+
+
+def queueing(accepted: int, now: int, threads: int = 4) -> Listener:
+    """Workers of which each takes a connection now and then; each waits for two seconds."""
+    quiet = ill.quiet_listener()
+    return replace(
+        quiet,
+        depth=replace(quiet.depth, now=now, max=20, histogram={"19": accepted}),
+        accepted=accepted,
+        accepted_by_thread={str(4711 + n): 1 for n in range(threads)},
+        wait_us=ill.flat(accepted, 2e6),
+    )
+
+
+def idle(count: int, **share: float) -> List[ThreadTime]:
+    return [
+        ill.thread(
+            4711 + n, **{"blocked_recv": 1 - sum(share.values()), "blocked_poll": 0, **share}
+        )
+        for n in range(count)
+    ]
+
+
+def test_who_still_waits_counts_among_those_that_wait() -> None:
+    requests = ill.served(100, app=300)
+    long = ill.service(requests, *idle(4), listeners=[queueing(4, now=20)])
+    assert verdict(long).cause == "accept-starved"
+    assert verdict(ill.service(requests, *idle(4), listeners=[queueing(4, 0)])).cause == "healthy"
+
+
+def test_threads_that_accept_side_by_side_work_a_burst_off_sooner() -> None:
+    """19 connections before it, 70 ms of CPU time each: one thread takes them 1.3 s, two half."""
+    requests = ill.served(100, app=300)
+    busy = idle(4, user=0.0175)
+    alone = ill.service(requests, *busy, listeners=[queueing(10, 20, threads=1)])
+    assert verdict(alone).cause == "healthy"
+    two = ill.service(requests, *busy, listeners=[queueing(10, 20, threads=2)])
+    assert verdict(two).cause == "accept-starved"
+
+
+def stormed(accepted: int) -> Report:
+    """Two workers that sleep in requests, and a queue that refuses far more than they take."""
+    share = {"blocked_other": 0.95, "blocked_recv": 0.04, "sys_socket": 0.01, "blocked_poll": 0.0}
+    asleep = [ill.thread(4711 + n, **share) for n in range(2)]
+    full = replace(
+        crowded(),
+        depth=replace(crowded().depth, now=2, max=2, limit=2, histogram={"2": accepted}),
+        backlog=replace(crowded().backlog, effective=1, clamped_by=None),
+        accepted=accepted,
+        refused={"EAGAIN": 300_000},
+        wait_us=ill.flat(accepted, 2e7 / accepted),
+        blocked_connects=None,
+    )
+    each_us = 0.95 * 2e7 / accepted
+    requests = ill.served(accepted, recv_wait=10, app=each_us, other=99, cpu=1)
+    return ill.service(requests, *asleep, listeners=[full])
+
+
+def test_a_queue_that_empties_in_milliseconds_is_too_short_for_those_that_come_again() -> None:
+    found = verdict(stormed(3000))
+    assert (found.cause, found.class_) == ("accept-queue-full", "set-up")
+
+
+def test_a_queue_whose_last_place_waits_long_is_full_because_of_what_is_slow() -> None:
+    assert verdict(stormed(60)).cause == "app-blocked"
+
+
+def test_an_acceptor_that_waits_for_a_free_thread_is_no_thread_that_has_time() -> None:
+    """Puma with one thread: its server thread waits for it before each accept()."""
+    worker = ill.thread(4711, "srv tp 001", sys_socket=0.001, blocked_lock=0.95, blocked_poll=0.049)
+    acceptor = ill.thread(4712, "srv", sys_socket=0.0005, blocked_lock=0.99, blocked_poll=0.0095)
+    late = replace(queueing(19, 5, threads=0), accepted_by_thread={"4712": 19})
+    requests = ill.served(470, recv_wait=10, app=20_000, lock=96, cpu=4)
+    report = ill.service(requests, worker, acceptor, listeners=[late])
+    assert [t.tid for t in serving_threads(whole_service(report))] == [4711]
+    assert verdict(report).cause == "app-blocked"
+    seats: Dict[str, int] = {"4711": 10, "4712": 9}
+    both = replace(late, accepted_by_thread=seats)
+    assert len(serving_threads(whole_service(replace(report, listeners=[both])))) == 2
+
+
+# -- readers ---------------------------------------------------------------------------------------
+
+
+def unread(stalled_us: float, transport: str = "tcp") -> Report:
+    """A reply of 1.2 MB that fits into the sender's buffer; its reader takes nothing of it."""
+    row = replace(
+        ill.connection(queued=1_228_157, buffer=4_194_304, sent=0),
+        transport=transport,
+        requests=0,
+        stopped_us=0.0,
+        stops=0,
+        reader_busy_us=3e4,
+        stalled_us=stalled_us,
+    )
+    return ill.service(ill.served(0), idle(1)[0], connections=[row])
+
+
+def test_a_tcp_reader_that_takes_nothing_stops_replies_that_fit_into_the_buffer() -> None:
+    found = verdict(unread(3e6))
+    assert found.cause == "send-blocked"
+    assert found.harm.says == "replies on 1 connection are not read"
+    assert verdict(unread(4e4)).cause == "unknown"
