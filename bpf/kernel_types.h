@@ -167,15 +167,22 @@ struct nsproxy;
 
 struct sched_entity {
 	u64 exec_start;
+	u64 sum_exec_runtime;
+};
+
+struct sched_info {
+	unsigned long long run_delay;
 };
 
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
 	unsigned long nvcsw;
+	unsigned long nivcsw;
 	struct nsproxy *nsproxy;
 	unsigned int on_cpu;	/* u8 in 7.2; unsigned loads are resized */
 	struct sched_entity se;
+	struct sched_info sched_info;
 	unsigned int in_iowait : 1;
 	u64 start_boottime;
 	int pid;

@@ -14,6 +14,19 @@ enum stack_limits {
 	RED_ZONE_BYTES = 128,	/* x86-64 ABI, 3.2.2 */
 	SAMPLED_PROCESSES_MAX = 1024,
 	RING_BYTES = 1 << 22,
+	SLEEPERS_MAX = 8192,
+	/* So often a thread's stacks are taken when it falls asleep: on average, and at once. */
+	TAKEN_EVERY_NS = 2500000,
+	TAKEN_AHEAD_NS = 100 * TAKEN_EVERY_NS,
+	SEEN_FROM_NS = 20000000,
+	UNTOLD_MAX = 4096,
+};
+
+enum stack_record {
+	RECORD_SAMPLE = 0,	/* it ran */
+	RECORD_WAIT_BEGAN,	/* it falls asleep there */
+	RECORD_WAIT_ENDED,	/* `ns` of sleep; nothing behind that is filled in */
+	RECORD_WAIT_GOES_ON,	/* `ns` until now; the same */
 };
 
 /* Registers of the program are 0 where this kernel does not give them. `frames` are return
@@ -23,6 +36,12 @@ enum stack_limits {
 struct stack_sample {
 	u32 tgid;
 	u32 tid;
+	u32 record;
+	u32 is_owing;		/* its process has requests that it did not answer */
+	u64 thread;		/* id on the host, and when it fell asleep: names one wait */
+	u64 began_ns;
+	u64 ns;
+	u64 switches;		/* of the thread so far; by the iterator only */
 	u64 ip;
 	u64 sp;
 	u64 fp;
@@ -30,10 +49,38 @@ struct stack_sample {
 	u32 kernel_frames_bytes;
 	u32 user_frames_bytes;
 	u32 copy_bytes;
-	u32 unused;
+	s32 call;		/* number of its system call; below 0: it is in none */
 	u64 kernel_frames[KERNEL_FRAMES_MAX];
 	u64 user_frames[USER_FRAMES_MAX];
 	u8 copy[COPY_BYTES_MAX];
+};
+
+/* A thread's sleep, or its last one. */
+struct sleeper {
+	u64 began_ns;		/* 0: it does not sleep */
+	u64 exec_ns;		/* what it had run, and had waited for a CPU, by then */
+	u64 delay_ns;
+	u64 ip;
+	u32 tgid;
+	u32 tid;
+	u32 is_told;		/* its stack was handed over */
+	u32 is_owing;
+	s32 call;
+	u32 unused;
+	u64 due_ns;		/* when its next stack would come, were they evenly spread */
+};
+
+struct untold_key {
+	u32 tgid;
+	s32 call;
+	u64 ip;
+};
+
+/* Sleeps whose stacks were not taken. */
+struct untold {
+	u64 waits;
+	u64 ns;
+	u64 owing_ns;
 };
 
 #endif

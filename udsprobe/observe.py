@@ -125,7 +125,10 @@ class Observer:
         book = _book_of(wanted, program, procfs)
         self._tracer = _tracer(strategy, follow, meanwhile)
         self._stacks = StackTaking(
-            stacks, self._tracer.strategy, in_pid_namespace=in_pid_namespace()
+            stacks,
+            self._tracer.strategy,
+            in_pid_namespace=in_pid_namespace(),
+            requests=self._tracer.requests_map() if isinstance(self._tracer, Tracer) else None,
         )
         try:
             self.first = self._begun(wanted, book, dormant=program is not None)

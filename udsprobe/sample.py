@@ -630,13 +630,17 @@ class ProbeReading:
 
 @dataclass(frozen=True)
 class StackCounts:
-    """Samples that met one stack.
+    """Samples that met one stack, or sleeps that began there.
 
     Attributes:
-        on: `cpu`: by a clock, while it ran.
+        on: `cpu`: by a clock, while it ran; `off-cpu`: while it slept.
         frames: functions, the outermost first, a line each: `function TAB module TAB file TAB
             line`, empty where not known. As text, because every sample has all of them.
-        samples: how many; truncated: of these, whose outer callers could not be found.
+        samples: how many, or how many sleeps; truncated: of these, whose outer callers could not
+            be found.
+        call: the system call that it slept in; empty where it slept in none, or is not known.
+        slept_ns: of sleeps, all together; owing_ns: of these, what began while the process had
+            requests to answer, 0 where that is not known.
     """
 
     pid: int
@@ -644,6 +648,9 @@ class StackCounts:
     frames: str
     samples: int
     truncated: int
+    slept_ns: int = 0
+    owing_ns: int = 0
+    call: str = ""
 
 
 @dataclass(frozen=True)
@@ -656,6 +663,9 @@ class StackReading:
         pids: of which processes it takes stacks now, ascending; empty while it is off.
         mapped_pids: of those sampled, which have a perf map file that may be read.
         unwinds: callers are found by call frame information.
+        asleep_on_ns: how long it was on for threads that sleep. waits_lost: sleeps for which there
+            was no room.
+        sees_owing: whether a process owes a reply is known.
     """
 
     hz: int
@@ -665,6 +675,9 @@ class StackReading:
     mapped_pids: Tuple[int, ...]
     unwinds: bool
     stacks: Tuple[StackCounts, ...]
+    asleep_on_ns: int = 0
+    waits_lost: int = 0
+    sees_owing: bool = False
 
 
 @dataclass(frozen=True)

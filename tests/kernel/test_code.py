@@ -7,8 +7,10 @@ import json
 import math
 import os
 import re
+import socket
 import subprocess
-from contextlib import contextmanager
+import threading
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
@@ -73,27 +75,44 @@ def attach(pid: int, folder: Path, *options: str) -> Report:
     return tool.read_report(output)
 
 
-def places(report: Report) -> List[str]:
-    """Function and callers of the first place that the verdict names."""
-    verdict = report["verdict"]
-    assert verdict["cause"] == "app-cpu"
-    return list(verdict["code"][0]["stack"])
+def code(stacks: Report) -> List[Dict[str, Any]]:
+    """Where the one process's samples are."""
+    (process,) = stacks["processes"]
+    return list(process["code"])
+
+
+def places(stacks: Report) -> List[str]:
+    """Function and callers of the place that most of the one process's samples are in.
+
+    Not by the verdict: who is held up by other programs is not named for its own code.
+    """
+    return list(code(stacks)[0]["stack"])
 
 
 @pytest.mark.parametrize("frames", ["-fomit-frame-pointer", "-fno-omit-frame-pointer"])
 @pytest.mark.parametrize("linked", ["-no-pie", "-pie"])
 def test_c(frames: str, linked: str, tmp_path: Path, require: Require) -> None:
     argv = built("hot.c", tmp_path, require, "-O2", frames, linked)
-    report = observed(argv, tmp_path, "--stacks")
-    verdict, stacks = report["verdict"], report["stacks"]
-    assert places(report)[:2] == ["planted_dear (hot)", "planted_caller (hot)"]
-    assert "planted_dear ← planted_caller (hot)" in verdict["summary"]
-    # Its names are known: no way to get them is offered.
-    assert not any("stripped" in action["say"] for action in verdict["actions"])
+    stacks = observed(argv, tmp_path, "--stacks")["stacks"]
+    assert places(stacks)[:2] == ["planted_dear (hot)", "planted_caller (hot)"]
     assert stacks["samples"] >= SAMPLES and stacks["lost"] == 0
     # Met in a prologue, say, where no rule tells the caller.
     assert stacks["truncated"] <= stacks["samples"] / 20
-    assert sum(each["samples"] for each in stacks["stacks"]) == stacks["samples"]
+    running = [each["samples"] for each in stacks["stacks"] if each["on"] == "cpu"]
+    assert sum(running) == stacks["samples"]
+
+
+@pytest.mark.alone
+def test_app_cpu_ends_with_the_function(tmp_path: Path, require: Require) -> None:
+    report = observed(built("hot.c", tmp_path, require, "-O2"), tmp_path)
+    verdict, stacks = report["verdict"], report["stacks"]
+    assert verdict["cause"] == "app-cpu"
+    assert "planted_dear ← planted_caller (hot)" in verdict["summary"]
+    # Its names are known: no way to get them is offered.
+    assert not any("stripped" in action["say"] for action in verdict["actions"])
+    assert 0 < stacks["sampled_s"] < report["window"]["duration_s"]
+    # Nobody asked where it sleeps.
+    assert stacks["sleeps"] is None
 
 
 def test_shares_are_those_of_the_threads_own_clock(tmp_path: Path, require: Require) -> None:
@@ -114,24 +133,25 @@ def test_a_deleted_and_replaced_program(tmp_path: Path, require: Require) -> Non
         Path(argv[0]).unlink()
         Path(argv[0]).write_text("another")
         report = attach(process.pid, tmp_path, "--stacks")
-    assert report["verdict"]["code"][0]["function"] == "planted_dear"
+    assert code(report["stacks"])[0]["function"] == "planted_dear"
 
 
+@pytest.mark.alone
 def test_a_stripped_program_has_no_wrong_name(tmp_path: Path, require: Require) -> None:
     report = observed(built("hot.c", tmp_path, require, "-O2", "-s"), tmp_path, "--stacks")
-    place = report["verdict"]["code"][0]
+    place = code(report["stacks"])[0]
     assert (place["function"], place["module"]) == (None, "hot")
     assert any("stripped" in action["say"] for action in report["verdict"]["actions"])
 
 
 def test_cpp_is_demangled(tmp_path: Path, require: Require) -> None:
     report = observed(built("hot.cpp", tmp_path, require, "-O2"), tmp_path, "--stacks")
-    assert "planted::Verifier::digest(unsigned int)" in places(report)[0]
+    assert "planted::Verifier::digest(unsigned int)" in places(report["stacks"])[0]
 
 
 def test_go(tmp_path: Path, require: Require) -> None:
     report = observed(built("hot.go", tmp_path, require, "build")[:1], tmp_path, "--stacks")
-    assert places(report)[0].startswith("main.plantedDigest")
+    assert places(report["stacks"])[0].startswith("main.plantedDigest")
 
 
 def test_node_with_its_map_file(tmp_path: Path, require: Require) -> None:
@@ -141,15 +161,16 @@ def test_node_with_its_map_file(tmp_path: Path, require: Require) -> None:
     with spinning(argv, tmp_path) as process:
         report = attach(process.pid, tmp_path, "--stacks")
     Path(f"/tmp/perf-{process.pid}.map").unlink(missing_ok=True)
-    place = report["verdict"]["code"][0]
+    place = code(report["stacks"])[0]
     assert place["function"].startswith("plantedDigest")
     assert place["file"].endswith("hot.js") and place["line"] == 2
-    assert places(report)[1].startswith("plantedHandler (hot.js:8")
+    assert places(report["stacks"])[1].startswith("plantedHandler (hot.js:8")
 
 
+@pytest.mark.alone
 def test_node_without_one_is_told_how(tmp_path: Path, require: Require) -> None:
     report = observed([require("node")["node"], str(CODE / "hot.js")], tmp_path, "--stacks")
-    assert not any("planted" in str(each["stack"]) for each in report["verdict"]["code"])
+    assert not any("planted" in str(each["stack"]) for each in code(report["stacks"]))
     says = [action["say"] for action in report["verdict"]["actions"]]
     assert any("--perf-basic-prof" in each for each in says)
 
@@ -166,17 +187,131 @@ def test_a_map_file_of_somebody_else_is_not_read(tmp_path: Path, require: Requir
     assert "forged" not in json.dumps(report["stacks"])
 
 
-def test_stacks_come_once_the_verdict_is_app_cpu(tmp_path: Path, require: Require) -> None:
-    report = observed(built("hot.c", tmp_path, require, "-O2"), tmp_path)
-    assert places(report)[0] == "planted_dear (hot)"
-    assert 0 < report["stacks"]["sampled_s"] < report["window"]["duration_s"]
-
-
 def test_nobody_else_is_sampled(tmp_path: Path, require: Require) -> None:
     argv = built("hot.c", tmp_path, require, "-O2")
     with spinning(argv) as process, spinning(argv):
         report = attach(process.pid, tmp_path, "--stacks")
     assert report["stacks"]["pids"] == [process.pid]
+
+
+# ------------------------------------------------------------ asleep
+
+
+@pytest.fixture(scope="module")
+def asleep(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The path of the program that sleeps in known functions."""
+    target = tmp_path_factory.mktemp("asleep") / "asleep"
+    argv = ["gcc", "-O2", "-pthread", "-o", str(target), str(CODE / "asleep.c")]
+    subprocess.run(argv, check=True)
+    return str(target)
+
+
+def calls(report: Report) -> Dict[str, Any]:
+    """The sleeps of the one process by system call."""
+    (process,) = report["stacks"]["sleeps"]["processes"]
+    return {each["call"]: each for each in process["calls"]}
+
+
+@pytest.mark.parametrize(
+    ("how", "call", "stack"),
+    [
+        ("disk", "fsync", ["fsync (libc.so.6)", "planted_dump (asleep)"]),
+        ("lock", "futex", ["pthread_mutex_lock (libc.so.6)", "planted_entry (asleep)"]),
+        ("timer", "clock_nanosleep", ["nanosleep (libc.so.6)", "planted_long (asleep)"]),
+    ],
+)
+def test_where_it_sleeps(
+    how: str, call: str, stack: List[str], asleep: str, tmp_path: Path, require: Require
+) -> None:
+    report = observed([asleep, how], tmp_path, "--stacks")
+    assert calls(report)[call]["code"][0]["stack"][:2] == stack
+    assert calls(report)[call]["code"][0]["on"] == "off-cpu"
+
+
+def test_a_rare_long_sleep_among_many_short_ones(asleep: str, tmp_path: Path) -> None:
+    """All are in one system call, at one address: only what called it tells them apart."""
+    with spinning([asleep, "rare"]) as process:
+        report = attach(process.pid, tmp_path, "--stacks")
+        truth = json.loads(process.communicate("end\n", timeout=PATIENCE_S)[0])
+    sleeps = calls(report)["clock_nanosleep"]
+    assert sleeps["code"][0]["stack"][1] == "planted_long (asleep)"
+    assert sleeps["count"] > 1000
+    long = sum(
+        each["total_us"]
+        for each in report["stacks"]["stacks"]
+        if each["on"] == "off-cpu" and "planted_long (asleep)" in each["frames"]
+    )
+    share = truth["first_ns"] / (truth["first_ns"] + truth["second_ns"])
+    # Some of the long ones are not told, none of the short ones is told as a long one.
+    assert 0.5 * share < long / sleeps["total_us"] < 1.1 * share
+
+
+def test_all_sleep_is_counted_by_its_time(asleep: str, tmp_path: Path) -> None:
+    """It is what the threads' account has: neither on a CPU nor waiting for one."""
+    with spinning([asleep, "timer"]) as process:
+        report = attach(process.pid, tmp_path, "--stacks")
+    sleeps = report["stacks"]["sleeps"]
+    (thread,) = report["time"]["threads"]
+    blocked = sum(v for name, v in thread["share"].items() if name.startswith("blocked"))
+    assert sleeps["lost"] == 0
+    assert sleeps["total_us"] / 1e6 / sleeps["watched_s"] == pytest.approx(blocked, abs=0.02)
+
+
+def test_a_sleep_that_began_before_and_does_not_end(tmp_path: Path) -> None:
+    source = "#include <unistd.h>\n#include <stdio.h>\n"
+    source += "void planted_wait(void) { pause(); sleep(1); }\n"
+    source += 'int main(void) { puts("spins"); fflush(stdout); planted_wait(); return 0; }\n'
+    (tmp_path / "stuck.c").write_text(source)
+    program = str(tmp_path / "stuck")
+    argv = ["gcc", "-O1", "-fno-inline", "-o", program, str(tmp_path / "stuck.c")]
+    subprocess.run(argv, check=True)
+    report = observed([program], tmp_path, "--stacks")
+    sleeps = report["stacks"]["sleeps"]
+    assert calls(report)["pause"]["code"][0]["stack"][:2] == [
+        "pause (libc.so.6)",
+        "planted_wait (stuck)",
+    ]
+    assert sleeps["total_us"] / 1e6 == pytest.approx(sleeps["watched_s"], rel=0.02)
+
+
+@contextmanager
+def asked(path: str) -> Iterator[None]:
+    """One client that asks again as soon as it has its answer."""
+    ends = threading.Event()
+
+    def ask() -> None:
+        with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
+            client.connect(path)
+            while not ends.is_set():
+                client.send(b"?")
+                client.recv(1)
+
+    client = threading.Thread(target=ask)
+    client.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        client.join()
+
+
+@pytest.mark.parametrize("options", [(), ("--stacks",)])
+def test_app_blocked_ends_with_what_sleeps(
+    options: Sequence[str], asleep: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "s")
+    with spinning([asleep, "lock", path]) as process, asked(path):
+        report = attach(process.pid, tmp_path, *options)
+    verdict = report["verdict"]
+    assert verdict["cause"] == "app-blocked"
+    assert "pthread_mutex_lock ← planted_entry (asleep)" in verdict["summary"]
+    assert verdict["code"][0]["on"] == "off-cpu"
+    (finding,) = [each for each in report["findings"] if each["id"] == "app-blocked"]
+    assert finding["code"] == verdict["code"]
+    # Requests wait for these sleeps, and nobody's for those of the other thread.
+    assert calls(report)["futex"]["owing_us"] == pytest.approx(
+        calls(report)["futex"]["total_us"], rel=0.05
+    )
 
 
 def test_never(tmp_path: Path, require: Require) -> None:

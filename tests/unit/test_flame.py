@@ -6,7 +6,8 @@ import pytest
 
 from tests.unit.chromium import HOSTILE
 from udsprobe.model.report import CodeStack
-from udsprobe.views.html.flame import WIDTH, Box, boxes, flame
+from udsprobe.views.call_tree import WIDTH, Box, boxes
+from udsprobe.views.html.flame import flame
 
 
 def stack(samples: int, *frames: str) -> CodeStack:

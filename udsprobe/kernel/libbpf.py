@@ -48,6 +48,7 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "bpf_map__fd": (_int, [_pointer]),
     "bpf_map__set_max_entries": (_int, [_pointer, _uint]),
     "bpf_map__set_map_flags": (_int, [_pointer, _uint]),
+    "bpf_map__reuse_fd": (_int, [_pointer, _int]),
     "bpf_map__max_entries": (_uint, [_pointer]),
     "bpf_map__initial_value": (_pointer, [_pointer, ctypes.POINTER(_size)]),
     "bpf_program__set_autoload": (_int, [_pointer, ctypes.c_bool]),

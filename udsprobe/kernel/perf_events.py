@@ -1,4 +1,4 @@
-"""Events of the kernel's clock on each CPU: opened and switched.
+"""Events of each CPU, its clock and its switches from thread to thread: opened and switched.
 
 No binding of PyPI to perf_event_open(2) is maintained: ctypes does.
 """
@@ -14,7 +14,7 @@ from typing import List
 from udsprobe.kernel.libbpf import LibbpfError
 
 # include/uapi/linux/perf_event.h
-_TYPE_SOFTWARE, _CPU_CLOCK = 1, 0
+_TYPE_SOFTWARE, _CPU_CLOCK, _CONTEXT_SWITCHES = 1, 0, 3
 _DISABLED, _BY_FREQUENCY = 1 << 0, 1 << 10
 _FLAG_CLOEXEC = 1 << 3
 _ENABLE, _DISABLE = 0x2400, 0x2401
@@ -29,7 +29,7 @@ class _Attributes(ctypes.Structure):
         ("type", ctypes.c_uint32),
         ("size", ctypes.c_uint32),
         ("config", ctypes.c_uint64),
-        ("sample_freq", ctypes.c_uint64),
+        ("sample_freq", ctypes.c_uint64),  # or period
         ("sample_type", ctypes.c_uint64),
         ("read_format", ctypes.c_uint64),
         ("flags", ctypes.c_uint64),
@@ -54,12 +54,25 @@ def open_clock(cpu: int, hz: int) -> int:
     Raises:
         LibbpfError: the kernel refused.
     """
+    return _opened(cpu, _CPU_CLOCK, hz, _DISABLED | _BY_FREQUENCY)
+
+
+def open_switches(cpu: int) -> int:
+    """A disabled event that comes each time a thread leaves a CPU, on that thread.
+
+    Raises:
+        LibbpfError: the kernel refused.
+    """
+    return _opened(cpu, _CONTEXT_SWITCHES, 1, _DISABLED)
+
+
+def _opened(cpu: int, config: int, rate: int, flags: int) -> int:
     attributes = _Attributes(
         type=_TYPE_SOFTWARE,
         size=ctypes.sizeof(_Attributes),
-        config=_CPU_CLOCK,
-        sample_freq=hz,
-        flags=_DISABLED | _BY_FREQUENCY,
+        config=config,
+        sample_freq=rate,
+        flags=flags,
     )
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long

@@ -109,6 +109,10 @@ class ProbeObject:
         """Take a hash map's memory when entries come (BPF_F_NO_PREALLOC), before `load`."""
         self._bpf.call("bpf_map__set_map_flags", self._map(map_name), NO_PREALLOC)
 
+    def share(self, map_name: str, descriptor: int) -> None:
+        """Use another object's map of that layout, before `load`."""
+        self._bpf.call("bpf_map__reuse_fd", self._map(map_name), descriptor)
+
     def leave_out(self, program: str) -> None:
         """Do not load `program`."""
         self._bpf.call("bpf_program__set_autoload", self._program(program), False)
@@ -190,6 +194,10 @@ class ProbeObject:
             What it wrote: records, one behind the other.
         """
         return b"".join(self.parts(program, over=over))
+
+    def prepare_iterator(self, program: str) -> None:
+        """Attach it while there are privileges: reading it takes none."""
+        self._iterators[program] = self._attach_iterator(program, None)
 
     def parts(self, program: str, *, over: Optional[str] = None) -> Iterator[bytes]:
         """The same in parts of whole records, where there can be very many.

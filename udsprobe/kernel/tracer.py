@@ -164,6 +164,10 @@ class Tracer:
         """The account of each target's requests."""
         return ServerTable(self._object, self.counters, connections)
 
+    def requests_map(self) -> int:
+        """Descriptor of the map in which processes have their open requests."""
+        return self._object.descriptor("servers")
+
     def cpu_holders(self, procfs: Procfs) -> CpuHolders:
         """The account of who was on the CPUs that targets waited for."""
         return CpuHolders(self._object, procfs)

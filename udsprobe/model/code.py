@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.model.counters import grown
-from udsprobe.model.report import CodePlace, CodeStack, ProcessCode, Report, Stacks
+from udsprobe.model.report import (
+    CodePlace,
+    CodeStack,
+    ProcessCode,
+    ProcessSleep,
+    Report,
+    SleepCall,
+    Sleeps,
+    Stacks,
+)
 from udsprobe.sample import Sample, StackCounts, StackReading
 
 STACKS_SHOWN_MAX = 200
@@ -16,7 +26,10 @@ CALLERS_SHOWN_MAX = 12
 HOT_PATH_MIN = 0.5
 """A function that most samples are in, itself or what it calls, is what the time goes to."""
 
-_NS_PER_S = 1_000_000_000
+_NS_PER_S, _NS_PER_US = 1_000_000_000, 1000
+_KERNEL = "[kernel]"
+_LIBC = re.compile(r"(libc|libpthread|ld-musl)[-.]")
+CPU, OFF_CPU = "cpu", "off-cpu"
 NOT_KNOWN = "not known"
 # Where threads and programs begin: everything is below them.
 _ROOTS = frozenset(
@@ -46,13 +59,23 @@ class Frame(NamedTuple):
         return f"{name} ({where})" if where else name
 
 
-class _Row(NamedTuple):
+class Row(NamedTuple):
+    """What one stack had in the window: samples, or sleeps and their time.
+
+    Attributes:
+        weight: what its part of the whole is reckoned by.
+    """
+
     pid: int
     on: str
+    call: str
     text: str
     frames: Tuple[Frame, ...]
     samples: int
     truncated: int
+    slept_ns: int
+    owing_ns: int
+    weight: int
 
 
 def frames_of(text: str) -> Tuple[Frame, ...]:
@@ -74,30 +97,56 @@ def stacks(first: Sample, last: Sample) -> Optional[Stacks]:
     rows = _grown(before, last.stacks)
     if not on_ns and not rows:
         return None
-    whole = sum(row.samples for row in rows)
-    ranked = sorted(rows, key=lambda row: (-row.samples, row.pid, row.text))
+    running = [row for row in rows if row.on == CPU]
+    asleep = [row for row in rows if row.on == OFF_CPU]
     return Stacks(
         hz=last.stacks.hz,
         sampled_s=on_ns / _NS_PER_S,
-        samples=whole,
+        samples=sum(row.samples for row in running),
         lost=grown("stacks lost", last.stacks.lost, 0 if before is None else before.lost),
-        truncated=sum(row.truncated for row in rows),
+        truncated=sum(row.truncated for row in running),
         pids=sorted({row.pid for row in rows}),
         mapped_pids=list(last.stacks.mapped_pids),
         unwinds=last.stacks.unwinds,
-        processes=_processes(rows),
-        functions=_by_self(rows, whole)[:FUNCTIONS_SHOWN_MAX],
-        stacks=[_shown(row) for row in ranked[:STACKS_SHOWN_MAX]],
-        stacks_total=len(ranked),
+        processes=_processes(running),
+        functions=by_self(running)[:FUNCTIONS_SHOWN_MAX],
+        stacks=[*_most(running), *_most(asleep)],
+        stacks_total=len(rows),
+        sleeps=sleeps(before, last.stacks, asleep),
     )
 
 
-def every_stack(first: Sample, last: Sample) -> List[CodeStack]:
-    """All stacks of the window, not only those that a report shows; the most often met first."""
+def _most(rows: Sequence[Row]) -> List[CodeStack]:
+    ranked = sorted(rows, key=lambda row: (-row.weight, row.pid, row.text))
+    return [_shown(row) for row in ranked[:STACKS_SHOWN_MAX]]
+
+
+def sleeps(
+    before: Optional[StackReading], after: StackReading, rows: Sequence[Row]
+) -> Optional[Sleeps]:
+    """None when nobody watched for sleeps in the window."""
+    watched_ns = grown(
+        "stacks asleep_on_ns", after.asleep_on_ns, 0 if before is None else before.asleep_on_ns
+    )
+    if not watched_ns and not rows:
+        return None
+    lost = grown("sleeps lost", after.waits_lost, 0 if before is None else before.waits_lost)
+    return Sleeps(
+        watched_s=watched_ns / _NS_PER_S,
+        count=sum(row.samples for row in rows),
+        lost=lost,
+        truncated=sum(row.truncated for row in rows),
+        total_us=_us(sum(row.slept_ns for row in rows)),
+        processes=sleeping_processes(rows, sees_owing=after.sees_owing),
+    )
+
+
+def every_stack(first: Sample, last: Sample, on: str = CPU) -> List[CodeStack]:
+    """All stacks of the window, not only those that a report shows; the dearest first."""
     if last.stacks is None:
         return []
-    rows = _grown(first.stacks, last.stacks)
-    return [_shown(row) for row in sorted(rows, key=lambda row: (-row.samples, row.text))]
+    rows = [row for row in _grown(first.stacks, last.stacks) if row.on == on]
+    return [_shown(row) for row in sorted(rows, key=lambda row: (-row.weight, row.text))]
 
 
 def subject_pids(report: Report, subject: Optional[str]) -> FrozenSet[int]:
@@ -115,23 +164,37 @@ def culprit_pids(report: Report) -> FrozenSet[int]:
     return named or frozenset(each.pid for each in report.targets if each.state == "running")
 
 
-def _grown(before: Optional[StackReading], after: StackReading) -> List[_Row]:
-    known: Dict[Tuple[int, str, str], StackCounts] = {
-        (each.pid, each.on, each.frames): each for each in (before.stacks if before else ())
+def _grown(before: Optional[StackReading], after: StackReading) -> List[Row]:
+    known: Dict[Tuple[int, str, str, str], StackCounts] = {
+        _key(each): each for each in (before.stacks if before else ())
     }
-    rows = []
-    for each in after.stacks:
-        was = known.get((each.pid, each.on, each.frames))
-        samples = grown("stack samples", each.samples, was.samples if was else 0)
-        truncated = grown("stacks truncated", each.truncated, was.truncated if was else 0)
-        if samples:
-            frames = frames_of(each.frames)
-            rows.append(_Row(each.pid, each.on, each.frames, frames, samples, truncated))
-    return rows
+    rows = [_row(known.get(_key(each)), each) for each in after.stacks]
+    return [row for row in rows if row.samples or row.slept_ns]
 
 
-def _processes(rows: Sequence[_Row]) -> List[ProcessCode]:
-    by_pid: Dict[int, List[_Row]] = {}
+def _key(counts: StackCounts) -> Tuple[int, str, str, str]:
+    return counts.pid, counts.on, counts.call, counts.frames
+
+
+def _row(was: Optional[StackCounts], now: StackCounts) -> Row:
+    samples = grown("stack samples", now.samples, was.samples if was else 0)
+    slept_ns = grown("stack time", now.slept_ns, was.slept_ns if was else 0)
+    return Row(
+        pid=now.pid,
+        on=now.on,
+        call=now.call,
+        text=now.frames,
+        frames=frames_of(now.frames),
+        samples=samples,
+        truncated=grown("stacks truncated", now.truncated, was.truncated if was else 0),
+        slept_ns=slept_ns,
+        owing_ns=grown("stack time", now.owing_ns, was.owing_ns if was else 0),
+        weight=samples if now.on == CPU else slept_ns,
+    )
+
+
+def _processes(rows: Sequence[Row]) -> List[ProcessCode]:
+    by_pid: Dict[int, List[Row]] = {}
     for row in rows:
         by_pid.setdefault(row.pid, []).append(row)
     return [
@@ -139,24 +202,24 @@ def _processes(rows: Sequence[_Row]) -> List[ProcessCode]:
             pid=pid,
             samples=sum(row.samples for row in own),
             truncated=sum(row.truncated for row in own),
-            code=_places(own),
+            code=places(own),
         )
         for pid, own in sorted(by_pid.items(), key=lambda item: -sum(r.samples for r in item[1]))
     ]
 
 
-def _places(rows: Sequence[_Row]) -> List[CodePlace]:
+def places(rows: Sequence[Row]) -> List[CodePlace]:
     """What most of the time goes to first, then the functions that take it themselves."""
-    whole = sum(row.samples for row in rows)
+    whole = sum(row.weight for row in rows)
     hot = _hot(rows, whole)
-    rest = _by_self(rows, whole)
+    rest = by_self(rows)
     if hot is None:
         return rest[:PLACES_SHOWN_MAX]
     others = [each for each in rest if (each.function, each.module) != (hot.function, hot.module)]
     return [hot, *others][:PLACES_SHOWN_MAX]
 
 
-def _hot(rows: Sequence[_Row], whole: int) -> Optional[CodePlace]:
+def _hot(rows: Sequence[Row], whole: int) -> Optional[CodePlace]:
     """Of the functions that most samples are in, the innermost; those with a source file first.
 
     An interpreter's own functions say less than those that it interprets.
@@ -165,17 +228,17 @@ def _hot(rows: Sequence[_Row], whole: int) -> Optional[CodePlace]:
     depths: Counter[Frame] = Counter()
     for row in rows:
         for frame, depth in _first_met(row.frames).items():
-            inside[frame] += row.samples
-            depths[frame] += row.samples * depth
+            inside[frame] += row.weight
+            depths[frame] += row.weight * depth
     likely = [
         frame
-        for frame, samples in inside.items()
-        if samples >= HOT_PATH_MIN * whole and frame.function and frame.function not in _ROOTS
+        for frame, weight in inside.items()
+        if weight >= HOT_PATH_MIN * whole and frame.function and frame.function not in _ROOTS
     ]
     if not likely:
         return None
     interpreted = [frame for frame in likely if frame.file]
-    found = min(interpreted or likely, key=lambda frame: depths[frame] / inside[frame])
+    found = min(interpreted or likely, key=lambda frame: depths[frame] / max(1, inside[frame]))
     return _place(found, inside[found], whole, rows)
 
 
@@ -187,39 +250,47 @@ def _first_met(frames: Sequence[Frame]) -> Dict[Frame, int]:
     return found
 
 
-def _by_self(rows: Sequence[_Row], whole: int) -> List[CodePlace]:
+def by_self(rows: Sequence[Row]) -> List[CodePlace]:
     """The functions that were running, those most often met first."""
+    whole = sum(row.weight for row in rows)
     innermost: Counter[Frame] = Counter()
     for row in rows:
-        innermost[row.frames[-1]] += row.samples
+        innermost[row.frames[-1]] += row.weight
     ranked = sorted(innermost.items(), key=lambda item: (-item[1], item[0].named()))
-    return [_place(frame, samples, whole, rows) for frame, samples in ranked[:FUNCTIONS_SHOWN_MAX]]
+    return [_place(frame, weight, whole, rows) for frame, weight in ranked[:FUNCTIONS_SHOWN_MAX]]
 
 
-def _place(frame: Frame, samples: int, whole: int, rows: Sequence[_Row]) -> CodePlace:
+def _place(frame: Frame, weight: int, whole: int, rows: Sequence[Row]) -> CodePlace:
     return CodePlace(
         function=frame.function,
         module=frame.module,
         file=frame.file,
         line=frame.line,
-        share_pct=100 * samples / whole,
-        on="cpu",
+        share_pct=100 * weight / whole if whole else 0.0,
+        on=rows[0].on,
         stack=[frame.named(), *(each.named() for each in _usual_callers(frame, rows))],
     )
 
 
-def _usual_callers(frame: Frame, rows: Iterable[_Row]) -> List[Frame]:
-    """Outwards, as long as most of the samples in the function came that way."""
-    paths = [(_callers(frame, row.frames), row.samples) for row in rows if frame in row.frames]
-    whole = sum(samples for _, samples in paths)
+def _usual_callers(frame: Frame, rows: Iterable[Row]) -> List[Frame]:
+    """Outwards, as long as most of what is in the function came that way, where that is known."""
+    paths = [
+        (_callers(frame, row.frames), row.weight, row.truncated == row.samples)
+        for row in rows
+        if frame in row.frames
+    ]
+    whole = sum(weight for _, weight, _ in paths)
     found: List[Frame] = []
     while len(found) < CALLERS_SHOWN_MAX:
+        ends = [each for each in paths if len(each[0]) <= len(found)]
+        # Whose callers could not be found says nothing about who else calls.
+        whole -= sum(weight for _, weight, is_truncated in ends if is_truncated)
         following: Counter[Frame] = Counter()
-        for path, samples in paths:
+        for path, weight, _ in paths:
             if len(path) > len(found):
-                following[path[len(found)]] += samples
-        caller, samples = (following.most_common(1) or [(frame, 0)])[0]
-        if samples < HOT_PATH_MIN * whole or not samples:
+                following[path[len(found)]] += weight
+        caller, most = (following.most_common(1) or [(frame, 0)])[0]
+        if not most or most < HOT_PATH_MIN * whole:
             break
         paths = [p for p in paths if len(p[0]) > len(found) and p[0][len(found)] == caller]
         found.append(caller)
@@ -234,11 +305,74 @@ def _callers(frame: Frame, frames: Sequence[Frame]) -> Tuple[Frame, ...]:
     return tuple(each for each in outwards if each.file or not frame.file)
 
 
-def _shown(row: _Row) -> CodeStack:
+def _shown(row: Row) -> CodeStack:
     return CodeStack(
         pid=row.pid,
         on=row.on,
         samples=row.samples,
         truncated=row.truncated > 0,
         frames=[frame.named() for frame in row.frames],
+        total_us=None if row.on == CPU else _us(row.slept_ns),
     )
+
+
+# ------------------------------------------------------------ asleep
+
+
+def sleeping_processes(rows: Sequence[Row], *, sees_owing: bool) -> List[ProcessSleep]:
+    """The processes that slept, those with requests to answer first."""
+    by_pid: Dict[int, List[Row]] = {}
+    for row in rows:
+        by_pid.setdefault(row.pid, []).append(row)
+    found = [
+        ProcessSleep(
+            pid=pid,
+            count=sum(row.samples for row in own),
+            total_us=_us(sum(row.slept_ns for row in own)),
+            owing_us=_us(sum(row.owing_ns for row in own)) if sees_owing else None,
+            calls=_calls(own, sees_owing=sees_owing),
+        )
+        for pid, own in sorted(by_pid.items())
+    ]
+    return sorted(found, key=lambda each: (-(each.owing_us or 0.0), -each.total_us))
+
+
+def _calls(rows: Sequence[Row], *, sees_owing: bool) -> List[SleepCall]:
+    by_call: Dict[str, List[Row]] = {}
+    for row in rows:
+        by_call.setdefault(row.call, []).append(row)
+    found = [
+        SleepCall(
+            call=call or None,
+            count=sum(row.samples for row in own),
+            truncated=sum(row.truncated for row in own),
+            total_us=_us(sum(row.slept_ns for row in own)),
+            owing_us=_us(sum(row.owing_ns for row in own)) if sees_owing else None,
+            code=places(_as_called(own)),
+        )
+        for call, own in sorted(by_call.items())
+    ]
+    return sorted(found, key=lambda each: (-(each.owing_us or 0.0), -each.total_us))
+
+
+def _as_called(rows: Sequence[Row]) -> List[Row]:
+    """As the program called it, by the time in which requests waited where there is any."""
+    owing = any(row.owing_ns for row in rows)
+    return [
+        row._replace(frames=_called(row.frames), weight=row.owing_ns if owing else row.slept_ns)
+        for row in rows
+    ]
+
+
+def _called(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
+    """Without the kernel's part, and what the C library calls in itself."""
+    own = [frame for frame in frames if frame.module != _KERNEL]
+    if not own:
+        return frames
+    while len(own) > 1 and all(_LIBC.match(each.module or "") for each in own[-2:]):
+        own.pop()
+    return tuple(own)
+
+
+def _us(ns: int) -> float:
+    return ns / _NS_PER_US

@@ -159,8 +159,9 @@ class RunnerUp:
 class CodePlace:
     """A function that time goes to; None: not known.
 
-    `share_pct` of the samples, `on` (`cpu`) tells of what. `stack`: the function, then from where
-    most of these calls came, outwards. `file` and `line` where the runtime tells them.
+    `share_pct` of the samples (`on` is `cpu`) or of the time asleep (`off-cpu`). `stack`: the
+    function, then from where most of these calls came, outwards. `file` and `line` where the
+    runtime tells them.
     """
 
     function: Optional[str]
@@ -176,7 +177,8 @@ class CodePlace:
 class CodeStack:
     """A stack that was met `samples` times, the outermost function first.
 
-    `truncated`: outer callers could not be found in some of them.
+    `truncated`: outer callers could not be found in some of them. Where it slept (`on` is
+    `off-cpu`) `samples` counts sleeps, which took `total_us` together.
     """
 
     pid: int
@@ -184,6 +186,7 @@ class CodeStack:
     samples: int
     truncated: bool
     frames: List[str]
+    total_us: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -197,11 +200,54 @@ class ProcessCode:
 
 
 @dataclass(frozen=True)
+class SleepCall:
+    """The sleeps of a process in one system call; `call` is null outside of any, or not known.
+
+    `owing_us`: of `total_us`, in sleeps that began while the process had requests to answer; null
+    where that is not known. `code` is of that time where there is any.
+    """
+
+    call: Optional[str]
+    count: int
+    truncated: int
+    total_us: float
+    owing_us: Optional[float]
+    code: List[CodePlace]
+
+
+@dataclass(frozen=True)
+class ProcessSleep:
+    """The sleeps of the threads of one process, the calls of most time first."""
+
+    pid: int
+    count: int
+    total_us: float
+    owing_us: Optional[float]
+    calls: List[SleepCall]
+
+
+@dataclass(frozen=True)
+class Sleeps:
+    """Where threads slept, each sleep in full, in `watched_s` of the window.
+
+    Of `lost` sleeps nothing is known.
+    """
+
+    watched_s: float
+    count: int
+    lost: int
+    truncated: int
+    total_us: float
+    processes: List[ProcessSleep]
+
+
+@dataclass(frozen=True)
 class Stacks:
     """Samples of what ran, by a clock of `hz`, in `sampled_s` of the window.
 
     `functions`: the 30 that were met running most often themselves. `stacks`: the 200 met most
-    often. `mapped_pids` have a perf map file. Of `lost` samples nothing is known.
+    often, and the 200 with most time asleep. `mapped_pids` have a perf map file. Of `lost` samples
+    nothing is known. `sleeps`: null when nobody watched for them.
     """
 
     hz: int
@@ -216,6 +262,7 @@ class Stacks:
     functions: List[CodePlace]
     stacks: List[CodeStack]
     stacks_total: int
+    sleeps: Optional[Sleeps] = None
 
 
 @dataclass(frozen=True)

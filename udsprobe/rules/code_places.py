@@ -3,35 +3,114 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Optional, Tuple
+from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
 from udsprobe.model.code import subject_pids
-from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report
+from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_SAMPLES_MIN
-from udsprobe.rules.wording import count, evidence, percent
+from udsprobe.rules.wording import count, duration, evidence, percent
 
-_CAUSES = frozenset({"app-cpu"})
+_RUNNING, _ASLEEP = "app-cpu", "app-blocked"
 _PROFILER = "sudo perf record"
+# Calls in which a thread waits for others to speak: while requests wait, its rest.
+_FOR_EVENTS = frozenset(
+    (
+        *("epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6"),
+        "io_uring_enter",
+    )
+)
+_FOR_PEERS = frozenset(
+    (
+        *("accept", "accept4", "connect", "recvfrom", "recvmsg", "recvmmsg", "sendto"),
+        *("sendmsg", "sendmmsg"),
+    )
+)
+_FOR_LOCKS = frozenset(
+    ("futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop")
+)
+# By the part of request time that it makes up (rules/request_time.py).
+_CALLS: Mapping[str, FrozenSet[str]] = {"lock": _FOR_LOCKS, "timer": _FOR_EVENTS}
+_PARTS = {f"app_{name}_us": name for name in ("lock", "disk", "timer", "sleep")}
 
 
 def with_code(root: Suspect, report: Report) -> Suspect:
     """The cause with its functions, and the first of them in its headline."""
-    if root.cause not in _CAUSES:
-        return root
+    if root.cause == _RUNNING:
+        return _running(root, report)
+    return _asleep(root, report) if root.cause == _ASLEEP else root
+
+
+def _running(root: Suspect, report: Report) -> Suspect:
     found = _process(root, report)
     if found is None or found.samples < CODE_SAMPLES_MIN or not found.code:
         return root
-    says = told(found.code[0])
+    actions = (*(each for each in root.actions if not _profiles(each)), *_names(found, report))
+    return _told(root, found.code, _fact(found, report), actions)
+
+
+def _asleep(root: Suspect, report: Report) -> Suspect:
+    found = _sleep(root, report)
+    if found is None or not found.code:
+        return root
+    return _told(root, found.code, _sleep_fact(found, report), root.actions)
+
+
+def _told(
+    root: Suspect, code: Sequence[CodePlace], fact: Evidence, actions: Sequence[Action]
+) -> Suspect:
     return replace(
         root,
-        headline=f"{root.headline}: {says}",
-        evidence=(_fact(found, report), *root.evidence),
-        actions=(*(each for each in root.actions if not _profiles(each)), *_names(found, report)),
-        code=tuple(found.code),
+        headline=f"{root.headline}: {told(code[0])}",
+        evidence=(fact, *root.evidence),
+        actions=tuple(actions),
+        code=tuple(code),
     )
+
+
+def _sleep(root: Suspect, report: Report) -> Optional[SleepCall]:
+    """The call that most of the time was slept in while requests waited, of the verdict's kind."""
+    if report.stacks is None or report.stacks.sleeps is None:
+        return None
+    asked = [
+        each for each in report.stacks.sleeps.processes if not root.pids or each.pid in root.pids
+    ]
+    named = subject_pids(report, root.subject)
+    mine = [each for each in asked if each.pid in named] or asked[:1]
+    calls = [call for each in mine for call in each.calls if _is_of(call, _part(root))]
+    return max(calls, key=_waited_us, default=None)
+
+
+def _part(root: Suspect) -> Optional[str]:
+    """Of request time that the cause is about: the first that its evidence tells."""
+    return next((_PARTS[each.metric] for each in root.evidence if each.metric in _PARTS), None)
+
+
+def _is_of(call: SleepCall, part: Optional[str]) -> bool:
+    name = call.call or ""
+    if part is not None and part in _CALLS:
+        return name in _CALLS[part]
+    others = _FOR_EVENTS | _FOR_PEERS | (_FOR_LOCKS if part is not None else frozenset())
+    return name not in others
+
+
+def _waited_us(call: SleepCall) -> float:
+    return call.total_us if call.owing_us is None else call.owing_us
+
+
+def _sleep_fact(found: SleepCall, report: Report) -> Evidence:
+    place = found.code[0]
+    where = "" if found.call is None else f" in {found.call}()"
+    lacking = f", outer callers of {found.truncated:,} not found" if found.truncated else ""
+    sleeps = report.stacks.sleeps if report.stacks is not None else None
+    lacking += f", {sleeps.lost:,} more lost" if sleeps is not None and sleeps.lost else ""
+    says = (
+        f"{told(place)}, of {count(found.count, 'sleep')}{where}, "
+        f"{duration(_waited_us(found))} together{lacking}"
+    )
+    return evidence("code_share", place.share_pct / 100, "of 1", says)
 
 
 def _names(found: ProcessCode, report: Report) -> Tuple[Action, ...]:

@@ -50,17 +50,24 @@ class ProcessNames:
         self._frames: Dict[int, CodeFrame] = {}
         self._map: FunctionTable = FunctionTable(())
         self._map_bytes = -1
+        self._mapped: List[Mapping] = []
+        self._space = AddressSpace(())
         self.has_perf_map = False
         self.refresh()
 
-    def refresh(self) -> None:
-        """Look at its mappings and its perf map again."""
+    def refresh(self) -> bool:
+        """Look at its mappings and its perf map again; whether other code is mapped now."""
         text = b""
         with suppress(OSError), open(f"{self._proc}/{self._pid}/maps", "rb") as file:
             text = file.read(MAPS_BYTES_MAX)
-        if text or not hasattr(self, "_space"):
-            self._space = AddressSpace(mappings(text))
+        found = mappings(text)
+        is_new = bool(text) and found != self._mapped
+        if is_new:
+            self._mapped = found
+            self._space = AddressSpace(found)
+            self._frames.clear()
         self._read_perf_map()
+        return is_new
 
     def is_code(self, address: int) -> bool:
         """Whether anything executable is there, as far as was looked."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import platform
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from udsprobe.kernel.stack_sampler import RawStack
+from udsprobe.kernel.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
 from udsprobe.sample import StackCounts
 from udsprobe.symbols.frame_rules import MACHINES
 from udsprobe.symbols.kernel_functions import KernelFunctions
@@ -17,9 +17,45 @@ STACKS_MAX = 2000
 """Different ones that are kept; of a further one its innermost function alone."""
 
 PROCESSES_MAX = 200
+SLEEPS_MAX = 10_000
+"""That go on at one moment, or whose end was lost."""
+
+CPU, OFF_CPU = "cpu", "off-cpu"
 KERNEL = "[kernel]"
 _ROOTS = frozenset({"_start", "__libc_start_call_main", "__libc_start_main", "clone", "clone3"})
-Row = Tuple[int, str, str]
+# The way into the scheduler says nothing of what is waited for.
+_SCHEDULER = frozenset(
+    (
+        *("__schedule", "schedule", "schedule_timeout", "schedule_preempt_disabled"),
+        *("io_schedule", "io_schedule_timeout", "schedule_hrtimeout_range"),
+        *("schedule_hrtimeout_range_clock", "__perf_event_task_sched_out"),
+    )
+)
+Row = Tuple[int, str, str, str]
+# Programs of 32 bits have other numbers for their calls, and their stacks below this.
+_ABOVE_32_BITS = 1 << 32
+
+
+class _Sleep(NamedTuple):
+    """One that goes on; `ns` so far."""
+
+    row: Row
+    is_whole: bool
+    is_owing: bool
+    ns: int
+
+
+class _Sums:
+    """Of one stack."""
+
+    def __init__(self) -> None:
+        self.samples = self.truncated = self.ns = self.owing_ns = 0
+
+    def add(self, samples: int, ns: int, owing_ns: int, *, is_whole: bool) -> None:
+        self.samples += samples
+        self.truncated += 0 if is_whole else samples
+        self.ns += ns
+        self.owing_ns += owing_ns
 
 
 def as_line(frame: CodeFrame) -> str:
@@ -29,35 +65,60 @@ def as_line(frame: CodeFrame) -> str:
 
 
 class StackProfile:
-    """Counts since the observation began."""
+    """Counts since the observation began.
 
-    def __init__(self) -> None:
+    Args:
+        call_names: of system calls by their numbers here.
+    """
+
+    def __init__(self, call_names: Optional[Mapping[int, str]] = None) -> None:
+        self._call_names = call_names or {}
         machine = MACHINES.get(platform.machine())
         self._machine = machine
         self._images = TargetImages(machine)
         self._kernel = KernelFunctions()
         self._processes: Dict[int, Tuple[ProcessNames, Optional[Unwinder]]] = {}
-        self._counts: Dict[Row, List[int]] = {}
-        self.truncated = 0
+        self._counts: Dict[Row, _Sums] = {}
+        self._sleeps: Dict[Wait, _Sleep] = {}
+        self._untold: Dict[Tuple[int, int, int], Untold] = {}
 
     @property
     def unwinds(self) -> bool:
         """Callers are found by call frame information, not by frame pointers alone."""
         return self._images.unwinds
 
-    def add(self, came: Iterable[RawStack]) -> None:
-        """Count samples, each under the names that its addresses have now."""
-        for names, _ in self._processes.values():
-            names.refresh()
-        for raw in came:
-            self._add(raw)
+    def add(self, came: Came) -> None:
+        """Count what came, each stack under the names that its addresses have now."""
+        for names, unwinder in self._processes.values():
+            if names.refresh() and unwinder is not None:
+                unwinder.forget()
+        for event in came.events:
+            if isinstance(event, RawStack):
+                row, is_whole = self._row(event, CPU)
+                self._sums(row).add(1, 0, 0, is_whole=is_whole)
+            elif isinstance(event, SleepBegan):
+                self._fell_asleep(event)
+            else:
+                self._slept(event)
+        for sums in came.untold:
+            self._add_untold(sums)
 
     def counts(self) -> Tuple[StackCounts, ...]:
-        """All stacks that were seen."""
+        """All stacks that were seen; sleeps that go on count with what they have had so far."""
+        going_on: Dict[Row, _Sums] = {}
+        for sleep in self._sleeps.values():
+            _count(going_on.setdefault(sleep.row, _Sums()), sleep)
+        rows = {**dict.fromkeys(self._counts), **dict.fromkeys(going_on)}
+        none = _Sums()
         return tuple(
-            StackCounts(pid=pid, on=on, frames=frames, samples=samples, truncated=truncated)
-            for (pid, on, frames), (samples, truncated) in self._counts.items()
+            _told(row, self._counts.get(row, none), going_on.get(row, none)) for row in rows
         )
+
+    def settle(self) -> None:
+        """No more is heard of the sleeps that go on."""
+        for sleep in self._sleeps.values():
+            _count(self._sums(sleep.row), sleep)
+        self._sleeps.clear()
 
     def maps_of(self, pid: int) -> bool:
         """Whether it has a perf map that may be read."""
@@ -70,19 +131,61 @@ class StackProfile:
         self._kernel.close()
         self._processes.clear()
 
-    def _add(self, raw: RawStack) -> None:
+    def _fell_asleep(self, event: SleepBegan) -> None:
+        if len(self._sleeps) >= SLEEPS_MAX:
+            self.settle()
+        row, is_whole = self._row(event.stack, OFF_CPU)
+        self._sleeps[event.wait] = _Sleep(row, is_whole, event.is_owing, 0)
+
+    def _slept(self, event: SleepTime) -> None:
+        sleep = self._sleeps.get(event.wait)
+        if sleep is None:
+            return
+        sleep = sleep._replace(ns=max(sleep.ns, event.ns))
+        self._sleeps[event.wait] = sleep
+        if event.has_ended:
+            del self._sleeps[event.wait]
+            _count(self._sums(sleep.row), sleep)
+
+    def _add_untold(self, sums: Untold) -> None:
+        key = (sums.pid, sums.call, sums.ip)
+        before = self._untold.get(key, Untold(*key, 0, 0, 0))
+        self._untold[key] = sums
+        waits = sums.waits - before.waits
+        if not waits:
+            return
+        names, _ = self._process(sums.pid)
+        frame = names.frame(sums.ip) if sums.ip else _NOBODY
+        owing_ns = sums.owing_ns - before.owing_ns
+        row = self._kept((sums.pid, OFF_CPU, self._call(sums.call), as_line(frame)))
+        self._sums(row).add(waits, sums.ns - before.ns, owing_ns, is_whole=False)
+
+    def _row(self, raw: RawStack, on: str) -> Tuple[Row, bool]:
+        """Under which it counts; whether its stack reaches its outermost function."""
         names, unwinder = self._process(raw.pid)
         addresses, is_whole = self._addresses(raw, names, unwinder)
         frames = [CodeFrame(self._kernel.at(ip), KERNEL) for ip in raw.kernel]
+        if on == OFF_CPU:
+            frames = _without_scheduler(frames)
         frames += [names.frame(address) for address in addresses]
-        lines = [as_line(frame) for frame in reversed(frames)]
-        row = (raw.pid, "cpu", "\n".join(lines))
-        if row not in self._counts and len(self._counts) >= STACKS_MAX:
-            row, is_whole = (raw.pid, "cpu", lines[-1] if lines else as_line(_NOBODY)), False
-        counted = self._counts.setdefault(row, [0, 0])
-        counted[0] += 1
-        counted[1] += not is_whole
-        self.truncated += not is_whole
+        lines = [as_line(frame) for frame in reversed(frames)] or [as_line(_NOBODY)]
+        call = self._call(raw.call) if on == OFF_CPU and _is_64_bit(raw) else ""
+        row = (raw.pid, on, call, "\n".join(lines))
+        kept = self._kept(row)
+        return kept, is_whole and kept == row
+
+    def _kept(self, row: Row) -> Row:
+        """Itself, or when there are too many its innermost function alone."""
+        if row in self._counts or len(self._counts) < STACKS_MAX:
+            return row
+        pid, on, call, text = row
+        return pid, on, call, text.rpartition("\n")[2]
+
+    def _call(self, number: int) -> str:
+        return self._call_names.get(number, "")
+
+    def _sums(self, row: Row) -> _Sums:
+        return self._counts.setdefault(row, _Sums())
 
     def _addresses(
         self, raw: RawStack, names: ProcessNames, unwinder: Optional[Unwinder]
@@ -118,3 +221,32 @@ class StackProfile:
 
 
 _NOBODY = CodeFrame(None, None)
+
+
+def _is_64_bit(raw: RawStack) -> bool:
+    return raw.registers.sp >= _ABOVE_32_BITS
+
+
+def _without_scheduler(frames: List[CodeFrame]) -> List[CodeFrame]:
+    first = 0
+    while first < len(frames) and frames[first].function in _SCHEDULER:
+        first += 1
+    return frames[first:]
+
+
+def _count(sums: _Sums, sleep: _Sleep) -> None:
+    sums.add(1, sleep.ns, sleep.ns if sleep.is_owing else 0, is_whole=sleep.is_whole)
+
+
+def _told(row: Row, counted: _Sums, going_on: _Sums) -> StackCounts:
+    pid, on, call, frames = row
+    return StackCounts(
+        pid=pid,
+        on=on,
+        call=call,
+        frames=frames,
+        samples=counted.samples + going_on.samples,
+        truncated=counted.truncated + going_on.truncated,
+        slept_ns=counted.ns + going_on.ns,
+        owing_ns=counted.owing_ns + going_on.owing_ns,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Callable, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from udsprobe.symbols import frame_rules
 from udsprobe.symbols.frame_rules import Machine, Operations, Rule
@@ -12,6 +12,7 @@ FRAMES_MAX = 127
 RED_ZONE_BYTES = 128
 """Below the stack pointer: what functions that call no other keep there (x86-64 ABI, 3.2.2)."""
 
+_KNOWN_MAX, _KNOWN_OF_ONE_MAX = 2000, 8
 _WORD = struct.Struct("<Q")
 _MASK = (1 << 64) - 1
 # Return addresses may be signed above it, arm64's pointer authentication.
@@ -40,6 +41,14 @@ class Place(NamedTuple):
     by_frame_pointer: bool
 
 
+class _Known(NamedTuple):
+    """Callers that were found, and the words of the stack that they were found by."""
+
+    words: Tuple[Tuple[int, int], ...]
+    found: List[int]
+    is_whole: bool
+
+
 class _Unknown(Exception):
     """A value is not in the copied piece, or an operation is none of ours."""
 
@@ -54,16 +63,36 @@ class Unwinder:
     def __init__(self, machine: Machine, place_of: Callable[[int], Optional[Place]]) -> None:
         self._machine = machine
         self._place_of = place_of
+        self._known: Dict[State, List[_Known]] = {}
+
+    def forget(self) -> None:
+        """What is mapped may have changed."""
+        self._known.clear()
 
     def callers(self, start: State, memory: bytes) -> Tuple[List[int], bool]:
         """Addresses, the innermost first; whether the last one is the outermost.
 
-        All but the first are of the instruction that called.
+        All but the first are of the instruction that called. Where registers are those of an
+        earlier time, and all words that were read then are the same, callers are, too.
 
         Args:
             memory: from `RED_ZONE_BYTES` below `start.sp` on.
         """
+        for known in self._known.get(start, ()):
+            if _same_words(known.words, memory):
+                return known.found, known.is_whole
         stack = _Stack(start.sp - RED_ZONE_BYTES, memory)
+        found, is_whole = self._unwound(start, stack)
+        if stack.lacks:
+            return found, is_whole
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        same = self._known.setdefault(start, [])
+        if len(same) < _KNOWN_OF_ONE_MAX:
+            same.append(_Known(tuple(stack.words.items()), found, is_whole))
+        return found, is_whole
+
+    def _unwound(self, start: State, stack: _Stack) -> Tuple[List[int], bool]:
         found, state, at = [start.ip], start, start.ip
         while len(found) < FRAMES_MAX:
             place = self._place_of(at)
@@ -177,15 +206,30 @@ def _by_frame_pointer(state: State, stack: _Stack) -> Optional[State]:
 
 
 class _Stack:
-    """The copied piece."""
+    """The copied piece.
+
+    Attributes:
+        words: those that were read, by their places in it. lacks: one was asked for that is not
+            in it.
+    """
 
     def __init__(self, start: int, memory: bytes) -> None:
         self._start = start
         self._memory = memory
+        self.words: Dict[int, int] = {}
+        self.lacks = False
 
     def word(self, address: int) -> int:
         at = address - self._start
         if not 0 <= at <= len(self._memory) - 8:
+            self.lacks = True
             raise _Unknown
         found: int = _WORD.unpack_from(self._memory, at)[0]
+        self.words[at] = found
         return found
+
+
+def _same_words(words: Tuple[Tuple[int, int], ...], memory: bytes) -> bool:
+    """All of these are in it."""
+    last = len(memory) - 8
+    return all(at <= last and _WORD.unpack_from(memory, at)[0] == word for at, word in words)

@@ -103,6 +103,7 @@ def _document(report: Report, width: int, lines: int, shown: _Shown) -> List[Tex
         *_findings(report, width, shown.findings),
         *_requests(report, width, shown),
         *_code(report, width, shown.calls // 2),
+        *_asleep(report, width, shown.calls // 2),
         *_listeners(report, width, shown),
     ]
     below = [
@@ -262,6 +263,20 @@ def _code(report: Report, width: int, rows: int) -> List[Text]:
     for place in report.stacks.functions[:rows]:
         path = visible(" ← ".join(place.stack))
         body.append(Text(fit(f"  {numbers.share(place.share_pct / 100):>4} %  {path}", width)))
+    return body
+
+
+def _asleep(report: Report, width: int, rows: int) -> List[Text]:
+    """The system calls that targets slept in longest, where somebody watched."""
+    sleeps = None if report.stacks is None else report.stacks.sleeps
+    if sleeps is None or not sleeps.count:
+        return []
+    body = [heading("asleep", width), Text(f"  {words.slept(sleeps)}", style=DIM)]
+    calls = [call for process in sleeps.processes for call in process.calls]
+    for call in calls[:rows]:
+        path = visible(" ← ".join(call.code[0].stack)) if call.code else ""
+        took = numbers.duration(call.total_us)
+        body.append(Text(fit(f"  {took:>7} {call.call or '–'}: {path}", width)))
     return body
 
 

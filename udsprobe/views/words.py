@@ -9,6 +9,7 @@ from udsprobe.model.report import (
     Measurement,
     Probe,
     Report,
+    Sleeps,
     Stacks,
     SyscallsPerRequest,
     Target,
@@ -79,6 +80,17 @@ def sampled(stacks: Stacks) -> str:
         parts.append(f"of {stacks.truncated:,} the outer callers were not found")
     if stacks.lost:
         parts.append(f"{stacks.lost:,} more were lost")
+    return "; ".join(parts)
+
+
+def slept(sleeps: Sleeps) -> str:
+    """`210 sleeps, 3.43s together, in 4.00 s; of 3 the outer callers were not found`."""
+    took = numbers.duration(sleeps.total_us)
+    parts = [f"{sleeps.count:,} sleeps, {took} together, in {numbers.span(sleeps.watched_s)}"]
+    if sleeps.truncated:
+        parts.append(f"of {sleeps.truncated:,} the outer callers were not found")
+    if sleeps.lost:
+        parts.append(f"{sleeps.lost:,} more were lost")
     return "; ".join(parts)
 
 

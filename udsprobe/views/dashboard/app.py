@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 
 from udsprobe.views import words
 from udsprobe.views.dashboard import chrome, layout, pages, tables
+from udsprobe.views.dashboard.code_screen import CodeScreen
 from udsprobe.views.dashboard.driver import StdoutDriver
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.filter import FilterInput
@@ -86,9 +87,9 @@ class Dashboard(App[None]):
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = "#system-calls"
     CSS = """
-    Screen, Page { overflow: hidden; background: ansi_default; color: ansi_default; }
+    Screen, Page, CodeScreen { overflow: hidden; background: ansi_default; color: ansi_default; }
     Lines { height: 1; }
-    #page { height: 1fr; }
+    #page, #code { height: 1fr; }
     .asking { height: 1; border: none; padding: 0 1; background: ansi_default; }
     """
     BINDINGS: ClassVar[List[Binding]] = [  # type: ignore[assignment]
@@ -100,6 +101,7 @@ class Dashboard(App[None]):
         Binding("slash", "filter", show=False, priority=True),
         Binding("z", "zoom", show=False),
         Binding("v,enter", "verdict", show=False),
+        Binding("c", "code", show=False),
         Binding("question_mark", "help", show=False),
         Binding("escape", "reset", show=False),
     ]
@@ -203,6 +205,10 @@ class Dashboard(App[None]):
         if len(self.screen_stack) == 1:
             self._open("verdict", "verdict")
 
+    def action_code(self) -> None:
+        if len(self.screen_stack) == 1:
+            self.push_screen(CodeScreen(lambda: self._painted))
+
     def action_help(self) -> None:
         self.push_screen(Page(lambda width: pages.help_page(self._painted, width)))
 
@@ -264,7 +270,7 @@ class Dashboard(App[None]):
         for name, table in content.items():
             self._panel(name).put(table)
         self._arrange(height - _TITLE_LINES - len(verdict) - self.FOOTER_LINES, len(verdict))
-        if isinstance(self.screen, Page):
+        if isinstance(self.screen, (Page, CodeScreen)):
             self.screen.renew()
 
     def _title(self, width: int) -> Text:

@@ -26,6 +26,7 @@ _OPENS = Style(meta={"@click": "app.verdict"})
 KEYS: Tuple[Tuple[str, str, str], ...] = (
     ("q", "quit", "app.leave"),
     ("v", "why", "app.verdict"),
+    ("c", "code", "app.code"),
     ("p", "pause", "app.pause"),
     ("s", "sort", "app.sort"),
     ("/", "filter", "app.filter"),

@@ -37,6 +37,11 @@ KEYS_HELP = (
         "y",
         "on such a page: copy the chosen remedy's command, if it has one and the terminal can copy",
     ),
+    (
+        "c",
+        "the code: which functions time goes to, and where threads sleep, where stacks are taken",
+    ),
+    ("f", "on the page of code: a flame graph, and the tree again; Enter opens and closes a call"),
     ("r", "on the verdict's page: show the probes its figures come from, and back"),
     ("q, Ctrl+C", "quit; the report of everything seen stays in the terminal"),
     ("p", "pause the screen; measuring continues"),

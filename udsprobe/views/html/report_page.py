@@ -19,6 +19,7 @@ ROWS_MAX = 200
 
 CONNECTIONS_MAX = 20
 CALLERS_MAX = 3
+ASLEEP_MAX = 30
 QUEUES_MAX = 12
 """Listeners whose queue is plotted, the fullest first."""
 
@@ -82,6 +83,7 @@ def render(report: Report, line: Timeline, moments: Sequence[Moment] = ()) -> st
         **_over_time(report, line),
         **_thread(report),
         **_code(report),
+        **_asleep(report),
         **_tables(report),
         cost=[words.cost(report.probe), "events: " + words.events(report.probe)],
         lost=words.is_incomplete(report.probe),
@@ -301,9 +303,39 @@ def _code(report: Report) -> Dict[str, Any]:
     )
     caption = "Functions that were running, by their part of the samples."
     return {
-        "flame": flame.flame(stacks.stacks),
+        "flame": flame.flame([each for each in stacks.stacks if each.on == "cpu"]),
         "code_says": words.sampled(stacks),
         "code": _table("code", caption, columns, rows),
+    }
+
+
+def _asleep(report: Report) -> Dict[str, Any]:
+    """Where somebody watched for sleeps."""
+    sleeps = None if report.stacks is None else report.stacks.sleeps
+    if report.stacks is None or sleeps is None or not sleeps.count:
+        return {"asleep": None}
+    comms = cells.comms_of(report.targets)
+    rows = [
+        {
+            "process": f"{comms.get(process.pid, '')} {process.pid}".strip(),
+            "call": call.call or "–",
+            "time": numbers.duration(call.total_us),
+            "from": " ← ".join(call.code[0].stack[: 1 + CALLERS_MAX]) if call.code else "–",
+        }
+        for process in sleeps.processes
+        for call in process.calls
+    ]
+    columns = (
+        Column("process", "process", "text"),
+        Column("call", "system call", "text"),
+        Column("time", "asleep"),
+        Column("from", "called from, mostly", "prose"),
+    )
+    caption = "System calls that threads slept in, all threads together."
+    return {
+        "asleep_flame": flame.flame([each for each in report.stacks.stacks if each.on != "cpu"]),
+        "asleep_says": words.slept(sleeps),
+        "asleep": _table("asleep", caption, columns, rows[:ASLEEP_MAX]),
     }
 
 

@@ -1,0 +1,115 @@
+"""What the stack sampler hands over, record by record."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, List, NamedTuple, Tuple, Union
+
+
+class Registers(NamedTuple):
+    """Of the program when it was interrupted, or entered the kernel; all 0 when not known."""
+
+    ip: int
+    sp: int
+    fp: int
+    link: int
+
+
+class RawStack(NamedTuple):
+    """One stack.
+
+    Attributes:
+        kernel: addresses in the kernel, the innermost first; empty when it ran its own code.
+        user: of the program, found by frame pointers: beyond the first not certain.
+        memory: the program's, from 128 bytes below `registers.sp` on.
+        call: number of the system call that it is in; below 0: none.
+    """
+
+    pid: int
+    tid: int
+    kernel: Tuple[int, ...]
+    user: Tuple[int, ...]
+    registers: Registers
+    memory: bytes
+    call: int = -1
+
+
+Wait = Tuple[int, int]
+"""Names one: the thread's id on the host, and when it began."""
+
+
+class SleepBegan(NamedTuple):
+    """A thread fell asleep there; `is_owing`: its process had requests to answer."""
+
+    wait: Wait
+    is_owing: bool
+    stack: RawStack
+
+
+class SleepTime(NamedTuple):
+    """How long a sleep was, or has been so far."""
+
+    wait: Wait
+    ns: int
+    has_ended: bool
+
+
+class Untold(NamedTuple):
+    """Sleeps in one call, at one address, whose stacks were not taken, since the beginning."""
+
+    pid: int
+    call: int
+    ip: int
+    waits: int
+    ns: int
+    owing_ns: int
+
+
+Event = Union[RawStack, SleepBegan, SleepTime]
+
+
+class Came(NamedTuple):
+    """What came since the last time, and the sums of what was not told."""
+
+    events: List[Event]
+    untold: List[Untold]
+
+
+class Records:
+    """Reads them.
+
+    Args:
+        layout: of `struct stack_sample`.
+        kinds: of `enum stack_record`.
+    """
+
+    def __init__(self, layout: Any, kinds: Any) -> None:
+        self._layout = layout
+        self._began, self._ended = kinds["RECORD_WAIT_BEGAN"], kinds["RECORD_WAIT_ENDED"]
+        self._goes_on = kinds["RECORD_WAIT_GOES_ON"]
+
+    def at(self, address: int) -> Event:
+        """Of the ring: its fields behind `ns` are there unless it only tells a time."""
+        header = self._layout.from_address(address)
+        wait = (header.thread, header.began_ns)
+        if header.record in (self._ended, self._goes_on):
+            return SleepTime(wait, header.ns, header.record == self._ended)
+        memory = ctypes.string_at(address + self._layout.copy.offset, header.copy_bytes)
+        stack = self.stack(header, memory)
+        return SleepBegan(wait, bool(header.is_owing), stack) if self._is_sleep(header) else stack
+
+    def stack(self, header: Any, memory: bytes) -> RawStack:
+        """Of a record that has one."""
+        kernel, user = header.kernel_frames_bytes // 8, header.user_frames_bytes // 8
+        return RawStack(
+            pid=header.tgid,
+            tid=header.tid,
+            kernel=tuple(header.kernel_frames[:kernel]),
+            user=tuple(header.user_frames[:user]),
+            registers=Registers(header.ip, header.sp, header.fp, header.link),
+            memory=memory,
+            call=header.call,
+        )
+
+    def _is_sleep(self, header: Any) -> bool:
+        return bool(header.record == self._began)
