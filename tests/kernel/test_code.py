@@ -9,10 +9,12 @@ import os
 import re
 import socket
 import subprocess
+import sys
+import tempfile
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
 import pytest
 
@@ -32,7 +34,7 @@ Report = Dict[str, Any]
 def built(source: str, folder: Path, require: Require, *options: str) -> List[str]:
     """The command of a program made from a source of `code/`."""
     target = folder / "hot"
-    compiler = {"c": "gcc", "cpp": "g++", "go": "go"}[source.rpartition(".")[2]]
+    compiler = {"c": "gcc", "cpp": "g++", "go": "go", "rs": "rustc"}[source.rpartition(".")[2]]
     argv = [require(compiler)[compiler], *options, "-o", str(target), str(CODE / source)]
     done = subprocess.run(
         argv, capture_output=True, text=True, env={**os.environ, "CGO_ENABLED": "0"}
@@ -42,17 +44,19 @@ def built(source: str, folder: Path, require: Require, *options: str) -> List[st
 
 
 @contextmanager
-def spinning(argv: Sequence[str], folder: Optional[Path] = None) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder
-    )
-    assert process.stdout is not None
-    try:
-        assert process.stdout.readline() == "spins\n"
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+def spinning(argv: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    # Node leaves a log where it is started.
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder
+        )
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "spins\n"
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
 
 def observed(argv: Sequence[str], folder: Path, *options: str) -> Report:
@@ -154,11 +158,64 @@ def test_go(tmp_path: Path, require: Require) -> None:
     assert places(report["stacks"])[0].startswith("main.plantedDigest")
 
 
+def test_rust(tmp_path: Path, require: Require) -> None:
+    report = observed(built("hot.rs", tmp_path, require, "-O"), tmp_path, "--stacks")
+    assert places(report["stacks"])[:2] == [
+        "hot::planted::digest (hot)",
+        "hot::planted::verify (hot)",
+    ]
+
+
+def test_java_with_its_map_file(tmp_path: Path, require: Require) -> None:
+    tools = require("java", "javac", "jcmd")
+    subprocess.run([tools["javac"], "-d", str(tmp_path), str(CODE / "Hot.java")], check=True)
+    argv = [tools["java"], "-XX:+PreserveFramePointer", "-cp", str(tmp_path), "Hot"]
+    with spinning(argv) as process:
+        asked = [tools["jcmd"], str(process.pid), "Compiler.perfmap"]
+        subprocess.run(asked, check=True, capture_output=True, timeout=PATIENCE_S)
+        report = attach(process.pid, tmp_path, "--stacks")
+    Path(f"/tmp/perf-{process.pid}.map").unlink(missing_ok=True)
+    assert places(report["stacks"])[:2] == [
+        "int Hot.plantedDigest(int) ([jit])",
+        "void Hot.plantedHandler() ([jit])",
+    ]
+
+
+def with_map_files(require: Require) -> str:
+    """A Python that knows -X perf."""
+    others = sorted(map(str, Path.home().glob(".pyenv/versions/3.*/bin/python3")))
+    for python in (sys.executable, "python3.12", "python3.13", "python3.14", *others):
+        with suppress(OSError):
+            asked = "import sys; sys.exit(sys._xoptions.get('perf') and sys.version_info < (3, 12))"
+            if not subprocess.run(
+                [python, "-X", "perf", "-c", asked], capture_output=True
+            ).returncode:
+                return python
+    return require("python3.12 that knows -X perf")["python3"]
+
+
+def test_python_with_its_map_file(tmp_path: Path, require: Require) -> None:
+    """Of 3.12 and later, started with -X perf."""
+    with spinning([with_map_files(require), "-X", "perf", str(CODE / "hot.py")]) as process:
+        report = attach(process.pid, tmp_path, "--stacks")
+    Path(f"/tmp/perf-{process.pid}.map").unlink(missing_ok=True)
+    assert places(report["stacks"])[:3] == [
+        *("planted_dear (hot.py)", "planted_caller (hot.py)", "<module> (hot.py)"),
+    ]
+    assert code(report["stacks"])[0]["file"] == str(CODE / "hot.py")
+
+
+def test_python_without_one_is_not_wrong(tmp_path: Path) -> None:
+    """The interpreter's own functions have names, those that it interprets have none."""
+    report = observed([sys.executable, str(CODE / "hot.py")], tmp_path, "--stacks")
+    assert not any(each["file"] for each in code(report["stacks"]))
+    assert "_PyEval_EvalFrameDefault" in json.dumps(report["stacks"])
+
+
 def test_node_with_its_map_file(tmp_path: Path, require: Require) -> None:
     node = require("node")["node"]
     argv = [node, "--perf-basic-prof", "--interpreted-frames-native-stack", str(CODE / "hot.js")]
-    # It writes a log of V8's where it is started.
-    with spinning(argv, tmp_path) as process:
+    with spinning(argv) as process:
         report = attach(process.pid, tmp_path, "--stacks")
     Path(f"/tmp/perf-{process.pid}.map").unlink(missing_ok=True)
     place = code(report["stacks"])[0]

@@ -12,15 +12,21 @@ from elftools.elf.elffile import ELFFile
 
 from udsprobe.symbols.function_table import Function, FunctionTable
 
-TABLE_BYTES_MAX = 256 << 20
-"""Of one symbol table with its names: ten times those of a browser."""
+TABLE_BYTES_MAX = 128 << 20
+"""Of one symbol table with its names: several times those of a browser."""
 
+SECTIONS_MAX = 20_000
+SEGMENTS_MAX = 1_000
 NAME_BYTES_MAX = 4096
 EXPANDED_BYTES_MAX = 64 << 20
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNCTION, _INDIRECT, _UNDEFINED = 2, 10, 0
 _LOADED, _EXECUTABLE = "PT_LOAD", 1
-_DAMAGE = (ELFError, ValueError, KeyError, IndexError, struct.error, UnicodeError, OverflowError)
+# What the reader raises for lies that it was not written for, too.
+_DAMAGE = (
+    *(ELFError, ValueError, KeyError, IndexError, struct.error, UnicodeError, OverflowError),
+    *(AttributeError, TypeError, AssertionError, MemoryError, RecursionError, ZeroDivisionError),
+)
 
 
 class Segment(NamedTuple):
@@ -53,6 +59,8 @@ class ElfImage:
             elf = ELFFile(file)
             if elf.elfclass != 64 or not elf.little_endian:
                 raise ValueError("not a 64-bit little-endian file")
+            if elf.num_sections() > SECTIONS_MAX or elf.num_segments() > SEGMENTS_MAX:
+                raise ValueError("more sections than any program has")
             self.segments = list(_segments(elf))
             self.build_id = _build_id(elf)
             self.debug_link = _debug_link(elf)
@@ -82,6 +90,9 @@ def _functions(elf: ELFFile, name: str) -> Iterator[Function]:
     if table is None or table["sh_entsize"] != _SYMBOL.size or table["sh_type"] == "SHT_NOBITS":
         return
     names = elf.get_section(table["sh_link"])
+    # What is compressed could expand without end.
+    if table.compressed or names.compressed:
+        return
     if table["sh_size"] + names["sh_size"] > TABLE_BYTES_MAX:
         return
     raw, texts = table.data(), names.data()
@@ -97,7 +108,7 @@ def _functions(elf: ELFFile, name: str) -> Iterator[Function]:
 def _mini(elf: ELFFile) -> List[Function]:
     """Of `.gnu_debugdata`, where Fedora keeps the names of what is not exported."""
     section = elf.get_section_by_name(".gnu_debugdata")
-    if section is None or section["sh_size"] > EXPANDED_BYTES_MAX:
+    if section is None or section.compressed or section["sh_size"] > EXPANDED_BYTES_MAX:
         return []
     try:
         expanded = lzma.LZMADecompressor().decompress(section.data(), EXPANDED_BYTES_MAX)
@@ -108,7 +119,7 @@ def _mini(elf: ELFFile) -> List[Function]:
 
 def _build_id(elf: ELFFile) -> str:
     section = elf.get_section_by_name(".note.gnu.build-id")
-    if section is None or section["sh_size"] > NAME_BYTES_MAX:
+    if section is None or section.compressed or section["sh_size"] > NAME_BYTES_MAX:
         return ""
     raw: bytes = section.data()
     return raw[16:].hex()
@@ -116,7 +127,7 @@ def _build_id(elf: ELFFile) -> str:
 
 def _debug_link(elf: ELFFile) -> str:
     section = elf.get_section_by_name(".gnu_debuglink")
-    if section is None or section["sh_size"] > NAME_BYTES_MAX:
+    if section is None or section.compressed or section["sh_size"] > NAME_BYTES_MAX:
         return ""
     name: bytes = section.data().split(b"\0", 1)[0]
     text = name.decode("ascii", "replace")

@@ -12,7 +12,8 @@ from functools import cache
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 LIBRARY, ELF_LIBRARY = "libdw.so.1", "libelf.so.1"
-_EV_CURRENT, _READ_MMAP = 1, 8
+# Not mapped: who cuts a file off that is mapped here would end udsprobe.
+_EV_CURRENT, _READ = 1, 1
 _RULES_MAX = 200_000
 _pointer, _int, _word = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64
 
@@ -107,7 +108,7 @@ class FrameRules:
         self._elf = (
             self._elf_library.elf_memory(self._image, len(image))
             if image
-            else self._elf_library.elf_begin(self._file, _READ_MMAP, None)
+            else self._elf_library.elf_begin(self._file, _READ, None)
         )
         self._cfi = self._dw.dwarf_getcfi_elf(self._elf) if self._elf else None
         self._known: Dict[int, Optional[Rule]] = {}

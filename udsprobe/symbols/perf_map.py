@@ -11,7 +11,7 @@ from udsprobe.symbols.function_table import Function, FunctionTable
 MAP_BYTES_MAX = 64 << 20
 """Of one file; the rest of a larger one is not read."""
 
-ENTRIES_MAX = 1_000_000
+ENTRIES_MAX = 300_000
 _LAST = 1 << 64
 # V8: kind, optimisation mark, function, file, line and column.
 _JAVASCRIPT = re.compile(
@@ -35,7 +35,8 @@ def entries(text: bytes) -> FunctionTable:
     Lines that are none are passed over.
     """
     found: Dict[int, Function] = {}
-    for line in text.splitlines()[:ENTRIES_MAX]:
+    # Not all lines at once: an empty one is a byte in the file, and many in memory.
+    for line in text.split(b"\n", ENTRIES_MAX)[:ENTRIES_MAX]:
         fields = line.split(b" ", 2)
         if len(fields) < 3:
             continue

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
 import stat
+import time
 from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional
 
 from udsprobe.printable import printable
+from udsprobe.symbols import frame_rules
 from udsprobe.symbols.demangled import function_name
+from udsprobe.symbols.frame_rules import Rule
 from udsprobe.symbols.function_table import FunctionTable
 from udsprobe.symbols.mappings import AddressSpace, Mapping, mappings
 from udsprobe.symbols.perf_map import MAP_BYTES_MAX, code_name, entries
@@ -16,11 +20,27 @@ from udsprobe.symbols.target_images import Image, TargetImages
 from udsprobe.symbols.unwinding import Place
 
 MAPS_BYTES_MAX = 32 << 20
+MAP_READING_MAX = 0.05
+"""Part of the time that a perf map which grows is read again in."""
+
 JIT = "[jit]"
 """The module of code that was made at run time."""
 
 _VDSO = b"[vdso]"
 _BUILTIN = b"Builtins_"
+_PYTHON = b"py::"
+# Python/asm_trampoline.S: `sub $8, %rsp; call *%rcx; add $8, %rsp; ret`, met after its call.
+TRAMPOLINE = Rule(
+    cfa=((frame_rules.OP_BREG0 + frame_rules.MACHINES["x86_64"].sp, 16, 0),),
+    caller=(
+        (frame_rules.OP_CALL_FRAME_CFA, 0, 0),
+        (frame_rules.OP_CONST1U, 8, 0),
+        (frame_rules.OP_MINUS, 0, 0),
+    ),
+    fp=None,
+    is_outermost=False,
+    is_signal=False,
+)
 _FRAMES_MAX = 50_000
 
 
@@ -47,9 +67,11 @@ class ProcessNames:
         self._pid = pid
         self._images = images
         self._proc = proc
+        self._is_x86 = platform.machine() == "x86_64"
         self._frames: Dict[int, CodeFrame] = {}
         self._map: FunctionTable = FunctionTable(())
         self._map_bytes = -1
+        self._map_again_s = 0.0
         self._mapped: List[Mapping] = []
         self._space = AddressSpace(())
         self.has_perf_map = False
@@ -88,13 +110,19 @@ class ProcessNames:
         if mapping is None:
             return None
         if not mapping.is_file:
-            return Place(None, mapping.path != _VDSO)
+            return Place(self._trampoline(address), mapping.path != _VDSO)
         image = self._images.of(self._pid, mapping)
         if image.rules is None or not image.rules.is_there:
             return Place(None, True)
         inside = image.address_of(mapping, address)
         rule = None if inside is None else image.rules.at(inside)
         return Place(rule, rule is None and self._is_builtin(image, inside))
+
+    def _trampoline(self, address: int) -> Optional[Rule]:
+        """Of CPython's on x86-64, which keep no frame pointer before 3.14."""
+        found = self._map.at(address)
+        is_python = found is not None and found.name.startswith(_PYTHON)
+        return TRAMPOLINE if is_python and self._is_x86 else None
 
     @staticmethod
     def _is_builtin(image: Image, inside: Optional[int]) -> bool:
@@ -138,10 +166,13 @@ class ProcessNames:
                 if not stat.S_ISREG(found.st_mode) or found.st_uid != owner:
                     return
                 self.has_perf_map = True
-                if found.st_size != self._map_bytes:
+                began_s = time.monotonic()
+                if found.st_size != self._map_bytes and began_s >= self._map_again_s:
                     self._map_bytes = found.st_size
                     self._map = entries(file.read(MAP_BYTES_MAX))
                     self._frames.clear()
+                    took_s = time.monotonic() - began_s
+                    self._map_again_s = began_s + took_s / MAP_READING_MAX
 
     def _inner_pid(self) -> int:
         """Its number in its own PID namespace, the last one of NSpid."""

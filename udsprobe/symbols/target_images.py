@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Dict, Optional, Tuple
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from udsprobe.symbols.elf_image import ElfImage
 
 IMAGES_MAX = 512
+RULES_BYTES_MAX = 512 << 20
+"""Of a file whose call frame information is read, whatever sizes it claims."""
+
+SYMBOLS_S_MAX = 20.0
+"""Reading symbols of all files together; those that come after that have no names."""
+
 _DELETED = b" (deleted)"
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 Key = Tuple[str, int]
@@ -55,6 +62,7 @@ class TargetImages:
         self._proc = proc
         self._machine = machine if machine is not None and frame_rules.is_here() else None
         self._images: Dict[Key, Image] = {}
+        self._took_s = 0.0
 
     @property
     def unwinds(self) -> bool:
@@ -67,7 +75,10 @@ class TargetImages:
         if key not in self._images:
             if len(self._images) >= IMAGES_MAX:
                 self.close()
-            self._images[key] = self._read(pid, mapping)
+            began_s = time.monotonic()
+            is_in_time = self._took_s < SYMBOLS_S_MAX
+            self._images[key] = self._read(pid, mapping) if is_in_time else NOT_READ
+            self._took_s += time.monotonic() - began_s
         return self._images[key]
 
     def close(self) -> None:
@@ -91,7 +102,7 @@ class TargetImages:
             if elf.is_stripped:
                 functions = self._debug_functions(pid, elf, mapping) or functions
             rules = None
-            if self._machine is not None:
+            if self._machine is not None and os.fstat(descriptor).st_size <= RULES_BYTES_MAX:
                 rules = FrameRules(self._machine, file=descriptor)
             return Image(elf, functions, rules)
         except (ValueError, OSError):
@@ -133,6 +144,6 @@ class TargetImages:
                             continue
                         debug = elf_image.ElfImage(file)
                     # Of another build it would name other functions.
-                    if debug.build_id == elf.build_id and not debug.is_stripped:
+                    if elf.build_id and debug.build_id == elf.build_id and not debug.is_stripped:
                         return debug.functions
         return None

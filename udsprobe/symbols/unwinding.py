@@ -32,7 +32,7 @@ class Place(NamedTuple):
     """What is known of a place in code.
 
     Attributes:
-        rule: None where there is none.
+        rule: None where there is none; with `by_frame_pointer` it is tried first.
         by_frame_pointer: its callers keep frame pointers: code made at run time, and files
             without any call frame information, Go's.
     """
@@ -115,7 +115,10 @@ class Unwinder:
 
     def _caller(self, state: State, place: Place, stack: _Stack) -> Optional[State]:
         if place.rule is not None:
-            return self._by_rule(state, place.rule, stack)
+            found = self._by_rule(state, place.rule, stack)
+            # Where both are possible, the one that leads to code.
+            if not place.by_frame_pointer or found is None or self._place_of(found.ip):
+                return found
         if place.by_frame_pointer:
             return _by_frame_pointer(state, stack)
         raise _Unknown

@@ -93,6 +93,8 @@ def _calls(
 
 def _table(name: str, lines: List[Line], report: Report) -> Table:
     if not lines:
-        state = {each.name: each.reason for each in report.probe.measurements if each.state == "off"}
+        state = {
+            each.name: each.reason for each in report.probe.measurements if each.state == "off"
+        }
         lines = [Line(None, visible(state.get("stacks") or NOTHING), DIM)]
     return Table(f"code: {name} (Esc leaves, Enter opens, f: tree or flame graph)", tuple(lines))
