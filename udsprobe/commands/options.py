@@ -34,7 +34,8 @@ class WatchOptions:
         strategy: how the kernel calls the probes; `auto` is the first that loads.
         record: None when nothing is recorded.
         keep_privileges: nothing is given up once the probes are live.
-        stacks: take stacks `always`, `auto` (while the verdict is app-cpu) or `never`.
+        stacks: take stacks `always`, `auto` (while the verdict is app-cpu or
+            app-blocked) or `never`.
     """
 
     follow: bool
@@ -188,8 +189,8 @@ _HOW = (
         "--stacks/--no-stacks",
         default=None,
         help=(
-            "Sample the targets' stacks all the time, or never; default: for 10 s once the verdict "
-            "is app-cpu."
+            "Sample the targets' stacks, and where they sleep, all the time, or never; default: "
+            "for 10 s once the verdict is app-cpu or app-blocked."
         ),
     ),
     keep_privileges_option,

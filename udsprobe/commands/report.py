@@ -12,9 +12,10 @@ from udsprobe.commands.delivery import Outlet, WholeFile, html_libraries
 from udsprobe.commands.moments import moment_unix_s
 from udsprobe.commands.options import debug_option
 from udsprobe.errors import EXIT_OK, RecordingError, UsageError
-from udsprobe.model.code import every_stack
+from udsprobe.model.code import CPU, OFF_CPU, every_stack
 from udsprobe.model.report import Report
 from udsprobe.recording.reader import Recording, open_recording
+from udsprobe.sample import Sample
 
 
 @click.command(name="report", short_help="Print the report of a recording, or of part of it.")
@@ -41,6 +42,11 @@ from udsprobe.recording.reader import Recording, open_recording
 @click.option(
     "--pprof", metavar="OUT", help="Write the stacks to this file in the format of pprof."
 )
+@click.option(
+    "--asleep",
+    is_flag=True,
+    help="With --folded or --pprof: the stacks of sleeping threads, by their time (folded: µs).",
+)
 @click.option("--output", metavar="FILE", help="Write the output to this file.")
 @debug_option
 def command(
@@ -49,6 +55,7 @@ def command(
     html: Optional[str],
     folded: Optional[str],
     pprof: Optional[str],
+    asleep: bool,
     begins: Optional[str],
     ends: Optional[str],
     output: Optional[str],
@@ -63,9 +70,11 @@ def command(
     """
     files = {"--html": html, "--folded": folded, "--pprof": pprof}
     _check_forms([name for name, path in files.items() if path is not None], as_json, output)
+    if asleep and folded is None and pprof is None:
+        raise UsageError("usage", "--asleep goes with --folded or --pprof", "give one of them")
     with open_recording(file) as recording:
         if folded is not None or pprof is not None:
-            _write_stacks(recording, begins, ends, folded, pprof)
+            _write_stacks(recording, begins, ends, folded, pprof, asleep=asleep)
             return EXIT_OK
         if html is not None:
             _write_page(recording, begins, ends, html)
@@ -99,6 +108,8 @@ def _write_stacks(
     ends: Optional[str],
     folded: Optional[str],
     pprof: Optional[str],
+    *,
+    asleep: bool,
 ) -> None:
     from udsprobe.views import folded as as_text
     from udsprobe.views import pprof as as_message
@@ -106,20 +117,19 @@ def _write_stacks(
     first, last = (
         recording.sample(n) for n in recording.ends(*_moments_of(recording, begins, ends))
     )
-    stacks = every_stack(first, last)
+    stacks = every_stack(first, last, OFF_CPU if asleep else CPU)
     if not stacks or last.stacks is None:
         raise RecordingError(
             "no-stacks",
             "no stacks were taken in this part of the recording",
-            "record with --stacks; without it they are taken once the verdict is app-cpu",
+            "record with --stacks; without it they are taken once the verdict asks for them",
         )
     comms = {each.pid: each.comm for sample in (first, last) for each in sample.targets}
     if folded is not None:
         with WholeFile(folded, "--folded") as whole:
             whole.write(as_text.folded(stacks, comms))
     if pprof is not None:
-        before_ns = 0 if first.stacks is None else first.stacks.on_ns
-        sampled_s = (last.stacks.on_ns - before_ns) / 1e9
+        sampled_s = (_on_ns(last, asleep=asleep) - _on_ns(first, asleep=asleep)) / 1e9
         with WholeFile(pprof, "--pprof") as whole:
             whole.write_bytes(
                 as_message.pprof(
@@ -130,6 +140,13 @@ def _write_stacks(
                     sampled_s=sampled_s,
                 )
             )
+
+
+def _on_ns(sample: Sample, *, asleep: bool) -> int:
+    """How long stacks of that kind had been taken by then."""
+    if sample.stacks is None:
+        return 0
+    return sample.stacks.asleep_on_ns if asleep else sample.stacks.on_ns
 
 
 def _write_page(

@@ -104,7 +104,7 @@ CAUSES: Dict[str, Cause] = {
             "sleep for a lock, the disk, a timer or another thing makes up most of a request: "
             "1 ms of it, or half of all request time is in a slow tail",
             "a blocking call, lock contention, `sleep()`",
-            "`offcputime` on that process",
+            "the function that the verdict names, and the call it sleeps in",
             parts=BLOCKED,
             is_wait=True,
         ),

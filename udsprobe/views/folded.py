@@ -1,4 +1,5 @@
-"""Stacks as folded text: one line each, `process;outermost;…;innermost COUNT`.
+"""Stacks as folded text: one line each, `process;outermost;…;innermost COUNT`; of sleeps the
+count is µs.
 
 Flame graph programs read it: flamegraph.pl, inferno, speedscope.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import Dict, Iterable
 
 from udsprobe.model.report import CodeStack
+from udsprobe.views.call_tree import weight_of
 from udsprobe.views.document import utf8
 
 
@@ -17,7 +19,7 @@ def folded(stacks: Iterable[CodeStack], comms: Dict[int, str]) -> str:
     Args:
         comms: pid → name of the process.
     """
-    return "".join(f"{_line(each, comms)} {each.samples}\n" for each in stacks)
+    return "".join(f"{_line(each, comms)} {weight_of(each)}\n" for each in stacks)
 
 
 def _line(stack: CodeStack, comms: Dict[int, str]) -> str:

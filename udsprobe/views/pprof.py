@@ -16,12 +16,13 @@ _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRING_TABLE = 1, 2, 4, 5, 6
 _TIME_NS, _DURATION_NS, _PERIOD_TYPE, _PERIOD = 9, 10, 11, 12
 _NS_PER_S = 1_000_000_000
 _LENGTH_DELIMITED = 2
+_RAN, _SLEPT = ("samples", "cpu"), ("sleeps", "asleep")
 
 
 def pprof(
     stacks: Iterable[CodeStack], comms: Dict[int, str], *, hz: int, unix_s: float, sampled_s: float
 ) -> bytes:
-    """One profile: samples, and the CPU time that they stand for.
+    """One profile: samples, and the CPU time that they stand for; or sleeps, and their time.
 
     Args:
         comms: pid → name of the process, which is the outermost frame.
@@ -31,9 +32,15 @@ def pprof(
     made = _Profile()
     period_ns = _NS_PER_S // hz
     for each in stacks:
+        made.kinds = _RAN if each.total_us is None else _SLEPT
         frames = [f"{comms.get(each.pid, 'pid')} {each.pid}", *each.frames]
-        made.add(frames, each.samples, each.samples * period_ns)
+        spent_ns = each.samples * period_ns
+        made.add(frames, each.samples, spent_ns if each.total_us is None else _ns(each.total_us))
     return gzip.compress(made.message(period_ns, unix_s, sampled_s), mtime=0)
+
+
+def _ns(us: float) -> int:
+    return round(us * 1000)
 
 
 class _Profile:
@@ -41,6 +48,7 @@ class _Profile:
         self._texts: Dict[str, int] = {"": 0}
         self._functions: Dict[str, int] = {}
         self._samples: List[bytes] = []
+        self.kinds = _RAN
 
     def add(self, frames: Sequence[str], samples: int, spent_ns: int) -> None:
         # Innermost first; a location of its own for each function, of the same number.
@@ -48,7 +56,8 @@ class _Profile:
         self._samples.append(_packed(1, locations) + _packed(2, (samples, spent_ns)))
 
     def message(self, period_ns: int, unix_s: float, sampled_s: float) -> bytes:
-        types = [self._type("samples", "count"), self._type("cpu", "nanoseconds")]
+        counts, times = self.kinds
+        types = [self._type(counts, "count"), self._type(times, "nanoseconds")]
         functions = [self._described(name, number) for name, number in self._functions.items()]
         parts = [_bytes(_SAMPLE_TYPE, each) for each in types]
         parts += [_bytes(_SAMPLE, each) for each in self._samples]

@@ -1,0 +1,145 @@
+"""Which function the verdict names: of what ran, and of what slept while requests waited."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import List, Optional, Tuple
+
+import pytest
+
+from tests.unit import reports
+from udsprobe.model.code import sleeping_processes, stacks
+from udsprobe.model.report import CodePlace, ProcessCode, Report, Sleeps, Stacks
+from udsprobe.rules.code_places import with_code
+from udsprobe.rules.suspect import Suspect
+from udsprobe.rules.wording import evidence
+from udsprobe.sample import Sample, StackCounts, StackReading
+
+LIBC, APP = "libc.so.6", "app"
+
+
+def line(function: str, module: str) -> str:
+    return f"{function}\t{module}\t\t"
+
+
+def slept(
+    call: str, *frames: Tuple[str, str], ms: int, owing_ms: int, truncated: int = 0
+) -> StackCounts:
+    text = "\n".join(line(*frame) for frame in frames)
+    times = {"slept_ns": ms * 10**6, "owing_ns": owing_ms * 10**6}
+    return StackCounts(1, "off-cpu", text, 4, truncated, call=call, **times)
+
+
+SLEPT = (
+    slept("epoll_wait", ("main", APP), ("epoll_wait", LIBC), ms=9000, owing_ms=900),
+    slept("futex", ("main", APP), ("lock", APP), ("pthread_mutex_lock", LIBC), ("__lll_lock_wait", LIBC),
+          ("do_futex", "[kernel]"), ms=300, owing_ms=250),
+    slept("fsync", ("main", APP), ("save", APP), ("fsync", LIBC), ("do_fsync", "[kernel]"), ms=40, owing_ms=30),
+    slept("fsync", ("main", APP), ("idle", APP), ("fsync", LIBC), ms=2000, owing_ms=0),
+)  # fmt: skip
+
+
+def reading(*counts: StackCounts) -> StackReading:
+    return StackReading(
+        99, 0, 0, (1,), (), unwinds=True, stacks=counts, asleep_on_ns=10**9, sees_owing=True
+    )
+
+
+def found(*counts: StackCounts, before: Tuple[StackCounts, ...] = ()) -> Stacks:
+    first, last = (
+        replace(reports_sample(), stacks=each)
+        for each in (
+            replace(reading(*before), asleep_on_ns=0) if before else None,
+            reading(*counts),
+        )
+    )
+    made = stacks(first, last)
+    assert made is not None
+    return made
+
+
+def reports_sample() -> Sample:
+    nothing = dict.fromkeys(
+        ("calls", "in_flight", "syscalls_by_name", "threads", "exited_activity_ns", "listeners")
+    )
+    more = dict.fromkeys(("namespaces", "connects", "served", "upstream", "connections"))
+    return Sample(
+        sequence=0, monotonic_ns=0, unix_s=0.0, targets=(), targets_exited=0,
+        connections_open=None, probe=None, **nothing, **more,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def suspect(cause: str, *metrics: str) -> Suspect:
+    facts = tuple(evidence(metric, 1.0, "µs", metric) for metric in metrics)
+    return Suspect(cause, cause, "warning", True, 90.0, None, "it sleeps", facts)
+
+
+def named(report: Report, cause: str, *metrics: str) -> List[str]:
+    return [each.stack[0] for each in with_code(suspect(cause, *metrics), report).code]
+
+
+@pytest.mark.parametrize(
+    ("part", "first"),
+    [
+        ("app_lock_us", "100 % in pthread_mutex_lock ← lock (app)"),
+        ("app_disk_us", "100 % in fsync ← save (app)"),
+        ("app_timer_us", "100 % in epoll_wait ← main (app)"),
+        (None, "100 % in pthread_mutex_lock ← lock (app)"),
+    ],
+)
+def test_what_the_verdict_is_about_is_named(part: Optional[str], first: str) -> None:
+    report = replace(reports.measured(), stacks=found(*SLEPT))
+    named = with_code(suspect("app-blocked", *filter(None, [part])), report)
+    assert named.headline == f"it sleeps: {first}"
+    assert named.code[0].on == "off-cpu"
+    assert named.evidence[0].says.startswith(first)
+
+
+def test_the_window_has_what_was_added_in_it() -> None:
+    half = tuple(
+        replace(each, samples=1, slept_ns=each.slept_ns // 2, owing_ns=each.owing_ns // 2)
+        for each in SLEPT
+    )
+    sleeps = found(*SLEPT, before=half).sleeps
+    assert sleeps is not None
+    assert (sleeps.count, sleeps.total_us) == (12, 5_670_000.0)
+    assert sleeps.processes[0].owing_us == 590_000.0
+
+
+def test_of_whom_no_caller_is_known_says_nothing_against_the_others() -> None:
+    known = slept("fsync", ("save", APP), ("fsync", LIBC), ms=10, owing_ms=10)
+    bare = slept("fsync", ("fsync", LIBC), ms=90, owing_ms=90, truncated=4)
+    (process,) = found(known, bare).sleeps.processes  # type: ignore[union-attr]
+    (call,) = process.calls
+    assert call.code[0].stack == ["fsync (libc.so.6)", "save (app)"]
+    assert (call.truncated, call.code[0].share_pct) == (4, 100.0)
+
+
+def test_other_causes_are_left_as_they_are() -> None:
+    one = suspect("upstream-wait")
+    assert with_code(one, replace(reports.measured(), stacks=found(*SLEPT))) is one
+    assert sleeping_processes([], sees_owing=True) == []
+
+
+@pytest.mark.parametrize(
+    ("comm", "function", "told"),
+    [("hot", None, "not stripped"), ("node", None, "--perf-basic-prof"), ("hot", "verify", None)],
+)
+def test_where_names_lack_the_remedy_says_how_to_get_them(
+    comm: str, function: Optional[str], told: Optional[str]
+) -> None:
+    place = CodePlace(
+        function, "hot", None, None, 99.0, "cpu", [f"{function or 'not known'} (hot)"]
+    )
+    sampled = Stacks(
+        99, 4.0, 300, 0, 0, [4711], [], True, [ProcessCode(4711, 300, 0, [place])], [], [], 0
+    )
+    target = reports.target(4711, comm)
+    report = replace(reports.measured(), stacks=sampled, targets=[replace(target, cmdline=comm)])
+    says = " ".join(each.say for each in with_code(suspect("app-cpu"), report).actions)
+    assert (told is None and "stripped" not in says) or (told is not None and told in says)
+
+
+def test_no_sleeps_no_code() -> None:
+    nothing = Stacks(99, 0.0, 0, 0, 0, [], [], True, [], [], [], 0, Sleeps(1.0, 0, 0, 0, 0.0, []))
+    assert named(replace(reports.measured(), stacks=nothing), "app-blocked") == []
