@@ -30,13 +30,17 @@ def slept(
     return StackCounts(1, "off-cpu", text, 4, truncated, call=call, **times)
 
 
+LOCK = (
+    *(("main", APP), ("lock", APP), ("pthread_mutex_lock", LIBC)),
+    *(("__lll_lock_wait", LIBC), ("do_futex", "[kernel]")),
+)
+SAVE = (("main", APP), ("save", APP), ("fsync", LIBC), ("do_fsync", "[kernel]"))
 SLEPT = (
     slept("epoll_wait", ("main", APP), ("epoll_wait", LIBC), ms=9000, owing_ms=900),
-    slept("futex", ("main", APP), ("lock", APP), ("pthread_mutex_lock", LIBC), ("__lll_lock_wait", LIBC),
-          ("do_futex", "[kernel]"), ms=300, owing_ms=250),
-    slept("fsync", ("main", APP), ("save", APP), ("fsync", LIBC), ("do_fsync", "[kernel]"), ms=40, owing_ms=30),
+    slept("futex", *LOCK, ms=300, owing_ms=250),
+    slept("fsync", *SAVE, ms=40, owing_ms=30),
     slept("fsync", ("main", APP), ("idle", APP), ("fsync", LIBC), ms=2000, owing_ms=0),
-)  # fmt: skip
+)
 
 
 def reading(*counts: StackCounts) -> StackReading:

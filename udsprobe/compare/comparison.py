@@ -6,7 +6,7 @@ Every field is one of the document's; units are in the names or in `unit`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import List, Optional
 
 SCHEMA = "udsprobe.compare/1"
@@ -79,6 +79,23 @@ class Noise:
 
 
 @dataclass(frozen=True)
+class CodeShare:
+    """A function's part of the CPU time of each side, by samples: itself, without what it calls.
+
+    `delta_pct`, in percentage points, lies between `low_pct` and `high_pct` with 99 % confidence as
+    far as chance in sampling goes; how runs differ otherwise is not in it.
+    """
+
+    function: str
+    a_pct: float
+    b_pct: float
+    delta_pct: float
+    low_pct: float
+    high_pct: float
+    exceeds_noise: bool
+
+
+@dataclass(frozen=True)
 class Comparison:
     """One comparison; field order is the document's order."""
 
@@ -93,4 +110,5 @@ class Comparison:
     syscalls: List[Figure]
     caveats: List[str]
     app: List[Figure]
+    code: List[CodeShare] = field(default_factory=list)
     schema: str = SCHEMA

@@ -7,6 +7,7 @@ from typing import Callable, Iterable, List, Optional, Sequence
 
 from udsprobe import __version__
 from udsprobe.compare.caveats import caveats
+from udsprobe.compare.code_shares import code_shares
 from udsprobe.compare.comparison import Comparison, Figure, Noise, Side
 from udsprobe.compare.errors import Runs
 from udsprobe.compare.judging import judged
@@ -57,6 +58,7 @@ def compare(a: Runs, b: Runs) -> Comparison:
         syscalls=calls,
         caveats=caveats(a, b),
         app=app,
+        code=code_shares(a, b),
     )
 
 

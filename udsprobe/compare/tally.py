@@ -8,7 +8,8 @@ together. None is not measured, and stays so in every sum it is part of.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 REPORT_SCHEMA = "udsprobe.report/1"
@@ -36,11 +37,14 @@ class Tally:
         sums: by name, see `tally`; µs, bytes, s or counts.
         percentiles: of the served requests' latency, µs.
         by_syscall: system calls, estimated from their number per request.
+        by_function: samples of stacks, by the function that ran; samples: all of them.
     """
 
     sums: Mapping[str, Optional[float]]
     percentiles: Mapping[str, Optional[float]]
     by_syscall: Mapping[str, float]
+    by_function: Mapping[str, int] = field(default_factory=dict)
+    samples: int = 0
 
     def of(self, name: str) -> Optional[float]:
         return self.sums[name]
@@ -84,7 +88,22 @@ def tally(document: Document) -> Tally:
     made = _part(document, "requests", "syscalls_per_request")
     count = sums["requests"] or 0.0
     sums["syscalls"] = _syscalls(made, count, measured=document.get("syscalls") is not None)
-    return Tally(sums, _percentiles(served), _by_syscall(made, count))
+    sampled = document.get("stacks") and _part(document, "stacks")
+    samples = round(_number(sampled, "samples") or 0) if sampled else 0
+    by_function = _by_function(sampled, samples) if sampled else {}
+    return Tally(sums, _percentiles(served), _by_syscall(made, count), by_function, samples)
+
+
+def _by_function(sampled: Document, samples: int) -> Dict[str, int]:
+    """Those that a report shows."""
+    found: Counter[str] = Counter()
+    places = sampled.get("functions")
+    for place in places if isinstance(places, list) else []:
+        stack = place.get("stack") if isinstance(place, Mapping) else None
+        if not isinstance(stack, list) or not stack or not isinstance(stack[0], str):
+            raise NotAReport("stacks.functions is not as in a report")
+        found[stack[0]] += round((_number(place, "share_pct") or 0.0) / 100 * samples)
+    return found
 
 
 def _syscalls(made: Optional[Document], count: float, measured: bool) -> Optional[float]:
@@ -243,7 +262,12 @@ def added(parts: Sequence[Tally]) -> Tally:
     for part in parts:
         for name, calls in part.by_syscall.items():
             by_syscall[name] = by_syscall.get(name, 0.0) + calls
-    return Tally(sums, {name: middle(parts, name) for name in PERCENTILES}, by_syscall)
+    by_function: Counter[str] = Counter()
+    for part in parts:
+        by_function.update(part.by_function)
+    samples = sum(part.samples for part in parts)
+    percentiles = {name: middle(parts, name) for name in PERCENTILES}
+    return Tally(sums, percentiles, by_syscall, by_function, samples)
 
 
 def middle(parts: Sequence[Tally], percentile: str) -> Optional[float]:

@@ -41,6 +41,7 @@ LABELS = {
 }
 DIFFERS, SAME, UNKNOWN = "differs", "within noise", "not known"
 _CALLS_SHOWN = 12
+_CODE_SHOWN = 10
 _CALLS_MIN = 0.005
 _FAR_PCT = 999.5
 _FAR = 1000
@@ -69,6 +70,20 @@ def calls(comparison: Comparison) -> List[Figure]:
     """The system calls that changed most, of those that are not rare."""
     often = [each for each in comparison.syscalls if max(each.a or 0.0, each.b or 0.0) > _CALLS_MIN]
     return often[:_CALLS_SHOWN]
+
+
+def code(comparison: Comparison) -> List[str]:
+    """Functions whose part of the CPU time differs beyond chance, a line each."""
+    return [
+        f"{each.a_pct:5.1f} % → {each.b_pct:5.1f} %  ({_points(each.low_pct)} to "
+        f"{_points(each.high_pct)} points)  {visible(each.function)}"
+        for each in comparison.code
+        if each.exceeds_noise
+    ][:_CODE_SHOWN]
+
+
+def _points(pct: float) -> str:
+    return f"{'−' if pct < 0 else '+'}{abs(pct):.1f}"
 
 
 def left_out(comparison: Comparison) -> int:

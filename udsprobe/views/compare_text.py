@@ -38,6 +38,7 @@ def render(comparison: Comparison, width: int = MIN_WIDTH, *, colour: bool = Fal
         *_table("stages of the mean latency", comparison.stages, width),
         *_app(comparison, width),
         *_calls(comparison, width),
+        *_code(comparison, width),
         *_notes(comparison, width),
     ]
     return printed(lines, width, colour=colour)
@@ -88,6 +89,15 @@ def _calls(comparison: Comparison, width: int) -> List[Text]:
     return (
         [*lines, Text(f"{_INDENT}and {rest} more that changed less or are rare")] if rest else lines
     )
+
+
+def _code(comparison: Comparison, width: int) -> List[Text]:
+    """Where both sides have stacks."""
+    if not comparison.code:
+        return []
+    rows = compare_rows.code(comparison) or ["no function's part differs beyond chance"]
+    title = Text("── code: parts of the CPU time ".ljust(width, "─"), style="bold")
+    return [title, *(Text(fit(_INDENT + row, width)) for row in rows)]
 
 
 def _notes(comparison: Comparison, width: int) -> List[Text]:

@@ -24,6 +24,7 @@ def render(comparison: Comparison) -> str:
         stages=compare_rows.rows(comparison.stages),
         app=compare_rows.rows([each for each in comparison.app if each.a or each.b]),
         calls=compare_rows.rows(shown),
+        code=compare_rows.code(comparison),
         calls_left_out=compare_rows.left_out(comparison),
         notes=_notes(comparison),
     )
