@@ -14,7 +14,7 @@ from udsprobe.rules.thresholds import CODE_SAMPLES_MIN
 from udsprobe.rules.wording import count, duration, evidence, percent
 
 _RUNNING, _ASLEEP = "app-cpu", "app-blocked"
-_PROFILER = "sudo perf record"
+_PROFILER, _WHERE_IT_SLEEPS = "sudo perf record", "sudo head -v /proc/"
 # Calls in which a thread waits for others to speak: while requests wait, its rest.
 _FOR_EVENTS = frozenset(
     (
@@ -55,7 +55,8 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     found = _sleep(root, report)
     if found is None or not found.code:
         return root
-    return _told(root, found.code, _sleep_fact(found, report), root.actions)
+    actions = [each for each in root.actions if not _looks_for_sleep(each)]
+    return _told(root, found.code, _sleep_fact(found, report), actions)
 
 
 def _told(
@@ -124,6 +125,11 @@ def _names(found: ProcessCode, report: Report) -> Tuple[Action, ...]:
 def _profiles(action: Action) -> bool:
     """It would show once more what is known."""
     return action.run is not None and action.run.startswith(_PROFILER)
+
+
+def _looks_for_sleep(action: Action) -> bool:
+    """The same of sleep."""
+    return action.run is not None and action.run.startswith(_WHERE_IT_SLEEPS)
 
 
 def told(place: CodePlace) -> str:
