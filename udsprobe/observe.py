@@ -50,6 +50,13 @@ def _tracer(strategy: str, follow: bool, meanwhile: Work) -> Union[Tracer, BccTr
     return BccTracer(follow=follow, meanwhile=meanwhile)
 
 
+def _stack_taking(wanted: str, tracer: Union[Tracer, BccTracer]) -> StackTaking:
+    requests = tracer.requests_map() if isinstance(tracer, Tracer) else None
+    return StackTaking(
+        wanted, tracer.strategy, in_pid_namespace=in_pid_namespace(), requests=requests
+    )
+
+
 def _collector(
     tracer: Union[Tracer, BccTracer], book: TargetBook, procfs: Procfs, stacks: StackTaking
 ) -> Union[Collector, BccCollector]:
@@ -124,12 +131,7 @@ class Observer:
         wanted = list(chosen)
         book = _book_of(wanted, program, procfs)
         self._tracer = _tracer(strategy, follow, meanwhile)
-        self._stacks = StackTaking(
-            stacks,
-            self._tracer.strategy,
-            in_pid_namespace=in_pid_namespace(),
-            requests=self._tracer.requests_map() if isinstance(self._tracer, Tracer) else None,
-        )
+        self._stacks = _stack_taking(stacks, self._tracer)
         try:
             self.first = self._begun(wanted, book, dormant=program is not None)
             if privileges is not None:
