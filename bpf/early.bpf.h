@@ -14,10 +14,10 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 /* The kernel has it: set between open and load. */
 const volatile bool direct_loads = false;
 
-/* Marks a thread that has ended but stays on its CPU for a while. On early kernels there is no
- * mark: the entry is removed before the task is.
+/* Marks a thread that has ended but stays on its CPU for a while; the other bits are the entry that
+ * it had. On early kernels there is no mark: the entry is removed before the task is.
  */
-#define SLOT_GONE 0xffffffff
+#define SLOT_GONE 0x80000000
 
 #ifndef EARLY_KERNEL
 
@@ -47,6 +47,12 @@ static __always_inline u32 mount_ns_of(struct task_struct *task)
 static __always_inline u32 net_ns_of(struct task_struct *task)
 {
 	return untrusted(task)->nsproxy->net_ns->ns.inum;
+}
+
+/* Of the CPU that it is on. */
+static __always_inline struct rq *run_queue_of(struct task_struct *task)
+{
+	return untrusted(task)->se.cfs_rq->rq;
 }
 
 /* The index of a task's entry in thread_states; it is freed with the task. Linux kernel commit
@@ -81,7 +87,7 @@ static __always_inline void forget_slot(struct task_struct *task)
 	u32 *slot = bpf_task_storage_get(&thread_slots, task, NULL, 0);
 
 	if (slot)
-		*slot = SLOT_GONE;
+		*slot |= SLOT_GONE;
 }
 
 /* Takes the next number. */
@@ -120,6 +126,11 @@ static __always_inline u32 mount_ns_of(struct task_struct *task)
 static __always_inline u32 net_ns_of(struct task_struct *task)
 {
 	return BPF_CORE_READ(task, nsproxy, net_ns, ns.inum);
+}
+
+static __always_inline struct rq *run_queue_of(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, se.cfs_rq, rq);
 }
 
 /* Keyed by the address of the task; the entry is removed before the task is. */

@@ -50,8 +50,11 @@ static __always_inline void adopt_activity(struct task_struct *task, struct thre
 		activity = activity_asleep(task, state, task_state);
 	else if (task->on_cpu)
 		activity = activity_on_cpu(state);
-	if (*(volatile ns_t *)&state->since_ns == adopted_ns)
-		state->activity = activity;
+	if (*(volatile ns_t *)&state->since_ns != adopted_ns)
+		return;
+	state->activity = activity;
+	if (wakers_told && activity > ACTIVITY_RUNQ)
+		falls_asleep(task, state, slot_of(task), activity);
 }
 
 static __always_inline void seed_thread(struct task_struct *task)

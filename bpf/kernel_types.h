@@ -103,6 +103,7 @@ struct pt_regs {
 struct thread_info {
 	unsigned long flags;
 	u32 status;
+	u64 preempt_count;	/* arm64: the count is in the lower half */
 };
 
 struct inode {
@@ -165,9 +166,16 @@ struct bpf_local_storage;
 
 struct nsproxy;
 
+struct rq;
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
 struct sched_entity {
 	u64 exec_start;
 	u64 sum_exec_runtime;
+	struct cfs_rq *cfs_rq;
 };
 
 struct sched_info {
@@ -177,6 +185,7 @@ struct sched_info {
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
+	int softirq_disable_cnt;	/* with CONFIG_PREEMPT_RT */
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	struct nsproxy *nsproxy;

@@ -24,6 +24,10 @@ const volatile u32 nr_connect = 0xffff;
 const volatile u32 compat_nr_connect = 0xffff;
 const volatile u32 compat_nr_restart_syscall = 0xffff;
 const volatile bool follow_forks = true;
+/* A program stands where threads begin to wake others. */
+const volatile bool wakers_told = false;
+const volatile u32 nr_futex = 0xffff;
+const volatile u32 compat_nr_futex = 0xffff;
 /* udsprobe runs in a PID namespace that is not the host's. */
 const volatile bool in_pid_namespace = false;
 /* Programs can be preempted by others of their kind (7.0 and later): two
@@ -65,6 +69,12 @@ u64 servers_turned_away = 0;
 /* Waits for processes that found no entry among the holders, summed up by kind. */
 u64 holders_rest_ns = 0;
 u64 target_holders_rest_ns = 0;
+/* From a CPU's run queue to its preemption count: user space finds out while the programs are
+ * verified.
+ */
+u64 preempt_count_at = 0;
+/* Waits that found no entry. */
+u64 waits_turned_away = 0;
 u64 uring_turned_away = 0;
 u64 interrupted_calls_turned_away = 0;
 /* Calls that were left by handlers that never returned. */
@@ -126,6 +136,24 @@ struct {
 	__type(key, u32);
 	__type(value, struct thread_state);
 } thread_states SEC(".maps");
+
+/* By the same index; of use only while `task` is the thread's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct thread_past);
+} thread_pasts SEC(".maps");
+
+/* Allocated beforehand: nothing can be while the scheduler wakes. User space takes away those of
+ * threads that are gone.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct wait_key);
+	__type(value, struct wait_counts);
+} waits SEC(".maps");
 
 /* Those of threads that are gone. */
 struct {

@@ -10,7 +10,7 @@
 
 #define STACK_SHIFT 14
 
-/* NULL for SLOT_GONE as well, which is beyond the last entry. */
+/* NULL with SLOT_GONE as well, which is beyond the last entry. */
 static __always_inline struct thread_state *state_in_slot(u32 slot)
 {
 	return slot ? bpf_map_lookup_elem(&thread_states, &slot) : NULL;
@@ -75,6 +75,25 @@ static __always_inline void forget_callers(void)
 	shared_add(&slot_round, 1);
 }
 
+static __always_inline struct thread_past *past_in_slot(u32 slot)
+{
+	return slot ? bpf_map_lookup_elem(&thread_pasts, &slot) : NULL;
+}
+
+/* Nothing is known of what it did before. */
+static __always_inline void begin_past(u32 slot, struct task_struct *task)
+{
+	struct thread_past *past = past_in_slot(slot);
+
+	if (!past)
+		return;
+	past->seen = 0;
+	past->object = 0;
+	past->wake.author = AUTHOR_UNKNOWN;
+	past->task = (u64)task;
+	past->started_ns = task_read(task, start_boottime);
+}
+
 static __always_inline u32 take_slot(void)
 {
 	u32 slot;
@@ -100,6 +119,7 @@ static __always_inline struct thread_state *new_thread_state(struct task_struct 
 	if (!state)
 		return NULL;
 	state->task = (u64)task;
+	begin_past(slot, task);
 	if (!keep_slot(task, slot)) {
 		bpf_map_push_elem(&free_slots, &slot, BPF_ANY);
 		return NULL;
@@ -113,7 +133,7 @@ static __always_inline void thread_state_gone(struct task_struct *task)
 {
 	u32 slot = slot_of(task);
 
-	if (!slot || slot == SLOT_GONE)
+	if (!slot || slot & SLOT_GONE)
 		return;
 	forget_slot(task);
 	forget_callers();

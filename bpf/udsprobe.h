@@ -37,6 +37,7 @@ enum limits {
 	DEPTH_SLOTS = 224,	/* up to 131,071 */
 	KNOWN_SOCKETS = 4,	/* of each thread, a power of two */
 	CPU_STAYS = 32,		/* remembered of each CPU, a power of two */
+	EPISODES = 16,		/* remembered of each thread, a power of two */
 	LOOKS_MAX = 8,		/* at what a connection receives first, or first before us */
 	MESSAGES_MAX = 1024,	/* UIO_MAXIOV bounds sendmmsg and recvmmsg */
 	LISTED_MAX = 1024,	/* connections in a listing, but for those that outweigh or hold bytes */
@@ -140,6 +141,35 @@ enum activity {
 	ACTIVITY_MAX,
 };
 
+/* What a thread did, as the author of another one's wait or asleep itself. */
+enum doing {
+	DOING_CPU = 0,
+	DOING_RUNQ,
+	DOING_POLL,
+	DOING_RECV,
+	DOING_SEND,
+	DOING_ACCEPT,
+	DOING_CONNECT,
+	DOING_LOCK,
+	DOING_FILE_LOCK,
+	DOING_DISK,
+	DOING_CHILD,
+	DOING_SLEEP,
+	DOING_PIPE,
+	DOING_OTHER,
+	DOING_UNKNOWN,
+	DOING_MAX,
+};
+
+/* Who ended a wait. */
+enum author {
+	AUTHOR_UNKNOWN = 0,
+	AUTHOR_THREAD,		/* in its own context */
+	AUTHOR_INTERRUPT,	/* a timer or a device; whom it interrupted has nothing to do with it */
+	AUTHOR_SOFTIRQ,		/* work that interrupts leave behind: packets, timers */
+	AUTHOR_PEER,		/* the process at the other end of the connection */
+};
+
 /* What a thread waits for when it sleeps in a call, before the socket is known. */
 enum waits {
 	WAITS_OTHER = 0,
@@ -150,6 +180,9 @@ enum waits {
 	WAITS_CONNECT,
 	WAITS_LOCK,
 	WAITS_DISK,
+	WAITS_FILE_LOCK,
+	WAITS_CHILD,
+	WAITS_SLEEP,
 };
 
 /* How a call is to be read; bits. */
@@ -303,7 +336,8 @@ struct thread_state {
 	address_t task;		/* whose it is */
 	unsigned int flags;
 	unsigned char activity;
-	unsigned char pad[3];
+	unsigned char doing;	/* since it left its CPU last */
+	unsigned char pad[2];
 	ns_t left_cpu_ns;	/* read when it is given one again; 0: in a call that began on one */
 	ns_t since_ns;		/* of the activity now */
 	ns_t polled_ns;		/* its poller returned; 0: it is in there, or never was */
@@ -345,6 +379,68 @@ struct cpu_stay {
 struct cpu_stays {
 	count_t seen;
 	struct cpu_stay last[CPU_STAYS];
+};
+
+/* A thread slept, and was awake until the next one begins. Short ones of one kind are one. */
+struct episode {
+	ns_t left_ns;
+	ns_t woken_ns;		/* as left_ns when it did not sleep */
+	unsigned int runq_us;	/* of the time awake, ready to run, in units of 1024 ns */
+	unsigned short call;	/* NO_CALL, or its number, with COMPAT_CALL of a 32-bit caller */
+	unsigned short doing;
+};
+
+enum call_number {
+	NO_CALL = 0xffff,
+	COMPAT_CALL = 0x8000,
+};
+
+/* Who is about to end the wait of a thread, and what they did while it lasted. */
+struct wake {
+	unsigned int author;	/* AUTHOR_UNKNOWN: nobody has begun to */
+	unsigned int tid;
+	unsigned int tgid;
+	unsigned int is_target;
+	ns_t started_ns;
+	ns_t was_ns[DOING_MAX];
+	unsigned short calls[DOING_MAX];
+	unsigned short call;	/* in which the author ended it */
+	char comm[COMM_LEN];
+};
+
+/* What is remembered of a thread; the entry has the same index as its state. */
+struct thread_past {
+	address_t task;		/* whose it is, */
+	ns_t started_ns;	/* which tells another in the same memory */
+	count_t seen;
+	u64_t object;		/* that it sleeps for: the address of a futex */
+	struct wake wake;
+	struct episode last[EPISODES];
+};
+
+/* Waits of one thread of one kind, that one author ended. */
+struct wait_key {
+	ns_t started_ns;	/* the thread, since boot */
+	ns_t author_started_ns;
+	u64_t object;		/* of locks, the futex's address; 0: not known, or no room to tell apart */
+	unsigned int tid;
+	unsigned int author_tid;
+	unsigned int author_tgid;
+	unsigned short doing;	/* what for */
+	unsigned short author;
+};
+
+struct wait_counts {
+	count_t count;
+	ns_t max_ns;
+	ns_t last_ns;		/* when the last one ended */
+	ns_t was_ns[DOING_MAX];	/* all waits together, by what the author did meanwhile */
+	unsigned short calls[DOING_MAX];	/* in which the author slept last */
+	unsigned short call;	/* in which it ended the last wait */
+	unsigned int tgid;
+	unsigned int is_target;	/* the author */
+	char comm[COMM_LEN];	/* the author's; "" when it was not read */
+	unsigned int pad;
 };
 
 /* Names one process for good: a PID used again began at another tick. */
@@ -822,6 +918,9 @@ struct abi_types {
 	enum trait trait;
 	enum activity activity;
 	enum waits waits;
+	enum doing doing;
+	enum author author;
+	enum call_number call_number;
 	enum stage stage;
 	enum thread_flag thread_flag;
 	enum via via;

@@ -88,6 +88,7 @@ class Collector:
         self._servers = tracer.server_table(self._connections)
         self._cpu = CpuFiles(procfs)
         self._holders = tracer.cpu_holders(procfs)
+        self._waits = tracer.wait_table(procfs)
         self._not_adopted: Set[int] = set()
         self._sequence = 0
         self._run_time = RunTimeMeter(tracer.program_runs)
@@ -140,6 +141,7 @@ class Collector:
             loop_busy=counters.loop_busy(row),
             cpu_holders=self._holders.read(),
             stacks=self._stacks_now(),
+            waits=None if self._waits is None else self._waits.read(),
         )
 
     def _read_counters(self) -> _Counted:

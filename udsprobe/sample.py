@@ -412,6 +412,56 @@ class CpuHolder:
 
 
 @dataclass(frozen=True)
+class WaitPart:
+    """What the author of waits did while they lasted.
+
+    Attributes:
+        was: `cpu`, `runq`, what it slept for as `WaitCounts.kind`, or `unknown`.
+        total_ns: how long, all those waits together.
+        call: the system call that it slept in last; None when it did not, or it is not known.
+    """
+
+    was: str
+    total_ns: int
+    call: Optional[str]
+
+
+@dataclass(frozen=True)
+class WaitCounts:
+    """Waits of one thread that one author ended; cumulative.
+
+    Attributes:
+        pid: 0 in a row of those whose names are kept no longer, or never were.
+        started_ns: since boot; tells apart threads of one number.
+        kind: `lock`, `file_lock`, `recv`, `send`, `accept`, `connect`, `poll`, `disk`, `child`,
+            `sleep`, `pipe` or `other`.
+        object: of a lock, the address of the futex; 0 where it is not known.
+        author: `thread`; `interrupt` (a timer or a device); `softirq` (packets or timers);
+            `peer` (the process at the other end of the connection); `unknown`.
+        call: in which the author ended the last of them.
+        last_ns: CLOCK_MONOTONIC when that one ended.
+        parts: they add up to the time waited.
+    """
+
+    pid: int
+    tid: int
+    started_ns: int
+    kind: str
+    object: int
+    author: str
+    author_pid: Optional[int]
+    author_tid: Optional[int]
+    author_started_ns: int
+    author_comm: Optional[str]
+    author_is_target: bool
+    call: Optional[str]
+    count: int
+    max_ns: int
+    last_ns: int
+    parts: Tuple[WaitPart, ...]
+
+
+@dataclass(frozen=True)
 class OwnRequestCounts:
     """Requests of one process to one destination, answered ones."""
 
@@ -700,6 +750,7 @@ class Sample:
         served_by: the processes that answered or made a request, or have one waiting.
         loops: the living threads that poll; `loop_busy` has those that ended, too.
         stacks: None where they are not taken, and until they first are.
+        waits: those of the targets' threads that are over.
     """
 
     sequence: int
@@ -727,6 +778,7 @@ class Sample:
     loop_busy: Optional[LatencyCounts] = None
     cpu_holders: Optional[Tuple[CpuHolder, ...]] = None
     stacks: Optional[StackReading] = None
+    waits: Optional[Tuple[WaitCounts, ...]] = None
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ _OFF = {
     "thread_time": "thread states",
     "loops": "thread states",
     "cpu_holders": "other processes on the CPUs",
+    "waits": "who wakes threads",
     "accept_wait": "connections that enter a queue",
     "refused_connects": "refused connections",
     "connects": "connect destinations",
@@ -63,7 +64,8 @@ _OFF = {
 }
 # In the order of plan.measurements().
 _NAMES = (
-    *("syscalls", "cpu_time", "thread_time", "loops", "cpu_holders", "in_flight", "processes"),
+    *("syscalls", "cpu_time", "thread_time", "loops", "cpu_holders", "waits"),
+    *("in_flight", "processes"),
     *("served_requests", "stages", "listeners", "accept_queue", "accept_wait"),
     *("refused_connects", "connects", "upstream_requests", "connections", "queue_high_water"),
     *("io_uring", "cpu", "verdict"),

@@ -35,7 +35,7 @@ ABIS = ("native", "compat")
 FOLLOWED_HASH, FOLLOWED_SHIFT = 0x9E3779B97F4A7C15, 48
 TURNED_AWAY = (
     *("threads", "processes", "connections", "listeners", "connects", "upstreams"),
-    *("servers", "uring", "interrupted_calls"),
+    *("servers", "uring", "interrupted_calls", "waits"),
 )
 _MARK = struct.Struct("<II")
 # Each takes about a µs; what one waits for is over in some ns, unless its task was preempted.
@@ -145,6 +145,10 @@ class Counters:
     def programs_unseen(self) -> int:
         """Strategy `fentry`: 32-bit programs that began where nobody saw their calls."""
         return self._globals.get("programs_unseen")
+
+    def say_preempt_count_is_at(self, distance: int) -> None:
+        """How far a CPU's preemption count is from its run queue, bytes."""
+        self._globals.set("preempt_count_at", distance % (1 << 64))
 
     def stop(self) -> None:
         """Strategy `fentry`: no call counts from now on."""

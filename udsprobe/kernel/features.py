@@ -12,7 +12,14 @@ from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.btf import names
 from udsprobe.kernel.call_functions import call_functions
 from udsprobe.kernel.own_namespaces import in_pid_namespace
-from udsprobe.kernel.plan import EVENT_PROGRAMS, URING, URING_OVERFLOW, URING_SUBMITS
+from udsprobe.kernel.plan import (
+    EVENT_PROGRAMS,
+    URING,
+    URING_OVERFLOW,
+    URING_SUBMITS,
+    WAKER_PROGRAM,
+)
+from udsprobe.kernel.preempt_count import may_be_told
 from udsprobe.kernel.preemption import preempts_kernel_code
 
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
@@ -95,6 +102,8 @@ def _events(types: bytes) -> FrozenSet[str]:
     # before, completions do not say of which request they are.
     if not _has(types, "io_cqe") or not found.issuperset(URING) or not found & URING_SUBMITS:
         found -= URING | URING_SUBMITS | {URING_OVERFLOW}
+    if not may_be_told(types):
+        found.discard(WAKER_PROGRAM)
     return frozenset(found)
 
 

@@ -21,7 +21,7 @@ from udsprobe.kernel.features import Features
 from udsprobe.kernel.function_programs import KINDS, FunctionPrograms, prototypes
 from udsprobe.kernel.libbpf import LibbpfError, libbpf
 from udsprobe.kernel.lockdown import forbids_reading, lockdown_level
-from udsprobe.kernel.plan import EVENT_PROGRAMS
+from udsprobe.kernel.plan import EVENT_PROGRAMS, WAKER_PROGRAM
 from udsprobe.kernel.privileges import missing_capabilities
 from udsprobe.kernel.probe_object import ProbeObject
 from udsprobe.kernel.syscall_table import (
@@ -82,6 +82,7 @@ def load(
         cpus=cpus,
         follow=follow,
         functions=functions,
+        wakers=WAKER_PROGRAM in programs,
     )
     with suppress(LibbpfError), libbpf().unheard():
         return _loaded(raw, configure, programs, meanwhile)
@@ -120,6 +121,7 @@ def _configure(
     cpus: int,
     follow: bool,
     functions: Sequence[CallFunction],
+    wakers: bool,
 ) -> None:
     _aim_bodies(opened, functions)
     opened.resize("calls", series_max(cpus) * cpus)
@@ -128,7 +130,7 @@ def _configure(
     if features.bpf_allocator:
         opened.allocate_late("connections")
     threads = map_bounds.threads_max() + 1
-    for name in ("thread_states", "free_slots"):
+    for name in ("thread_states", "thread_pasts", "free_slots"):
         opened.resize(name, threads)
     bounds = _bounds_for_tests()
     for name, entries in bounds.items():
@@ -137,6 +139,7 @@ def _configure(
     # Unlike those on tracepoints, programs on functions can be preempted by others.
     if functions and features.preempts:
         options["preemptible"] = bytes([True])
+    options["wakers_told"] = bytes([wakers])
     options["threads_max"] = struct.pack("<I", bounds.get("thread_states", threads))
     opened.set_options(options)
 
@@ -284,7 +287,7 @@ def _options(
     }
     for prefix, table in zip(("", "compat_"), tables):
         options[f"{prefix or 'native_'}entries"] = _entries(opened, table)
-        for name in ("rt_sigreturn", "sigreturn", "restart_syscall", "connect"):
+        for name in ("rt_sigreturn", "sigreturn", "restart_syscall", "connect", "futex"):
             number = table.number(name)
             if number is not None:
                 options[f"{prefix}nr_{name}"] = struct.pack("<I", number)

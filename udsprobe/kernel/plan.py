@@ -38,6 +38,7 @@ EVENT_PROGRAMS = (
     EventProgram("sched_process_exit", True),
     EventProgram("sched_switch", True),
     EventProgram("sched_wakeup", True),
+    EventProgram("sched_waking", False),
     # Linux kernel commit 40e0b0908142 "net/sock: Introduce trace_sk_data_ready()" (in v6.3)
     EventProgram("sk_data_ready", False, "raw_tp"),
     EventProgram("sock_def_readable", False, "fentry"),
@@ -63,6 +64,8 @@ URING = frozenset({"io_uring_complete"})
 URING_OVERFLOW = "io_uring_cqe_overflow"
 # One name or the other; the kernel has never had both.
 URING_SUBMITS = frozenset({"io_uring_submit_req", "io_uring_submit_sqe"})
+# It tells who ends a wait.
+WAKER_PROGRAM = "sched_waking"
 # Either tells when bytes or connections arrive.
 ARRIVALS = ("sk_data_ready", "sock_def_readable")
 # Where calls are seen.
@@ -175,6 +178,7 @@ def _measurements(
         _on("thread_time", "tp_btf:sched_switch+sched_wakeup+sys_enter+sys_exit"),
         _on("loops", TRACEPOINTS),
         _on("cpu_holders", "tp_btf:sched_switch"),
+        _waits(attached),
         _in_flight(sleeping_calls),
         _on("processes", "tp_btf:sched_process_fork+exec+exit"),
         *_requests(arrival),
@@ -215,6 +219,16 @@ def _in_flight(sleeping_calls: bool) -> MeasurementState:
         "degraded",
         "without calls that began before attach: this kernel does not show where a thread sleeps",
     )
+
+
+def _waits(attached: FrozenSet[str]) -> MeasurementState:
+    if WAKER_PROGRAM in attached:
+        return _on("waits", f"tp_btf:{WAKER_PROGRAM}+sched_wakeup+sched_switch")
+    reason = (
+        "this kernel has no tracepoint sched_waking, or does not tell programs that they run in an "
+        "interrupt"
+    )
+    return MeasurementState("waits", None, "off", reason)
 
 
 def _io_uring(attached: FrozenSet[str]) -> MeasurementState:

@@ -64,7 +64,10 @@ WAITS: Mapping[str, str] = {
     "connect": "CONNECT",
     **dict.fromkeys(("epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"), "POLL"),
     **dict.fromkeys(("select", "pselect6", "io_uring_enter"), "POLL"),
-    **dict.fromkeys(("futex", "futex_wait", "futex_waitv", "flock"), "LOCK"),
+    **dict.fromkeys(("futex", "futex_wait", "futex_waitv"), "LOCK"),
+    **dict.fromkeys(("flock", "fcntl"), "FILE_LOCK"),
+    **dict.fromkeys(("wait4", "waitid", "waitpid"), "CHILD"),
+    **dict.fromkeys(("nanosleep", "clock_nanosleep"), "SLEEP"),
     **dict.fromkeys(("fsync", "fdatasync", "sync_file_range", "syncfs", "sync", "msync"), "DISK"),
     **dict.fromkeys(("open", "openat", "openat2", "ftruncate", "rename", "unlink"), "DISK"),
 }
@@ -88,6 +91,8 @@ ALIASES = {
     "pselect6_time64": "pselect6",
     "recvmmsg_time64": "recvmmsg",
     "futex_time64": "futex",
+    "clock_nanosleep_time64": "clock_nanosleep",
+    "fcntl64": "fcntl",
 }
 
 # What 32-bit C libraries ask of socketcall(), from 1 (include/uapi/linux/net.h);

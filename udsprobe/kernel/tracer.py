@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import struct
-from typing import Dict, Iterable, Iterator, List, Mapping, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.alongside import Work, nothing
@@ -19,6 +19,7 @@ from udsprobe.kernel.libbpf import LibbpfError
 from udsprobe.kernel.listener_table import ListenerTable
 from udsprobe.kernel.loader import load, possible_cpus, refusal, series_max
 from udsprobe.kernel.plan import (
+    WAKER_PROGRAM,
     attach_order,
     measurements,
     programs,
@@ -30,6 +31,7 @@ from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.server_table import ServerTable
 from udsprobe.kernel.socket_roles import SocketRecord, served_sockets
 from udsprobe.kernel.syscall_table import syscall_tables
+from udsprobe.kernel.wakers import WaitTable, Wakers
 from udsprobe.sample import MeasurementState
 
 
@@ -95,15 +97,17 @@ class Tracer:
         self.attached = programs(self.strategy, features.events)
         functions = _functions(features) if self.strategy == "fentry" else []
         self.by_functions = bool(functions)
+        wakers = Wakers(self.attached)
         self._object = load(
             *(features, tables, cpus, self.attached),
             follow=follow,
             functions=functions,
-            meanwhile=meanwhile,
+            meanwhile=wakers.besides(meanwhile),
         )
         self._calls = CallPrograms(self._object)
         try:
             self.counters = Counters(self._object, tables, cpus, series_max(cpus))
+            self.attached = wakers.ready(self.counters)
             if features.pid_namespace:
                 self._object.iterate("learn_namespace")
             for name in attach_order(self.attached):
@@ -171,6 +175,12 @@ class Tracer:
     def cpu_holders(self, procfs: Procfs) -> CpuHolders:
         """The account of who was on the CPUs that targets waited for."""
         return CpuHolders(self._object, procfs)
+
+    def wait_table(self, procfs: Procfs) -> Optional[WaitTable]:
+        """The account of who ended the targets' waits; None when nothing tells."""
+        if WAKER_PROGRAM not in self.attached:
+            return None
+        return WaitTable(self._object, syscall_tables(platform.machine()), procfs)
 
     def settle(self) -> None:
         """Give back what no target needs any more. To be called now and then."""

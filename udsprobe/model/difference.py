@@ -41,6 +41,7 @@ from udsprobe.model.served_requests import served_requests
 from udsprobe.model.syscall_rows import syscall_rows
 from udsprobe.model.target_rows import SettledRows, target_rows
 from udsprobe.model.thread_time import thread_time
+from udsprobe.model.waits import waits
 from udsprobe.sample import Observation, ProbeReading, Sample
 
 _NS_PER_S = 1_000_000_000
@@ -64,6 +65,7 @@ def report(
         ValueError: a counter went backwards; the message names it.
     """
     listeners = _listeners(first, last)
+    waited = waits(first, last)
     return Report(
         version=observation.version,
         host=_host(observation, last),
@@ -83,6 +85,9 @@ def report(
         connections_total=last.connections_open,
         cpu=cpu_use(first, last),
         stacks=stacks(first, last),
+        waits=None if waited is None else waited.rows,
+        waits_total=None if waited is None else waited.total,
+        locks=None if waited is None else waited.locks,
     )
 
 

@@ -763,6 +763,77 @@ class Cpu:
 
 
 @dataclass(frozen=True)
+class Author:
+    """Who ended waits, and what they did while these lasted.
+
+    `by`: `thread`; `process` (the other end of the connection); `timer`, `device`, `interrupt`
+    (without a thread); `others` (all authors behind the longest). `was`: `cpu`, `runq`, or what it
+    slept for, as `Wait.kind`; None when it is not known. `call`: the call that it slept in.
+    """
+
+    by: str
+    pid: Optional[int]
+    tid: Optional[int]
+    comm: Optional[str]
+    is_target: bool
+    was: Optional[str]
+    call: Optional[str]
+    total_us: float
+
+
+@dataclass(frozen=True)
+class RootAuthor(Author):
+    """The last of a chain: `via` are those before it, the first first, `comm PID/TID`."""
+
+    via: List[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The waits of one thread of one kind that ended in the window.
+
+    `pid` 0: of threads whose names are kept no longer. The authors' times and `unknown_us` add up
+    to `total_us`, and so do those of `roots`. `max_us`: the longest so far.
+    """
+
+    pid: int
+    tid: int
+    comm: Optional[str]
+    kind: str
+    count: int
+    total_us: float
+    max_us: float
+    authors: List[Author]
+    unknown_us: float
+    roots: List[RootAuthor]
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A futex that threads of a process waited for. Who woke need not have held it.
+
+    `last_woken_by`: the thread that ended the last of these waits.
+    """
+
+    pid: int
+    address: str
+    waiters: int
+    count: int
+    total_us: float
+    authors: List[Author]
+    last_woken_by: Optional[int]
+
+
+@dataclass(frozen=True)
+class Waits:
+    """`rows`: the 100 longest; `total` is how many there are."""
+
+    rows: List[Wait]
+    total: int
+    locks: List[Lock]
+
+
+@dataclass(frozen=True)
 class Report:
     """One report document; field order is the document's order."""
 
@@ -785,3 +856,6 @@ class Report:
     schema: str = SCHEMA
     cpu: Optional[Cpu] = None
     stacks: Optional[Stacks] = None
+    waits: Optional[List[Wait]] = None
+    waits_total: Optional[int] = None
+    locks: Optional[List[Lock]] = None

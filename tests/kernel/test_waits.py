@@ -1,0 +1,198 @@
+"""Waits whose author is known: who it was, what they did meanwhile, and nobody else's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Set, Tuple
+
+import pytest
+
+from tests.conftest import give_up
+from tests.kernel.tool import Attached, Report
+from tests.workloads.build import BuildError
+from tests.workloads.stages_program import Program
+
+pytestmark = [pytest.mark.root, pytest.mark.alone]
+
+Row = Dict[str, Any]
+HANDOVERS = 10_000
+ROUNDS = 5
+# What the workload does itself between the stamps and its wait, and udsprobe's decimals.
+ROUNDING_US = 1.0
+
+
+class Seen(NamedTuple):
+    truth: Dict[str, Any]
+    report: Report
+
+    def row(self, tid: int, kind: str) -> Row:
+        (found,) = (r for r in self.report["waits"] if (r["tid"], r["kind"]) == (tid, kind))
+        assert isinstance(found, dict)
+        return found
+
+    def lock(self) -> Row:
+        """The workload's own."""
+        (found,) = (r for r in self.report["locks"] if r["address"] == self.truth["lock"])
+        assert isinstance(found, dict)
+        return found
+
+
+def watched(folder: Path, case: str, work: str = "cpu", rounds: int = ROUNDS) -> Seen:
+    try:
+        program = Program("authors", case, work, str(rounds), str(folder / "scratch"))
+    except BuildError as error:
+        give_up(str(error))
+        raise
+    with program:
+        program.line()
+        with Attached(["--pid", str(program.pid)], folder) as observation:
+            program.go()
+            truth = program.document()
+    seen = Seen(truth, observation.report)
+    assert_sums(seen.report)
+    return seen
+
+
+def assert_sums(report: Report) -> None:
+    """The parts of each wait are its authors', and in another way those of its chains."""
+    state = {row["name"]: row["state"] for row in report["probe"]["measurements"]}["waits"]
+    assert state in ("on", "degraded")
+    for row in report["waits"]:
+        for parts in (row["authors"], row["roots"]):
+            total_us = row["unknown_us"] + sum(part["total_us"] for part in parts)
+            assert total_us == pytest.approx(row["total_us"], abs=0.001)
+    assert report["waits_total"] >= len(report["waits"])
+
+
+def names(parts: List[Row]) -> Set[Tuple[str, Any]]:
+    return {(part["by"], part["tid"]) for part in parts}
+
+
+def spent_us(parts: List[Row], *was: str) -> float:
+    return sum(part["total_us"] for part in parts if part["was"] in was)
+
+
+# A thread of a busy host waits for a CPU as well.
+@pytest.mark.parametrize(
+    ("work", "was", "call"),
+    [("cpu", "cpu", None), ("sleep", "sleep", "clock_nanosleep"), ("disk", "disk", "fsync")],
+)
+def test_a_mutex_whose_holder_works(tmp_path: Path, work: str, was: str, call: str) -> None:
+    seen = watched(tmp_path, "mutex", work)
+    waiter, holder, _ = seen.truth["tids"]
+    row = seen.row(waiter, "lock")
+    assert names(row["authors"]) == {("thread", holder)}
+    assert row["unknown_us"] == 0
+    did = {part["was"]: part["call"] for part in row["authors"]}
+    assert did[was] in (call, "nanosleep" if call else None)
+    if was != "disk":
+        assert spent_us(row["authors"], was, "runq") > 0.9 * row["total_us"]
+    lock = seen.lock()
+    assert (lock["waiters"], lock["last_woken_by"]) == (1, holder)
+    assert lock["count"] >= ROUNDS
+
+
+def test_what_was_waited_is_what_the_waiter_measured(tmp_path: Path) -> None:
+    """Its stamps are around the calls: it never knows less than there was."""
+    seen = watched(tmp_path, "mutex", "sleep")
+    lock = seen.lock()
+    assert lock["total_us"] <= seen.truth["waited"] / 1000 + ROUNDING_US
+
+
+def test_every_hand_over_is_counted(tmp_path: Path) -> None:
+    seen = watched(tmp_path, "handover", rounds=HANDOVERS)
+    first, second, _ = seen.truth["tids"]
+    for me, other, at in ((first, second, 0), (second, first, 1)):
+        rows = [row for row in seen.report["waits"] if row["tid"] == me]
+        assert sum(row["count"] for row in rows) == seen.truth["switches"][at]
+        lock = seen.row(me, "lock")
+        assert lock["count"] > 0.9 * HANDOVERS
+        assert names(lock["authors"]) == {("thread", other)}
+        # /proc/PID/task/TID/schedstat has the time on a CPU and ready to run; the rest was waits.
+        waited_us = sum(row["total_us"] for row in rows)
+        elapsed_us, blocked_us = (seen.truth[name][at] / 1000 for name in ("elapsed", "blocked"))
+        assert waited_us == pytest.approx(blocked_us, abs=0.02 * elapsed_us)
+
+
+def test_readers_wait_for_a_writer(tmp_path: Path) -> None:
+    seen = watched(tmp_path, "rwlock")
+    reader, writer, _ = seen.truth["tids"]
+    row = seen.row(reader, "lock")
+    assert names(row["authors"]) == {("thread", writer)}
+    assert spent_us(row["authors"], "cpu", "runq") > 0.9 * row["total_us"]
+
+
+def test_who_fills_a_queue_is_no_holder(tmp_path: Path) -> None:
+    """It wakes who waits at the condition variable; the mutex is free meanwhile."""
+    seen = watched(tmp_path, "queue")
+    consumer, producer, _ = seen.truth["tids"]
+    row = seen.row(consumer, "lock")
+    assert names(row["authors"]) == {("thread", producer)}
+    assert spent_us(row["authors"], "cpu", "runq") > 0.9 * row["total_us"]
+    assert "holder" not in str(seen.report["locks"])
+
+
+@pytest.mark.parametrize(("case", "kind"), [("pipe", "pipe"), ("unix", "recv")])
+def test_a_child_that_answers(tmp_path: Path, case: str, kind: str) -> None:
+    seen = watched(tmp_path, case)
+    parent, child, _ = seen.truth["tids"]
+    waits = [row for row in seen.report["waits"] if (row["tid"], row["kind"]) == (parent, kind)]
+    row = max(waits, key=lambda each: each["total_us"])
+    theirs = [part for part in row["authors"] if part["tid"] == child]
+    assert {part["is_target"] for part in theirs} == {True}
+    assert spent_us(theirs, "cpu", "runq") > 0.5 * row["total_us"]
+    # The test itself wrote to its stdin, a pipe: that it waited for that is as true.
+    assert names(row["authors"]) <= {("thread", child), *others(row, child)}
+
+
+def others(row: Row, child: int) -> Set[Tuple[str, Any]]:
+    """Threads that are no targets."""
+    return names(
+        [part for part in row["authors"] if not part["is_target"] and part["tid"] != child]
+    )
+
+
+def test_a_tcp_connection_s_author_is_the_process_at_its_other_end(tmp_path: Path) -> None:
+    """Packets are delivered by whoever an interrupt meets."""
+    seen = watched(tmp_path, "tcp")
+    reader, writer, _ = seen.truth["tids"]
+    row = seen.row(reader, "recv")
+    allowed = {("process", writer), ("interrupt", None)}
+    assert {(part["by"], part["pid"]) for part in row["authors"]} <= allowed
+    assert ("process", writer) in {(part["by"], part["pid"]) for part in row["authors"]}
+
+
+def test_a_child_that_ends(tmp_path: Path) -> None:
+    seen = watched(tmp_path, "child", rounds=1)
+    parent, child, _ = seen.truth["tids"]
+    row = seen.row(parent, "child")
+    assert names(row["authors"]) == {("thread", child)}
+    assert row["count"] == 1
+
+
+def test_a_timer_has_no_thread(tmp_path: Path) -> None:
+    seen = watched(tmp_path, "timer", rounds=20)
+    row = seen.row(seen.truth["tids"][0], "sleep")
+    assert row["count"] == 20
+    assert names(row["authors"]) == {("timer", None)}
+
+
+def test_a_file_lock_between_processes(tmp_path: Path) -> None:
+    seen = watched(tmp_path, "filelock", "sleep", rounds=1)
+    waiter, holder, _ = seen.truth["tids"]
+    row = seen.row(waiter, "file_lock")
+    assert names(row["authors"]) == {("thread", holder)}
+    assert spent_us(row["authors"], "sleep") > 0
+
+
+def test_a_chain_of_locks_ends_at_a_child_behind_a_pipe(tmp_path: Path) -> None:
+    seen = watched(tmp_path, "chain", "child", rounds=2)
+    first, second, third = seen.truth["tids"]
+    pid = seen.truth["pid"]
+    row = seen.row(first, "lock")
+    assert row["authors"][0]["tid"] == second
+    root = row["roots"][0]
+    # Children of the third: of another process each, and targets as well.
+    assert root["pid"] not in (pid, None)
+    assert root["is_target"]
+    assert [who.rpartition(" ")[2] for who in root["via"]] == [f"{pid}/{second}", f"{pid}/{third}"]
