@@ -19,7 +19,16 @@ from udsprobe.kernel.run_time import RunTimeMeter
 from udsprobe.kernel.shared_memory import Row
 from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
-from udsprobe.sample import CallCounts, ListenerReading, ProbeReading, Sample, StackReading
+from udsprobe.sample import (
+    CallCounts,
+    CallInFlight,
+    ListenerReading,
+    LoopCounts,
+    ProbeReading,
+    Sample,
+    StackReading,
+    WaitCounts,
+)
 from udsprobe.stack_taking import StackTaking
 
 SWEEP_EVERY_SAMPLES = 10
@@ -58,6 +67,14 @@ class _Counted(NamedTuple):
     ran: FrozenSet[int]
     exited_activity_ns: Mapping[str, int]
     events: EventAccount
+
+    def in_flight(self) -> Tuple[CallInFlight, ...]:
+        """The calls that threads are in."""
+        return tuple(t.in_flight for t in self.threads if t.in_flight is not None)
+
+    def loops(self) -> Tuple[LoopCounts, ...]:
+        """Of the threads that poll."""
+        return tuple(t.loop for t in self.threads if t.loop.iterations)
 
 
 class Collector:
@@ -112,15 +129,13 @@ class Collector:
         self._book.update(counters.processes(), counted.ran, self._tracer.via_names)
         interval = counters.next_interval()
         rows, rows_open = self._connections.read(monotonic_ns)
-        # Behind the connections, which are listed with what waits on them.
-        upstream = self._connections.upstream()
         seen = self._listeners.read(self._book.alive(), counted.ran, self._book.netns())
         return Sample(
             sequence=self._next_number(),
             monotonic_ns=monotonic_ns,
             unix_s=unix_s,
             calls=counted.calls,
-            in_flight=tuple(t.in_flight for t in counted.threads if t.in_flight is not None),
+            in_flight=counted.in_flight(),
             syscalls_by_name=None if self._tracer.by_functions else counters.calls_by_name(row),
             threads=tuple(t.activities for t in counted.threads),
             exited_activity_ns=counted.exited_activity_ns,
@@ -130,18 +145,19 @@ class Collector:
             namespaces=seen.namespaces,
             connects=self._table.connects(),
             served=counters.served(row),
-            upstream=upstream,
+            # Behind the connections, which are listed with what waits on them.
+            upstream=self._connections.upstream(),
             connections=rows,
             connections_open=rows_open,
             probe=self._account(counted.events),
             cpu=self._cpu.read(self._book.by_cgroups(), monotonic_ns),
             open_files=self._procfs.open_files(),
             served_by=self._servers.read(self._comms()),
-            loops=tuple(t.loop for t in counted.threads if t.loop.iterations),
+            loops=counted.loops(),
             loop_busy=counters.loop_busy(row),
             cpu_holders=self._holders.read(),
             stacks=self._stacks_now(),
-            waits=None if self._waits is None else self._waits.read(),
+            waits=self._waits_now(),
         )
 
     def _read_counters(self) -> _Counted:
@@ -218,6 +234,9 @@ class Collector:
 
     def _stacks_now(self) -> Optional[StackReading]:
         return None if self._stacks is None else self._stacks.reading()
+
+    def _waits_now(self) -> Optional[Tuple[WaitCounts, ...]]:
+        return None if self._waits is None else self._waits.read()
 
     def _maps_bytes(self) -> int:
         stacks = 0 if self._stacks is None else self._stacks.maps_bytes()

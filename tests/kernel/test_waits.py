@@ -100,18 +100,19 @@ def test_what_was_waited_is_what_the_waiter_measured(tmp_path: Path) -> None:
 
 
 def test_every_hand_over_is_counted(tmp_path: Path) -> None:
-    seen = watched(tmp_path, "handover", rounds=HANDOVERS)
+    """The kernel counts how often each thread went to sleep, and its time on a CPU and ready to
+    run (/proc/PID/task/TID/schedstat): the rest was waits."""
+    seen = watched(tmp_path, "handover", rounds=2 * HANDOVERS)
     first, second, _ = seen.truth["tids"]
+    counted = 0
     for me, other, at in ((first, second, 0), (second, first, 1)):
-        rows = [row for row in seen.report["waits"] if row["tid"] == me]
-        assert sum(row["count"] for row in rows) == seen.truth["switches"][at]
-        lock = seen.row(me, "lock")
-        assert lock["count"] > 0.9 * HANDOVERS
-        assert names(lock["authors"]) == {("thread", other)}
-        # /proc/PID/task/TID/schedstat has the time on a CPU and ready to run; the rest was waits.
-        waited_us = sum(row["total_us"] for row in rows)
+        row = seen.row(me, "lock")
+        assert row["count"] == seen.truth["switches"][at]
+        assert names(row["authors"]) == {("thread", other)}
         elapsed_us, blocked_us = (seen.truth[name][at] / 1000 for name in ("elapsed", "blocked"))
-        assert waited_us == pytest.approx(blocked_us, abs=0.02 * elapsed_us)
+        assert row["total_us"] == pytest.approx(blocked_us, abs=0.02 * elapsed_us)
+        counted += row["count"]
+    assert counted >= HANDOVERS
 
 
 def test_readers_wait_for_a_writer(tmp_path: Path) -> None:

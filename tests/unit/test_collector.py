@@ -47,6 +47,9 @@ class Tracer:
     def cpu_holders(self, procfs: Procfs) -> None:
         return None
 
+    def wait_table(self, procfs: Procfs) -> None:
+        return None
+
     def program_runs(self) -> Mapping[str, Tuple[int, int]]:
         return {}
 

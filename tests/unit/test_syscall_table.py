@@ -28,7 +28,10 @@ BITS = {
 WAIT_VALUES = {
     f"WAITS_{name}": at
     for at, name in enumerate(
-        ("OTHER", "POLL", "RECV", "SEND", "ACCEPT", "CONNECT", "LOCK", "DISK")
+        (
+            *("OTHER", "POLL", "RECV", "SEND", "ACCEPT", "CONNECT", "LOCK", "DISK"),
+            *("FILE_LOCK", "CHILD", "SLEEP"),
+        )
     )
 }
 ENUMS = {

@@ -825,15 +825,6 @@ class Lock:
 
 
 @dataclass(frozen=True)
-class Waits:
-    """`rows`: the 100 longest; `total` is how many there are."""
-
-    rows: List[Wait]
-    total: int
-    locks: List[Lock]
-
-
-@dataclass(frozen=True)
 class Report:
     """One report document; field order is the document's order."""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from udsprobe.model.counters import grown
-from udsprobe.model.report import Author, Lock, RootAuthor, Wait, Waits
+from udsprobe.model.report import Author, Lock, RootAuthor, Wait
 from udsprobe.sample import Sample, WaitCounts
 
 WAITS_SHOWN_MAX = 100
@@ -25,6 +25,14 @@ _TIMED = frozenset(("sleep", "lock", "file_lock"))
 _NS_PER_US = 1000
 
 _Who = Tuple[int, int]  # pid, tid
+
+
+class Waits(NamedTuple):
+    """`rows`: the longest; `total` is how many there are."""
+
+    rows: List[Wait]
+    total: int
+    locks: List[Lock]
 
 
 class _Part(NamedTuple):

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from udsprobe.model.report import Action, Listener, Report, Served, Syscall, Target
-from udsprobe.views import cells, numbers, words
+from udsprobe.views import cells, numbers, waiting, words
 from udsprobe.views.breakdown import no_turns, time_lines
 from udsprobe.views.columns import Column
 from udsprobe.views.escape import column as padded
@@ -47,6 +47,7 @@ class _Shown(NamedTuple):
     errors: int = 3
     targets: int = 4
     reasons: int = 8
+    waits: int = 3
 
 
 # The first that fits the budget is used: what says least goes first, the verdict last.
@@ -54,11 +55,11 @@ _MEASURES = (
     _Shown(),
     _Shown(targets=2, calls=6),
     _Shown(targets=2, calls=4, errors=2, connects=2, chain=2, reasons=4),
-    _Shown(3, 2, 2, 2, 2, 2, 6, 3, 4, 1, 2, 2),
-    _Shown(3, 2, 2, 1, 1, 1, 4, 2, 4, 1, 1, 2),
-    _Shown(3, 2, 2, 1, 1, 1, 3, 1, 4, 1, 1, 1),
-    _Shown(2, 2, 1, 1, 1, 1, 3, 1, 3, 1, 1, 1),
-    _Shown(1, 1, 1, 1, 1, 1, 1, 0, 2, 1, 1, 1),
+    _Shown(3, 2, 2, 2, 2, 2, 6, 3, 4, 1, 2, 2, 1),
+    _Shown(3, 2, 2, 1, 1, 1, 4, 2, 4, 1, 1, 2, 0),
+    _Shown(3, 2, 2, 1, 1, 1, 3, 1, 4, 1, 1, 1, 0),
+    _Shown(2, 2, 1, 1, 1, 1, 3, 1, 3, 1, 1, 1, 0),
+    _Shown(1, 1, 1, 1, 1, 1, 1, 0, 2, 1, 1, 1, 0),
 )
 
 # What is wrong or missing; every style has a word beside it.
@@ -104,6 +105,7 @@ def _document(report: Report, width: int, lines: int, shown: _Shown) -> List[Tex
         *_requests(report, width, shown),
         *_code(report, width, shown.calls // 2),
         *_asleep(report, width, shown.calls // 2),
+        *_waits(report, width, shown.waits),
         *_listeners(report, width, shown),
     ]
     below = [
@@ -277,6 +279,18 @@ def _asleep(report: Report, width: int, rows: int) -> List[Text]:
         path = visible(" ← ".join(call.code[0].stack)) if call.code else ""
         took = numbers.duration(call.total_us)
         body.append(Text(fit(f"  {took:>7} {call.call or '–'}: {path}", width)))
+    return body
+
+
+def _waits(report: Report, width: int, rows: int) -> List[Text]:
+    """Who the longest waits were for."""
+    told = waiting.told(report, rows)
+    if not told:
+        return []
+    body = [heading("waits", width)]
+    for row in told:
+        first, *more = wrap(waiting.sentence(row), width - 4)
+        body += [Text(f"  {first}"), *(Text(f"    {line}") for line in more)]
     return body
 
 

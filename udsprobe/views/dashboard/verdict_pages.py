@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Hashable, List, Sequence
 
 from udsprobe.model.report import Action, Evidence, Finding, Report, Verdict
-from udsprobe.views import numbers, words
+from udsprobe.views import numbers, waiting, words
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.lines import plain, rests_on, rule, section
 from udsprobe.views.dashboard.table import (
@@ -29,6 +29,7 @@ from udsprobe.views.verdict import (
 
 SEVERITY = {"critical": CRITICAL, "warning": WARNING}
 _KEYS = ("y copies", "↑↓ choose")
+_WAITS_SHOWN = 3
 _MEASUREMENTS = ("thread_time", "stages", "served_requests", "accept_queue", "connects")
 
 
@@ -46,6 +47,7 @@ def verdict_page(frame: Frame, width: int) -> Table:
         *_head(report, width),
         *_evidence(verdict.evidence, width),
         *_remedies(verdict.actions, width),
+        *_waits(report, width),
         *_runners_up(verdict, width),
         *_others(report, width),
         *_unmeasured(report, width),
@@ -123,6 +125,16 @@ def _remedies(actions: Sequence[Action], width: int) -> List[Line]:
         undo = [] if action.undo is None else wrap_commands(f"undo: {action.undo}", width - 8)
         lines += [Line(None, f"    {line}", DIM) for line in undo]
         lines += [Line(None, line.text, DIM) for line in _paragraph(action.why, width, 4)]
+    return [*lines, plain("")]
+
+
+def _waits(report: Report, width: int) -> List[Line]:
+    told = waiting.told(report, _WAITS_SHOWN)
+    if not told:
+        return []
+    lines = [rule("who the longest waits were for")]
+    for row in told:
+        lines += _paragraph(waiting.sentence(row), width)
     return [*lines, plain("")]
 
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from udsprobe.model.report import Connection, Listener, Report, Served
 from udsprobe.model.timeline import HeatMap, Timeline, heat_map
-from udsprobe.views import breakdown, cells, numbers, verdict, words
+from udsprobe.views import breakdown, cells, numbers, verdict, waiting, words
 from udsprobe.views.html import flame, time_plots
 from udsprobe.views.html.page import render as page
 from udsprobe.views.text import latency_line, served_line
@@ -20,6 +20,7 @@ ROWS_MAX = 200
 CONNECTIONS_MAX = 20
 CALLERS_MAX = 3
 ASLEEP_MAX = 30
+WAITS_MAX = 20
 QUEUES_MAX = 12
 """Listeners whose queue is plotted, the fullest first."""
 
@@ -82,6 +83,7 @@ def render(report: Report, line: Timeline, moments: Sequence[Moment] = ()) -> st
         **_requests(report, line),
         **_over_time(report, line),
         **_thread(report),
+        **_waits(report),
         **_code(report),
         **_asleep(report),
         **_tables(report),
@@ -337,6 +339,31 @@ def _asleep(report: Report) -> Dict[str, Any]:
         "asleep_says": words.slept(sleeps),
         "asleep": _table("asleep", caption, columns, rows[:ASLEEP_MAX]),
     }
+
+
+def _waits(report: Report) -> Dict[str, Any]:
+    """Whom threads waited for."""
+    rows = [
+        {
+            "who": waiting.thread(each.comm, each.pid, each.tid),
+            "what": waiting.WAITS_FOR.get(each.kind, each.kind),
+            "count": f"{each.count:,}",
+            "total": numbers.duration(each.total_us),
+            "author": waiting.by_whom(each),
+        }
+        for each in waiting.told(report, WAITS_MAX)
+    ]
+    if not rows:
+        return {"waits": None}
+    columns = (
+        Column("who", "thread", "text"),
+        Column("what", "waited for", "text"),
+        Column("count", "times"),
+        Column("total", "together"),
+        Column("author", "who ended it", "prose"),
+    )
+    caption = "The longest waits, and who ended them. Who wakes a thread need not have held a lock."
+    return {"waits": _table("waits", caption, columns, rows)}
 
 
 def _tables(report: Report) -> Dict[str, Any]:

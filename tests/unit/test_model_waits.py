@@ -1,0 +1,188 @@
+"""Waits and their authors: differences, sums, and chains of up to four hops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import List, Optional, Tuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.samples import sample, target
+from udsprobe.model.report import Wait
+from udsprobe.model.waits import AUTHORS_SHOWN_MAX, HOPS_MAX, Waits, waits
+from udsprobe.sample import WaitCounts, WaitPart
+
+PID = 100
+US = 1000
+
+
+def ended(
+    tid: int,
+    kind: str = "lock",
+    by: Optional[int] = None,
+    *,
+    count: int = 1,
+    author: str = "thread",
+    **was_us: int,
+) -> WaitCounts:
+    """Waits of a thread of PID that another one of it ended."""
+    calls = {"disk": "fsync", "lock": "futex"}
+    parts = tuple(WaitPart(name, us * US, calls.get(name)) for name, us in was_us.items())
+    return WaitCounts(
+        pid=PID,
+        tid=tid,
+        started_ns=tid,
+        kind=kind,
+        object=0x7F00 if kind == "lock" else 0,
+        author=author,
+        author_pid=PID if by else None,
+        author_tid=by,
+        author_started_ns=by or 0,
+        author_comm="worker" if by else None,
+        author_is_target=bool(by),
+        call=None,
+        count=count,
+        max_ns=max((part.total_ns for part in parts), default=0),
+        last_ns=count,
+        parts=parts,
+    )
+
+
+def window(*last: WaitCounts, first: Tuple[WaitCounts, ...] = ()) -> Waits:
+    found = waits(
+        sample(waits=first), sample(1, sequence=1, targets=(target(pid=PID),), waits=last)
+    )
+    assert found is not None
+    assert_sums(found.rows)
+    return found
+
+
+def assert_sums(rows: List[Wait]) -> None:
+    for row in rows:
+        for parts in (row.authors, row.roots):
+            spent_us = row.unknown_us + sum(part.total_us for part in parts)
+            assert spent_us == pytest.approx(row.total_us, abs=1e-6)
+
+
+def test_what_is_not_measured_is_none() -> None:
+    assert waits(sample(), sample(1, sequence=1, waits=None)) is None
+    assert window().rows == []
+
+
+def test_a_wait_is_divided_by_what_its_author_did() -> None:
+    (row,) = window(ended(1, by=2, disk=80, cpu=20)).rows
+    assert (row.kind, row.count, row.total_us) == ("lock", 1, 100)
+    assert [(a.tid, a.was, a.call, a.total_us) for a in row.authors] == [
+        (2, "disk", "fsync", 80),
+        (2, "cpu", None, 20),
+    ]
+    assert row.unknown_us == 0
+
+
+def test_only_the_window_counts() -> None:
+    before = ended(1, by=2, count=3, disk=300, cpu=10)
+    (row,) = window(ended(1, by=2, count=5, disk=350, cpu=10), first=(before,)).rows
+    assert (row.count, row.total_us) == (2, 50)
+    assert [a.was for a in row.authors] == ["disk"]
+    assert window(before, first=(before,)).rows == []
+
+
+def test_names_kept_no_longer_are_counted_once() -> None:
+    before = ended(1, by=2, count=3, cpu=300)
+    rest = replace(ended(0, author="unknown", count=4, unknown=500), pid=0, started_ns=0, object=0)
+    (row,) = window(rest, first=(before,)).rows
+    assert (row.pid, row.tid, row.count, row.total_us, row.unknown_us) == (0, 0, 1, 200, 200)
+
+
+@pytest.mark.parametrize(
+    ("kind", "author", "by"),
+    [
+        ("sleep", "interrupt", "timer"),
+        ("disk", "softirq", "device"),
+        ("poll", "softirq", "interrupt"),
+        ("recv", "interrupt", "interrupt"),
+    ],
+)
+def test_an_interrupt_is_no_thread(kind: str, author: str, by: str) -> None:
+    (row,) = window(ended(1, kind, author=author, unknown=70)).rows
+    (found,) = row.authors
+    assert (found.by, found.pid, found.tid, found.was) == (by, None, None, None)
+
+
+def test_an_author_that_is_not_known_is_nobody() -> None:
+    (row,) = window(ended(1, author="unknown", unknown=70)).rows
+    assert row.authors == row.roots == []
+    assert row.unknown_us == 70
+
+
+def test_a_chain_ends_at_who_waits_for_nobody() -> None:
+    found = window(
+        ended(1, by=2, lock=90, cpu=10), ended(2, by=3, pipe=100), ended(3, "pipe", by=4, cpu=100)
+    )
+    (row,) = (each for each in found.rows if each.tid == 1)
+    told = [(a.tid, a.was, a.total_us, len(a.via)) for a in row.roots]
+    assert told == [(4, "cpu", 90, 2), (2, "cpu", 10, 0)]
+
+
+def test_shares_of_several_authors() -> None:
+    found = window(ended(1, by=2, lock=100), ended(2, by=3, cpu=300), ended(2, by=4, disk=100))
+    (row,) = (each for each in found.rows if each.tid == 1)
+    assert [(a.tid, a.was, a.total_us) for a in row.roots] == [(3, "cpu", 75), (4, "disk", 25)]
+
+
+def test_a_circle_is_cut() -> None:
+    found = window(ended(1, by=2, lock=100), ended(2, by=1, lock=100))
+    for row in found.rows:
+        (root,) = row.roots
+        assert (root.was, root.via) == ("lock", [])
+
+
+def test_four_hops_and_no_more() -> None:
+    rows = [ended(tid, by=tid + 1, lock=100) for tid in range(1, 10)]
+    (row,) = (each for each in window(*rows).rows if each.tid == 1)
+    (root,) = row.roots
+    assert (root.tid, len(root.via)) == (1 + HOPS_MAX, HOPS_MAX - 1)
+
+
+def test_what_a_timer_ends_stays_with_who_waits_for_it() -> None:
+    found = window(
+        ended(1, by=2, poll=100),
+        ended(2, "poll", author="interrupt", unknown=60),
+        ended(2, "poll", by=3, cpu=40),
+    )
+    (row,) = (each for each in found.rows if each.tid == 1)
+    assert [(a.tid, a.was, a.total_us) for a in row.roots] == [(2, "poll", 60), (3, "cpu", 40)]
+
+
+def test_many_authors_are_others_behind_the_longest() -> None:
+    many = [ended(1, by=tid, cpu=tid) for tid in range(2, 2 + AUTHORS_SHOWN_MAX + 5)]
+    (row,) = window(*many).rows
+    assert len(row.authors) == AUTHORS_SHOWN_MAX + 1
+    assert row.authors[-1].by == "others"
+
+
+def test_locks_by_address() -> None:
+    found = window(
+        ended(1, by=3, count=2, cpu=100), ended(2, by=4, count=9, cpu=50), ended(5, "pipe", cpu=9)
+    )
+    (lock,) = found.locks
+    assert (lock.address, lock.waiters, lock.count) == ("0x7f00", 2, 11)
+    assert (lock.total_us, lock.last_woken_by) == (150, 4)
+
+
+AUTHORED = st.builds(
+    lambda tid, by, kind, was, us: ended(tid, kind, by, **{was: us}),
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.sampled_from(("lock", "pipe", "poll")),
+    st.sampled_from(("lock", "pipe", "poll", "cpu", "disk", "unknown")),
+    st.integers(1, 10_000),
+)
+
+
+@given(st.lists(AUTHORED, max_size=20, unique_by=lambda w: (w.tid, w.kind, w.author_tid)))
+@settings(max_examples=60, deadline=None)
+def test_sums_stay_sums_in_any_tangle(rows: List[WaitCounts]) -> None:
+    window(*rows)

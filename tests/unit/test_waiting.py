@@ -1,0 +1,80 @@
+"""Waits in words: nothing is claimed that a wake does not prove."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.unit import samples
+from udsprobe.model.difference import report
+from udsprobe.model.report import Author, Report, RootAuthor, Wait
+from udsprobe.model.timeline import timeline
+from udsprobe.views import waiting
+from udsprobe.views.html.report_page import render as page
+from udsprobe.views.text import render
+
+
+def part(**changes: Any) -> Author:
+    fixed = Author("thread", 47, 48, "worker", True, "disk", "fsync", 80_000.0)
+    return replace(fixed, **changes)
+
+
+def root(of: Author, *via: str) -> RootAuthor:
+    return RootAuthor(**vars(of), via=list(via))
+
+
+def wait(**changes: Any) -> Wait:
+    authors = [part(), part(was="cpu", call=None, total_us=20_000.0)]
+    fixed = Wait(
+        *(47, 49, "worker", "lock", 12, 100_000.0, 9_000.0),
+        authors=authors,
+        unknown_us=0.0,
+        roots=[root(each) for each in authors],
+    )
+    return replace(fixed, **changes)
+
+
+def reported(*rows: Wait) -> Report:
+    return replace(report(samples.observation(), *samples.busy_pair()), waits=list(rows))
+
+
+def test_who_woke_and_what_they_did() -> None:
+    assert waiting.sentence(wait()) == (
+        "worker 47/49 waited 100ms for a lock (12 times): "
+        "woken by worker 47/48, 80 % on the disk (fsync)"
+    )
+
+
+def test_who_is_behind_that() -> None:
+    behind = part(pid=51, tid=51, comm="postgres", was="cpu", call=None)
+    said = waiting.by_whom(wait(roots=[root(behind, "worker 47/48")]))
+    assert said.endswith("; behind that postgres 51, 80 % on a CPU")
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    stranger = part(pid=7, tid=7, comm="cron", is_target=False, was=None, call=None)
+    assert waiting.by_whom(wait(authors=[stranger], roots=[])) == "woken by cron 7"
+    timer = Author("timer", None, None, None, False, None, None, 100_000.0)
+    assert waiting.by_whom(wait(authors=[timer], roots=[])) == "woken by a timer"
+    assert waiting.by_whom(wait(authors=[], roots=[])) == "not known who ended it"
+
+
+def test_nobody_is_said_to_have_held_a_lock() -> None:
+    assert "held" not in waiting.sentence(wait())
+
+
+def test_waits_for_work_are_not_told() -> None:
+    idle = [wait(kind=kind) for kind in ("poll", "accept", "sleep")]
+    assert waiting.told(reported(*idle), 9) == []
+    assert waiting.told(reported(wait(total_us=10.0)), 9) == []
+
+
+def test_the_report_shows_them() -> None:
+    shown = reported(wait())
+    assert "woken by worker 47/48" in render(shown)
+    taken = list(samples.busy_pair())
+    assert "woken by worker 47/48" in page(shown, timeline(taken, taken[-1]))
+
+
+def test_names_are_harmless() -> None:
+    assert "\x1b" not in waiting.sentence(wait(comm="evil\x1b[2J"))
