@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, Tuple
 
 from udsprobe.model.report import ThreadTime
+from udsprobe.rules.authors import busy_authors
 from udsprobe.rules.service import Service, serving_threads
 
 # What a thread that owns a lock can be busy with, by the part of request time that it is.
@@ -29,7 +30,8 @@ def behind_locks(service: Service, app: Mapping[str, float]) -> Dict[str, float]
 
     A wait is divided by what its process did meanwhile: by the busy time of all threads but the
     one that waits, out of the time in which that one did not run. Requests that sleep may own
-    the lock as well, and have their share of it.
+    the lock as well, and have their share of it. Where it is known who ended these waits, what
+    those did counts instead.
 
     Args:
         app: parts of the `app` stages, µs, all requests together.
@@ -37,7 +39,8 @@ def behind_locks(service: Service, app: Mapping[str, float]) -> Dict[str, float]
     lock_us = app.get("lock", 0.0)
     if lock_us <= 0:
         return {}
-    return {name: lock_us * share for name, share in busy_shares(service, app).items()}
+    shares = busy_authors(service, lock_us) or busy_shares(service, app)
+    return {name: lock_us * share for name, share in shares.items()}
 
 
 def busy_shares(service: Service, app: Mapping[str, float]) -> Dict[str, float]:

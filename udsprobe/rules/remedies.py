@@ -14,6 +14,7 @@ from udsprobe.model.report import (
     ThreadTime,
     Upstream,
 )
+from udsprobe.rules.authors import last_author
 from udsprobe.rules.buffers import binding_buffer, bytes_per_request
 from udsprobe.rules.cpu_holders import (
     foreign_holders,
@@ -87,7 +88,7 @@ def for_cause(
 
 def sleeping_on(report: Report, time: RequestTime) -> str:
     """What a service that is asleep in the middle of a request waits for."""
-    part = max(("lock", "disk", "timer", "sleep"), key=lambda name: time.sum_us(name))
+    part = _sleeps_for(time)
     if part == "lock":
         return _sleep_call(report, ("flock",)) or "a lock (futex)"
     if part == "disk":
@@ -95,6 +96,10 @@ def sleeping_on(report: Report, time: RequestTime) -> str:
     if part == "timer":
         return "a timer, or an event in its poller other than an upstream request"
     return _sleep_call(report) or "a sleep, a pipe, a child process or a signal"
+
+
+def _sleeps_for(time: RequestTime) -> str:
+    return max(("lock", "disk", "timer", "sleep"), key=lambda name: time.sum_us(name))
 
 
 def _sleep_call(report: Report, among: Sequence[str] = tuple(_SLEEPS)) -> Optional[str]:
@@ -119,12 +124,29 @@ def _app_cpu(case: _Case) -> Remedy:
         )
         headline = f"{subject} is {percent(found.busy)} busy, {_of_its_time(found)}"
     elif thread is not None:
+        author = _computing_author(case)
+        if author is not None:
+            return author
         pid, tid, comm = thread.pid, thread.tid, thread.comm
         subject = f"{comm} thread {tid}"
         headline = f"requests spend their time on the CPU in {comm}"
     else:
         return Remedy(None, "requests spend their time on a CPU")
     return Remedy(subject, headline, actions=choice.busy(case.report, pid, tid, comm))
+
+
+def _computing_author(case: _Case) -> Optional[Remedy]:
+    """Who computes while requests wait for a lock, where most of their time is that."""
+    behind_us = case.time.by_others * case.service.stage_sums_us.get("app", 0.0)
+    if behind_us < case.time.sum_us("cpu") / 2:
+        return None
+    found = last_author(case.service, "lock", behind_us)
+    if found is None or found.author.was != "cpu":
+        return None
+    author = found.author
+    actions = choice.busy(case.report, author.pid or 0, author.tid or 0, author.comm or "")
+    headline = f"{case.service.name} waits for a lock: {found.clause()}"
+    return Remedy(found.name, headline, (found.fact(),), actions)
 
 
 def _of_its_time(found: Saturation) -> str:
@@ -138,6 +160,8 @@ def _of_its_time(found: Saturation) -> str:
 def _app_blocked(case: _Case) -> Remedy:
     thread = _busiest(case)
     on = sleeping_on(case.report, case.time)
+    part = _sleeps_for(case.time)
+    author = last_author(case.service, part, case.time.sum_us(part))
     pid = thread.pid if thread is not None else 0
     parts = sorted(
         ((name, case.time.mean_us(name)) for name in ("lock", "disk", "timer", "sleep")),
@@ -148,10 +172,11 @@ def _app_blocked(case: _Case) -> Remedy:
         for name, us in parts
         if us >= 1
     )
+    by = "" if author is None else f": {author.clause()}"
     return Remedy(
-        on,
-        f"{case.service.name} sleeps on {on} while requests wait for its reply",
-        facts,
+        on if author is None else author.name,
+        f"{case.service.name} sleeps on {on} while requests wait for its reply{by}",
+        facts if author is None else (*facts, author.fact()),
         choice.sleeps(
             case.report,
             pid,

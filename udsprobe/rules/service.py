@@ -16,6 +16,7 @@ from udsprobe.model.report import (
     Stages,
     ThreadTime,
     Upstream,
+    Wait,
 )
 from udsprobe.rules.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.thresholds import (
@@ -48,6 +49,7 @@ class Service:
             of: not the service, nor who talks to it; 1 when not known.
         delivering_runq: the part in which the kernel moved packets.
         acceptors: threads that accepted connections.
+        waits: of its threads, and who ended them.
         sends_move: senders that sleep wait for readers that copy all the while: the
             transport is at work then, too.
     """
@@ -70,6 +72,7 @@ class Service:
     delivering_runq: float = 0.0
     acceptors: FrozenSet[int] = frozenset()
     sends_move: bool = False
+    waits: Tuple[Wait, ...] = ()
 
     @property
     def total_us(self) -> float:
@@ -120,6 +123,7 @@ def whole_service(report: Report) -> Service:
         foreign_runq=foreign_runq(report),
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
+        waits=tuple(report.waits or ()),
     )
 
 
@@ -208,6 +212,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         foreign_runq=foreign_runq(report),
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
+        waits=tuple(row for row in report.waits or () if row.pid in pids),
     )
 
 

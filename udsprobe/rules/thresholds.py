@@ -135,6 +135,15 @@ HOLDER_SHARE_MIN = 0.5
 # Runnable threads for each CPU from which on they are too many: below, it is plain demand.
 RUNNABLE_PER_CPU_MAX = 4.0
 
+# -- authors of waits ---------------------------------------------------------------------------
+# Who ended less of the waits is one of several, and not whom they are for.
+AUTHOR_SHARE_MIN = 0.5
+# What authors did speaks for all of these waits when it is known of a quarter: timers end most
+# waits for an interpreter's lock, which are then begun anew.
+AUTHOR_KNOWN_MIN = 0.25
+# A thread that waited longer than its requests did also waited for work, which is not their wait.
+WAITED_TIMES_REQUESTS_MAX = 1.5
+
 # -- runners-up --------------------------------------------------------------------------------
 # Below this a cause is noise, not a runner-up.
 RUNNER_UP_SHARE_PCT_MIN = 5.0

@@ -8,25 +8,10 @@ from __future__ import annotations
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Author, Report, RootAuthor, Wait
+from udsprobe.rules.authors import thread_name, was
 from udsprobe.views import numbers
 from udsprobe.views.escape import visible
 
-DOING = {
-    "cpu": "on a CPU",
-    "runq": "without a CPU",
-    "lock": "waiting for a lock",
-    "file_lock": "waiting for a file lock",
-    "recv": "waiting for bytes",
-    "send": "waiting for room to send",
-    "accept": "waiting for connections",
-    "connect": "waiting to connect",
-    "poll": "waiting for events",
-    "disk": "on the disk",
-    "child": "waiting for a child",
-    "sleep": "asleep by a timer",
-    "pipe": "waiting at a pipe",
-    "other": "asleep for something else",
-}
 WAITS_FOR = {
     "lock": "a lock",
     "file_lock": "a file lock",
@@ -90,20 +75,9 @@ def author(part: Author) -> str:
     return thread(part.comm, part.pid, part.tid)
 
 
-def was(part: Author) -> str:
-    """`on the disk (fsync)`; empty where it is not known."""
-    if part.was is None:
-        return ""
-    call = "" if part.call is None else f" ({part.call})"
-    return f"{DOING.get(part.was, part.was)}{call}"
-
-
 def thread(comm: Optional[str], pid: Optional[int], tid: Optional[int]) -> str:
-    """`worker 4711/4718`; of the first thread of a process, or all of it, `worker 4711`."""
-    name = visible(comm) if comm is not None else "process"
-    if pid is None:
-        return name
-    return f"{name} {pid}" if tid in (None, pid) else f"{name} {pid}/{tid}"
+    """`worker 4711/4718`, safe to print."""
+    return visible(thread_name(comm, pid, tid))
 
 
 def _longest(parts: Sequence[Author]) -> Optional[Author]:

@@ -1,0 +1,104 @@
+"""Whom the waits of requests were for: named only where one stands out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, List, Optional
+
+import pytest
+
+from tests.unit import ill
+from udsprobe.model.report import Author, Report, RootAuthor, ThreadTime, Wait
+from udsprobe.rules.authors import LastAuthor, last_author
+from udsprobe.rules.judge import judged
+from udsprobe.rules.request_time import request_time
+from udsprobe.rules.service import whole_service
+
+# 500 requests of 80 ms.
+WAITED_US = 500 * 80_000.0
+
+
+def part(share: float, **changes: Any) -> RootAuthor:
+    fixed = Author("thread", 60, 61, "flusher", True, "disk", "fsync", share * WAITED_US)
+    return RootAuthor(**{**vars(fixed), "via": [], **changes})
+
+
+def wait(tid: int, *roots: RootAuthor, kind: str = "lock", times: float = 1.0) -> Wait:
+    scaled = [replace(each, total_us=each.total_us * times) for each in roots]
+    whole = sum(each.total_us for each in scaled)
+    return Wait(4711, tid, "node", kind, 500, whole, 1.0, list(scaled), 0.0, scaled)
+
+
+def locked(*waits: Wait, **author: float) -> Report:
+    """One thread that serves and waits for a lock."""
+    requests = ill.served(500, recv_wait=0, recv=0, send=0, app=80_000, lock=98.0, cpu=2.0)
+    server = replace(
+        ill.thread(4711, blocked_lock=0.95, user=0.02, blocked_poll=0.03), pid=4711, tid=4711
+    )
+    did = author or {"blocked_disk": 0.98}
+    other: ThreadTime = ill.thread(61, "flusher", **{"blocked_poll": 0.0, **did})
+    return replace(ill.service(requests, server, other), waits=list(waits))
+
+
+def named(report: Report) -> Optional[LastAuthor]:
+    service = whole_service(report)
+    return last_author(service, "lock", WAITED_US)
+
+
+def test_one_that_ends_most_of_the_waits_is_named() -> None:
+    found = named(locked(wait(4711, part(0.8), part(0.2, was="cpu", call=None))))
+    assert found is not None
+    assert found.name == "flusher 60/61"
+    assert (found.share, found.did_share) == (1.0, pytest.approx(0.8))
+    assert (
+        found.clause() == "woken by flusher 60/61, which was 80 % of that time on the disk (fsync)"
+    )
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        # Nobody knows; several; a timer; a wait for work, far longer than all requests together;
+        # another thread's.
+        [],
+        [wait(4711, *(part(0.25, tid=tid) for tid in range(70, 74)))],
+        [wait(4711, part(1.0, by="timer", pid=None, tid=None))],
+        [wait(4711, part(1.0), times=20)],
+        [wait(9999, part(1.0))],
+    ],
+)
+def test_where_nobody_stands_out_nobody_is_named(waits: List[Wait]) -> None:
+    assert named(locked(*waits)) is None
+
+
+def test_the_verdict_s_subject_is_the_last_author() -> None:
+    verdict = judged(locked(wait(4711, part(1.0)))).verdict
+    assert verdict is not None
+    assert (verdict.cause, verdict.subject) == ("app-blocked", "flusher 60/61")
+    assert "woken by flusher 60/61" in verdict.summary
+    assert "held" not in verdict.summary
+    assert any(fact.metric == "waits_author_share" for fact in verdict.evidence)
+
+
+def test_without_authors_it_is_what_it_sleeps_on() -> None:
+    verdict = judged(locked()).verdict
+    assert verdict is not None
+    assert (verdict.cause, verdict.subject) == ("app-blocked", "a lock (futex)")
+
+
+def test_a_lock_whose_author_computes_is_its_cpu_time() -> None:
+    computing = part(1.0, was="cpu", call=None)
+    report = locked(wait(4711, computing), user=0.98)
+    time = request_time(whole_service(report))
+    assert time.share("cpu") > 0.95
+    verdict = judged(report).verdict
+    assert verdict is not None
+    assert (verdict.cause, verdict.subject) == ("app-cpu", "flusher thread 61")
+
+
+def test_what_is_known_of_too_few_waits_says_nothing() -> None:
+    """The other threads' own account does, as before."""
+    rarely = part(0.1, was="cpu", call=None)
+    timers = part(0.9, by="timer", pid=None, tid=None, was=None, call=None)
+    time = request_time(whole_service(locked(wait(4711, rarely, timers))))
+    assert time.share("lock") > 0.9
