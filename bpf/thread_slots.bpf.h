@@ -90,6 +90,7 @@ static __always_inline void begin_past(u32 slot, struct task_struct *task)
 	past->seen = 0;
 	past->object = 0;
 	past->wake.author = AUTHOR_UNKNOWN;
+	past->wake.tid = 0;
 	past->task = (u64)task;
 	past->started_ns = task_read(task, start_boottime);
 }

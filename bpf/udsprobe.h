@@ -404,7 +404,7 @@ struct wake {
 	ns_t started_ns;
 	ns_t was_ns[DOING_MAX];
 	unsigned short calls[DOING_MAX];
-	unsigned short call;	/* in which the author ended it */
+	unsigned short pad;
 	char comm[COMM_LEN];
 };
 
@@ -436,11 +436,11 @@ struct wait_counts {
 	ns_t last_ns;		/* when the last one ended */
 	ns_t was_ns[DOING_MAX];	/* all waits together, by what the author did meanwhile */
 	unsigned short calls[DOING_MAX];	/* in which the author slept last */
-	unsigned short call;	/* in which it ended the last wait */
+	unsigned short pad;
 	unsigned int tgid;
 	unsigned int is_target;	/* the author */
 	char comm[COMM_LEN];	/* the author's; "" when it was not read */
-	unsigned int pad;
+	unsigned int pad_at_end;
 };
 
 /* Names one process for good: a PID used again began at another tick. */

@@ -246,23 +246,22 @@ static __subprogram int account_author(u32 slot, u32 author_slot, ns_t from, ns_
 }
 
 /* 0 where another thread has the entry by now. */
-static __always_inline u32 slot_with_past(struct task_struct *task)
+static __always_inline u32 slot_with_past(struct task_struct *task, u32 slot)
 {
-	u32 slot = slot_of(task) & ~SLOT_GONE;
-	struct thread_past *past = past_in_slot(slot);
+	struct thread_past *past = past_in_slot(slot & ~SLOT_GONE);
 
 	if (!past || past->task != (u64)task ||
 	    past->started_ns != task_read(task, start_boottime))
 		return 0;
-	return slot;
+	return slot & ~SLOT_GONE;
 }
 
 /* A thread that is inside a call on a TCP or UDP socket also receives what came for it meanwhile,
  * and wakes those that wait for that (net/core/sock.c, release_sock).
  */
-static __always_inline bool may_deliver(struct task_struct *waker)
+static __always_inline bool may_deliver(u32 waker_slot)
 {
-	struct thread_state *state = thread_state_of(waker);
+	struct thread_state *state = state_in_slot(waker_slot);
 	u8 endpoint;
 
 	if (!state || !(state->flags & THREAD_IN_CALL))
@@ -271,27 +270,18 @@ static __always_inline bool may_deliver(struct task_struct *waker)
 	return endpoint == ENDPOINT_TCP || endpoint == ENDPOINT_UDP;
 }
 
-static __always_inline u16 call_here(struct task_struct *task)
+/* Its name is read when another one woke the thread last time. */
+static __always_inline void name_waker(struct wake *wake, struct task_struct *waker, u32 slot)
 {
-	struct pt_regs *regs;
-	int nr;
+	u32 tid = tid_of(waker);
+	ns_t started_ns = task_read(waker, start_boottime);
 
-	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
-		return NO_CALL;
-	regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	nr = regs ? syscall_nr(regs) : -1;
-	if (nr < 0 || nr >= NR_MAX || may_be_fault(nr))
-		return NO_CALL;
-	return nr | (is_compat(task) ? COMPAT_CALL : 0);
-}
-
-static __always_inline void name_waker(struct wake *wake, struct task_struct *waker)
-{
-	wake->tid = tid_of(waker);
+	wake->is_target = slot != 0;
+	if (wake->tid == tid && wake->started_ns == started_ns)
+		return;
+	wake->tid = tid;
 	wake->tgid = tgid_of(waker);
-	wake->started_ns = task_read(waker, start_boottime);
-	wake->is_target = slot_of(waker) != 0;
-	wake->call = call_here(waker);
+	wake->started_ns = started_ns;
 	bpf_get_current_comm(wake->comm, sizeof(wake->comm));
 }
 
@@ -308,24 +298,25 @@ static __subprogram int note_waker(u32 slot, struct thread_state *state)
 {
 	struct thread_past *past = past_in_slot(slot);
 	struct task_struct *waker = current_task();
-	u32 author, author_slot;
+	u32 author, waker_slot, author_slot;
 	ns_t now, from;
 
 	if (!past)
 		return 0;
 	author = author_here(waker);
-	if (author == AUTHOR_THREAD && may_deliver(waker))
+	waker_slot = author == AUTHOR_THREAD ? slot_of(waker) : 0;
+	if (may_deliver(waker_slot))
 		author = AUTHOR_SOFTIRQ;
 	past->wake.author = author;
 	if (author != AUTHOR_THREAD)
 		return 0;
 	__builtin_memset(past->wake.was_ns, 0, sizeof(past->wake.was_ns));
-	name_waker(&past->wake, waker);
+	name_waker(&past->wake, waker, waker_slot);
 	now = bpf_ktime_get_ns();
 	from = state->activity > ACTIVITY_RUNQ ? state->since_ns : now;
 	if (from >= now)
 		return 0;
-	author_slot = slot_with_past(waker);
+	author_slot = slot_with_past(waker, waker_slot);
 	if (author_slot)
 		account_author(slot, author_slot, from, now);
 	else
@@ -416,7 +407,6 @@ static __always_inline void add_wait(struct wait_counts *counts, struct wake *wa
 	}
 	/* From when it began to wake: it did that. */
 	counts->was_ns[DOING_CPU] += waited_ns - known_ns;
-	counts->call = wake->call;
 	counts->is_target = wake->is_target;
 	__builtin_memcpy(counts->comm, wake->comm, sizeof(counts->comm));
 }

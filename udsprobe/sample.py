@@ -438,7 +438,6 @@ class WaitCounts:
         object: of a lock, the address of the futex; 0 where it is not known.
         author: `thread`; `interrupt` (a timer or a device); `softirq` (packets or timers);
             `peer` (the process at the other end of the connection); `unknown`.
-        call: in which the author ended the last of them.
         last_ns: CLOCK_MONOTONIC when that one ended.
         parts: they add up to the time waited.
     """
@@ -454,7 +453,6 @@ class WaitCounts:
     author_started_ns: int
     author_comm: Optional[str]
     author_is_target: bool
-    call: Optional[str]
     count: int
     max_ns: int
     last_ns: int

@@ -42,7 +42,6 @@ def ended(
         author_started_ns=by or 0,
         author_comm="worker" if by else None,
         author_is_target=bool(by),
-        call=None,
         count=count,
         max_ns=max((part.total_ns for part in parts), default=0),
         last_ns=count,

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
 import platform
 import struct
+from pathlib import Path
 from typing import Dict, Optional
 
-from udsprobe.kernel.libbpf import LibbpfError, libbpf
+from udsprobe.kernel.btf import BYTES_ONCE, BYTES_PER_MEMBER, HEADER, KIND_DATASEC, names
 
+KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
 # Elsewhere each thread has its own, in its struct thread_info.
 PER_CPU = frozenset({"x86_64"})
 RUN_QUEUES = "runqueues"
 # Linux arch/x86/include/asm/preempt.h: a variable of its own, or the first of a structure.
 COUNTS = ("__preempt_count", "pcpu_hot")
 _SECTION = ".data..percpu"
-_VARIABLE, _DATASEC = 14, 15
+_KIND_VARIABLE, _KIND_PROTOTYPE = 14, 13
 _ENTRY = struct.Struct("<III")
+_WORD = 4
+# Words behind the three of a type's header, by kind: for each of its members, or once.
+_PER_MEMBER = [{**BYTES_PER_MEMBER, _KIND_PROTOTYPE: 8}.get(k, 0) // _WORD for k in range(32)]
+_ONCE = [BYTES_ONCE.get(kind, 0) // _WORD for kind in range(32)]
 
 
 def may_be_told(types: bytes) -> bool:
@@ -27,7 +32,7 @@ def may_be_told(types: bytes) -> bool:
     """
     if platform.machine() not in PER_CPU:
         return True
-    known = [name for name in (RUN_QUEUES, *COUNTS) if b"\0" + name.encode() + b"\0" in types]
+    known = [name for name in (RUN_QUEUES, *COUNTS) if _place(types, name) is not None]
     return RUN_QUEUES in known and len(known) > 1
 
 
@@ -39,33 +44,45 @@ def distance() -> Optional[int]:
     if platform.machine() not in PER_CPU:
         return 0
     try:
-        places = _places()
-    except LibbpfError:
+        places = variable_places(KERNEL_BTF.read_bytes())
+    except (OSError, LookupError, ValueError, struct.error):
         return None
     at = next((places[name] for name in COUNTS if name in places), None)
     return None if at is None or RUN_QUEUES not in places else at - places[RUN_QUEUES]
 
 
-def _places() -> Dict[str, int]:
-    """Where each of the variables lies in the section of those that each CPU has."""
-    bpf = libbpf()
-    types = bpf.pointer("btf__load_vmlinux_btf")
-    try:
-        ids = {_find(types, name, _VARIABLE): name for name in (RUN_QUEUES, *COUNTS)}
-        section = _find(types, _SECTION, _DATASEC)
-        if section is None:
-            return {}
-        address = bpf.pointer("btf__type_by_id", types, section)
-        entries = ctypes.c_uint32.from_address(address + 4).value & 0xFFFF
-        raw = ctypes.string_at(address + 12, entries * _ENTRY.size)
-    finally:
-        bpf.functions.btf__free(types)
-    found = {ids.get(variable): at for variable, at, _ in _ENTRY.iter_unpack(raw)}
-    return {name: at for name, at in found.items() if name is not None}
+def variable_places(raw: bytes) -> Dict[str, int]:
+    """Where each of these variables lies in the section of those that each CPU has, bytes.
+
+    Not `Btf`, which keeps all types: a kernel has more than a hundred thousand.
+
+    Args:
+        raw: the kernel's BTF.
+
+    Raises:
+        LookupError, ValueError, struct.error: it is damaged.
+    """
+    strings = names(raw)
+    wanted = {_place(strings, name): name for name in (RUN_QUEUES, *COUNTS)}
+    section = _place(strings, _SECTION)
+    _, _, _, header, type_at, type_len, _, _ = HEADER.unpack_from(raw)
+    words = memoryview(raw)[header + type_at : header + type_at + type_len].cast("I")
+    ids: Dict[int, str] = {}
+    at, number, end = 0, 1, len(words)
+    while at < end:
+        info = words[at + 1]
+        kind, members = info >> 24 & 31, info & 0xFFFF
+        if kind == _KIND_VARIABLE and words[at] in wanted:
+            ids[number] = wanted[words[at]]
+        behind = at + 3 + _ONCE[kind] + _PER_MEMBER[kind] * members
+        if kind == KIND_DATASEC and words[at] == section:
+            entries = _ENTRY.iter_unpack(words[at + 3 : behind].tobytes())
+            return {ids[variable]: offset for variable, offset, _ in entries if variable in ids}
+        at, number = behind, number + 1
+    return {}
 
 
-def _find(types: int, name: str, kind: int) -> Optional[int]:
-    try:
-        return libbpf().call("btf__find_by_name_kind", types, name.encode(), kind)
-    except LibbpfError:
-        return None
+def _place(strings: bytes, name: str) -> Optional[int]:
+    """Of a name in the string section; None where nothing bears it."""
+    at = strings.find(b"\0" + name.encode() + b"\0")
+    return at + 1 if at >= 0 else None
