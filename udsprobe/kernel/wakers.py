@@ -10,6 +10,7 @@ from typing import Any, Dict, FrozenSet, Iterator, Mapping, Optional, Set, Tuple
 from udsprobe.kernel import preempt_count
 from udsprobe.kernel.alongside import Work
 from udsprobe.kernel.counters import Counters, enum_names
+from udsprobe.kernel.cpu_holders import OUTSIDE
 from udsprobe.kernel.plan import WAKER_PROGRAM
 from udsprobe.kernel.probe_object import ProbeObject
 from udsprobe.kernel.procfs import Procfs
@@ -74,6 +75,7 @@ class WaitTable:
         doing = enum_names(btf.enum("doing"), "DOING_")
         self._doing = {at: name for at, name in doing.items() if name != "max"}
         self._authors = enum_names(btf.enum("author"), "AUTHOR_")
+        self._outside = btf.enum("limits")["PID_OUTSIDE"]
         self._numbers = btf.enum("call_number")
         self._peers: Dict[int, Optional[str]] = {}
         self._kept: Set[bytes] = set()
@@ -121,6 +123,8 @@ class WaitTable:
         comm = printable(counts.comm) or None
         if author == "peer":
             comm = self._peer(key.author_tgid)
+        elif key.author_tgid & self._outside:
+            comm = OUTSIDE
         return WaitCounts(
             pid=counts.tgid,
             tid=key.tid,
@@ -128,8 +132,8 @@ class WaitTable:
             kind=self._doing[key.doing],
             object=key.object,
             author=author,
-            author_pid=key.author_tgid or None,
-            author_tid=key.author_tid or None,
+            author_pid=key.author_tgid & ~self._outside or None,
+            author_tid=key.author_tid & ~self._outside or None,
             author_started_ns=key.author_started_ns,
             author_comm=comm,
             author_is_target=bool(counts.is_target),
