@@ -20,6 +20,8 @@ from udsprobe.sample import WaitCounts, WaitPart
 
 # Each is in every sample. When there are more, those of threads that ended leave.
 ROWS_KEPT_MAX = 1024
+# The kernel's map holds 8192.
+LOOK_ABOVE_MAX = 6000
 _TASKS = Path("/proc")
 
 
@@ -81,13 +83,16 @@ class WaitTable:
         self._kept: Set[bytes] = set()
         self._unnamed: Set[bytes] = set()
         self._rest: Dict[str, WaitCounts] = {}
+        self._rows: Dict[bytes, Tuple[bytes, WaitCounts]] = {}
+        self._look_above = ROWS_KEPT_MAX
 
     def read(self) -> Tuple[WaitCounts, ...]:
         """All waits so far that are over."""
         raw = self._entries()
-        if len(raw) > ROWS_KEPT_MAX:
+        if len(raw) > self._look_above:
             self._forget_ended(raw)
         self._choose(raw)
+        self._rows = {key: self._rows[key] for key in raw if key in self._rows}
         rows = [self._row(key, counts) for key, counts in raw.items() if key in self._kept]
         rest = dict(self._rest)
         for key, counts in raw.items():
@@ -115,8 +120,18 @@ class WaitTable:
             _add(self._rest, row)
             del raw[key]
             self._object.delete("waits", key)
+        # Not at every sample where that many live.
+        self._look_above = max(ROWS_KEPT_MAX, min(2 * len(raw), LOOK_ABOVE_MAX))
 
-    def _row(self, raw_key: bytes, raw: bytes) -> WaitCounts:
+    def _row(self, key: bytes, raw: bytes) -> WaitCounts:
+        """The same object as before where nothing was added."""
+        known = self._rows.get(key)
+        if known is None or known[0] != raw:
+            known = (raw, self._decoded(key, raw))
+            self._rows[key] = known
+        return known[1]
+
+    def _decoded(self, raw_key: bytes, raw: bytes) -> WaitCounts:
         key = self._key.from_buffer_copy(raw_key)
         counts = self._counts.from_buffer_copy(raw)
         author = self._authors[key.author]

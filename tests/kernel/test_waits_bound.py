@@ -1,0 +1,83 @@
+"""The account of waits stays small, and none is counted twice or lost."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, Iterator, Tuple
+
+import pytest
+
+from udsprobe.kernel import wakers
+from udsprobe.kernel.probe_object import ProbeObject
+from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.syscall_table import syscall_tables
+from udsprobe.kernel.tracer import Tracer
+from udsprobe.kernel.wakers import WaitTable
+from udsprobe.sample import WaitCounts
+
+pytestmark = [pytest.mark.root, pytest.mark.alone]
+
+KEPT = 8
+GONE_TID = 1 << 29
+
+
+@pytest.fixture
+def loaded() -> Iterator[ProbeObject]:
+    tracer = Tracer()
+    try:
+        tracer.detach()
+        yield tracer._object
+    finally:
+        tracer.close()
+
+
+def put(loaded: ProbeObject, tid: int, waited_ns: int) -> None:
+    key: Any = loaded.btf.structure("wait_key")()
+    counts: Any = loaded.btf.structure("wait_counts")()
+    enums = loaded.btf.enum("doing"), loaded.btf.enum("author")
+    key.tid, key.started_ns = tid, tid
+    key.doing, key.author = enums[0]["DOING_LOCK"], enums[1]["AUTHOR_INTERRUPT"]
+    counts.count, counts.tgid = 1, os.getpid()
+    counts.was_ns[enums[0]["DOING_UNKNOWN"]] = waited_ns
+    loaded.update("waits", bytes(key), bytes(counts))
+
+
+def totals(rows: Tuple[WaitCounts, ...]) -> Tuple[int, int]:
+    return sum(row.count for row in rows), sum(p.total_ns for row in rows for p in row.parts)
+
+
+def left(loaded: ProbeObject) -> int:
+    sizes = (ctypes.sizeof(loaded.btf.structure(name)) for name in ("wait_key", "wait_counts"))
+    return len(list(loaded.entries("waits", *sizes)))
+
+
+def test_threads_that_ended_become_one_row(
+    loaded: ProbeObject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakers, "ROWS_KEPT_MAX", KEPT)
+    table = WaitTable(loaded, syscall_tables(os.uname().machine), Procfs())
+    put(loaded, os.getpid(), 1000)
+    for number in range(KEPT - 1):
+        put(loaded, GONE_TID + number, 10)
+    assert len(table.read()) == KEPT
+    put(loaded, GONE_TID + KEPT, 10)
+    rows = table.read()
+    assert {row.tid for row in rows} == {os.getpid(), 0}
+    assert totals(rows) == (KEPT + 1, 1000 + 10 * KEPT)
+    assert left(loaded) == 1
+
+
+def test_names_are_given_once_and_kept(
+    loaded: ProbeObject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows beyond the bound are one without a name, even when there is room again."""
+    monkeypatch.setattr(wakers, "ROWS_KEPT_MAX", 1)
+    table = WaitTable(loaded, syscall_tables(os.uname().machine), Procfs())
+    monkeypatch.setattr(table, "_look_above", 100)
+    for tid in range(1, 4):
+        put(loaded, tid, 100)
+    first = table.read()
+    assert sorted(row.tid != 0 for row in first) == [False, True]
+    assert totals(first) == (3, 300)
+    assert totals(table.read()) == (3, 300)
