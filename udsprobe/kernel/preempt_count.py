@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import platform
 import struct
+from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
-from typing import Dict, Optional
+from typing import Dict, Iterator, Mapping, Optional, Tuple
 
-from udsprobe.kernel.btf import BYTES_ONCE, BYTES_PER_MEMBER, HEADER, KIND_DATASEC, names
+from udsprobe.kernel.btf import BYTES_ONCE, BYTES_PER_MEMBER, HEADER, KIND_DATASEC
 
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
 # Elsewhere each thread has its own, in its struct thread_info.
@@ -32,7 +36,7 @@ def may_be_told(types: bytes) -> bool:
     """
     if platform.machine() not in PER_CPU:
         return True
-    known = [name for name in (RUN_QUEUES, *COUNTS) if _place(types, name) is not None]
+    known = [n for n in (RUN_QUEUES, *COUNTS) if b"\0" + n.encode() + b"\0" in types]
     return RUN_QUEUES in known and len(known) > 1
 
 
@@ -44,14 +48,33 @@ def distance() -> Optional[int]:
     if platform.machine() not in PER_CPU:
         return 0
     try:
-        places = variable_places(KERNEL_BTF.read_bytes())
+        with _kernel_types() as raw:
+            places = variable_places(raw)
     except (OSError, LookupError, ValueError, struct.error):
         return None
     at = next((places[name] for name in COUNTS if name in places), None)
     return None if at is None or RUN_QUEUES not in places else at - places[RUN_QUEUES]
 
 
-def variable_places(raw: bytes) -> Dict[str, int]:
+@contextmanager
+def _kernel_types() -> Iterator[mmap.mmap]:
+    """The kernel's BTF in memory of its own: several megabytes that are given back at once."""
+    with KERNEL_BTF.open("rb", buffering=0) as file:
+        raw = mmap.mmap(-1, os.fstat(file.fileno()).st_size)
+        with raw:
+            _read_into(file, raw)
+            yield raw
+
+
+def _read_into(file: FileIO, raw: mmap.mmap) -> None:
+    with memoryview(raw) as view:
+        at, read = 0, 1
+        while at < len(view) and read:
+            read = file.readinto(view[at:]) or 0
+            at += read
+
+
+def variable_places(raw: mmap.mmap) -> Dict[str, int]:
     """Where each of these variables lies in the section of those that each CPU has, bytes.
 
     Not `Btf`, which keeps all types: a kernel has more than a hundred thousand.
@@ -62,11 +85,17 @@ def variable_places(raw: bytes) -> Dict[str, int]:
     Raises:
         LookupError, ValueError, struct.error: it is damaged.
     """
-    strings = names(raw)
-    wanted = {_place(strings, name): name for name in (RUN_QUEUES, *COUNTS)}
-    section = _place(strings, _SECTION)
-    _, _, _, header, type_at, type_len, _, _ = HEADER.unpack_from(raw)
-    words = memoryview(raw)[header + type_at : header + type_at + type_len].cast("I")
+    _, _, _, header, type_at, type_len, string_at, string_len = HEADER.unpack_from(raw)
+    strings = header + string_at, header + string_at + string_len
+    wanted = {_name_at(raw, name, strings): name for name in (RUN_QUEUES, *COUNTS)}
+    section = _name_at(raw, _SECTION, strings)
+    with memoryview(raw)[header + type_at : header + type_at + type_len].cast("I") as words:
+        return _places_in(words, wanted, section)
+
+
+def _places_in(
+    words: memoryview, wanted: Mapping[Optional[int], str], section: Optional[int]
+) -> Dict[str, int]:
     ids: Dict[int, str] = {}
     at, number, end = 0, 1, len(words)
     while at < end:
@@ -82,7 +111,7 @@ def variable_places(raw: bytes) -> Dict[str, int]:
     return {}
 
 
-def _place(strings: bytes, name: str) -> Optional[int]:
-    """Of a name in the string section; None where nothing bears it."""
-    at = strings.find(b"\0" + name.encode() + b"\0")
-    return at + 1 if at >= 0 else None
+def _name_at(raw: mmap.mmap, name: str, strings: Tuple[int, int]) -> Optional[int]:
+    """Where a name is in the string section; None where nothing bears it."""
+    at = raw.find(b"\0" + name.encode() + b"\0", *strings)
+    return at + 1 - strings[0] if at >= 0 else None

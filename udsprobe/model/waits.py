@@ -77,7 +77,12 @@ class _Names:
             for sample in (first, last)
             for thread in sample.threads or ()
         }
-        self._targets = {each.pid: each.comm for each in last.targets}
+        # Of threads that ended, as they were named when they woke somebody.
+        for row in last.waits or ():
+            if row.author_pid is not None and row.author_tid is not None and row.author_comm:
+                who = row.author_pid, row.author_tid
+                self._comms.setdefault(who, row.author_comm)
+        self._targets = {each.pid for each in last.targets}
 
     def thread(self, who: Optional[_Who]) -> Optional[str]:
         return None if who is None else self._comms.get(who)

@@ -135,7 +135,7 @@ def _sum(parts: Sequence[Author]) -> float:
 
 def thread_name(comm: Optional[str], pid: Optional[int], tid: Optional[int]) -> str:
     """`worker 4711/4718`; of the first thread of a process, or all of it, `worker 4711`."""
-    name = comm if comm is not None else "process"
+    name = comm if comm is not None else "process" if tid is None else "thread"
     if pid is None:
         return name
     return f"{name} {pid}" if tid in (None, pid) else f"{name} {pid}/{tid}"
