@@ -8,7 +8,7 @@ from typing import Any, Iterator, Tuple
 
 import pytest
 
-from udsprobe.kernel import wakers
+from udsprobe.kernel import features, wakers
 from udsprobe.kernel.probe_object import ProbeObject
 from udsprobe.kernel.procfs import Procfs
 from udsprobe.kernel.syscall_table import syscall_tables
@@ -81,3 +81,15 @@ def test_names_are_given_once_and_kept(
     assert sorted(row.tid != 0 for row in first) == [False, True]
     assert totals(first) == (3, 300)
     assert totals(table.read()) == (3, 300)
+
+
+def test_where_interrupts_are_not_told_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without that a wake would name whoever an interrupt met: off, and all else goes on."""
+    monkeypatch.setattr(features, "may_be_told", lambda types: False)
+    tracer = Tracer()
+    try:
+        states = {state.name: state for state in tracer.measurements()}
+        assert (states["waits"].state, states["thread_time"].state) == ("off", "on")
+        assert tracer.wait_table(Procfs()) is None
+    finally:
+        tracer.close()

@@ -18,6 +18,7 @@ from udsprobe.kernel.plan import (
     programs,
     strategies,
 )
+from udsprobe.sample import MeasurementState
 
 EVENTS = frozenset(program.name for program in EVENT_PROGRAMS)
 HOOKS = {program.name: program.hook for program in EVENT_PROGRAMS}
@@ -174,3 +175,15 @@ def test_io_uring_is_off_where_either_end_is_not_told() -> None:
         (state,) = [m for m in measurements(ALL - without) if m.name == "io_uring"]
         assert (state.state, state.rests_on) == ("off", None)
         assert "io_uring" in (state.reason or "")
+
+
+def waits_of(attached: frozenset[str], **changes: bool) -> MeasurementState:
+    return {one.name: one for one in measurements(attached, **changes)}["waits"]
+
+
+def test_waits_have_no_authors_where_nothing_tells_of_wakes() -> None:
+    without = waits_of(ALL - {"sched_waking"})
+    assert (without.state, without.rests_on) == ("off", None)
+    assert "sched_waking" in (without.reason or "")
+    assert waits_of(ALL).state == "on"
+    assert waits_of(ALL, sleeping_calls=False).state == "degraded"

@@ -178,7 +178,7 @@ def _measurements(
         _on("thread_time", "tp_btf:sched_switch+sched_wakeup+sys_enter+sys_exit"),
         _on("loops", TRACEPOINTS),
         _on("cpu_holders", "tp_btf:sched_switch"),
-        _waits(attached),
+        _waits(attached, sleeping_calls),
         _in_flight(sleeping_calls),
         _on("processes", "tp_btf:sched_process_fork+exec+exit"),
         *_requests(arrival),
@@ -221,14 +221,18 @@ def _in_flight(sleeping_calls: bool) -> MeasurementState:
     )
 
 
-def _waits(attached: FrozenSet[str]) -> MeasurementState:
-    if WAKER_PROGRAM in attached:
-        return _on("waits", f"tp_btf:{WAKER_PROGRAM}+sched_wakeup+sched_switch")
-    reason = (
-        "this kernel has no tracepoint sched_waking, or does not tell programs that they run in an "
-        "interrupt"
-    )
-    return MeasurementState("waits", None, "off", reason)
+def _waits(attached: FrozenSet[str], sleeping_calls: bool) -> MeasurementState:
+    rests_on = f"tp_btf:{WAKER_PROGRAM}+sched_wakeup+sched_switch"
+    if WAKER_PROGRAM not in attached:
+        reason = (
+            "this kernel has no tracepoint sched_waking, or its type information (BTF) does not "
+            "tell how to know an interrupt from a thread"
+        )
+        return MeasurementState("waits", None, "off", reason)
+    if sleeping_calls:
+        return _on("waits", rests_on)
+    reason = "without locks by address: this kernel does not show where a thread sleeps"
+    return MeasurementState("waits", rests_on, "degraded", reason)
 
 
 def _io_uring(attached: FrozenSet[str]) -> MeasurementState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import struct
+from functools import partial
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError
@@ -98,16 +99,19 @@ class Tracer:
         functions = _functions(features) if self.strategy == "fentry" else []
         self.by_functions = bool(functions)
         wakers = Wakers(self.attached)
-        self._object = load(
-            *(features, tables, cpus, self.attached),
-            follow=follow,
-            functions=functions,
-            meanwhile=wakers.besides(meanwhile),
-        )
+        loading = partial(load, features, tables, cpus, follow=follow, functions=functions)
+        try:
+            self._object = loading(self.attached, meanwhile=wakers.besides(meanwhile))
+        except KernelCannotError as error:
+            # All else is of use without it.
+            if error.slug != "verifier" or WAKER_PROGRAM not in self.attached:
+                raise
+            self.attached -= {WAKER_PROGRAM}
+            self._object = loading(self.attached)
         self._calls = CallPrograms(self._object)
         try:
             self.counters = Counters(self._object, tables, cpus, series_max(cpus))
-            self.attached = wakers.ready(self.counters)
+            self.attached = wakers.ready(self.attached, self.counters)
             if features.pid_namespace:
                 self._object.iterate("learn_namespace")
             for name in attach_order(self.attached):

@@ -46,12 +46,12 @@ class Wakers:
 
         return both
 
-    def ready(self, counters: Counters) -> FrozenSet[str]:
+    def ready(self, loaded: FrozenSet[str], counters: Counters) -> FrozenSet[str]:
         """The programs to attach, those at wakes only where it is known."""
         if self._distance is None:
-            return self._attached - {WAKER_PROGRAM}
+            return loaded - {WAKER_PROGRAM}
         counters.say_preempt_count_is_at(self._distance)
-        return self._attached
+        return loaded
 
 
 class WaitTable:
