@@ -100,6 +100,7 @@ static __always_inline struct thread_state *new_thread_state(struct task_struct 
 	if (!state)
 		return NULL;
 	state->task = (u64)task;
+	state->slot = slot;
 	if (!keep_slot(task, slot)) {
 		bpf_map_push_elem(&free_slots, &slot, BPF_ANY);
 		return NULL;

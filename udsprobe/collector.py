@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, FrozenSet, Mapping, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
+from udsprobe.kept_requests import still_kept
 from udsprobe.kernel.call_programs import missed_calls
 from udsprobe.kernel.counters import EventAccount, ThreadReading
 from udsprobe.kernel.cpu_files import CpuFiles
@@ -19,7 +20,14 @@ from udsprobe.kernel.run_time import RunTimeMeter
 from udsprobe.kernel.shared_memory import Row
 from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
-from udsprobe.sample import CallCounts, ListenerReading, ProbeReading, Sample, StackReading
+from udsprobe.sample import (
+    CallCounts,
+    KeptRequest,
+    ListenerReading,
+    ProbeReading,
+    Sample,
+    StackReading,
+)
 from udsprobe.stack_taking import StackTaking
 
 SWEEP_EVERY_SAMPLES = 10
@@ -88,6 +96,8 @@ class Collector:
         self._servers = tracer.server_table(self._connections)
         self._cpu = CpuFiles(procfs)
         self._holders = tracer.cpu_holders(procfs)
+        self._whole = tracer.whole_requests(self._connections)
+        self._kept: Tuple[KeptRequest, ...] = ()
         self._not_adopted: Set[int] = set()
         self._sequence = 0
         self._run_time = RunTimeMeter(tracer.program_runs)
@@ -105,6 +115,7 @@ class Collector:
         self._run_time.tick()
         self._tracer.settle()
         # Before anything is read: what happened before this moment is in the sample.
+        self._whole.turn_over()
         monotonic_ns, unix_s = self._clock.monotonic_ns(), self._clock.unix_s()
         counted = self._read_counters()
         counters, row = self._tracer.counters, counted.row
@@ -114,6 +125,7 @@ class Collector:
         # Behind the connections, which are listed with what waits on them.
         upstream = self._connections.upstream()
         seen = self._listeners.read(self._book.alive(), counted.ran, self._book.netns())
+        kept = self._kept_requests()
         return Sample(
             sequence=self._next_number(),
             monotonic_ns=monotonic_ns,
@@ -140,6 +152,7 @@ class Collector:
             loop_busy=counters.loop_busy(row),
             cpu_holders=self._holders.read(),
             stacks=self._stacks_now(),
+            kept_requests=kept,
         )
 
     def _read_counters(self) -> _Counted:
@@ -189,6 +202,8 @@ class Collector:
         if unseen:
             misses[UNSEEN] = unseen
         turned_away = self._tracer.counters.turned_away()
+        if self._whole.lost():
+            turned_away["whole_requests"] = self._whole.lost()
         ran = self._run_time.reading()
         return ProbeReading(
             events_seen=events.seen + missed,
@@ -210,6 +225,10 @@ class Collector:
             maps_bytes=self._maps_bytes(),
             calls_left=self._tracer.counters.calls_left(),
         )
+
+    def _kept_requests(self) -> Tuple[KeptRequest, ...]:
+        self._kept = still_kept((*self._kept, *self._whole.read()))
+        return self._kept
 
     def _comms(self) -> Dict[int, str]:
         return {each.pid: each.comm for each in self._book.readings()}

@@ -53,6 +53,7 @@ _OFF = {
     "thread_time": "thread states",
     "loops": "thread states",
     "cpu_holders": "other processes on the CPUs",
+    "slowest_requests": "thread states and the calls of single requests",
     "accept_wait": "connections that enter a queue",
     "refused_connects": "refused connections",
     "connects": "connect destinations",
@@ -64,7 +65,7 @@ _OFF = {
 # In the order of plan.measurements().
 _NAMES = (
     *("syscalls", "cpu_time", "thread_time", "loops", "cpu_holders", "in_flight", "processes"),
-    *("served_requests", "stages", "listeners", "accept_queue", "accept_wait"),
+    *("served_requests", "stages", "slowest_requests", "listeners", "accept_queue", "accept_wait"),
     *("refused_connects", "connects", "upstream_requests", "connections", "queue_high_water"),
     *("io_uring", "cpu", "verdict"),
 )

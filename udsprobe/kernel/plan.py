@@ -78,6 +78,7 @@ INSTEAD = (
 LESS_BY_FUNCTIONS = {
     "thread_time": "CPU time in calls outside the table counts as user",
     "processes": "descriptors refused to calls outside the table are not counted",
+    "slowest_requests": "calls outside the table are not among those of a request",
 }
 NO_OTHER_CALLS = "strategy fentry has no probes on system calls unrelated to sockets"
 
@@ -178,6 +179,7 @@ def _measurements(
         _in_flight(sleeping_calls),
         _on("processes", "tp_btf:sched_process_fork+exec+exit"),
         *_requests(arrival),
+        _slowest(arrival),
         _on("listeners", "sock_diag+iter:task_file"),
         *_accept_queue(arrival, "inet_sock_set_state" in attached),
         _on("connects", RETURN_TRACEPOINT),
@@ -273,6 +275,14 @@ def _requests(arrival: Optional[str]) -> Tuple[MeasurementState, MeasurementStat
             "stages", "tp_btf:sys_exit", "degraded", f"without accept_wait and recv_wait: {reason}"
         ),
     )
+
+
+def _slowest(arrival: Optional[str]) -> MeasurementState:
+    rests_on = "tp_btf:sys_enter+sys_exit+sched_switch"
+    if arrival:
+        return _on("slowest_requests", f"{arrival}+{rests_on}")
+    reason = "without waits before the receive call: needs tracepoint sk_data_ready (Linux 6.3)"
+    return MeasurementState("slowest_requests", rests_on, "degraded", reason)
 
 
 def _queues(arrival: Optional[str], unix_unread: bool) -> MeasurementState:
