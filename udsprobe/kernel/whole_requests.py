@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import time
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
@@ -73,12 +74,14 @@ class WholeRequests:
         self._calls = _CallRows(loaded, connections, tables)
         self._tells_arrival = tells_arrival
         self._ended_bank = 1
+        self._unix_offset_ns = 0
         self._lost = 0
 
     def turn_over(self) -> None:
         """From now on the other bank is written: what this one has is of before this moment."""
         self._ended_bank = self._globals.get("requests_bank")
         self._globals.set("requests_bank", 1 - self._ended_bank)
+        self._unix_offset_ns = time.time_ns() - time.monotonic_ns()
 
     def read(self) -> Tuple[KeptRequest, ...]:
         """Those of the interval before `turn_over`; their places are free then."""
@@ -123,6 +126,7 @@ class WholeRequests:
         peer = self._connections.peer(record.peer_tgid)
         has_accept = self._tells_arrival and record.accepted_ns
         return {
+            "unix_us": (record.replied_ns + self._unix_offset_ns) // 1000,
             "pid": record.tgid,
             "tid": record.tid,
             "comm": printable(record.comm),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Any, Dict, List, Mapping, Optional
 
 from udsprobe.kept_requests import SAMPLED_KEPT, SLOWEST_KEPT, highest
@@ -43,34 +44,36 @@ def _rows(
         for each in last.kept_requests
         if each.is_slow is is_slow and first.monotonic_ns < each.replied_ns <= last.monotonic_ns
     ]
-    return [whole_request(each, last) for each in highest(within, count)]
+    return [whole_request(each) for each in highest(within, count)]
 
 
-def whole_request(kept: KeptRequest, sample: Sample) -> WholeRequest:
+def whole_request(kept: KeptRequest) -> WholeRequest:
     """The row of one request.
-
-    Args:
-        sample: one of the observation, which tells the time of day.
 
     Raises:
         ValueError: the text is none that udsprobe wrote.
     """
+    return _read(kept.story or "")
+
+
+# Reports of an interval, of the last seconds and of the whole window have the same ones.
+@lru_cache(maxsize=1024)
+def _read(text: str) -> WholeRequest:
     try:
-        story = json.loads(kept.story or "")
-        return _row(story, _at(kept.replied_ns, sample))
-    except (TypeError, KeyError, AttributeError, IndexError) as error:
+        return _row(json.loads(text))
+    except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"a kept request is damaged: {error!r}") from error
 
 
-def _at(moment_ns: int, sample: Sample) -> str:
-    unix_s = sample.unix_s - (sample.monotonic_ns - moment_ns) / 1e9
-    return datetime.fromtimestamp(unix_s, tz=timezone.utc).isoformat(timespec="microseconds")
+def _at(unix_us: int) -> str:
+    moment = datetime.fromtimestamp(unix_us / 1e6, tz=timezone.utc)
+    return moment.isoformat(timespec="milliseconds")
 
 
-def _row(story: Mapping[str, Any], at: str) -> WholeRequest:
+def _row(story: Mapping[str, Any]) -> WholeRequest:
     flags = frozenset(map(_text, story["flags"]))
     return WholeRequest(
-        at=at,
+        at=_at(_number(story["unix_us"])),
         pid=_whole(story["pid"]),
         tid=_whole(story["tid"]),
         comm=_text(story["comm"]),

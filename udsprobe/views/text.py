@@ -19,6 +19,7 @@ from udsprobe.views.columns import Column
 from udsprobe.views.escape import column as padded
 from udsprobe.views.escape import fit, fit_words, visible, wrap, wrap_commands
 from udsprobe.views.lines_of_text import printed
+from udsprobe.views.sequence import drawn, headline, parts_line, remarks
 from udsprobe.views.verdict import evidence, other_findings, remedy, said
 
 MIN_WIDTH = 80
@@ -26,6 +27,7 @@ MAX_WIDTH = 120
 MAX_LINES = 40
 _HEADINGS = 2
 _SOON_S = 3600.0
+_LEAST_DRAWN = 6
 _PLACES_SHOWN = 5
 _INDENT = "  "
 _EVIDENCE = "  evidence: "
@@ -47,6 +49,7 @@ class _Shown(NamedTuple):
     errors: int = 3
     targets: int = 4
     reasons: int = 8
+    slowest: int = 10
 
 
 # The first that fits the budget is used: what says least goes first, the verdict last.
@@ -55,10 +58,12 @@ _MEASURES = (
     _Shown(targets=2, calls=6),
     _Shown(targets=2, calls=4, errors=2, connects=2, chain=2, reasons=4),
     _Shown(3, 2, 2, 2, 2, 2, 6, 3, 4, 1, 2, 2),
-    _Shown(3, 2, 2, 1, 1, 1, 4, 2, 4, 1, 1, 2),
-    _Shown(3, 2, 2, 1, 1, 1, 3, 1, 4, 1, 1, 1),
-    _Shown(2, 2, 1, 1, 1, 1, 3, 1, 3, 1, 1, 1),
-    _Shown(1, 1, 1, 1, 1, 1, 1, 0, 2, 1, 1, 1),
+    _Shown(3, 2, 2, 2, 2, 2, 6, 3, 4, 1, 2, 2, 8),
+    _Shown(3, 2, 2, 1, 1, 1, 4, 2, 4, 1, 1, 2, 7),
+    _Shown(3, 2, 2, 1, 1, 1, 3, 1, 4, 1, 1, 1, 6),
+    _Shown(2, 2, 1, 1, 1, 1, 3, 1, 3, 1, 1, 1, 6),
+    _Shown(2, 2, 1, 1, 1, 1, 3, 1, 3, 1, 1, 1, 0),
+    _Shown(1, 1, 1, 1, 1, 1, 1, 0, 2, 1, 1, 1, 0),
 )
 
 # What is wrong or missing; every style has a word beside it.
@@ -102,6 +107,7 @@ def _document(report: Report, width: int, lines: int, shown: _Shown) -> List[Tex
         *_title(report, width, shown),
         *_findings(report, width, shown.findings),
         *_requests(report, width, shown),
+        *_slowest(report, width, shown.slowest),
         *_code(report, width, shown.calls // 2),
         *_listeners(report, width, shown),
     ]
@@ -197,6 +203,19 @@ def _requests(report: Report, width: int, shown: _Shown) -> List[Text]:
         text = words.per_request(report.requests.syscalls_per_request, room)
         body += _wrapped(text, width)
     return [*body, *_chain(report, width, shown.chain), *_connects(report, width, shown.connects)]
+
+
+def _slowest(report: Report, width: int, lines: int) -> List[Text]:
+    """The slowest request, drawn to scale."""
+    if not report.requests.slowest or lines < _LEAST_DRAWN:
+        return []
+    request = report.requests.slowest[0]
+    body = [heading("slowest request", width), Text(_INDENT + fit(headline(request), width - 2))]
+    body.append(Text(_INDENT + fit_words(parts_line(request), width - 2)))
+    told = remarks(request)[:1]
+    rows = drawn(request, width - 2, lines - len(body) - len(told))
+    body += [Text(_INDENT + row) for row in rows]
+    return [*body, *(_note(fit_words(each, width - 2)) for each in told)]
 
 
 def _chain(report: Report, width: int, most: int) -> List[Text]:

@@ -21,6 +21,7 @@ from udsprobe.views.dashboard.lines import (
     section,
 )
 from udsprobe.views.dashboard.listener_pages import listener_page
+from udsprobe.views.dashboard.slow_pages import slow_page
 from udsprobe.views.dashboard.state import connect_key
 from udsprobe.views.dashboard.table import Line, Table
 from udsprobe.views.dashboard.target_pages import target_page
@@ -118,6 +119,7 @@ def help_page(frame: Optional[Frame], width: int) -> Table:
                 "targets that send each other requests, outermost first: own time of the total",
             ),
             ("connect", "the targets' own connects by destination; errors since the start"),
+            ("slow", "the 20 slowest since the start and where their time went; Enter draws one"),
             ("calls/request", "all system calls of the targets, by served requests"),
         ),
         width,
@@ -187,6 +189,9 @@ def _requests(key: object, frame: Frame, width: int) -> List[Line]:
     connect = next((c for c in frame.window.connects or [] if connect_key(c) == key), None)
     if connect is not None:
         return _connect(connect, frame, width)
+    slow = slow_page(key, frame, width)
+    if slow is not None:
+        return slow
     served, since = frame.interval.requests.served, frame.window.requests.served
     if since is None:
         return _missing(frame.window, width)
