@@ -116,7 +116,9 @@ class Collector:
         self._tracer.settle()
         # Before anything is read: what happened before this moment is in the sample.
         self._whole.turn_over()
-        monotonic_ns, unix_s = self._clock.monotonic_ns(), self._clock.unix_s()
+        return self._read(self._clock.monotonic_ns(), self._clock.unix_s())
+
+    def _read(self, monotonic_ns: int, unix_s: float) -> Sample:
         counted = self._read_counters()
         counters, row = self._tracer.counters, counted.row
         self._book.update(counters.processes(), counted.ran, self._tracer.via_names)

@@ -1,4 +1,4 @@
-"""The slowest requests, whole: against a server that knows its calls, strace, and the client's clock."""
+"""The slowest requests, whole: against a server that knows its calls, strace, and a clock."""
 
 from __future__ import annotations
 

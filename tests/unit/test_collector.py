@@ -21,6 +21,19 @@ class Table:
         return tuple(listener(inode=inode, queue=queue()) for inode in self.inodes)
 
 
+class NothingKept:
+    """No request is kept whole."""
+
+    def turn_over(self) -> None:
+        pass
+
+    def read(self) -> Tuple[()]:
+        return ()
+
+    def lost(self) -> int:
+        return 0
+
+
 class Tracer:
     """Adopts the listeners it has room for."""
 
@@ -46,6 +59,9 @@ class Tracer:
 
     def cpu_holders(self, procfs: Procfs) -> None:
         return None
+
+    def whole_requests(self, connections: None) -> NothingKept:
+        return NothingKept()
 
     def program_runs(self) -> Mapping[str, Tuple[int, int]]:
         return {}

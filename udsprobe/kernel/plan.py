@@ -278,7 +278,7 @@ def _requests(arrival: Optional[str]) -> Tuple[MeasurementState, MeasurementStat
 
 
 def _slowest(arrival: Optional[str]) -> MeasurementState:
-    rests_on = "tp_btf:sys_enter+sys_exit+sched_switch"
+    rests_on = "tp_btf:sched_switch+sys_enter+sys_exit"
     if arrival:
         return _on("slowest_requests", f"{arrival}+{rests_on}")
     reason = "without waits before the receive call: needs tracepoint sk_data_ready (Linux 6.3)"

@@ -142,12 +142,12 @@ def _app_parts(story: Mapping[str, Any], gap_ns: int, *, is_handed_over: bool) -
 
 
 def _make_up(parts: Dict[str, int]) -> None:
-    """Parts below 0 are taken from the largest one."""
-    for name, spent_ns in parts.items():
-        if spent_ns < 0:
-            largest = max(parts, key=lambda each: parts[each])
-            parts[name] = 0
-            parts[largest] += spent_ns
+    """Parts below 0 are taken from the largest ones."""
+    missing_ns = -sum(spent_ns for spent_ns in parts.values() if spent_ns < 0)
+    for name in sorted(parts, key=lambda each: -parts[each]):
+        taken_ns = min(missing_ns, max(0, parts[name]))
+        parts[name] = max(0, parts[name]) - taken_ns
+        missing_ns -= taken_ns
 
 
 def _waits(story: Mapping[str, Any], *, is_handed_over: bool) -> List[WholeWait]:

@@ -87,6 +87,22 @@ VERDICT_HELP = (
 )
 
 
+REQUESTS_HELP = (
+    ("served", "replies sent on connections a target accepted, per second"),
+    (
+        "p50 … max",
+        "from the first byte of a request queued to its reply handed to the kernel",
+    ),
+    (
+        "hop",
+        "targets that send each other requests, outermost first: own time of the total",
+    ),
+    ("connect", "the targets' own connects by destination; errors since the start"),
+    ("slow", "the 20 slowest since the start and where their time went; Enter draws one"),
+    ("calls/request", "all system calls of the targets, by served requests"),
+)
+
+
 def replay_help_page(frame: Optional[Frame], width: int) -> Table:
     """The keys of the time line, then `help_page`."""
     page = help_page(frame, width)
@@ -106,24 +122,7 @@ def help_page(frame: Optional[Frame], width: int) -> Table:
         ),
         width,
     )
-    lines += section(
-        "requests",
-        (
-            ("served", "replies sent on connections a target accepted, per second"),
-            (
-                "p50 … max",
-                "from the first byte of a request queued to its reply handed to the kernel",
-            ),
-            (
-                "hop",
-                "targets that send each other requests, outermost first: own time of the total",
-            ),
-            ("connect", "the targets' own connects by destination; errors since the start"),
-            ("slow", "the 20 slowest since the start and where their time went; Enter draws one"),
-            ("calls/request", "all system calls of the targets, by served requests"),
-        ),
-        width,
-    )
+    lines += section("requests", REQUESTS_HELP, width)
     for name, columns in (
         ("listeners", LISTENERS),
         ("system calls", SYSCALLS),
