@@ -11,7 +11,7 @@ from udsprobe.views.dashboard.lines import Fact, plain, rests_on, rule, section
 from udsprobe.views.dashboard.table import Line
 from udsprobe.views.escape import column, fit, visible
 
-_NAME = 34
+_NAME = 32
 
 
 def slow_key(request: WholeRequest) -> Hashable:
@@ -29,7 +29,7 @@ def slow_page(key: object, frame: Frame, width: int) -> Optional[List[Line]]:
     request = found[0]
     drawing = [plain(line) for line in sequence.drawn(request, width - 2)]
     return [
-        rule(sequence.headline(request)),
+        rule(fit(sequence.headline(request), width - 8)),
         *drawing,
         plain("█ program  ▓ kernel  ▒ ready, without a CPU  ░ asleep or queued"),
         plain(""),
