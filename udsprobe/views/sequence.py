@@ -151,7 +151,10 @@ def _gap(at_us: float, call: WholeCall, request: WholeRequest) -> Optional[Step]
 def _step(call: WholeCall, request: WholeRequest) -> Step:
     begin = min(max(0.0, call.at_us), request.latency_us)
     end = min(max(begin, call.at_us + call.duration_us), request.latency_us)
-    return Step(label(call), begin, end, tuple(_pieces(call, begin, end)), (call.name,))
+    pieces = _pieces(call, begin, end)
+    asleep_us = sum(each.end_us - each.begin_us for each in pieces if each.fill == WAITING)
+    name = label(call, sleeps=asleep_us >= (end - begin) / 2 > 0)
+    return Step(name, begin, end, tuple(pieces), (call.name,))
 
 
 def _pieces(call: WholeCall, begin: float, end: float) -> List[Piece]:
@@ -168,15 +171,15 @@ def _pieces(call: WholeCall, begin: float, end: float) -> List[Piece]:
     return [each for each in pieces if each.end_us > each.begin_us]
 
 
-def label(call: WholeCall) -> str:
-    """What it is, about what, and what it sleeps for."""
-    whose = {"this": "client", "upstream": "upstream", "other": "another's"}.get(call.whose or "")
-    about = visible(call.address) if call.address else whose
-    arrow = {"this": "client", "upstream": f"upstream {about}"}.get(call.whose or "", about)
-    failed = f" {call.error}" if call.error else ""
-    asleep = f" ({call.waits_for})" if call.asleep_us >= call.duration_us / 2 > 0 else ""
-    told = f" {arrow}" if arrow else ""
-    return f"{visible(call.name)}{told}{failed}{asleep}"
+def label(call: WholeCall, *, sleeps: bool) -> str:
+    """What it is, about what, and what it sleeps for if it does."""
+    about = {"this": " client", "upstream": " upstream", "other": " another's"}.get(
+        call.whose or "", ""
+    )
+    address = f" {visible(call.address)}" if call.address else ""
+    failed = f" {visible(call.error)}" if call.error else ""
+    asleep = f" ({visible(call.waits_for)})" if sleeps else ""
+    return f"{visible(call.name)}{about}{address}{failed}{asleep}"
 
 
 def _with_one_less(found: Sequence[Step]) -> List[Step]:

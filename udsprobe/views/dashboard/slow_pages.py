@@ -71,5 +71,8 @@ def _call(call: WholeCall) -> Line:
         numbers.duration(call.runq_us),
         visible(call.error or str(call.result)),
     )
-    name = column(fit(sequence.label(call), _NAME - 1), _NAME)
+    name = column(
+        fit(sequence.label(call, sleeps=call.asleep_us >= call.duration_us / 2 > 0), _NAME - 1),
+        _NAME,
+    )
     return plain(name + "".join(f"{each:>9}" for each in told))

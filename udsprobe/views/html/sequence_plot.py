@@ -15,13 +15,13 @@ from udsprobe.views.bars import KERNEL, PROGRAM, RUN_QUEUE, WAITING
 from udsprobe.views.escape import visible
 from udsprobe.views.sequence import Step, steps
 
-WIDTH, ROW = 1000.0, 20.0
+WIDTH, ROW = 1000.0, 24.0
 ROWS_MAX = 40
 """More are drawn together with their neighbours; the report document has all."""
 
 _LEFT, _RIGHT = 300.0, 70.0
 _LEAST = 1.5
-_LETTERS = 46
+_LETTERS = 36
 _CLASSES: Dict[str, str] = {
     PROGRAM: "program",
     KERNEL: "kernel",
@@ -49,7 +49,7 @@ def _row(step: Step, at: int, whole_us: float) -> Markup:
         _piece(piece.fill, piece.begin_us, piece.end_us, whole_us, top) for piece in step.pieces
     )
     texts = Markup('<text x="0" y="{}">{}</text><text class="took" x="{}" y="{}">{}</text>').format(
-        f"{top + 14:g}", shown, f"{WIDTH:g}", f"{top + 14:g}", took
+        f"{top + 16:g}", shown, f"{WIDTH:g}", f"{top + 16:g}", took
     )
     return Markup("<g><title>{}</title>{}{}</g>").format(says, texts, pieces)
 
