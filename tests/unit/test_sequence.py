@@ -71,7 +71,7 @@ def test_the_text_draws_the_slowest_in_ten_lines() -> None:
     begins = next(at for at, line in enumerate(lines) if "slowest request" in line)
     ends = next(at for at in range(begins + 1, len(lines)) if lines[at].startswith("── "))
     assert 6 <= ends - begins <= 10
-    assert len(lines) <= 40 and max(map(cell_len, lines)) <= 80
+    assert len(lines) <= 50 and max(map(cell_len, lines)) <= 80
 
 
 def test_the_panel_lists_them_and_enter_draws_one() -> None:

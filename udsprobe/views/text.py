@@ -1,4 +1,5 @@
-"""The report as text, `--plain`: fits 80 columns and 40 lines for a usual service.
+"""The report as text, `--plain`: fits 80 columns and 40 lines for a usual service, and up to ten
+more in which the slowest request is drawn.
 
 Shows what the dashboard shows, in the same order, words and numbers. Rows that
 do not fit the budget are counted, never dropped silently.
@@ -27,7 +28,7 @@ MAX_WIDTH = 120
 MAX_LINES = 40
 _HEADINGS = 2
 _SOON_S = 3600.0
-_LEAST_DRAWN = 6
+DRAWN_LINES = 10
 _PLACES_SHOWN = 5
 _INDENT = "  "
 _EVIDENCE = "  evidence: "
@@ -49,7 +50,6 @@ class _Shown(NamedTuple):
     errors: int = 3
     targets: int = 4
     reasons: int = 8
-    slowest: int = 10
 
 
 # The first that fits the budget is used: what says least goes first, the verdict last.
@@ -58,12 +58,10 @@ _MEASURES = (
     _Shown(targets=2, calls=6),
     _Shown(targets=2, calls=4, errors=2, connects=2, chain=2, reasons=4),
     _Shown(3, 2, 2, 2, 2, 2, 6, 3, 4, 1, 2, 2),
-    _Shown(3, 2, 2, 2, 2, 2, 6, 3, 4, 1, 2, 2, 8),
-    _Shown(3, 2, 2, 1, 1, 1, 4, 2, 4, 1, 1, 2, 7),
-    _Shown(3, 2, 2, 1, 1, 1, 3, 1, 4, 1, 1, 1, 6),
-    _Shown(2, 2, 1, 1, 1, 1, 3, 1, 3, 1, 1, 1, 6),
-    _Shown(2, 2, 1, 1, 1, 1, 3, 1, 3, 1, 1, 1, 0),
-    _Shown(1, 1, 1, 1, 1, 1, 1, 0, 2, 1, 1, 1, 0),
+    _Shown(3, 2, 2, 1, 1, 1, 4, 2, 4, 1, 1, 2),
+    _Shown(3, 2, 2, 1, 1, 1, 3, 1, 4, 1, 1, 1),
+    _Shown(2, 2, 1, 1, 1, 1, 3, 1, 3, 1, 1, 1),
+    _Shown(1, 1, 1, 1, 1, 1, 1, 0, 2, 1, 1, 1),
 )
 
 # What is wrong or missing; every style has a word beside it.
@@ -91,23 +89,26 @@ def render(
     Args:
         width: terminal columns; at least 80 and at most 120 are used.
         lines: the budget that system-call rows are cut to; other sections
-            have budgets of their own.
+            have budgets of their own. The drawn request is not in it.
         colour: ANSI styles; without them nothing is lost.
     """
     width = max(MIN_WIDTH, min(width, MAX_WIDTH))
+    drawing = _slowest(report, width)
     for shown in _MEASURES:
-        document = _document(report, width, lines, shown)
-        if len(document) <= lines:
+        document = _document(report, width, lines + len(drawing), shown, drawing)
+        if len(document) <= lines + len(drawing):
             break
     return printed(document, width, colour=colour)
 
 
-def _document(report: Report, width: int, lines: int, shown: _Shown) -> List[Text]:
+def _document(
+    report: Report, width: int, lines: int, shown: _Shown, drawing: Sequence[Text]
+) -> List[Text]:
     above = [
         *_title(report, width, shown),
         *_findings(report, width, shown.findings),
         *_requests(report, width, shown),
-        *_slowest(report, width, shown.slowest),
+        *drawing,
         *_code(report, width, shown.calls // 2),
         *_listeners(report, width, shown),
     ]
@@ -205,15 +206,15 @@ def _requests(report: Report, width: int, shown: _Shown) -> List[Text]:
     return [*body, *_chain(report, width, shown.chain), *_connects(report, width, shown.connects)]
 
 
-def _slowest(report: Report, width: int, lines: int) -> List[Text]:
+def _slowest(report: Report, width: int) -> List[Text]:
     """The slowest request, drawn to scale."""
-    if not report.requests.slowest or lines < _LEAST_DRAWN:
+    if not report.requests.slowest:
         return []
     request = report.requests.slowest[0]
     body = [heading("slowest request", width), Text(_INDENT + fit(headline(request), width - 2))]
     body.append(Text(_INDENT + fit_words(parts_line(request), width - 2)))
     told = remarks(request)[:1]
-    rows = drawn(request, width - 2, lines - len(body) - len(told))
+    rows = drawn(request, width - 2, DRAWN_LINES - len(body) - len(told))
     body += [Text(_INDENT + row) for row in rows]
     return [*body, *(_note(fit_words(each, width - 2)) for each in told)]
 
