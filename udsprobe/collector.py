@@ -228,8 +228,11 @@ class Collector:
             calls_left=self._tracer.counters.calls_left(),
         )
 
-    def _kept_requests(self) -> Tuple[KeptRequest, ...]:
-        self._kept = still_kept((*self._kept, *self._whole.read()))
+    def _kept_requests(self) -> Optional[Tuple[KeptRequest, ...]]:
+        fresh = self._whole.read()
+        if fresh is None:
+            return None
+        self._kept = still_kept((*self._kept, *fresh))
         return self._kept
 
     def _comms(self) -> Dict[int, str]:

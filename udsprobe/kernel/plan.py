@@ -278,11 +278,13 @@ def _requests(arrival: Optional[str]) -> Tuple[MeasurementState, MeasurementStat
 
 
 def _slowest(arrival: Optional[str]) -> MeasurementState:
-    rests_on = "tp_btf:sched_switch+sys_enter+sys_exit"
     if arrival:
-        return _on("slowest_requests", f"{arrival}+{rests_on}")
-    reason = "without waits before the receive call: needs tracepoint sk_data_ready (Linux 6.3)"
-    return MeasurementState("slowest_requests", rests_on, "degraded", reason)
+        return _on("slowest_requests", f"{arrival}+tp_btf:sched_switch+sys_enter+sys_exit")
+    reason = (
+        "needs tracepoint sk_data_ready (Linux 6.3): without it, the time until a client sends "
+        "cannot be told from a slow request"
+    )
+    return MeasurementState("slowest_requests", None, "off", reason)
 
 
 def _queues(arrival: Optional[str], unix_unread: bool) -> MeasurementState:

@@ -21,6 +21,7 @@ from udsprobe.kernel.syscall_table import ALIASES, TRAITS, WAITS, SyscallTable
 from udsprobe.printable import printable
 from udsprobe.sample import URING_PREFIX, Endpoint, KeptRequest
 
+NEVER_REACHED = (1 << 64) - 1
 _TAKES_DESCRIPTOR = {"FD", "FD_THIRD", "FD_EITHER"}
 _ACCEPTS = {"accept", "accept4", "io_uring:accept"}
 
@@ -42,7 +43,7 @@ class WholeRequests:
         counters: for the names of activities.
         connections: that names destinations and peers; it lists before this reads.
         tables: native and 32-bit system-call numbers.
-        tells_arrival: requests begin when their first byte arrives.
+        tells_arrival: requests begin when their first byte arrives; else none are kept.
     """
 
     def __init__(
@@ -72,7 +73,9 @@ class WholeRequests:
         self._flags = enum_names(loaded.btf.enum("whole_flag"), "WHOLE_")
         self._has_calls = loaded.btf.enum("whole_flag")["WHOLE_HAS_CALLS"]
         self._calls = _CallRows(loaded, connections, tables)
-        self._tells_arrival = tells_arrival
+        self._is_off = not tells_arrival
+        if self._is_off:
+            self._keep_none()
         self._ended_bank = 1
         self._unix_offset_ns = 0
         self._lost = 0
@@ -83,8 +86,15 @@ class WholeRequests:
         self._globals.set("requests_bank", 1 - self._ended_bank)
         self._unix_offset_ns = time.time_ns() - time.monotonic_ns()
 
-    def read(self) -> Tuple[KeptRequest, ...]:
-        """Those of the interval before `turn_over`; their places are free then."""
+    def _keep_none(self) -> None:
+        for name in ("slowest_floor_ns", "sampled_floor"):
+            for bank in range(2):
+                self._globals.set_long_word(name, bank, NEVER_REACHED)
+
+    def read(self) -> Optional[Tuple[KeptRequest, ...]]:
+        """Those of the interval before `turn_over`, whose places are free then; None: none are."""
+        if self._is_off:
+            return None
         first = self._ended_bank * self._limits.places
         keys = self._globals.long_words("kept_keys")[first : first + self._kept]
         busy = self._globals.long_words("kept_busy")[first : first + self._kept]
@@ -124,7 +134,7 @@ class WholeRequests:
     def _story(self, record: Any) -> Dict[str, object]:
         kind = self._counters.endpoint(record.endpoint)
         peer = self._connections.peer(record.peer_tgid)
-        has_accept = self._tells_arrival and record.accepted_ns
+        has_accept = bool(record.accepted_ns)
         return {
             "unix_us": (record.replied_ns + self._unix_offset_ns) // 1000,
             "pid": record.tgid,
@@ -141,7 +151,7 @@ class WholeRequests:
             "latency_ns": record.replied_ns - record.arrived_ns,
             "accept_wait_ns": record.accepted_ns - record.established_ns if has_accept else None,
             "queued_ns": max(0, record.accepted_ns - record.arrived_ns) if has_accept else 0,
-            "recv_wait_ns": record.recv_wait_ns if self._tells_arrival else None,
+            "recv_wait_ns": record.recv_wait_ns,
             "recv_ns": record.recv_ns,
             "app_ns": record.app_ns,
             "last_gap_ns": max(0, record.reply.start_ns - record.received_ns),
