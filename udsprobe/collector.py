@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, FrozenSet, Mapping, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
-from udsprobe.kept_requests import still_kept
+from udsprobe.kept_requests import still_kept, told_in_samples
 from udsprobe.kernel.call_programs import missed_calls
 from udsprobe.kernel.counters import EventAccount, ThreadReading
 from udsprobe.kernel.cpu_files import CpuFiles
@@ -127,7 +127,7 @@ class Collector:
         # Behind the connections, which are listed with what waits on them.
         upstream = self._connections.upstream()
         seen = self._listeners.read(self._book.alive(), counted.ran, self._book.netns())
-        kept = self._kept_requests()
+        kept = self._kept_requests(monotonic_ns)
         return Sample(
             sequence=self._next_number(),
             monotonic_ns=monotonic_ns,
@@ -228,12 +228,12 @@ class Collector:
             calls_left=self._tracer.counters.calls_left(),
         )
 
-    def _kept_requests(self) -> Optional[Tuple[KeptRequest, ...]]:
+    def _kept_requests(self, now_ns: int) -> Optional[Tuple[KeptRequest, ...]]:
         fresh = self._whole.read()
         if fresh is None:
             return None
         self._kept = still_kept((*self._kept, *fresh))
-        return self._kept
+        return told_in_samples(self._kept, now_ns)
 
     def _comms(self) -> Dict[int, str]:
         return {each.pid: each.comm for each in self._book.readings()}

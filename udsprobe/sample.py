@@ -706,8 +706,8 @@ class Sample:
         served_by: the processes that answered or made a request, or have one waiting.
         loops: the living threads that poll; `loop_busy` has those that ended, too.
         stacks: None where they are not taken, and until they first are.
-        kept_requests: the slowest, and some by chance, of each time that ends with this sample,
-            however long (`udsprobe.kept_requests`).
+        kept_requests: the slowest, and some by chance, of each time of a minute or longer that
+            ends with this sample, and of the whole if it is shorter (`udsprobe.kept_requests`).
     """
 
     sequence: int
