@@ -168,6 +168,68 @@ def check_calls(slow: Dict[str, Any], kind: str, style: str) -> None:
     assert [call["whose"] for call in calls if call["transport"] != "other"].count("this") == 2
 
 
+def attached(server: Server, folder: Path, **environment: str) -> Live:
+    arguments = ["attach", "--pid", str(server.process.pid), "--json"]
+    return Live(arguments, folder, environment=environment)
+
+
+def test_a_queued_request_shows_whom_the_loop_served_meanwhile(tmp_path: Path) -> None:
+    with serving("loop", "unix", tmp_path) as server:
+        client, other = server.connect(), server.connect()
+        ask(client, "quick"), ask(other, "quick")
+        with attached(server, tmp_path) as live:
+            client.sendall(request("pipe", SLOW_MS))
+            other.sendall(request("quick", 0))
+            assert client.recv(len(REPLY)) == REPLY and other.recv(len(REPLY)) == REPLY
+            report = live.end(signal.SIGINT).report
+    if is_off(report):
+        return
+    check_sums(report["requests"]["slowest"])
+    rows = served_at(report, server.address)
+    served, queued = sorted(rows, key=lambda row: row["parts_us"].get("recv_wait", 0.0))
+    assert max(queued["parts_us"], key=lambda name: queued["parts_us"][name]) == "recv_wait"
+    of_others = [call for call in queued["calls"] if call["whose"] == "other"]
+    # It came while the first was served: its receive call was over, or not yet.
+    assert [call["name"] for call in of_others][-1] == "sendto"
+    assert "read" in names(queued["calls"])
+    own = [call["name"] for call in queued["calls"] if call["whose"] == "this"]
+    assert own == ["recvfrom", "sendto"]
+    assert queued["calls_not_kept"] == 0 and served["connection_turn"] == 1
+
+
+def test_of_a_request_that_is_handed_over_no_more_is_said_than_is_known(tmp_path: Path) -> None:
+    with serving("handed", "unix", tmp_path) as server:
+        client = server.connect()
+        ask(client, "quick")
+        with attached(server, tmp_path) as live:
+            ask(client, "pipe", SLOW_MS)
+            report = live.end(signal.SIGINT).report
+    if is_off(report):
+        return
+    slow = served_at(report, server.address)[0]
+    check_sums([slow])
+    assert slow["handed_over"] and slow["waits"] == []
+    assert slow["parts_us"]["not_known"] >= SLOW_MS * 1000 * 0.9
+    calls = names(slow["calls"])
+    assert calls[-3:] == [*CALLS["pipe"], "sendto"] and "recvfrom" not in calls
+
+
+def test_threads_without_a_journal_are_said_to_have_none(tmp_path: Path) -> None:
+    with serving("threads", "unix", tmp_path) as server:
+        client = server.connect()
+        ask(client, "quick")
+        bounds = {"UDSPROBE_TEST_MAP_BOUNDS": "call_journals=1"}
+        with attached(server, tmp_path, **bounds) as live:
+            ask(client, "sleep", SLOW_MS)
+            report = live.end(signal.SIGINT).report
+    if is_off(report):
+        return
+    slow = served_at(report, server.address)[0]
+    check_sums([slow])
+    assert slow["calls"] is None and slow["calls_not_kept"] is None
+    assert slow["parts_us"]["other"] >= SLOW_MS * 1000 * 0.9
+
+
 def test_run_tells_the_disk_and_the_first_request_of_a_connection(tmp_path: Path) -> None:
     address = str(tmp_path / "socket")
     code = (

@@ -1,16 +1,17 @@
 """A server whose requests make exactly the calls that they name, and take as long as they name.
 
-`slow_requests.py threads|loop ADDRESS READY_FILE`: ADDRESS is a path or `127.0.0.1:PORT`. It
+`slow_requests.py threads|loop|handed ADDRESS READY_FILE`: ADDRESS is a path or `127.0.0.1:PORT`. It
 serves until its standard input is closed. A request is `REQUEST_BYTES` long and names a kind and
 milliseconds; `CALLS` has the calls that the thread makes between receiving and replying. `threads`
-serves each connection in a thread of its own, `loop` all of them in one, behind epoll. Knows
-nothing of udsprobe.
+serves each connection in a thread of its own, `loop` all of them in one, behind epoll;
+`handed` receives in one thread and replies from another. Knows nothing of udsprobe.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import queue
 import select
 import socket
 import sys
@@ -186,6 +187,26 @@ def serve_loop(listener: socket.socket, work: Work) -> None:
                 connections.pop(descriptor).close()
 
 
+def serve_handed(listener: socket.socket, work: Work) -> None:
+    """This thread receives, another one does the work and replies."""
+    received: queue.SimpleQueue[Tuple[socket.socket, bytes]] = queue.SimpleQueue()
+
+    def reply() -> None:
+        while True:
+            connection, asked = received.get()
+            work.do(asked)
+            connection.send(REPLY)
+
+    threading.Thread(target=reply, daemon=True).start()
+    while True:
+        connection, _ = listener.accept()
+        while True:
+            asked = connection.recv(REQUEST_BYTES)
+            if not asked:
+                break
+            received.put((connection, asked))
+
+
 def listening(address: str) -> socket.socket:
     """At a path or a port."""
     host, _, port = address.partition(":")
@@ -202,8 +223,8 @@ def main(style: str, address: str, ready: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Work(Path(folder))
         listener = listening(address)
-        serve = {"threads": serve_threads, "loop": serve_loop}[style]
-        threading.Thread(target=serve, args=(listener, work), daemon=True).start()
+        styles = {"threads": serve_threads, "loop": serve_loop, "handed": serve_handed}
+        threading.Thread(target=styles[style], args=(listener, work), daemon=True).start()
         Path(ready).touch()
         sys.stdin.read()
 
