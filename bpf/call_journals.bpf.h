@@ -38,7 +38,7 @@ static __always_inline void write_call(struct kept_call *kept, struct call_in_fl
 	kept->end_ns = now;
 	kept->off_cpu_ns = call->off_cpu_ns;
 	kept->runq_ns = call->runq_ns;
-	kept->sk = is_known ? call->sk : 0;
+	kept->inode = is_known && call->sk ? call->inode : 0;
 	kept->result = ret;
 	kept->runq_before_ns = runq_before_ns;
 	kept->fd = call->fd;

@@ -336,7 +336,7 @@ struct kept_call {
 	ns_t end_ns;
 	ns_t off_cpu_ns;
 	ns_t runq_ns;		/* of these, ready to run */
-	address_t sk;		/* 0: not about a socket */
+	u64_t inode;		/* of its socket; 0: not about one */
 	int result;
 	unsigned int runq_before_ns;	/* since its thread's last call, up to 4 s */
 	unsigned int fd;
@@ -684,8 +684,8 @@ struct whole_request {
 	ns_t received_ns;	/* the last receive call returned */
 	ns_t app_activity_ns[ACTIVITY_MAX];	/* from then until the reply, of that thread */
 	ns_t upstream_ns;	/* of these, asleep with an own request outstanding */
-	address_t sk;
 	u64_t inode;
+	u64_t peer_inode;	/* of the Unix socket at the other end */
 	count_t calls_ended;	/* of the thread that replied: until now, */
 	unsigned int calls_before;	/* and until it began to receive */
 	unsigned int long_calls_ended;

@@ -136,7 +136,10 @@ static __subprogram int write_app_parts(struct whole_request *whole, struct thre
 
 static __subprogram int write_names(struct whole_request *whole, address_t sk)
 {
-	whole->sk = sk;
+	whole->peer_inode = 0;
+	if (is_unix_with_queue(whole->endpoint))
+		whole->peer_inode =
+			inode_of_socket(BPF_CORE_READ((struct unix_sock *)sk, peer));
 	__builtin_memset(&whole->local, 0, sizeof(whole->local));
 	__builtin_memset(&whole->peer, 0, sizeof(whole->peer));
 	name_of_socket((struct sock *)sk, &whole->local);

@@ -22,6 +22,7 @@ from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import (
     CallCounts,
+    ConnectionReading,
     KeptRequest,
     ListenerReading,
     ProbeReading,
@@ -127,7 +128,7 @@ class Collector:
         # Behind the connections, which are listed with what waits on them.
         upstream = self._connections.upstream()
         seen = self._listeners.read(self._book.alive(), counted.ran, self._book.netns())
-        kept = self._kept_requests(monotonic_ns)
+        kept = self._kept_requests(monotonic_ns, rows)
         return Sample(
             sequence=self._next_number(),
             monotonic_ns=monotonic_ns,
@@ -228,8 +229,10 @@ class Collector:
             calls_left=self._tracer.counters.calls_left(),
         )
 
-    def _kept_requests(self, now_ns: int) -> Optional[Tuple[KeptRequest, ...]]:
-        fresh = self._whole.read()
+    def _kept_requests(
+        self, now_ns: int, connections: Sequence[ConnectionReading]
+    ) -> Optional[Tuple[KeptRequest, ...]]:
+        fresh = self._whole.read(connections)
         if fresh is None:
             return None
         self._kept = still_kept((*self._kept, *fresh))

@@ -141,9 +141,20 @@ def test_the_slow_request_is_told_whole(
     if kind in PART:
         largest = max(slow["parts_us"], key=lambda name: slow["parts_us"][name])
         assert largest in (PART[kind], "runq")
+    if kind == "upstream":
+        check_upstream(slow, report["requests"]["slowest"], server.address)
     assert len(rows) <= 20 and len(report["requests"]["sampled"]) <= 4
     ordered = [row["latency_us"] for row in report["requests"]["slowest"]]
     assert ordered == sorted(ordered, reverse=True)
+
+
+def check_upstream(slow: Dict[str, Any], rows: Sequence[Dict[str, Any]], address: str) -> None:
+    """The request that it waited for, which the upstream's row tells of."""
+    (hop,) = slow["upstream"]
+    inner = next(row for row in rows if row["address"] != address and row["tid"] == hop["tid"])
+    assert inner["latency_us"] == hop["latency_us"] <= slow["latency_us"]
+    assert inner["peer"]["pid"] == slow["pid"] and inner["parts_us"]["other"] >= SLOW_MS * 900
+    assert slow["parts_us"]["upstream"] >= SLOW_MS * 900
 
 
 def check_calls(slow: Dict[str, Any], kind: str, style: str) -> None:

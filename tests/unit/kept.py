@@ -22,6 +22,8 @@ def call(name: str, at_us: int, took_us: int, **changes: Any) -> List[object]:
         changes.get("address"),
         changes.get("waits", "other"),
         False,
+        changes.get("inode", 0),
+        changes.get("local"),
     ]
 
 
@@ -39,6 +41,8 @@ def story(**changes: Any) -> str:
         "peer_pid": 300,
         "peer_comm": "nginx",
         "turns": 6,
+        "inode": 90,
+        "peer_inode": 91,
         "flags": ["has_calls"],
         "latency_ns": 30_000_000,
         "accept_wait_ns": None,

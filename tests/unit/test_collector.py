@@ -27,7 +27,7 @@ class NothingKept:
     def turn_over(self) -> None:
         pass
 
-    def read(self) -> Tuple[()]:
+    def read(self, connections: object) -> Tuple[()]:
         return ()
 
     def lost(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any, Dict
 
 import pytest
 
-from tests.unit.kept import kept, story
+from tests.unit.kept import call, kept, story
 from tests.unit.recordings import record
 from tests.unit.samples import observation, sample
 from udsprobe.model.difference import report
@@ -89,6 +89,39 @@ def test_a_window_has_its_own_slowest() -> None:
 def test_what_was_not_kept_is_not_measured() -> None:
     found = report(observation(), sample(0.0), sample(1.0)).requests
     assert found.slowest is None and found.sampled is None
+
+
+@pytest.mark.parametrize(
+    ("asks", "answers", "is_known"),
+    [
+        ({"inode": 500}, {"peer_inode": 500}, True),
+        (
+            {"local": "127.0.0.1:4000"},
+            {"transport": "tcp", "peer_inode": 0, "peer_address": "127.0.0.1:4000"},
+            True,
+        ),
+        # Another connection; nobody's; before it asked.
+        ({"inode": 500}, {"peer_inode": 501}, False),
+        ({"inode": 0}, {"peer_inode": 0}, False),
+        ({"inode": 500}, {"peer_inode": 500, "unix_us": 1_796_000_001_240_100}, False),
+    ],
+)
+def test_a_request_knows_the_one_that_it_waited_for(
+    asks: Dict[str, Any], answers: Dict[str, Any], is_known: bool
+) -> None:
+    calls = [
+        call("sendto", 1_000, 20, whose="upstream", **asks),
+        call("recvfrom", 1_100, 28_000, whose="upstream", asleep=True, **asks),
+    ]
+    outer = kept(900, 30_000_000, calls=calls)
+    times = {"unix_us": 1_796_000_001_248_000, "pid": 512, **answers}
+    inner = kept(899, 20_000_000, **times)
+    first, last = sample(0.5, kept_requests=()), sample(1.0, kept_requests=(inner, outer))
+    found = report(observation(), first, last).requests.slowest
+    assert found is not None and found[1].upstream == []
+    assert [hop.pid for hop in found[0].upstream] == ([512] if is_known else [])
+    if is_known:
+        assert found[0].upstream[0].at_us == 8_000.0
 
 
 def test_a_recording_has_them(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import ctypes
 import json
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from udsprobe.kernel.connection_table import ConnectionTable
 from udsprobe.kernel.counters import ABIS, CallKeys, Counters, endpoint, enum_names, error_name
@@ -19,7 +19,7 @@ from udsprobe.kernel.shared_memory import SharedGlobals, whole_pages
 from udsprobe.kernel.socket_names import SocketName
 from udsprobe.kernel.syscall_table import ALIASES, TRAITS, WAITS, SyscallTable
 from udsprobe.printable import printable
-from udsprobe.sample import URING_PREFIX, Endpoint, KeptRequest
+from udsprobe.sample import URING_PREFIX, ConnectionReading, Endpoint, KeptRequest
 
 NEVER_REACHED = (1 << 64) - 1
 _TAKES_DESCRIPTOR = {"FD", "FD_THIRD", "FD_EITHER"}
@@ -91,10 +91,17 @@ class WholeRequests:
             for bank in range(2):
                 self._globals.set_long_word(name, bank, NEVER_REACHED)
 
-    def read(self) -> Optional[Tuple[KeptRequest, ...]]:
-        """Those of the interval before `turn_over`, whose places are free then; None: none are."""
+    def read(self, connections: Iterable[ConnectionReading]) -> Optional[Tuple[KeptRequest, ...]]:
+        """Those of the interval before `turn_over`, whose places are free then; None: none are.
+
+        Args:
+            connections: that tell the addresses of the targets' own ends.
+        """
         if self._is_off:
             return None
+        self._calls.local_of = {
+            each.inode: each.local for each in connections if each.transport == "tcp"
+        }
         first = self._ended_bank * self._limits.places
         keys = self._globals.long_words("kept_keys")[first : first + self._kept]
         busy = self._globals.long_words("kept_busy")[first : first + self._kept]
@@ -146,6 +153,8 @@ class WholeRequests:
             "peer_address": SocketName.of(record.peer).address(),
             "peer_pid": None if peer is None else peer.pid,
             "peer_comm": None if peer is None else peer.comm,
+            "inode": record.inode,
+            "peer_inode": record.peer_inode,
             "turns": record.turns,
             "flags": [name for bit, name in self._flags.items() if record.flags & bit],
             "latency_ns": record.replied_ns - record.arrived_ns,
@@ -169,7 +178,7 @@ class WholeRequests:
         if not record.flags & self._has_calls:
             return {"calls": None, "not_kept": None, "not_kept_below_ns": None}
         kept, missing, are_short = _chosen(record, self._limits)
-        roles = {call.sk: call.role for call in kept if call.sk and call.role}
+        roles = {call.inode: call.role for call in kept if call.inode and call.role}
         rows = [self._calls.row(call, record, roles) for call in (*kept, record.reply)]
         below_ns = self._limits.long_ns if are_short else None
         return {"calls": rows, "not_kept": missing, "not_kept_below_ns": below_ns}
@@ -231,6 +240,7 @@ class _CallRows:
         }
         self._none = loaded.btf.enum("call")["CALL_NONE"]
         self._roles = loaded.btf.enum("role")
+        self.local_of: Dict[int, str] = {}
 
     def row(self, call: Any, record: Any, roles: Mapping[int, int]) -> List[object]:
         """As `udsprobe.model.whole_requests` reads it; times from the request's arrival."""
@@ -244,13 +254,15 @@ class _CallRows:
             None if is_uring else call.off_cpu_ns,
             None if is_uring else call.runq_ns,
             call.runq_before_ns,
-            kind.transport if call.sk else "other",
+            kind.transport if call.inode else "other",
             error_name(-call.result) if -4096 < call.result < 0 else call.result,
             call.fd if self._has_descriptor(call, name) else None,
-            self._whose(call, name, record.sk, roles),
+            self._whose(call, name, record.inode, roles),
             self._address(call),
             _waits_for(name, kind),
             bool(call.early),
+            call.inode,
+            self.local_of.get(call.inode),
         ]
 
     def _name(self, call: Any) -> str:
@@ -262,12 +274,12 @@ class _CallRows:
         takes: Set[str] = set(TRAITS.get(ALIASES.get(name, name), ()))
         return call.call != self._none and bool(takes & _TAKES_DESCRIPTOR)
 
-    def _whose(self, call: Any, name: str, sk: int, roles: Mapping[int, int]) -> Optional[str]:
-        if not call.sk:
+    def _whose(self, call: Any, name: str, inode: int, roles: Mapping[int, int]) -> Optional[str]:
+        if not call.inode:
             return None
-        if call.sk == sk:
+        if call.inode == inode:
             return "this"
-        role = call.role or roles.get(call.sk, 0)
+        role = call.role or roles.get(call.inode, 0)
         if role == self._roles["ROLE_UPSTREAM"]:
             return "upstream"
         if role == self._roles["ROLE_SERVED"] or name in _ACCEPTS:

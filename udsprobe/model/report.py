@@ -520,6 +520,22 @@ class WholeWait:
 
 
 @dataclass(frozen=True)
+class WholeHop:
+    """A request that another one waited for, and that is kept whole as well.
+
+    `at_us`: its arrival, from the arrival of the one that waited.
+    """
+
+    pid: int
+    tid: int
+    comm: str
+    address: str
+    at_us: float
+    latency_us: float
+    parts_us: Dict[str, float]
+
+
+@dataclass(frozen=True)
 class WholeRequest:
     """One request with all that is known of it.
 
@@ -529,6 +545,8 @@ class WholeRequest:
     that replied; None where its calls are not kept. `calls_not_kept`: how many more it made
     since it received the request, None: not known; all shorter than `not_kept_below_us`, None:
     not known. `handed_over`: another thread received it, whose calls are not here.
+    `upstream`: requests on the connections that `calls` are about, made meanwhile, which are
+    kept too.
     """
 
     at: str
@@ -548,6 +566,7 @@ class WholeRequest:
     connection_turn: int
     handed_over: bool
     turn_based: bool
+    upstream: List[WholeHop] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

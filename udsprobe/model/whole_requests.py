@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from datetime import datetime, timezone
 from functools import lru_cache
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 from udsprobe.kept_requests import SAMPLED_KEPT, SLOWEST_KEPT, highest
 from udsprobe.model.report import Peer, StageMeans, WholeCall, WholeRequest, WholeWait
 from udsprobe.model.served_requests import app_parts_ns
+from udsprobe.model.whole_hops import NOBODY, Asked, End, Known, with_upstream
 from udsprobe.sample import KeptRequest, Sample
 
 PART_NAMES = (
@@ -21,6 +22,8 @@ PART_NAMES = (
 # The account of the thread and that of the connection may differ by so much.
 _SLACK, _SLACK_NS = 0.01, 20_000
 _BLOCKED = "blocked_"
+# In a row of a call.
+_WHOSE = 9
 
 
 def slowest_requests(first: Sample, last: Sample) -> Optional[List[WholeRequest]]:
@@ -42,27 +45,44 @@ def _rows(
     within = [
         each
         for each in last.kept_requests
-        if each.is_slow is is_slow and first.monotonic_ns < each.replied_ns <= last.monotonic_ns
+        if first.monotonic_ns < each.replied_ns <= last.monotonic_ns
     ]
-    return [whole_request(each) for each in highest(within, count)]
+    every = [_read(each.story or "") for each in within]
+    chosen = highest((each for each in within if each.is_slow is is_slow), count)
+    return [with_upstream(_read(each.story or ""), every) for each in chosen]
 
 
 def whole_request(kept: KeptRequest) -> WholeRequest:
-    """The row of one request.
+    """The row of one request, by itself.
 
     Raises:
         ValueError: the text is none that udsprobe wrote.
     """
-    return _read(kept.story or "")
+    return _read(kept.story or "").row
 
 
 # Reports of an interval, of the last seconds and of the whole window have the same ones.
 @lru_cache(maxsize=1024)
-def _read(text: str) -> WholeRequest:
+def _read(text: str) -> Known:
     try:
-        return _row(json.loads(text))
+        story = json.loads(text)
+        return Known(_row(story), *_ends(story))
     except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"a kept request is damaged: {error!r}") from error
+
+
+def _ends(story: Mapping[str, Any]) -> Tuple[int, FrozenSet[End], Tuple[Asked, ...]]:
+    """When it arrived, its client's end, and the requests of its own."""
+    arrived_us = _number(story["unix_us"]) - _number(story["latency_ns"]) // 1000
+    client: Set[End] = {_number(story["peer_inode"]), _text(story["peer_address"])}
+    asked = []
+    for row in story["calls"] or ():
+        inode, local = _number(row[-2]), row[-1]
+        if row[_WHOSE] == "upstream":
+            begin_us, took_us = _number(row[1]) // 1000, _number(row[2]) // 1000
+            ends: Set[End] = {inode, "" if local is None else _text(local)}
+            asked.append(Asked(frozenset(ends - NOBODY), begin_us, begin_us + took_us))
+    return arrived_us, frozenset(client - NOBODY), tuple(asked)
 
 
 def _at(unix_us: int) -> str:
@@ -167,7 +187,9 @@ def _calls(story: Mapping[str, Any]) -> Optional[List[WholeCall]]:
 
 
 def _call(row: List[Any]) -> WholeCall:
-    name, at, wall, off, runq, before, transport, result, fd, whose, address, waits, early = row
+    name, at, wall, off, runq, before, transport, result, fd, whose, address, waits, early = row[
+        :-2
+    ]
     is_error = isinstance(result, str)
     return WholeCall(
         name=_text(name),

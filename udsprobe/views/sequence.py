@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from udsprobe.model.report import WholeCall, WholeRequest
+from udsprobe.model.report import WholeCall, WholeHop, WholeRequest
 from udsprobe.views import numbers
 from udsprobe.views.bars import KERNEL, PROGRAM, RUN_QUEUE, WAITING
 from udsprobe.views.escape import column, fit, visible
@@ -77,7 +77,12 @@ def headline(request: WholeRequest) -> str:
 
 def parts_line(request: WholeRequest) -> str:
     """Where its time went, the largest first: they add up to the latency."""
-    ranked = sorted(request.parts_us.items(), key=lambda pair: -pair[1])
+    return parts_told(request.parts_us)
+
+
+def parts_told(parts_us: Mapping[str, float]) -> str:
+    """The parts of a latency, the largest first."""
+    ranked = sorted(parts_us.items(), key=lambda pair: -pair[1])
     told = [f"{PARTS.get(name, name)} {numbers.duration(us).strip()}" for name, us in ranked]
     return " · ".join(told)
 
@@ -114,6 +119,9 @@ def steps(request: WholeRequest, most: Optional[int] = None) -> List[Step]:
         found.append(_step(call, request))
         at_us = max(at_us, call.at_us + call.duration_us)
     found += _stages(request) if request.calls is None else []
+    for hop in request.upstream:
+        before = [at for at, step in enumerate(found) if step.begin_us <= hop.at_us]
+        found.insert(before[-1] + 1 if before else 0, _hop(hop, request))
     while most is not None and len(found) > max(1, most):
         found = _with_one_less(found)
     return found
@@ -125,6 +133,20 @@ def _queued(request: WholeRequest) -> List[Step]:
         return []
     piece = Piece(WAITING, 0.0, waited)
     return [Step("queued, not yet received", 0.0, waited, (piece,))]
+
+
+def _hop(hop: WholeHop, request: WholeRequest) -> Step:
+    """What the upstream did: queued first, then drawn as what it did most."""
+    begin = min(max(0.0, hop.at_us), request.latency_us)
+    end = min(begin + hop.latency_us, request.latency_us)
+    parts = dict(hop.parts_us)
+    queued = sum(parts.pop(name, 0.0) for name in ("accept_wait", "recv_wait"))
+    received = min(begin + queued, end)
+    largest = max(parts, key=lambda name: parts[name], default="other")
+    fill = {"cpu": PROGRAM, "runq": RUN_QUEUE}.get(largest, WAITING)
+    pieces = (Piece(WAITING, begin, received), Piece(fill, received, end))
+    name = f"└ {visible(hop.comm)} {hop.pid} ({PARTS.get(largest, largest)})"
+    return Step(name, begin, end, tuple(p for p in pieces if p.end_us > p.begin_us))
 
 
 def _stages(request: WholeRequest) -> List[Step]:

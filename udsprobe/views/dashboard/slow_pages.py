@@ -49,6 +49,10 @@ def _parts(request: WholeRequest) -> List[Fact]:
     peer = request.peer
     client = f"{visible(peer.comm or '?')} {peer.pid}" if peer and peer.pid else "not known"
     number = f"request {request.connection_turn:,} of its connection"
+    facts += [
+        (f"in {fit(hop.comm, 12)} {hop.pid}", sequence.parts_told(hop.parts_us))
+        for hop in request.upstream
+    ]
     return [*facts, ("client", f"{client}; {number}"), *notes]
 
 
