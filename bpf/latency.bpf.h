@@ -5,6 +5,12 @@
 
 #include "maps.bpf.h"
 
+/* 0 when `to` is earlier: calls of two threads on one connection can overlap. */
+static __always_inline ns_t elapsed(ns_t from, ns_t to)
+{
+	return to > from ? to - from : 0;
+}
+
 /* By a de Bruijn sequence: branches here would multiply the verifier's paths. */
 #define DE_BRUIJN 0x03f79d71b4cb0a89ULL
 

@@ -107,6 +107,17 @@ u64 seeded_ns = 0;
 u32 followed[FOLLOWED_SLOTS] = {};
 u32 followed_round = 0;
 
+/* Which bank requests are kept in; user space reads the other one. Of each bank what its places
+ * hold by, the least that is kept of either kind, and the most that found no place.
+ */
+u32 requests_bank = 0;
+u64 kept_keys[2 * REQUESTS_KEPT] = {};
+u64 kept_busy[2 * REQUESTS_KEPT] = {};
+u64 slowest_floor_ns[2] = {};
+u64 sampled_floor[2] = {};
+u64 unkept_requests = 0;
+u64 unkept_slowest_ns[2] = {};
+
 /* [cpu * series_max + series]: an index where a hash would do, and readable
  * without a system call. Sized at load by the number of possible CPUs.
  */
@@ -154,6 +165,23 @@ struct {
 	__type(key, struct wait_key);
 	__type(value, struct wait_counts);
 } waits SEC(".maps");
+
+/* By index in thread_states; 4.6 KB each, so there are fewer. Sized at load. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct call_journal);
+} call_journals SEC(".maps");
+
+/* [bank * REQUESTS_KEPT + place] */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2 * REQUESTS_KEPT);
+	__type(key, u32);
+	__type(value, struct whole_request);
+} whole_requests SEC(".maps");
 
 /* Those of threads that are gone. */
 struct {

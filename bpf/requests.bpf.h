@@ -12,6 +12,7 @@
 #include "sockets.bpf.h"
 #include "stops.bpf.h"
 #include "upstream.bpf.h"
+#include "whole_requests.bpf.h"
 
 static __always_inline void connection_closing(struct task_struct *task, u32 fd,
 					       struct socket_ref *ref)
@@ -67,14 +68,8 @@ static __always_inline void bytes_arrived(address_t sk)
 		connection->arrived_ns = bpf_ktime_get_ns();
 }
 
-/* 0 when `to` is earlier: calls of two threads on one connection can overlap. */
-static __always_inline ns_t elapsed(ns_t from, ns_t to)
-{
-	return to > from ? to - from : 0;
-}
-
-static __always_inline void begin_turn(struct connection *connection, struct call_in_flight *call,
-				       ns_t now)
+static __always_inline void begin_turn(struct connection *connection, struct thread_state *state,
+				       struct call_in_flight *call, ns_t now)
 {
 	ns_t arrived = connection->leftover ? connection->turn_ns : connection->arrived_ns;
 	ns_t waits_from;
@@ -91,6 +86,7 @@ static __always_inline void begin_turn(struct connection *connection, struct cal
 	connection->recv_wait_ns = call->start_ns > waits_from ? call->start_ns - waits_from : 0;
 	connection->recv_ns = now - (call->start_ns > arrived ? call->start_ns : arrived);
 	connection->app_ns = 0;
+	connection->calls_before = state->calls_ended;
 }
 
 #define SKBS_COUNTED 4
@@ -161,6 +157,7 @@ static __always_inline bool bytes_received(struct task_struct *task, struct thre
 
 	if (!connection)
 		return false;
+	note_whose(call, connection, bytes);
 	connection->bytes_in += bytes;
 	connection->tgid = tgid_of(task);
 	connection->active = interval;
@@ -174,7 +171,7 @@ static __always_inline bool bytes_received(struct task_struct *task, struct thre
 		connection->phase = PHASE_IDLE;
 	}
 	if (connection->phase != PHASE_RECEIVING) {
-		begin_turn(connection, call, now);
+		begin_turn(connection, state, call, now);
 		request_began(task, state, connection, now);
 	} else {
 		request_continued(connection);
@@ -198,14 +195,8 @@ static __always_inline void record_app_activities(struct cpu_counts *counts, str
 	ns_t on_cpu = elapsed(call->off_cpu_ns, now - call->start_ns);
 
 	for (u32 i = 0; i < ACTIVITY_MAX; i++) {
-		ns_t spent = state->activity_ns[i] - connection->app_activity_ns[i];
+		ns_t spent = spent_before_send(state, connection, call, i, on_cpu);
 
-		if (i == ACTIVITY_SYS_SOCKET)
-			spent = elapsed(on_cpu, spent);
-		else if (i == ACTIVITY_RUNQ)
-			spent = elapsed(call->runq_ns, spent);
-		else if (i == ACTIVITY_BLOCKED_SEND)
-			spent = elapsed(call->off_cpu_ns - call->runq_ns, spent);
 		if (!spent)
 			continue;
 		count_add(&counts->app_activity_ns[i], spent);
@@ -297,6 +288,7 @@ static __always_inline void record_turn(struct task_struct *task, struct cpu_cou
 		record_upstream_share(server, state, connection, task, now);
 		record_served(server, connection, call, now);
 	}
+	keep_if_slow(task, state, connection, call, now);
 	request_answered(server, tgid, connection);
 	latency_add(&counts->served, now - connection->turn_ns);
 	latency_add(&counts->stages[STAGE_RECV_WAIT], connection->recv_wait_ns);
@@ -325,6 +317,7 @@ static __always_inline void bytes_sent(struct task_struct *task, struct thread_s
 
 	if (!connection)
 		return;
+	note_whose(call, connection, bytes);
 	connection->bytes_out += bytes;
 	connection->tgid = tgid_of(task);
 	connection->active = interval;

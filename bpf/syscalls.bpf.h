@@ -14,6 +14,7 @@
 #include "sockets.bpf.h"
 #include "threads.bpf.h"
 #include "traced.bpf.h"
+#include "whole_requests.bpf.h"
 
 /* Layouts of struct mmsghdr, native and 32-bit. */
 #define MESSAGE_SIZE 64
@@ -179,6 +180,13 @@ static __subprogram int loop_ended(struct thread_state *state, ns_t now)
 	return 0;
 }
 
+/* What is found out of a call while it lasts or when it ends. */
+static __always_inline void forget_findings(struct call_in_flight *call)
+{
+	__builtin_memset(&call->early, 0,
+			 sizeof(*call) - __builtin_offsetof(struct call_in_flight, early));
+}
+
 /* The clock is read last, so the program's own work does not count for the call. */
 static __always_inline void begin_call(struct thread_state *state, struct task_struct *task,
 				       struct pt_regs *regs, int nr)
@@ -201,7 +209,7 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 		return;
 	if (state->polled_ns && is_poller(call))
 		loop_ended(state, now);
-	call->early = 0;
+	forget_findings(call);
 	call->off_cpu_ns = 0;
 	if (call->traits & TRAIT_SENDS)
 		call->send_blocked_before_ns = state->activity_ns[ACTIVITY_BLOCKED_SEND];
@@ -338,8 +346,14 @@ static __always_inline void remember_upstream(struct task_struct *task, struct c
 		.endpoint = call->endpoint,
 	};
 
-	if (is_unix_with_queue(call->endpoint) || call->endpoint == ENDPOINT_TCP)
-		connection_opened(task, &ref, now);
+	struct connection *opened;
+
+	if (!is_unix_with_queue(call->endpoint) && call->endpoint != ENDPOINT_TCP)
+		return;
+	connection_opened(task, &ref, now);
+	opened = connection_of(call->sk, call->inode);
+	if (opened)
+		note_whose(call, opened, 0);
 }
 
 /* Calls after which a socket is something else, failed ones too. */
@@ -425,6 +439,7 @@ static __subprogram int adopt_call(struct task_struct *task, struct pt_regs *reg
 	if (call->call == CALL_NONE)
 		return 0;
 	describe_call(task, state, regs);
+	forget_findings(call);
 	call->early = 1;
 	call->off_cpu_ns = 0;
 	call->runq_ns = 0;
@@ -478,6 +493,7 @@ static __always_inline void end_call(struct cpu_counts *cpu, struct thread_state
 		state->polled_ns = now;
 	if (state->now.call != CALL_NONE)
 		record_call(task, regs, cpu, state, &state->now, ret, now);
+	keep_call(state, &state->now, ret, now);
 }
 
 static __always_inline void call_returned(struct pt_regs *regs, long ret)

@@ -121,6 +121,7 @@ static __always_inline struct thread_state *new_thread_state(struct task_struct 
 		return NULL;
 	state->task = (u64)task;
 	begin_past(slot, task);
+	state->slot = slot;
 	if (!keep_slot(task, slot)) {
 		bpf_map_push_elem(&free_slots, &slot, BPF_ANY);
 		return NULL;

@@ -43,6 +43,11 @@ enum limits {
 	LISTED_MAX = 1024,	/* connections in a listing, but for those that outweigh or hold bytes */
 	FOLLOWED_SLOTS = 65536,	/* a power of two; an address has one by its hash */
 	INTERRUPTED_MAX = 8,	/* calls of one thread that are interrupted at once */
+	CALLS_KEPT = 64,	/* of each thread, a power of two: its last calls, */
+	LONG_CALLS_KEPT = 8,	/* and its last ones of SLOW_CALL_NS or longer */
+	SLOWEST_KEPT = 20,	/* requests of one interval, */
+	SAMPLED_KEPT = 4,	/* and of all others, taken by chance */
+	REQUESTS_KEPT = 32,	/* places for them, a power of two, in each of two banks */
 	PID_OUTSIDE = 1 << 30,	/* beside the host's number of who is not in our PID namespace */
 };
 
@@ -280,8 +285,10 @@ struct call_in_flight {
 	unsigned char waits;
 	unsigned char endpoint;
 	unsigned int series;	/* 0: not in the table */
-	unsigned char early;	/* it began before we looked */
-	unsigned char pad[7];
+	unsigned char early;	/* it began before we looked; from here on 0 when it begins */
+	unsigned char role;	/* of the connection whose bytes it moved, */
+	unsigned short upstream;	/* index of its destination + 1, */
+	unsigned int moved_bytes;	/* and how many */
 };
 
 struct uring_key {
@@ -343,7 +350,11 @@ struct thread_state {
 	ns_t polled_ns;		/* its poller returned; 0: it is in there, or never was */
 	struct call_in_flight now;
 	ns_t activity_ns[ACTIVITY_MAX];
-	u64_t pad_to_line[5];
+	count_t calls_ended;	/* put down in its journal, if it has one, */
+	ns_t runq_told_ns;	/* and how long it had waited for a CPU by then */
+	unsigned int long_calls_ended;
+	unsigned int slot;	/* this entry's */
+	u64_t pad_to_line[2];
 	struct known_socket known[KNOWN_SOCKETS];	/* by the last bits of the descriptor */
 	count_t loops;		/* from a poller's return to the next call of one, */
 	ns_t busy_ns;		/* all together and the longest */
@@ -351,6 +362,32 @@ struct thread_state {
 	ns_t told_ns;		/* list_threads told this sleep, which began then, under this name */
 	u64_t told_comm[2];
 	struct interrupted_call interrupted;
+};
+
+/* A call that ended. One line of a processor's cache. */
+struct kept_call {
+	ns_t start_ns;
+	ns_t end_ns;
+	ns_t off_cpu_ns;
+	ns_t runq_ns;		/* of these, ready to run */
+	u64_t inode;		/* of its socket; 0: not about one */
+	int result;
+	unsigned int runq_before_ns;	/* since its thread's last call, up to 4 s */
+	unsigned int fd;
+	unsigned int upstream;	/* index of its destination + 1 */
+	unsigned short nr;
+	unsigned char abi;
+	unsigned char call;
+	unsigned char endpoint;
+	unsigned char role;
+	unsigned char early;	/* it began before we looked */
+	unsigned char pad;
+};
+
+/* The last calls of one thread: the one that ended as number n is in place n % CALLS_KEPT. */
+struct call_journal {
+	struct kept_call calls[CALLS_KEPT];
+	struct kept_call long_calls[LONG_CALLS_KEPT];
 };
 
 /* A process that was on a CPU while a target's thread waited for it. Another process with the same
@@ -678,7 +715,7 @@ struct connection {
 	u64_t stopped_thread;
 	ns_t asleep_in_call_ns;	/* of the send call in progress, until it fell asleep last */
 	unsigned int stops;
-	unsigned int pad_at_end;
+	unsigned int calls_before;	/* `calls_ended` of the thread that began to receive, then */
 };
 
 enum queue_flag {
@@ -722,6 +759,43 @@ struct server {
 	unsigned int listing;	/* in which `pending` was counted */
 	struct pending pending[PENDING_MAX];
 	struct latency latency;
+};
+
+enum whole_flag {
+	WHOLE_HANDED_OVER = 1,	/* another thread received it */
+	WHOLE_PIPELINED = 2,	/* its bytes came before the reply to the one before began */
+	WHOLE_MULTIPLEXED = 4,	/* its connection speaks HTTP/2 */
+	WHOLE_HAS_CALLS = 8,	/* there was room for a journal of its thread */
+};
+
+/* One request with all that is known of it (whole_requests.bpf.h). */
+struct whole_request {
+	ns_t arrived_ns;
+	ns_t replied_ns;
+	ns_t established_ns;	/* of the connection; both 0 but for its first request */
+	ns_t accepted_ns;
+	ns_t recv_wait_ns;
+	ns_t recv_ns;
+	ns_t app_ns;
+	ns_t received_ns;	/* the last receive call returned */
+	ns_t app_activity_ns[ACTIVITY_MAX];	/* from then until the reply, of that thread */
+	ns_t upstream_ns;	/* of these, asleep with an own request outstanding */
+	u64_t inode;
+	u64_t peer_inode;	/* of the Unix socket at the other end */
+	count_t calls_ended;	/* of the thread that replied: until now, */
+	unsigned int calls_before;	/* and until it began to receive */
+	unsigned int long_calls_ended;
+	unsigned int tgid;
+	unsigned int tid;
+	unsigned int peer_tgid;
+	unsigned int flags;	/* enum whole_flag */
+	unsigned int endpoint;
+	unsigned int turns;	/* of the connection before this one */
+	char comm[COMM_LEN];
+	struct socket_name local;
+	struct socket_name peer;
+	struct kept_call reply;	/* the call that starts it, which is not in the journal yet */
+	struct call_journal journal;
 };
 
 struct server_upstream_key {
@@ -929,6 +1003,7 @@ struct abi_types {
 	enum queue_flag queue_flag;
 	enum pending_kind pending_kind;
 	enum leftover leftover;
+	enum whole_flag whole_flag;
 	enum bcc_program bcc_program;
 	enum bcc_gauge bcc_gauge;
 	struct bcc_thread bcc_thread;
@@ -944,6 +1019,7 @@ struct abi_types {
 	struct listener_record listener_record;
 	struct handshake_record handshake_record;
 	struct connection_record connection_record;
+	struct whole_request whole_request;
 };
 
 #endif

@@ -335,7 +335,10 @@ static __always_inline void uring_completed(u64 ring, u64 req, u64 user_data, in
 		shared_add(&uring_untold, -1);
 	}
 	record_operation(task, state, (void *)address, request, ret, now);
-	request->call.early = 0;
+	/* Others may be putting down theirs. */
+	if (state->task == (u64)task)
+		keep_call(state, &request->call, ret, now);
+	forget_findings(&request->call);
 	request->call.start_ns = now;
 	if (req)
 		forget_request(address, request);

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, FrozenSet, Mapping, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
+from udsprobe.kept_requests import still_kept, told_in_samples
 from udsprobe.kernel.call_programs import missed_calls
 from udsprobe.kernel.counters import EventAccount, ThreadReading
 from udsprobe.kernel.cpu_files import CpuFiles
@@ -22,6 +23,8 @@ from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import (
     CallCounts,
     CallInFlight,
+    ConnectionReading,
+    KeptRequest,
     ListenerReading,
     LoopCounts,
     ProbeReading,
@@ -106,6 +109,8 @@ class Collector:
         self._cpu = CpuFiles(procfs)
         self._holders = tracer.cpu_holders(procfs)
         self._waits = tracer.wait_table(procfs)
+        self._whole = tracer.whole_requests(self._connections)
+        self._kept: Tuple[KeptRequest, ...] = ()
         self._not_adopted: Set[int] = set()
         self._sequence = 0
         self._run_time = RunTimeMeter(tracer.program_runs)
@@ -123,13 +128,17 @@ class Collector:
         self._run_time.tick()
         self._tracer.settle()
         # Before anything is read: what happened before this moment is in the sample.
-        monotonic_ns, unix_s = self._clock.monotonic_ns(), self._clock.unix_s()
+        self._whole.turn_over()
+        return self._read(self._clock.monotonic_ns(), self._clock.unix_s())
+
+    def _read(self, monotonic_ns: int, unix_s: float) -> Sample:
         counted = self._read_counters()
         counters, row = self._tracer.counters, counted.row
         self._book.update(counters.processes(), counted.ran, self._tracer.via_names)
         interval = counters.next_interval()
         rows, rows_open = self._connections.read(monotonic_ns)
         seen = self._listeners.read(self._book.alive(), counted.ran, self._book.netns())
+        kept = self._kept_requests(monotonic_ns, rows)
         return Sample(
             sequence=self._next_number(),
             monotonic_ns=monotonic_ns,
@@ -158,6 +167,7 @@ class Collector:
             cpu_holders=self._holders.read(),
             stacks=self._stacks_now(),
             waits=self._waits_now(),
+            kept_requests=kept,
         )
 
     def _read_counters(self) -> _Counted:
@@ -207,6 +217,8 @@ class Collector:
         if unseen:
             misses[UNSEEN] = unseen
         turned_away = self._tracer.counters.turned_away()
+        if self._whole.lost():
+            turned_away["whole_requests"] = self._whole.lost()
         ran = self._run_time.reading()
         return ProbeReading(
             events_seen=events.seen + missed,
@@ -228,6 +240,15 @@ class Collector:
             maps_bytes=self._maps_bytes(),
             calls_left=self._tracer.counters.calls_left(),
         )
+
+    def _kept_requests(
+        self, now_ns: int, connections: Sequence[ConnectionReading]
+    ) -> Optional[Tuple[KeptRequest, ...]]:
+        fresh = self._whole.read(connections)
+        if fresh is None:
+            return None
+        self._kept = still_kept((*self._kept, *fresh))
+        return told_in_samples(self._kept, now_ns)
 
     def _comms(self) -> Dict[int, str]:
         return {each.pid: each.comm for each in self._book.readings()}

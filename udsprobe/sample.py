@@ -729,6 +729,25 @@ class StackReading:
 
 
 @dataclass(frozen=True)
+class KeptRequest:
+    """One request with all that is known of it.
+
+    Attributes:
+        name: tells it from all others of the observation.
+        replied_ns: CLOCK_MONOTONIC when the call that starts its reply returned.
+        rank: it is kept while few others of its kind have more: its latency in ns where
+            `is_slow`, otherwise a number drawn by chance.
+        story: a JSON document, which `udsprobe.model.whole_requests` reads.
+    """
+
+    name: str
+    replied_ns: int
+    rank: int
+    is_slow: bool
+    story: Optional[str]
+
+
+@dataclass(frozen=True)
 class Sample:
     """Everything read at one moment.
 
@@ -749,6 +768,8 @@ class Sample:
         loops: the living threads that poll; `loop_busy` has those that ended, too.
         stacks: None where they are not taken, and until they first are.
         waits: those of the targets' threads that are over.
+        kept_requests: the slowest, and some by chance, of each time of a minute or longer that
+            ends with this sample, and of the whole if it is shorter (`udsprobe.kept_requests`).
     """
 
     sequence: int
@@ -777,6 +798,7 @@ class Sample:
     cpu_holders: Optional[Tuple[CpuHolder, ...]] = None
     stacks: Optional[StackReading] = None
     waits: Optional[Tuple[WaitCounts, ...]] = None
+    kept_requests: Optional[Tuple[KeptRequest, ...]] = None
 
 
 @dataclass(frozen=True)

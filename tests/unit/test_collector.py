@@ -21,6 +21,19 @@ class Table:
         return tuple(listener(inode=inode, queue=queue()) for inode in self.inodes)
 
 
+class NothingKept:
+    """No request is kept whole."""
+
+    def turn_over(self) -> None:
+        pass
+
+    def read(self, connections: object) -> Tuple[()]:
+        return ()
+
+    def lost(self) -> int:
+        return 0
+
+
 class Tracer:
     """Adopts the listeners it has room for."""
 
@@ -49,6 +62,9 @@ class Tracer:
 
     def wait_table(self, procfs: Procfs) -> None:
         return None
+
+    def whole_requests(self, connections: None) -> NothingKept:
+        return NothingKept()
 
     def program_runs(self) -> Mapping[str, Tuple[int, int]]:
         return {}

@@ -101,6 +101,7 @@ def test_where_calls_are_seen_at_functions_nothing_rests_on_their_tracepoints() 
     assert {one.name: one.state for one in states if one.state != "on"} == {
         "thread_time": "degraded",
         "processes": "degraded",
+        "slowest_requests": "degraded",
     }
     by_name = {one.name: one.rests_on for one in states}
     assert by_name["syscalls"] == "fentry+fexit:system calls"

@@ -54,6 +54,7 @@ _OFF = {
     "loops": "thread states",
     "cpu_holders": "other processes on the CPUs",
     "waits": "who wakes threads",
+    "slowest_requests": "thread states and the calls of single requests",
     "accept_wait": "connections that enter a queue",
     "refused_connects": "refused connections",
     "connects": "connect destinations",
@@ -66,7 +67,7 @@ _OFF = {
 _NAMES = (
     *("syscalls", "cpu_time", "thread_time", "loops", "cpu_holders", "waits"),
     *("in_flight", "processes"),
-    *("served_requests", "stages", "listeners", "accept_queue", "accept_wait"),
+    *("served_requests", "stages", "slowest_requests", "listeners", "accept_queue", "accept_wait"),
     *("refused_connects", "connects", "upstream_requests", "connections", "queue_high_water"),
     *("io_uring", "cpu", "verdict"),
 )

@@ -132,6 +132,7 @@ def _configure(
     threads = map_bounds.threads_max() + 1
     for name in ("thread_states", "thread_pasts", "free_slots"):
         opened.resize(name, threads)
+    opened.resize("call_journals", map_bounds.journals_max())
     bounds = _bounds_for_tests()
     for name, entries in bounds.items():
         opened.resize(name, entries)

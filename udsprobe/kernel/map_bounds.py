@@ -12,6 +12,8 @@ LOADAVG = Path("/proc/loadavg")
 THREADS_MAX = Path("/proc/sys/kernel/threads-max")
 # 400 bytes each, all allocated at load.
 THREADS_USUAL = 8192
+# 4.6 KB each, all allocated at load.
+JOURNALS_USUAL = 1024
 # An entry of `connections` with its key and the allocator's rounding.
 CONNECTION_BYTES = 512
 # Of the host's memory, were the map ever full; its buckets are allocated at once, 16 bytes each.
@@ -50,6 +52,11 @@ def threads_max() -> int:
     running = _words(LOADAVG)[3:4]
     threads = int(running[0].partition("/")[2]) if running else 0
     return min(THREADS_USUAL + GROWTH * threads, _number(THREADS_MAX, 1 << 22))
+
+
+def journals_max() -> int:
+    """How many threads' last calls are kept at once; of requests of others, none are known."""
+    return min(threads_max(), JOURNALS_USUAL) + 1
 
 
 def bounded_power(wanted: int) -> int:

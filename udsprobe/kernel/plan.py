@@ -81,6 +81,7 @@ INSTEAD = (
 LESS_BY_FUNCTIONS = {
     "thread_time": "CPU time in calls outside the table counts as user",
     "processes": "descriptors refused to calls outside the table are not counted",
+    "slowest_requests": "calls outside the table are not among those of a request",
 }
 NO_OTHER_CALLS = "strategy fentry has no probes on system calls unrelated to sockets"
 
@@ -182,6 +183,7 @@ def _measurements(
         _in_flight(sleeping_calls),
         _on("processes", "tp_btf:sched_process_fork+exec+exit"),
         *_requests(arrival),
+        _slowest(arrival),
         _on("listeners", "sock_diag+iter:task_file"),
         *_accept_queue(arrival, "inet_sock_set_state" in attached),
         _on("connects", RETURN_TRACEPOINT),
@@ -291,6 +293,16 @@ def _requests(arrival: Optional[str]) -> Tuple[MeasurementState, MeasurementStat
             "stages", "tp_btf:sys_exit", "degraded", f"without accept_wait and recv_wait: {reason}"
         ),
     )
+
+
+def _slowest(arrival: Optional[str]) -> MeasurementState:
+    if arrival:
+        return _on("slowest_requests", f"{arrival}+tp_btf:sched_switch+sys_enter+sys_exit")
+    reason = (
+        "needs tracepoint sk_data_ready (Linux 6.3): without it, the time until a client sends "
+        "cannot be told from a slow request"
+    )
+    return MeasurementState("slowest_requests", None, "off", reason)
 
 
 def _queues(arrival: Optional[str], unix_unread: bool) -> MeasurementState:

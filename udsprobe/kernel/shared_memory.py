@@ -63,7 +63,7 @@ class SharedArray:
         self._size = ctypes.sizeof(layout)
         self._words = self._size // WORD_BYTES
         self._layout = layout
-        mapped = loaded.mapped(name, _whole_pages(self._size * entries))
+        mapped = loaded.mapped(name, whole_pages(self._size * entries))
         self._bytes = memoryview(mapped)
         self._decoded: Dict[int, Tuple[bytes, Row]] = {}
 
@@ -97,7 +97,7 @@ class SharedGlobals:
     def __init__(self, loaded: ProbeObject) -> None:
         self._places = loaded.btf.variables(".bss")
         size = max(place.offset_bytes + place.size_bytes for place in self._places.values())
-        self._bytes: mmap.mmap = loaded.mapped(".bss", _whole_pages(size), writable=True)
+        self._bytes: mmap.mmap = loaded.mapped(".bss", whole_pages(size), writable=True)
 
     def get(self, name: str) -> int:
         """A global of 4 or 8 bytes."""
@@ -115,6 +115,16 @@ class SharedGlobals:
         """Write one word of a global array of 32-bit words."""
         struct.pack_into("<I", self._bytes, self._places[name].offset_bytes + 4 * index, value)
 
+    def set_long_word(self, name: str, index: int, value: int) -> None:
+        """Write one word of a global array of 64-bit words."""
+        struct.pack_into("<Q", self._bytes, self._places[name].offset_bytes + 8 * index, value)
+
+    def long_words(self, name: str) -> Tuple[int, ...]:
+        """A global array of 64-bit words."""
+        place = self._places[name]
+        raw = self._bytes[place.offset_bytes : place.offset_bytes + place.size_bytes]
+        return struct.unpack(f"<{len(raw) // 8}Q", raw)
+
     def words(self, name: str) -> Tuple[int, ...]:
         """A global array of 32-bit words."""
         place = self._places[name]
@@ -122,5 +132,6 @@ class SharedGlobals:
         return struct.unpack(f"<{len(raw) // 4}I", raw)
 
 
-def _whole_pages(size_bytes: int) -> int:
+def whole_pages(size_bytes: int) -> int:
+    """As much as so many bytes of a map are mapped in."""
     return -(-size_bytes // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -33,6 +33,7 @@ from udsprobe.kernel.server_table import ServerTable
 from udsprobe.kernel.socket_roles import SocketRecord, served_sockets
 from udsprobe.kernel.syscall_table import syscall_tables
 from udsprobe.kernel.wakers import WaitTable, Wakers
+from udsprobe.kernel.whole_requests import WholeRequests
 from udsprobe.sample import MeasurementState
 
 
@@ -93,7 +94,7 @@ class Tracer:
                     raise
 
     def _start(self, features: Features, follow: bool, meanwhile: Work) -> None:
-        tables = syscall_tables(platform.machine())
+        tables = self._tables = syscall_tables(platform.machine())
         cpus = possible_cpus()
         self.attached = programs(self.strategy, features.events)
         functions = _functions(features) if self.strategy == "fentry" else []
@@ -185,6 +186,13 @@ class Tracer:
         if WAKER_PROGRAM not in self.attached:
             return None
         return WaitTable(self._object, syscall_tables(platform.machine()), procfs)
+
+    def whole_requests(self, connections: ConnectionTable) -> WholeRequests:
+        """The requests that are kept whole."""
+        return WholeRequests(
+            *(self._object, self.counters, connections, self._tables),
+            tells_arrival=tells_arrivals(self.attached),
+        )
 
     def settle(self) -> None:
         """Give back what no target needs any more. To be called now and then."""

@@ -42,6 +42,7 @@ from udsprobe.model.syscall_rows import syscall_rows
 from udsprobe.model.target_rows import SettledRows, target_rows
 from udsprobe.model.thread_time import thread_time
 from udsprobe.model.waits import waits
+from udsprobe.model.whole_requests import sampled_requests, slowest_requests
 from udsprobe.sample import Observation, ProbeReading, Sample
 
 _NS_PER_S = 1_000_000_000
@@ -203,6 +204,8 @@ def _requests(first: Sample, last: Sample, listeners: Optional[List[Listener]]) 
         syscalls_per_request=_syscalls_per_request(served, first, last),
         served_by=by_process,
         hops=chain,
+        slowest=slowest_requests(first, last),
+        sampled=sampled_requests(first, last),
     )
 
 

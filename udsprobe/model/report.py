@@ -525,14 +525,112 @@ class Hop:
 
 
 @dataclass(frozen=True)
+class WholeCall:
+    """One call of the thread that replied, while a request was there.
+
+    `at_us` from the request's arrival; before it where the call began earlier. On a CPU it was
+    `duration_us - off_cpu_us`; `runq_us` of `off_cpu_us` it was ready to run. Both are None of
+    operations of io_uring. `waits_for`: what it slept for, when it slept; `runq_before_us`:
+    ready to run between the call before and this one. `whose` connection it is about: `this`
+    request's, `upstream` (to `address`), `other` (served to others, or accepting), None: none,
+    or not known. `bytes`: what it returned, of calls that move bytes. `is_early`: it began
+    before the observation.
+    """
+
+    name: str
+    at_us: float
+    duration_us: float
+    off_cpu_us: Optional[float]
+    runq_us: Optional[float]
+    runq_before_us: float
+    transport: str
+    result: Optional[int]
+    error: Optional[str]
+    fd: Optional[int]
+    whose: Optional[str]
+    address: Optional[str]
+    waits_for: str
+    is_early: bool = False
+
+    @property
+    def asleep_us(self) -> float:
+        """Neither on a CPU nor ready to run; 0 where that is not known."""
+        return max(0.0, (self.off_cpu_us or 0.0) - (self.runq_us or 0.0))
+
+
+@dataclass(frozen=True)
+class WholeWait:
+    """Sleep of the thread that replied, between the receive call and the reply, of one kind."""
+
+    kind: str
+    total_us: float
+
+
+@dataclass(frozen=True)
+class WholeHop:
+    """A request that another one waited for, and that is kept whole as well.
+
+    `at_us`: its arrival, from the arrival of the one that waited.
+    """
+
+    pid: int
+    tid: int
+    comm: str
+    address: str
+    at_us: float
+    latency_us: float
+    parts_us: Dict[str, float]
+
+
+@dataclass(frozen=True)
+class WholeRequest:
+    """One request with all that is known of it.
+
+    `at`: when its reply had begun, ISO-8601. `parts_us` add up to `latency_us`. `stages_us` as
+    in `served`; `accept_wait` of a connection's first request, part of which can be before the
+    request's first byte came, which is where `latency_us` begins. `calls`: those of the thread
+    that replied; None where its calls are not kept. `calls_not_kept`: how many more it made
+    since it received the request, None: not known; all shorter than `not_kept_below_us`, None:
+    not known. `handed_over`: another thread received it, whose calls are not here.
+    `upstream`: requests on the connections that `calls` are about, made meanwhile, which are
+    kept too.
+    """
+
+    at: str
+    pid: int
+    tid: int
+    comm: str
+    transport: str
+    address: str
+    peer: Optional[Peer]
+    latency_us: float
+    stages_us: StageMeans
+    parts_us: Dict[str, float]
+    waits: List[WholeWait]
+    calls: Optional[List[WholeCall]]
+    calls_not_kept: Optional[int]
+    not_kept_below_us: Optional[float]
+    connection_turn: int
+    handed_over: bool
+    turn_based: bool
+    upstream: List[WholeHop] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Requests:
-    """`syscalls_per_request` is None when no request was served."""
+    """`syscalls_per_request` is None when no request was served.
+
+    `slowest`: the 20 slowest of the window, the slowest first; `sampled`: up to 4 of all, drawn
+    by chance.
+    """
 
     served: Optional[Served]
     upstream: Optional[List[Upstream]]
     syscalls_per_request: Optional[SyscallsPerRequest]
     served_by: Optional[List[ServedBy]] = None
     hops: Optional[List[Hop]] = None
+    slowest: Optional[List[WholeRequest]] = None
+    sampled: Optional[List[WholeRequest]] = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""The report as text, `--plain`: fits 80 columns and 40 lines for a usual service.
+"""The report as text, `--plain`: fits 80 columns and 40 lines for a usual service, and up to ten
+more in which the slowest request is drawn.
 
 Shows what the dashboard shows, in the same order, words and numbers. Rows that
 do not fit the budget are counted, never dropped silently.
@@ -19,6 +20,7 @@ from udsprobe.views.columns import Column
 from udsprobe.views.escape import column as padded
 from udsprobe.views.escape import fit, fit_words, visible, wrap, wrap_commands
 from udsprobe.views.lines_of_text import printed
+from udsprobe.views.sequence import drawn, headline, parts_line, remarks
 from udsprobe.views.verdict import evidence, other_findings, remedy, said
 
 MIN_WIDTH = 80
@@ -26,6 +28,7 @@ MAX_WIDTH = 120
 MAX_LINES = 40
 _HEADINGS = 2
 _SOON_S = 3600.0
+DRAWN_LINES = 10
 _PLACES_SHOWN = 5
 _INDENT = "  "
 _EVIDENCE = "  evidence: "
@@ -87,22 +90,26 @@ def render(
     Args:
         width: terminal columns; at least 80 and at most 120 are used.
         lines: the budget that system-call rows are cut to; other sections
-            have budgets of their own.
+            have budgets of their own. The drawn request is not in it.
         colour: ANSI styles; without them nothing is lost.
     """
     width = max(MIN_WIDTH, min(width, MAX_WIDTH))
+    drawing = _slowest(report, width)
     for shown in _MEASURES:
-        document = _document(report, width, lines, shown)
-        if len(document) <= lines:
+        document = _document(report, width, lines + len(drawing), shown, drawing)
+        if len(document) <= lines + len(drawing):
             break
     return printed(document, width, colour=colour)
 
 
-def _document(report: Report, width: int, lines: int, shown: _Shown) -> List[Text]:
+def _document(
+    report: Report, width: int, lines: int, shown: _Shown, drawing: Sequence[Text]
+) -> List[Text]:
     above = [
         *_title(report, width, shown),
         *_findings(report, width, shown.findings),
         *_requests(report, width, shown),
+        *drawing,
         *_code(report, width, shown.calls // 2),
         *_asleep(report, width, shown.calls // 2),
         *_waits(report, width, shown.waits),
@@ -200,6 +207,19 @@ def _requests(report: Report, width: int, shown: _Shown) -> List[Text]:
         text = words.per_request(report.requests.syscalls_per_request, room)
         body += _wrapped(text, width)
     return [*body, *_chain(report, width, shown.chain), *_connects(report, width, shown.connects)]
+
+
+def _slowest(report: Report, width: int) -> List[Text]:
+    """The slowest request, drawn to scale."""
+    if not report.requests.slowest:
+        return []
+    request = report.requests.slowest[0]
+    body = [heading("slowest request", width), Text(_INDENT + fit(headline(request), width - 2))]
+    body.append(Text(_INDENT + fit_words(parts_line(request), width - 2)))
+    told = remarks(request)[:1]
+    rows = drawn(request, width - 2, DRAWN_LINES - len(body) - len(told))
+    body += [Text(_INDENT + row) for row in rows]
+    return [*body, *(_note(fit_words(each, width - 2)) for each in told)]
 
 
 def _chain(report: Report, width: int, most: int) -> List[Text]:

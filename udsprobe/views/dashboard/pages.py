@@ -21,6 +21,7 @@ from udsprobe.views.dashboard.lines import (
     section,
 )
 from udsprobe.views.dashboard.listener_pages import listener_page
+from udsprobe.views.dashboard.slow_pages import slow_page
 from udsprobe.views.dashboard.state import connect_key
 from udsprobe.views.dashboard.table import Line, Table
 from udsprobe.views.dashboard.target_pages import target_page
@@ -91,6 +92,22 @@ VERDICT_HELP = (
 )
 
 
+REQUESTS_HELP = (
+    ("served", "replies sent on connections a target accepted, per second"),
+    (
+        "p50 … max",
+        "from the first byte of a request queued to its reply handed to the kernel",
+    ),
+    (
+        "hop",
+        "targets that send each other requests, outermost first: own time of the total",
+    ),
+    ("connect", "the targets' own connects by destination; errors since the start"),
+    ("slow", "the 20 slowest since the start and where their time went; Enter draws one"),
+    ("calls/request", "all system calls of the targets, by served requests"),
+)
+
+
 def replay_help_page(frame: Optional[Frame], width: int) -> Table:
     """The keys of the time line, then `help_page`."""
     page = help_page(frame, width)
@@ -110,23 +127,7 @@ def help_page(frame: Optional[Frame], width: int) -> Table:
         ),
         width,
     )
-    lines += section(
-        "requests",
-        (
-            ("served", "replies sent on connections a target accepted, per second"),
-            (
-                "p50 … max",
-                "from the first byte of a request queued to its reply handed to the kernel",
-            ),
-            (
-                "hop",
-                "targets that send each other requests, outermost first: own time of the total",
-            ),
-            ("connect", "the targets' own connects by destination; errors since the start"),
-            ("calls/request", "all system calls of the targets, by served requests"),
-        ),
-        width,
-    )
+    lines += section("requests", REQUESTS_HELP, width)
     for name, columns in (
         ("listeners", LISTENERS),
         ("system calls", SYSCALLS),
@@ -192,6 +193,9 @@ def _requests(key: object, frame: Frame, width: int) -> List[Line]:
     connect = next((c for c in frame.window.connects or [] if connect_key(c) == key), None)
     if connect is not None:
         return _connect(connect, frame, width)
+    slow = slow_page(key, frame, width)
+    if slow is not None:
+        return slow
     served, since = frame.interval.requests.served, frame.window.requests.served
     if since is None:
         return _missing(frame.window, width)

@@ -31,6 +31,7 @@ class Table:
 
     Attributes:
         titles: column titles on the panel's rule, from the column `titles_at` on.
+        asks_for: so many lines on a screen that has room, where not all; None: all.
         behind: what `r` shows of a page instead, and again the page.
         copies: of each remedy on a page, what `y` copies: one line, or nothing.
     """
@@ -41,6 +42,7 @@ class Table:
     titles_at: int = 0
     copies: Tuple[str, ...] = ()
     behind: Tuple[Line, ...] = ()
+    asks_for: Optional[int] = None
 
 
 def remedy_key(number: int) -> Hashable:

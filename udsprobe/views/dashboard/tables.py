@@ -5,8 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Callable, Dict, List, Optional, Sequence
 
-from udsprobe.model.report import Connect, Latency, Listener, Report, Served, Target, Upstream
-from udsprobe.views import bars, cells, numbers, words
+from udsprobe.model.report import (
+    Connect,
+    Latency,
+    Listener,
+    Report,
+    Served,
+    Target,
+    Upstream,
+    WholeRequest,
+)
+from udsprobe.views import bars, cells, numbers, sequence, words
 from udsprobe.views.breakdown import no_turns
 from udsprobe.views.columns import (
     CONNECTIONS,
@@ -19,6 +28,7 @@ from udsprobe.views.columns import (
     widths,
 )
 from udsprobe.views.dashboard.feed import Frame
+from udsprobe.views.dashboard.slow_pages import slow_key
 from udsprobe.views.dashboard.state import ViewState, connect_key, group_key, listener_key
 from udsprobe.views.dashboard.table import (
     CRITICAL,
@@ -35,7 +45,7 @@ from udsprobe.views.dashboard.table import (
 )
 from udsprobe.views.dashboard.verdict_pages import SEVERITY, finding_key
 from udsprobe.views.escape import column as padded
-from udsprobe.views.escape import fit, visible
+from udsprobe.views.escape import fit, fit_words, visible
 
 PANELS = ("findings", "requests", "listeners", "system calls", "targets", "connections")
 
@@ -56,6 +66,7 @@ _ENDS = {"address": "end", "owners": "end"}
 _BELOW = " " * 10
 _ROOM_FOR_ADDRESSES, _ADDRESS = 96, 26
 _ROOM_FOR_SUBJECTS = 150
+_SLOWEST_ASKED = 3
 _FDS_HEADROOM_PCT = 90.0
 _HISTORY_LABEL = 16
 
@@ -129,7 +140,21 @@ def requests(frame: Frame, state: ViewState, width: int, *, tall: bool) -> Table
     lines += _hops(frame, room)
     for upstream in frame.interval.requests.upstream or []:
         lines.append(Line(("upstream", upstream.address), _upstream(upstream, frame, state, room)))
-    return Table("requests", (*lines, *_connects(frame, state, room)))
+    lines += _connects(frame, state, room)
+    slowest = frame.window.requests.slowest or []
+    return Table(
+        "requests",
+        (*lines, *(_slow(request, room) for request in slowest)),
+        asks_for=len(lines) + min(_SLOWEST_ASKED, len(slowest)),
+    )
+
+
+def _slow(request: WholeRequest, room: int) -> Line:
+    """One of the slowest since the start; Enter draws it."""
+    took = numbers.duration(request.latency_us)
+    who = padded(fit(cells.process(request.pid, request.comm), 20), 20)
+    text = f"slow     {took:>6}  {who}  {sequence.parts_line(request)}"
+    return Line(slow_key(request), fit_words(text, room))
 
 
 def _served_lines(frame: Frame, state: ViewState, room: int, *, tall: bool) -> List[Line]:

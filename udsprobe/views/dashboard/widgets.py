@@ -97,7 +97,8 @@ class Panel(Lines, can_focus=True):
 
     @property
     def wanted_height(self) -> int:
-        return 1 + len(self._table.lines)
+        asked = self._table.asks_for
+        return 1 + (len(self._table.lines) if asked is None else asked)
 
     def put(self, table: Table) -> None:
         """Show new content; a cursor that was moved stays on its row wherever that is now.

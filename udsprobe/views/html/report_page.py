@@ -9,8 +9,8 @@ from markupsafe import Markup
 
 from udsprobe.model.report import Connection, Listener, Report, Served
 from udsprobe.model.timeline import HeatMap, Timeline, heat_map
-from udsprobe.views import breakdown, cells, numbers, verdict, waiting, words
-from udsprobe.views.html import flame, time_plots
+from udsprobe.views import breakdown, cells, numbers, sequence, verdict, waiting, words
+from udsprobe.views.html import flame, sequence_plot, time_plots
 from udsprobe.views.html.page import render as page
 from udsprobe.views.text import latency_line, served_line
 
@@ -23,6 +23,9 @@ ASLEEP_MAX = 30
 WAITS_MAX = 20
 QUEUES_MAX = 12
 """Listeners whose queue is plotted, the fullest first."""
+
+DRAWN_MAX = 3
+"""Requests that are drawn, the slowest first."""
 
 _BAR_CELLS = 8
 _NOT_AT_ALL = 0.0005
@@ -86,6 +89,7 @@ def render(report: Report, line: Timeline, moments: Sequence[Moment] = ()) -> st
         **_waits(report),
         **_code(report),
         **_asleep(report),
+        **_slowest(report),
         **_tables(report),
         cost=[words.cost(report.probe), "events: " + words.events(report.probe)],
         lost=words.is_incomplete(report.probe),
@@ -364,6 +368,40 @@ def _waits(report: Report) -> Dict[str, Any]:
     )
     caption = "The longest waits, and who ended them. Who wakes a thread need not have held a lock."
     return {"waits": _table("waits", caption, columns, rows)}
+
+
+def _slowest(report: Report) -> Dict[str, Any]:
+    """The slowest requests: some drawn, all in a table."""
+    found = report.requests.slowest or []
+    rows = [
+        {
+            "took": numbers.duration(each.latency_us),
+            "until": each.at[11:23],
+            "who": cells.process(each.pid, each.comm),
+            "address": f"{each.transport}:{each.address}",
+            "parts": sequence.parts_line(each),
+        }
+        for each in found
+    ]
+    columns = (
+        Column("took", "latency"),
+        Column("until", "until"),
+        Column("who", "thread", "text"),
+        Column("address", "address", "text"),
+        Column("parts", "where its time went", "prose"),
+    )
+    caption = "The slowest requests of every hop; their parts add up to the latency."
+    return {
+        "drawn_requests": [
+            {
+                "name": sequence.headline(each),
+                "says": ". ".join((sequence.parts_line(each), *sequence.remarks(each))),
+                "plot": sequence_plot.sequence(each),
+            }
+            for each in found[:DRAWN_MAX]
+        ],
+        "slowest": _table("slowest", caption, columns, rows),
+    }
 
 
 def _tables(report: Report) -> Dict[str, Any]:
