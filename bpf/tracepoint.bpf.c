@@ -5,6 +5,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "iterators.bpf.h"
+#include "light.bpf.h"
 #include "processes.bpf.h"
 #include "requests.bpf.h"
 #include "syscalls.bpf.h"
@@ -15,12 +16,17 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 static __always_inline void became_readable(address_t sk)
 {
-	if (!is_followed(sk))
+	bool is_unknown = !is_followed(sk);
+
+	if (is_unknown && !is_light)
 		return;
-	if (state_of_socket(sk) == TCP_LISTEN)
+	if (state_of_socket(sk) == TCP_LISTEN) {
+		if (is_unknown)
+			adopt_unix_listener(sk);
 		connection_queued((struct sock *)sk);
-	else
+	} else if (!is_unknown) {
 		bytes_arrived(sk);
+	}
 }
 
 #ifndef BY_FUNCTIONS
@@ -91,6 +97,25 @@ int sk_data_ready(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+#ifndef BY_FUNCTIONS
+
+/* Detail "light". */
+SEC("raw_tp/sock_send_length")
+int sock_send_length(struct bpf_raw_tracepoint_args *ctx)
+{
+	light_sent(ctx->args[0], ctx->args[1]);
+	return 0;
+}
+
+SEC("raw_tp/sock_recv_length")
+int sock_recv_length(struct bpf_raw_tracepoint_args *ctx)
+{
+	light_received(ctx->args[0], ctx->args[1], ctx->args[2]);
+	return 0;
+}
+
+#endif
+
 /* Strategy "fentry": what every socket of the families followed has for sk_data_ready
  * (net/core/sock.c, sock_init_data), on kernels without that tracepoint as well.
  */
@@ -105,6 +130,8 @@ SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(inet_sock_set_state, struct sock *sk, int before, int after)
 {
 	tcp_state_changed(sk, before, after);
+	if (is_light && after == TCP_LISTEN)
+		adopt_listening(as_number((u64)sk), current_tgid());
 	return 0;
 }
 
