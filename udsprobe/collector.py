@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Dict, FrozenSet, Mapping, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
@@ -19,7 +19,14 @@ from udsprobe.kernel.run_time import RunTimeMeter
 from udsprobe.kernel.shared_memory import Row
 from udsprobe.kernel.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
-from udsprobe.sample import CallCounts, ListenerReading, ProbeReading, Sample, StackReading
+from udsprobe.sample import (
+    CallCounts,
+    ListenerReading,
+    ProbeReading,
+    Sample,
+    StackReading,
+    TrafficCounts,
+)
 from udsprobe.stack_taking import StackTaking
 
 SWEEP_EVERY_SAMPLES = 10
@@ -52,6 +59,8 @@ class SystemClock:
 
 
 class _Counted(NamedTuple):
+    """`ran`: processes of which a thread ran since the last sample."""
+
     calls: Tuple[CallCounts, ...]
     row: Row
     threads: Sequence[ThreadReading]
@@ -111,10 +120,8 @@ class Collector:
         self._book.update(counters.processes(), counted.ran, self._tracer.via_names)
         interval = counters.next_interval()
         rows, rows_open = self._connections.read(monotonic_ns)
-        # Behind the connections, which are listed with what waits on them.
-        upstream = self._connections.upstream()
         seen = self._listeners.read(self._book.alive(), counted.ran, self._book.netns())
-        return Sample(
+        sample = Sample(
             sequence=self._next_number(),
             monotonic_ns=monotonic_ns,
             unix_s=unix_s,
@@ -129,7 +136,8 @@ class Collector:
             namespaces=seen.namespaces,
             connects=self._table.connects(),
             served=counters.served(row),
-            upstream=upstream,
+            # Behind the connections, which are listed with what waits on them.
+            upstream=self._connections.upstream(),
             connections=rows,
             connections_open=rows_open,
             probe=self._account(counted.events),
@@ -141,6 +149,12 @@ class Collector:
             cpu_holders=self._holders.read(),
             stacks=self._stacks_now(),
         )
+        return self._in_detail(sample, row)
+
+    def _in_detail(self, sample: Sample, row: Row) -> Sample:
+        if self._tracer.detail == "full":
+            return sample
+        return without_calls(sample, self._tracer.counters.traffic(row))
 
     def _read_counters(self) -> _Counted:
         # One behind the other: what is divided by each other has to be of one moment.
@@ -148,6 +162,10 @@ class Collector:
         calls = counters.calls()
         row = counters.all_cpus()
         events = counters.events()
+        if self._tracer.detail == "light":
+            # Nobody tells who slept all the time: each is looked at.
+            ran = frozenset(self._book.alive())
+            return _Counted((), row, (), ran, {}, events)
         threads = counters.threads()
         # Read again, behind the living: a thread that ends in between is not left out.
         exited = counters.exited_activity_ns()
@@ -225,6 +243,42 @@ class Collector:
         if not tells_arrivals(self._tracer.attached):
             return None
         return self._table.unplaced_failures()
+
+
+def without_calls(sample: Sample, traffic: Tuple[TrafficCounts, ...]) -> Sample:
+    """The same where no program is on system calls and the scheduler: that is not measured."""
+    moved = sum(each.sent_messages + each.received_messages for each in traffic)
+    served = sample.served
+    if served is not None:
+        served = replace(
+            served,
+            stages={},
+            app_activity_ns={},
+            handed_over=None,
+            pipelined=None,
+            multiplexed=None,
+        )
+    return replace(
+        sample,
+        calls=None,
+        in_flight=None,
+        syscalls_by_name=None,
+        threads=None,
+        exited_activity_ns=None,
+        connects=None,
+        served=served,
+        loops=None,
+        loop_busy=None,
+        cpu_holders=None,
+        traffic=traffic,
+        probe=replace(
+            sample.probe,
+            events_seen=moved,
+            events_counted=moved,
+            unplaced_failures=None,
+            calls_left=None,
+        ),
+    )
 
 
 def resident_bytes() -> int:

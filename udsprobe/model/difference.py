@@ -41,6 +41,7 @@ from udsprobe.model.served_requests import served_requests
 from udsprobe.model.syscall_rows import syscall_rows
 from udsprobe.model.target_rows import SettledRows, target_rows
 from udsprobe.model.thread_time import thread_time
+from udsprobe.model.traffic_rows import traffic_rows
 from udsprobe.sample import Observation, ProbeReading, Sample
 
 _NS_PER_S = 1_000_000_000
@@ -83,6 +84,7 @@ def report(
         connections_total=last.connections_open,
         cpu=cpu_use(first, last),
         stacks=stacks(first, last),
+        traffic=traffic_rows(first, last),
     )
 
 
@@ -142,6 +144,7 @@ def _probe(observation: Observation, first: Sample, last: Sample) -> Probe:
         programs=_programs(start, end, measured_ns),
         maps_bytes=end.maps_bytes,
         calls_left=grown_if_measured("calls_left", end.calls_left, start.calls_left),
+        detail=observation.detail,
     )
 
 
