@@ -113,7 +113,7 @@ static __always_inline u32 unix_listener_process(struct sock *sk)
 	struct pid *pid = BPF_CORE_READ(sk, sk_peer_pid);
 	u32 on_host = BPF_CORE_READ(pid, numbers[0].nr);
 
-	return in_pid_namespace ? number_of((u64)pid, on_host) : on_host;
+	return in_pid_namespace ? number_of(pid, on_host) : on_host;
 }
 
 /* Nothing can have come before: each arrival is told. */
@@ -135,10 +135,11 @@ static __always_inline void adopt_listening(address_t sk, u32 tgid)
 	listener->depth_max = 0;
 }
 
-/* A connection came to a listener that is not followed. */
-static __always_inline void adopt_unix_listener(address_t sk)
+/* To a listener that is not followed, perhaps a target's. */
+static __always_inline void connection_came(address_t sk)
 {
-	if (is_unix_with_queue(endpoint_of_socket(sk)))
+	if (!is_followed(sk) && state_of_socket(sk) == TCP_LISTEN &&
+	    is_unix_with_queue(endpoint_of_socket(sk)))
 		adopt_listening(sk, unix_listener_process((struct sock *)sk));
 }
 

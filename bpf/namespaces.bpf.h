@@ -22,9 +22,8 @@ static __always_inline void learn_own_namespace(void)
 }
 
 /* include/linux/pid.h: numbers[] has one for each namespace from the host's, level 0, on. */
-static __noinline u32 number_of(u64 at, u32 on_host)
+static __always_inline u32 number_of(struct pid *pid, u32 on_host)
 {
-	struct pid *pid = (void *)at;
 	struct upid number = {};
 
 	if (!on_host)
@@ -37,7 +36,7 @@ static __noinline u32 number_of(u64 at, u32 on_host)
 
 static __noinline u32 number_inside(u64 task, u32 on_host)
 {
-	return number_of((u64)BPF_CORE_READ((struct task_struct *)task, thread_pid), on_host);
+	return number_of(BPF_CORE_READ((struct task_struct *)task, thread_pid), on_host);
 }
 
 /* An exiting task no longer has its own number, but that of its leader. */

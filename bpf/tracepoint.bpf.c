@@ -16,17 +16,12 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 static __always_inline void became_readable(address_t sk)
 {
-	bool is_unknown = !is_followed(sk);
-
-	if (is_unknown && !is_light)
+	if (!is_followed(sk))
 		return;
-	if (state_of_socket(sk) == TCP_LISTEN) {
-		if (is_unknown)
-			adopt_unix_listener(sk);
+	if (state_of_socket(sk) == TCP_LISTEN)
 		connection_queued((struct sock *)sk);
-	} else if (!is_unknown) {
+	else
 		bytes_arrived(sk);
-	}
 }
 
 #ifndef BY_FUNCTIONS
@@ -97,9 +92,14 @@ int sk_data_ready(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-#ifndef BY_FUNCTIONS
+/* Detail "light". This one is attached before sk_data_ready, and has a stack of its own. */
+SEC("raw_tp/sk_data_ready")
+int light_listener(struct bpf_raw_tracepoint_args *ctx)
+{
+	connection_came(ctx->args[0]);
+	return 0;
+}
 
-/* Detail "light". */
 SEC("raw_tp/sock_send_length")
 int sock_send_length(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -113,8 +113,6 @@ int sock_recv_length(struct bpf_raw_tracepoint_args *ctx)
 	light_received(ctx->args[0], ctx->args[1], ctx->args[2]);
 	return 0;
 }
-
-#endif
 
 /* Strategy "fentry": what every socket of the families followed has for sk_data_ready
  * (net/core/sock.c, sock_init_data), on kernels without that tracepoint as well.

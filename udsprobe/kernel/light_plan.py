@@ -13,7 +13,9 @@ from udsprobe.sample import MeasurementState
 
 # Linux kernel commit 6e6eda44b939 "sock: add tracepoint for send recv length" (in v6.3)
 MESSAGES = ("sock_send_length", "sock_recv_length")
-REQUIRED = frozenset({*MESSAGES, "sk_data_ready"})
+# Attached before sk_data_ready, at the same tracepoint: listeners whose listen() nobody saw.
+ONLY_LIGHT = frozenset({*MESSAGES, "light_listener"})
+REQUIRED = ONLY_LIGHT | {"sk_data_ready"}
 PROGRAMS = REQUIRED | {
     *("inet_sock_set_state", "sched_process_fork", "sched_process_exec", "sched_process_exit"),
 }

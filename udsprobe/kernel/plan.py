@@ -18,19 +18,22 @@ class EventProgram:
     """A program that runs on a kernel event.
 
     Attributes:
-        name: of the function in `bpf/tracepoint.bpf.c`, and of the tracepoint or function.
+        name: of the function in `bpf/tracepoint.bpf.c`.
         required: without it no strategy is of use.
         hook: how the kernel calls it, `tp_btf`, `raw_tp` or `fentry`.
+        at: the tracepoint or function; empty: it has the same name.
     """
 
     name: str
     required: bool
     hook: str = "tp_btf"
+    at: str = ""
 
     @property
     def type_name(self) -> str:
         """What the kernel's BTF holds if and only if there is something to attach to."""
-        return self.name if self.hook == "fentry" else f"btf_trace_{self.name}"
+        place = self.at or self.name
+        return place if self.hook == "fentry" else f"btf_trace_{place}"
 
 
 EVENT_PROGRAMS = (
@@ -43,6 +46,7 @@ EVENT_PROGRAMS = (
     EventProgram("sk_data_ready", False, "raw_tp"),
     EventProgram("sock_def_readable", False, "fentry"),
     # Linux kernel commit 6e6eda44b939 "sock: add tracepoint for send recv length" (in v6.3)
+    EventProgram("light_listener", False, "raw_tp", "sk_data_ready"),
     EventProgram("sock_send_length", False, "raw_tp"),
     EventProgram("sock_recv_length", False, "raw_tp"),
     EventProgram("inet_sock_set_state", False),
@@ -117,9 +121,9 @@ def programs(strategy: str, events: FrozenSet[str], detail: str = "full") -> Fro
         return events & light_plan.PROGRAMS
     hooks = {program.name: program.hook for program in EVENT_PROGRAMS}
     if strategy == "fentry":
-        return events - {"sk_data_ready", *light_plan.MESSAGES}
+        return events - {"sk_data_ready"} - light_plan.ONLY_LIGHT
     found = frozenset(name for name in events if hooks[name] != "fentry")
-    return found - set(light_plan.MESSAGES)
+    return found - light_plan.ONLY_LIGHT
 
 
 def attach_order(attached: FrozenSet[str]) -> List[str]:
