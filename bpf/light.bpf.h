@@ -20,6 +20,7 @@ struct message {
 	struct socket_ref ref;
 	bytes_t bytes;
 	ns_t now;
+	u32 tgid;
 };
 
 static __always_inline u8 endpoint_of_socket(address_t at)
@@ -64,7 +65,7 @@ static __always_inline void adopt_accepted(struct message *message, struct conne
 	if (!fresh)
 		return;
 	fresh->established_ns = message->now;
-	fresh->tgid = tgid_of(message->task);
+	fresh->tgid = message->tgid;
 	fresh->role = ROLE_SERVED;
 	fresh->endpoint = message->ref.endpoint;
 	fresh->inode = message->ref.inode;
@@ -78,7 +79,7 @@ static __subprogram int adopt_used(struct message *message, struct connection *k
 
 	if (known && known->phase == PHASE_QUEUED) {
 		known->inode = message->ref.inode;
-		known->tgid = tgid_of(message->task);
+		known->tgid = message->tgid;
 		known->phase = PHASE_IDLE;
 	} else if (is_accepted_unix(sk, endpoint)) {
 		adopt_accepted(message, known);
@@ -177,7 +178,7 @@ static __subprogram int light_bytes_received(struct message *message,
 					     struct connection *connection)
 {
 	connection->bytes_in += message->bytes;
-	connection->tgid = tgid_of(message->task);
+	connection->tgid = message->tgid;
 	connection->active = interval;
 	if (connection->role == ROLE_UPSTREAM) {
 		light_answer_received(message, connection);
@@ -224,7 +225,7 @@ static __subprogram int light_bytes_sent(struct message *message, struct connect
 	bool is_empty;
 
 	connection->bytes_out += message->bytes;
-	connection->tgid = tgid_of(message->task);
+	connection->tgid = message->tgid;
 	connection->active = interval;
 	connection->stopped_since_ns = 0;
 	note_send_queue(connection, sk);
@@ -277,9 +278,12 @@ static __subprogram int light_send_refused(struct message *message)
 /* False: of nobody's, or nothing that is followed. */
 static __always_inline bool is_message(struct message *message, address_t sk, int result)
 {
-	message->task = current_task();
-	if (!uring_thread(message->task))
+	struct task_struct *task = current_task();
+
+	if (!uring_thread(task))
 		return false;
+	message->task = task;
+	message->tgid = tgid_of(task);
 	message->ref.sk = sk;
 	message->ref.endpoint = endpoint_of_socket(sk);
 	message->ref.is_socket = true;

@@ -99,6 +99,26 @@ def test_recording_is_read_back_as_it_was(workload: Workload, tmp_path: Path) ->
     assert again["requests"]["served"]["count"] == read_truth(told).requests
 
 
+def test_in_a_pid_namespace_of_its_own(workload: Workload, tmp_path: Path) -> None:
+    told, output = tmp_path / "truth.json", tmp_path / "report.json"
+    argv = command(workload(64), Case("requests", "unix-stream"), told)
+    observed = [*tool.UDSPROBE, "run", *LIGHT, "--json", "--output", str(output), "--", *argv]
+    inside = ["unshare", "--pid", "--fork", "--mount-proc"]
+    subprocess.run([*inside, *observed], check=True, cwd=tool.REPOSITORY)
+    report, truth = tool.read_report(output), read_truth(told)
+    assert report["requests"]["served"]["count"] == truth.requests
+    assert [row["established"] for row in report["listeners"]] == [
+        counts.calls for key, counts in truth.rows.items() if key.name == "accept4"
+    ]
+
+
+def test_32_bit_programs_are_seen_alike(workload: Workload, tmp_path: Path) -> None:
+    for case in (Case("socketcall", "tcp4"), Case("sendmmsg", "unix-dgram")):
+        truth, report = observe(workload(32), case, tmp_path)
+        assert bytes_reported(report) == bytes_told(truth)
+        assert report["requests"]["served"]["count"] == (truth.requests or 0)
+
+
 def test_strategies_without_it_say_so(tmp_path: Path) -> None:
     for strategy in ("fentry", "bcc"):
         argv = [*tool.UDSPROBE, "run", *LIGHT, "--strategy", strategy, "--", "true"]
