@@ -80,6 +80,7 @@ static __subprogram int adopt_used(struct message *message, struct connection *k
 	if (known && known->phase == PHASE_QUEUED) {
 		known->inode = message->ref.inode;
 		known->tgid = message->tgid;
+		known->unread = 0;
 		known->phase = PHASE_IDLE;
 	} else if (is_accepted_unix(sk, endpoint)) {
 		adopt_accepted(message, known);

@@ -585,7 +585,9 @@ struct connection {
 	unsigned char is_multiplexed;	/* it speaks HTTP/2 */
 	unsigned char leftover;
 	unsigned char pad;
-	/* In the queue when the last receive call returned; of a leftover, what is still there. */
+	/* In the queue when the last receive call returned; of a leftover, what is still there; while
+	 * it is in the accept queue, how many had entered that.
+	 */
 	unsigned int unread;
 	struct recent_queues queues[2];	/* of this interval and the one before */
 	unsigned int send_sleeps;	/* send calls went to sleep so often */

@@ -6,11 +6,14 @@ what was refused is not measured.
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.kernel import tool
+from tests.kernel.live import Live
 from tests.kernel.test_accept_queue import (
     HOSTS,
     KINDS,
@@ -20,7 +23,10 @@ from tests.kernel.test_accept_queue import (
     grown,
 )
 from tests.kernel.tool import row_of
+from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import OWN_NETWORK, Actor, inside, wait_until_asleep
+from udsprobe.collector import SWEEP_EVERY_SAMPLES
+from udsprobe.kernel.loader import MAP_BOUNDS
 
 pytestmark = [pytest.mark.root]
 
@@ -164,3 +170,36 @@ def test_tcp_drops_are_what_the_namespace_counts(
         blocked = row["blocked_connects"]
         assert (blocked["count"], blocked["waiting_now"]) == (2, 0)
         assert watched.report["verdict"]["cause"] == "accept-queue-full"
+
+
+def test_connections_closed_unused_make_room(unix_places: Places, tmp_path: Path) -> None:
+    """Nobody sees the accept() and the end of a connection on which nothing was sent."""
+    batch, room = 40, 100
+    documents = tmp_path / "lines"
+    arguments = ["attach", "--detail", "light", "--interval", "0.1", "--jsonl"]
+    bounds = {MAP_BOUNDS: f"connections={room}"}
+    with Actor() as server, Actor() as client:
+        arguments += ["--pid", str(server.pid), "--output", str(documents)]
+        with Live(arguments, tmp_path, environment=bounds) as live:
+            place, heard = unix_places.listen(server, batch)
+            for _ in range(5):
+                client.connect(place, batch, keep=False)
+                server.do("accept", listener=heard["listener"], count=batch)
+                # The second of these sweeps had begun after all of them were closed.
+                wait_for_samples(documents, sample_count(documents) + 2 * SWEEP_EVERY_SAMPLES)
+            assert live.end().code == 0
+        told = [json.loads(line) for line in documents.read_text().splitlines()]
+        assert sum(each["probe"]["turned_away"] for each in told) == 0
+        rows = [row_of(each, heard) for each in told if each["listeners"]]
+        assert sum(row["established"] for row in rows) == 5 * batch > room
+
+
+def sample_count(documents: Path) -> int:
+    return documents.read_text().count("\n") if documents.exists() else 0
+
+
+def wait_for_samples(documents: Path, count: int) -> None:
+    give_up_at = time.monotonic() + PATIENCE_S
+    while sample_count(documents) < count:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.01)
