@@ -545,6 +545,18 @@ static __always_inline void write_connection(struct seq_file *seq, address_t *ke
 	note_waiting(connection, record.recv_queue_bytes);
 }
 
+/* Detail "light": accept() is not seen, so one that was closed unused would stay in its queue. So
+ * many have come behind it that it cannot be there, and its memory is no open socket's.
+ */
+static __always_inline bool was_closed_unused(struct connection *connection, address_t sk,
+					      struct listener *listener)
+{
+	u32 behind = (u32)listener->established - connection->unread;
+	u32 depth = queue_length((struct sock *)connection->listener, listener->endpoint);
+
+	return is_light && behind > depth + QUEUE_TAIL_MAX && !inode_of_socket((struct sock *)sk);
+}
+
 /* Nothing tells of the end of a Unix socket, so its connection is asked for now and then. */
 static __always_inline void sweep_connection(address_t *key, struct connection *connection)
 {
@@ -554,7 +566,8 @@ static __always_inline void sweep_connection(address_t *key, struct connection *
 	if (connection->phase == PHASE_QUEUED) {
 		listener = bpf_map_lookup_elem(&listeners, &at);
 		if (listener && listener->inode == connection->listener_inode &&
-		    listener->inode == inode_of_socket((struct sock *)at)) {
+		    listener->inode == inode_of_socket((struct sock *)at) &&
+		    !was_closed_unused(connection, sk, listener)) {
 			follow(sk);
 			return;
 		}

@@ -291,6 +291,7 @@ struct sock {
 	int sk_wmem_queued;
 	refcount_t sk_wmem_alloc;
 	int sk_err;
+	struct pid *sk_peer_pid;
 };
 
 struct tcp_sock {

@@ -152,6 +152,7 @@ static __always_inline bool queue_connection(address_t sk, address_t at, struct 
 		.role = ROLE_SERVED,
 		.phase = PHASE_QUEUED,
 		.endpoint = listener->endpoint,
+		.unread = listener->established,
 	};
 
 	if (known && known->phase == PHASE_QUEUED && known->listener == at &&
@@ -327,6 +328,7 @@ static __always_inline void connection_accepted(struct task_struct *task, addres
 		queued->inode = ref->inode;
 		queued->tgid = tgid_of(task);
 		queued->accepted_ns = now;
+		queued->unread = 0;
 		queued->phase = PHASE_IDLE;
 		return;
 	}

@@ -96,6 +96,8 @@ u32 listing = 0;
 /* What a listing has written so far, and what a connection has to weigh to be in it. */
 u32 listed = 0;
 u64 listed_weight_min = 0;
+/* Detail "light": no program is on system calls. */
+u32 is_light = 0;
 /* udsprobe's own PID namespace, and how deep it is below the host's. */
 u64 own_pid_ns = 0;
 u32 own_pid_level = 0;

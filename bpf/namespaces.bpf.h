@@ -22,9 +22,8 @@ static __always_inline void learn_own_namespace(void)
 }
 
 /* include/linux/pid.h: numbers[] has one for each namespace from the host's, level 0, on. */
-static __noinline u32 number_inside(u64 task, u32 on_host)
+static __always_inline u32 number_of(struct pid *pid, u32 on_host)
 {
-	struct pid *pid = BPF_CORE_READ((struct task_struct *)task, thread_pid);
 	struct upid number = {};
 
 	if (!on_host)
@@ -33,6 +32,11 @@ static __noinline u32 number_inside(u64 task, u32 on_host)
 		bpf_probe_read_kernel(&number, sizeof(number),
 				      (void *)&pid->numbers + own_pid_level * sizeof(number));
 	return (u64)number.ns == own_pid_ns ? number.nr : PID_OUTSIDE | on_host;
+}
+
+static __noinline u32 number_inside(u64 task, u32 on_host)
+{
+	return number_of(BPF_CORE_READ((struct task_struct *)task, thread_pid), on_host);
 }
 
 /* An exiting task no longer has its own number, but that of its leader. */

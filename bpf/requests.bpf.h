@@ -283,6 +283,14 @@ static __always_inline void record_turn(struct task_struct *task, struct cpu_cou
 	u32 tgid = tgid_of(task);
 	struct server *server = server_of(tgid);
 
+	/* Received while no call was seen, with detail "light". */
+	if (!connection->receiver) {
+		if (server)
+			shared_latency_add(&server->latency, now - connection->turn_ns);
+		latency_add(&counts->served, now - connection->turn_ns);
+		request_gone(connection);
+		return;
+	}
 	connection->app_ns += elapsed(connection->received_ns, call->start_ns);
 	if (server) {
 		record_upstream_share(server, state, connection, task, now);

@@ -48,6 +48,8 @@ static __always_inline void sender_goes_on(struct connection *connection, u64 th
 	if (!since)
 		return;
 	connection->stopped_since_ns = 0;
+	if (!connection->stopped_thread)
+		return;
 	stopped_ns = began_ns > since ? began_ns - since : 0;
 	asleep_ns = asleep_for_events(state) - connection->stopped_asleep_ns;
 	if (connection->stopped_thread == thread && asleep_ns < stopped_ns)

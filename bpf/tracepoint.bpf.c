@@ -5,6 +5,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "iterators.bpf.h"
+#include "light.bpf.h"
 #include "processes.bpf.h"
 #include "requests.bpf.h"
 #include "syscalls.bpf.h"
@@ -99,6 +100,28 @@ int sk_data_ready(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
+/* Detail "light". This one is attached before sk_data_ready, and has a stack of its own. */
+SEC("raw_tp/sk_data_ready")
+int light_listener(struct bpf_raw_tracepoint_args *ctx)
+{
+	connection_came(ctx->args[0]);
+	return 0;
+}
+
+SEC("raw_tp/sock_send_length")
+int sock_send_length(struct bpf_raw_tracepoint_args *ctx)
+{
+	light_sent(ctx->args[0], ctx->args[1]);
+	return 0;
+}
+
+SEC("raw_tp/sock_recv_length")
+int sock_recv_length(struct bpf_raw_tracepoint_args *ctx)
+{
+	light_received(ctx->args[0], ctx->args[1], ctx->args[2]);
+	return 0;
+}
+
 /* Strategy "fentry": what every socket of the families followed has for sk_data_ready
  * (net/core/sock.c, sock_init_data), on kernels without that tracepoint as well.
  */
@@ -113,6 +136,8 @@ SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(inet_sock_set_state, struct sock *sk, int before, int after)
 {
 	tcp_state_changed(sk, before, after);
+	if (is_light && after == TCP_LISTEN)
+		adopt_listening(as_number((u64)sk), current_tgid());
 	return 0;
 }
 

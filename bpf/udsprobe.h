@@ -42,6 +42,7 @@ enum limits {
 	MESSAGES_MAX = 1024,	/* UIO_MAXIOV bounds sendmmsg and recvmmsg */
 	LISTED_MAX = 1024,	/* connections in a listing, but for those that outweigh or hold bytes */
 	FOLLOWED_SLOTS = 65536,	/* a power of two; an address has one by its hash */
+	TRAFFIC_ROWS = 16,	/* ENDPOINT_MAX x TRAFFIC_DIRECTIONS */
 	INTERRUPTED_MAX = 8,	/* calls of one thread that are interrupted at once */
 	CALLS_KEPT = 64,	/* of each thread, a power of two: its last calls, */
 	LONG_CALLS_KEPT = 8,	/* and its last ones of SLOW_CALL_NS or longer */
@@ -239,6 +240,18 @@ enum stage {
 	STAGE_MAX,
 };
 
+enum direction {
+	TRAFFIC_SENT = 0,
+	TRAFFIC_RECEIVED = 1,
+	TRAFFIC_DIRECTIONS = 2,
+};
+
+/* What sockets of one kind moved in one direction, with detail "light" (light.bpf.h). */
+struct traffic {
+	count_t messages;
+	bytes_t bytes;
+};
+
 /* Everything else that is counted, on one CPU. */
 struct cpu_counts {
 	/* Who made a call here last: its stack's number, and in the lower half its entry of
@@ -266,6 +279,7 @@ struct cpu_counts {
 	struct latency served;
 	struct latency stages[STAGE_MAX];
 	struct latency loop_busy;	/* of all threads that poll */
+	struct traffic traffic[TRAFFIC_ROWS];	/* by endpoint, sent and received */
 	u64_t pad_to_line[6];
 };
 
@@ -687,7 +701,7 @@ struct connection {
 	ns_t received_ns;	/* the last receive call of the turn returned */
 	ns_t app_activity_ns[ACTIVITY_MAX];	/* of the thread that received, then */
 	ns_t share_before_ns;	/* of its process, when the request began */
-	u64_t receiver;		/* its task, to know it again */
+	u64_t receiver;		/* its task, to know it again; 0: received where no call is seen */
 	ns_t send_blocked_ns;	/* asleep in send calls, all together and the longest */
 	ns_t send_blocked_max_ns;
 	count_t send_blocked;
@@ -704,7 +718,9 @@ struct connection {
 	unsigned char is_multiplexed;	/* it speaks HTTP/2 */
 	unsigned char leftover;
 	unsigned char pad;
-	/* In the queue when the last receive call returned; of a leftover, what is still there. */
+	/* In the queue when the last receive call returned; of a leftover, what is still there; while
+	 * it is in the accept queue, how many had entered that.
+	 */
 	unsigned int unread;
 	struct recent_queues queues[2];	/* of this interval and the one before */
 	unsigned int send_sleeps;	/* send calls went to sleep so often */
@@ -712,7 +728,7 @@ struct connection {
 	ns_t stopped_ns;	/* between send calls for want of room (stops.bpf.h), */
 	ns_t stopped_since_ns;	/* 0: it is not */
 	ns_t stopped_asleep_ns;	/* what that thread had slept for events then */
-	u64_t stopped_thread;
+	u64_t stopped_thread;	/* 0: seen where no call is */
 	ns_t asleep_in_call_ns;	/* of the send call in progress, until it fell asleep last */
 	unsigned int stops;
 	unsigned int calls_before;	/* `calls_ended` of the thread that began to receive, then */
@@ -999,6 +1015,7 @@ struct abi_types {
 	enum thread_flag thread_flag;
 	enum via via;
 	enum role role;
+	enum direction direction;
 	enum phase phase;
 	enum queue_flag queue_flag;
 	enum pending_kind pending_kind;

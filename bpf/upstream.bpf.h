@@ -194,25 +194,29 @@ static __always_inline void upstream_asked(struct task_struct *task, struct thre
 	connection->turn_ns = call->start_ns;
 }
 
+static __always_inline void count_answer(u32 tgid, struct connection *connection, ns_t now)
+{
+	struct upstream *upstream = upstream_entry(connection->upstream);
+
+	if (!upstream)
+		return;
+	upstream->peer_tgid = connection->peer_tgid;
+	shared_latency_add(&upstream->latency, now - connection->turn_ns);
+	count_own_request(tgid, connection->upstream - 1, connection->peer_tgid,
+			  now - connection->turn_ns);
+}
+
 static __always_inline void upstream_answered(struct task_struct *task,
 					      struct thread_state *state,
 					      struct connection *connection, ns_t now)
 {
-	struct upstream *upstream;
-
 	connection->arrived_ns = 0;
 	if (connection->phase != PHASE_ASKING)
 		return;
 	connection->phase = PHASE_IDLE;
 	connection->turns++;
 	own_request_answered(state, (u64)task, connection, now);
-	upstream = upstream_entry(connection->upstream);
-	if (!upstream)
-		return;
-	upstream->peer_tgid = connection->peer_tgid;
-	shared_latency_add(&upstream->latency, now - connection->turn_ns);
-	count_own_request(tgid_of(task), connection->upstream - 1, connection->peer_tgid,
-			  now - connection->turn_ns);
+	count_answer(tgid_of(task), connection, now);
 }
 
 /* A send call slept because the receiver does not drain. */

@@ -28,6 +28,7 @@ COMMANDS = {
     "record": "Record running processes to a file, without a screen.",
     "replay": "Replay a recording in the dashboard, with a time line. No root, no BPF.",
     "report": "Print the report of a recording, or of part of it.",
+    "autopsies": "List when the verdict of a recording named a cause.",
     "compare": "Compare two runs: what differs, and in which stage.",
     "export": "Export metrics for Prometheus and OpenTelemetry until the targets exit.",
     "listeners": "List every listener with its queue depth, limit and owners. No root, no BPF.",

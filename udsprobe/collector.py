@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Dict, FrozenSet, Mapping, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
@@ -30,6 +30,7 @@ from udsprobe.sample import (
     ProbeReading,
     Sample,
     StackReading,
+    TrafficCounts,
     WaitCounts,
 )
 from udsprobe.stack_taking import StackTaking
@@ -64,6 +65,8 @@ class SystemClock:
 
 
 class _Counted(NamedTuple):
+    """`ran`: processes of which a thread ran since the last sample."""
+
     calls: Tuple[CallCounts, ...]
     row: Row
     threads: Sequence[ThreadReading]
@@ -139,7 +142,7 @@ class Collector:
         rows, rows_open = self._connections.read(monotonic_ns)
         seen = self._listeners.read(self._book.alive(), counted.ran, self._book.netns())
         kept = self._kept_requests(monotonic_ns, rows)
-        return Sample(
+        sample = Sample(
             sequence=self._next_number(),
             monotonic_ns=monotonic_ns,
             unix_s=unix_s,
@@ -169,6 +172,12 @@ class Collector:
             waits=self._waits_now(),
             kept_requests=kept,
         )
+        return self._in_detail(sample, row)
+
+    def _in_detail(self, sample: Sample, row: Row) -> Sample:
+        if self._tracer.detail == "full":
+            return sample
+        return without_calls(sample, self._tracer.counters.traffic(row))
 
     def _read_counters(self) -> _Counted:
         # One behind the other: what is divided by each other has to be of one moment.
@@ -176,6 +185,10 @@ class Collector:
         calls = counters.calls()
         row = counters.all_cpus()
         events = counters.events()
+        if self._tracer.detail == "light":
+            # Nobody tells who slept all the time: each is looked at.
+            ran = frozenset(self._book.alive())
+            return _Counted((), row, (), ran, {}, events)
         threads = counters.threads()
         # Read again, behind the living: a thread that ends in between is not left out.
         exited = counters.exited_activity_ns()
@@ -267,6 +280,42 @@ class Collector:
         if not tells_arrivals(self._tracer.attached):
             return None
         return self._table.unplaced_failures()
+
+
+def without_calls(sample: Sample, traffic: Tuple[TrafficCounts, ...]) -> Sample:
+    """The same where no program is on system calls and the scheduler: that is not measured."""
+    moved = sum(each.sent_messages + each.received_messages for each in traffic)
+    served = sample.served
+    if served is not None:
+        served = replace(
+            served,
+            stages={},
+            app_activity_ns={},
+            handed_over=None,
+            pipelined=None,
+            multiplexed=None,
+        )
+    return replace(
+        sample,
+        calls=None,
+        in_flight=None,
+        syscalls_by_name=None,
+        threads=None,
+        exited_activity_ns=None,
+        connects=None,
+        served=served,
+        loops=None,
+        loop_busy=None,
+        cpu_holders=None,
+        traffic=traffic,
+        probe=replace(
+            sample.probe,
+            events_seen=moved,
+            events_counted=moved,
+            unplaced_failures=None,
+            calls_left=None,
+        ),
+    )
 
 
 def resident_bytes() -> int:

@@ -36,13 +36,18 @@ if TYPE_CHECKING:
 NO_TYPES = "no-btf"
 
 
-def _tracer(strategy: str, follow: bool, meanwhile: Work) -> Union[Tracer, BccTracer]:
+def _tracer(strategy: str, detail: str, follow: bool, meanwhile: Work) -> Union[Tracer, BccTracer]:
     """`auto` takes `bcc` where nothing else can be: it compiles for seconds, and tells less."""
-    if strategy != "bcc":
+    if strategy != "bcc" or detail == "light":
         try:
-            return Tracer(follow=follow, strategy=strategy, meanwhile=meanwhile)
+            return Tracer(follow=follow, strategy=strategy, detail=detail, meanwhile=meanwhile)
         except KernelCannotError as error:
-            if strategy != "auto" or error.slug != NO_TYPES or not bcc_is_here():
+            if (
+                detail == "light"
+                or strategy != "auto"
+                or error.slug != NO_TYPES
+                or not bcc_is_here()
+            ):
                 raise
     # Imported where it is used: other hosts have no BCC.
     from udsprobe.kernel.bcc_tracer import BccTracer
@@ -96,6 +101,7 @@ class Observer:
         program: (comm, command line) that the one chosen process is about to
             become; it counts from that exec on.
         strategy: how the kernel calls the probes, as `Tracer` takes it, or `bcc`.
+        detail: how much is looked at, as `Tracer` takes it.
         privileges: how to go on once all is attached and open; None is as before.
         recorder: is given every sample.
         stacks: `always`, `auto` (while the verdict asks for them) or `never`.
@@ -119,6 +125,7 @@ class Observer:
         slo_us: Optional[float] = None,
         program: Optional[Tuple[str, str]] = None,
         strategy: str = "auto",
+        detail: str = "full",
         privileges: Optional[LeastPrivilege] = None,
         recorder: Optional[Recorder] = None,
         stacks: str = "never",
@@ -130,7 +137,7 @@ class Observer:
         procfs = self._procfs = Procfs()
         wanted = list(chosen)
         book = _book_of(wanted, program, procfs)
-        self._tracer = _tracer(strategy, follow, meanwhile)
+        self._tracer = _tracer(strategy, detail, follow, meanwhile)
         self._stacks = _stack_taking(stacks, self._tracer)
         try:
             self.first = self._begun(wanted, book, dormant=program is not None)
@@ -143,11 +150,10 @@ class Observer:
             self._tracer.close()
             raise
         attach_ms = (time.monotonic_ns() - began_ns) / 1e6
-        observation = self._describe(attach_ms, interval_s)
-        self._reporter = _reporter(observation, self.first, slo_us)
+        self._reporter = _reporter(self._describe(attach_ms, interval_s), self.first, slo_us)
         self._recorder = recorder
         if recorder is not None:
-            recorder.begin(observation, self.first, slo_us)
+            recorder.begin(self.observation, self.first, slo_us)
 
     def _begun(self, wanted: List[Chosen], book: TargetBook, *, dormant: bool) -> Sample:
         self._collector = _collector(self._tracer, book, self._procfs, self._stacks)
@@ -242,4 +248,5 @@ class Observer:
             measurements=(*self._tracer.measurements(), self._stacks.state),
             attach_ms=attach_ms,
             interval_s=interval_s,
+            detail=self._tracer.detail,
         )

@@ -76,6 +76,22 @@ class CallCounts:
 
 
 @dataclass(frozen=True)
+class TrafficCounts:
+    """What the targets' sockets of one kind moved, where no system call is seen.
+
+    Attributes:
+        sent_messages, received_messages: that moved at least a byte; of `sendmmsg` and
+            `recvmmsg` each. One of a stream is what one call moved.
+    """
+
+    endpoint: Endpoint
+    sent_messages: int
+    sent_bytes: int
+    received_messages: int
+    received_bytes: int
+
+
+@dataclass(frozen=True)
 class CallInFlight:
     """One thread inside one of the table's system calls at sampling time.
 
@@ -144,21 +160,24 @@ class QueueCounts:
         refused: errno name → failed connects, of anybody, to this address.
         drops: `sk_drops` since `since_ns`; None for Unix.
         syn_queue, syn_young: handshakes in progress now; None for Unix.
+
+    `accepted_by`, `accepted_by_thread`, `wait`, `refused` and, of Unix, `blocked` are None where
+    no system call is seen; what was accepted is then what came and is not in the queue.
     """
 
     since_ns: int
     established: int
     accepted: int
     accepted_early: int
-    accepted_by: Mapping[int, int]
-    accepted_by_thread: Mapping[int, int]
+    accepted_by: Optional[Mapping[int, int]]
+    accepted_by_thread: Optional[Mapping[int, int]]
     depth: Mapping[int, int]
     depth_max: int
     depth_max_recent: Optional[int]
-    wait: LatencyCounts
-    blocked: LatencyCounts
+    wait: Optional[LatencyCounts]
+    blocked: Optional[LatencyCounts]
     blocked_now: Optional[int]
-    refused: Mapping[str, int]
+    refused: Optional[Mapping[str, int]]
     drops: Optional[int]
     syn_queue: Optional[int]
     syn_young: Optional[int]
@@ -230,7 +249,8 @@ class ConnectionReading:
         recv_queue_bytes, send_queue_bytes: now; the send queue of a Unix
             socket is memory, overhead included (`sk_wmem_alloc`), as is
             its limit `send_buffer_bytes`.
-        send_blocked: send calls that slept; `_ns` all together and the longest.
+        send_blocked: send calls that slept; `_ns` all together and the longest; None where no
+            system call is seen.
         send_eagain: send calls that found the buffer full and did not wait.
         sends_held: send calls that left bytes to Nagle's algorithm; None on Unix.
         recv_queue_max_bytes, send_queue_max_bytes: the fullest while observed;
@@ -259,9 +279,9 @@ class ConnectionReading:
     recv_queue_bytes: int
     send_queue_bytes: int
     send_buffer_bytes: int
-    send_blocked: int
-    send_blocked_ns: int
-    send_blocked_max_ns: int
+    send_blocked: Optional[int]
+    send_blocked_ns: Optional[int]
+    send_blocked_max_ns: Optional[int]
     send_eagain: int
     recv_queue_max_bytes: Optional[int] = None
     recv_queue_recent_max_bytes: Optional[int] = None
@@ -357,15 +377,16 @@ class ServedCounts:
         handed_over: requests answered by another thread than received them;
             they are not in `app_activity_ns`.
         pipelined: requests that came before the reply to the one before began.
-        multiplexed: turns of connections that speak HTTP/2; None when not measured.
+        multiplexed: turns of connections that speak HTTP/2; None when not measured, as
+            `handed_over` and `pipelined`.
     """
 
     count: int
     latency: LatencyCounts
     stages: Mapping[str, LatencyCounts]
     app_activity_ns: Mapping[str, int]
-    handed_over: int
-    pipelined: int
+    handed_over: Optional[int]
+    pipelined: Optional[int]
     multiplexed: Optional[int] = None
 
 
@@ -507,8 +528,8 @@ class ServerReading:
     accept_waits: int
     app_activity_ns: Mapping[str, int]
     upstream_wait_ns: int
-    handed_over: int
-    pipelined: int
+    handed_over: Optional[int]
+    pipelined: Optional[int]
     upstream: Tuple[OwnRequestCounts, ...]
     in_progress: Waiting
     unread: Waiting
@@ -770,6 +791,7 @@ class Sample:
         waits: those of the targets' threads that are over.
         kept_requests: the slowest, and some by chance, of each time of a minute or longer that
             ends with this sample, and of the whole if it is shorter (`udsprobe.kept_requests`).
+        traffic: of the sockets, where no system call is seen.
     """
 
     sequence: int
@@ -799,6 +821,7 @@ class Sample:
     stacks: Optional[StackReading] = None
     waits: Optional[Tuple[WaitCounts, ...]] = None
     kept_requests: Optional[Tuple[KeptRequest, ...]] = None
+    traffic: Optional[Tuple[TrafficCounts, ...]] = None
 
 
 @dataclass(frozen=True)
@@ -832,7 +855,11 @@ class MeasurementState:
 
 @dataclass(frozen=True)
 class Observation:
-    """What stays the same from the first sample to the last."""
+    """What stays the same from the first sample to the last.
+
+    Attributes:
+        detail: how much was looked at, `full` or `light`.
+    """
 
     version: str
     kernel: str
@@ -843,3 +870,4 @@ class Observation:
     measurements: Tuple[MeasurementState, ...]
     attach_ms: float
     interval_s: float
+    detail: str = "full"

@@ -195,8 +195,10 @@ def test_doubts_are_said() -> None:
     other["host"]["kernel"] = "0.1"
     other["probe"]["events_lost"]["ring_full"] = 3
     other["requests"]["served"]["turn_based"] = False
+    other["probe"]["detail"] = "light"
     caveats = "\n".join(against([made()], [other]).caveats)
-    for said in ("different kernels", "10,000 and 2,000 requests/s", "B lost 3", "not one request"):
+    doubts = ("different kernels", "different detail", "10,000 and 2,000 requests/s", "B lost 3")
+    for said in (*doubts, "not one request"):
         assert said in caveats, said
     assert against([made()], [made()]).caveats == []
 

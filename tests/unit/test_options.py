@@ -16,6 +16,7 @@ GIVEN = {
     "output": None,
     "ready_file": None,
     "strategy": "auto",
+    "detail": "full",
     "slo": None,
     "keep_privileges": False,
 }

@@ -36,6 +36,7 @@ def observer_of(
         slo_us=options.slo_us,
         program=program,
         strategy=options.strategy,
+        detail=options.detail,
         privileges=least_privilege(options),
         stacks=options.stacks,
         recorder=recorder,

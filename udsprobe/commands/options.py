@@ -32,6 +32,7 @@ class WatchOptions:
         slo_us: the p99 that served requests should stay below.
         fail_on: least severity of a finding that makes the exit code 1.
         strategy: how the kernel calls the probes; `auto` is the first that loads.
+        detail: how much is looked at, `full` or `light`.
         record: None when nothing is recorded.
         keep_privileges: nothing is given up once the probes are live.
         stacks: take stacks `always`, `auto` (while the verdict is app-cpu or
@@ -47,6 +48,7 @@ class WatchOptions:
     slo_us: Optional[float] = None
     fail_on: Optional[str] = None
     strategy: str = "auto"
+    detail: str = "full"
     record: Optional[RecordOptions] = None
     keep_privileges: bool = False
     stacks: str = "auto"
@@ -109,6 +111,7 @@ def read_options(given: Mapping[str, Any], *, form: Optional[str] = None) -> Wat
         slo_us=None if slo is None else round(slo * 1e6, 3),
         fail_on=given.get("fail_on"),
         strategy=given["strategy"],
+        detail=given["detail"],
         record=read_record_options(given),
         keep_privileges=given["keep_privileges"],
         stacks=_STACKS[given.get("stacks")],
@@ -178,6 +181,16 @@ _HOW = (
         show_default=True,
         envvar="UDSPROBE_STRATEGY",
         help="How the kernel calls the probes; bcc: compiled here by BCC, for kernels without BTF.",
+    ),
+    click.option(
+        "--detail",
+        type=click.Choice(["full", "light"]),
+        default="full",
+        show_default=True,
+        help=(
+            "full: everything; light: requests, bytes, peers and accept queues alone, without a "
+            "probe on system calls (Linux 6.3)."
+        ),
     ),
     click.option(
         "--slo",

@@ -37,10 +37,14 @@ class RecordingPlayer:
     Args:
         recording: with two samples or more.
         monotonic_s: the clock that it plays by.
+        begins_unix_s: holds there to begin with; None plays from the first interval on.
     """
 
     def __init__(
-        self, recording: Recording, monotonic_s: Callable[[], float] = time.monotonic
+        self,
+        recording: Recording,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        begins_unix_s: Optional[float] = None,
     ) -> None:
         self._recording = recording
         self._monotonic_s = monotonic_s
@@ -55,6 +59,9 @@ class RecordingPlayer:
         self._reporter: Optional[Reporter] = None
         self._intervals: OrderedDict[int, Report] = OrderedDict()
         self._gap_max_s = _GAP_INTERVALS_MAX * recording.observation.interval_s
+        if begins_unix_s is not None:
+            self._playing = False
+            self._seek(begins_unix_s)
         self._marks = tuple((each.first_unix_s, each.severity) for each in recording.findings)
 
     def next(self) -> Optional[Frame]:

@@ -11,6 +11,7 @@ from typing import Optional
 import click
 
 from udsprobe.commands.answer import can_draw, follow_the_terminal, rendered, wants_colour
+from udsprobe.commands.autopsies import chosen, window
 from udsprobe.commands.delivery import Outlet
 from udsprobe.commands.options import debug_option, form_asked
 from udsprobe.errors import EXIT_OK
@@ -30,21 +31,25 @@ from udsprobe.recording.reader import Recording, open_recording
     "--plain", is_flag=True, help="One readable report of the whole recording, no screen."
 )
 @click.option("--output", metavar="FILE", help="Write the report to this file.")
+@click.option(
+    "--autopsy", type=int, metavar="N", help="Open at this row of udsprobe autopsies FILE."
+)
 @debug_option
-def command(file: str, output: Optional[str], **forms: bool) -> int:
+def command(file: str, output: Optional[str], autopsy: Optional[int], **forms: bool) -> int:
     """Replay a recording: the same screen, the same numbers, no root.
 
     Without a terminal it prints what attach would have printed.
     """
     form = form_asked(forms)
     with open_recording(file) as recording:
+        begins = None if autopsy is None else window(chosen(recording, autopsy))[0]
         outlet = Outlet(output, sys.stdout)
         in_colour = wants_colour(outlet)
         if form == "jsonl":
             _each_interval(recording, outlet)
             return EXIT_OK
         if form == "screen" and outlet.is_terminal and can_draw():
-            _watch(recording)
+            _watch(recording, begins)
         outlet.write(rendered(recording.report(), form, outlet, in_colour))
     return EXIT_OK
 
@@ -54,10 +59,11 @@ def _each_interval(recording: Recording, outlet: Outlet) -> None:
         outlet.write(rendered(interval, "jsonl", outlet))
 
 
-def _watch(recording: Recording) -> None:
+def _watch(recording: Recording, begins_unix_s: Optional[float]) -> None:
     from udsprobe.commands.player import RecordingPlayer
     from udsprobe.views.dashboard import run_replay
 
     if len(recording.sequences()) > 1:
         follow_the_terminal()
-        run_replay(RecordingPlayer(recording), recording.observation.interval_s)
+        player = RecordingPlayer(recording, begins_unix_s=begins_unix_s)
+        run_replay(player, recording.observation.interval_s)

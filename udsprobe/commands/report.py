@@ -7,6 +7,7 @@ from typing import Optional, Sequence, Tuple
 
 import click
 
+from udsprobe.commands import autopsies
 from udsprobe.commands.answer import rendered, wants_colour
 from udsprobe.commands.delivery import Outlet, WholeFile, html_libraries
 from udsprobe.commands.moments import moment_unix_s
@@ -35,6 +36,9 @@ from udsprobe.sample import Sample
 )
 @click.option("--to", "ends", metavar="TIME", help="End at this time, in the same format.")
 @click.option(
+    "--autopsy", type=int, metavar="N", help="The time of this row of udsprobe autopsies FILE."
+)
+@click.option(
     "--folded",
     metavar="OUT",
     help="Write the stacks to this file, a line each, for flame graph programs.",
@@ -58,6 +62,7 @@ def command(
     asleep: bool,
     begins: Optional[str],
     ends: Optional[str],
+    autopsy: Optional[int],
     output: Optional[str],
 ) -> int:
     """Print the report of a recording, the same that attach would have made.
@@ -72,7 +77,11 @@ def command(
     _check_forms([name for name, path in files.items() if path is not None], as_json, output)
     if asleep and folded is None and pprof is None:
         raise UsageError("usage", "--asleep goes with --folded or --pprof", "give one of them")
+    if autopsy is not None and (begins is not None or ends is not None):
+        raise UsageError("usage", "--autopsy cannot be combined with --from and --to", "give one")
     with open_recording(file) as recording:
+        if autopsy is not None:
+            begins, ends = _times_of(recording, autopsy)
         if folded is not None or pprof is not None:
             _write_stacks(recording, begins, ends, folded, pprof, asleep=asleep)
             return EXIT_OK
@@ -88,6 +97,13 @@ def command(
     outlet = Outlet(None, sys.stdout)
     outlet.write(rendered(report, form, outlet, wants_colour(outlet)))
     return EXIT_OK
+
+
+def _times_of(recording: Recording, number: int) -> Tuple[str, str]:
+    """As `--from` and `--to` take them."""
+    start, end = autopsies.window(autopsies.chosen(recording, number))
+    began = max(0.0, start - recording.start_unix_s)
+    return f"+{began:.3f}", f"+{max(0.0, end - recording.start_unix_s):.3f}"
 
 
 def _check_forms(asked: Sequence[str], as_json: bool, output: Optional[str]) -> None:

@@ -30,6 +30,7 @@ _SAME = (
     ("under different kernels", lambda about: about.kernel),
     ("with different numbers of CPUs", lambda about: about.cpus),
     ("by different strategies, whose cost differs", lambda about: about.strategy),
+    ("in different detail, whose cost differs", lambda about: about.detail),
 )
 
 

@@ -70,6 +70,7 @@ class About:
     lost: int
     turned_away: int
     turn_based: Optional[bool]
+    detail: str = "full"
 
 
 def tally(document: Document) -> Tally:
@@ -230,6 +231,8 @@ def about(document: Document) -> About:
         lost=int(sum(_number(_required(probe, "events_lost"), name) or 0 for name in _LOSSES)),
         turned_away=int(_number(probe, "turned_away") or 0),
         turn_based=None if served is None else _flag(served.get("turn_based")),
+        # Documents of earlier versions have none.
+        detail=_text(probe.get("detail")) if "detail" in probe else "full",
     )
 
 

@@ -47,7 +47,7 @@ class BccTracer:
         meanwhile: done when the programs are compiled, which changes this process's directory.
 
     Attributes:
-        strategy: `bcc`.
+        strategy: `bcc`. detail: `full`.
         counters: everything that is counted.
         via_names: value of `enum via` → `selector` or `fork`.
 
@@ -58,6 +58,7 @@ class BccTracer:
     """
 
     strategy = "bcc"
+    detail = "full"
 
     def __init__(self, *, follow: bool = True, meanwhile: Work = nothing) -> None:
         _see_that_it_can_be()

@@ -74,6 +74,7 @@ class ConnectionTable:
         procfs: for the peers' names.
         tells_arrival: the kernel half is told when bytes come; without it nobody
             knows how full receive queues were in between.
+        sees_sleep: how long senders sleep is measured.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class ConnectionTable:
         procfs: Procfs,
         *,
         tells_arrival: bool = True,
+        sees_sleep: bool = True,
     ) -> None:
         self._object = loaded
         self._counters = counters
@@ -90,6 +92,7 @@ class ConnectionTable:
         self._record = loaded.btf.structure("connection_record")
         self._peek = words_of(self._record, IDENTITY + WEIGHT)
         self._tells_arrival = tells_arrival
+        self._sees_sleep = sees_sleep
         self._flags = loaded.btf.enum("queue_flag")
         self._upstream = loaded.btf.structure("upstream")
         self._outside = loaded.btf.enum("limits")["PID_OUTSIDE"]
@@ -250,7 +253,7 @@ class ConnectionTable:
     def _reading(self, record: Any, now_ns: int) -> ConnectionReading:
         high_water = self._high_water(record)
         transport = self._counters.endpoint(record.endpoint).transport
-        return ConnectionReading(
+        reading = ConnectionReading(
             inode=record.inode,
             pid=record.tgid,
             transport=transport,
@@ -281,6 +284,17 @@ class ConnectionTable:
             stopped_since_ns=record.stopped_since_ns,
             stops=record.stops,
         )
+        return reading if self._sees_sleep else _without_sleep(reading)
+
+
+def _without_sleep(reading: ConnectionReading) -> ConnectionReading:
+    return replace(
+        reading,
+        send_blocked=None,
+        send_blocked_ns=None,
+        send_blocked_max_ns=None,
+        stopped_ns=None,
+    )
 
 
 def _fuller(noted: int, before: Optional[Tuple[int, Optional[int]]]) -> Tuple[int, int]:
@@ -324,7 +338,7 @@ def _sends_much(reading: ConnectionReading) -> bool:
 
 def _weight(reading: ConnectionReading) -> int:
     loads = (reading.bytes_in, reading.bytes_out, reading.turns)
-    return _weighed(*loads, reading.send_blocked, reading.send_eagain)
+    return _weighed(*loads, reading.send_blocked or 0, reading.send_eagain)
 
 
 def _weighed(bytes_in: int, bytes_out: int, turns: int, blocked: int, eagain: int) -> int:

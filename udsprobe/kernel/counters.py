@@ -26,11 +26,14 @@ from udsprobe.sample import (
     LoopCounts,
     ServedCounts,
     ThreadActivities,
+    TrafficCounts,
 )
 
 # Where Python prefers the C library's second name; 0 is the slot of the rest.
 KERNEL_ERRNO_NAMES = {0: "above EHWPOISON", 35: "EDEADLK", 95: "EOPNOTSUPP"}
 ABIS = ("native", "compat")
+# `enum direction`
+DIRECTIONS = ("sent", "received")
 # bpf/maps.bpf.h
 FOLLOWED_HASH, FOLLOWED_SHIFT = 0x9E3779B97F4A7C15, 48
 TURNED_AWAY = (
@@ -141,6 +144,10 @@ class Counters:
     def say_tracepoints_are(self, on: bool) -> None:
         """Strategy `fentry`: whether programs stand at the tracepoints of system calls."""
         self._globals.set("tracepoints_are_on", on)
+
+    def say_light(self, light: bool) -> None:
+        """Whether no program is on system calls."""
+        self._globals.set("is_light", light)
 
     def programs_unseen(self) -> int:
         """Strategy `fentry`: 32-bit programs that began where nobody saw their calls."""
@@ -287,6 +294,16 @@ class Counters:
             pipelined=row[self._per_cpu.place("pipelined")][0],
             multiplexed=row[self._per_cpu.place("multiplexed")][0],
         )
+
+    def traffic(self, row: Row) -> Tuple[TrafficCounts, ...]:
+        """What the sockets of each kind moved, of those that moved anything."""
+        words = row[self._per_cpu.place("traffic")]
+        size = 2 * len(DIRECTIONS)
+        rows = (
+            TrafficCounts(place, *words[size * kind : size * (kind + 1)])
+            for kind, place in sorted(self._keys.endpoints.items())
+        )
+        return tuple(each for each in rows if each.sent_messages or each.received_messages)
 
     def loop_busy(self, row: Row) -> LatencyCounts:
         """Times between the return of a poller and its next call, of all threads."""

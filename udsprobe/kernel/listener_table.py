@@ -47,10 +47,20 @@ class ListenerTable:
     Args:
         loaded: the object that counts.
         counters: for the endpoints' names and the interval counter.
+        sees_accepts: the returns of accept() and connect() are seen.
     """
 
-    def __init__(self, loaded: ProbeObject, counters: Counters, procfs: Procfs) -> None:
+    def __init__(
+        self,
+        loaded: ProbeObject,
+        counters: Counters,
+        procfs: Procfs,
+        *,
+        sees_accepts: bool = True,
+    ) -> None:
         self._object = loaded
+        self._sees_accepts = sees_accepts
+        self._left: Dict[int, int] = {}
         self._counters = counters
         self._refusals = Refusals(procfs)
         btf = loaded.btf
@@ -122,7 +132,7 @@ class ListenerTable:
         counts = entry.counts
         unix = _is_unix(counts)
         has_syns = record.is_alive and not unix
-        return QueueCounts(
+        queue = QueueCounts(
             since_ns=counts.seen_ns,
             established=counts.established,
             accepted=counts.accepted,
@@ -139,6 +149,25 @@ class ListenerTable:
             drops=None if unix else self._drops[counts.inode],
             syn_queue=record.syn_queue if has_syns else None,
             syn_young=record.syn_young if has_syns else None,
+        )
+        return queue if self._sees_accepts else self._by_its_length(queue, entry, record)
+
+    def _by_its_length(self, queue: QueueCounts, entry: _Entry, record: Any) -> QueueCounts:
+        """What came and is not there any more was accepted; what calls returned is not known."""
+        counts = entry.counts
+        came: int = counts.queued_before + counts.established
+        # The length was read before the counts: who came in between would seem accepted.
+        left = came - record.depth if record.is_alive else 0
+        left = self._left[counts.inode] = max(self._left.get(counts.inode, 0), left)
+        return replace(
+            queue,
+            accepted=left,
+            accepted_early=min(left, counts.queued_before),
+            accepted_by=None,
+            accepted_by_thread=None,
+            wait=None,
+            blocked=None if _is_unix(counts) else queue.blocked,
+            refused=None,
         )
 
     def _drops_of(self, counts: Any, record: Any) -> int:

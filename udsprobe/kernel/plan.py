@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import FrozenSet, List, Optional, Tuple
 
+from udsprobe.kernel import light_plan
 from udsprobe.sample import MeasurementState
 
 
@@ -17,19 +18,22 @@ class EventProgram:
     """A program that runs on a kernel event.
 
     Attributes:
-        name: of the function in `bpf/tracepoint.bpf.c`, and of the tracepoint or function.
+        name: of the function in `bpf/tracepoint.bpf.c`.
         required: without it no strategy is of use.
         hook: how the kernel calls it, `tp_btf`, `raw_tp` or `fentry`.
+        at: the tracepoint or function; empty: it has the same name.
     """
 
     name: str
     required: bool
     hook: str = "tp_btf"
+    at: str = ""
 
     @property
     def type_name(self) -> str:
         """What the kernel's BTF holds if and only if there is something to attach to."""
-        return self.name if self.hook == "fentry" else f"btf_trace_{self.name}"
+        place = self.at or self.name
+        return place if self.hook == "fentry" else f"btf_trace_{place}"
 
 
 EVENT_PROGRAMS = (
@@ -42,6 +46,10 @@ EVENT_PROGRAMS = (
     # Linux kernel commit 40e0b0908142 "net/sock: Introduce trace_sk_data_ready()" (in v6.3)
     EventProgram("sk_data_ready", False, "raw_tp"),
     EventProgram("sock_def_readable", False, "fentry"),
+    # Linux kernel commit 6e6eda44b939 "sock: add tracepoint for send recv length" (in v6.3)
+    EventProgram("light_listener", False, "raw_tp", "sk_data_ready"),
+    EventProgram("sock_send_length", False, "raw_tp"),
+    EventProgram("sock_recv_length", False, "raw_tp"),
     EventProgram("inet_sock_set_state", False),
     # Linux kernel commit 2ad57931db64 "io_uring: rename trace_io_uring_submit_sqe() tracepoint"
     EventProgram("io_uring_submit_req", False),
@@ -111,12 +119,15 @@ def strategies(
     return ("fentry", "tracepoint")
 
 
-def programs(strategy: str, events: FrozenSet[str]) -> FrozenSet[str]:
-    """Which of the possible event programs a strategy takes."""
+def programs(strategy: str, events: FrozenSet[str], detail: str = "full") -> FrozenSet[str]:
+    """Which of the possible event programs a strategy takes, with that detail."""
+    if detail == "light":
+        return events & light_plan.PROGRAMS
     hooks = {program.name: program.hook for program in EVENT_PROGRAMS}
     if strategy == "fentry":
-        return events - {"sk_data_ready"}
-    return frozenset(name for name in events if hooks[name] != "fentry")
+        return events - {"sk_data_ready"} - light_plan.ONLY_LIGHT
+    found = frozenset(name for name in events if hooks[name] != "fentry")
+    return found - light_plan.ONLY_LIGHT
 
 
 def attach_order(attached: FrozenSet[str]) -> List[str]:

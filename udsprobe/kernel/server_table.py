@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from udsprobe.kernel.connection_table import ConnectionTable
@@ -21,12 +22,19 @@ class ServerTable:
         loaded: the object that counts.
         counters: for the names of activities.
         connections: that names destinations and peers; it lists before this reads.
+        sees_calls: what the threads did in between is measured.
     """
 
     def __init__(
-        self, loaded: ProbeObject, counters: Counters, connections: ConnectionTable
+        self,
+        loaded: ProbeObject,
+        counters: Counters,
+        connections: ConnectionTable,
+        *,
+        sees_calls: bool = True,
     ) -> None:
         self._object = loaded
+        self._sees_calls = sees_calls
         self._counters = counters
         self._connections = connections
         self._server = loaded.btf.structure("server")
@@ -58,7 +66,7 @@ class ServerTable:
 
     def _reading(self, pid: int, entry: Any, upstream: List[OwnRequestCounts]) -> ServerReading:
         stages = {name: entry.stages_ns[at] for at, name in self._stages.items() if self._is(at)}
-        return ServerReading(
+        reading = ServerReading(
             pid=pid,
             comm=self._comms.get(pid),
             count=entry.latency.count,
@@ -76,6 +84,16 @@ class ServerTable:
             unread=self._waiting(entry, "PENDING_UNREAD"),
             asking=self._waiting(entry, "PENDING_ASKING"),
             latency=self._latency(pid, entry),
+        )
+        if self._sees_calls:
+            return reading
+        return replace(
+            reading,
+            stages_ns={},
+            app_activity_ns={},
+            handed_over=None,
+            pipelined=None,
+            multiplexed=None,
         )
 
     def _latency(self, pid: int, entry: Any) -> LatencyCounts:

@@ -17,6 +17,7 @@ from udsprobe.kernel.cpu_holders import CpuHolders
 from udsprobe.kernel.features import Features, kernel_features
 from udsprobe.kernel.function_programs import Account, prototypes
 from udsprobe.kernel.libbpf import LibbpfError
+from udsprobe.kernel.light_plan import NEEDS, has_light, light_measurements
 from udsprobe.kernel.listener_table import ListenerTable
 from udsprobe.kernel.loader import load, possible_cpus, refusal, series_max
 from udsprobe.kernel.plan import (
@@ -44,11 +45,13 @@ class Tracer:
         follow: children of targets become targets.
         strategy: `auto` (the first that this kernel loads), `tracepoint` or `fentry`.
         meanwhile: done in another thread while the kernel verifies.
+        detail: `full`, or `light`: no program on system calls and on the scheduler.
         rehearsal: attach to one function of a kind only, of those that make system calls: the
             kernel takes a tenth of a second to give back each.
 
     Attributes:
         strategy: the one in use.
+        detail: as it was given.
         attached: names of the event programs that are live, those of system calls with
             strategy `fentry` as long as a thread needs them.
         by_functions: system calls are seen at their functions, so not all of them.
@@ -59,7 +62,7 @@ class Tracer:
 
     Raises:
         KernelCannotError: `no-libbpf`, `no-btf`, `no-tracepoint`, `no-strategy`,
-            `no-object`, `refused`.
+            `no-light`, `no-object`, `refused`.
         NotPermittedError: `not-root`, naming the missing capabilities.
     """
 
@@ -68,11 +71,15 @@ class Tracer:
         *,
         follow: bool = True,
         strategy: str = "auto",
+        detail: str = "full",
         meanwhile: Work = nothing,
         rehearsal: bool = False,
     ) -> None:
         self._rehearsal = rehearsal
+        self.detail = detail
         features = kernel_features()
+        if detail == "light":
+            strategy = _strategy_of_light(strategy, features)
         tries = strategies(
             strategy,
             features.events,
@@ -96,7 +103,7 @@ class Tracer:
     def _start(self, features: Features, follow: bool, meanwhile: Work) -> None:
         tables = self._tables = syscall_tables(platform.machine())
         cpus = possible_cpus()
-        self.attached = programs(self.strategy, features.events)
+        self.attached = programs(self.strategy, features.events, self.detail)
         functions = _functions(features) if self.strategy == "fentry" else []
         self.by_functions = bool(functions)
         wakers = Wakers(self.attached)
@@ -113,6 +120,7 @@ class Tracer:
         try:
             self.counters = Counters(self._object, tables, cpus, series_max(cpus))
             self.attached = wakers.ready(self.attached, self.counters)
+            self.counters.say_light(self.detail == "light")
             if features.pid_namespace:
                 self._object.iterate("learn_namespace")
             for name in attach_order(self.attached):
@@ -161,17 +169,25 @@ class Tracer:
 
     def listener_table(self, procfs: Procfs) -> ListenerTable:
         """The account of the targets' listeners."""
-        return ListenerTable(self._object, self.counters, procfs)
+        return ListenerTable(
+            self._object, self.counters, procfs, sees_accepts=self.detail == "full"
+        )
 
     def connection_table(self, procfs: Procfs) -> ConnectionTable:
         """The account of the targets' connections."""
         return ConnectionTable(
-            self._object, self.counters, procfs, tells_arrival=tells_arrivals(self.attached)
+            self._object,
+            self.counters,
+            procfs,
+            tells_arrival=tells_arrivals(self.attached),
+            sees_sleep=self.detail == "full",
         )
 
     def server_table(self, connections: ConnectionTable) -> ServerTable:
         """The account of each target's requests."""
-        return ServerTable(self._object, self.counters, connections)
+        return ServerTable(
+            self._object, self.counters, connections, sees_calls=self.detail == "full"
+        )
 
     def requests_map(self) -> int:
         """Descriptor of the map in which processes have their open requests."""
@@ -234,6 +250,8 @@ class Tracer:
 
     def measurements(self) -> Tuple[MeasurementState, ...]:
         """The state of every measurement with these programs on this kernel."""
+        if self.detail == "light":
+            return light_measurements(self.attached, unix_unread=self._features.unix_unread)
         return measurements(
             self.attached,
             sleeping_calls=self._features.sleeping_calls,
@@ -276,6 +294,18 @@ class Tracer:
     def _open_sockets(self) -> List[SocketRecord]:
         layout = self._object.btf.structure("socket_record")
         return list(map(SocketRecord.of, records(self._object.iterate("list_sockets"), layout)))
+
+
+def _strategy_of_light(asked: str, features: Features) -> str:
+    if not has_light(features.events):
+        raise KernelCannotError("no-light", f"--detail light needs {NEEDS}", "add --detail full")
+    if asked not in ("auto", "tracepoint"):
+        raise KernelCannotError(
+            "no-light",
+            f"strategy {asked} has no detail light, which rests on tracepoints of sockets",
+            "leave --strategy out, or add --detail full",
+        )
+    return "tracepoint"
 
 
 def _functions(features: Features) -> List[CallFunction]:

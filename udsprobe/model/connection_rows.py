@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from udsprobe.model.counters import grown
 from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
@@ -94,7 +94,6 @@ def _connection(
         now: int = getattr(reading, name)
         return grown(f"connection {reading.inode} {name}", now, earlier)
 
-    count, waited_ns = since("send_blocked"), since("send_blocked_ns")
     return Connection(
         transport=reading.transport,
         local=reading.local,
@@ -107,11 +106,7 @@ def _connection(
         recv_queue_bytes=reading.recv_queue_bytes,
         send_queue_bytes=reading.send_queue_bytes,
         send_buffer_bytes=reading.send_buffer_bytes,
-        send_blocked=SendBlocked(
-            count=count,
-            wait_us=_waits(count, waited_ns, reading.send_blocked_max_ns),
-            eagain=since("send_eagain"),
-        ),
+        send_blocked=_send_blocked(reading, since),
         recv_queue_max_bytes=maxima[0],
         send_queue_max_bytes=maxima[1],
         recv_buffer_bytes=reading.recv_buffer_bytes,
@@ -121,6 +116,16 @@ def _connection(
         sends_held=since("sends_held") if reading.sends_held is not None else None,
         stops=since("stops") if reading.stops is not None else None,
     )
+
+
+def _send_blocked(reading: ConnectionReading, since: Callable[[str], int]) -> SendBlocked:
+    """Where no system call is seen, refusals alone are known."""
+    eagain = since("send_eagain")
+    if reading.send_blocked is None:
+        return SendBlocked(count=None, wait_us=None, eagain=eagain)
+    count, waited_ns = since("send_blocked"), since("send_blocked_ns")
+    waits = _waits(count, waited_ns, reading.send_blocked_max_ns or 0)
+    return SendBlocked(count=count, wait_us=waits, eagain=eagain)
 
 
 def _stopped_us(
@@ -194,5 +199,5 @@ def _is_of_interest(row: Connection) -> bool:
 
 def _order(row: Connection) -> Tuple[int, int, int]:
     blocked = row.send_blocked
-    stuck = blocked.count + blocked.eagain if blocked is not None else 0
+    stuck = (blocked.count or 0) + blocked.eagain if blocked is not None else 0
     return (-stuck, -(row.requests or 0), -((row.bytes_in or 0) + (row.bytes_out or 0)))

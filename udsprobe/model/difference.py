@@ -41,6 +41,7 @@ from udsprobe.model.served_requests import served_requests
 from udsprobe.model.syscall_rows import syscall_rows
 from udsprobe.model.target_rows import SettledRows, target_rows
 from udsprobe.model.thread_time import thread_time
+from udsprobe.model.traffic_rows import traffic_rows
 from udsprobe.model.waits import waits
 from udsprobe.model.whole_requests import sampled_requests, slowest_requests
 from udsprobe.sample import Observation, ProbeReading, Sample
@@ -89,6 +90,7 @@ def report(
         waits=None if waited is None else waited.rows,
         waits_total=None if waited is None else waited.total,
         locks=None if waited is None else waited.locks,
+        traffic=traffic_rows(first, last),
     )
 
 
@@ -148,6 +150,7 @@ def _probe(observation: Observation, first: Sample, last: Sample) -> Probe:
         programs=_programs(start, end, measured_ns),
         maps_bytes=end.maps_bytes,
         calls_left=grown_if_measured("calls_left", end.calls_left, start.calls_left),
+        detail=observation.detail,
     )
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple, TypeVar
 
 from udsprobe.model.counters import grown, grown_by_key, grown_if_measured
 from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
-from udsprobe.model.report import Backlog, BlockedConnects, Connect, Depth, Listener
+from udsprobe.model.report import Backlog, BlockedConnects, Connect, Depth, Latency, Listener
 from udsprobe.sample import (
     ConnectCounts,
+    LatencyCounts,
     ListenerReading,
     QueueCounts,
     Sample,
 )
+
+Key = TypeVar("Key", int, str)
 
 _NO_EVENTS = QueueCounts(
     since_ns=0,
@@ -135,9 +138,8 @@ def _with_events(
     row: Listener, queue: QueueCounts, earlier: QueueCounts, most: Optional[int]
 ) -> Listener:
     name = f"listener {row.address}"
-    by_process = grown_by_key(name, queue.accepted_by, earlier.accepted_by)
-    by_thread = grown_by_key(name, queue.accepted_by_thread, earlier.accepted_by_thread)
-    blocked = subtract(name, queue.blocked, earlier.blocked)
+    by_process = _by_key(name, queue.accepted_by, earlier.accepted_by)
+    by_thread = _by_key(name, queue.accepted_by_thread, earlier.accepted_by_thread)
     owners = dict.fromkeys(row.pids or (), 0)
     return replace(
         row,
@@ -149,14 +151,34 @@ def _with_events(
         established=grown(name, queue.established, earlier.established),
         accepted=grown(name, queue.accepted, earlier.accepted),
         accepted_early=grown(name, queue.accepted_early, earlier.accepted_early),
-        accepted_by=_as_text({**owners, **by_process}),
-        accepted_by_thread=_as_text(by_thread),
-        wait_us=latency_us(subtract(name, queue.wait, earlier.wait)),
-        refused=grown_by_key(name, queue.refused, earlier.refused),
-        blocked_connects=BlockedConnects(blocked.count, latency_us(blocked), queue.blocked_now),
+        accepted_by=None if by_process is None else _as_text({**owners, **by_process}),
+        accepted_by_thread=None if by_thread is None else _as_text(by_thread),
+        wait_us=_latency(name, queue.wait, earlier.wait),
+        refused=_by_key(name, queue.refused, earlier.refused),
+        blocked_connects=_blocked(name, queue, earlier),
         drops=grown_if_measured(name, queue.drops, earlier.drops),
         syn_queue=_syn_queue(queue),
     )
+
+
+def _by_key(
+    name: str, now: Optional[Mapping[Key, int]], earlier: Optional[Mapping[Key, int]]
+) -> Optional[Dict[Key, int]]:
+    return None if now is None else grown_by_key(name, now, earlier or {})
+
+
+def _latency(
+    name: str, now: Optional[LatencyCounts], earlier: Optional[LatencyCounts]
+) -> Optional[Latency]:
+    return None if now is None else latency_us(subtract(name, now, earlier or NOTHING))
+
+
+def _blocked(name: str, queue: QueueCounts, earlier: QueueCounts) -> Optional[BlockedConnects]:
+    """Clients that wait now are known even where nobody tells of those that waited."""
+    grew = _latency(name, queue.blocked, earlier.blocked)
+    if grew is None and queue.blocked_now is None:
+        return None
+    return BlockedConnects(None if grew is None else grew.count, grew, queue.blocked_now)
 
 
 def high_water(

@@ -98,6 +98,7 @@ class Probe:
     programs: Optional[List[ProgramCost]] = None
     maps_bytes: Optional[int] = None
     calls_left: Optional[int] = None
+    detail: str = "full"
 
     @property
     def events_unaccounted(self) -> int:
@@ -494,8 +495,8 @@ class ServedBy:
     latency_us: Latency
     stages_mean_us: StageMeans
     app_time_pct: Optional[Dict[str, float]]
-    handed_over: int
-    pipelined: int
+    handed_over: Optional[int]
+    pipelined: Optional[int]
     upstream: List[OwnRequests]
     in_progress: Waiting
     unread: Waiting
@@ -659,6 +660,21 @@ class Syscall:
 
 
 @dataclass(frozen=True)
+class Traffic:
+    """What the targets' sockets of one kind moved; None in all where system calls are seen.
+
+    A message is what one call moved, at least a byte; each of `sendmmsg` and `recvmmsg`.
+    """
+
+    transport: str
+    socket_type: str
+    sent_messages: int
+    sent_bytes: int
+    received_messages: int
+    received_bytes: int
+
+
+@dataclass(frozen=True)
 class Backlog:
     """`equals_somaxconn`: None when the limit of its network namespace is not known."""
 
@@ -689,11 +705,11 @@ class BlockedConnects:
 
     `waiting_now` do so at this moment; None: for one of several listeners that share an
     address. `wait_us` of those that waited before we came is since
-    then.
+    then. `count` and `wait_us` are None where no system call is seen.
     """
 
-    count: int
-    wait_us: Latency
+    count: Optional[int]
+    wait_us: Optional[Latency]
     waiting_now: Optional[int]
 
 
@@ -772,8 +788,10 @@ class Connect:
 
 @dataclass(frozen=True)
 class SendBlocked:
-    count: int
-    wait_us: Latency
+    """`count` and `wait_us` are None where no system call is seen."""
+
+    count: Optional[int]
+    wait_us: Optional[Latency]
     eagain: int
 
 
@@ -948,3 +966,4 @@ class Report:
     waits: Optional[List[Wait]] = None
     waits_total: Optional[int] = None
     locks: Optional[List[Lock]] = None
+    traffic: Optional[List[Traffic]] = None

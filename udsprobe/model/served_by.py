@@ -47,20 +47,20 @@ def _row(
         latency_us=_latency(reading, before, count, since("total_ns")),
         stages_mean_us=_stages(reading, before, count, since("accept_waits")),
         app_time_pct=_app_time_pct(reading, before, since("upstream_wait_ns")),
-        handed_over=since("handed_over"),
-        pipelined=since("pipelined"),
+        handed_over=_measured("handed_over", reading, before),
+        pipelined=_measured("pipelined", reading, before),
         upstream=_upstream(reading, before),
         in_progress=_in_progress(reading, now_ns),
         unread=_waiting(reading.unread, now_ns),
         asking=_waiting(reading.asking, now_ns),
         unanswered=_waiting(reading.in_progress, now_ns),
-        multiplexed=_multiplexed(reading, before),
+        multiplexed=_measured("multiplexed", reading, before),
     )
 
 
-def _multiplexed(reading: ServerReading, before: Optional[ServerReading]) -> Optional[int]:
-    earlier = before.multiplexed if before is not None else 0
-    return grown_if_measured("multiplexed", reading.multiplexed, earlier)
+def _measured(name: str, reading: ServerReading, before: Optional[ServerReading]) -> Optional[int]:
+    earlier = getattr(before, name) if before is not None else 0
+    return grown_if_measured(f"process {reading.pid} {name}", getattr(reading, name), earlier)
 
 
 def latency_by_process(first: Sample, last: Sample) -> Dict[int, LatencyCounts]:

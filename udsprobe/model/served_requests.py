@@ -39,18 +39,25 @@ def served_requests(first: Readings, last: Readings, elapsed_s: float) -> Option
         return None
     before, after = first.served, last.served
     count = grown("served count", after.count, before.count)
-    pipelined = grown("pipelined", after.pipelined, before.pipelined)
+    pipelined = grown_if_measured("pipelined", after.pipelined, before.pipelined)
     multiplexed = grown_if_measured("multiplexed", after.multiplexed, before.multiplexed)
-    no_turns = pipelined + (multiplexed or 0)
     return Served(
         count=count,
         rate_per_s=ratio(count, elapsed_s),
         latency_us=latency_us(subtract("served latency", after.latency, before.latency)),
         stages_us=Stages(**_stages(before, after)),
         app_time_pct=_app_time_pct(first, last, before, after),
-        turn_based=no_turns <= count * PIPELINED_SHARE_MAX if count else None,
+        turn_based=_takes_turns(count, pipelined, multiplexed),
         multiplexed=multiplexed,
     )
+
+
+def _takes_turns(
+    count: int, pipelined: Optional[int], multiplexed: Optional[int]
+) -> Optional[bool]:
+    if pipelined is None or not count:
+        return None
+    return pipelined + (multiplexed or 0) <= count * PIPELINED_SHARE_MAX
 
 
 def _stages(before: ServedCounts, after: ServedCounts) -> Dict[str, Latency]:

@@ -11,6 +11,7 @@ from udsprobe.errors import RecordingError
 from udsprobe.model.difference import report
 from udsprobe.model.report import Report
 from udsprobe.model.timeline import Timeline, timeline
+from udsprobe.recording.autopsy import Autopsy, autopsies
 from udsprobe.recording.block import SAMPLES_MAX, begins_anew
 from udsprobe.recording.layout import checksum, finding_checksum, observation_checksum
 from udsprobe.recording.leaves import UnknownFieldError
@@ -230,6 +231,18 @@ class Recording:
         last = self.sample(last_sequence)
         with self._trouble():
             return timeline(self.moments(first_sequence, last_sequence), last)
+
+    def autopsies(self) -> Tuple[Autopsy, ...]:
+        """Stretches of time in which the verdict named a cause, as it was while recording.
+
+        Raises:
+            RecordingError.
+        """
+        with self._trouble():
+            rows = self._snapshot.store.execute(
+                "SELECT sequence, unix_ms, cause FROM moment ORDER BY sequence"
+            )
+            return autopsies((int(at), unix_ms / 1000, cause) for at, unix_ms, cause in rows)
 
     def intervals(self) -> Iterator[Report]:
         """A report of each interval, as `attach --jsonl` writes them.

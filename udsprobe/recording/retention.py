@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple, Optional, Sequence
 
 SEVERITIES = ("info", "warning", "critical")
 AROUND_S = 300.0
@@ -60,15 +60,26 @@ class Retention:
             return False
         return SEVERITIES.index(severity) >= SEVERITIES.index(self.severity)
 
-    def drops(self, block: Period, now: float, causes: List[Period]) -> bool:
+    def is_past_ring(self, block: Period, now: float) -> bool:
+        """Whether a block is older than a ring keeps."""
+        return self.ring_s is not None and block.end < now - self.ring_s
+
+    def drops(
+        self,
+        block: Period,
+        now: float,
+        causes: Sequence[Period],
+        autopsies: Sequence[Period] = (),
+    ) -> bool:
         """Whether a block of samples is kept no longer.
 
         Args:
             now: of the newest sample.
             causes: when findings were there.
+            autopsies: times that outlive the ring.
         """
-        if self.ring_s is not None and block.end < now - self.ring_s:
-            return True
+        if self.is_past_ring(block, now):
+            return not any(one.start <= block.end and block.start <= one.end for one in autopsies)
         if self.severity is None or block.end >= now - self.around_s:
             return False
         return not any(

@@ -19,7 +19,7 @@ from udsprobe.recording.layout import APPLICATION_ID, SCHEMA_VERSION, TABLES
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
-_TABLES = frozenset({"meta", "ledger", "observation", "block", "tail", "finding"})
+_TABLES = frozenset({"meta", "ledger", "observation", "block", "tail", "finding", "moment"})
 
 
 class Snapshot:

@@ -16,6 +16,7 @@ from udsprobe import __version__
 from udsprobe.errors import UdsprobeError
 from udsprobe.model.difference import report
 from udsprobe.model.report import Finding, Report
+from udsprobe.recording.autopsy import Autopsies
 from udsprobe.recording.block import Packing, pack
 from udsprobe.recording.columns import Columns, Gathered, change_of
 from udsprobe.recording.layout import (
@@ -91,6 +92,7 @@ class Recorder:
         self._names: Dict[str, int] = {}
         self._open_findings: Dict[_FindingKey, int] = {}
         self._causes: List[Period] = []
+        self._autopsies = Autopsies()
         self._open = _OpenBlock()
         self._closing: Optional[_ClosingBlock] = None
         self._span_first: Optional[Sample] = None
@@ -206,6 +208,8 @@ class Recorder:
             places = ",".join("?" * len(row))
             self._store.execute(f"INSERT INTO moment VALUES ({places})", row)
             self._note(interval.findings or [], sample)
+            if interval.verdict is not None:
+                self._autopsies.add(sample.sequence, sample.unix_s, interval.verdict.cause)
         self._last = sample
         self.samples += 1
         self._span_first = self._span_first or sample
@@ -350,17 +354,31 @@ class Recorder:
             "SELECT first_sequence, last_sequence, first_unix_s, last_unix_s FROM block "
             "ORDER BY first_sequence"
         ).fetchall()
-        kept = []
+        outliving = self._autopsies.periods()
+        past: List[Tuple[int, int]] = []
+        kept: List[Tuple[int, int, float]] = []
         for first, last, start, end in found:
-            if self._retention.drops(Period(start, end), now, self._causes):
+            period = Period(start, end)
+            if self._retention.drops(period, now, self._causes, outliving):
                 self._drop_block(first, last)
+            elif self._retention.is_past_ring(period, now):
+                past.append((first, last))
             else:
                 kept.append((first, last, start))
-        while len(kept) > 1 and self._is_too_large():
-            self._drop_block(*kept.pop(0)[:2])
+        self._shrink(past, kept)
         self._oldest_unix_s = kept[0][2]
         if len(self._names) > _NAMES_MAX:
             self._drop_names()
+
+    def _shrink(self, past: List[Tuple[int, int]], kept: List[Tuple[int, int, float]]) -> None:
+        """To the bound of its size: autopsies may have half of it, the ring the rest."""
+        while self._is_too_large():
+            if len(past) > len(kept) or (past and len(kept) == 1):
+                self._drop_block(*past.pop(0))
+            elif len(kept) > 1:
+                self._drop_block(*kept.pop(0)[:2])
+            else:
+                return
 
     def _drop_block(self, first: int, last: int) -> None:
         self._forget("block", "first_sequence = ?", (first,))
@@ -371,7 +389,7 @@ class Recorder:
         for table in SPAN_TABLES:
             store.execute(f"DELETE FROM {table} WHERE span BETWEEN ? AND ?", (first, last))
         if self._retention.ring_s is not None:
-            self._forget("finding", "last_sequence <= ?", (last,))
+            self._forget("finding", "last_sequence BETWEEN ? AND ?", (first, last))
 
     def _is_too_large(self) -> bool:
         bound = self._retention.bytes_max

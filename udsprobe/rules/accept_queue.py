@@ -7,7 +7,15 @@ from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from udsprobe.model.action import Action
 from udsprobe.model.harm import Harm
-from udsprobe.model.report import Connect, Evidence, Listener, Peer, Report, ThreadTime
+from udsprobe.model.report import (
+    BlockedConnects,
+    Connect,
+    Evidence,
+    Listener,
+    Peer,
+    Report,
+    ThreadTime,
+)
 from udsprobe.model.thread_time import busy_share
 from udsprobe.rules.harm import REFUSED, SLOW, STUCK, connects
 from udsprobe.rules.remedy import choice
@@ -48,12 +56,12 @@ def queue_full(report: Report, listener: Listener) -> Optional[Suspect]:
     if blocked is not None and _had_room(listener):
         # Slow calls that had another reason: there was room all the time.
         blocked = None
-    waited = blocked.count if blocked is not None else 0
+    waited = (blocked.count or 0) if blocked is not None else 0
     waiting = (blocked.waiting_now or 0) if blocked is not None else 0
     if not refused + waited + waiting:
-        return None
+        return _perhaps_full(report, listener)
     came = (listener.established or 0) + refused
-    wait_us = (blocked.wait_us.mean if blocked is not None else None) or 0.0
+    wait_us = _blocked_mean_us(blocked)
     slowed = waited / came >= BLOCKED_CONNECTS_SHARE_MIN if came else True
     is_pressure = bool(refused or waiting or (slowed and wait_us >= WAIT_MEAN_US_MIN))
     hit = min(1.0, (refused + waited + waiting) / max(came, 1))
@@ -69,6 +77,32 @@ def queue_full(report: Report, listener: Listener) -> Optional[Suspect]:
         actions=choice.queue_full(report, listener),
         seen=refused + waited + waiting,
         harm=_kept_out(listener, refused, waited, waiting, wait_us),
+    )
+
+
+def _blocked_mean_us(blocked: Optional[BlockedConnects]) -> float:
+    waits = blocked.wait_us if blocked is not None else None
+    return (waits.mean if waits is not None else None) or 0.0
+
+
+def _perhaps_full(report: Report, listener: Listener) -> Optional[Suspect]:
+    """The queue was at its limit, and what connect() returned to the next clients is not seen."""
+    if listener.established is None or listener.refused is not None or has_room(listener):
+        return None
+    if not _is_unix(listener):
+        return None
+    return Suspect(
+        cause="accept-queue-full",
+        name=f"accept-queue-full:{_subject(listener)}",
+        severity=WARNING,
+        is_pressure=False,
+        share_pct=0.0,
+        subject=_subject(listener),
+        headline=f"{_is_full(listener)}; whether clients were refused is not seen in this detail: "
+        "--detail full tells",
+        evidence=tuple(_full_evidence(listener, 0, 0, 0.0)),
+        actions=choice.queue_full(report, listener),
+        seen=listener.established,
     )
 
 

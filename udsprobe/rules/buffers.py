@@ -176,7 +176,7 @@ def _evidence(report: Report, row: Connection) -> List[Evidence]:
     if blocked is not None and blocked.eagain:
         says = f"{count(blocked.eagain, 'send call')} found no room (EAGAIN)"
         facts.append(evidence("send_eagain", blocked.eagain, "calls", says))
-    if blocked is not None and blocked.count:
+    if blocked is not None and blocked.count and blocked.wait_us is not None:
         mean_us = blocked.wait_us.mean or 0.0
         says = f"{count(blocked.count, 'send call')} slept {duration(mean_us)} on average"
         facts.append(evidence("send_blocked", blocked.count, "calls", says))

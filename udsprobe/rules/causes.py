@@ -164,7 +164,7 @@ CAUSES: Dict[str, Cause] = {
             "unknown",
             UNKNOWN,
             "fewer than 20 requests, and no other evidence; or what requests spend their time "
-            "on is not measured (strategy `bcc`)",
+            "on is not measured (strategy `bcc`, detail `light`)",
             "–",
             "wait, or send traffic",
         ),

@@ -106,13 +106,21 @@ def untold(report: Report) -> Verdict:
         transport_share_pct=None,
         max_gain_pct=None,
         confidence=0.0,
-        summary="What requests spend their time on is not measured here: no limit was seen "
-        "to be reached, which does not prove health.",
+        summary=f"What requests spend their time on is not measured {_where_not(report)}: no limit "
+        f"was seen to be reached, which does not prove health{_way_to_more(report)}.",
         subject=None,
         evidence=[*_queue_room(report), *_descriptor_room(report)],
         class_=UNKNOWN,
         harm=not_enough_seen(),
     )
+
+
+def _where_not(report: Report) -> str:
+    return "in detail light" if report.probe.detail == "light" else "here"
+
+
+def _way_to_more(report: Report) -> str:
+    return "; --detail full measures it" if report.probe.detail == "light" else ""
 
 
 def healthy(

@@ -114,6 +114,7 @@ def _document(
         *_asleep(report, width, shown.calls // 2),
         *_waits(report, width, shown.waits),
         *_listeners(report, width, shown),
+        *_traffic(report, width),
     ]
     below = [
         *_targets(report, width, shown.targets),
@@ -455,6 +456,24 @@ def _failures(calls: Sequence[Syscall], width: int, most: int) -> List[Text]:
     return lines
 
 
+def _traffic(report: Report, width: int) -> List[Text]:
+    """What sockets moved, where no system call is seen: a line for each kind."""
+    if report.traffic is None:
+        return []
+    body = [heading("traffic", width)]
+    for row in report.traffic:
+        socket = cells.socket_label(row.transport, row.socket_type)
+        sent, received = (
+            f"{numbers.count(messages)} messages, {numbers.size(moved)}"
+            for messages, moved in (
+                (row.sent_messages, row.sent_bytes),
+                (row.received_messages, row.received_bytes),
+            )
+        )
+        body.append(Text(f"{_INDENT}{fit(socket, 15):<15} sent {sent} · received {received}"))
+    return body if report.traffic else [*body, _note("no socket moved a byte")]
+
+
 def _targets(report: Report, width: int, shown: int) -> List[Text]:
     body = [heading("targets", width)]
     if not report.targets:
@@ -526,7 +545,7 @@ def _cost(report: Report, width: int) -> List[Text]:
 
 
 def _host(report: Report) -> str:
-    return f"{visible(report.probe.strategy)} on Linux {visible(report.host.kernel)} · "
+    return f"{words.way(report.probe)} on Linux {visible(report.host.kernel)} · "
 
 
 def _header(columns: Sequence[Column]) -> Text:

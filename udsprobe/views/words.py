@@ -134,6 +134,11 @@ def is_incomplete(probe: Probe) -> bool:
     return bool(lost(probe) or probe.turned_away or probe.events_unaccounted)
 
 
+def way(probe: Probe) -> str:
+    """`tracepoint`, or `tracepoint, light`: how was looked, and how closely."""
+    return visible(probe.strategy) + ("" if probe.detail == "full" else f", {probe.detail}")
+
+
 def cost(probe: Probe) -> str:
     """CPU and memory: of the process, then of the programs and their maps."""
     maps = probe.maps_bytes

@@ -58,6 +58,12 @@ def added_over(rounds: Rounds, tool: str, other: str, name: str) -> Optional[Dic
     return {**ratio, **(interval_of_median(in_rounds) if in_rounds else {})}
 
 
+def more_pct(rounds: Rounds, tool: str, name: str) -> Optional[Dict[str, float]]:
+    """By how much a figure is higher under a tool than under nothing, in % of each round."""
+    more = _paired(rounds, tool, (BARE,), lambda bare, seen: 100 * (seen / bare - 1), name)
+    return spread(more) if more else None
+
+
 def of_tool(rounds: Rounds, tool: str) -> Dict[str, Any]:
     """Every figure of one tool: itself, and against nothing, the empty pair, of the same round."""
     mine = rounds[tool]

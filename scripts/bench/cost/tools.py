@@ -93,11 +93,18 @@ def _empty(folder: Path, _: Sequence[int]) -> Iterator[Account]:
         pair.close()
 
 
-def _udsprobe(folder: Path, targets: Sequence[int]) -> Iterator[Account]:
+def udsprobe(detail: str) -> Callable[[Path, Sequence[int]], Iterator[Account]]:
+    """`udsprobe attach` with that detail."""
+    return lambda folder, targets: _udsprobe(folder, targets, ("--detail", detail))
+
+
+def _udsprobe(
+    folder: Path, targets: Sequence[int], options: Sequence[str] = ()
+) -> Iterator[Account]:
     with tempfile.TemporaryDirectory(dir=folder) as name:
         ready, report = Path(name) / "ready", Path(name) / "report.json"
         words = [sys.executable, "-m", "udsprobe", "attach", "--json", "--output", str(report)]
-        words += ["--ready-file", str(ready)]
+        words += ["--ready-file", str(ready), *options]
         for pid in targets:
             words += ["--pid", str(pid)]
         began = time.monotonic()
@@ -113,8 +120,10 @@ def _udsprobe(folder: Path, targets: Sequence[int]) -> Iterator[Account]:
             end(process)
             account.end_s = time.monotonic() - began
         document = json.loads(report.read_text())
-        account.calls = {}
-        for row in document["syscalls"]:
+        if document["syscalls"] is not None:
+            account.calls = {}
+        for row in document["syscalls"] or ():
+            assert account.calls is not None
             account.calls[row["name"]] = account.calls.get(row["name"], 0) + row["calls"]
         account.lost = sum(document["probe"]["events_lost"].values())
 

@@ -17,7 +17,7 @@ from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.state import ViewState
 from udsprobe.views.dashboard.widgets import STYLES
 from udsprobe.views.escape import column as padded
-from udsprobe.views.escape import fit, fit_words, visible
+from udsprobe.views.escape import fit, fit_words
 from udsprobe.views.verdict import NOT_ENOUGH_SEEN, Said, said
 
 _ONE_LINE_WIDTH = 100
@@ -108,7 +108,7 @@ def status(frame: Optional[Frame], state: ViewState, width: int) -> Text:
     now = frame.interval.probe
     if now.bpf_cpu_pct is None:  # measured now and then
         now = replace(now, bpf_cpu_pct=probe.bpf_cpu_pct)
-    facts = f" {visible(probe.strategy)} · {words.account(probe)} · {words.cost(now)}"
+    facts = f" {words.way(probe)} · {words.account(probe)} · {words.cost(now)}"
     left = _whole(facts, max(0, width - len(chosen) - 1))
     return Text(padded(left, max(0, width - len(chosen))) + chosen, style=alarm)
 

@@ -82,7 +82,7 @@ def _blocked(row: Connection) -> List[Fact]:
     if blocked is None:
         return [("peer takes nothing for", stalled)]
     slept = numbers.count(blocked.count, 15)
-    if blocked.count:
+    if blocked.count and blocked.wait_us is not None:
         slept += f", {numbers.spaced(numbers.duration(blocked.wait_us.mean))} on average"
     return [
         ("sends that slept", slept),

@@ -30,7 +30,7 @@ def listener_page(key: object, report: Report, width: int) -> List[Line]:
     waits = {}
     if row.wait_us is not None:
         waits["until accept"] = row.wait_us
-    if row.blocked_connects is not None:
+    if row.blocked_connects is not None and row.blocked_connects.wait_us is not None:
         waits["in connect(), queue full"] = row.blocked_connects.wait_us
     return [
         *section(visible(row.address), _facts(row, report), width),

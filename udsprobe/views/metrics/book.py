@@ -21,6 +21,7 @@ from udsprobe.views.metrics.traffic_series import (
     write_connections,
     write_destinations,
     write_served,
+    write_traffic,
 )
 
 
@@ -48,6 +49,7 @@ class MetricsBook:
         write_observation(sheet, observation)
         write_probe(sheet, sample)
         write_calls(sheet, sample)
+        write_traffic(sheet, sample)
         if sample.served is not None:
             write_served(sheet, sample.served)
         write_listeners(sheet, sample, report)

@@ -12,6 +12,7 @@ from typing import Dict, Tuple
 from udsprobe.views.metrics.bounds import COARSE_NS, FINE_NS
 
 _CALL = ("name", "transport", "socket_type", "abi")
+_TRAFFIC = ("transport", "socket_type", "direction")
 _LISTENER = ("transport", "socket_type", "address", "netns")
 _DESTINATION = ("transport", "address")
 _UNIT_CODES = {"seconds": "s", "bytes": "By", "ratio": "1"}
@@ -106,6 +107,10 @@ CALL_DURATION = _histogram(
 CALLS_IN_FLIGHT = _gauge(
     "syscall.in_flight", "{call}", _CALL, "Threads inside a system call at the last sample."
 )
+TRAFFIC_MESSAGES = _counter(
+    "traffic.messages", "{message}", _TRAFFIC, "Messages that sockets moved, with detail light."
+)
+TRAFFIC_BYTES = _counter("traffic.moved", "bytes", _TRAFFIC, "Bytes of these messages.")
 ALL_CALLS = _counter(
     "syscall.all",
     "{call}",

@@ -50,8 +50,10 @@ def _write_state(
 def _write_events(sheet: Sheet, queue: QueueCounts, place: Labels, source: Hashable) -> None:
     sheet.count(c.ESTABLISHED, queue.established, place, source)
     sheet.count(c.ACCEPTED, queue.accepted, place, source)
-    sheet.time(c.ACCEPT_WAIT, queue.wait, place, source)
-    sheet.time(c.BLOCKED_CONNECT, queue.blocked, place, source)
+    if queue.wait is not None:
+        sheet.time(c.ACCEPT_WAIT, queue.wait, place, source)
+    if queue.blocked is not None:
+        sheet.time(c.BLOCKED_CONNECT, queue.blocked, place, source)
     if queue.drops is not None:
         sheet.count(c.DROPS, queue.drops, place, source)
     for errno, count in _refused(queue).items():
@@ -60,5 +62,7 @@ def _write_events(sheet: Sheet, queue: QueueCounts, place: Labels, source: Hasha
 
 
 def _refused(queue: QueueCounts) -> Dict[str, int]:
+    if queue.refused is None:
+        return {}
     # A full queue is what everybody asks about: 0 is an answer.
     return {"EAGAIN": 0, **queue.refused}

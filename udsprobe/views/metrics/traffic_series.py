@@ -51,13 +51,29 @@ def _write_in_flight(sheet: Sheet, sample: Sample) -> None:
         sheet.gauge(c.CALLS_IN_FLIGHT, count, sheet.places["syscalls"].of(shown(kind)))
 
 
+def write_traffic(sheet: Sheet, sample: Sample) -> None:
+    """What sockets moved, where no system call is seen."""
+    for row in sample.traffic or ():
+        kind = row.endpoint.transport, row.endpoint.socket_type
+        for direction, messages, moved in (
+            ("sent", row.sent_messages, row.sent_bytes),
+            ("received", row.received_messages, row.received_bytes),
+        ):
+            labels = shown((*kind, direction))
+            sheet.count(c.TRAFFIC_MESSAGES, messages, labels)
+            sheet.count(c.TRAFFIC_BYTES, moved, labels)
+
+
 def write_served(sheet: Sheet, served: ServedCounts) -> None:
     """Served requests with their stages."""
     sheet.count(c.SERVED, served.count)
-    sheet.count(c.HANDED_OVER, served.handed_over)
-    sheet.count(c.PIPELINED, served.pipelined)
-    if served.multiplexed is not None:
-        sheet.count(c.MULTIPLEXED, served.multiplexed)
+    for metric, count in (
+        (c.HANDED_OVER, served.handed_over),
+        (c.PIPELINED, served.pipelined),
+        (c.MULTIPLEXED, served.multiplexed),
+    ):
+        if count is not None:
+            sheet.count(metric, count)
     sheet.time(c.SERVED_DURATION, served.latency)
     for stage, latency in served.stages.items():
         sheet.time(c.SERVED_STAGE, latency, (stage,))
