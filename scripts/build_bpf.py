@@ -100,7 +100,7 @@ def sources_for_bcc(root: Path = ROOT) -> List[Path]:
 def source_digest(root: Path = ROOT) -> str:
     """SHA-256 over this file, which has the flags, and every C source and header.
 
-    `udsprobe/kernel/built_objects.py` asks the same when it runs from a checkout.
+    `udsprobe/kernel/abilities/built_objects.py` asks the same when it runs from a checkout.
     """
     digest = hashlib.sha256(Path(__file__).read_bytes())
     for path in sorted([*(root / "bpf").glob("*.c"), *(root / "bpf").glob("*.h")]):

@@ -17,7 +17,7 @@ from typing import Callable, Dict, List, Optional, Set, Union
 
 import pytest
 
-from udsprobe.kernel.libbpf import LIBRARY, OWN
+from udsprobe.kernel.objects.libbpf import LIBRARY, OWN
 
 Require = Callable[..., Dict[str, str]]
 

@@ -9,7 +9,7 @@ from typing import Optional
 
 from tests.unit import reports
 from udsprobe.views.dashboard import Frame, run_dashboard
-from udsprobe.views.text import render
+from udsprobe.views.text.report_text import render
 
 
 class WavingFeed:

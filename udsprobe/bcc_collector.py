@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 from udsprobe.collector import SWEEP_EVERY_SAMPLES, Clock, resident_bytes
-from udsprobe.kernel.bcc_tracer import BccTracer
-from udsprobe.kernel.call_programs import missed_calls
-from udsprobe.kernel.counters import EventAccount
-from udsprobe.kernel.cpu_files import CpuFiles
-from udsprobe.kernel.listening import TargetListeners
-from udsprobe.kernel.procfs import Procfs
-from udsprobe.kernel.target_book import TargetBook
+from udsprobe.kernel.bcc.tracer import BccTracer
+from udsprobe.kernel.proc.cpu_files import CpuFiles
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.programs.call_programs import missed_calls
+from udsprobe.kernel.sockets.listening import TargetListeners
+from udsprobe.kernel.tables.counters import EventAccount
+from udsprobe.kernel.tables.target_book import TargetBook
 from udsprobe.sample import ProbeReading, Sample
 
 

@@ -16,8 +16,8 @@ from typing import Dict, List, Optional, Sequence, TextIO
 import click
 
 from udsprobe import __version__
-from udsprobe.commands.delivery import DeliveryError, Outlet
-from udsprobe.commands.options import debug_option
+from udsprobe.commands.options.shared import debug_option
+from udsprobe.commands.output.delivery import DeliveryError, Outlet
 from udsprobe.encodable import never_lose
 from udsprobe.ending import ignore_signals
 from udsprobe.errors import EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, UdsprobeError, UsageError

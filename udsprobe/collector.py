@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Dict, FrozenSet, Mapping, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
 from udsprobe.kept_requests import still_kept, told_in_samples
-from udsprobe.kernel.call_programs import missed_calls
-from udsprobe.kernel.counters import EventAccount, ThreadReading
-from udsprobe.kernel.cpu_files import CpuFiles
-from udsprobe.kernel.listener_table import joined
-from udsprobe.kernel.listening import TargetListeners
-from udsprobe.kernel.plan import tells_arrivals
-from udsprobe.kernel.procfs import Procfs
-from udsprobe.kernel.run_time import RunTimeMeter
-from udsprobe.kernel.shared_memory import Row
-from udsprobe.kernel.target_book import TargetBook
+from udsprobe.kernel.abilities.plan import tells_arrivals
+from udsprobe.kernel.objects.run_time import RunTimeMeter
+from udsprobe.kernel.objects.shared_memory import Row
+from udsprobe.kernel.proc.cpu_files import CpuFiles
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.programs.call_programs import missed_calls
+from udsprobe.kernel.sockets.listening import TargetListeners
+from udsprobe.kernel.tables.counters import EventAccount, ThreadReading
+from udsprobe.kernel.tables.listener_table import joined
+from udsprobe.kernel.tables.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import (
     CallCounts,

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Callable, Iterable, List, Optional, Tuple, Uni
 from udsprobe import __version__
 from udsprobe.collector import Collector, SystemClock
 from udsprobe.errors import KernelCannotError
-from udsprobe.kernel.alongside import Work, nothing
-from udsprobe.kernel.bcc_library import bcc_is_here
-from udsprobe.kernel.own_namespaces import in_pid_namespace
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.bcc.library import bcc_is_here
+from udsprobe.kernel.objects.alongside import Work, nothing
+from udsprobe.kernel.proc.own_namespaces import in_pid_namespace
+from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
-from udsprobe.kernel.target_book import TargetBook
+from udsprobe.kernel.tables.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import Observation, Sample
 from udsprobe.stack_taking import StackTaking
 
 if TYPE_CHECKING:
     from udsprobe.bcc_collector import BccCollector
-    from udsprobe.kernel.bcc_tracer import BccTracer
-    from udsprobe.kernel.privileges import LeastPrivilege
+    from udsprobe.kernel.abilities.privileges import LeastPrivilege
+    from udsprobe.kernel.bcc.tracer import BccTracer
     from udsprobe.model.report import Report
     from udsprobe.recording.writer import Recorder
     from udsprobe.reporting import Reporter
@@ -50,7 +50,7 @@ def _tracer(strategy: str, detail: str, follow: bool, meanwhile: Work) -> Union[
             ):
                 raise
     # Imported where it is used: other hosts have no BCC.
-    from udsprobe.kernel.bcc_tracer import BccTracer
+    from udsprobe.kernel.bcc.tracer import BccTracer
 
     return BccTracer(follow=follow, meanwhile=meanwhile)
 

@@ -8,10 +8,10 @@ from threading import Event, Thread
 from typing import FrozenSet, Iterable, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError
-from udsprobe.kernel.libbpf import LibbpfError
-from udsprobe.kernel.own_namespaces import in_pid_namespace
-from udsprobe.kernel.stack_sampler import HZ, RESTS_ON, RESTS_ON_CLOCK, StackSampler
-from udsprobe.kernel.syscall_table import syscall_tables
+from udsprobe.kernel.abilities.syscall_table import syscall_tables
+from udsprobe.kernel.objects.libbpf import LibbpfError
+from udsprobe.kernel.proc.own_namespaces import in_pid_namespace
+from udsprobe.kernel.stacks.sampler import HZ, RESTS_ON, RESTS_ON_CLOCK, StackSampler
 from udsprobe.model.code import culprit_pids
 from udsprobe.model.report import Report
 from udsprobe.sample import MeasurementState, StackReading

@@ -28,7 +28,7 @@ from tests.unit import samples  # noqa: E402
 from udsprobe.model.difference import report  # noqa: E402
 from udsprobe.sample import Sample  # noqa: E402
 from udsprobe.views.metrics.book import MetricsBook  # noqa: E402
-from udsprobe.views.prometheus_text import PageCollector  # noqa: E402
+from udsprobe.views.metrics.prometheus_text import PageCollector  # noqa: E402
 
 CALLS = ("read", "write", "recvfrom", "sendto", "recvmsg", "sendmsg", "accept4", "epoll_wait")
 

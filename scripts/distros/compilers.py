@@ -30,7 +30,7 @@ from .roots import RELEASES, Release, Root, RootError, made
 
 ROOT = Path(__file__).resolve().parents[2]
 WITH_COMPILERS = ("debian-12", "debian-13")
-CHECK = ["-m", "udsprobe.kernel.object_check"]
+CHECK = ["-m", "udsprobe.kernel.programs.object_check"]
 RESULTS = "compilers"
 
 # Compiler → kernel → what it said of the objects, or why there is nothing.

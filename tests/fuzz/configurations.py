@@ -15,8 +15,8 @@ from udsprobe.doctor.facts import CaddyFacts, Facts, NginxFacts, ServiceUnit, So
 from udsprobe.doctor.nginx_config import destinations, read
 from udsprobe.doctor.unit_file import together
 from udsprobe.servers.nginx_files import Broken, statements
-from udsprobe.views.doctor_document import json_text
-from udsprobe.views.doctor_text import render
+from udsprobe.views.documents.doctor_document import json_text
+from udsprobe.views.text.doctor_text import render
 
 NGINX = b"""worker_processes 2; worker_rlimit_nofile 99;
 events { worker_connections 1024; accept_mutex on; }

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from tests.fuzz.target import Target
 from tests.unit import recordings, reports, samples
 from tests.visible import invisible
-from udsprobe.commands.sources import _run
+from udsprobe.commands.output.sources import _run
 from udsprobe.compare import compare
 from udsprobe.compare.tally import NotAReport
 from udsprobe.errors import RecordingError
@@ -27,8 +27,10 @@ from udsprobe.recording.layout import checksum, observation_checksum
 from udsprobe.recording.leaves import Flattener, Leaves
 from udsprobe.recording.plain import to_json
 from udsprobe.recording.reader import Recording, open_recording
-from udsprobe.views import compare_document, compare_text, text
-from udsprobe.views.document import json_text
+from udsprobe.views.documents import compare_document
+from udsprobe.views.documents.report_document import json_text
+from udsprobe.views.text import compare_text
+from udsprobe.views.text import report_text as text
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="udsprobe-fuzz-")
 _RECORDING = Path(_FOLDER.name, "recording")
@@ -165,7 +167,7 @@ def _document(data: bytes) -> None:
 
 
 def _document_seeds() -> List[bytes]:
-    from udsprobe.views.document import json_line
+    from udsprobe.views.documents.report_document import json_line
 
     kinds = (reports.busy(), reports.empty(), reports.hostile())
     lines = [json_line(each).encode() for each in kinds]

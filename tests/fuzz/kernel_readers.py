@@ -9,9 +9,10 @@ from typing import Dict, List, Tuple
 
 from tests.fuzz.target import Target
 from tests.visible import invisible
-from udsprobe.kernel import cgroups, cpu_files, diag_messages, limits, namespace_files, sock_diag
-from udsprobe.kernel.btf import Btf, BtfError
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.objects.btf import Btf, BtfError
+from udsprobe.kernel.proc import cgroups, cpu_files, limits, namespace_files
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.sockets import diag_messages, sock_diag
 from udsprobe.printable import printable, raw_name
 
 SEPARATOR = b"\n%%\n"

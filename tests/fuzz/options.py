@@ -6,13 +6,13 @@ import os
 from typing import Callable, Sequence, Tuple
 
 from tests.fuzz.target import Target
-from udsprobe.commands.lengths import seconds
-from udsprobe.commands.moments import moment_unix_s
-from udsprobe.commands.otlp_push import _where
-from udsprobe.commands.scrape_server import _host_and_port
+from udsprobe.commands.live.otlp_push import _where
+from udsprobe.commands.live.scrape_server import _host_and_port
+from udsprobe.commands.options.lengths import seconds
+from udsprobe.commands.options.moments import moment_unix_s
 from udsprobe.errors import UsageError
-from udsprobe.kernel.listener_address import parse_listener
 from udsprobe.kernel.selectors import parse_pids
+from udsprobe.kernel.sockets.listener_address import parse_listener
 from udsprobe.servers.caddy import configured
 
 READERS: Sequence[Callable[[str], object]] = (

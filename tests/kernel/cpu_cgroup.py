@@ -11,7 +11,7 @@ from typing import Dict
 
 from tests.conftest import give_up
 from tests.patience import PATIENCE_S
-from udsprobe.kernel.cgroups import mounts
+from udsprobe.kernel.proc.cgroups import mounts
 
 QUOTA_US, PERIOD_US = 20_000, 100_000
 BURNER = """

@@ -11,10 +11,10 @@ from functools import cache
 from typing import Dict, Mapping, Optional
 
 from udsprobe.errors import KernelCannotError
-from udsprobe.kernel.bcc_plan import bcc_measurements
-from udsprobe.kernel.features import kernel_features
+from udsprobe.kernel.abilities.features import kernel_features
+from udsprobe.kernel.abilities.plan import SKIPS, measurements, programs
+from udsprobe.kernel.bcc.plan import bcc_measurements
 from udsprobe.kernel.kernel_facts import kernel_facts
-from udsprobe.kernel.plan import SKIPS, measurements, programs
 from udsprobe.sample import MeasurementState
 
 # By file or by test; the test goes before the file.

@@ -14,8 +14,8 @@ import pytest
 from tests.kernel import measured
 from tests.kernel.actor import Caller, sent
 from tests.kernel.live import Ended, Live, answer
-from udsprobe.kernel.bcc_library import bcc_is_here, has_headers
-from udsprobe.kernel.bcc_plan import bcc_measurements
+from udsprobe.kernel.bcc.library import bcc_is_here, has_headers
+from udsprobe.kernel.bcc.plan import bcc_measurements
 
 pytestmark = pytest.mark.root
 

@@ -21,7 +21,7 @@ from tests.kernel.kernel_objects import held_by
 from tests.kernel.live import answer
 from tests.kernel.test_calls_attached import RECVFROM, Echo, echo, wait_until_inside
 from tests.patience import PATIENCE_S
-from udsprobe.kernel.features import kernel_features
+from udsprobe.kernel.abilities.features import kernel_features
 
 __all__ = ["echo"]
 

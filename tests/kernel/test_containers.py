@@ -21,7 +21,7 @@ from tests.kernel.live import answer
 from tests.patience import PATIENCE_S
 from tests.scenarios.bench import family_of
 from tests.workloads.queue_process import Actor, Answer, unix
-from udsprobe.kernel.cgroups import CgroupMount, mounts
+from udsprobe.kernel.proc.cgroups import CgroupMount, mounts
 
 pytestmark = [pytest.mark.root, pytest.mark.alone]
 

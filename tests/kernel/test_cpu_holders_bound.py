@@ -10,8 +10,8 @@ from typing import Iterator
 
 import pytest
 
-from udsprobe.kernel.cpu_holders import KEPT_MIN, LONGEST_KEPT, CpuHolders
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.tables.cpu_holders import KEPT_MIN, LONGEST_KEPT, CpuHolders
 from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import ENDED_PID
 

@@ -335,7 +335,7 @@ def test_a_time_namespace_with_the_host_s_clocks_is_none(actor: Caller) -> None:
 END_TWICE = """
 import atexit, os, signal, sys
 from udsprobe import cli
-from udsprobe.commands import watching
+from udsprobe.commands.live import watching
 
 def send_me_a_signal():
     os.kill(os.getpid(), signal.{signal})

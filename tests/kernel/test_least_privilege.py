@@ -26,7 +26,7 @@ from tests.kernel.live import Live, answer
 from tests.kernel.terminal import Terminal
 from tests.kernel.tool import REPOSITORY, UDSPROBE
 from tests.workloads.queue_process import OWN_NETWORK, Actor, unix
-from udsprobe.kernel.privileges import TO_LOOK
+from udsprobe.kernel.abilities.privileges import TO_LOOK
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 

@@ -147,7 +147,7 @@ def test_a_pid_that_exits_during_attach_is_reported() -> None:
         "        super().__init__(**given)\n"
         "observe.Tracer = Tracer\n"
         "from udsprobe.commands import selecting\n"
-        "from udsprobe.kernel.procfs import Procfs\n"
+        "from udsprobe.kernel.proc.procfs import Procfs\n"
         "from udsprobe.kernel.selectors import Chosen\n"
         "one = Chosen(child.pid, Procfs().process(child.pid).start_ticks, 'selector', '')\n"
         "selecting.resolve = lambda _: (one,)\n"
@@ -227,7 +227,7 @@ def test_a_reused_pid_is_a_stranger(actor: Caller, tmp_path: Path) -> None:
 
 
 def test_a_pid_reused_before_the_probes_are_live_is_a_stranger(actor: Caller) -> None:
-    from udsprobe.kernel.procfs import Procfs
+    from udsprobe.kernel.proc.procfs import Procfs
     from udsprobe.kernel.tracer import Tracer
 
     process = Procfs().process(actor.pid)

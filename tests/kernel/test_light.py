@@ -16,7 +16,7 @@ import pytest
 from tests.kernel import tool
 from tests.kernel.cases import URING, Case, Truth, all_cases, command, read_truth
 from tests.workloads.queue_process import Actor
-from udsprobe.kernel.light_plan import PROGRAMS
+from udsprobe.kernel.abilities.light_plan import PROGRAMS
 
 pytestmark = pytest.mark.root
 

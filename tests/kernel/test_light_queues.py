@@ -26,7 +26,7 @@ from tests.kernel.tool import row_of
 from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import OWN_NETWORK, Actor, inside, wait_until_asleep
 from udsprobe.collector import SWEEP_EVERY_SAMPLES
-from udsprobe.kernel.loader import MAP_BOUNDS
+from udsprobe.kernel.programs.loader import MAP_BOUNDS
 
 pytestmark = [pytest.mark.root]
 

@@ -26,11 +26,11 @@ from tests.patience import PATIENCE_S
 from udsprobe.cli import main
 from udsprobe.commands.listeners import command
 from udsprobe.errors import NotPermittedError
-from udsprobe.kernel import diag_messages
-from udsprobe.kernel.listening import TargetListeners, every_listener
-from udsprobe.kernel.procfs import Process, Procfs
+from udsprobe.kernel.proc.procfs import Process, Procfs
 from udsprobe.kernel.selectors import Selectors, resolve
-from udsprobe.kernel.sock_diag import ListeningSocket, NetworkNamespace
+from udsprobe.kernel.sockets import diag_messages
+from udsprobe.kernel.sockets.listening import TargetListeners, every_listener
+from udsprobe.kernel.sockets.sock_diag import ListeningSocket, NetworkNamespace
 from udsprobe.model.report import Listener
 from udsprobe.sample import ListenerReading
 
@@ -250,7 +250,7 @@ def test_listeners_can_be_read_inside_an_event_loop(listen: Listen) -> None:
 
 
 def test_looking_at_listeners_brings_no_event_loop() -> None:
-    code = "import sys, udsprobe.kernel.sock_diag; assert 'asyncio' not in sys.modules"
+    code = "import sys, udsprobe.kernel.sockets.sock_diag; assert 'asyncio' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=REPOSITORY)
 
 
@@ -419,7 +419,7 @@ def test_another_users_namespace_is_closed(container: Container) -> None:
 @pytest.fixture
 def cgroup() -> Iterator[Path]:
     """A new cgroup in the first hierarchy that lets us make one."""
-    from udsprobe.kernel import cgroups
+    from udsprobe.kernel.proc import cgroups
 
     for mount in cgroups.mounts():
         directory = mount.path / f"udsprobe-test-{os.getpid()}.service"

@@ -16,7 +16,7 @@ from tests.conftest import give_up
 from tests.kernel.tool import Attached
 from tests.workloads.build import BuildError
 from tests.workloads.stages_program import Program
-from udsprobe.kernel.loader import MAP_BOUNDS
+from udsprobe.kernel.programs.loader import MAP_BOUNDS
 
 pytestmark = [pytest.mark.root, pytest.mark.alone]
 

@@ -15,7 +15,7 @@ from typing import Callable, Dict, Iterator, List, Sequence, Set, Tuple
 import pytest
 
 from tests.kernel.at_rest import wait_until_asleep
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
 from udsprobe.observe import Observer
 from udsprobe.sample import Sample

@@ -25,7 +25,7 @@ from tests.kernel.tool import REPOSITORY, UDSPROBE, read_report, run
 from tests.patience import PATIENCE_S
 from tests.unit import recordings
 from udsprobe.recording import open_recording
-from udsprobe.views.document import document
+from udsprobe.views.documents.report_document import document
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 

@@ -15,8 +15,8 @@ import pytest
 
 from udsprobe.model.action import Action
 from udsprobe.rules.remedy.row import Value
-from udsprobe.rules.remedy.servers import GENERIC
 from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.servers import GENERIC
 
 SERVER = """import os, socket, sys
 kind, address, backlog = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -18,7 +18,7 @@ from tests.patience import SLOWNESS
 from tests.workloads import stages_program
 from tests.workloads.build import BuildError
 from udsprobe.collector import Collector, _Counted
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
 from udsprobe.model.thread_time import thread_time
 from udsprobe.observe import Observer

@@ -16,7 +16,7 @@ from tests.kernel import measured, tool
 from tests.patience import PATIENCE_S
 from tests.workloads.build import BuildError
 from tests.workloads.stages_program import Program, program
-from udsprobe.kernel.limits import read_int
+from udsprobe.kernel.proc.limits import read_int
 
 pytestmark = [pytest.mark.root]
 

@@ -8,12 +8,13 @@ from typing import Any, Iterator, Tuple
 
 import pytest
 
-from udsprobe.kernel import features, wakers
-from udsprobe.kernel.probe_object import ProbeObject
-from udsprobe.kernel.procfs import Procfs
-from udsprobe.kernel.syscall_table import syscall_tables
+from udsprobe.kernel.abilities import features
+from udsprobe.kernel.abilities.syscall_table import syscall_tables
+from udsprobe.kernel.objects.probe_object import ProbeObject
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.tables import wakers
+from udsprobe.kernel.tables.wakers import WaitTable
 from udsprobe.kernel.tracer import Tracer
-from udsprobe.kernel.wakers import WaitTable
 from udsprobe.sample import WaitCounts
 
 pytestmark = [pytest.mark.root, pytest.mark.alone]

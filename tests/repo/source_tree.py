@@ -15,11 +15,15 @@ Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
 @dataclass(frozen=True)
 class Module:
-    """One Python file; `name` is dotted, `part` its place below the package."""
+    """One Python file; `name` is dotted.
+
+    `part` is its place below the package, `folder` its place in there; both may be empty.
+    """
 
     path: Path
     name: str
     part: str
+    folder: str
     tree: ast.Module
 
     def functions(self) -> Iterator[Function]:
@@ -62,4 +66,6 @@ def read(path: Path, root: Path = ROOT) -> Module:
     if parts[-1] == "__init__":
         parts.pop()
     part = parts[1] if len(parts) > 1 else ""
-    return Module(path, ".".join(parts), part, ast.parse(path.read_text(encoding="utf-8")))
+    inside = parts[2:] if path.stem == "__init__" else parts[2:-1]
+    folder = inside[0] if inside else ""
+    return Module(path, ".".join(parts), part, folder, ast.parse(path.read_text(encoding="utf-8")))

@@ -42,7 +42,7 @@ def test_the_table_names_files_that_exist() -> None:
 
 def test_every_kernel_file_is_in_the_table() -> None:
     written = set(named_files())
-    files = [*(ROOT / "bpf").glob("*.[ch]"), *(ROOT / "udsprobe" / "kernel").glob("[!_]*.py")]
+    files = [*(ROOT / "bpf").glob("*.[ch]"), *(ROOT / "udsprobe" / "kernel").rglob("[!_]*.py")]
     assert [p.name for p in files if str(p.relative_to(ROOT)) not in written] == []
 
 

@@ -17,8 +17,8 @@ import yaml
 from tests.conftest import Require
 from tests.repo.source_tree import ROOT
 from udsprobe.views.metrics.catalogue import CATALOGUE
+from udsprobe.views.metrics.otlp import SEMANTIC
 from udsprobe.views.metrics.series_budget import MAX_SERIES_DEFAULT
-from udsprobe.views.otlp import SEMANTIC
 
 FLEET = ROOT / "examples" / "fleet"
 RULES = FLEET / "prometheus" / "udsprobe.rules.yml"

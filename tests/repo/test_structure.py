@@ -33,6 +33,38 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     },
     "demo": set(),
 }
+# Of packages that have folders: folder → the others of its package, and the package's own modules
+# (""), that it may import; those modules may import every folder.
+MAY_IMPORT_BESIDE: Dict[str, Dict[str, Set[str]]] = {
+    "kernel": {
+        "proc": set(),
+        "objects": set(),
+        "sockets": {"proc"},
+        "abilities": {"objects", "proc"},
+        "stacks": {"abilities", "objects"},
+        "tables": {"abilities", "objects", "proc", "sockets"},
+        "programs": {"abilities", "objects", "tables"},
+        "bcc": {"abilities", "objects", "proc", "programs", "tables"},
+    },
+    "rules": {
+        "accounts": {""},
+        "remedy": {"", "accounts"},
+        "suspects": {"", "accounts", "remedy"},
+    },
+    "views": {
+        "fields": set(),
+        "text": {"fields"},
+        "documents": {"fields"},
+        "metrics": {"fields"},
+        "dashboard": {"fields"},
+        "html": {"fields", "text"},
+    },
+    "commands": {
+        "output": set(),
+        "options": {"output"},
+        "live": {"options", "output"},
+    },
+}
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "manager", "data", "misc", "common"}
 LINES_MAX = 40
 DOCUMENTED = ("kernel", "model", "doctor", "servers", "symbols")
@@ -91,6 +123,28 @@ def test_packages_import_only_what_is_below_them() -> None:
     assert found == set()
     packages = {path.parent.name for path in (ROOT / "udsprobe").glob("*/__init__.py")}
     assert packages == set(MAY_IMPORT)
+
+
+def folders_imported(module: Module) -> Set[str]:
+    """Folders of a module's own package, other than its own, that it imports from."""
+    folders = MAY_IMPORT_BESIDE[module.part]
+    names = [name.split(".") for name, _ in module.imported()]
+    beside = [name[2:] for name in names if name[:2] == ["udsprobe", module.part]]
+    found = {rest[0] if rest and rest[0] in folders else "" for rest in beside}
+    return found - {module.folder}
+
+
+def test_folders_import_only_what_is_below_them() -> None:
+    found = {
+        f"{module.name} imports {folder or 'what is above it'}"
+        for module in modules()
+        if module.part in MAY_IMPORT_BESIDE and module.folder
+        for folder in folders_imported(module) - MAY_IMPORT_BESIDE[module.part][module.folder]
+    }
+    assert found == set()
+    for part, folders in MAY_IMPORT_BESIDE.items():
+        there = {path.parent.name for path in (ROOT / "udsprobe" / part).glob("*/__init__.py")}
+        assert there == set(folders)
 
 
 def test_functions_are_short() -> None:

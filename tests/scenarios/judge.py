@@ -16,7 +16,7 @@ from tests.scenarios.bench import Bench
 from tests.scenarios.case import Case, Subject
 from udsprobe.commands.report import report_of
 from udsprobe.recording import open_recording
-from udsprobe.views.document import document
+from udsprobe.views.documents.report_document import document
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NO_VERDICT = "–"

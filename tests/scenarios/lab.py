@@ -16,7 +16,7 @@ from tests.scenarios.case import CAUSES, Case, all_cases, chosen
 from tests.scenarios.judge import Judgement
 from tests.scenarios.programs import missing
 from tests.scenarios.systems import System, draw
-from udsprobe.commands.lengths import seconds
+from udsprobe.commands.options.lengths import seconds
 
 OBSERVED_S = 10.0
 

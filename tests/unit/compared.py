@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from tests.unit import reports
 from udsprobe.compare import Run, run_of
-from udsprobe.views.document import document
+from udsprobe.views.documents.report_document import document
 
 Document = Dict[str, Any]
 

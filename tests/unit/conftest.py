@@ -9,7 +9,7 @@ from hypothesis import settings
 
 from tests.conftest import Require, give_up
 from tests.elf import section
-from udsprobe.kernel.btf import Btf
+from udsprobe.kernel.objects.btf import Btf
 
 # A busy machine is slow and not wrong.
 settings.register_profile("any time", deadline=None)

@@ -11,10 +11,10 @@ from tests.unit import ill
 from tests.unit.reports import crowded, syscall
 from tests.unit.test_rules import chain
 from udsprobe.model.report import Listener, ProcessTime, Report, ThreadTime, Verdict
+from udsprobe.rules.accounts.moving import moving
+from udsprobe.rules.accounts.request_time import request_time
+from udsprobe.rules.accounts.service import serving_threads, whole_service
 from udsprobe.rules.judge import judged
-from udsprobe.rules.moving import moving
-from udsprobe.rules.request_time import request_time
-from udsprobe.rules.service import serving_threads, whole_service
 
 MB = 1024 * 1024
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.unit import ill
 from udsprobe.model.report import Author, Report, RootAuthor, ThreadTime, Wait
-from udsprobe.rules.authors import LastAuthor, last_author
+from udsprobe.rules.accounts.authors import LastAuthor, last_author
+from udsprobe.rules.accounts.request_time import request_time
+from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
-from udsprobe.rules.request_time import request_time
-from udsprobe.rules.service import whole_service
 
 # 500 requests of 80 ms.
 WAITED_US = 500 * 80_000.0

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit import samples
 from udsprobe.cli import main
-from udsprobe.commands.player import RecordingPlayer
+from udsprobe.commands.live.player import RecordingPlayer
 from udsprobe.recording import Recorder, Retention, open_recording
 from udsprobe.recording.autopsy import BEFORE_S, KEPT_MAX, KEPT_S_MAX, QUIET_S, autopsies
 from udsprobe.recording.retention import Period

@@ -7,7 +7,14 @@ from typing import List, Optional
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udsprobe.views.bars import Part, limit_bar, share_bar, sparkline, stacked_bar, steady_ceiling
+from udsprobe.views.fields.bars import (
+    Part,
+    limit_bar,
+    share_bar,
+    sparkline,
+    stacked_bar,
+    steady_ceiling,
+)
 
 COUNTS = st.integers(min_value=0, max_value=70_000)
 

@@ -18,15 +18,15 @@ from tests.elf import section
 from tests.unit import samples
 from udsprobe import cli
 from udsprobe.errors import KernelCannotError
-from udsprobe.kernel import bcc_object
-from udsprobe.kernel.bcc_counters import BccCounters
-from udsprobe.kernel.bcc_library import bcc_module, has_headers
-from udsprobe.kernel.bcc_object import BccObject
-from udsprobe.kernel.bcc_plan import EVENTS, bcc_measurements
-from udsprobe.kernel.btf import Btf
-from udsprobe.kernel.counters import EventAccount
-from udsprobe.kernel.plan import EVENT_PROGRAMS, measurements
-from udsprobe.kernel.syscall_table import SyscallTable
+from udsprobe.kernel.abilities.plan import EVENT_PROGRAMS, measurements
+from udsprobe.kernel.abilities.syscall_table import SyscallTable
+from udsprobe.kernel.bcc import program as bcc_object
+from udsprobe.kernel.bcc.counters import BccCounters
+from udsprobe.kernel.bcc.library import bcc_module, has_headers
+from udsprobe.kernel.bcc.plan import EVENTS, bcc_measurements
+from udsprobe.kernel.bcc.program import BccObject
+from udsprobe.kernel.objects.btf import Btf
+from udsprobe.kernel.tables.counters import EventAccount
 from udsprobe.recording import Recorder
 from udsprobe.reporting import Reporter
 from udsprobe.sample import CallInFlight, Endpoint, Sample

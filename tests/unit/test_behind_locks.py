@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit import ill
 from udsprobe.model.report import Report, ThreadTime
+from udsprobe.rules.accounts.request_time import RequestTime, request_time
+from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
-from udsprobe.rules.request_time import RequestTime, request_time
-from udsprobe.rules.service import whole_service
 
 
 def divided(report: Report) -> RequestTime:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests.conftest import give_up
 from tests.elf import section
-from udsprobe.kernel import listener_table
-from udsprobe.kernel.btf import KIND_DATASEC, KIND_ENUM, KIND_STRUCT, Btf, BtfError
-from udsprobe.kernel.syscall_table import TRAITS, URING
+from udsprobe.kernel.abilities.syscall_table import TRAITS, URING
+from udsprobe.kernel.objects.btf import KIND_DATASEC, KIND_ENUM, KIND_STRUCT, Btf, BtfError
+from udsprobe.kernel.tables import listener_table
 from udsprobe.model import histogram
 
 ROOT = Path(__file__).resolve().parents[2]

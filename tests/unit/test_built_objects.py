@@ -9,7 +9,7 @@ import pytest
 
 from tests.bpf_stack import deepest_chain
 from tests.repo.source_tree import ROOT
-from udsprobe.kernel.built_objects import is_stale
+from udsprobe.kernel.abilities.built_objects import is_stale
 
 OBJECTS = sorted((ROOT / "udsprobe" / "_bpf").glob("*.bpf.o"))
 STACK_BYTES = 512  # MAX_BPF_STACK, of all functions that call each other together

@@ -6,9 +6,9 @@ from typing import Iterable
 
 import pytest
 
-from udsprobe.kernel.call_functions import RETURNS, CallFunction, call_functions
-from udsprobe.kernel.function_programs import prototypes
-from udsprobe.kernel.syscall_table import ALIASES, TRAITS, syscall_tables
+from udsprobe.kernel.abilities.call_functions import RETURNS, CallFunction, call_functions
+from udsprobe.kernel.abilities.syscall_table import ALIASES, TRAITS, syscall_tables
+from udsprobe.kernel.programs.function_programs import prototypes
 
 CALLS = {
     machine: [

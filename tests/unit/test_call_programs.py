@@ -10,9 +10,9 @@ from typing import Any, Iterable, List
 
 import pytest
 
-from udsprobe.kernel import call_programs
-from udsprobe.kernel.call_programs import CallPrograms, is_of_calls
-from udsprobe.kernel.libbpf import LibbpfError
+from udsprobe.kernel.objects.libbpf import LibbpfError
+from udsprobe.kernel.programs import call_programs
+from udsprobe.kernel.programs.call_programs import CallPrograms, is_of_calls
 
 
 class Object:

@@ -12,7 +12,7 @@ from typing import List
 import pytest
 
 from udsprobe import __version__, cli
-from udsprobe.commands import selecting
+from udsprobe.commands.options import selecting
 from udsprobe.errors import EXIT_INTERNAL, EXIT_USAGE
 
 UDSPROBE = [sys.executable, "-m", "udsprobe"]

@@ -11,7 +11,7 @@ from tests.unit import reports
 from udsprobe.model.code import sleeping_processes, stacks
 from udsprobe.model.report import CodePlace, ProcessCode, Report, Sleeps, Stacks
 from udsprobe.rules.code_places import with_code
-from udsprobe.rules.suspect import Suspect
+from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.wording import evidence
 from udsprobe.sample import Sample, StackCounts, StackReading
 

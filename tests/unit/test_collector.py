@@ -6,8 +6,8 @@ from typing import Any, List, Mapping, Sequence, Tuple
 
 from tests.unit.samples import listener, queue
 from udsprobe.collector import Collector, SystemClock
-from udsprobe.kernel.procfs import Procfs
-from udsprobe.kernel.target_book import TargetBook
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.tables.target_book import TargetBook
 from udsprobe.sample import ListenerReading
 
 

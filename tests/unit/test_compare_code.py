@@ -14,9 +14,9 @@ from udsprobe.compare import compare, run_of
 from udsprobe.compare.comparison import CodeShare, Comparison
 from udsprobe.compare.tally import NotAReport
 from udsprobe.model.report import CodePlace, Stacks
-from udsprobe.views import compare_text
-from udsprobe.views.document import document
+from udsprobe.views.documents.report_document import document
 from udsprobe.views.html import compare_page
+from udsprobe.views.text import compare_text
 
 
 def report(**samples: int) -> Dict[str, Any]:

@@ -10,8 +10,9 @@ from tests.unit.chromium import HOSTILE, opened
 from tests.unit.compared import STAGES, listening, made, run, scattered
 from udsprobe.compare import compare
 from udsprobe.compare.comparison import Comparison
-from udsprobe.views import compare_rows, compare_text
+from udsprobe.views.fields import compare_rows
 from udsprobe.views.html.compare_page import render
+from udsprobe.views.text import compare_text
 
 BYTES_MAX = 2 << 20
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.unit.layouts import write_latency, write_name
 from tests.unit.samples import latency
-from udsprobe.kernel.btf import Btf
-from udsprobe.kernel.connection_table import ConnectionTable
-from udsprobe.kernel.counters import endpoint, enum_names
-from udsprobe.kernel.procfs import Owners
+from udsprobe.kernel.objects.btf import Btf
+from udsprobe.kernel.proc.procfs import Owners
+from udsprobe.kernel.tables.connection_table import ConnectionTable
+from udsprobe.kernel.tables.counters import endpoint, enum_names
 from udsprobe.sample import (
     CONNECTIONS_KEPT_MAX,
     ConnectionReading,

@@ -8,10 +8,10 @@ import pytest
 
 from tests.unit import ill
 from udsprobe.model.report import CpuHolder, Report
-from udsprobe.rules.cpu_holders import delivering_runq, foreign_runq
+from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
+from udsprobe.rules.accounts.request_time import request_time
+from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
-from udsprobe.rules.request_time import request_time
-from udsprobe.rules.service import whole_service
 
 
 def kept_off(*holders: CpuHolder, transport: str = "tcp") -> Report:

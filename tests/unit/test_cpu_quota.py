@@ -7,10 +7,10 @@ from typing import Any, Dict, Optional, Sequence, Set
 
 import pytest
 
-from udsprobe.kernel.cgroups import CgroupMount, mounts
-from udsprobe.kernel.cpu_files import host_cpus, pressure_some_us
-from udsprobe.kernel.cpu_quota import LOOK_AGAIN_EVERY_READS, QuotaTable, usage_of
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.proc.cgroups import CgroupMount, mounts
+from udsprobe.kernel.proc.cpu_files import host_cpus, pressure_some_us
+from udsprobe.kernel.proc.cpu_quota import LOOK_AGAIN_EVERY_READS, QuotaTable, usage_of
+from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.sample import QuotaReading
 
 V2_STAT = "usage_usec {usage}\nuser_usec 5\nnr_periods {periods}\nnr_throttled {throttled}\n"

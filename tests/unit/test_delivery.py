@@ -10,7 +10,7 @@ from typing import Iterator, TextIO
 
 import pytest
 
-from udsprobe.commands.delivery import DeliveryError, Outlet, WholeFile
+from udsprobe.commands.output.delivery import DeliveryError, Outlet, WholeFile
 from udsprobe.errors import UsageError
 
 FULL = "/dev/full"

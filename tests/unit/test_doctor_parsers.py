@@ -18,8 +18,8 @@ from udsprobe.doctor.caddy_config import hops
 from udsprobe.doctor.examine import examine
 from udsprobe.doctor.nginx_config import destinations, read, target
 from udsprobe.doctor.nginx_values import StartedWith, started_with
-from udsprobe.kernel.limits import identity_of
-from udsprobe.kernel.lockdown import lockdown_of
+from udsprobe.kernel.abilities.lockdown import lockdown_of
+from udsprobe.kernel.proc.limits import identity_of
 from udsprobe.servers.caddy import configured
 from udsprobe.servers.nginx_files import Broken, statements
 from udsprobe.servers.processes import unit_of

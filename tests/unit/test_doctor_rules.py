@@ -21,7 +21,7 @@ from udsprobe.doctor.facts import (
 from udsprobe.doctor.finding import reaches
 from udsprobe.doctor.kernel_rules import kernel_findings
 from udsprobe.host_facts import KernelFacts, Strategy
-from udsprobe.kernel.plan import NO_OTHER_CALLS
+from udsprobe.kernel.abilities.plan import NO_OTHER_CALLS
 from udsprobe.sample import MeasurementState
 
 

@@ -14,7 +14,8 @@ from udsprobe.doctor.examine import examine
 from udsprobe.doctor.facts import ListenerFacts
 from udsprobe.doctor.nginx_config import destinations
 from udsprobe.host_facts import Identity
-from udsprobe.kernel import features, kernel_facts
+from udsprobe.kernel import kernel_facts
+from udsprobe.kernel.abilities import features
 from udsprobe.servers.endpoints import Endpoints
 from udsprobe.servers.systemd import UnitFiles, units_of
 from udsprobe.servers.target_files import TargetFiles

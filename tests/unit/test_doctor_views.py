@@ -21,8 +21,8 @@ from udsprobe.doctor import finding as finding_module
 from udsprobe.doctor.examine import Diagnosis, Machine, diagnosis
 from udsprobe.host_facts import Identity, KernelFacts, NotChecked
 from udsprobe.sample import MeasurementState
-from udsprobe.views.doctor_document import document, json_text
-from udsprobe.views.doctor_text import render
+from udsprobe.views.documents.doctor_document import document, json_text
+from udsprobe.views.text.doctor_text import render
 
 ROOT = Path(__file__).parents[2]
 SCHEMA: Dict[str, Any] = json.loads((ROOT / "docs" / "doctor.schema.json").read_text("utf-8"))

@@ -22,7 +22,7 @@ from udsprobe.model import report as report_module
 from udsprobe.model.difference import report
 from udsprobe.model.report import SCHEMA, Report
 from udsprobe.sample import Sample
-from udsprobe.views.document import document, json_line, json_text
+from udsprobe.views.documents.report_document import document, json_line, json_text
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCHEMA_DOCUMENT: Dict[str, Any] = json.loads((DOCS / "report.schema.json").read_text("utf-8"))

@@ -15,7 +15,7 @@ import pytest
 import udsprobe
 from tests.unit.reports import busy
 from udsprobe.encodable import in_ascii, never_lose
-from udsprobe.views.text import render
+from udsprobe.views.text.report_text import render
 
 PACKAGE = Path(udsprobe.__file__).parent
 

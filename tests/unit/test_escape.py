@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from udsprobe.views.escape import column, fit, fit_words, visible, wrap, wrap_commands
+from udsprobe.views.fields.escape import column, fit, fit_words, visible, wrap, wrap_commands
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
 

@@ -11,8 +11,8 @@ from typing import List
 import pytest
 
 from udsprobe.cli import main
-from udsprobe.commands import otlp_push
-from udsprobe.commands.scrape_server import ScrapeServer
+from udsprobe.commands.live import otlp_push
+from udsprobe.commands.live.scrape_server import ScrapeServer
 from udsprobe.errors import UsageError
 
 OURSELVES = str(os.getpid())

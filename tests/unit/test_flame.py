@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.chromium import HOSTILE
 from udsprobe.model.report import CodeStack
-from udsprobe.views.call_tree import WIDTH, Box, boxes
+from udsprobe.views.fields.call_tree import WIDTH, Box, boxes
 from udsprobe.views.html.flame import flame
 
 

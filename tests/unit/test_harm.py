@@ -22,7 +22,7 @@ from udsprobe.model.report import (
 )
 from udsprobe.rules import judged
 from udsprobe.rules.harm import slow_requests
-from udsprobe.views.verdict import said
+from udsprobe.views.fields.verdict import said
 
 
 def verdict(report: Report) -> Verdict:

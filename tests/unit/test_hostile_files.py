@@ -19,10 +19,10 @@ from tests.unit import recordings, samples
 from tests.unit.compared import made
 from udsprobe.cli import main
 from udsprobe.doctor.unit_file import together
-from udsprobe.kernel.cgroups import mounts
-from udsprobe.kernel.diag_messages import answers
-from udsprobe.kernel.limits import identity_of
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.proc.cgroups import mounts
+from udsprobe.kernel.proc.limits import identity_of
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.sockets.diag_messages import answers
 from udsprobe.recording.plain import to_json
 
 

@@ -25,8 +25,8 @@ from scripts.vm.userland import Share, Userland, this_machine_s
 from tests.kernel.measured import MEASURED, measurement_of
 from tests.scenarios import programs
 from tests.workloads import cross
-from udsprobe.kernel.bcc_plan import bcc_measurements
-from udsprobe.kernel.plan import EVENT_PROGRAMS, measurements
+from udsprobe.kernel.abilities.plan import EVENT_PROGRAMS, measurements
+from udsprobe.kernel.bcc.plan import bcc_measurements
 
 ROOT = Path(__file__).resolve().parents[2]
 ON = {"syscalls": Claim("on", None)}

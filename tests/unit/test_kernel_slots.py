@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Require
-from udsprobe.kernel.listener_table import depths
+from udsprobe.kernel.tables.listener_table import depths
 from udsprobe.model.histogram import LATENCY_TOP_BITS, slot_bounds_ns, slot_of
 
 DEPTH_MAX = (1 << 17) - 1

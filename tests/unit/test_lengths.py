@@ -8,7 +8,7 @@ import click
 import pytest
 
 from udsprobe import cli
-from udsprobe.commands.lengths import given_s, seconds
+from udsprobe.commands.options.lengths import given_s, seconds
 from udsprobe.errors import EXIT_USAGE
 
 TAKEN = ("--duration", "--interval", "--ring", "--around", "--slo")

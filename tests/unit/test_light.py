@@ -8,13 +8,13 @@ import pytest
 
 from tests.unit import samples
 from udsprobe.collector import without_calls
-from udsprobe.kernel import light_plan
-from udsprobe.kernel.plan import EVENT_PROGRAMS, measurements, programs
+from udsprobe.kernel.abilities import light_plan
+from udsprobe.kernel.abilities.plan import EVENT_PROGRAMS, measurements, programs
 from udsprobe.model.difference import report
 from udsprobe.model.report import Report
 from udsprobe.rules.judge import judged
 from udsprobe.sample import Endpoint, Sample, TrafficCounts
-from udsprobe.views.text import render
+from udsprobe.views.text.report_text import render
 
 EVENTS = frozenset(program.name for program in EVENT_PROGRAMS)
 STREAM = Endpoint("unix", "stream")

@@ -13,10 +13,10 @@ import pytest
 
 from tests.unit.layouts import write_latency, write_name
 from tests.unit.samples import latency, listener, queue
-from udsprobe.kernel.btf import Btf
-from udsprobe.kernel.counters import endpoint, enum_names
-from udsprobe.kernel.listener_table import ListenerTable, joined
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.objects.btf import Btf
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.tables.counters import endpoint, enum_names
+from udsprobe.kernel.tables.listener_table import ListenerTable, joined
 from udsprobe.sample import Endpoint, ListenerReading, QueueCounts
 
 INTERVAL = 1

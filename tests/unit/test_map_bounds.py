@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from udsprobe.kernel import map_bounds
+from udsprobe.kernel.objects import map_bounds
 
 PAGE_BYTES = 4096
 

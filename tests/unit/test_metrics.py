@@ -22,8 +22,8 @@ from udsprobe.views.metrics.book import MetricsBook
 from udsprobe.views.metrics.bounds import COARSE_NS, FINE_NS, bucketed
 from udsprobe.views.metrics.catalogue import CATALOGUE, HISTOGRAM
 from udsprobe.views.metrics.page import Buckets, Page
+from udsprobe.views.metrics.prometheus_text import PageCollector
 from udsprobe.views.metrics.series_budget import MAX_SERIES_LEAST, SHARES_PCT
-from udsprobe.views.prometheus_text import PageCollector
 
 APP = ("unix", "stream", "/run/app.sock", "4026531840")
 

@@ -7,7 +7,7 @@ from typing import Optional
 import pytest
 
 from tests.unit import samples
-from udsprobe.kernel.namespace_files import tcp_counters
+from udsprobe.kernel.proc.namespace_files import tcp_counters
 from udsprobe.model.difference import report
 from udsprobe.model.namespace_rows import namespace_rows
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from udsprobe.views import numbers
+from udsprobe.views.fields import numbers
 
 DURATIONS_US = st.floats(min_value=0, max_value=3e13, allow_nan=False)
 FINITE = st.floats(min_value=0, max_value=1e15, allow_nan=False)

@@ -6,7 +6,7 @@ from typing import Any, Tuple
 
 import pytest
 
-from udsprobe.commands.options import FORMS, WatchOptions, read_options
+from udsprobe.commands.options.shared import FORMS, WatchOptions, read_options
 from udsprobe.errors import UsageError
 
 GIVEN = {

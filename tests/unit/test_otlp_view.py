@@ -8,8 +8,8 @@ from opentelemetry.sdk.metrics.export import Histogram, Sum
 from tests.unit import samples
 from tests.unit.metric_pages import pages
 from udsprobe.views.metrics.catalogue import COUNTER, HISTOGRAM
+from udsprobe.views.metrics.otlp import CUMULATIVE, attribute_name, metrics_data, resource
 from udsprobe.views.metrics.page import Buckets
-from udsprobe.views.otlp import CUMULATIVE, attribute_name, metrics_data, resource
 
 
 def test_every_series_is_a_point_of_the_same_value() -> None:

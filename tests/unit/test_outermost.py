@@ -14,7 +14,7 @@ from udsprobe.model.histogram import LATENCY_SLOTS, slot_of
 from udsprobe.model.outermost import of_outermost
 from udsprobe.model.report import Hop, ServedBy
 from udsprobe.sample import LatencyCounts
-from udsprobe.views.text import latency_line, served_line
+from udsprobe.views.text.report_text import latency_line, served_line
 
 
 def row(pid: int, count: int, mean: float, **parts: float) -> ServedBy:

@@ -9,8 +9,8 @@ from typing import Optional
 
 import pytest
 
-from udsprobe.kernel import loader
-from udsprobe.kernel.libbpf import LibbpfError
+from udsprobe.kernel.objects.libbpf import LibbpfError
+from udsprobe.kernel.programs import loader
 from udsprobe.own_descriptors import descriptors_used_up
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from udsprobe.errors import KernelCannotError
-from udsprobe.kernel.lockdown import forbids_reading
-from udsprobe.kernel.own_namespaces import in_pid_namespace, in_user_namespace
+from udsprobe.kernel.abilities.lockdown import forbids_reading
+from udsprobe.kernel.proc.own_namespaces import in_pid_namespace, in_user_namespace
 
 
 def proc(root: Path, status: str = "NSpid:\t7\n") -> Path:

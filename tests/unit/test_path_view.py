@@ -8,7 +8,7 @@ from typing import Optional
 
 import pytest
 
-from udsprobe.kernel.path_view import LINKS_MAX, PathFound, look_up
+from udsprobe.kernel.proc.path_view import LINKS_MAX, PathFound, look_up
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from udsprobe.kernel.plan import (
+from udsprobe.kernel.abilities.plan import (
     EVENT_PROGRAMS,
     NO_OTHER_CALLS,
     SKIPS,

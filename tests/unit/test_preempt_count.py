@@ -6,8 +6,8 @@ import mmap
 import struct
 from typing import List
 
-from udsprobe.kernel.btf import HEADER, MAGIC
-from udsprobe.kernel.preempt_count import variable_places
+from udsprobe.kernel.abilities.preempt_count import variable_places
+from udsprobe.kernel.objects.btf import HEADER, MAGIC
 
 NAMES = ("int", "runqueues", "jiffies", "__preempt_count", ".data..percpu", "entry")
 INT, STRUCT, VAR, DATASEC, PROTOTYPE = 1, 4, 14, 15, 13

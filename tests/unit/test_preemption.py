@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from udsprobe.kernel import preemption
+from udsprobe.kernel.abilities import preemption
 
 
 @pytest.mark.parametrize(

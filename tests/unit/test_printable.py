@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.visible import invisible
-from udsprobe.kernel.sock_diag import unix_address
+from udsprobe.kernel.sockets.sock_diag import unix_address
 from udsprobe.printable import printable, raw_name
 
 # Names that imitate the escapes of others.

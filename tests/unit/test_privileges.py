@@ -6,7 +6,7 @@ from typing import List
 
 import pytest
 
-from udsprobe.kernel.privileges import effective_set, missing_among, missing_capabilities
+from udsprobe.kernel.abilities.privileges import effective_set, missing_among, missing_capabilities
 
 STATUS = "Name:\tpython\nCapInh:\t0000000000000000\nCapPrm:\tffffffffffffffff\nCapEff:\t{}\n"
 

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator, List
 
 import pytest
 
-from udsprobe.kernel.procfs import Procfs, same_file
+from udsprobe.kernel.proc.procfs import Procfs, same_file
 from udsprobe.printable import printable
 
 READY_THEN_WAIT = "print('ready', flush=True); import sys; sys.stdin.read()"

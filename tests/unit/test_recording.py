@@ -24,7 +24,7 @@ from udsprobe.recording import Recorder, Retention, open_recording
 from udsprobe.recording.retention import Period
 from udsprobe.reporting import Reporter
 from udsprobe.sample import Sample
-from udsprobe.views.document import document
+from udsprobe.views.documents.report_document import document
 
 COUNT = 150  # a block, and a tail
 

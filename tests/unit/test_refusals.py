@@ -13,9 +13,9 @@ from typing import Any, Iterator, Optional, Tuple
 
 import pytest
 
-from udsprobe.kernel.procfs import Procfs
-from udsprobe.kernel.refusals import Bound, Refusals, UnixConnect
-from udsprobe.kernel.socket_names import SocketName
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.sockets.socket_names import SocketName
+from udsprobe.kernel.tables.refusals import Bound, Refusals, UnixConnect
 
 OURSELVES = os.getpid()
 MOUNT_NS = os.stat("/proc/self/ns/mnt").st_ino

@@ -15,8 +15,8 @@ from udsprobe.model.action import CHANGES, EFFECTS, RESTARTS, Action
 from udsprobe.model.report import CpuHolder, Fds, Namespace, Peer, Report
 from udsprobe.rules.remedy import choice, queues
 from udsprobe.rules.remedy.row import Value
-from udsprobe.rules.remedy.servers import DATABASES, GENERIC, SERVERS, recognise
 from udsprobe.rules.remedy.table import KINDS, remedies
+from udsprobe.rules.servers import DATABASES, GENERIC, SERVERS, recognise
 
 CAUSES = (
     *("accept-queue-full", "accept-starved", "connect-failing", "fd-limit", "send-blocked"),

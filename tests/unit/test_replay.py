@@ -14,8 +14,8 @@ import pytest
 
 from tests.unit import recordings, samples
 from udsprobe.cli import main
-from udsprobe.commands.moments import moment_unix_s
-from udsprobe.commands.player import RecordingPlayer
+from udsprobe.commands.live.player import RecordingPlayer
+from udsprobe.commands.options.moments import moment_unix_s
 from udsprobe.errors import UsageError
 from udsprobe.recording import open_recording
 from udsprobe.reporting import Reporter
@@ -24,7 +24,7 @@ from udsprobe.views.dashboard.feed import Moment
 from udsprobe.views.dashboard.reader import Reader
 from udsprobe.views.dashboard.replay import ReplayDashboard
 from udsprobe.views.dashboard.timeline import line, state
-from udsprobe.views.document import json_line, json_text
+from udsprobe.views.documents.report_document import json_line, json_text
 
 COUNT = 140
 FINDINGS = (20, 21, 90)
@@ -295,7 +295,7 @@ import sys
 from udsprobe.cli import main
 code = main([sys.argv[1], sys.argv[2], "--output", "/dev/null"])
 from udsprobe.views.dashboard import replay
-from udsprobe.commands import player
+from udsprobe.commands.live import player
 bad = [name for name in sys.modules if name.startswith(("udsprobe.kernel", "ctypes"))]
 sys.exit(code or ", ".join(bad) or 0)
 """

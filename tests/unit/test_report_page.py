@@ -32,10 +32,10 @@ from udsprobe.model.report import (
 )
 from udsprobe.model.timeline import Timeline, timeline
 from udsprobe.sample import Sample
-from udsprobe.views import cells, numbers, words
+from udsprobe.views.fields import cells, numbers, words
 from udsprobe.views.html.report_page import Moment, render
 from udsprobe.views.html.time_plots import clock_label, heat_levels
-from udsprobe.views.text import latency_line, served_line
+from udsprobe.views.text.report_text import latency_line, served_line
 
 BYTES_MAX = 2 << 20
 SECTIONS = [

@@ -28,7 +28,7 @@ from udsprobe.model.report import (
     Waiting,
 )
 from udsprobe.rules import judged
-from udsprobe.views.verdict import said
+from udsprobe.views.fields.verdict import said
 
 
 def verdict(report: Report, slo_us: Optional[float] = None) -> Verdict:

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit import reports
 from tests.unit.feeds import frame
-from udsprobe.views.columns import CONNECTIONS, FINDINGS, LISTENERS, SYSCALLS, TARGETS
 from udsprobe.views.dashboard.pages import KEYS_HELP, MARKS_HELP, VERDICT_HELP, help_page
+from udsprobe.views.fields.columns import CONNECTIONS, FINDINGS, LISTENERS, SYSCALLS, TARGETS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "screen.md").read_text(encoding="utf-8")
 TABLES = (LISTENERS, SYSCALLS, TARGETS, FINDINGS, CONNECTIONS)

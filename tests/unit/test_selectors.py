@@ -13,12 +13,12 @@ from typing import Any, Callable, Iterator, List, Set
 import pytest
 
 from udsprobe.errors import EXIT_NO_TARGET, EXIT_USAGE, NoTargetError, UdsprobeError, UsageError
-from udsprobe.kernel import cgroups
-from udsprobe.kernel.cgroups import CgroupMount
-from udsprobe.kernel.listener_address import parse_listener
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.proc import cgroups
+from udsprobe.kernel.proc.cgroups import CgroupMount
+from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Selectors, parse_pids, resolve
-from udsprobe.kernel.sock_diag import ListeningSocket
+from udsprobe.kernel.sockets.listener_address import parse_listener
+from udsprobe.kernel.sockets.sock_diag import ListeningSocket
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 

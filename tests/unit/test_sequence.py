@@ -13,12 +13,12 @@ from tests.unit.feeds import frame
 from tests.unit.kept import call, kept, story
 from udsprobe.model.report import Report, WholeRequest
 from udsprobe.model.whole_requests import whole_request
-from udsprobe.views import sequence
 from udsprobe.views.dashboard import pages, tables
 from udsprobe.views.dashboard.slow_pages import slow_key
 from udsprobe.views.dashboard.state import ViewState
+from udsprobe.views.fields import sequence
 from udsprobe.views.html import sequence_plot
-from udsprobe.views.text import render
+from udsprobe.views.text.report_text import render
 
 
 def row(**changes: Any) -> WholeRequest:

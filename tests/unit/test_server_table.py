@@ -8,9 +8,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 import pytest
 
 from tests.unit.samples import upstream
-from udsprobe.kernel.btf import Btf
-from udsprobe.kernel.counters import enum_names
-from udsprobe.kernel.server_table import ServerTable
+from udsprobe.kernel.objects.btf import Btf
+from udsprobe.kernel.tables.counters import enum_names
+from udsprobe.kernel.tables.server_table import ServerTable
 from udsprobe.sample import OwnRequestCounts, PeerReading, UpstreamCounts, Waiting
 
 LISTING = 7

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from udsprobe.kernel.silent_peers import End, tcp_rows
+from udsprobe.kernel.tables.silent_peers import End, tcp_rows
 
 HEAD = b"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt uid inode\n"
 ROW = b"   0: %s %s 01 00000000:00000000 00:00000000 00000000     0        0 %d 1 0 20 4 30 10 -1\n"

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from udsprobe.kernel.socket_names import SocketName
+from udsprobe.kernel.sockets.socket_names import SocketName
 
 
 class Record(ctypes.Structure):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udsprobe.kernel.socket_roles import (
+from udsprobe.kernel.sockets.socket_roles import (
     TCP_ESTABLISHED,
     TCP_LISTEN,
     SocketRecord,

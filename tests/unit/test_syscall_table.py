@@ -7,7 +7,7 @@ from typing import Dict
 
 import pytest
 
-from udsprobe.kernel.syscall_table import (
+from udsprobe.kernel.abilities.syscall_table import (
     ALIASES,
     OTHER_LIMITS,
     TABLES,
@@ -140,7 +140,7 @@ def test_calls_that_move_bytes_say_which_way(prefix: str, trait: str) -> None:
 
 
 def test_errno_names_of_this_python_cover_the_slots() -> None:
-    from udsprobe.kernel.counters import errors_by_name
+    from udsprobe.kernel.tables.counters import errors_by_name
 
     slots = [0] * 134
     slots[errno.EAGAIN], slots[errno.EDEADLK], slots[errno.EOPNOTSUPP], slots[0] = 3, 1, 2, 4

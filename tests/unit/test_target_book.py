@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import AbstractSet, Dict, List, Optional, Tuple
 
-from udsprobe.kernel.target_book import (
+from udsprobe.kernel.tables.target_book import (
     CMDLINES_PER_READ,
     EXITED_SHOWN_MAX,
     ProcessesSeen,

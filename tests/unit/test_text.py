@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from tests.unit import reports, verdicts
 from udsprobe.model.report import Report, SyscallsPerRequest
-from udsprobe.views.text import render
+from udsprobe.views.text.report_text import render
 
 KINDS = [reports.busy, reports.empty, reports.degraded, reports.hostile, reports.measured]
 Kind = Callable[[], Report]

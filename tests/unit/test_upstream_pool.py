@@ -9,9 +9,9 @@ import pytest
 
 from tests.unit import ill
 from udsprobe.model.report import Report, Upstream, Verdict
+from udsprobe.rules.accounts.request_time import request_time
+from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
-from udsprobe.rules.request_time import request_time
-from udsprobe.rules.service import whole_service
 
 
 def pooled(busy_pct: Optional[float], connections: Optional[int] = 2, at_once: int = 24) -> Report:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit import reports, verdicts
 from udsprobe.model.action import by_hand, command
 from udsprobe.model.report import Evidence
-from udsprobe.views.verdict import (
+from udsprobe.views.fields.verdict import (
     commands,
     evidence,
     measure,

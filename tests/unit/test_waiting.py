@@ -9,9 +9,9 @@ from tests.unit import samples
 from udsprobe.model.difference import report
 from udsprobe.model.report import Author, Report, RootAuthor, Wait
 from udsprobe.model.timeline import timeline
-from udsprobe.views import waiting
+from udsprobe.views.fields import waiting
 from udsprobe.views.html.report_page import render as page
-from udsprobe.views.text import render
+from udsprobe.views.text.report_text import render
 
 
 def part(**changes: Any) -> Author:

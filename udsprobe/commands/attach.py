@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from udsprobe.commands.delivery import Outlet
-from udsprobe.commands.early_imports import early_imports
-from udsprobe.commands.observing import observer_of
-from udsprobe.commands.options import read_options, watch_options
-from udsprobe.commands.record_options import recorder
-from udsprobe.commands.selecting import chosen_processes, selector_options
-from udsprobe.commands.watching import exit_code, shown_form, watch, withdraw_announcement
+from udsprobe.commands.live.early_imports import early_imports
+from udsprobe.commands.live.observing import observer_of
+from udsprobe.commands.live.watching import exit_code, shown_form, watch, withdraw_announcement
+from udsprobe.commands.options.record_options import recorder
+from udsprobe.commands.options.selecting import chosen_processes, selector_options
+from udsprobe.commands.options.shared import read_options, watch_options
+from udsprobe.commands.output.delivery import Outlet
 
 
 @click.command(

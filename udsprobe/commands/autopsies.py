@@ -9,14 +9,14 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import click
 
-from udsprobe.commands.delivery import Outlet
-from udsprobe.commands.options import debug_option
+from udsprobe.commands.options.shared import debug_option
+from udsprobe.commands.output.delivery import Outlet
 from udsprobe.errors import EXIT_OK, RecordingError, UsageError
 from udsprobe.model.report import Report, Verdict
 from udsprobe.recording.autopsy import KEPT_S_MAX, QUIET_S, Autopsy
 from udsprobe.recording.reader import Recording, open_recording
-from udsprobe.views.escape import fit, visible
-from udsprobe.views.numbers import span
+from udsprobe.views.fields.escape import fit, visible
+from udsprobe.views.fields.numbers import span
 
 
 @click.command(

@@ -7,9 +7,9 @@ from typing import Optional
 
 import click
 
-from udsprobe.commands.delivery import Outlet, WholeFile, html_libraries
-from udsprobe.commands.options import debug_option
-from udsprobe.commands.sources import read_runs
+from udsprobe.commands.options.shared import debug_option
+from udsprobe.commands.output.delivery import Outlet, WholeFile, html_libraries
+from udsprobe.commands.output.sources import read_runs
 from udsprobe.compare import compare
 from udsprobe.compare.comparison import SCHEMA, Comparison
 from udsprobe.errors import UsageError
@@ -47,13 +47,13 @@ def command(a: str, b: str, as_json: bool, html: Optional[str]) -> None:
 
 
 def _json(comparison: Comparison) -> str:
-    from udsprobe.views.compare_document import json_text
+    from udsprobe.views.documents.compare_document import json_text
 
     return json_text(comparison)
 
 
 def _text(comparison: Comparison, outlet: Outlet) -> str:
-    from udsprobe.views.compare_text import render
+    from udsprobe.views.text.compare_text import render
 
     return render(comparison, outlet.columns(), colour=outlet.is_terminal)
 

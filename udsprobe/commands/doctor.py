@@ -10,14 +10,14 @@ from typing import Optional, Tuple
 import click
 
 from udsprobe import __version__
-from udsprobe.commands import completion
-from udsprobe.commands.delivery import Outlet
-from udsprobe.commands.options import debug_option
+from udsprobe.commands.options import completion
+from udsprobe.commands.options.shared import debug_option
+from udsprobe.commands.output.delivery import Outlet
 from udsprobe.doctor.examine import SCHEMA, Machine, diagnosis
 from udsprobe.doctor.finding import reaches
 from udsprobe.errors import EXIT_FINDING, EXIT_OK
 from udsprobe.kernel.selectors import parse_pids
-from udsprobe.rules.suspect import SEVERITIES
+from udsprobe.rules.suspects.suspect import SEVERITIES
 from udsprobe.servers.gather import gather
 
 
@@ -62,11 +62,11 @@ def command(
     outlet = Outlet(output, sys.stdout)
     found = diagnosis(__version__, _host(), gather(asked))
     if as_json:
-        from udsprobe.views.doctor_document import json_text
+        from udsprobe.views.documents.doctor_document import json_text
 
         outlet.write(json_text(found))
     else:
-        from udsprobe.views.doctor_text import render
+        from udsprobe.views.text.doctor_text import render
 
         coloured = _coloured(outlet)
         outlet.write(render(found, outlet.columns(), colour=coloured, verbose=verbose))

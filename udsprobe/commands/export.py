@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from udsprobe.commands.notices import notice
-from udsprobe.commands.observing import observer_of
-from udsprobe.commands.options import WatchOptions, pace_options, read_options
-from udsprobe.commands.selecting import chosen_processes, selector_options
-from udsprobe.commands.watching import announce, withdraw_announcement
+from udsprobe.commands.live.observing import observer_of
+from udsprobe.commands.live.watching import announce, withdraw_announcement
+from udsprobe.commands.options.selecting import chosen_processes, selector_options
+from udsprobe.commands.options.shared import WatchOptions, pace_options, read_options
+from udsprobe.commands.output.notices import notice
 from udsprobe.ending import Ending
 from udsprobe.errors import EXIT_OK, UsageError
 from udsprobe.observe import Observer
@@ -20,8 +20,8 @@ from udsprobe.views.metrics.page import Page
 from udsprobe.views.metrics.series_budget import MAX_SERIES_DEFAULT, MAX_SERIES_LEAST
 
 if TYPE_CHECKING:
-    from udsprobe.commands.otlp_push import OtlpPusher
-    from udsprobe.commands.scrape_server import ScrapeServer
+    from udsprobe.commands.live.otlp_push import OtlpPusher
+    from udsprobe.commands.live.scrape_server import ScrapeServer
 
 BIND_DEFAULT = "127.0.0.1:9435"
 
@@ -102,7 +102,7 @@ def command(bind: Optional[str], otlp: Optional[str], max_series: int, **given: 
 
 # Imported when they are used: prometheus_client, and OpenTelemetry above all, take their time.
 def _server(bind: Optional[str], newest: NewestPage, stack: ExitStack) -> ScrapeServer:
-    from udsprobe.commands.scrape_server import ScrapeServer
+    from udsprobe.commands.live.scrape_server import ScrapeServer
 
     server = ScrapeServer(BIND_DEFAULT if bind is None else bind, newest.read)
     stack.callback(server.close)
@@ -110,7 +110,7 @@ def _server(bind: Optional[str], newest: NewestPage, stack: ExitStack) -> Scrape
 
 
 def _pusher(url: str, newest: NewestPage) -> OtlpPusher:
-    from udsprobe.commands.otlp_push import OtlpPusher
+    from udsprobe.commands.live.otlp_push import OtlpPusher
 
     return OtlpPusher(url, newest.read)
 

@@ -13,17 +13,17 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import click
 
-from udsprobe.commands import completion
-from udsprobe.commands.delivery import Outlet
-from udsprobe.commands.lengths import given_s
-from udsprobe.commands.notices import notice
-from udsprobe.commands.options import INTERVAL_MIN_S, debug_option
-from udsprobe.commands.privilege_options import keep_privileges_option
+from udsprobe.commands.options import completion
+from udsprobe.commands.options.lengths import given_s
+from udsprobe.commands.options.privilege_options import keep_privileges_option
+from udsprobe.commands.options.shared import INTERVAL_MIN_S, debug_option
+from udsprobe.commands.output.delivery import Outlet
+from udsprobe.commands.output.notices import notice
 from udsprobe.errors import NotPermittedError, UsageError
-from udsprobe.kernel.listening import ListenersSeen, TargetListeners, every_listener
-from udsprobe.kernel.privileges import LeastPrivilege
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.abilities.privileges import LeastPrivilege
+from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Selectors, parse_pids, resolve
+from udsprobe.kernel.sockets.listening import ListenersSeen, TargetListeners, every_listener
 from udsprobe.model.listener_rows import listener_row
 from udsprobe.model.report import Listener
 from udsprobe.sample import ListenerReading
@@ -160,7 +160,7 @@ def _print(readings: Sequence[ListenerReading], procfs: Procfs) -> None:
     # Rich costs as much as the rest of this command: --json goes without.
     from rich.console import Console
 
-    from udsprobe.views.listeners_table import print_table
+    from udsprobe.views.text.listeners_table import print_table
 
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     print_table(console, *_rows(readings, procfs))

@@ -15,14 +15,14 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from udsprobe.commands.keyboard import Asked, Keyboard
 from udsprobe.commands.listeners import fullest_first
+from udsprobe.commands.live.keyboard import Asked, Keyboard
 from udsprobe.errors import NoTargetError
-from udsprobe.kernel.listening import ListenersSeen
+from udsprobe.kernel.sockets.listening import ListenersSeen
 from udsprobe.model.report import Listener
 from udsprobe.sample import ListenerReading
-from udsprobe.views.listeners_table import print_table, table
-from udsprobe.views.numbers import span
+from udsprobe.views.fields.numbers import span
+from udsprobe.views.text.listeners_table import print_table, table
 
 Look = Callable[[], ListenersSeen]
 Rows = Tuple[List[Listener], Dict[int, str]]

@@ -7,17 +7,17 @@ from typing import Any
 
 import click
 
-from udsprobe.commands.delivery import Outlet
-from udsprobe.commands.notices import notice
-from udsprobe.commands.observing import observer_of
-from udsprobe.commands.options import fail_on_option, pace_options, read_options
-from udsprobe.commands.record_options import (
+from udsprobe.commands.live.observing import observer_of
+from udsprobe.commands.live.watching import exit_code, watch, withdraw_announcement
+from udsprobe.commands.options.record_options import (
     bounds,
     recorder,
     retention_options,
 )
-from udsprobe.commands.selecting import chosen_processes, selector_options
-from udsprobe.commands.watching import exit_code, watch, withdraw_announcement
+from udsprobe.commands.options.selecting import chosen_processes, selector_options
+from udsprobe.commands.options.shared import fail_on_option, pace_options, read_options
+from udsprobe.commands.output.delivery import Outlet
+from udsprobe.commands.output.notices import notice
 
 
 @click.command(

@@ -10,10 +10,10 @@ from typing import Optional
 
 import click
 
-from udsprobe.commands.answer import can_draw, follow_the_terminal, rendered, wants_colour
 from udsprobe.commands.autopsies import chosen, window
-from udsprobe.commands.delivery import Outlet
-from udsprobe.commands.options import debug_option, form_asked
+from udsprobe.commands.options.shared import debug_option, form_asked
+from udsprobe.commands.output.answer import can_draw, follow_the_terminal, rendered, wants_colour
+from udsprobe.commands.output.delivery import Outlet
 from udsprobe.errors import EXIT_OK
 from udsprobe.recording.reader import Recording, open_recording
 
@@ -60,7 +60,7 @@ def _each_interval(recording: Recording, outlet: Outlet) -> None:
 
 
 def _watch(recording: Recording, begins_unix_s: Optional[float]) -> None:
-    from udsprobe.commands.player import RecordingPlayer
+    from udsprobe.commands.live.player import RecordingPlayer
     from udsprobe.views.dashboard import run_replay
 
     if len(recording.sequences()) > 1:

@@ -8,10 +8,10 @@ from typing import Optional, Sequence, Tuple
 import click
 
 from udsprobe.commands import autopsies
-from udsprobe.commands.answer import rendered, wants_colour
-from udsprobe.commands.delivery import Outlet, WholeFile, html_libraries
-from udsprobe.commands.moments import moment_unix_s
-from udsprobe.commands.options import debug_option
+from udsprobe.commands.options.moments import moment_unix_s
+from udsprobe.commands.options.shared import debug_option
+from udsprobe.commands.output.answer import rendered, wants_colour
+from udsprobe.commands.output.delivery import Outlet, WholeFile, html_libraries
 from udsprobe.errors import EXIT_OK, RecordingError, UsageError
 from udsprobe.model.code import CPU, OFF_CPU, every_stack
 from udsprobe.model.report import Report
@@ -127,8 +127,8 @@ def _write_stacks(
     *,
     asleep: bool,
 ) -> None:
-    from udsprobe.views import folded as as_text
-    from udsprobe.views import pprof as as_message
+    from udsprobe.views.documents import folded as as_text
+    from udsprobe.views.documents import pprof as as_message
 
     first, last = (
         recording.sample(n) for n in recording.ends(*_moments_of(recording, begins, ends))

@@ -10,14 +10,14 @@ from typing import Any, Optional, Tuple
 
 import click
 
-from udsprobe.commands.delivery import Outlet
-from udsprobe.commands.early_imports import early_imports
-from udsprobe.commands.launch import HeldCommand
-from udsprobe.commands.notices import notice
-from udsprobe.commands.observing import observer_of
-from udsprobe.commands.options import WatchOptions, read_options, watch_options
-from udsprobe.commands.record_options import recorder
-from udsprobe.commands.watching import exit_code, shown_form, watch, withdraw_announcement
+from udsprobe.commands.live.early_imports import early_imports
+from udsprobe.commands.live.launch import HeldCommand
+from udsprobe.commands.live.observing import observer_of
+from udsprobe.commands.live.watching import exit_code, shown_form, watch, withdraw_announcement
+from udsprobe.commands.options.record_options import recorder
+from udsprobe.commands.options.shared import WatchOptions, read_options, watch_options
+from udsprobe.commands.output.delivery import Outlet
+from udsprobe.commands.output.notices import notice
 
 
 @click.command(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Iterable, Optional, Tuple, Union
 
 from udsprobe.model.report import Action
-from udsprobe.rules.suspect import SEVERITIES
+from udsprobe.rules.suspects.suspect import SEVERITIES
 
 DOCS = "docs/doctor.md#"
 _PLACES_SHOWN = 5

@@ -10,7 +10,7 @@ from udsprobe.model.action import CHANGES, Action, by_hand, command
 from udsprobe.sample import MeasurementState
 
 _NOT_BUILT = "not measured in this version"
-# In reasons of `udsprobe.kernel.plan`.
+# In reasons of `udsprobe.kernel.abilities.plan`.
 _LESS_WITH = "strategy fentry has no probes"
 
 

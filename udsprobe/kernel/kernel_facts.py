@@ -10,13 +10,13 @@ from typing import List, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError, NotPermittedError, UdsprobeError
 from udsprobe.host_facts import KernelFacts, NotChecked, Strategy
-from udsprobe.kernel.bcc_library import bcc_module
-from udsprobe.kernel.features import KERNEL_BTF, Features, kernel_features
-from udsprobe.kernel.libbpf import libbpf
-from udsprobe.kernel.limits import read_int
-from udsprobe.kernel.lockdown import lockdown_level
-from udsprobe.kernel.plan import strategies
-from udsprobe.kernel.privileges import missing_capabilities
+from udsprobe.kernel.abilities.features import KERNEL_BTF, Features, kernel_features
+from udsprobe.kernel.abilities.lockdown import lockdown_level
+from udsprobe.kernel.abilities.plan import strategies
+from udsprobe.kernel.abilities.privileges import missing_capabilities
+from udsprobe.kernel.bcc.library import bcc_module
+from udsprobe.kernel.objects.libbpf import libbpf
+from udsprobe.kernel.proc.limits import read_int
 from udsprobe.sample import MeasurementState
 
 # Linux kernel commit 76d3ccecfa18 "io_uring: add a sysctl to disable io_uring

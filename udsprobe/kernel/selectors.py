@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from udsprobe.errors import NoTargetError, NotPermittedError, UsageError
-from udsprobe.kernel import cgroups
-from udsprobe.kernel.listener_address import Wanted, parse_listener
-from udsprobe.kernel.pid_namespaces import outer_pid
-from udsprobe.kernel.procfs import Process, Procfs
-from udsprobe.kernel.sock_diag import NetworkNamespace
+from udsprobe.kernel.proc import cgroups
+from udsprobe.kernel.proc.pid_namespaces import outer_pid
+from udsprobe.kernel.proc.procfs import Process, Procfs
+from udsprobe.kernel.sockets.listener_address import Wanted, parse_listener
+from udsprobe.kernel.sockets.sock_diag import NetworkNamespace
 from udsprobe.printable import printable
 
 _COMM_BYTES = 15  # TASK_COMM_LEN, less the final NUL

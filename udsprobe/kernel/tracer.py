@@ -8,19 +8,10 @@ from functools import partial
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError
-from udsprobe.kernel.alongside import Work, nothing
-from udsprobe.kernel.call_functions import CallFunction, described
-from udsprobe.kernel.call_programs import CallPrograms
-from udsprobe.kernel.connection_table import ConnectionTable
-from udsprobe.kernel.counters import Counters, enum_names
-from udsprobe.kernel.cpu_holders import CpuHolders
-from udsprobe.kernel.features import Features, kernel_features
-from udsprobe.kernel.function_programs import Account, prototypes
-from udsprobe.kernel.libbpf import LibbpfError
-from udsprobe.kernel.light_plan import NEEDS, has_light, light_measurements
-from udsprobe.kernel.listener_table import ListenerTable
-from udsprobe.kernel.loader import load, possible_cpus, refusal, series_max
-from udsprobe.kernel.plan import (
+from udsprobe.kernel.abilities.call_functions import CallFunction, described
+from udsprobe.kernel.abilities.features import Features, kernel_features
+from udsprobe.kernel.abilities.light_plan import NEEDS, has_light, light_measurements
+from udsprobe.kernel.abilities.plan import (
     WAKER_PROGRAM,
     attach_order,
     measurements,
@@ -28,13 +19,22 @@ from udsprobe.kernel.plan import (
     strategies,
     tells_arrivals,
 )
-from udsprobe.kernel.probe_object import records
-from udsprobe.kernel.procfs import Procfs
-from udsprobe.kernel.server_table import ServerTable
-from udsprobe.kernel.socket_roles import SocketRecord, served_sockets
-from udsprobe.kernel.syscall_table import syscall_tables
-from udsprobe.kernel.wakers import WaitTable, Wakers
-from udsprobe.kernel.whole_requests import WholeRequests
+from udsprobe.kernel.abilities.syscall_table import syscall_tables
+from udsprobe.kernel.objects.alongside import Work, nothing
+from udsprobe.kernel.objects.libbpf import LibbpfError
+from udsprobe.kernel.objects.probe_object import records
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.programs.call_programs import CallPrograms
+from udsprobe.kernel.programs.function_programs import Account, prototypes
+from udsprobe.kernel.programs.loader import load, possible_cpus, refusal, series_max
+from udsprobe.kernel.sockets.socket_roles import SocketRecord, served_sockets
+from udsprobe.kernel.tables.connection_table import ConnectionTable
+from udsprobe.kernel.tables.counters import Counters, enum_names
+from udsprobe.kernel.tables.cpu_holders import CpuHolders
+from udsprobe.kernel.tables.listener_table import ListenerTable
+from udsprobe.kernel.tables.server_table import ServerTable
+from udsprobe.kernel.tables.wakers import WaitTable, Wakers
+from udsprobe.kernel.tables.whole_requests import WholeRequests
 from udsprobe.sample import MeasurementState
 
 

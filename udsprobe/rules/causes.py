@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, Optional, Tuple
 
-from udsprobe.rules.request_time import BLOCKED
+from udsprobe.rules.accounts.request_time import BLOCKED
 
 TRANSPORT, NOT_TRANSPORT, SET_UP = "transport", "not-transport", "set-up"
 HEALTHY, UNKNOWN = "healthy", "unknown"

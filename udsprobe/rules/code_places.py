@@ -9,7 +9,7 @@ from udsprobe.model.action import Action
 from udsprobe.model.code import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.suspect import Suspect
+from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_SAMPLES_MIN
 from udsprobe.rules.wording import count, duration, evidence, percent
 
@@ -31,7 +31,7 @@ _FOR_PEERS = frozenset(
 _FOR_LOCKS = frozenset(
     ("futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop")
 )
-# By the part of request time that it makes up (rules/request_time.py).
+# By the part of request time that it makes up (rules/accounts/request_time.py).
 _CALLS: Mapping[str, FrozenSet[str]] = {"lock": _FOR_LOCKS, "timer": _FOR_EVENTS}
 _PARTS = {f"app_{name}_us": name for name in ("lock", "disk", "timer", "sleep")}
 

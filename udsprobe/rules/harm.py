@@ -11,7 +11,7 @@ from typing import Iterable, Optional
 
 from udsprobe.model.harm import NOT_SEEN, Harm
 from udsprobe.model.report import Latency, Report
-from udsprobe.rules.suspect import Suspect
+from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import TAIL_TIMES_MEDIAN, TAIL_US_MIN
 from udsprobe.rules.wording import duration, part
 

@@ -8,30 +8,30 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Finding, Report, RunnerUp, Verdict
 from udsprobe.rules import causes, harm, nearness
-from udsprobe.rules import processing as inside
-from udsprobe.rules.accept_queue import (
+from udsprobe.rules.accounts.request_time import RequestTime, request_time
+from udsprobe.rules.accounts.service import Service, services
+from udsprobe.rules.accounts.transport_share import NOT_MEASURED, TransportShare, transport_share
+from udsprobe.rules.causes import CAUSES, PARTS, QUEUES
+from udsprobe.rules.code_places import with_code
+from udsprobe.rules.no_pressure import healthy, unknown, untold
+from udsprobe.rules.suspects import processing as inside
+from udsprobe.rules.suspects.accept_queue import (
     accept_queue_suspects,
     accepts_late,
     is_overloaded,
     is_short,
 )
-from udsprobe.rules.buffers import buffer_suspects, has_stuck_reader, readers_keep_up
-from udsprobe.rules.causes import CAUSES, PARTS, QUEUES
-from udsprobe.rules.churn import accepted_churn, is_most_of_the_work, opened_churn
-from udsprobe.rules.code_places import with_code
-from udsprobe.rules.connects import connect_suspects
-from udsprobe.rules.descriptors import descriptor_suspects
-from udsprobe.rules.hung import hung_suspects
-from udsprobe.rules.losses import account_findings
-from udsprobe.rules.nagle import nagle_findings
-from udsprobe.rules.narrow_buffers import narrow_buffer_suspects
-from udsprobe.rules.no_pressure import healthy, unknown, untold
-from udsprobe.rules.overload import has_time, is_retried
-from udsprobe.rules.request_time import RequestTime, request_time
-from udsprobe.rules.service import Service, services
-from udsprobe.rules.suspect import SEVERITIES, Suspect
+from udsprobe.rules.suspects.buffers import buffer_suspects, has_stuck_reader, readers_keep_up
+from udsprobe.rules.suspects.churn import accepted_churn, is_most_of_the_work, opened_churn
+from udsprobe.rules.suspects.connects import connect_suspects
+from udsprobe.rules.suspects.descriptors import descriptor_suspects
+from udsprobe.rules.suspects.hung import hung_suspects
+from udsprobe.rules.suspects.losses import account_findings
+from udsprobe.rules.suspects.nagle import nagle_findings
+from udsprobe.rules.suspects.narrow_buffers import narrow_buffer_suspects
+from udsprobe.rules.suspects.overload import has_time, is_retried
+from udsprobe.rules.suspects.suspect import SEVERITIES, Suspect
 from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, NEAR_LIMIT, RUNNER_UP_SHARE_PCT_MIN
-from udsprobe.rules.transport_share import NOT_MEASURED, TransportShare, transport_share
 from udsprobe.rules.wording import percent
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Dict, Iterable, Mapping, Optional
 
 from udsprobe.model.report import Report
-from udsprobe.rules import processing as inside
+from udsprobe.rules.accounts.moving import Moving, moving
+from udsprobe.rules.accounts.request_time import WAITS, RequestTime
+from udsprobe.rules.accounts.saturation import saturation
+from udsprobe.rules.accounts.service import Service
 from udsprobe.rules.causes import CAUSE_OF_BUSY, PARTS, WAITING
-from udsprobe.rules.moving import Moving, moving
-from udsprobe.rules.request_time import WAITS, RequestTime
-from udsprobe.rules.saturation import saturation
-from udsprobe.rules.service import Service
+from udsprobe.rules.suspects import processing as inside
 from udsprobe.rules.thresholds import (
     CONTENTION_SHARE_MIN,
     CONTENTION_US_MIN,

@@ -6,12 +6,13 @@ from typing import List, Mapping, Optional, Tuple
 
 from udsprobe.model.report import Evidence, Report, Verdict
 from udsprobe.model.thread_time import busy_share
+from udsprobe.rules.accounts.request_time import RequestTime, request_time
+from udsprobe.rules.accounts.service import Service
+from udsprobe.rules.accounts.transport_share import TransportShare
 from udsprobe.rules.causes import HEALTHY, UNKNOWN
 from udsprobe.rules.harm import NOBODY, not_enough_seen
 from udsprobe.rules.nearness import clearness
-from udsprobe.rules.processing import is_enough
-from udsprobe.rules.request_time import RequestTime, request_time
-from udsprobe.rules.service import Service
+from udsprobe.rules.suspects.processing import is_enough
 from udsprobe.rules.thresholds import (
     CONTENTION_US_MIN,
     HUNG_US_MIN,
@@ -21,7 +22,6 @@ from udsprobe.rules.thresholds import (
     THREAD_BUSY_MIN,
     WAIT_SHARE_MIN,
 )
-from udsprobe.rules.transport_share import TransportShare
 from udsprobe.rules.wording import count, duration, evidence, percent
 
 

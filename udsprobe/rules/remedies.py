@@ -14,26 +14,26 @@ from udsprobe.model.report import (
     ThreadTime,
     Upstream,
 )
-from udsprobe.rules.authors import last_author
-from udsprobe.rules.buffers import binding_buffer, bytes_per_request
-from udsprobe.rules.cpu_holders import (
+from udsprobe.rules.accounts.authors import last_author
+from udsprobe.rules.accounts.cpu_holders import (
     foreign_holders,
     has_too_many_threads,
     runnable_per_cpu,
     throttling,
 )
+from udsprobe.rules.accounts.request_time import RequestTime
+from udsprobe.rules.accounts.saturation import Saturation
+from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
+from udsprobe.rules.accounts.upstream_pool import at_once, full_pool, is_full, is_queueing
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
-from udsprobe.rules.request_time import RequestTime
-from udsprobe.rules.saturation import Saturation
-from udsprobe.rules.service import ON_CPU, Service, serving_threads
+from udsprobe.rules.suspects.buffers import binding_buffer, bytes_per_request
 from udsprobe.rules.thresholds import (
     HOLDER_SHARE_MIN,
     RUNNABLE_PER_CPU_MAX,
     THREAD_BUSY_MIN,
     THROTTLED_PERIODS_PCT_MIN,
 )
-from udsprobe.rules.upstream_pool import at_once, full_pool, is_full, is_queueing
 from udsprobe.rules.wording import count, duration, evidence, percent
 
 # System calls in which a thread sleeps without a poller, a lock or a disk.

@@ -10,8 +10,8 @@ from udsprobe import stack_taking
 from udsprobe.doctor.facts import Facts, ProcessFacts
 from udsprobe.host_facts import KernelFacts, NotChecked
 from udsprobe.kernel.kernel_facts import kernel_facts
-from udsprobe.kernel.limits import host_limits
-from udsprobe.kernel.procfs import Procfs
+from udsprobe.kernel.proc.limits import host_limits
+from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Selectors, resolve
 from udsprobe.servers.caddy import caddy_facts
 from udsprobe.servers.endpoints import Endpoints

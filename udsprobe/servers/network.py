@@ -8,8 +8,8 @@ from typing import Collection, Dict, List, Mapping, Optional, Tuple
 from udsprobe.doctor.facts import ListenerFacts, NetworkLimits
 from udsprobe.errors import KernelCannotError, NotPermittedError
 from udsprobe.host_facts import NotChecked
-from udsprobe.kernel.procfs import Procfs
-from udsprobe.kernel.sock_diag import ListeningSocket, NamespaceListeners, NetworkNamespace
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.sockets.sock_diag import ListeningSocket, NamespaceListeners, NetworkNamespace
 
 NAMESPACES_MAX = 256
 

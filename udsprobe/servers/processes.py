@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Dict, Iterable, Optional, Sequence, Set, Tuple
 
 from udsprobe.doctor.facts import ProcessFacts
-from udsprobe.kernel.limits import identity, nofile
-from udsprobe.kernel.procfs import Process, Procfs
+from udsprobe.kernel.proc.limits import identity, nofile
+from udsprobe.kernel.proc.procfs import Process, Procfs
 
 _KINDS = {
     b"nginx": "nginx",

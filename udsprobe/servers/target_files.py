@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
 from udsprobe.host_facts import Identity
-from udsprobe.kernel.path_view import resolved
+from udsprobe.kernel.proc.path_view import resolved
 
 _MATCHES_MAX = 10_000
 # include/uapi/linux/xattr.h; mode bits do not tell where a list of others decides.

@@ -9,8 +9,8 @@ from typing import Dict, FrozenSet, List, Mapping, Tuple
 from udsprobe.doctor.addresses import host_and_port
 from udsprobe.doctor.facts import NginxFacts
 from udsprobe.errors import KernelCannotError, NotPermittedError
-from udsprobe.kernel.procfs import Procfs
-from udsprobe.kernel.sock_diag import ConnectedSocket, NetworkNamespace
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.sockets.sock_diag import ConnectedSocket, NetworkNamespace
 from udsprobe.servers.target_files import TargetFiles, Unreadable
 
 # Bursts are shorter than a moment is rare: five looks see most, and cost as much as 0.1 s.

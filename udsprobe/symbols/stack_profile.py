@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from udsprobe.kernel.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
+from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
 from udsprobe.sample import StackCounts
 from udsprobe.symbols.frame_rules import MACHINES
 from udsprobe.symbols.kernel_functions import KernelFunctions

@@ -81,7 +81,7 @@ def _nothing(_: Path, __: Sequence[int]) -> Iterator[Account]:
 
 
 def _empty(folder: Path, _: Sequence[int]) -> Iterator[Account]:
-    from udsprobe.kernel.probe_object import ProbeObject
+    from udsprobe.kernel.objects.probe_object import ProbeObject
 
     pair = ProbeObject(empty_pair(folder))
     try:

@@ -6,11 +6,11 @@ from typing import Dict, FrozenSet, Optional, Tuple
 
 from udsprobe.model.action import Action
 from udsprobe.model.report import Connection, CpuCgroup, CpuHolder, Listener, Peer, Report, Target
-from udsprobe.rules.cpu_holders import foreign_holders, partner_pids
+from udsprobe.rules.accounts.cpu_holders import foreign_holders, partner_pids
 from udsprobe.rules.remedy.row import Value
-from udsprobe.rules.remedy.servers import GENERIC, ONE_EACH, recognise, server_of
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
+from udsprobe.rules.servers import GENERIC, ONE_EACH, recognise, server_of
 
 BACKLOG_STEP = 4
 BACKLOG_MIN = 1024

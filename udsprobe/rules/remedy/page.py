@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Iterator, List, Optional, Tuple
 
 from udsprobe.rules.remedy.row import Row
-from udsprobe.rules.remedy.servers import GENERIC, SERVERS
 from udsprobe.rules.remedy.table import KINDS, Kind
+from udsprobe.rules.servers import GENERIC, SERVERS
 
 BEGIN = "<!-- made by python -m udsprobe.rules.remedy.page -->"
 END = "<!-- end -->"

@@ -8,7 +8,7 @@ from typing import Dict, Iterator, Mapping, Tuple
 from udsprobe.model.action import Action
 from udsprobe.rules.remedy import host, queues, work
 from udsprobe.rules.remedy.row import Row, Value
-from udsprobe.rules.remedy.servers import GENERIC
+from udsprobe.rules.servers import GENERIC
 
 Rows = Mapping[str, Tuple[Row, ...]]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Dict, Tuple
 
 from udsprobe.rules.remedy.row import Row, look, now, reload, restart
-from udsprobe.rules.remedy.servers import GENERIC
+from udsprobe.rules.servers import GENERIC
 
 _PERF = look(
     "sudo perf record -F 99 -g -t {tid} -o - -- sleep 10 | "

@@ -11,7 +11,6 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.screen import ModalScreen
 
-from udsprobe.views import words
 from udsprobe.views.dashboard import chrome, layout, pages, tables
 from udsprobe.views.dashboard.code_screen import CodeScreen
 from udsprobe.views.dashboard.driver import StdoutDriver
@@ -21,6 +20,7 @@ from udsprobe.views.dashboard.reader import Reader
 from udsprobe.views.dashboard.state import ViewState
 from udsprobe.views.dashboard.table import Table
 from udsprobe.views.dashboard.widgets import Lines, Panel, Sheet
+from udsprobe.views.fields import words
 
 _TITLE_LINES = 1
 

@@ -10,15 +10,15 @@ from rich.style import Style
 from rich.text import Text
 
 from udsprobe.model.report import Report
-from udsprobe.views import numbers, words
-from udsprobe.views.breakdown import time_lines
 from udsprobe.views.dashboard import timeline
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.state import ViewState
 from udsprobe.views.dashboard.widgets import STYLES
-from udsprobe.views.escape import column as padded
-from udsprobe.views.escape import fit, fit_words
-from udsprobe.views.verdict import NOT_ENOUGH_SEEN, Said, said
+from udsprobe.views.fields import numbers, words
+from udsprobe.views.fields.breakdown import time_lines
+from udsprobe.views.fields.escape import column as padded
+from udsprobe.views.fields.escape import fit, fit_words
+from udsprobe.views.fields.verdict import NOT_ENOUGH_SEEN, Said, said
 
 _ONE_LINE_WIDTH = 100
 _OPENS = Style(meta={"@click": "app.verdict"})

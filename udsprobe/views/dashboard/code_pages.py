@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import AbstractSet, Iterator, List, Sequence, Tuple
 
 from udsprobe.model.report import CodeStack, Report
-from udsprobe.views import numbers, words
-from udsprobe.views.call_tree import WIDTH, Node, boxes, call_tree
 from udsprobe.views.dashboard.lines import plain, rule
 from udsprobe.views.dashboard.table import DIM, Line, Table
-from udsprobe.views.escape import column, fit, visible
+from udsprobe.views.fields import numbers, words
+from udsprobe.views.fields.call_tree import WIDTH, Node, boxes, call_tree
+from udsprobe.views.fields.escape import column, fit, visible
 
 Path = Tuple[str, ...]
 """Of a call: what it is of (`cpu`, `off-cpu`), then the functions from the outermost on."""

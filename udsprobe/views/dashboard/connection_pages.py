@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import List, Optional
 
 from udsprobe.model.report import Connection, Report
-from udsprobe.views import bars, cells, numbers
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.lines import LABEL, Fact, plain, rests_on, rule, section
 from udsprobe.views.dashboard.state import connection_keys
 from udsprobe.views.dashboard.table import Line
-from udsprobe.views.escape import visible
+from udsprobe.views.fields import bars, cells, numbers
+from udsprobe.views.fields.escape import visible
 
 _BAR = 40
 

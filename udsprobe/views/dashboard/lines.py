@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Iterable, List, Mapping, Sequence, Tuple
 
 from udsprobe.model.report import Latency, Report
-from udsprobe.views import cells
 from udsprobe.views.dashboard.table import DIM, Line
-from udsprobe.views.escape import visible, wrap
+from udsprobe.views.fields import cells
+from udsprobe.views.fields.escape import visible, wrap
 
 Fact = Tuple[str, str]
 LABEL = 24

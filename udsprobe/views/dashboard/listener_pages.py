@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Backlog, Latency, Listener, Report
-from udsprobe.views import bars, cells, numbers
 from udsprobe.views.dashboard.lines import LABEL, Fact, latencies, plain, rests_on, rule, section
 from udsprobe.views.dashboard.state import group_key, listener_key
 from udsprobe.views.dashboard.table import Line
-from udsprobe.views.escape import column, fit, visible
+from udsprobe.views.fields import bars, cells, numbers
+from udsprobe.views.fields.escape import column, fit, visible
 
 _MEASUREMENTS = ("listeners", "accept_queue", "accept_wait", "refused_connects")
 _BAR = 40

@@ -6,9 +6,6 @@ from dataclasses import replace
 from typing import Dict, List, Optional
 
 from udsprobe.model.report import Connect, Latency, Report, Served, Syscall
-from udsprobe.views import bars, cells, numbers, words
-from udsprobe.views.breakdown import app_parts, no_turns, stages
-from udsprobe.views.columns import CONNECTIONS, FINDINGS, LISTENERS, SYSCALLS, TARGETS, Column
 from udsprobe.views.dashboard.connection_pages import connection_page
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.lines import (
@@ -27,7 +24,17 @@ from udsprobe.views.dashboard.table import Line, Table
 from udsprobe.views.dashboard.target_pages import target_page
 from udsprobe.views.dashboard.timeline import REPLAY_KEYS_HELP
 from udsprobe.views.dashboard.verdict_pages import finding_page, verdict_page
-from udsprobe.views.escape import column, fit, visible
+from udsprobe.views.fields import bars, cells, numbers, words
+from udsprobe.views.fields.breakdown import app_parts, no_turns, stages
+from udsprobe.views.fields.columns import (
+    CONNECTIONS,
+    FINDINGS,
+    LISTENERS,
+    SYSCALLS,
+    TARGETS,
+    Column,
+)
+from udsprobe.views.fields.escape import column, fit, visible
 
 _BAR = 40
 

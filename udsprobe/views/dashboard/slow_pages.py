@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Hashable, List, Optional
 
 from udsprobe.model.report import WholeCall, WholeRequest
-from udsprobe.views import numbers, sequence
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.lines import Fact, plain, rests_on, rule, section
 from udsprobe.views.dashboard.table import Line
-from udsprobe.views.escape import column, fit, visible
+from udsprobe.views.fields import numbers, sequence
+from udsprobe.views.fields.escape import column, fit, visible
 
 _NAME = 32
 

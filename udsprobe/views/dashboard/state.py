@@ -6,8 +6,8 @@ from collections import deque
 from typing import Callable, Deque, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Connect, Connection, Listener, Report, Syscall
-from udsprobe.views import cells, numbers
 from udsprobe.views.dashboard.feed import Frame
+from udsprobe.views.fields import cells, numbers
 
 HISTORY_FRAMES = 600
 _SETTLING_FRAMES = 3

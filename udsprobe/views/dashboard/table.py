@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Hashable, List, Mapping, Optional, Sequence, Tuple
 
-from udsprobe.views.columns import Column, widths
-from udsprobe.views.escape import column as padded
-from udsprobe.views.escape import fit
+from udsprobe.views.fields.columns import Column, widths
+from udsprobe.views.fields.escape import column as padded
+from udsprobe.views.fields.escape import fit
 
 GAP = 2
 MARGIN = 2

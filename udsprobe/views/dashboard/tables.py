@@ -15,18 +15,6 @@ from udsprobe.model.report import (
     Upstream,
     WholeRequest,
 )
-from udsprobe.views import bars, cells, numbers, sequence, words
-from udsprobe.views.breakdown import no_turns
-from udsprobe.views.columns import (
-    CONNECTIONS,
-    FINDINGS,
-    LISTENERS,
-    SYSCALLS,
-    TARGETS,
-    Column,
-    pick,
-    widths,
-)
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.slow_pages import slow_key
 from udsprobe.views.dashboard.state import ViewState, connect_key, group_key, listener_key
@@ -44,8 +32,20 @@ from udsprobe.views.dashboard.table import (
     row,
 )
 from udsprobe.views.dashboard.verdict_pages import SEVERITY, finding_key
-from udsprobe.views.escape import column as padded
-from udsprobe.views.escape import fit, fit_words, visible
+from udsprobe.views.fields import bars, cells, numbers, sequence, words
+from udsprobe.views.fields.breakdown import no_turns
+from udsprobe.views.fields.columns import (
+    CONNECTIONS,
+    FINDINGS,
+    LISTENERS,
+    SYSCALLS,
+    TARGETS,
+    Column,
+    pick,
+    widths,
+)
+from udsprobe.views.fields.escape import column as padded
+from udsprobe.views.fields.escape import fit, fit_words, visible
 
 PANELS = ("findings", "requests", "listeners", "system calls", "targets", "connections")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import List
 
 from udsprobe.model.report import Cpu, CpuCgroup, HostCpu, Loop, Report, Target, ThreadTime
-from udsprobe.views import bars, cells, numbers
-from udsprobe.views.breakdown import activities
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.lines import LABEL, Fact, plain, rests_on, rule, section
 from udsprobe.views.dashboard.table import Line
-from udsprobe.views.escape import column, fit, visible, wrap
+from udsprobe.views.fields import bars, cells, numbers
+from udsprobe.views.fields.breakdown import activities
+from udsprobe.views.fields.escape import column, fit, visible, wrap
 
 _BAR = 20
 _MEASUREMENTS = ("thread_time", "loops", "cpu_holders")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import List, Tuple
 
-from udsprobe.rules.suspect import SEVERITIES
+from udsprobe.rules.suspects.suspect import SEVERITIES
 from udsprobe.views.dashboard.feed import Moment
-from udsprobe.views.escape import column, fit, visible
+from udsprobe.views.fields.escape import column, fit, visible
 
 REPLAY_KEYS: Tuple[Tuple[str, str, str], ...] = (
     ("q", "quit", "app.leave"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Hashable, List, Sequence
 
 from udsprobe.model.report import Action, Evidence, Finding, Report, Verdict
-from udsprobe.views import numbers, waiting, words
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.lines import plain, rests_on, rule, section
 from udsprobe.views.dashboard.table import (
@@ -17,8 +16,9 @@ from udsprobe.views.dashboard.table import (
     Table,
     remedy_key,
 )
-from udsprobe.views.escape import visible, wrap, wrap_commands
-from udsprobe.views.verdict import (
+from udsprobe.views.fields import numbers, waiting, words
+from udsprobe.views.fields.escape import visible, wrap, wrap_commands
+from udsprobe.views.fields.verdict import (
     commands,
     measured,
     other_findings,

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from udsprobe.views.dashboard.table import CRITICAL, DIM, WARNING, Line, Table, remedy_key
-from udsprobe.views.escape import column
+from udsprobe.views.fields.escape import column
 
 STYLES = {
     DIM: Style(dim=True),

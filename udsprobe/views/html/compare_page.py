@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List
 
 from udsprobe.compare.comparison import Comparison
-from udsprobe.views import compare_rows
+from udsprobe.views.fields import compare_rows
 from udsprobe.views.html import plots
 from udsprobe.views.html.page import render as page
 

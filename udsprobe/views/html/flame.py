@@ -11,9 +11,9 @@ from typing import Sequence
 from markupsafe import Markup
 
 from udsprobe.model.report import CodeStack
-from udsprobe.views import numbers
-from udsprobe.views.call_tree import WIDTH, Box, boxes, weight_of
-from udsprobe.views.escape import visible
+from udsprobe.views.fields import numbers
+from udsprobe.views.fields.call_tree import WIDTH, Box, boxes, weight_of
+from udsprobe.views.fields.escape import visible
 
 ROW = 18.0
 _LETTER = 6.2

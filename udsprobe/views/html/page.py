@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from udsprobe import __version__
-from udsprobe.views.escape import visible
+from udsprobe.views.fields.escape import visible
 
 
 def render(template: str, **values: Any) -> str:

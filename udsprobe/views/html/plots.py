@@ -7,7 +7,7 @@ from typing import Any, Optional, Sequence
 from markupsafe import Markup
 
 from udsprobe.compare.comparison import Figure
-from udsprobe.views import compare_rows
+from udsprobe.views.fields import compare_rows
 from udsprobe.views.html.drawing import INK, LINE, QUIET, STAGES, drawn_as, svg
 
 _EDGES = (1.1, 1.25, 1.5, 2.0, 4.0, 10.0, 100.0, 1000.0)

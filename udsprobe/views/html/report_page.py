@@ -9,10 +9,10 @@ from markupsafe import Markup
 
 from udsprobe.model.report import Connection, Listener, Report, Served
 from udsprobe.model.timeline import HeatMap, Timeline, heat_map
-from udsprobe.views import breakdown, cells, numbers, sequence, verdict, waiting, words
+from udsprobe.views.fields import breakdown, cells, numbers, sequence, verdict, waiting, words
 from udsprobe.views.html import flame, sequence_plot, time_plots
 from udsprobe.views.html.page import render as page
-from udsprobe.views.text import latency_line, served_line
+from udsprobe.views.text.report_text import latency_line, served_line
 
 ROWS_MAX = 200
 """Of a table; what is left out is counted."""

@@ -10,10 +10,10 @@ from typing import Dict
 from markupsafe import Markup
 
 from udsprobe.model.report import WholeRequest
-from udsprobe.views import numbers
-from udsprobe.views.bars import KERNEL, PROGRAM, RUN_QUEUE, WAITING
-from udsprobe.views.escape import visible
-from udsprobe.views.sequence import Step, steps
+from udsprobe.views.fields import numbers
+from udsprobe.views.fields.bars import KERNEL, PROGRAM, RUN_QUEUE, WAITING
+from udsprobe.views.fields.escape import visible
+from udsprobe.views.fields.sequence import Step, steps
 
 WIDTH, ROW = 1000.0, 24.0
 ROWS_MAX = 40

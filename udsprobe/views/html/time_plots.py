@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from udsprobe.model.report import Served
 from udsprobe.model.timeline import HeatMap, Timeline
-from udsprobe.views import breakdown, numbers
+from udsprobe.views.fields import breakdown, numbers
 from udsprobe.views.html.drawing import HEAT, INK, LINE, QUIET, STAGES, drawn_as, svg
 
 PERCENTILES = ("p50", "p90", "p99", "max")

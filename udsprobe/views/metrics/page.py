@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Callable, Dict, Hashable, Iterable, List, Mapping, Optional, Tuple, Union
 
 from udsprobe.sample import LatencyCounts
-from udsprobe.views.escape import visible
+from udsprobe.views.fields.escape import visible
 from udsprobe.views.metrics.bounds import NS_PER_S
 from udsprobe.views.metrics.catalogue import HISTOGRAM, Metric
 from udsprobe.views.metrics.ledger import Labels, Ledger, Vector

@@ -1,0 +1,288 @@
+"""Stacks of chosen processes, where they run and where they sleep: the BPF object that takes them.
+
+Everything that takes privileges is done when it is made; switching it on and off needs none.
+While it is off the kernel does nothing for it but ask, at a switch of threads, who listens.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import time
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, Callable, FrozenSet, Iterable, List, Optional, Set
+
+from udsprobe.kernel.abilities.built_objects import built_program
+from udsprobe.kernel.objects.libbpf import LibbpfError, libbpf
+from udsprobe.kernel.objects.probe_object import ProbeObject
+from udsprobe.kernel.stacks import perf_events
+from udsprobe.kernel.stacks.raw_stacks import Came, Event, Records, SleepTime, Untold
+from udsprobe.kernel.stacks.sleepers import sleeping
+
+HZ = 99
+"""Not 100: what a program does by a clock of its own would be met at the same place each time."""
+
+RESTS_ON = "perf:cpu-clock, perf:context-switches"
+RESTS_ON_CLOCK = "perf:cpu-clock"
+_OBJECT, _RUNNING, _LEAVING, _SLEEPERS = "stacks", "sample_cpu", "leave_cpu", "tell_sleepers"
+_ONLINE = Path("/sys/devices/system/cpu/online")
+_OWN_PID_NAMESPACE = Path("/proc/self/ns/pid")
+_ON_RECORD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+_UNTOLD_KEY, _UNTOLD = struct.Struct("<IiQ"), struct.Struct("<QQQ")
+
+
+EVENTS_MAX = 1500
+"""That are held between two calls of `take`; further ones are lost, and counted."""
+
+
+class _Switch:
+    """Events of one kind, and how long they were on."""
+
+    def __init__(self) -> None:
+        self.events: List[int] = []
+        self.is_on = False
+        self._since_ns = self._on_ns = 0
+
+    def turn(self, *, on: bool) -> None:
+        if on == self.is_on:
+            return
+        for descriptor in self.events:
+            perf_events.switch(descriptor, on=on)
+        self._on_ns, self._since_ns = self.on_ns(), time.monotonic_ns()
+        self.is_on = on
+
+    def on_ns(self) -> int:
+        return self._on_ns + (time.monotonic_ns() - self._since_ns if self.is_on else 0)
+
+
+class StackSampler:
+    """Loaded, with events for each CPU, and off.
+
+    Args:
+        in_pid_namespace: udsprobe runs in a PID namespace that is not the host's.
+        requests: descriptor of the map with the processes' open requests; None: there is none.
+
+    Attributes:
+        sees_sleep: this kernel lets it see where threads fall asleep.
+        sees_owing: and whether they owe a reply then.
+
+    Raises:
+        LibbpfError: the kernel refuses the program of running threads or its events.
+        KernelCannotError: `no-object`, `stale-object`.
+        OSError: no descriptor is left, or sysfs is not there.
+    """
+
+    def __init__(self, *, in_pid_namespace: bool = False, requests: Optional[int] = None) -> None:
+        self._ring = 0
+        self._pids: Set[int] = set()
+        self._came: List[Event] = []
+        self._dropped = 0
+        self._lock = Lock()
+        self._running, self._asleep = _Switch(), _Switch()
+        self._options = _own_pid_namespace() if in_pid_namespace else {}
+        self.sees_sleep = True
+        self.sees_owing = requests is not None
+        self._object = self._loaded(requests)
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _loaded(self, requests: Optional[int]) -> ProbeObject:
+        """With as much of it as this kernel takes."""
+        if requests is not None:
+            with suppress(LibbpfError):
+                return self._load(lambda made: made.share("servers", requests))
+            self.sees_owing = False
+        with suppress(LibbpfError):
+            return self._load(lambda made: None)
+        self.sees_sleep = False
+        return self._load(_without_sleep)
+
+    def _load(self, change: Callable[[ProbeObject], None]) -> ProbeObject:
+        made = ProbeObject(built_program(_OBJECT))
+        try:
+            made.set_options(self._options)
+            change(made)
+            made.load()
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _begin(self) -> None:
+        self._layout: Any = self._object.btf.structure("stack_sample")
+        self._kinds = self._object.btf.enum("stack_record")
+        self._records = Records(self._layout, self._kinds)
+        self._on_record = _ON_RECORD(self._take)
+        self._ring = libbpf().pointer(
+            "ring_buffer__new", self._object.descriptor("ring"), self._on_record, None, None
+        )
+        self._attach(self._running, _RUNNING, lambda cpu: perf_events.open_clock(cpu, HZ))
+        if self.sees_sleep:
+            try:
+                self._attach(self._asleep, _LEAVING, perf_events.open_switches)
+                self._object.prepare_iterator(_SLEEPERS)
+            except LibbpfError:
+                self.sees_sleep = False
+
+    def _attach(self, events: _Switch, program: str, opened: Callable[[int], int]) -> None:
+        for cpu in perf_events.online_cpus(_ONLINE.read_text()):
+            descriptor = opened(cpu)
+            self._object.attach_to_perf_event(program, descriptor)
+            events.events.append(descriptor)
+            perf_events.switch(descriptor, on=False)
+
+    def watch(self, pids: Iterable[int]) -> None:
+        """Take stacks of these processes and no others from now on."""
+        wanted = set(pids)
+        gone = self._pids - wanted
+        for pid in gone:
+            self._object.delete("sampled_processes", struct.pack("<I", pid))
+        if gone and self._asleep.is_on:
+            self._forget_sleepers(gone)
+        self._pids -= gone
+        for pid in wanted - self._pids:
+            self._add(pid)
+
+    def _add(self, pid: int) -> None:
+        try:
+            self._object.update("sampled_processes", struct.pack("<I", pid), b"\1")
+        except LibbpfError:  # full: the first thousand are sampled
+            return
+        self._pids.add(pid)
+
+    def switch(self, *, running: bool, asleep: bool) -> None:
+        """Begin or stop taking stacks of threads that run, and of those that fall asleep."""
+        with self._lock:
+            self._switch(running, asleep)
+
+    def _switch(self, running: bool, asleep: bool) -> None:
+        self._running.turn(on=running)
+        asleep = asleep and self.sees_sleep
+        if asleep and not self._asleep.is_on:
+            self._forget_sleepers(None)
+        elif self._asleep.is_on:
+            self._look_at_sleepers()
+        self._asleep.turn(on=asleep)
+        if asleep:
+            self._look_at_sleepers()
+
+    def _forget_sleepers(self, pids: Optional[Set[int]]) -> None:
+        """Of these processes, or all: what they do while nobody looks is not known."""
+        layout: Any = self._object.btf.structure("sleeper")
+        for key, value in list(self._object.entries("sleepers", 4, ctypes.sizeof(layout))):
+            if pids is None or layout.from_buffer_copy(value).tgid in pids:
+                self._object.delete("sleepers", key)
+
+    def _consume(self) -> None:
+        libbpf().call("ring_buffer__consume", self._ring)
+
+    def _look_at_sleepers(self) -> None:
+        # Where they fell asleep comes before how long they have slept.
+        self._consume()
+        for raw in self._object.parts(_SLEEPERS):
+            goes_on = self._kinds["RECORD_WAIT_GOES_ON"]
+            for event in sleeping(raw, self._layout, self._records, goes_on, "/proc"):
+                self._keep(event)
+
+    def _keep(self, event: Event) -> None:
+        if len(self._came) < EVENTS_MAX or isinstance(event, SleepTime):
+            self._came.append(event)
+        else:
+            self._dropped += 1
+
+    @property
+    def is_on(self) -> bool:
+        """It takes stacks of any kind."""
+        return self._running.is_on or self._asleep.is_on
+
+    @property
+    def pids(self) -> FrozenSet[int]:
+        """Those that are watched."""
+        return frozenset(self._pids)
+
+    def on_ns(self) -> int:
+        """How long it has taken stacks of running threads."""
+        return self._running.on_ns()
+
+    def asleep_on_ns(self) -> int:
+        """How long it has taken stacks of threads that fall asleep."""
+        return self._asleep.on_ns()
+
+    def lost(self) -> int:
+        """Samples for which there was no room."""
+        return self._global("samples_lost") + self._dropped
+
+    def waits_lost(self) -> int:
+        """Sleeps of which nothing is known: there was no room for them."""
+        return self._global("waits_lost")
+
+    def _global(self, name: str) -> int:
+        variables = self._object.btf.variables(".bss")
+        zero = ctypes.c_uint32()
+        size = max(each.offset_bytes + each.size_bytes for each in variables.values())
+        image = ctypes.create_string_buffer(size)
+        descriptor = self._object.descriptor(".bss")
+        libbpf().call("bpf_map_lookup_elem", descriptor, ctypes.byref(zero), image)
+        found: int = struct.unpack_from("<Q", image.raw, variables[name].offset_bytes)[0]
+        return found
+
+    def look(self) -> None:
+        """Empty the ring, and look who sleeps: some times a second, by any thread."""
+        with self._lock:
+            if self._ring:
+                self._look()
+
+    def _look(self) -> None:
+        if self._asleep.is_on:
+            self._look_at_sleepers()
+        else:
+            self._consume()
+
+    def take(self) -> Came:
+        """What came since the last call."""
+        with self._lock:
+            self._look()
+            came, self._came = self._came, []
+            return Came(came, self._untold() if self._asleep.on_ns() else [])
+
+    def _untold(self) -> List[Untold]:
+        entries = self._object.entries("untold", _UNTOLD_KEY.size, _UNTOLD.size)
+        return [Untold(*_UNTOLD_KEY.unpack(key), *_UNTOLD.unpack(sums)) for key, sums in entries]
+
+    def maps_bytes(self) -> int:
+        """Kernel memory of its maps."""
+        return self._object.maps_bytes()
+
+    def close(self) -> None:
+        """Give everything back. May be called twice."""
+        with self._lock:
+            if self._ring:
+                libbpf().functions.ring_buffer__free(self._ring)
+                self._ring = 0
+        # libbpf closes the events with their links.
+        self._running.events.clear()
+        self._asleep.events.clear()
+        self._object.close()
+
+    def _take(self, _context: int, address: int, size_bytes: int) -> int:
+        self._keep(self._records.at(address))
+        return 0
+
+
+def _without_sleep(made: ProbeObject) -> None:
+    made.leave_out(_LEAVING)
+    made.leave_out(_SLEEPERS)
+
+
+def _own_pid_namespace() -> Any:
+    own = _OWN_PID_NAMESPACE.stat()
+    # As the kernel encodes it for itself, include/linux/kdev_t.h.
+    device = os.major(own.st_dev) << 20 | os.minor(own.st_dev)
+    inside = {"device": device, "inode": own.st_ino}
+    return {f"own_pid_ns_{name}": struct.pack("<Q", each) for name, each in inside.items()}

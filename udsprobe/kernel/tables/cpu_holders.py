@@ -1,0 +1,160 @@
+"""Who was on the CPUs that targets waited for, by name."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+
+from udsprobe.kernel.objects.probe_object import ProbeObject
+from udsprobe.kernel.objects.shared_memory import SharedGlobals
+from udsprobe.kernel.proc.procfs import Process, Procfs
+from udsprobe.sample import ENDED_PID, CpuHolder
+
+# A report shows 20; the others of an interval hardly matter.
+NAMES_READ_MAX = 100
+# Each is in every sample, and the kernel's map holds 4096.
+KEPT_MIN, KEPT_MAX = 64, 2048
+# A report names 20, whether they have ended or not.
+LONGEST_KEPT = 32
+LOOK_AGAIN_EVERY_READS = 16
+IDLE = "idle"
+_PID_BYTES = 4
+# A process outside of the PID namespace that udsprobe runs in; its number is the host's.
+OUTSIDE = "outside"
+
+_Who = Tuple[int, int]
+# Of those that ended: whether they were targets, or else at the other end of one's connections.
+_Kind = Tuple[bool, bool]
+_KINDS: Tuple[_Kind, ...] = ((False, False), (True, False), (False, True))
+# Of those for whom the map had no room, which are processes that come and go.
+_REST_NS = {(False, False): "holders_rest_ns", (True, False): "target_holders_rest_ns"}
+
+
+class CpuHolders:
+    """Reads who held CPUs, and remembers the names of those that are gone.
+
+    When there are many, those that ended leave the kernel's map for a row of all of them, but
+    for those that were waited for longest. The same row has those of a storm of processes that
+    found no room in the map.
+
+    Args:
+        loaded: the object that counts.
+        procfs: for names.
+    """
+
+    def __init__(self, loaded: ProbeObject, procfs: Procfs) -> None:
+        self._object = loaded
+        self._globals = SharedGlobals(loaded)
+        self._procfs = procfs
+        self._key = loaded.btf.structure("cpu_holder_key")
+        self._holder = loaded.btf.structure("cpu_holder")
+        self._tick_ns = loaded.btf.enum("limits")["NS_PER_TICK"]
+        self._outside = loaded.btf.enum("limits")["PID_OUTSIDE"]
+        self._waited_ns: Dict[_Who, int] = {}
+        self._comms: Dict[_Who, str] = {}
+        self._ended_ns: Dict[_Kind, int] = dict.fromkeys(_KINDS, 0)
+        self._partners: Set[_Who] = set()
+        self._kept_max = KEPT_MIN
+        self._reads = 0
+
+    def read(self) -> Tuple[CpuHolder, ...]:
+        """Everybody so far."""
+        entries = self._entries()
+        self._read_names(entries)
+        self._read_partners(entries)
+        self._reads += 1
+        often = KEPT_MIN if self._reads % LOOK_AGAIN_EVERY_READS == 0 else self._kept_max
+        if len(entries) > often:
+            self._forget_ended(entries)
+        self._waited_ns = {who: entry.waited_ns for who, entry in entries.items()}
+        return (*self._living(entries), *self._ended())
+
+    def _living(self, entries: Dict[_Who, Any]) -> Iterator[CpuHolder]:
+        return (
+            CpuHolder(
+                pid=pid & ~self._outside,
+                started_ns=started_ns,
+                comm=self._comms.get((pid, started_ns)) if pid else IDLE,
+                is_target=bool(entry.is_target),
+                waited_ns=entry.waited_ns,
+                is_partner=(pid, started_ns) in self._partners,
+            )
+            for (pid, started_ns), entry in entries.items()
+        )
+
+    def _ended(self) -> Iterator[CpuHolder]:
+        return (
+            CpuHolder(ENDED_PID, 1 + number, None, kind[0], waited_ns, kind[1])
+            for number, kind in enumerate(_KINDS)
+            for waited_ns in [self._ended_ns[kind] + self._rest_ns(kind)]
+            if waited_ns
+        )
+
+    def _rest_ns(self, kind: _Kind) -> int:
+        name = _REST_NS.get(kind)
+        return self._globals.get(name) if name is not None else 0
+
+    def _forget_ended(self, entries: Dict[_Who, Any]) -> None:
+        ranked = sorted(entries, key=lambda who: -entries[who].waited_ns)
+        for who in ranked[LONGEST_KEPT:]:
+            # Whether one outside of our PID namespace has ended cannot be seen.
+            if not who[0] or who[0] & self._outside or self._process(*who) is not None:
+                continue
+            entry = entries.pop(who)
+            is_target = bool(entry.is_target)
+            self._ended_ns[is_target, who in self._partners and not is_target] += entry.waited_ns
+            self._comms.pop(who, None)
+            self._partners.discard(who)
+            pid, started_ns = who
+            self._object.delete("cpu_holders", bytes(self._key(started_ns=started_ns, tgid=pid)))
+        # Not at every sample on a host where that many live.
+        self._kept_max = min(max(KEPT_MIN, 2 * len(entries)), KEPT_MAX)
+
+    def _entries(self) -> Dict[_Who, Any]:
+        found = {}
+        sizes = ctypes.sizeof(self._key), ctypes.sizeof(self._holder)
+        for raw_key, raw in self._object.entries("cpu_holders", *sizes):
+            key = self._key.from_buffer_copy(raw_key)
+            found[key.tgid, key.started_ns] = self._holder.from_buffer_copy(raw)
+        return found
+
+    def _read_names(self, entries: Dict[_Who, Any]) -> None:
+        """Of those that targets waited for since the last time, the longest first."""
+        grown: List[Tuple[int, _Who]] = []
+        for who, entry in entries.items():
+            waited_ns = entry.waited_ns - self._waited_ns.get(who, 0)
+            if waited_ns:
+                grown.append((waited_ns, who))
+        for _, who in sorted(grown, reverse=True)[:NAMES_READ_MAX]:
+            comm = self._comm(*who)
+            if comm is not None:
+                self._comms[who] = comm
+
+    def _read_partners(self, entries: Dict[_Who, Any]) -> None:
+        """The kernel keeps the last so many, dead or alive: those that are known stay known."""
+        strangers = [
+            who
+            for who, entry in entries.items()
+            if who[0] and not entry.is_target and who not in self._partners
+        ]
+        if not strangers:
+            return
+        pids = {
+            int.from_bytes(raw, sys.byteorder)
+            for raw, _ in self._object.entries("partners", _PID_BYTES, 1)
+        }
+        self._partners.update(who for who in strangers if who[0] in pids)
+
+    def _comm(self, pid: int, started_ns: int) -> Optional[str]:
+        if pid & self._outside:
+            return OUTSIDE
+        process = self._process(pid, started_ns)
+        return None if process is None else process.comm
+
+    def _process(self, pid: int, started_ns: int) -> Optional[Process]:
+        process = self._procfs.process(pid) if pid else None
+        # Another process can have the number by now.
+        if process is None or process.start_ticks != started_ns // self._tick_ns:
+            return None
+        return process

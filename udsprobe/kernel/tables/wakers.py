@@ -1,0 +1,206 @@
+"""Who ended the waits of targets' threads (bpf/wakers.bpf.h), by name."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Any, Dict, FrozenSet, Iterator, Mapping, Optional, Set, Tuple
+
+from udsprobe.kernel.abilities import preempt_count
+from udsprobe.kernel.abilities.plan import WAKER_PROGRAM
+from udsprobe.kernel.abilities.syscall_table import SyscallTable
+from udsprobe.kernel.objects.alongside import Work
+from udsprobe.kernel.objects.probe_object import ProbeObject
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.tables.counters import Counters, enum_names
+from udsprobe.kernel.tables.cpu_holders import OUTSIDE
+from udsprobe.printable import printable
+from udsprobe.sample import WaitCounts, WaitPart
+
+# Each is in every sample. When there are more, those of threads that ended leave.
+ROWS_KEPT_MAX = 1024
+# The kernel's map holds 8192.
+LOOK_ABOVE_MAX = 6000
+_TASKS = Path("/proc")
+
+
+class Wakers:
+    """What it takes that a program at the tracepoint can tell interrupts from threads.
+
+    Args:
+        attached: names of the event programs to be attached.
+    """
+
+    def __init__(self, attached: FrozenSet[str]) -> None:
+        self._attached = attached
+        self._distance: Optional[int] = None
+
+    def besides(self, work: Work) -> Work:
+        """`work`, and looking up where the kernel keeps what it takes."""
+
+        def both() -> None:
+            if WAKER_PROGRAM in self._attached:
+                self._distance = preempt_count.distance()
+            work()
+
+        return both
+
+    def ready(self, loaded: FrozenSet[str], counters: Counters) -> FrozenSet[str]:
+        """The programs to attach, those at wakes only where it is known."""
+        if self._distance is None:
+            return loaded - {WAKER_PROGRAM}
+        counters.say_preempt_count_is_at(self._distance)
+        return loaded
+
+
+class WaitTable:
+    """Reads the waits and their authors.
+
+    When there are very many, those of threads that ended, and those that find no room, become one
+    row for each kind of wait, without names.
+
+    Args:
+        loaded: the object that counts.
+        tables: native and 32-bit system-call numbers.
+        procfs: for names of processes at the other end of connections.
+    """
+
+    def __init__(
+        self, loaded: ProbeObject, tables: Tuple[SyscallTable, SyscallTable], procfs: Procfs
+    ) -> None:
+        self._object = loaded
+        self._procfs = procfs
+        self._names = tuple(table.names for table in tables)
+        btf = loaded.btf
+        self._key, self._counts = btf.structure("wait_key"), btf.structure("wait_counts")
+        doing = enum_names(btf.enum("doing"), "DOING_")
+        self._doing = {at: name for at, name in doing.items() if name != "max"}
+        self._authors = enum_names(btf.enum("author"), "AUTHOR_")
+        self._outside = btf.enum("limits")["PID_OUTSIDE"]
+        self._numbers = btf.enum("call_number")
+        self._peers: Dict[int, Optional[str]] = {}
+        self._kept: Set[bytes] = set()
+        self._unnamed: Set[bytes] = set()
+        self._rest: Dict[str, WaitCounts] = {}
+        self._rows: Dict[bytes, Tuple[bytes, WaitCounts]] = {}
+        self._look_above = ROWS_KEPT_MAX
+
+    def read(self) -> Tuple[WaitCounts, ...]:
+        """All waits so far that are over."""
+        raw = self._entries()
+        if len(raw) > self._look_above:
+            self._forget_ended(raw)
+        self._choose(raw)
+        self._rows = {key: self._rows[key] for key in raw if key in self._rows}
+        rows = [self._row(key, counts) for key, counts in raw.items() if key in self._kept]
+        rest = dict(self._rest)
+        for key, counts in raw.items():
+            if key not in self._kept:
+                _add(rest, self._row(key, counts))
+        return (*rows, *rest.values())
+
+    def _entries(self) -> Dict[bytes, bytes]:
+        sizes = ctypes.sizeof(self._key), ctypes.sizeof(self._counts)
+        return dict(self._object.entries("waits", *sizes))
+
+    def _choose(self, raw: Mapping[bytes, bytes]) -> None:
+        """A row that is named once stays so, and one that is not never becomes so."""
+        self._kept &= raw.keys()
+        self._unnamed &= raw.keys()
+        for key in raw.keys() - self._kept - self._unnamed:
+            chosen = self._kept if len(self._kept) < ROWS_KEPT_MAX else self._unnamed
+            chosen.add(key)
+
+    def _forget_ended(self, raw: Dict[bytes, bytes]) -> None:
+        for key in list(raw):
+            row = self._row(key, raw[key])
+            if os.path.exists(_TASKS / str(row.pid) / "task" / str(row.tid)):
+                continue
+            _add(self._rest, row)
+            del raw[key]
+            self._object.delete("waits", key)
+        # Not at every sample where that many live.
+        self._look_above = max(ROWS_KEPT_MAX, min(2 * len(raw), LOOK_ABOVE_MAX))
+
+    def _row(self, key: bytes, raw: bytes) -> WaitCounts:
+        """The same object as before where nothing was added."""
+        known = self._rows.get(key)
+        if known is None or known[0] != raw:
+            known = (raw, self._decoded(key, raw))
+            self._rows[key] = known
+        return known[1]
+
+    def _decoded(self, raw_key: bytes, raw: bytes) -> WaitCounts:
+        key = self._key.from_buffer_copy(raw_key)
+        counts = self._counts.from_buffer_copy(raw)
+        author = self._authors[key.author]
+        comm = printable(counts.comm) or None
+        if author == "peer":
+            comm = self._peer(key.author_tgid)
+        elif key.author_tgid & self._outside:
+            comm = OUTSIDE
+        return WaitCounts(
+            pid=counts.tgid,
+            tid=key.tid,
+            started_ns=key.started_ns,
+            kind=self._doing[key.doing],
+            object=key.object,
+            author=author,
+            author_pid=key.author_tgid & ~self._outside or None,
+            author_tid=key.author_tid & ~self._outside or None,
+            author_started_ns=key.author_started_ns,
+            author_comm=comm,
+            author_is_target=bool(counts.is_target),
+            count=counts.count,
+            max_ns=counts.max_ns,
+            last_ns=counts.last_ns,
+            parts=tuple(self._parts(counts)),
+        )
+
+    def _parts(self, counts: Any) -> Iterator[WaitPart]:
+        for at, name in self._doing.items():
+            if counts.was_ns[at]:
+                sleeps = name not in ("cpu", "runq", "unknown")
+                yield WaitPart(
+                    name, counts.was_ns[at], self._call(counts.calls[at]) if sleeps else None
+                )
+
+    def _call(self, number: int) -> Optional[str]:
+        if number == self._numbers["NO_CALL"]:
+            return None
+        compat = self._numbers["COMPAT_CALL"]
+        names = self._names[bool(number & compat)]
+        return names.get(number & ~compat)
+
+    def _peer(self, pid: int) -> Optional[str]:
+        if pid not in self._peers:
+            process = self._procfs.process(pid)
+            self._peers[pid] = None if process is None else process.comm
+        return self._peers[pid]
+
+
+def _add(rest: Dict[str, WaitCounts], row: WaitCounts) -> None:
+    """To the row without names of its kind."""
+    before = rest.get(row.kind)
+    rest[row.kind] = WaitCounts(
+        pid=0,
+        tid=0,
+        started_ns=0,
+        kind=row.kind,
+        object=0,
+        author="unknown",
+        author_pid=None,
+        author_tid=None,
+        author_started_ns=0,
+        author_comm=None,
+        author_is_target=False,
+        count=row.count + (before.count if before else 0),
+        max_ns=max(row.max_ns, before.max_ns if before else 0),
+        last_ns=max(row.last_ns, before.last_ns if before else 0),
+        parts=(WaitPart("unknown", _total_ns(row) + (_total_ns(before) if before else 0), None),),
+    )
+
+
+def _total_ns(row: WaitCounts) -> int:
+    return sum(part.total_ns for part in row.parts)

@@ -1,0 +1,149 @@
+"""Whom the waits of requests were for: the last of a chain of authors, where it is known.
+
+Knows waits by thread, not by request. So they tell of requests only where the threads that serve
+waited hardly longer than the requests: otherwise most of it was a wait for work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from udsprobe.model.report import Author, Evidence, Wait
+from udsprobe.rules.accounts.service import Service, serving_threads
+from udsprobe.rules.thresholds import (
+    AUTHOR_KNOWN_MIN,
+    AUTHOR_SHARE_MIN,
+    WAITED_TIMES_REQUESTS_MAX,
+)
+from udsprobe.rules.wording import evidence, percent
+
+DOING = {
+    "cpu": "on a CPU",
+    "runq": "ready to run, without a CPU",
+    "lock": "waiting for a lock",
+    "file_lock": "waiting for a file lock",
+    "recv": "waiting for bytes",
+    "send": "waiting for room to send",
+    "accept": "waiting for connections",
+    "connect": "waiting to connect",
+    "poll": "waiting for events",
+    "disk": "on the disk",
+    "child": "waiting for a child",
+    "sleep": "asleep by a timer",
+    "pipe": "waiting at a pipe",
+    "other": "asleep for something else",
+}
+# Part of request time → kinds of waits.
+_KINDS = {
+    "lock": ("lock", "file_lock"),
+    "sleep": ("child", "pipe", "sleep", "other"),
+}
+# What an author can be busy with, a part of request time as well.
+_BUSY = ("cpu", "runq")
+
+_Who = Tuple[Optional[int], Optional[int]]
+
+
+@dataclass(frozen=True)
+class LastAuthor:
+    """Who ended most of the waits, perhaps through others, and what it did most meanwhile.
+
+    Attributes:
+        share: of the time waited, that this author ended; did_share: in which it did that.
+    """
+
+    author: Author
+    share: float
+    did_share: float
+
+    @property
+    def name(self) -> str:
+        """`worker 4711/4718`."""
+        return thread_name(self.author.comm, self.author.pid, self.author.tid)
+
+    def clause(self) -> str:
+        """`woken by worker 4711/4718, which was 80 % on the disk (fsync)`."""
+        did = was(self.author)
+        said = f", which was {percent(self.did_share)} of that time {did}" if did else ""
+        return f"woken by {self.name}{said}"
+
+    def fact(self) -> Evidence:
+        """That one, as evidence."""
+        says = f"{percent(self.share)} of these waits end when {self.name} wakes who waits"
+        return evidence("waits_author_share", self.share, "of 1", says, AUTHOR_SHARE_MIN)
+
+
+def last_author(service: Service, part: str, waited_us: float) -> Optional[LastAuthor]:
+    """Of the waits that are this part of request time; None where nobody stands out.
+
+    Args:
+        part: `lock` or `sleep`. waited_us: how much of request time it is.
+    """
+    rows = _rows(service, part, waited_us)
+    whole_us = sum(row.total_us for row in rows)
+    spent: Dict[_Who, List[Author]] = {}
+    for row in rows:
+        for each in row.roots:
+            if each.by in ("thread", "process"):
+                spent.setdefault((each.pid, each.tid), []).append(each)
+    own = {(thread.pid, thread.tid) for thread in serving_threads(service)}
+    others = {who: parts for who, parts in spent.items() if who not in own}
+    most = max(others.values(), key=_sum, default=[])
+    if not most or _sum(most) < AUTHOR_SHARE_MIN * whole_us:
+        return None
+    return _told(most, _sum(most) / whole_us)
+
+
+def _told(parts: List[Author], share: float) -> LastAuthor:
+    by_doing: Dict[Optional[str], List[Author]] = {}
+    for each in parts:
+        by_doing.setdefault(each.was, []).append(each)
+    most = max(by_doing.values(), key=_sum)
+    return LastAuthor(max(most, key=lambda a: a.total_us), share, _sum(most) / _sum(parts))
+
+
+def busy_authors(service: Service, lock_us: float) -> Optional[Mapping[str, float]]:
+    """The part of the waits for locks in which their last authors were busy, by what with.
+
+    None where that is not known of enough of them.
+    """
+    rows = _rows(service, "lock", lock_us)
+    known = [
+        each for row in rows for each in row.roots if each.by == "thread" and each.was is not None
+    ]
+    known_us, whole_us = _sum(known), sum(row.total_us for row in rows)
+    if not known_us or known_us < AUTHOR_KNOWN_MIN * whole_us:
+        return None
+    return {name: _sum([a for a in known if a.was == name]) / known_us for name in _BUSY}
+
+
+def _rows(service: Service, part: str, waited_us: float) -> List[Wait]:
+    serving = {(thread.pid, thread.tid) for thread in serving_threads(service)}
+    rows = [
+        row
+        for row in service.waits
+        if (row.pid, row.tid) in serving and row.kind in _KINDS.get(part, ())
+    ]
+    whole_us = sum(row.total_us for row in rows)
+    return rows if whole_us <= WAITED_TIMES_REQUESTS_MAX * waited_us else []
+
+
+def _sum(parts: Sequence[Author]) -> float:
+    return sum(part.total_us for part in parts)
+
+
+def thread_name(comm: Optional[str], pid: Optional[int], tid: Optional[int]) -> str:
+    """`worker 4711/4718`; of the first thread of a process, or all of it, `worker 4711`."""
+    name = comm if comm is not None else "process" if tid is None else "thread"
+    if pid is None:
+        return name
+    return f"{name} {pid}" if tid in (None, pid) else f"{name} {pid}/{tid}"
+
+
+def was(part: Author) -> str:
+    """`on the disk (fsync)`; empty where it is not known."""
+    if part.was is None:
+        return ""
+    call = "" if part.call is None else f" ({part.call})"
+    return f"{DOING.get(part.was, part.was)}{call}"

@@ -1,0 +1,291 @@
+"""What requests spent their time on, queueing included.
+
+A request that waits until its server begins with it waits for what the
+server does meanwhile. So the time before the receive call is divided like
+the time the server was occupied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, Mapping, Sequence, Tuple
+
+from udsprobe.model.report import ThreadTime
+from udsprobe.rules.accounts.behind_locks import behind_locks, busy_shares
+from udsprobe.rules.accounts.service import Service, is_serving, serving_threads, serving_time
+from udsprobe.rules.accounts.upstream_pool import queued_for_pools
+from udsprobe.rules.thresholds import (
+    ONE_AT_A_TIME_MAX,
+    THREAD_BUSY_MIN,
+    WAIT_MEAN_US_MIN,
+    WAKE_UP_US_MAX,
+)
+
+WAITS = ("runq", "upstream", "lock", "disk", "timer", "sleep", "send")
+BLOCKED = ("lock", "disk", "timer", "sleep")
+# Of the report's `app_time_pct`.
+_PART_OF_APP = {
+    "cpu": "cpu",
+    "runq": "runq",
+    "upstream": "upstream",
+    "lock": "lock",
+    "disk": "disk",
+    "poll": "timer",
+    "other": "sleep",
+}
+
+
+@dataclass(frozen=True)
+class RequestTime:
+    """Request time by what it was spent on, all requests together.
+
+    Attributes:
+        parts_us: `cpu`, `transport`, the waits `runq`, `upstream`, `lock`,
+            `disk`, `timer`, `sleep`, `send`, and `accept`: for an accept() that nobody
+            made though the serving threads had time.
+        queue_us: of these, before the server began with the request.
+        total_us: their sum.
+        occupied: part of the window in which the serving threads had something to do.
+        by_others: the part of the `app` stages that is other threads' work behind a lock.
+    """
+
+    count: int
+    parts_us: Mapping[str, float]
+    queue_us: float
+    total_us: float
+    occupied: float
+    by_others: float = 0.0
+
+    def share(self, *names: str) -> float:
+        """The part of request time that some parts make up."""
+        return self.sum_us(*names) / self.total_us if self.total_us else 0.0
+
+    def mean_us(self, *names: str) -> float:
+        """Of some parts, a request."""
+        return self.sum_us(*names) / self.count if self.count else 0.0
+
+    def sum_us(self, *names: str) -> float:
+        """Of some parts, all requests together."""
+        return sum(self.parts_us.get(name, 0.0) for name in names)
+
+
+def request_time(service: Service, starved: bool = False) -> RequestTime:
+    """Divides the request time of a service; all parts are 0 when it served nothing.
+
+    Waiting for a CPU that the service itself or its clients hold is its own
+    demand for CPU, and is divided like its time on CPUs.
+
+    Args:
+        starved: connections wait for accept() longer than those before them take.
+    """
+    sums = service.stage_sums_us
+    within = {name: sums.get(name, 0.0) for name in ("recv_wait", "recv", "app", "send")}
+    before_us = max(0.0, service.total_us - sum(within.values()))
+    queue_us = within["recv_wait"] + before_us
+    app, behind = app_account(service)
+    occupied = occupation(service, app, behind)
+    use = _use(service, occupied)
+    accept_us = before_us if starved and use < THREAD_BUSY_MIN else 0.0
+    parts = dict.fromkeys(("cpu", "transport", *WAITS, "accept"), 0.0)
+    _add(parts, {**app, "accept": accept_us})
+    _add(parts, _divided(queue_us - accept_us, service, occupied, parts["runq"]))
+    _add(parts, _in_calls(service, within["recv"], within["send"], parts["runq"]))
+    _own_demand(parts, occupied, service)
+    by_others = sum(behind.values()) / within["app"] if within["app"] else 0.0
+    return RequestTime(service.count, parts, queue_us, sum(parts.values()), use, by_others)
+
+
+def _in_calls(
+    service: Service, recv_us: float, send_us: float, known_runq_us: float
+) -> Dict[str, float]:
+    """Receive and send calls: who slept in there may wait for a CPU before it goes on."""
+    send_wait_us = min(send_us, service.spent_us("blocked_send"))
+    moving_us = recv_us + send_us - send_wait_us
+    not_running_us = max(0.0, moving_us - service.spent_us("sys_socket"))
+    runq_us = min(not_running_us, max(0.0, service.spent_us("runq") - known_runq_us))
+    return {"send": send_wait_us, "runq": runq_us, "transport": moving_us - runq_us}
+
+
+def _own_demand(parts: Dict[str, float], occupied: Mapping[str, float], service: Service) -> None:
+    on_cpu_us = occupied["cpu"] + occupied["transport"]
+    delivering_us = parts["runq"] * min(service.delivering_runq, 1 - service.foreign_runq)
+    own_us = parts["runq"] * (1 - service.foreign_runq) - delivering_us
+    parts["runq"] -= delivering_us
+    parts["transport"] += delivering_us
+    if not on_cpu_us:
+        return
+    parts["runq"] -= own_us
+    for name in ("cpu", "transport"):
+        parts[name] += own_us * occupied[name] / on_cpu_us
+
+
+def app_account(service: Service) -> Tuple[Dict[str, float], Dict[str, float]]:
+    """The `app` stage by whom it waited for, and of that what was other threads' work, in µs."""
+    app = app_parts(service)
+    behind = behind_locks(service, app)
+    _add(app, behind, taken_from="lock")
+    for name, us in queued_for_pools(service, app).items():
+        _add(app, {"upstream": us}, taken_from=name)
+    return app, behind
+
+
+def app_parts(service: Service) -> Dict[str, float]:
+    """The `app` stage of all requests by what it consisted of, in µs."""
+    app_us = service.stage_sums_us.get("app", 0.0)
+    handed_us = app_us * service.handed_over / service.count if service.count else 0.0
+    known_us = app_us - handed_us
+    parts = {
+        part: known_us * service.app_pct.get(name, 0.0) / 100 for name, part in _PART_OF_APP.items()
+    }
+    _add(parts, _of_other_threads(service, parts["timer"]), taken_from="timer")
+    _add(parts, {"send": _asleep_in_sends_us(service, parts["upstream"])}, taken_from="upstream")
+    _add(parts, _handed_over_parts(service, handed_us))
+    return parts
+
+
+def _asleep_in_sends_us(service: Service, upstream_us: float) -> float:
+    """Of the waits for others, those for a reader with room: a log, say, that takes no more."""
+    asleep_us = _thread_us(serving_time(service), "blocked_send")
+    return min(upstream_us, max(0.0, asleep_us - service.stage_sums_us.get("send", 0.0)))
+
+
+def occupation(
+    service: Service, app: Mapping[str, float], behind: Mapping[str, float]
+) -> Dict[str, float]:
+    """What kept the serving threads from the next request, in µs of thread time.
+
+    An event loop that sleeps anywhere but in its poller is not there for
+    anybody. A thread that serves one request at a time is kept by all that
+    request waits for, its poller included.
+
+    Args:
+        app: parts of the `app` stages, µs.
+        behind: of these, the waits for locks that were work of other threads.
+    """
+    threads = serving_time(service)
+    loops = [t for t in serving_threads(service) if is_polling(t)]
+    spent = {
+        "cpu": _thread_us(threads, "user", "sys_other"),
+        "transport": _thread_us(threads, "sys_socket", "sys_poll"),
+        "runq": _thread_us(threads, "runq"),
+        "disk": _thread_us(loops, "blocked_disk"),
+        "sleep": _thread_us(loops, "blocked_other"),
+        "send": _thread_us(loops, "blocked_send"),
+        "upstream": _thread_us(loops, "blocked_recv", "blocked_connect"),
+    }
+    room_us = _there_us(service) - sum(spent.values())
+    waits = {name: app.get(name, 0.0) for name in WAITS if name != "runq"}
+    if loops and not _is_one_at_a_time(service, room_us):
+        waits = {"lock": waits["lock"]}
+    more_us = {name: max(0.0, us - spent.get(name, 0.0)) for name, us in waits.items()}
+    _add(more_us, behind)
+    whole = sum(more_us.values())
+    scale = min(1.0, max(0.0, room_us) / whole) if whole else 0.0
+    for name, us in more_us.items():
+        spent[name] = spent.get(name, 0.0) + us * scale
+    return spent
+
+
+def is_polling(thread: ThreadTime) -> bool:
+    """It waits in a poller, as event loops do."""
+    return thread.share.get("sys_poll", 0.0) + thread.share.get("blocked_poll", 0.0) > 0
+
+
+def _is_one_at_a_time(service: Service, free_us: float) -> bool:
+    """Requests queue although the thread sleeps in its poller: it polls for one of them only."""
+    app_us = service.stage_sums_us.get("app", 0.0)
+    there_us = _there_us(service)
+    if not service.count or app_us > ONE_AT_A_TIME_MAX * there_us:
+        return False
+    queued_us = max(0.0, service.total_us - app_us)
+    return queued_us / service.count >= WAIT_MEAN_US_MIN and free_us >= there_us / 2
+
+
+def _there_us(service: Service) -> float:
+    """Of threads that come and go, each lives only while it is busy: the window counts as well."""
+    lived_s = sum(t.observed_s for t in serving_time(service))
+    return max(lived_s, service.duration_s) * 1e6 if lived_s else 0.0
+
+
+def wake_up_us(service: Service, occupied: float) -> float:
+    """The part of the wait for the receive call in which the reader woke up, a request.
+
+    Moving bytes is over when they are in the queue; a thread that was free
+    then still has to wake up. One that waits for longer waits for a CPU, or
+    was not free.
+    """
+    wait = service.stages.recv_wait
+    if wait is None or not wait.count or wait.mean is None:
+        return 0.0
+    usual_us = wait.p50 if wait.p50 is not None else wait.mean
+    return (1 - occupied) * min(wait.mean, usual_us, WAKE_UP_US_MAX)
+
+
+def _divided(
+    queue_us: float, service: Service, occupied: Mapping[str, float], app_runq_us: float
+) -> Dict[str, float]:
+    """The wait for the server: waking up, waiting for a CPU, and then whatever kept it."""
+    woken_us = min(queue_us, wake_up_us(service, _use(service, occupied)) * service.count)
+    rest_us, whole = queue_us - woken_us, sum(occupied.values())
+    if not whole:
+        # Nothing kept its threads, and still nobody came.
+        return {"transport": woken_us, "sleep": rest_us}
+    divided = {name: rest_us * us / whole for name, us in occupied.items()}
+    # Threads wait for a CPU when there is work for them: that was no request in hand.
+    runq_us = min(rest_us, occupied["runq"] - app_runq_us)
+    if runq_us > divided["runq"] and whole > occupied["runq"]:
+        left = (rest_us - runq_us) / (whole - occupied["runq"])
+        divided = {name: us * left for name, us in occupied.items()}
+        divided["runq"] = runq_us
+    divided["transport"] += woken_us
+    return divided
+
+
+def _use(service: Service, occupied: Mapping[str, float]) -> float:
+    there_us = _there_us(service)
+    return min(1.0, sum(occupied.values()) / there_us) if there_us else 0.0
+
+
+def _of_other_threads(service: Service, waiting_us: float) -> Dict[str, float]:
+    """A thread pool works while the loop waits in its poller: that wait is its work."""
+    pool = [t for t in service.threads if not is_serving(t)]
+    work = {
+        "cpu": _thread_us(pool, "user", "sys_other"),
+        "runq": _thread_us(pool, "runq"),
+        "disk": _thread_us(pool, "blocked_disk"),
+    }
+    whole = sum(work.values())
+    scale = min(1.0, waiting_us / whole) if whole else 0.0
+    return {name: us * scale for name, us in work.items()}
+
+
+def _handed_over_parts(service: Service, handed_us: float) -> Dict[str, float]:
+    """No thread tells of these; what all threads did in that time is the best there is."""
+    parts: Dict[str, float] = {}
+    rest_us = handed_us
+    part = handed_us / service.stage_sums_us["app"] if handed_us else 0.0
+    known = {
+        "cpu": service.spent_us("user", "sys_other") * part,
+        "runq": service.spent_us("runq") * part,
+        "upstream": service.upstream_us * part,
+        "disk": service.spent_us("blocked_disk") * part,
+    }
+    for name, us in known.items():
+        parts[name] = min(rest_us, us)
+        rest_us -= parts[name]
+    if rest_us > 0:
+        # Between two threads it waits for the one that takes it, which may be busy with others.
+        _add(parts, {name: rest_us * us for name, us in busy_shares(service, parts).items()})
+    parts["timer"] = max(0.0, handed_us - sum(parts.values()))
+    return parts
+
+
+def _thread_us(threads: Sequence[ThreadTime], *activities: str) -> float:
+    return sum(t.share.get(name, 0.0) * t.observed_s for t in threads for name in activities) * 1e6
+
+
+def _add(parts: Dict[str, float], more: Mapping[str, float], taken_from: str = "") -> None:
+    for name, us in more.items():
+        parts[name] = parts.get(name, 0.0) + us
+        if taken_from:
+            parts[taken_from] -= us

@@ -1,0 +1,139 @@
+"""Threads that have no time left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Dict, Mapping, Optional
+
+from udsprobe.model.report import ProcessTime, ThreadTime
+from udsprobe.model.thread_time import busy_share
+from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
+from udsprobe.rules.thresholds import REQUESTS_MIN, THREAD_BUSY_MIN, WAIT_SHARE_MIN
+
+_KINDS = {
+    "user": "cpu",
+    "sys_other": "cpu",
+    "sys_socket": "transport",
+    "sys_poll": "transport",
+    "runq": "runq",
+}
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """What is busy without a pause.
+
+    Attributes:
+        how: `thread`, `process` (its threads contend for one lock, as
+            Python's do), `processes` (of one thread each, the same) or `host` (the
+            service uses all CPUs).
+        busy: part of the time that could have been used.
+        kinds: `cpu`, `transport`, `runq` → its part of the busy time.
+    """
+
+    how: str
+    pid: int
+    tid: int
+    comm: str
+    busy: float
+    kinds: Mapping[str, float]
+
+    @property
+    def kind(self) -> str:
+        """The largest of `kinds`."""
+        return max(self.kinds, key=lambda name: self.kinds[name])
+
+
+def saturation(
+    service: Service, by_others: float = 0.0, least: float = THREAD_BUSY_MIN
+) -> Optional[Saturation]:
+    """The busiest thread that is saturated, or processes that are together.
+
+    Args:
+        by_others: the part of the `app` stages in which serving threads waited for others' work.
+        least: of a thread's time, from where on it is.
+    """
+    threads = [t for t in service.long_lived() if busy(service, t.share) >= least]
+    if service.count >= REQUESTS_MIN and by_others < WAIT_SHARE_MIN:
+        # What does not serve may work as long as it likes, unless requests wait for it.
+        serving = serving_threads(service)
+        threads = [t for t in threads if t in serving]
+    if threads:
+        return _of_thread(service, max(threads, key=lambda t: busy(service, t.share)))
+    if by_others >= WAIT_SHARE_MIN:
+        taking_turns = _of_process(service)
+        if taking_turns is not None:
+            return taking_turns
+    return _of_host(service)
+
+
+def busy(service: Service, share: Mapping[str, float]) -> float:
+    """Part of a thread's time with work at hand, its own or the transport's for it."""
+    moving = share.get("blocked_send", 0.0) if service.sends_move else 0.0
+    return busy_share(share) + moving
+
+
+def _of_thread(service: Service, thread: ThreadTime) -> Saturation:
+    return Saturation(
+        "thread",
+        thread.pid,
+        thread.tid,
+        thread.comm,
+        busy(service, thread.share),
+        _kinds(thread.share, service),
+    )
+
+
+def _of_process(service: Service) -> Optional[Saturation]:
+    """Its threads use one CPU together."""
+    for process in service.processes:
+        cores = _cores(process, service.duration_s)
+        if process.threads > 1 and THREAD_BUSY_MIN <= cores <= 1 / THREAD_BUSY_MIN:
+            return _of_all(service, process, "process", cores)
+    return _of_crew(service)
+
+
+def _of_crew(service: Service) -> Optional[Saturation]:
+    """Processes of one thread each, whose lock is in memory that they share: the same."""
+    crew = [process for process in service.processes if process.threads == 1]
+    cores = sum(_cores(process, service.duration_s) for process in crew)
+    if len(crew) < 2 or not THREAD_BUSY_MIN <= cores <= 1 / THREAD_BUSY_MIN:
+        return None
+    names = {name for process in crew for name in process.share}
+    whole_s = sum(process.observed_s for process in crew)
+    share = {
+        name: sum(p.share.get(name, 0.0) * p.observed_s for p in crew) / whole_s for name in names
+    }
+    return _of_all(service, replace(crew[0], share=share), "processes", cores)
+
+
+def _of_host(service: Service) -> Optional[Saturation]:
+    """Its threads want all CPUs, though none of them all the time."""
+    used = service.spent_us(*ON_CPU, "runq") / 1e6
+    room = service.duration_s * service.cpus
+    if not service.processes or not room or used / room < THREAD_BUSY_MIN:
+        return None
+    return _of_all(service, service.processes[0], "host", min(1.0, used / room))
+
+
+def _of_all(service: Service, process: ProcessTime, how: str, used: float) -> Saturation:
+    kinds = _kinds(process.share, service)
+    return Saturation(how, process.pid, process.pid, process.comm, used, kinds)
+
+
+def _cores(process: ProcessTime, duration_s: float) -> float:
+    on_cpu = sum(process.share.get(name, 0.0) for name in ON_CPU) * process.observed_s
+    return on_cpu / duration_s if duration_s else 0.0
+
+
+def _kinds(share: Mapping[str, float], service: Service) -> Dict[str, float]:
+    kinds = {"cpu": 0.0, "transport": 0.0, "runq": 0.0}
+    for activity, kind in _KINDS.items():
+        kinds[kind] += share.get(activity, 0.0)
+    if service.sends_move:
+        kinds["transport"] += share.get("blocked_send", 0.0)
+    # Waiting for a CPU that its own threads or clients hold is no contention.
+    kinds["transport"] += kinds["runq"] * service.delivering_runq
+    kinds["runq"] *= service.foreign_runq
+    whole = sum(kinds.values())
+    return {kind: part / whole for kind, part in kinds.items()} if whole else kinds

@@ -1,0 +1,272 @@
+"""What is judged together: processes that serve the same requests, and their threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from udsprobe.model.report import (
+    Hop,
+    Latency,
+    OwnRequests,
+    ProcessTime,
+    Report,
+    Served,
+    ServedBy,
+    Stages,
+    ThreadTime,
+    Upstream,
+    Wait,
+)
+from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
+from udsprobe.rules.thresholds import (
+    SERVING_PART_MIN,
+    SOCKET_SHARE_MIN,
+    THREAD_BUSY_MIN,
+    THREAD_LIFE_MIN,
+)
+
+STAGES = ("accept_wait", "recv_wait", "recv", "app", "send")
+# Activities of a thread that a CPU runs.
+ON_CPU = ("user", "sys_socket", "sys_poll", "sys_other")
+_US_PER_S = 1e6
+
+
+@dataclass(frozen=True)
+class Service:
+    """The processes that serve one kind of request.
+
+    Attributes:
+        name: of the program.
+        pids: None for all targets.
+        duration_s: of the window.
+        count: requests served; latency: of them, None when not measured.
+        stage_sums_us: stage → its time, all requests together, in µs.
+        app_pct: what the `app` stage consisted of (`requests.served.app_time_pct`).
+        handed_over: requests whose `app` stage no single thread tells of.
+        spent_s: activity → thread-seconds, of all threads.
+        foreign_runq: part of the waits for a CPU that others are the reason
+            of: not the service, nor who talks to it; 1 when not known.
+        delivering_runq: the part in which the kernel moved packets.
+        acceptors: threads that accepted connections.
+        waits: of its threads, and who ended them.
+        sends_move: senders that sleep wait for readers that copy all the while: the
+            transport is at work then, too.
+    """
+
+    name: str
+    pids: Optional[FrozenSet[int]]
+    duration_s: float
+    cpus: int
+    count: int
+    latency: Optional[Latency]
+    stages: Stages
+    stage_sums_us: Mapping[str, float]
+    app_pct: Mapping[str, float]
+    handed_over: int
+    upstream: Tuple[Upstream, ...]
+    threads: Tuple[ThreadTime, ...]
+    processes: Tuple[ProcessTime, ...]
+    spent_s: Mapping[str, float]
+    foreign_runq: float = 1.0
+    delivering_runq: float = 0.0
+    acceptors: FrozenSet[int] = frozenset()
+    sends_move: bool = False
+    waits: Tuple[Wait, ...] = ()
+
+    @property
+    def total_us(self) -> float:
+        """Request time, all requests together."""
+        mean = self.latency.mean if self.latency is not None else None
+        return (mean or 0.0) * self.count
+
+    @property
+    def upstream_us(self) -> float:
+        """Time of its own requests to others, all together."""
+        return sum((row.latency_us.mean or 0.0) * row.count for row in self.upstream)
+
+    def spent_us(self, *activities: str) -> float:
+        """Thread time in some activities, added up."""
+        return sum(self.spent_s.get(name, 0.0) for name in activities) * _US_PER_S
+
+    def long_lived(self) -> List[ThreadTime]:
+        """Threads that were there for a good part of the window."""
+        return [t for t in self.threads if t.observed_s >= THREAD_LIFE_MIN * self.duration_s]
+
+
+def services(report: Report) -> List[Service]:
+    """Each server of a chain among the targets, the outermost first; else all targets as one."""
+    hops = [hop for hop in report.requests.hops or [] if hop.count]
+    if len(hops) < 2:
+        return [whole_service(report)]
+    return [_of_hop(report, hop) for hop in hops]
+
+
+def whole_service(report: Report) -> Service:
+    """All targets as one."""
+    served, time = report.requests.served, report.time
+    return Service(
+        name=_name(report),
+        pids=None,
+        duration_s=report.window.duration_s,
+        cpus=report.host.cpus,
+        count=served.count if served is not None else 0,
+        latency=served.latency_us if served is not None else None,
+        stages=served.stages_us if served is not None else Stages(),
+        stage_sums_us=_stage_sums(served),
+        app_pct=(served.app_time_pct if served is not None else None) or {},
+        handed_over=sum(row.handed_over or 0 for row in report.requests.served_by or ()),
+        upstream=tuple(report.requests.upstream or ()),
+        threads=tuple(time.threads) if time is not None else (),
+        processes=tuple(time.processes) if time is not None else (),
+        spent_s={k: v * time.total_s for k, v in time.total.items()} if time else {},
+        foreign_runq=foreign_runq(report),
+        delivering_runq=delivering_runq(report),
+        acceptors=_acceptors(report),
+        waits=tuple(report.waits or ()),
+    )
+
+
+def is_serving(thread: ThreadTime) -> bool:
+    """Requests pass through it: it polls, or moves bytes on sockets, or waits for them.
+
+    A thread of a pool that now and then writes to wake the loop does not.
+    """
+    share = thread.share
+    waits = ("sys_poll", "blocked_poll", "blocked_recv", "blocked_accept", "blocked_send")
+    return share.get("sys_socket", 0.0) >= SOCKET_SHARE_MIN or any(
+        share.get(name, 0.0) > 0 for name in waits
+    )
+
+
+def serving_threads(service: Service) -> List[ThreadTime]:
+    """The threads that requests pass through.
+
+    Those with a good part of all socket calls: runtimes have threads of their
+    own that poll and never see a request. One that accepts, and is kept by a lock until a
+    thread of the pool is free, serves nothing itself.
+    """
+    serving = [t for t in service.threads if is_serving(t)]
+    serving = [t for t in serving if not _hands_over(service, t)] or serving
+    moved = {t.tid: t.share.get("sys_socket", 0.0) * t.observed_s for t in serving}
+    least = SERVING_PART_MIN * max(moved.values(), default=0.0)
+    return [t for t in serving if moved[t.tid] >= least and moved[t.tid] > 0] or serving
+
+
+def _hands_over(service: Service, thread: ThreadTime) -> bool:
+    kept = thread.share.get("blocked_lock", 0.0) >= THREAD_BUSY_MIN
+    return kept and thread.tid in service.acceptors
+
+
+def _acceptors(report: Report) -> FrozenSet[int]:
+    rows = report.listeners or []
+    return frozenset(int(tid) for row in rows for tid in row.accepted_by_thread or {})
+
+
+def serving_time(service: Service) -> List[ThreadTime]:
+    """The rows of `serving_threads`, and one of all threads that have none, if those serve too.
+
+    Where a thread serves one connection and ends with it, most of the window's requests were
+    served by threads that are gone, while those that live may have begun a moment ago.
+    """
+    listed = serving_threads(service)
+    rest = _without_row(service)
+    moved_s = rest.share["sys_socket"] * rest.observed_s
+    most_s = max((t.share.get("sys_socket", 0.0) * t.observed_s for t in listed), default=0.0)
+    if not is_serving(rest) or not moved_s or moved_s < SERVING_PART_MIN * most_s:
+        return listed
+    return [*listed, rest]
+
+
+def _without_row(service: Service) -> ThreadTime:
+    """Threads that ended and those too many to be listed, as one; `tid` 0."""
+    spent = dict.fromkeys(ON_CPU, 0.0)
+    for name, seconds in service.spent_s.items():
+        listed_s = sum(t.share.get(name, 0.0) * t.observed_s for t in service.threads)
+        spent[name] = max(0.0, seconds - listed_s)
+    whole_s = sum(spent.values())
+    share = {name: seconds / whole_s if whole_s else 0.0 for name, seconds in spent.items()}
+    return ThreadTime(0, 0, service.name, whole_s, share)
+
+
+def _of_hop(report: Report, hop: Hop) -> Service:
+    pids = frozenset(hop.pids)
+    rows = [row for row in report.requests.served_by or () if row.pid in pids]
+    time = report.time
+    processes = [p for p in (time.processes if time is not None else ()) if p.pid in pids]
+    return Service(
+        name=hop.comm or f"pid {hop.pid}",
+        pids=pids,
+        duration_s=report.window.duration_s,
+        cpus=report.host.cpus,
+        count=hop.count,
+        latency=Latency(hop.count, hop.latency_mean_us),
+        stages=Stages(),
+        stage_sums_us={name: _sum_of_stage(rows, name) for name in STAGES},
+        app_pct=_app_pct(rows),
+        handed_over=sum(row.handed_over or 0 for row in rows),
+        upstream=tuple(_as_upstream(report, each) for row in rows for each in row.upstream),
+        threads=tuple(t for t in (time.threads if time is not None else ()) if t.pid in pids),
+        processes=tuple(processes),
+        spent_s=_spent_s(processes),
+        foreign_runq=foreign_runq(report),
+        delivering_runq=delivering_runq(report),
+        acceptors=_acceptors(report),
+        waits=tuple(row for row in report.waits or () if row.pid in pids),
+    )
+
+
+def _sum_of_stage(rows: Sequence[ServedBy], name: str) -> float:
+    # Only the first request of a connection waits for accept(): how many is not told by process.
+    if name == "accept_wait":
+        return 0.0
+    return sum((getattr(row.stages_mean_us, name) or 0.0) * row.count for row in rows)
+
+
+def _app_pct(rows: Sequence[ServedBy]) -> Dict[str, float]:
+    weights = [(row.stages_mean_us.app or 0.0) * row.count for row in rows]
+    known = [(row.app_time_pct, us) for row, us in zip(rows, weights) if row.app_time_pct]
+    whole = sum(us for _, us in known)
+    total: Dict[str, float] = {}
+    for parts, us in known:
+        for name, pct in parts.items():
+            total[name] = total.get(name, 0.0) + pct * us / whole if whole else 0.0
+    return total
+
+
+def _as_upstream(report: Report, row: OwnRequests) -> Upstream:
+    latency = Latency(row.count, row.latency_mean_us)
+    one = Upstream(row.transport, row.address, row.peer, row.count, latency)
+    for all_of_it in report.requests.upstream or ():
+        if (all_of_it.transport, all_of_it.address) == (row.transport, row.address):
+            pool = all_of_it.connections, all_of_it.busy_pct
+            return replace(one, connections=pool[0], busy_pct=pool[1])
+    return one
+
+
+def _spent_s(processes: Sequence[ProcessTime]) -> Dict[str, float]:
+    spent: Dict[str, float] = {}
+    for process in processes:
+        for name, share in process.share.items():
+            spent[name] = spent.get(name, 0.0) + share * process.observed_s
+    return spent
+
+
+def _stage_sums(served: Optional[Served]) -> Dict[str, float]:
+    if served is None:
+        return {}
+    stages = {name: getattr(served.stages_us, name) for name in STAGES}
+    return {
+        name: stage.count * (stage.mean or 0.0)
+        for name, stage in stages.items()
+        if stage is not None
+    }
+
+
+def _name(report: Report) -> str:
+    busiest = report.time.busiest if report.time is not None else None
+    if busiest is not None:
+        for target in report.targets:
+            if target.pid == busiest.pid:
+                return target.comm
+    return report.targets[0].comm if report.targets else "the target"

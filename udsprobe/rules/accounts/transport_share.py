@@ -1,0 +1,47 @@
+"""How much of a request the transport is, and what a free one would save."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from udsprobe.model.report import Report
+from udsprobe.rules.accounts.request_time import RequestTime
+from udsprobe.rules.accounts.service import Service
+
+
+@dataclass(frozen=True)
+class TransportShare:
+    """Both in % of served-request time; None when it was not measured.
+
+    Attributes:
+        share_pct: receive and send calls and delivery.
+        max_gain_pct: these, and the other system calls on sockets and pollers
+            that come with each request: Amdahl's bound of what a transport
+            that costs nothing would save.
+    """
+
+    share_pct: Optional[float]
+    max_gain_pct: Optional[float]
+
+
+NOT_MEASURED = TransportShare(None, None)
+
+
+def transport_share(service: Service, time: RequestTime, report: Report) -> TransportShare:
+    """Of the requests of the window."""
+    if not time.count or not time.total_us:
+        return NOT_MEASURED
+    share = time.share("transport")
+    around_us = max(0.0, _socket_cpu_us(report) - _in_stages_us(service))
+    gain = min(1.0, share + min(around_us, time.sum_us("cpu")) / time.total_us)
+    return TransportShare(round(100 * share, 2), round(100 * gain, 2))
+
+
+def _socket_cpu_us(report: Report) -> float:
+    """CPU time of all system calls on sockets and pollers, io_uring_enter among them."""
+    return sum(row.cpu_us or 0.0 for row in report.syscalls or [])
+
+
+def _in_stages_us(service: Service) -> float:
+    return service.stage_sums_us.get("recv", 0.0) + service.stage_sums_us.get("send", 0.0)

@@ -1,0 +1,58 @@
+"""Pools of connections to an upstream that have none free: requests queue for one of them.
+
+Proxies that limit how much they ask at once (maxconn of HAProxy, pool_size of PgBouncer) may do so
+over more connections than they use at once. They have no timers of their own in a request: what is
+not outstanding upstream is in their queue for it.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping, Optional
+
+from udsprobe.model.report import Upstream
+from udsprobe.rules.accounts.service import Service
+from udsprobe.rules.servers import recognise
+from udsprobe.rules.thresholds import THREAD_BUSY_MIN
+
+# Where a request waits for a connection that comes free: in the poller, or for a lock.
+_QUEUES_IN = ("timer", "lock")
+# Their manuals: `maxconn` and `queue`; `default_pool_size` and cl_waiting.
+_QUEUEING_PROXIES = ("haproxy", "pgbouncer")
+
+
+def full_pool(service: Service) -> Optional[Upstream]:
+    """The upstream whose connections are busy nearly always, while more requests are in progress.
+
+    A pool is a server with so many seats: its queue grows without bound as that of a thread.
+    """
+    full = [row for row in service.upstream if is_full(row)]
+    app_s = service.stage_sums_us.get("app", 0.0) / 1e6
+    in_progress = app_s / service.duration_s if service.duration_s else 0.0
+    seats = sum(row.connections or 0 for row in full)
+    if not full or in_progress <= seats:
+        return None
+    return max(full, key=lambda row: row.busy_pct or 0.0)
+
+
+def is_queueing(service: Service) -> bool:
+    """A proxy that queues requests by itself, and more are in progress than it asks at once."""
+    if recognise(service.name) not in _QUEUEING_PROXIES or not service.upstream:
+        return False
+    return service.stage_sums_us.get("app", 0.0) > service.upstream_us > 0
+
+
+def at_once(service: Service) -> float:
+    """How many requests are outstanding upstream, on average."""
+    return service.upstream_us / 1e6 / service.duration_s if service.duration_s else 0.0
+
+
+def is_full(row: Upstream) -> bool:
+    """Its connections hardly ever wait for a request."""
+    return bool(row.connections) and (row.busy_pct or 0.0) >= 100 * THREAD_BUSY_MIN
+
+
+def queued_for_pools(service: Service, app: Mapping[str, float]) -> Dict[str, float]:
+    """Part of the `app` stages → what of it is a queue for a full pool, µs; empty without one."""
+    if full_pool(service) is None and not is_queueing(service):
+        return {}
+    return {name: app.get(name, 0.0) for name in _QUEUES_IN}

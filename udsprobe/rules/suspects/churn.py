@@ -1,0 +1,230 @@
+"""Connections opened for each request that could be kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import List, Optional, Tuple
+
+from udsprobe.model.report import Connect, Evidence, Listener, Peer, Report, Syscall
+from udsprobe.model.thread_time import THREADS_SHOWN_MAX, busy_share
+from udsprobe.rules.accounts.service import ON_CPU, Service
+from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.servers import recognise
+from udsprobe.rules.suspects.suspect import WARNING, Suspect
+from udsprobe.rules.thresholds import (
+    ACCEPTS_PER_REQUEST_MIN,
+    CHURN_CONNECTIONS_PER_S_MIN,
+    CHURN_CPU_SHARE_MIN,
+    CHURN_CPUS_MIN,
+    REQUESTS_MIN,
+    THREAD_LIFE_MIN,
+    UNLISTED_BUSY_MAX,
+)
+from udsprobe.rules.wording import count, evidence, percent
+
+# Made once for each connection, not for each request.
+_CONNECTION_CALLS = (
+    *("accept", "accept4", "connect", "socket", "close", "shutdown"),
+    *("setsockopt", "getsockopt", "getsockname", "getpeername"),
+)
+
+# Some are made at its begin and at its end.
+_CALLS_EACH_MAX = 2
+
+
+def accepted_churn(report: Report, service: Service) -> List[Suspect]:
+    """What clients open to a service."""
+    listeners = [row for row in report.listeners or [] if _is_of(row, service)]
+    busiest = max(listeners, key=lambda row: row.accepted or 0, default=None)
+    accepted = sum(row.accepted or 0 for row in listeners)
+    if busiest is None or not _is_churn(report, accepted, service.count):
+        return []
+    who = _client(report, service)
+    name = f"{who.comm} {who.pid}" if who is not None and who.comm else "a client"
+    subject = f"{busiest.transport}:{busiest.address}"
+    share = connection_cpu_share(report, service)
+    found = _suspect(
+        subject=subject,
+        headline=f"{name} opens {_each(accepted, service.count)} to {subject}",
+        report=report,
+        opened=accepted,
+        requests=service.count,
+        client=who.comm if who is not None else None,
+        is_dear=share >= CHURN_CPU_SHARE_MIN,
+    )
+    says = f"{percent(share)} of the CPU time is in calls that only open and close connections"
+    limit = CHURN_CPU_SHARE_MIN if share >= CHURN_CPU_SHARE_MIN else None
+    cost = evidence("connection_cpu_share", share, "of 1", says, limit)
+    pids = service.pids or frozenset()
+    near = min(found.near or 0.0, share / CHURN_CPU_SHARE_MIN)
+    found = replace(found, evidence=(*found.evidence, cost), pids=pids, near=near)
+    return [_with_processes(found, share, report, service)]
+
+
+def _with_processes(found: Suspect, share: float, report: Report, service: Service) -> Suspect:
+    """What a process or a thread for each connection adds to that."""
+    spent_us, made_us = service.spent_us(*ON_CPU), made_for_connections_us(report, service)
+    cpus = made_us / 1e6 / report.window.duration_s
+    if not spent_us or share + made_us / spent_us < CHURN_CPU_SHARE_MIN or cpus < CHURN_CPUS_MIN:
+        return found
+    says = (
+        f"{percent(made_us / spent_us)} of the CPU time goes into processes or threads that "
+        "start and end with connections"
+    )
+    fact = evidence("made_for_connections_cpus", cpus, "CPUs", says, CHURN_CPUS_MIN)
+    near = max(found.near or 0.0, cpus / CHURN_CPUS_MIN)
+    return replace(found, is_pressure=True, evidence=(*found.evidence, fact), near=near)
+
+
+def connection_cpu_share(report: Report, service: Service) -> float:
+    """The part of the service's CPU time in calls that only a new or a closed connection needs."""
+    spent_us = service.spent_us(*ON_CPU)
+    opened = sum(row.accepted or 0 for row in report.listeners or [] if _is_of(row, service))
+    calls = [row for row in report.syscalls or [] if _is_for_connections(row)]
+    cpu_us = sum(_cpu_us(row, _CALLS_EACH_MAX * opened) for row in calls)
+    return min(1.0, cpu_us / spent_us) if spent_us else 0.0
+
+
+def _cpu_us(row: Syscall, most: int) -> float:
+    """Of a call that is made so often for connections at most; the rest is for requests."""
+    cpu_us = row.cpu_us or 0.0
+    return cpu_us * min(1.0, most / row.calls) if row.calls else cpu_us
+
+
+def is_most_of_the_work(service: Service) -> bool:
+    """Threads compute for connections, outside of requests, as much as inside of them or more.
+
+    What a program keeps for a connection is set up before its first request is read, and taken
+    down after the last reply; inside of requests is what handlers do.
+    """
+    sums = service.stage_sums_us
+    inside_us = sums.get("app", 0.0) * service.app_pct.get("cpu", 0.0) / 100
+    moving_us = sums.get("recv", 0.0) + sums.get("send", 0.0) + service.spent_us("sys_poll")
+    return service.spent_us(*ON_CPU) - inside_us - moving_us >= inside_us
+
+
+def made_for_connections_us(report: Report, service: Service) -> float:
+    """CPU time, µs, of threads that came or went in the window, but for what requests took.
+
+    A server that forks for each connection spends it on fork, start and exit. 0
+    where the busiest threads are not all listed, and for one of several services.
+    """
+    time = report.time
+    if service.pids is not None or time is None:
+        return 0.0
+    if len(time.threads) >= THREADS_SHOWN_MAX:
+        last = time.threads[-1]
+        if busy_share(last.share) * last.observed_s > UNLISTED_BUSY_MAX * service.duration_s:
+            return 0.0
+    stayed_us = sum(
+        1e6 * row.observed_s * sum(row.share.get(name, 0.0) for name in ON_CPU)
+        for row in time.threads
+        if row.observed_s >= THREAD_LIFE_MIN * service.duration_s
+    )
+    served_us = service.stage_sums_us.get("app", 0.0) * service.app_pct.get("cpu", 0.0) / 100
+    return max(0.0, service.spent_us(*ON_CPU) - stayed_us - served_us)
+
+
+def _is_for_connections(row: Syscall) -> bool:
+    return row.name == "epoll_ctl" or (row.name in _CONNECTION_CALLS and row.transport != "other")
+
+
+def opened_churn(report: Report) -> List[Suspect]:
+    """What the targets open to others."""
+    found = [_opened(report, row) for row in report.connects or []]
+    return [each for each in found if each is not None]
+
+
+def _is_of(listener: Listener, service: Service) -> bool:
+    owners = {*(listener.pids or ()), *map(int, listener.accepted_by or {})}
+    return service.pids is None or bool(owners & service.pids)
+
+
+def _opened(report: Report, row: Connect) -> Optional[Suspect]:
+    """A target that connects again for each of its own requests."""
+    requests = sum(
+        each.count
+        for each in report.requests.upstream or []
+        if (each.transport, each.address) == (row.transport, row.address)
+    )
+    failed = sum(n for error, n in row.errors.items() if error != "EINPROGRESS")
+    opened = row.calls - failed
+    if row.transport == "udp" or not _is_churn(report, opened, requests):
+        return None
+    subject = f"{row.transport}:{row.address}"
+    client = _program(report)
+    return _suspect(
+        subject=subject,
+        headline=f"{client or 'the target'} opens {_each(opened, requests)} to {subject}",
+        report=report,
+        opened=opened,
+        requests=requests,
+        client=client,
+    )
+
+
+def _is_churn(report: Report, opened: int, requests: int) -> bool:
+    if requests < REQUESTS_MIN or not report.window.duration_s:
+        return False
+    return opened >= REQUESTS_MIN and opened / requests >= ACCEPTS_PER_REQUEST_MIN
+
+
+def _each(opened: int, requests: int) -> str:
+    if opened >= 0.9 * requests:
+        return "a connection for each request"
+    return f"a connection for every {requests / opened:.1f} requests"
+
+
+def _suspect(
+    subject: str,
+    headline: str,
+    report: Report,
+    opened: int,
+    requests: int,
+    client: Optional[str],
+    is_dear: bool = True,
+) -> Suspect:
+    ratio, rate = opened / requests, opened / report.window.duration_s
+    return Suspect(
+        cause="connection-churn",
+        name=f"connection-churn:{subject}",
+        severity=WARNING,
+        is_pressure=is_dear and rate >= CHURN_CONNECTIONS_PER_S_MIN,
+        share_pct=100 * min(1.0, ratio),
+        subject=subject,
+        headline=headline,
+        evidence=_evidence(opened, requests, rate),
+        actions=remedies("churn", recognise(client or "")),
+        seen=opened,
+        near=min(ratio / ACCEPTS_PER_REQUEST_MIN, rate / CHURN_CONNECTIONS_PER_S_MIN),
+    )
+
+
+def _evidence(opened: int, requests: int, rate: float) -> Tuple[Evidence, ...]:
+    many = f"{count(opened, 'connection')} for {count(requests, 'request')}"
+    quick = f"{rate:,.0f} connections per second"
+    return (
+        evidence(
+            "connections_per_request", opened / requests, "of 1", many, ACCEPTS_PER_REQUEST_MIN
+        ),
+        evidence("connections_per_s", rate, "1/s", quick, CHURN_CONNECTIONS_PER_S_MIN),
+    )
+
+
+def _client(report: Report, service: Service) -> Optional[Peer]:
+    """Who is at the other end of most served connections that are open now."""
+    peers = [
+        row.peer
+        for row in report.connections or []
+        if row.role == "served" and row.peer is not None and row.peer.pid
+        if service.pids is None or row.pid in service.pids
+    ]
+    if not peers:
+        return None
+    most: Tuple[Peer, int] = Counter(peers).most_common(1)[0]
+    return most[0]
+
+
+def _program(report: Report) -> Optional[str]:
+    return report.targets[0].comm if report.targets else None
