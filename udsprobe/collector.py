@@ -307,6 +307,8 @@ def without_calls(sample: Sample, traffic: Tuple[TrafficCounts, ...]) -> Sample:
         loops=None,
         loop_busy=None,
         cpu_holders=None,
+        waits=None,
+        kept_requests=None,
         traffic=traffic,
         probe=replace(
             sample.probe,

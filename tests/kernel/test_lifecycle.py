@@ -146,7 +146,7 @@ def test_a_pid_that_exits_during_attach_is_reported() -> None:
         "        child.kill(); child.wait()\n"
         "        super().__init__(**given)\n"
         "observe.Tracer = Tracer\n"
-        "from udsprobe.commands import selecting\n"
+        "from udsprobe.commands.options import selecting\n"
         "from udsprobe.kernel.proc.procfs import Procfs\n"
         "from udsprobe.kernel.selectors import Chosen\n"
         "one = Chosen(child.pid, Procfs().process(child.pid).start_ticks, 'selector', '')\n"

@@ -186,7 +186,7 @@ def test_ctrl_c_before_there_is_a_report_ends_it_as_the_signal_does() -> None:
     script = (
         "import sys\n"
         "from udsprobe import cli\n"
-        "from udsprobe.commands import selecting\n"
+        "from udsprobe.commands.options import selecting\n"
         "def interrupted(_): raise KeyboardInterrupt\n"
         "selecting.resolve = interrupted\n"
         "sys.exit(cli.main(['attach', '--pid', '1']))\n"

@@ -53,6 +53,8 @@ _OFF = {
     "thread_time": "threads",
     "loops": "system calls",
     "cpu_holders": "the scheduler",
+    "waits": "the scheduler",
+    "slowest_requests": "system calls",
     "in_flight": "system calls",
     "stages": "when calls begin",
     "accept_wait": "when accept() returns",
@@ -62,8 +64,9 @@ _OFF = {
 }
 # In the order of plan.measurements(), which has no traffic: system calls tell it.
 NAMES = (
-    *("syscalls", "cpu_time", "thread_time", "loops", "cpu_holders", "in_flight", "processes"),
-    *("served_requests", "stages", "listeners", "accept_queue", "accept_wait"),
+    *("syscalls", "cpu_time", "thread_time", "loops", "cpu_holders", "waits"),
+    *("in_flight", "processes"),
+    *("served_requests", "stages", "slowest_requests", "listeners", "accept_queue", "accept_wait"),
     *("refused_connects", "connects", "upstream_requests", "connections", "queue_high_water"),
     *("traffic", "io_uring", "cpu", "verdict"),
 )
