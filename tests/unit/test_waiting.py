@@ -40,7 +40,7 @@ def reported(*rows: Wait) -> Report:
 
 def test_who_woke_and_what_they_did() -> None:
     assert waiting.sentence(wait()) == (
-        "worker 47/49 waited 100ms for a lock (12 times): "
+        "worker 47/49 waited 100ms for a lock or work (12 times): "
         "woken by worker 47/48, 80 % on the disk (fsync)"
     )
 

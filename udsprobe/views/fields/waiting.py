@@ -13,7 +13,8 @@ from udsprobe.views.fields import numbers
 from udsprobe.views.fields.escape import visible
 
 WAITS_FOR = {
-    "lock": "a lock",
+    # A thread without work sleeps for the same kind of word in memory.
+    "lock": "a lock or work",
     "file_lock": "a file lock",
     "recv": "bytes",
     "send": "room to send",
@@ -48,7 +49,7 @@ def told(report: Report, rows: int) -> List[Wait]:
 
 
 def sentence(row: Wait) -> str:
-    """`worker 4711/4718 waited 3.4 s for a lock: woken by …, 80 % on the disk (fsync)`."""
+    """`worker 4711/4718 waited 3.4 s for a lock or work: woken by …, 80 % on the disk (fsync)`."""
     who = thread(row.comm, row.pid, row.tid)
     what = WAITS_FOR.get(row.kind, row.kind)
     times = "" if row.count == 1 else f" ({row.count:,} times)"
