@@ -71,7 +71,7 @@ def test_waits_for_work_are_not_told() -> None:
 
 def test_the_report_shows_them() -> None:
     shown = reported(wait())
-    assert "woken by worker 47/48" in render(shown)
+    assert "woken by worker 47/48" in " ".join(render(shown).split())
     taken = list(samples.busy_pair())
     assert "woken by worker 47/48" in page(shown, timeline(taken, taken[-1]))
 
