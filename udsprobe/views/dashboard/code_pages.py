@@ -19,9 +19,7 @@ OPEN_MIN = 0.5
 
 SHOWN_MIN = 0.005
 _BAR = 10
-NOTHING = (
-    "no stacks yet: they are taken with --stacks, or once the verdict is app-cpu or app-blocked"
-)
+NOTHING = "no stacks: --stacks takes them, and a verdict app-cpu or app-blocked does"
 
 
 def tree_page(report: Report, turned: AbstractSet[Path], width: int) -> Table:
