@@ -24,25 +24,14 @@
 
 #if defined(__TARGET_ARCH_x86)
 
-/* Linux kernel commit 64701838bf05 "x86/preempt: Move preempt_count to struct pcpu_hot" (in v6.2);
- * before and since v6.15 it is a variable of its own.
- */
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct pcpu_hot___local {
-	int preempt_count;
-};
-#pragma clang attribute pop
-
 /* Of this CPU: as far from its run queue as the one variable is from the other in the section of
- * such variables (features.py). Their symbols are not in all kernels' tables.
+ * such variables (preempt_count.py). Their symbols are not in all kernels' tables.
  */
 static __always_inline u32 preempt_count(struct task_struct *task)
 {
 	u64 at = as_number((u64)run_queue_of(task)) + preempt_count_at;
 	u32 count = 0;
 
-	if (bpf_core_field_exists(((struct pcpu_hot___local *)0)->preempt_count))
-		at += bpf_core_field_offset(struct pcpu_hot___local, preempt_count);
 	if (bpf_probe_read_kernel(&count, sizeof(count), (void *)at))
 		return HARDIRQ_MASK;
 	return count;

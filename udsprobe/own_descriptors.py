@@ -20,8 +20,20 @@ def descriptors_used_up(error: Optional[int]) -> Optional[KernelCannotError]:
             "the host has no file descriptor left for udsprobe (fs.file-max, ENFILE)",
             "stop the process that holds so many, or raise sysctl fs.file-max",
         )
-    if error != errno.EMFILE:
-        return None
+    return _limited() if error == errno.EMFILE else None
+
+
+def too_few_descriptors() -> Optional[KernelCannotError]:
+    """The user's error where the limit is below what `auto` takes; None where it is not.
+
+    libbpf takes a feature of the kernel for missing where it has no descriptor to try it with, and
+    what fails then has another errno (kernel_supports() in its src/features.c).
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _limited() if soft < WANTED else None
+
+
+def _limited() -> KernelCannotError:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     how = f"ulimit -n {WANTED}"
     if hard != resource.RLIM_INFINITY and hard < WANTED:

@@ -9,7 +9,7 @@ import struct
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import Dict, Iterator, Mapping, Optional, Tuple
+from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.kernel.objects.btf import BYTES_ONCE, BYTES_PER_MEMBER, HEADER, KIND_DATASEC
 
@@ -17,10 +17,14 @@ KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
 # Elsewhere each thread has its own, in its struct thread_info.
 PER_CPU = frozenset({"x86_64"})
 RUN_QUEUES = "runqueues"
-# Linux arch/x86/include/asm/preempt.h: a variable of its own, or the first of a structure.
+# Linux arch/x86/include/asm/preempt.h: a variable of its own; part of a structure from v6.2 to v6.14
+# (commit 64701838bf05 "x86/preempt: Move preempt_count to struct pcpu_hot").
 COUNTS = ("__preempt_count", "pcpu_hot")
+# By its neighbour: other structures have a member of that name.
+_MEMBERS = ("current_task", "preempt_count")
 _SECTION = ".data..percpu"
-_KIND_VARIABLE, _KIND_PROTOTYPE = 14, 13
+_KIND_STRUCTURE, _KIND_VARIABLE, _KIND_PROTOTYPE = 4, 14, 13
+_OFFSET_MASK = 0xFFFFFF
 _ENTRY = struct.Struct("<III")
 _WORD = 4
 # Words behind the three of a type's header, by kind: for each of its members, or once.
@@ -75,7 +79,9 @@ def _read_into(file: FileIO, raw: mmap.mmap) -> None:
 
 
 def variable_places(raw: mmap.mmap) -> Dict[str, int]:
-    """Where each of these variables lies in the section of those that each CPU has, bytes.
+    """Where each of these lies in the section of variables that each CPU has, bytes.
+
+    `pcpu_hot` is where the count in it lies.
 
     Not `Btf`, which keeps all types: a kernel has more than a hundred thousand.
 
@@ -89,25 +95,43 @@ def variable_places(raw: mmap.mmap) -> Dict[str, int]:
     strings = header + string_at, header + string_at + string_len
     wanted = {_name_at(raw, name, strings): name for name in (RUN_QUEUES, *COUNTS)}
     section = _name_at(raw, _SECTION, strings)
+    members = [_name_at(raw, name, strings) for name in _MEMBERS]
     with memoryview(raw)[header + type_at : header + type_at + type_len].cast("I") as words:
-        return _places_in(words, wanted, section)
+        places = _places_in(words, wanted, section)
+        if COUNTS[1] in places:
+            places[COUNTS[1]] += _offset_of_second(words, members)
+    return places
+
+
+def _offset_of_second(words: memoryview, members: Sequence[Optional[int]]) -> int:
+    """Of the structure whose first members these are: where the second lies in it, bytes."""
+    for at, kind, count in _types(words):
+        if kind == _KIND_STRUCTURE and count > 1 and [words[at + 3], words[at + 6]] == members:
+            return (words[at + 8] & _OFFSET_MASK) // 8
+    raise LookupError(members)
+
+
+def _types(words: memoryview) -> Iterator[Tuple[int, int, int]]:
+    """Of each type: where it begins, its kind, how many members it has."""
+    at = 0
+    while at < len(words):
+        info = words[at + 1]
+        kind, members = info >> 24 & 31, info & 0xFFFF
+        yield at, kind, members
+        at += 3 + _ONCE[kind] + _PER_MEMBER[kind] * members
 
 
 def _places_in(
     words: memoryview, wanted: Mapping[Optional[int], str], section: Optional[int]
 ) -> Dict[str, int]:
     ids: Dict[int, str] = {}
-    at, number, end = 0, 1, len(words)
-    while at < end:
-        info = words[at + 1]
-        kind, members = info >> 24 & 31, info & 0xFFFF
+    for number, (at, kind, members) in enumerate(_types(words), 1):
         if kind == _KIND_VARIABLE and words[at] in wanted:
             ids[number] = wanted[words[at]]
-        behind = at + 3 + _ONCE[kind] + _PER_MEMBER[kind] * members
         if kind == KIND_DATASEC and words[at] == section:
+            behind = at + 3 + _PER_MEMBER[kind] * members
             entries = _ENTRY.iter_unpack(words[at + 3 : behind].tobytes())
             return {ids[variable]: offset for variable, offset, _ in entries if variable in ids}
-        at, number = behind, number + 1
     return {}
 
 

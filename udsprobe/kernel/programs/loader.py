@@ -31,7 +31,7 @@ from udsprobe.kernel.objects.alongside import Work, alongside, nothing
 from udsprobe.kernel.objects.libbpf import LibbpfError, libbpf
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.programs.function_programs import KINDS, FunctionPrograms, prototypes
-from udsprobe.own_descriptors import descriptors_used_up
+from udsprobe.own_descriptors import descriptors_used_up, too_few_descriptors
 
 VERIFIER_LINES = 20
 HEAR = "--debug shows the kernel's reason"
@@ -213,7 +213,7 @@ def refusal(error: LibbpfError) -> UdsprobeError:
     lacking = not_permitted()
     if lacking is not None:
         return lacking
-    used_up = descriptors_used_up(error.errno)
+    used_up = descriptors_used_up(error.errno) or too_few_descriptors()
     if used_up is not None:
         return used_up
     if error.errno == errno.ENOMEM:
@@ -245,7 +245,7 @@ def verifier_refusal(error: LibbpfError, raw: bytes) -> Optional[KernelCannotErr
 
     None where it was refused before: by the policy of the kernel, a limit or for want of memory.
     """
-    if error.errno in _BESIDE_THE_VERIFIER:
+    if error.errno in _BESIDE_THE_VERIFIER or too_few_descriptors():
         return None
     ends = [at for at, line in enumerate(error.log.splitlines()) if _VERIFIED.match(line)]
     if not ends or forbids_reading(error.log, lockdown_level()):
