@@ -17,7 +17,7 @@ KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
 # Elsewhere each thread has its own, in its struct thread_info.
 PER_CPU = frozenset({"x86_64"})
 RUN_QUEUES = "runqueues"
-# Linux arch/x86/include/asm/preempt.h: a variable of its own; part of a structure from v6.2 to v6.14
+# Linux arch/x86/include/asm/preempt.h: a variable; from v6.2 to v6.14 part of a structure
 # (commit 64701838bf05 "x86/preempt: Move preempt_count to struct pcpu_hot").
 COUNTS = ("__preempt_count", "pcpu_hot")
 # By its neighbour: other structures have a member of that name.
