@@ -76,4 +76,7 @@ def test_replies_arrive_whole_through_a_proxy_that_is_stopped_now_and_then(
     )
     assert found.ill.p99_ms > found.well.latency_ms
     assert (found.ill.failed, found.well.failed) == (0, 0)
-    assert [one.name for one in found.best] == ["client:send-blocked"]
+    assert {one.name: part > 0.9 for one, part in found.parts.items()} == {
+        "client:send-blocked": True
+    }
+    assert found.truths == {"send-blocked"}
