@@ -27,6 +27,7 @@
 
 enum {
 	WORK_MS = 30,
+	BRIEF_NS = 100000,
 	CHAIN = 3
 };
 
@@ -43,12 +44,17 @@ static long now_ns(clockid_t clock)
 	return at.tv_sec * 1000000000L + at.tv_nsec;
 }
 
-static void burn(void)
+static void burn_ns(long time_ns)
 {
-	long until = now_ns(CLOCK_THREAD_CPUTIME_ID) + WORK_MS * 1000000L;
+	long until = now_ns(CLOCK_THREAD_CPUTIME_ID) + time_ns;
 
 	while (now_ns(CLOCK_THREAD_CPUTIME_ID) < until)
 		;
+}
+
+static void burn(void)
+{
+	burn_ns(WORK_MS * 1000000L);
 }
 
 static void rest(void)
@@ -214,7 +220,7 @@ static void *player(void *argument)
 {
 	long me = (long)argument;
 	struct rusage before, after;
-	long began, accounted;
+	long began, accounted, brief_ns = strcmp(work, "brief") ? 0 : BRIEF_NS;
 
 	tids[me] = gettid();
 	stay_on_one_cpu();
@@ -224,6 +230,7 @@ static void *player(void *argument)
 	for (int i = 0; i < rounds; i++) {
 		while (atomic_load(&ball) != me)
 			futex(&ball, FUTEX_WAIT, !me);
+		burn_ns(brief_ns);
 		atomic_store(&ball, !me);
 		futex(&ball, FUTEX_WAKE, 1);
 	}
