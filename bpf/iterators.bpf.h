@@ -112,6 +112,24 @@ static __always_inline bool sleeps_as_told(struct thread_state *state, u64 *comm
 	       state->told_comm[1] == comm[1];
 }
 
+/* What it sleeps for, where wakes are told; nothing when it woke meanwhile. */
+static __always_inline void copy_sleep(struct task_struct *task, struct thread_state *state,
+				       struct thread_record *record)
+{
+	struct thread_past *past = past_in_slot(state->slot);
+	u8 doing = *(volatile u8 *)&state->doing;
+
+	if (!wakers_told || !past || !record->asleep_since_ns)
+		return;
+	record->nr = call_of(task, state);
+	if (doing == DOING_LOCK)
+		record->object = *(volatile u64 *)&past->object;
+	if (record->in_call && state->now.sk)
+		record->inode = state->now.inode;
+	if (*(volatile ns_t *)&state->since_ns == record->asleep_since_ns)
+		record->doing = doing;
+}
+
 static __always_inline void write_thread(struct seq_file *seq, struct task_struct *task)
 {
 	struct thread_state *state = thread_state_of(task);
@@ -140,6 +158,7 @@ static __always_inline void write_thread(struct seq_file *seq, struct task_struc
 		record.abi = state->now.abi;
 		record.endpoint = state->now.endpoint;
 	}
+	copy_sleep(task, state, &record);
 	__builtin_memcpy(record.comm, comm, sizeof(record.comm));
 	/* It ended meanwhile, and another has its entry. */
 	if (*(volatile address_t *)&state->task != (u64)task)
@@ -439,6 +458,15 @@ static __always_inline void read_progress(struct sock *sk, struct connection *co
 	record->queue_flags |= TAKEN_KNOWN;
 }
 
+static __always_inline void read_window(struct sock *sk, struct connection *connection,
+					struct connection_record *record)
+{
+	if (connection->endpoint != ENDPOINT_TCP)
+		return;
+	note_window(connection, (u64)sk);
+	record->window_full = window_full_ticks((u64)sk) - connection->window_full_before;
+}
+
 /* An iterator's value cannot be indexed by a variable, so both places are asked. */
 static __always_inline void read_recent_queues(struct recent_queues *recent,
 					       struct connection_record *record)
@@ -517,6 +545,7 @@ static __always_inline void write_connection(struct seq_file *seq, address_t *ke
 	}
 	read_buffers(sk, connection->endpoint, &record);
 	read_progress(sk, connection, &record);
+	read_window(sk, connection, &record);
 	record.inode = connection->inode;
 	record.bytes_in = connection->bytes_in;
 	record.bytes_out = connection->bytes_out;

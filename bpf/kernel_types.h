@@ -59,6 +59,7 @@ struct bpf_raw_tracepoint_args {
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 enum bpf_func_id {
+	BPF_FUNC_jiffies64 = 118,
 	BPF_FUNC_task_pt_regs = 175,
 	BPF_FUNC_loop = 181,
 };
@@ -305,6 +306,9 @@ struct tcp_sock {
 	u32 packets_out;
 	u32 mss_cache;
 	u32 total_retrans;
+	u32 chrono_start;
+	u32 chrono_stat[3];
+	u8 chrono_type : 2;
 	u8 nonagle : 4;
 };
 

@@ -90,6 +90,35 @@ static __always_inline u32 unsent_bytes_probed(address_t at, u8 endpoint)
 					  BPF_CORE_READ(sk, sk_wmem_alloc.refs.counter) - 1;
 }
 
+/* include/linux/tcp.h, enum tcp_chrono */
+#define TCP_CHRONO_RWND_LIMITED 2
+
+/* How long bytes were kept because the reader's receive window had no room for them, in ticks of
+ * the kernel (tcp_info has the same as tcpi_rwnd_limited; net/ipv4/tcp_output.c, tcp_chrono_set).
+ * The sender need not notice: they wait in its send buffer.
+ */
+static __always_inline u32 window_full_ticks(address_t at)
+{
+	struct tcp_sock *tcp = (void *)at;
+	u32 ticks = BPF_CORE_READ(tcp, chrono_stat[TCP_CHRONO_RWND_LIMITED - 1]);
+
+	if (BPF_CORE_READ_BITFIELD_PROBED(tcp, chrono_type) == TCP_CHRONO_RWND_LIMITED &&
+	    bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_jiffies64))
+		ticks += (u32)bpf_jiffies64() - BPF_CORE_READ(tcp, chrono_start);
+	return ticks;
+}
+
+/* What a connection had been through before we came is not of the observation. */
+static __subprogram int note_window(struct connection *connection, address_t sk)
+{
+	if (connection->window_known)
+		return 0;
+	connection->window_known = 1;
+	if (!connection->established_ns)
+		connection->window_full_before = window_full_ticks(sk);
+	return 0;
+}
+
 static __always_inline struct recent_queues *recent_queues(struct connection *connection)
 {
 	u32 now = interval;
@@ -122,9 +151,12 @@ static __always_inline void note_send_queue(struct connection *connection, addre
 {
 	struct recent_queues *recent = recent_queues(connection);
 	u8 endpoint = connection->endpoint;
-	u32 bytes = direct_loads ? unsent_bytes_direct(sk, endpoint) :
-				   unsent_bytes_probed(sk, endpoint);
+	u32 bytes;
 
+	if (endpoint == ENDPOINT_TCP)
+		note_window(connection, sk);
+	bytes = direct_loads ? unsent_bytes_direct(sk, endpoint) :
+			       unsent_bytes_probed(sk, endpoint);
 	if (bytes > recent->send_bytes)
 		recent->send_bytes = bytes;
 }

@@ -52,6 +52,18 @@ static __always_inline bool has_unread(address_t sk, u8 endpoint)
 	return direct_loads ? has_unread_direct(sk, endpoint) : has_unread_probed(sk, endpoint);
 }
 
+/* Whom they wake is woken in the same breath (sock_def_readable). */
+static __always_inline void note_arrival(struct connection *connection, ns_t now)
+{
+	struct cpu_counts *cpu = cpu_counts();
+
+	if (!cpu)
+		return;
+	cpu->arrival_ns = connection->peer_tgid ? now : 0;
+	cpu->arrival_tgid = connection->tgid;
+	cpu->arrival_peer = connection->peer_tgid;
+}
+
 /* Bytes became readable. Later pieces of the same turn do not move its start.
  * The event may come after a reader on another CPU has taken the bytes already.
  * TCP reports the end of the stream in the same way.
@@ -66,6 +78,8 @@ static __always_inline void bytes_arrived(address_t sk)
 	note_recv_queue(connection, sk);
 	if (!connection->arrived_ns && has_unread(sk, connection->endpoint))
 		connection->arrived_ns = bpf_ktime_get_ns();
+	if (wakers_told && connection->endpoint == ENDPOINT_TCP)
+		note_arrival(connection, bpf_ktime_get_ns());
 }
 
 static __always_inline void begin_turn(struct connection *connection, struct thread_state *state,

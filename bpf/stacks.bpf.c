@@ -172,6 +172,13 @@ static __always_inline long hand_over(struct stack_sample *sample)
 	return bpf_ringbuf_output(&ring, sample, bytes, BPF_RB_NO_WAKEUP);
 }
 
+static __always_inline bool owes(u32 tgid)
+{
+	struct server *server = bpf_map_lookup_elem(&servers, &tgid);
+
+	return server && server->in_progress > 0;
+}
+
 SEC("perf_event")
 int sample_cpu(void *ctx)
 {
@@ -182,6 +189,7 @@ int sample_cpu(void *ctx)
 	if (!sample || !learn_who(sample))
 		return 0;
 	sample->record = RECORD_SAMPLE;
+	sample->is_owing = owes(sample->tgid);
 	copy_registers(sample);
 	copy_frames(ctx, sample);
 	copy_stack(sample);
@@ -203,13 +211,6 @@ static __always_inline u64 delayed_ns(struct task_struct *task)
 	if (!bpf_core_field_exists(task->sched_info.run_delay))
 		return 0;
 	return BPF_CORE_READ(task, sched_info.run_delay);
-}
-
-static __always_inline bool owes(u32 tgid)
-{
-	struct server *server = bpf_map_lookup_elem(&servers, &tgid);
-
-	return server && server->in_progress > 0;
 }
 
 static __always_inline u64 slept_ns(struct sleeper *sleeper, struct task_struct *task, u64 now)

@@ -271,6 +271,12 @@ struct cpu_counts {
 	 * listener is told in the same breath (tcp_child_process).
 	 */
 	address_t established_child;
+	/* The TCP connection that bytes came for last on this CPU: whose it is, who is at its other
+	 * end, and when; 0: that woke somebody, or nobody is known there.
+	 */
+	ns_t arrival_ns;
+	unsigned int arrival_tgid;
+	unsigned int arrival_peer;
 	ns_t exited_activity_ns[ACTIVITY_MAX];
 	count_t handed_over;	/* requests answered by another thread than received them */
 	count_t pipelined;	/* its bytes came before the reply to the one before began */
@@ -280,7 +286,7 @@ struct cpu_counts {
 	struct latency stages[STAGE_MAX];
 	struct latency loop_busy;	/* of all threads that poll */
 	struct traffic traffic[TRAFFIC_ROWS];	/* by endpoint, sent and received */
-	u64_t pad_to_line[6];
+	u64_t pad_to_line[4];
 };
 
 struct call_in_flight {
@@ -717,7 +723,7 @@ struct connection {
 	unsigned char looks;	/* receive calls that were looked at, or LOOKS_MAX */
 	unsigned char is_multiplexed;	/* it speaks HTTP/2 */
 	unsigned char leftover;
-	unsigned char pad;
+	unsigned char window_known;	/* what follows is told from a beginning on */
 	/* In the queue when the last receive call returned; of a leftover, what is still there; while
 	 * it is in the accept queue, how many had entered that.
 	 */
@@ -725,6 +731,7 @@ struct connection {
 	struct recent_queues queues[2];	/* of this interval and the one before */
 	unsigned int send_sleeps;	/* send calls went to sleep so often */
 	unsigned int sends_held;	/* TCP: they left bytes to Nagle's algorithm so often */
+	unsigned int window_full_before;	/* `window_full` when we came (queues.bpf.h) */
 	ns_t stopped_ns;	/* between send calls for want of room (stops.bpf.h), */
 	ns_t stopped_since_ns;	/* 0: it is not */
 	ns_t stopped_asleep_ns;	/* what that thread had slept for events then */
@@ -871,6 +878,7 @@ struct connection_record {
 	unsigned int peer_tgid;
 	unsigned int role;
 	unsigned int endpoint;
+	unsigned int window_full;	/* TCP: the other end had no room for its bytes, ticks */
 	struct socket_name local;
 	struct socket_name peer;
 };
@@ -895,7 +903,11 @@ struct thread_record {
 	unsigned char endpoint;
 	unsigned char in_call;
 	unsigned int asleep;	/* the activity it sleeps in; ACTIVITY_MAX: awake */
-	unsigned int pad;
+	unsigned short nr;	/* the call it sleeps in, as in struct episode */
+	unsigned char doing;	/* the same sleep in the words of waits; DOING_CPU: not told */
+	unsigned char pad;
+	u64_t object;		/* that it sleeps for: the address of a futex; 0: not known */
+	u64_t inode;		/* of the socket that the call is about; 0: none */
 	char comm[COMM_LEN];
 };
 

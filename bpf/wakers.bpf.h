@@ -16,6 +16,8 @@
 /* Younger ones go on when the thread sleeps for the same again, or loses its CPU again. */
 #define SLEEPS_JOINED_NS 4000000
 #define AWAKE_JOINED_NS 64000000
+/* From the arrival of bytes to the wake of who waits for them, on the same CPU. */
+#define ARRIVAL_WAKES_NS 10000
 
 /* include/linux/preempt.h */
 #define SOFTIRQ_SERVED 0x100
@@ -282,8 +284,26 @@ static __always_inline void forget_wake(u32 slot)
 		past->wake.author = AUTHOR_UNKNOWN;
 }
 
+/* A packet woke a poller: of the connection that bytes came for just now, if that is its process's.
+ * Each arrival wakes one thread at the most that is told so.
+ */
+static __always_inline void find_arrival(struct task_struct *task, struct thread_state *state,
+					 struct wake *wake, ns_t now)
+{
+	struct cpu_counts *cpu = cpu_counts();
+
+	if (!cpu || state->doing != DOING_POLL || !cpu->arrival_ns)
+		return;
+	if (now - cpu->arrival_ns < ARRIVAL_WAKES_NS && cpu->arrival_tgid == tgid_of(task)) {
+		wake->author = AUTHOR_PEER;
+		wake->tgid = cpu->arrival_peer;
+		wake->tid = 0;
+	}
+	cpu->arrival_ns = 0;
+}
+
 /* It can be on its CPU still, about to leave it: then nobody made it wait. */
-static __subprogram int note_waker(u32 slot, struct thread_state *state)
+static __subprogram int note_waker(u32 slot, struct task_struct *task, struct thread_state *state)
 {
 	struct thread_past *past = past_in_slot(slot);
 	struct task_struct *waker = current_task();
@@ -297,6 +317,8 @@ static __subprogram int note_waker(u32 slot, struct thread_state *state)
 	if (may_deliver(waker_slot))
 		author = AUTHOR_SOFTIRQ;
 	past->wake.author = author;
+	if (author == AUTHOR_SOFTIRQ)
+		find_arrival(task, state, &past->wake, bpf_ktime_get_ns());
 	if (author != AUTHOR_THREAD)
 		return 0;
 	__builtin_memset(past->wake.was_ns, 0, sizeof(past->wake.was_ns));
@@ -319,7 +341,7 @@ static __always_inline void is_being_woken(struct task_struct *task)
 	struct thread_state *state = state_in_slot(slot);
 
 	if (state && !(state->flags & THREAD_DORMANT))
-		note_waker(slot, state);
+		note_waker(slot, task, state);
 }
 
 /* The other end of a connection over the network stack, whose packets anybody's interrupt delivers. */
@@ -357,6 +379,8 @@ static __always_inline void name_author(struct thread_state *state, struct wake 
 		    (key->doing == DOING_RECV || key->doing == DOING_SEND))
 			find_peer(state, key);
 	}
+	if (key->author == AUTHOR_PEER && !key->author_tgid)
+		key->author_tgid = wake->tgid;
 	if (key->author != AUTHOR_THREAD)
 		return;
 	key->author_tid = wake->tid;

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import Iterator
 
 import pytest
 
+from tests.workloads.hop import Hop
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.tables.cpu_holders import KEPT_MIN, LONGEST_KEPT, CpuHolders
 from udsprobe.kernel.tracer import Tracer
@@ -72,3 +75,23 @@ def test_partners_are_known_when_they_have_ended(tracer: Tracer) -> None:
     loaded.update("partners", pids[0].to_bytes(4, sys.byteorder), b"\x01")
     rows = {row.pid: row.is_partner for row in CpuHolders(loaded, Procfs()).read()}
     assert rows == {pids[0]: True, pids[1]: False}
+
+
+def test_the_upstream_of_an_upstream_is_a_partner(tracer: Tracer, tmp_path: Path) -> None:
+    """This process is the target, the app its partner; the app's database holds the CPU."""
+    loaded = tracer._object
+    key, holder = (loaded.btf.structure(name) for name in ("cpu_holder_key", "cpu_holder"))
+    at = [str(tmp_path / name) for name in ("database", "app", "other")]
+    with Hop(at[0]) as database, Hop(at[1], at[0]) as app, Hop(at[2]) as other:
+        database.accepted()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(at[1])
+            app.accepted()
+            for hop in (database, other):
+                process = Procfs().process(hop.pid)
+                assert process is not None
+                who = key(started_ns=process.start_ticks * NS_PER_TICK, tgid=hop.pid)
+                loaded.update("cpu_holders", bytes(who), bytes(holder(waited_ns=1000)))
+            loaded.update("partners", app.pid.to_bytes(4, sys.byteorder), b"\x01")
+            rows = CpuHolders(loaded, Procfs()).read([os.getpid()])
+    assert {row.pid: row.is_partner for row in rows} == {database.pid: True, other.pid: False}

@@ -17,6 +17,7 @@ from tests.workloads.upstream_process import KINDS, Actor, Place, connected
 
 pytestmark = [pytest.mark.root]
 SHOWN_TO_US = 2000  # a window: its beginning and its length to 1 ms
+TICK_US = time.clock_getres(6) * 1e6  # CLOCK_MONOTONIC_COARSE goes by the kernel's ticks
 HAS_INQ_LEN = b"\0inq_len\0" in Path("/sys/kernel/btf/vmlinux").read_bytes()
 Row = Dict[str, Any]
 
@@ -138,6 +139,57 @@ def test_a_send_that_sleeps_finds_the_queue_full(
     sender, _ = by_role(watched.report)
     assert sender["send_queue_max_bytes"] >= limit
     assert sender["send_queue_bytes"] == 0
+
+
+def window_full(actor: Actor, number: int, least_us: float = 0) -> float:
+    """What the kernel tells the sender, once it is that long."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while (told := actor.do("window", socket_number=number)["full_us"]) < least_us:
+        assert time.monotonic() < give_up_at, told
+        time.sleep(0.01)
+    return float(told)
+
+
+def test_a_full_window_against_tcp_info(
+    kind: str, folder: Path, server: Actor, client: Actor
+) -> None:
+    """A reply that fits into the send buffer: its sender goes on, and the reader has no room."""
+    place = Place(server, kind, folder)
+    ours, _ = pair(server, client, place)
+    if not kind.startswith("tcp"):
+        with Attached(both(server, client), folder) as watched:
+            client.do("send", socket_number=ours, size=10)
+        assert all(row["window_full_us"] is None for row in watched.report["connections"])
+        return
+    client.do("send", socket_number=ours, size=1_000_000)
+    began = window_full(client, ours, 50_000)
+    with Attached(both(server, client), folder) as watched:
+        ready = window_full(client, ours)
+        ending = window_full(client, ours, ready + 200_000)
+    ended = window_full(client, ours)
+    sender, reader = by_role(watched.report)
+    ticks_us = 3 * TICK_US  # each of two readings, and the shown length of the window
+    assert ending - ready - ticks_us <= sender["window_full_us"] <= ended - began + ticks_us
+    assert sender["stops"] == 0 and reader["window_full_us"] == 0
+
+
+def test_a_window_that_was_full_before(
+    kind: str, folder: Path, server: Actor, client: Actor
+) -> None:
+    """What a connection had been through before attach is not of the observation."""
+    if not kind.startswith("tcp"):
+        pytest.skip("a Unix socket has no window")
+    place = Place(server, kind, folder)
+    ours, theirs = pair(server, client, place)
+    client.do("send", socket_number=ours, size=1_000_000)
+    window_full(client, ours, 300_000)
+    server.do("drain", socket_number=theirs, wanted=1_000_000, after_ms=0)
+    before = window_full(client, ours)
+    with Attached(both(server, client), folder) as watched:
+        client.do("send", socket_number=ours, size=10)
+        server.do("read", socket_number=theirs, size=10)
+    sender, _ = by_role(watched.report)
+    assert sender["window_full_us"] <= window_full(client, ours) - before + TICK_US
 
 
 @pytest.mark.parametrize("option", ["SO_SNDBUF", "SO_RCVBUF"])

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, Iterator, List
@@ -239,3 +240,19 @@ def test_a_socket_file_is_known_by_device_and_inode(tmp_path: Path) -> None:
     assert not same_file(os.fsencode(tmp_path / "s"), device, inode + 1)
     assert not same_file(os.fsencode(tmp_path), device, (tmp_path.stat().st_ino) & 0xFFFFFFFF)
     assert not same_file(b"\0", device, inode)
+
+
+def test_cpu_time_that_a_process_wanted() -> None:
+    """At least what the C library says it took, but for the clock's ticks."""
+    procfs, tick_ns = Procfs(), 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    began_ns, before = time.process_time_ns(), procfs.wanted_cpu_ns(os.getpid())
+    while time.process_time_ns() - began_ns < 10 * tick_ns:
+        pass
+    after = procfs.wanted_cpu_ns(os.getpid())
+    assert before is not None
+    assert after is not None
+    assert after - before >= 8 * tick_ns
+
+
+def test_cpu_time_of_nobody(tmp_path: Path) -> None:
+    assert Procfs(str(tmp_path)).wanted_cpu_ns(1) is None

@@ -42,6 +42,16 @@ def at_once(sock: socket.socket) -> socket.socket:
     return sock
 
 
+# include/uapi/linux/tcp.h, struct tcp_info: tcpi_rwnd_limited, in µs
+RWND_LIMITED_AT = 176
+
+
+def window_full_us(sock: socket.socket) -> int:
+    """How long the reader's receive window has kept bytes here; of TCP."""
+    told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RWND_LIMITED_AT + 8)
+    return int(struct.unpack_from("=Q", told, RWND_LIMITED_AT)[0])
+
+
 def sent_at_once(sock: socket.socket, data: bytes) -> int:
     """0 when there is no room."""
     try:
@@ -288,6 +298,10 @@ class Commands:
             "rcvbuf": sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
         }
         return {**found, **limits, "inode": os.fstat(sock.fileno()).st_ino}
+
+    def window(self, socket_number: int) -> Answer:
+        """How long the reader's window was full so far, as the kernel tells the sender."""
+        return {"full_us": window_full_us(self._sockets[socket_number])}
 
     def set_buffer(self, socket_number: int, option: str, size: int) -> Answer:
         """`SO_SNDBUF` or `SO_RCVBUF`."""

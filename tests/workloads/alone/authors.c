@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -344,7 +345,7 @@ static void connect_pair(int ends[2], bool tcp)
 	close(listener);
 }
 
-static void run_socket(bool tcp)
+static void run_socket(bool tcp, bool polls)
 {
 	int ends[2];
 	char byte;
@@ -362,9 +363,14 @@ static void run_socket(bool tcp)
 		pause();
 	}
 	close(ends[1]);
-	for (int i = 0; i < rounds; i++)
+	for (int i = 0; i < rounds; i++) {
+		struct pollfd readable = {.fd = ends[0], .events = POLLIN};
+
+		if (polls && poll(&readable, 1, -1) != 1)
+			exit(3);
 		if (recv(ends[0], &byte, 1, 0) != 1 || send(ends[0], "x", 1, 0) != 1)
 			exit(3);
+	}
 }
 
 static void run_child(void)
@@ -442,6 +448,148 @@ static void run_file_lock(const char *path)
 	}
 }
 
+/* Reads nothing for a while, of a buffer that is full. */
+static void run_slow_reader(void)
+{
+	static char block[1 << 16];
+	int ends[2];
+
+	connect_pair(ends, false);
+	tids[0] = gettid();
+	tids[1] = fork();
+	if (!tids[1]) {
+		close(ends[0]);
+		do
+			do_work();
+		while (recv(ends[1], block, sizeof(block), 0) > 0);
+		_exit(0);
+	}
+	close(ends[1]);
+	for (int i = 0; i < rounds; i++)
+		if (send(ends[0], block, sizeof(block), 0) != (ssize_t)sizeof(block))
+			exit(3);
+	close(ends[0]);
+	waitpid(tids[1], NULL, 0);
+}
+
+/* Three threads, and two connections to a process that answers one after the other. */
+static int pool[2], pooled;
+static pthread_cond_t returned = PTHREAD_COND_INITIALIZER;
+
+static int take_connection(void)
+{
+	int taken;
+
+	pthread_mutex_lock(&guard);
+	while (!pooled)
+		pthread_cond_wait(&returned, &guard);
+	taken = pool[--pooled];
+	pthread_mutex_unlock(&guard);
+	return taken;
+}
+
+static void give_connection(int given)
+{
+	pthread_mutex_lock(&guard);
+	pool[pooled++] = given;
+	pthread_cond_signal(&returned);
+	pthread_mutex_unlock(&guard);
+}
+
+static void ask(int connection)
+{
+	char byte = 0;
+
+	if (send(connection, &byte, 1, 0) != 1 || recv(connection, &byte, 1, 0) != 1)
+		exit(3);
+}
+
+/* The third finds the pool empty. */
+static void *asker(void *argument)
+{
+	long me = (long)argument;
+	int connection = -1;
+
+	tids[me] = gettid();
+	for (int i = 0; i < rounds; i++) {
+		if (me)
+			connection = take_connection();
+		pthread_barrier_wait(&turn);
+		if (!me)
+			connection = take_connection();
+		ask(connection);
+		give_connection(connection);
+		pthread_barrier_wait(&turn);
+	}
+	return NULL;
+}
+
+static void answer(const int ends[2])
+{
+	char byte;
+
+	for (int i = 0;; i = !i) {
+		if (recv(ends[i], &byte, 1, MSG_DONTWAIT) != 1) {
+			sched_yield();
+			continue;
+		}
+		do_work();
+		if (send(ends[i], &byte, 1, 0) != 1)
+			_exit(0);
+	}
+}
+
+static void run_pool(void)
+{
+	pthread_t threads[3];
+	int first[2], second[2];
+
+	connect_pair(first, false);
+	connect_pair(second, false);
+	tids[3] = fork();
+	if (!tids[3])
+		answer((int[]){first[1], second[1]});
+	pool[pooled++] = first[0];
+	pool[pooled++] = second[0];
+	pthread_barrier_init(&turn, NULL, 3);
+	for (long at = 0; at < 3; at++)
+		pthread_create(&threads[at], NULL, asker, (void *)at);
+	for (int at = 0; at < 3; at++)
+		pthread_join(threads[at], NULL);
+}
+
+static void lock_record(int file, short type)
+{
+	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_len = 1};
+
+	if (fcntl(file, F_SETLKW, &lock))
+		exit(3);
+}
+
+/* As run_file_lock, with a record lock, which a process has. */
+static void run_record_lock(const char *path)
+{
+	int ends[2], file = open(path, O_RDWR);
+	char byte;
+
+	tids[0] = gettid();
+	if (pipe(ends))
+		exit(3);
+	tids[1] = fork();
+	if (!tids[1]) {
+		lock_record(file, F_WRLCK);
+		if (write(ends[1], "x", 1) != 1)
+			_exit(3);
+		do_work();
+		lock_record(file, F_UNLCK);
+		_exit(0);
+	}
+	if (read(ends[0], &byte, 1) != 1)
+		exit(3);
+	lock_record(file, F_WRLCK);
+	waitpid(tids[1], NULL, 0);
+}
+
 static void run(const char *name, const char *path)
 {
 	if (!strcmp(name, "chain")) {
@@ -456,11 +604,19 @@ static void run(const char *name, const char *path)
 	} else if (!strcmp(name, "queue")) {
 		run_pair(consumer, producer);
 	} else if (!strcmp(name, "unix") || !strcmp(name, "tcp")) {
-		run_socket(!strcmp(name, "tcp"));
+		run_socket(!strcmp(name, "tcp"), false);
+	} else if (!strcmp(name, "polled")) {
+		run_socket(true, true);
 	} else if (!strcmp(name, "child")) {
 		run_child();
 	} else if (!strcmp(name, "pipe")) {
 		run_pipe();
+	} else if (!strcmp(name, "reader")) {
+		run_slow_reader();
+	} else if (!strcmp(name, "pool")) {
+		run_pool();
+	} else if (!strcmp(name, "record")) {
+		run_record_lock(path);
 	} else if (!strcmp(name, "filelock")) {
 		run_file_lock(path);
 	} else {
@@ -483,13 +639,15 @@ int main(int argc, char **argv)
 	if (getchar() == EOF)
 		return 1;
 	run(argv[1], path);
-	printf("{\"pid\": %d, \"lock\": \"%p\", \"waited\": %ld, \"tids\": [%d, %d, %d], "
+	printf("{\"pid\": %d, \"lock\": \"%p\", \"waited\": %ld, \"tids\": [%d, %d, %d, %d], "
 	       "\"switches\": [%ld, %ld], \"blocked\": [%ld, %ld], \"elapsed\": [%ld, %ld]}\n",
-	       getpid(), (void *)&locks[0], waited_ns, tids[0], tids[1], tids[2], switches[0], switches[1],
+	       getpid(), (void *)&locks[0], waited_ns, tids[0], tids[1], tids[2], tids[3], switches[0], switches[1],
 	       blocked_ns[0], blocked_ns[1], elapsed_ns[0], elapsed_ns[1]);
 	fflush(stdout);
 	getchar();
-	if (!strcmp(argv[1], "unix") || !strcmp(argv[1], "tcp") || !strcmp(argv[1], "pipe"))
+	if (!strcmp(argv[1], "polled") || !strcmp(argv[1], "unix") || !strcmp(argv[1], "tcp") || !strcmp(argv[1], "pipe"))
 		kill(tids[1], 9);
+	if (tids[3])
+		kill(tids[3], 9);
 	return 0;
 }

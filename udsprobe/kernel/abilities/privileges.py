@@ -20,6 +20,8 @@ from udsprobe.kernel.proc.own_namespaces import in_user_namespace
 # include/uapi/linux/capability.h
 CAP_DAC_READ_SEARCH, CAP_SETGID, CAP_SETUID, CAP_SETPCAP, CAP_SYS_PTRACE = 2, 6, 7, 8, 19
 CAP_SYS_ADMIN, CAP_PERFMON, CAP_BPF = 21, 38, 39
+TO_LOAD = (1 << CAP_PERFMON) | (1 << CAP_BPF)
+"""What loading and attaching programs goes on needing: detail auto does it for each window."""
 TO_LOOK = (1 << CAP_DAC_READ_SEARCH) | (1 << CAP_SYS_PTRACE)
 """What goes on being needed: the links in /proc/PID of other users' processes
 (PTRACE_MODE_READ of fd, ns, root) and the directories that they lead through."""
@@ -80,10 +82,12 @@ class LeastPrivilege:
         places: directories in which files will be made, replaced or removed later.
             A user who may not do that is not taken: root's uid stays, without
             root's capabilities.
+        keep: capabilities that go on being needed beside `TO_LOOK`, one bit each.
     """
 
     user: Optional[Tuple[int, int]]
     places: Sequence[str] = ()
+    keep: int = 0
 
     def take_effect(self, still_works: Callable[[], object]) -> None:
         """Give up for good what is not needed any more; this cannot be undone.
@@ -102,7 +106,7 @@ class LeastPrivilege:
             _empty_bounding_set(had)
             if self.user is not None and had >> CAP_SETUID & had >> CAP_SETGID & 1:
                 _become(self.user, self.places)
-            kept = had & TO_LOOK
+            kept = had & (TO_LOOK | self.keep)
             _set_capabilities(effective=kept, permitted=had)
             if had >> CAP_BPF & 1 and not _succeeds(still_works):
                 kept |= 1 << CAP_BPF
@@ -111,7 +115,7 @@ class LeastPrivilege:
             _prctl(_PR_SET_NO_NEW_PRIVS, 1)
             _see_that_all_threads_have_only(kept)
         except OSError as error:
-            raise _not_dropped(str(error)) from error
+            raise _not_dropped(error.strerror or str(error)) from error
 
 
 def _set_named(name: str, status: str) -> int:
@@ -183,7 +187,7 @@ def _see_that_all_threads_have_only(kept: int) -> None:
     give_up_at = time.monotonic() + _THREADS_WITHIN_S
     while any(permitted & ~kept for permitted in _permitted_by_thread()):
         if time.monotonic() > give_up_at:
-            raise OSError(0, "another thread of this process keeps its own")
+            raise OSError("another thread of this process keeps its own")
         time.sleep(0)
 
 

@@ -83,6 +83,8 @@ class ProbeObject:
         self._links: Dict[str, int] = {}
         self._iterators: Dict[str, int] = {}
         self._mapped: List[mmap.mmap] = []
+        # By map: taken anew for each reading, they are cleared and scattered over the heap.
+        self._batch_buffers: Dict[Tuple[str, int, int], Tuple[Any, Any]] = {}
 
     def set_options(self, values: Mapping[str, bytes]) -> None:
         """Write `const volatile` globals, before `load`.
@@ -297,8 +299,13 @@ class ProbeObject:
         self, function: str, map_name: str, key_bytes: int, value_bytes: int
     ) -> Iterator[Tuple[bytes, bytes]]:
         size = max(BATCH_ENTRIES_MIN, min(BATCH_ENTRIES, BATCH_BYTES // value_bytes))
-        keys = ctypes.create_string_buffer(key_bytes * size)
-        values = ctypes.create_string_buffer(value_bytes * size)
+        kind = (map_name, key_bytes, value_bytes)
+        # Who reads the map again before this reading ends has buffers of its own.
+        buffers = self._batch_buffers.pop(kind, None)
+        keys, values = buffers or (
+            ctypes.create_string_buffer(key_bytes * size),
+            ctypes.create_string_buffer(value_bytes * size),
+        )
         # Their `.raw` would copy all of it for every pair.
         key_view, value_view = memoryview(keys), memoryview(values)
         # The kernel keeps a bucket number there, whatever the key's size.
@@ -314,6 +321,7 @@ class ProbeObject:
                 value = value_view[at * value_bytes : (at + 1) * value_bytes]
                 yield bytes(key), bytes(value)
             start = ctypes.byref(cursor)
+        self._batch_buffers[kind] = (keys, values)
 
     def program_info(self, program: str) -> ProgInfo:
         """Run time (when statistics are on), run count and recursion misses."""

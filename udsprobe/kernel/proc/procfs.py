@@ -145,6 +145,21 @@ class Procfs:
             total_ns += int(words[0]) + int(words[1])
         return total_ns
 
+    def wanted_cpu_ns(self, pid: int) -> Optional[int]:
+        """CPU time of the process so far, in steps of a clock tick, and how long its first thread
+        waited for a CPU; None when it is gone. Two reads, however many threads it has."""
+        raw = self._read(pid, "stat")
+        if not raw:
+            return None
+        words = raw[raw.rfind(b")") + 1 :].split()[11:13]  # utime, stime
+        ticks = [_number(word) for word in words]
+        if len(ticks) < 2 or None in ticks:
+            return None
+        waited = (self._read(pid, "schedstat") or b"").split()[1:2]
+        waited_ns = sum(_number(word) or 0 for word in waited)
+        tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+        return sum(tick or 0 for tick in ticks) * tick_ns + waited_ns
+
     def fds_open(self, pid: int) -> Optional[int]:
         """How many descriptors are open; None when gone or hidden.
 

@@ -106,11 +106,6 @@ def unix_connected_request(family: int, sequence: int) -> bytes:
     return _packed(_UNIX_REQUEST.pack(family, 0, 0, _CONNECTED, 0, show, 0), sequence)
 
 
-def inet_listeners_request(family: int, protocol: int, sequence: int) -> bytes:
-    """Asks for every AF_INET or AF_INET6 socket of `protocol` in LISTEN."""
-    return _inet_request(family, protocol, sequence, _LISTENING)
-
-
 def _inet_request(family: int, protocol: int, sequence: int, states: int) -> bytes:
     anybody = (0, 0, b"", b"", 0, 0)
     return _packed(_INET_REQUEST.pack(family, protocol, 0, 0, states, *anybody), sequence)

@@ -194,6 +194,16 @@ class NetworkNamespace:
         )
         return [one for one in found if one is not None]
 
+    def unix_pairs(self) -> List[Tuple[int, int]]:
+        """Inodes of both ends of Unix connections by a path: who connected, who accepted.
+
+        Raises:
+            KernelCannotError: `sock-diag-failed`, the dump was refused or broken off.
+        """
+        found = self._answers(socket.AF_UNIX, connected=True) or ()
+        # The accepted end has the listener's file.
+        return [(a.peer, a.inode) for a in found if isinstance(a, UnixAnswer) and a.file and a.peer]
+
     def somaxconn(self) -> Optional[int]:
         """net.core.somaxconn of this namespace, now; None when hidden."""
         return self._files.limit("somaxconn")

@@ -23,6 +23,7 @@ class RawStack(NamedTuple):
         user: of the program, found by frame pointers: beyond the first not certain.
         memory: the program's, from 128 bytes below `registers.sp` on.
         call: number of the system call that it is in; below 0: none.
+        is_owing: its process had requests to answer; said of what ran.
     """
 
     pid: int
@@ -32,6 +33,7 @@ class RawStack(NamedTuple):
     registers: Registers
     memory: bytes
     call: int = -1
+    is_owing: bool = False
 
 
 Wait = Tuple[int, int]
@@ -109,6 +111,7 @@ class Records:
             registers=Registers(header.ip, header.sp, header.fp, header.link),
             memory=memory,
             call=header.call,
+            is_owing=bool(header.is_owing),
         )
 
     def _is_sleep(self, header: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -30,6 +31,9 @@ SLACK = 4
 # to whom a reply of this many bytes is usual, or to whom bytes are queued.
 PEERS_ALWAYS_READ = 16
 MUCH_BYTES = 32768
+# The clock that goes by the kernel's ticks (kernel/time/posix-timers.c, posix_get_coarse_res).
+CLOCK_MONOTONIC_COARSE = 6
+TICK_NS = round(time.clock_getres(CLOCK_MONOTONIC_COARSE) * 1e9)
 
 
 @dataclass(frozen=True)
@@ -283,6 +287,7 @@ class ConnectionTable:
             stopped_ns=record.stopped_ns,
             stopped_since_ns=record.stopped_since_ns,
             stops=record.stops,
+            window_full_ns=record.window_full * TICK_NS if transport == "tcp" else None,
         )
         return reading if self._sees_sleep else _without_sleep(reading)
 

@@ -51,6 +51,21 @@ _MARK = struct.Struct("<II")
 SETTLING_READS = 1000
 
 
+def call_name(
+    number: int, tables: Tuple[SyscallTable, SyscallTable], numbers: Mapping[str, int]
+) -> Optional[str]:
+    """Of the call that a thread sleeps in; None where it sleeps in none.
+
+    Args:
+        tables: native and 32-bit system-call numbers.
+        numbers: `enum call_number`.
+    """
+    if number == numbers["NO_CALL"]:
+        return None
+    compat = numbers["COMPAT_CALL"]
+    return tables[bool(number & compat)].names.get(number & ~compat)
+
+
 @dataclass(frozen=True)
 class ThreadReading:
     """A living thread of a target, the call it is in, if any, and its turns round a poller."""
@@ -130,6 +145,8 @@ class Counters:
         self._listed: Dict[bytes, int] = {}
         self._exits = -1
         self._thread = btf.structure("thread_record")
+        self._doing = enum_names(btf.enum("doing"), "DOING_")
+        self._call_numbers = btf.enum("call_number")
         self._mark_bytes = ctypes.sizeof(btf.structure("thread_mark"))
         self._threads: Dict[int, ThreadReading] = {}
         self._told_at_ns = 0
@@ -410,14 +427,26 @@ class Counters:
                 record.since_ns,
             )
         who = record.tgid, record.mark.tid, printable(record.comm)
+        kind, call, futex, inode = self._sleep(record)
         activities = ThreadActivities(
             *who,
             self.by_activity(record.activity_ns),
             self._activities.get(record.asleep) if record.asleep != self._awake else None,
             record.asleep_since_ns,
+            kind=kind,
+            call=call,
+            object=futex,
+            inode=inode,
         )
         loop = LoopCounts(*who, record.loops, record.busy_ns, record.busy_max_ns)
         return ThreadReading(record.tgid, record.mark.tid, in_flight, activities, loop)
+
+    def _sleep(self, record: Any) -> Tuple[Optional[str], Optional[str], int, int]:
+        """What for, in what call, and at what; nothing where it is not told."""
+        if not record.doing:
+            return None, None, 0, 0
+        call = call_name(record.nr, self._tables, self._call_numbers)
+        return self._doing[record.doing], call, record.object, record.inode
 
 
 class CallKeys:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.objects.shared_memory import SharedGlobals
 from udsprobe.kernel.proc.procfs import Process, Procfs
+from udsprobe.kernel.tables.partner_chains import PartnerChains
 from udsprobe.sample import ENDED_PID, CpuHolder
 
 # A report shows 20; the others of an interval hardly matter.
@@ -18,6 +19,12 @@ KEPT_MIN, KEPT_MAX = 64, 2048
 # A report names 20, whether they have ended or not.
 LONGEST_KEPT = 32
 LOOK_AGAIN_EVERY_READS = 16
+# Who is waited for less has no part in what targets suffer from; the sockets of so many are looked
+# at, and of those that are connected to nobody again after so many reads.
+STRANGER_SHARE_MIN = 0.02
+STRANGERS_LOOKED_AT_MAX = 16
+PARTNERS_LOOKED_AT_MAX = 64
+LOOK_AT_STRANGERS_EVERY_READS = 4
 IDLE = "idle"
 _PID_BYTES = 4
 # A process outside of the PID namespace that udsprobe runs in; its number is the host's.
@@ -55,14 +62,20 @@ class CpuHolders:
         self._comms: Dict[_Who, str] = {}
         self._ended_ns: Dict[_Kind, int] = dict.fromkeys(_KINDS, 0)
         self._partners: Set[_Who] = set()
+        self._chains = PartnerChains(procfs)
+        self._looked_at: Dict[_Who, int] = {}  # stranger → at which read
         self._kept_max = KEPT_MIN
         self._reads = 0
 
-    def read(self) -> Tuple[CpuHolder, ...]:
-        """Everybody so far."""
+    def read(self, targets: Iterable[int] = ()) -> Tuple[CpuHolder, ...]:
+        """Everybody so far.
+
+        Args:
+            targets: process ids of those that live; from them chains of connections are followed.
+        """
         entries = self._entries()
         self._read_names(entries)
-        self._read_partners(entries)
+        self._read_partners(entries, targets)
         self._reads += 1
         often = KEPT_MIN if self._reads % LOOK_AGAIN_EVERY_READS == 0 else self._kept_max
         if len(entries) > often:
@@ -131,7 +144,7 @@ class CpuHolders:
             if comm is not None:
                 self._comms[who] = comm
 
-    def _read_partners(self, entries: Dict[_Who, Any]) -> None:
+    def _read_partners(self, entries: Dict[_Who, Any], targets: Iterable[int]) -> None:
         """The kernel keeps the last so many, dead or alive: those that are known stay known."""
         strangers = [
             who
@@ -145,6 +158,35 @@ class CpuHolders:
             for raw, _ in self._object.entries("partners", _PID_BYTES, 1)
         }
         self._partners.update(who for who in strangers if who[0] in pids)
+        asked = self._to_look_at(entries, [who for who in strangers if who[0] not in pids])
+        if asked:
+            self._follow_chains(asked, targets, pids)
+
+    def _follow_chains(self, asked: List[_Who], targets: Iterable[int], partners: Set[int]) -> None:
+        """Who works for a partner works for the targets' requests, too."""
+        ends = [
+            [pid for pid in sorted(pids) if not pid & self._outside][:PARTNERS_LOOKED_AT_MAX]
+            for pids in (targets, partners)
+        ]
+        reached = self._chains.reached([who[0] for who in asked], *ends)
+        self._partners.update(who for who in asked if who[0] in reached)
+        self._looked_at.update(dict.fromkeys(asked, self._reads))
+
+    def _to_look_at(self, entries: Dict[_Who, Any], strangers: List[_Who]) -> List[_Who]:
+        """Those that targets waited for a good part since the last time, the longest first."""
+        grown = {
+            who: entry.waited_ns - self._waited_ns.get(who, 0) for who, entry in entries.items()
+        }
+        least_ns = max(1.0, STRANGER_SHARE_MIN * sum(grown.values()))
+        self._looked_at = {who: at for who, at in self._looked_at.items() if who in entries}
+        due = self._reads - LOOK_AT_STRANGERS_EVERY_READS
+        asked = [
+            who
+            for who in strangers
+            if grown[who] >= least_ns
+            if not who[0] & self._outside and self._looked_at.get(who, due) <= due
+        ]
+        return sorted(asked, key=lambda who: -grown[who])[:STRANGERS_LOOKED_AT_MAX]
 
     def _comm(self, pid: int, started_ns: int) -> Optional[str]:
         if pid & self._outside:

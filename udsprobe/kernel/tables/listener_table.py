@@ -18,6 +18,7 @@ from udsprobe.kernel.tables.counters import Counters, error_name, latency_of
 from udsprobe.kernel.tables.refusals import Bound, Refusals, UnixConnect
 from udsprobe.kernel.tables.tcp_waiters import waiting_at
 from udsprobe.sample import ConnectCounts, Endpoint, LatencyCounts, ListenerReading, QueueCounts
+from udsprobe.totals import totals
 
 DEPTH_EXACT = 32
 Worker = Tuple[int, int]
@@ -134,9 +135,7 @@ class ListenerTable:
         has_syns = record.is_alive and not unix
         queue = QueueCounts(
             since_ns=counts.seen_ns,
-            established=counts.established,
-            accepted=counts.accepted,
-            accepted_early=counts.accepted_early,
+            **_counted(counts),
             accepted_by=_summed((pid, count) for (pid, _), count in by_thread.items()),
             accepted_by_thread=_summed((tid, count) for (_, tid), count in by_thread.items()),
             depth=entry.depth,
@@ -310,6 +309,12 @@ def _reading(entry: _Entry, record: Any, place: Endpoint, queue: QueueCounts) ->
         queue=queue,
         is_open=is_open,
     )
+
+
+def _counted(counts: Any) -> Dict[str, Any]:
+    """Totals that the kernel half counts under the name that they have in the sample."""
+    names = [name for name in totals(QueueCounts) if hasattr(counts, name)]
+    return {name: getattr(counts, name) for name in names}
 
 
 def _recent(counts: Any, interval: int) -> Optional[int]:

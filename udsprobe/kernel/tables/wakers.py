@@ -13,16 +13,20 @@ from udsprobe.kernel.abilities.syscall_table import SyscallTable
 from udsprobe.kernel.objects.alongside import Work
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.proc.procfs import Procfs
-from udsprobe.kernel.tables.counters import Counters, enum_names
+from udsprobe.kernel.tables.counters import Counters, call_name, enum_names
 from udsprobe.kernel.tables.cpu_holders import OUTSIDE
 from udsprobe.printable import printable
 from udsprobe.sample import WaitCounts, WaitPart
 
-# Each is in every sample. When there are more, those of threads that ended leave.
+# Each is in every sample. When there are more, those of or by threads that ended leave.
 ROWS_KEPT_MAX = 1024
 # The kernel's map holds 8192.
 LOOK_ABOVE_MAX = 6000
 _TASKS = Path("/proc")
+
+_Waiter = Tuple[int, int, int]  # pid, tid, started_ns
+_Rest = Tuple[_Waiter, str]  # and the kind of wait
+_NOBODY: _Waiter = (0, 0, 0)
 
 
 class Wakers:
@@ -58,7 +62,8 @@ class WaitTable:
     """Reads the waits and their authors.
 
     When there are very many, those of threads that ended, and those that find no room, become one
-    row for each kind of wait, without names.
+    row for each kind of wait, without names. Those of a thread that lives, which threads ended that
+    are gone by now, become one row for each kind, without authors.
 
     Args:
         loaded: the object that counts.
@@ -71,7 +76,7 @@ class WaitTable:
     ) -> None:
         self._object = loaded
         self._procfs = procfs
-        self._names = tuple(table.names for table in tables)
+        self._tables = tables
         btf = loaded.btf
         self._key, self._counts = btf.structure("wait_key"), btf.structure("wait_counts")
         doing = enum_names(btf.enum("doing"), "DOING_")
@@ -82,7 +87,7 @@ class WaitTable:
         self._peers: Dict[int, Optional[str]] = {}
         self._kept: Set[bytes] = set()
         self._unnamed: Set[bytes] = set()
-        self._rest: Dict[str, WaitCounts] = {}
+        self._rest: Dict[_Rest, WaitCounts] = {}
         self._rows: Dict[bytes, Tuple[bytes, WaitCounts]] = {}
         self._look_above = ROWS_KEPT_MAX
 
@@ -93,11 +98,15 @@ class WaitTable:
             self._forget_ended(raw)
         self._choose(raw)
         self._rows = {key: self._rows[key] for key in raw if key in self._rows}
-        rows = [self._row(key, counts) for key, counts in raw.items() if key in self._kept]
-        rest = dict(self._rest)
+        rows, rest = [], dict(self._rest)
         for key, counts in raw.items():
+            row = self._row(key, counts)
             if key not in self._kept:
-                _add(rest, self._row(key, counts))
+                _add(rest, _NOBODY, row)
+            elif _is_without_author(row) and (_waiter(row), row.kind) in rest:
+                _add(rest, _waiter(row), row)
+            else:
+                rows.append(row)
         return (*rows, *rest.values())
 
     def _entries(self) -> Dict[bytes, bytes]:
@@ -113,15 +122,26 @@ class WaitTable:
             chosen.add(key)
 
     def _forget_ended(self, raw: Dict[bytes, bytes]) -> None:
+        threads = _Threads()
+        self._forget_those_of_ended(threads)
         for key in list(raw):
             row = self._row(key, raw[key])
-            if os.path.exists(_TASKS / str(row.pid) / "task" / str(row.tid)):
+            lives = threads.lives(row.pid, row.tid)
+            if lives and (row.author_comm == OUTSIDE or threads.lives(*_author(row))):
                 continue
-            _add(self._rest, row)
+            named = lives and key not in self._unnamed
+            _add(self._rest, _waiter(row) if named else _NOBODY, row)
             del raw[key]
             self._object.delete("waits", key)
         # Not at every sample where that many live.
         self._look_above = max(ROWS_KEPT_MAX, min(2 * len(raw), LOOK_ABOVE_MAX))
+
+    def _forget_those_of_ended(self, threads: _Threads) -> None:
+        """Rows without authors, of threads that have ended since."""
+        before, self._rest = self._rest, {}
+        for (who, _), row in before.items():
+            lives = who == _NOBODY or threads.lives(row.pid, row.tid)
+            _add(self._rest, who if lives else _NOBODY, row)
 
     def _row(self, key: bytes, raw: bytes) -> WaitCounts:
         """The same object as before where nothing was added."""
@@ -167,11 +187,7 @@ class WaitTable:
                 )
 
     def _call(self, number: int) -> Optional[str]:
-        if number == self._numbers["NO_CALL"]:
-            return None
-        compat = self._numbers["COMPAT_CALL"]
-        names = self._names[bool(number & compat)]
-        return names.get(number & ~compat)
+        return call_name(number, self._tables, self._numbers)
 
     def _peer(self, pid: int) -> Optional[str]:
         if pid not in self._peers:
@@ -180,13 +196,43 @@ class WaitTable:
         return self._peers[pid]
 
 
-def _add(rest: Dict[str, WaitCounts], row: WaitCounts) -> None:
-    """To the row without names of its kind."""
-    before = rest.get(row.kind)
-    rest[row.kind] = WaitCounts(
-        pid=0,
-        tid=0,
-        started_ns=0,
+class _Threads:
+    """Which threads live, each looked at once."""
+
+    def __init__(self) -> None:
+        self._lives: Dict[Tuple[int, Optional[int]], bool] = {}
+
+    def lives(self, pid: Optional[int], tid: Optional[int]) -> bool:
+        """A process where `tid` is None. Nobody never ends."""
+        if pid is None:
+            return True
+        if (pid, tid) not in self._lives:
+            process = _TASKS / str(pid)
+            place = process if tid is None else process / "task" / str(tid)
+            self._lives[pid, tid] = os.path.exists(place)
+        return self._lives[pid, tid]
+
+
+def _waiter(row: WaitCounts) -> _Waiter:
+    return row.pid, row.tid, row.started_ns
+
+
+def _author(row: WaitCounts) -> Tuple[Optional[int], Optional[int]]:
+    return row.author_pid, row.author_tid
+
+
+def _is_without_author(row: WaitCounts) -> bool:
+    return row.author == "unknown" and not row.object
+
+
+def _add(rest: Dict[_Rest, WaitCounts], who: _Waiter, row: WaitCounts) -> None:
+    """To the row of its kind that has no authors."""
+    before = rest.get((who, row.kind))
+    pid, tid, started_ns = who
+    rest[who, row.kind] = WaitCounts(
+        pid=pid,
+        tid=tid,
+        started_ns=started_ns,
         kind=row.kind,
         object=0,
         author="unknown",
