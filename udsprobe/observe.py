@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from typing import TYPE_CHECKING, Callable, Iterable, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Iterable, List, Optional, Set, Tuple, Union
 
 from udsprobe import __version__
 from udsprobe.collector import Collector, SystemClock
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from udsprobe.kernel.abilities.privileges import LeastPrivilege
     from udsprobe.kernel.bcc.tracer import BccTracer
     from udsprobe.model.report import Report
+    from udsprobe.recording.window_writer import WindowRecorder
     from udsprobe.recording.writer import Recorder
     from udsprobe.reporting import Reporter
 
@@ -56,7 +57,9 @@ def _tracer(strategy: str, detail: str, follow: bool, meanwhile: Work) -> Union[
 
 
 def _stack_taking(wanted: str, tracer: Union[Tracer, BccTracer]) -> StackTaking:
-    requests = tracer.requests_map() if isinstance(tracer, Tracer) else None
+    # Light detail sees no request being received.
+    counts = isinstance(tracer, Tracer) and tracer.detail != "light"
+    requests = tracer.requests_map() if isinstance(tracer, Tracer) and counts else None
     return StackTaking(
         wanted, tracer.strategy, in_pid_namespace=in_pid_namespace(), requests=requests
     )
@@ -90,6 +93,13 @@ def _book_of(
     return book
 
 
+def _added(latecomers: Iterable[Chosen], known: Set[int], book: TargetBook) -> List[Chosen]:
+    added = [process for process in latecomers if process.pid not in known]
+    for process in added:
+        book.expect(process.pid, process.via)
+    return added
+
+
 class Observer:
     """Live probes on chosen targets.
 
@@ -108,6 +118,7 @@ class Observer:
         meanwhile: done in another thread while the kernel verifies the probes.
         at_end: told how many functions of the kernel have probes, before it takes them back: a
             tenth of a second for each.
+        latecomers: asked when the probes are live for processes that came meanwhile.
 
     Attributes:
         first: the sample at the moment the targets were taken on.
@@ -127,10 +138,11 @@ class Observer:
         strategy: str = "auto",
         detail: str = "full",
         privileges: Optional[LeastPrivilege] = None,
-        recorder: Optional[Recorder] = None,
+        recorder: Optional[Union[Recorder, WindowRecorder]] = None,
         stacks: str = "never",
         meanwhile: Work = nothing,
         at_end: Callable[[int], object] = bool,
+        latecomers: Callable[[], Iterable[Chosen]] = tuple,
     ) -> None:
         self._at_end = at_end
         began_ns = time.monotonic_ns()
@@ -138,6 +150,7 @@ class Observer:
         wanted = list(chosen)
         book = _book_of(wanted, program, procfs)
         self._tracer = _tracer(strategy, detail, follow, meanwhile)
+        wanted += _added(latecomers(), {each.pid for each in wanted}, book)
         self._stacks = _stack_taking(stacks, self._tracer)
         try:
             self.first = self._begun(wanted, book, dormant=program is not None)

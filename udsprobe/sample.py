@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
+from udsprobe.totals import Total
+
 
 @dataclass(frozen=True)
 class LatencyCounts:
@@ -85,10 +87,10 @@ class TrafficCounts:
     """
 
     endpoint: Endpoint
-    sent_messages: int
-    sent_bytes: int
-    received_messages: int
-    received_bytes: int
+    sent_messages: Total
+    sent_bytes: Total
+    received_messages: Total
+    received_bytes: Total
 
 
 @dataclass(frozen=True)
@@ -166,9 +168,9 @@ class QueueCounts:
     """
 
     since_ns: int
-    established: int
-    accepted: int
-    accepted_early: int
+    established: Total
+    accepted: Total
+    accepted_early: Total
     accepted_by: Optional[Mapping[int, int]]
     accepted_by_thread: Optional[Mapping[int, int]]
     depth: Mapping[int, int]
@@ -178,7 +180,7 @@ class QueueCounts:
     blocked: Optional[LatencyCounts]
     blocked_now: Optional[int]
     refused: Optional[Mapping[str, int]]
-    drops: Optional[int]
+    drops: Optional[Total]
     syn_queue: Optional[int]
     syn_young: Optional[int]
 
@@ -264,6 +266,9 @@ class ConnectionReading:
             how often they began to. None in recordings of earlier versions.
         stopped_since_ns: one waits for room between two calls since then (CLOCK_MONOTONIC);
             0 when none does.
+        window_full_ns: TCP: bytes were kept because the reader had no room for them, in steps of
+            the kernel's tick (`tcpi_rwnd_limited`, since we came). None on Unix, and in
+            recordings of earlier versions.
     """
 
     inode: int
@@ -273,16 +278,16 @@ class ConnectionReading:
     local: str
     peer_address: str
     peer: Optional[PeerReading]
-    turns: int
-    bytes_in: int
-    bytes_out: int
+    turns: Total
+    bytes_in: Total
+    bytes_out: Total
     recv_queue_bytes: int
     send_queue_bytes: int
     send_buffer_bytes: int
-    send_blocked: Optional[int]
-    send_blocked_ns: Optional[int]
+    send_blocked: Optional[Total]
+    send_blocked_ns: Optional[Total]
     send_blocked_max_ns: Optional[int]
-    send_eagain: int
+    send_eagain: Total
     recv_queue_max_bytes: Optional[int] = None
     recv_queue_recent_max_bytes: Optional[int] = None
     send_queue_max_bytes: Optional[int] = None
@@ -291,10 +296,11 @@ class ConnectionReading:
     recv_buffer_is_fixed: Optional[bool] = None
     send_buffer_is_fixed: Optional[bool] = None
     stalled_ns: Optional[int] = None
-    sends_held: Optional[int] = None
+    sends_held: Optional[Total] = None
     stopped_ns: Optional[int] = None
     stopped_since_ns: int = 0
-    stops: Optional[int] = None
+    stops: Optional[Total] = None
+    window_full_ns: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -314,10 +320,10 @@ class NamespaceReading:
     somaxconn: Optional[int]
     tcp_abort_on_overflow: Optional[int]
     tcp_syncookies: Optional[int]
-    listen_overflows: Optional[int]
-    listen_drops: Optional[int]
-    syncookies_sent: Optional[int]
-    syncookies_received: Optional[int]
+    listen_overflows: Optional[Total]
+    listen_drops: Optional[Total]
+    syncookies_sent: Optional[Total]
+    syncookies_received: Optional[Total]
     wmem_max: Optional[int] = None
     wmem_default: Optional[int] = None
     rmem_max: Optional[int] = None
@@ -548,6 +554,9 @@ class ThreadActivities:
         asleep: what it has been doing without a break since `asleep_since_ns`
             (CLOCK_MONOTONIC), which `activity_ns` does not have: so a thread that
             sleeps on is the same object in sample after sample. None when awake.
+        kind: of its sleep, as `WaitCounts.kind`; None when awake, or not told.
+        call: that it sleeps in, by kernel name. object: of a lock, the address of the futex;
+            inode: of the socket that the call is about; 0 where there is none, or not known.
     """
 
     pid: int
@@ -556,6 +565,10 @@ class ThreadActivities:
     activity_ns: Mapping[str, int]
     asleep: Optional[str] = None
     asleep_since_ns: int = 0
+    kind: Optional[str] = None
+    call: Optional[str] = None
+    object: int = 0
+    inode: int = 0
 
     def until(self, now_ns: int) -> Mapping[str, int]:
         """The thirteen up to a sample's `monotonic_ns`."""
@@ -710,6 +723,8 @@ class StackCounts:
         call: the system call that it slept in; empty where it slept in none, or is not known.
         slept_ns: of sleeps, all together; owing_ns: of these, what began while the process had
             requests to answer, 0 where that is not known.
+        owing_samples: of what ran, while the process had requests to answer; None: older versions
+            did not look.
     """
 
     pid: int
@@ -720,6 +735,7 @@ class StackCounts:
     slept_ns: int = 0
     owing_ns: int = 0
     call: str = ""
+    owing_samples: Optional[int] = None
 
 
 @dataclass(frozen=True)

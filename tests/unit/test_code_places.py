@@ -10,7 +10,7 @@ import pytest
 from tests.unit import reports
 from udsprobe.model.code import sleeping_processes, stacks
 from udsprobe.model.report import CodePlace, ProcessCode, Report, Sleeps, Stacks
-from udsprobe.rules.code_places import with_code
+from udsprobe.rules.code_places import told, with_code
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.wording import evidence
 from udsprobe.sample import Sample, StackCounts, StackReading
@@ -119,6 +119,40 @@ def test_of_whom_no_caller_is_known_says_nothing_against_the_others() -> None:
     assert (call.truncated, call.code[0].share_pct) == (4, 100.0)
 
 
+def test_where_only_the_sleeper_is_known_it_was_entered_as_elsewhere() -> None:
+    """Short sleeps in one lock: stacks of some of them were taken."""
+    bare = slept("futex", ("__lll_lock_wait", LIBC), ms=900, owing_ms=900, truncated=4)
+    (process,) = found(slept("futex", *LOCK, ms=300, owing_ms=300), bare).sleeps.processes  # type: ignore[union-attr]
+    place = process.calls[0].code[0]
+    assert place.stack[:2] == ["pthread_mutex_lock (libc.so.6)", "lock (app)"]
+    assert place.share_pct == 100.0
+
+
+def test_interpreted_code_is_named_where_a_part_of_its_stacks_was_taken() -> None:
+    script = "\n".join((line("main", "node"), "dump\tnode\t/srv/app.js\t7", line("fsync", LIBC)))
+    known = StackCounts(1, "off-cpu", script, 4, 0, call="fsync", slept_ns=200 * 10**6)
+    bare = slept("fsync", ("fsync", LIBC), ms=800, owing_ms=0, truncated=4)
+    (process,) = found(known, bare).sleeps.processes  # type: ignore[union-attr]
+    place = process.calls[0].code[0]
+    assert (place.stack[0], place.share_pct) == ("dump (app.js:7)", 20.0)
+    bare = slept("fsync", ("fsync", LIBC), ms=8000, owing_ms=0, truncated=4)
+    (process,) = found(known, bare).sleeps.processes  # type: ignore[union-attr]
+    assert process.calls[0].code[0].function == "fsync"
+
+
+@pytest.mark.parametrize(
+    ("stack", "says"),
+    [
+        (["f (app)", "g (app)"], "50 % in f ← g (app)"),
+        (["f (app)", "not known (app)", "g (app)"], "50 % in f ← … ← g (app)"),
+        (["f (app)", "not known (app)"], "50 % in f ← not known (app)"),
+        (["f (app)"], "50 % in f (app)"),
+    ],
+)
+def test_callers_without_a_name_are_passed_over(stack: List[str], says: str) -> None:
+    assert told(CodePlace("f", "app", None, None, 50.0, "cpu", stack)) == says
+
+
 def test_other_causes_are_left_as_they_are() -> None:
     one = suspect("upstream-wait")
     assert with_code(one, replace(reports.measured(), stacks=found(*SLEPT))) is one
@@ -126,11 +160,16 @@ def test_other_causes_are_left_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("comm", "function", "told"),
-    [("hot", None, "not stripped"), ("node", None, "--perf-basic-prof"), ("hot", "verify", None)],
+    ("comm", "function", "tells"),
+    [
+        ("hot", None, "not stripped"),
+        ("node", None, "--perf-basic-prof"),
+        ("hot", "verify", None),
+        ("php-fpm", "execute_ex", "opcache.jit"),
+    ],
 )
 def test_where_names_lack_the_remedy_says_how_to_get_them(
-    comm: str, function: Optional[str], told: Optional[str]
+    comm: str, function: Optional[str], tells: Optional[str]
 ) -> None:
     place = CodePlace(
         function, "hot", None, None, 99.0, "cpu", [f"{function or 'not known'} (hot)"]
@@ -141,7 +180,7 @@ def test_where_names_lack_the_remedy_says_how_to_get_them(
     target = reports.target(4711, comm)
     report = replace(reports.measured(), stacks=sampled, targets=[replace(target, cmdline=comm)])
     says = " ".join(each.say for each in with_code(suspect("app-cpu"), report).actions)
-    assert (told is None and "stripped" not in says) or (told is not None and told in says)
+    assert (tells is None and "stripped" not in says) or (tells is not None and tells in says)
 
 
 def test_no_sleeps_no_code() -> None:

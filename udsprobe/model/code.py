@@ -26,8 +26,11 @@ CALLERS_SHOWN_MAX = 12
 HOT_PATH_MIN = 0.5
 """A function that most samples are in, itself or what it calls, is what the time goes to."""
 
+CALLERS_KNOWN_MIN = 0.1
+"""Of all: stacks are taken by chance where not all can be, so a part speaks for the others."""
+
 _NS_PER_S, _NS_PER_US = 1_000_000_000, 1000
-_KERNEL = "[kernel]"
+KERNEL = "[kernel]"
 _LIBC = re.compile(r"(libc|libpthread|ld-musl)[-.]")
 CPU, OFF_CPU = "cpu", "off-cpu"
 NOT_KNOWN = "not known"
@@ -63,6 +66,7 @@ class Row(NamedTuple):
     """What one stack had in the window: samples, or sleeps and their time.
 
     Attributes:
+        owing: of the samples, while the process had requests to answer; None: not known.
         weight: what its part of the whole is reckoned by.
     """
 
@@ -76,6 +80,7 @@ class Row(NamedTuple):
     slept_ns: int
     owing_ns: int
     weight: int
+    owing: Optional[int] = None
 
 
 def frames_of(text: str) -> Tuple[Frame, ...]:
@@ -164,6 +169,12 @@ def culprit_pids(report: Report) -> FrozenSet[int]:
     return named or frozenset(each.pid for each in report.targets if each.state == "running")
 
 
+def ran(first: Sample, last: Sample) -> List[Row]:
+    """What ran in the window."""
+    rows = [] if last.stacks is None else _grown(first.stacks, last.stacks)
+    return [row for row in rows if row.on == CPU]
+
+
 def _grown(before: Optional[StackReading], after: StackReading) -> List[Row]:
     known: Dict[Tuple[int, str, str, str], StackCounts] = {
         _key(each): each for each in (before.stacks if before else ())
@@ -190,7 +201,14 @@ def _row(was: Optional[StackCounts], now: StackCounts) -> Row:
         slept_ns=slept_ns,
         owing_ns=grown("stack time", now.owing_ns, was.owing_ns if was else 0),
         weight=samples if now.on == CPU else slept_ns,
+        owing=_owing(was, now),
     )
+
+
+def _owing(was: Optional[StackCounts], now: StackCounts) -> Optional[int]:
+    if now.owing_samples is None:
+        return None
+    return grown("stack samples", now.owing_samples, (was.owing_samples or 0) if was else 0)
 
 
 def _processes(rows: Sequence[Row]) -> List[ProcessCode]:
@@ -230,16 +248,23 @@ def _hot(rows: Sequence[Row], whole: int) -> Optional[CodePlace]:
         for frame, depth in _first_met(row.frames).items():
             inside[frame] += row.weight
             depths[frame] += row.weight * depth
+    enough = HOT_PATH_MIN * _with_callers(rows, whole)
     likely = [
         frame
         for frame, weight in inside.items()
-        if weight >= HOT_PATH_MIN * whole and frame.function and frame.function not in _ROOTS
+        if weight >= enough and frame.function and frame.function not in _ROOTS
     ]
     if not likely:
         return None
     interpreted = [frame for frame in likely if frame.file]
     found = min(interpreted or likely, key=lambda frame: depths[frame] / max(1, inside[frame]))
     return _place(found, inside[found], whole, rows)
+
+
+def _with_callers(rows: Sequence[Row], whole: int) -> int:
+    """Of the weight, what says from where it was called; all of it, where that is too little."""
+    known = sum(row.weight for row in rows if len(row.frames) > 1 or row.truncated < row.samples)
+    return known if known >= CALLERS_KNOWN_MIN * whole else whole
 
 
 def _first_met(frames: Sequence[Frame]) -> Dict[Frame, int]:
@@ -358,20 +383,43 @@ def _calls(rows: Sequence[Row], *, sees_owing: bool) -> List[SleepCall]:
 def _as_called(rows: Sequence[Row]) -> List[Row]:
     """As the program called it, by the time in which requests waited where there is any."""
     owing = any(row.owing_ns for row in rows)
-    return [
-        row._replace(frames=_called(row.frames), weight=row.owing_ns if owing else row.slept_ns)
-        for row in rows
-    ]
+    weighed = [row._replace(weight=row.owing_ns if owing else row.slept_ns) for row in rows]
+    entries = _entries(weighed)
+    return [row._replace(frames=_entered(_called(row.frames), entries)) for row in weighed]
+
+
+def _entries(rows: Iterable[Row]) -> Dict[Frame, Frame]:
+    """Function of the C library that sleeps → the one of it that is mostly called for that."""
+    ways: Dict[Frame, Counter[Frame]] = {}
+    for row in rows:
+        own = [frame for frame in row.frames if frame.module != KERNEL]
+        if len(own) > 1 and _is_libc(own[-1]):
+            ways.setdefault(own[-1], Counter())[_called(row.frames)[-1]] += row.weight
+    mostly = {sleeper: found.most_common(1)[0] for sleeper, found in ways.items()}
+    return {
+        sleeper: entry
+        for sleeper, (entry, weight) in mostly.items()
+        if weight and weight >= HOT_PATH_MIN * sum(ways[sleeper].values())
+    }
+
+
+def _entered(frames: Tuple[Frame, ...], entries: Dict[Frame, Frame]) -> Tuple[Frame, ...]:
+    """Whose callers are not known got there as the others did."""
+    return (entries.get(frames[0], frames[0]),) if len(frames) == 1 else frames
 
 
 def _called(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
     """Without the kernel's part, and what the C library calls in itself."""
-    own = [frame for frame in frames if frame.module != _KERNEL]
+    own = [frame for frame in frames if frame.module != KERNEL]
     if not own:
         return frames
-    while len(own) > 1 and all(_LIBC.match(each.module or "") for each in own[-2:]):
+    while len(own) > 1 and all(_is_libc(each) for each in own[-2:]):
         own.pop()
     return tuple(own)
+
+
+def _is_libc(frame: Frame) -> bool:
+    return _LIBC.match(frame.module or "") is not None
 
 
 def _us(ns: int) -> float:

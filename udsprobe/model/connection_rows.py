@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from udsprobe.model.counters import grown
+from udsprobe.model.growth import by_name, growth
 from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
 from udsprobe.model.report import Connection, Latency, Peer, SendBlocked, Upstream
 from udsprobe.sample import (
@@ -20,7 +21,6 @@ CONNECTIONS_SHOWN_MAX = 50
 UPSTREAM_ROLE = "upstream"
 # Of requests: connections that carry ten and fewer are hardly kept.
 KEPT_OPENED_SHARE_MAX = 0.1
-Maxima = Tuple[Optional[int], Optional[int]]
 
 
 def connection_rows(first: Sample, last: Sample) -> Optional[List[Connection]]:
@@ -34,9 +34,11 @@ def connection_rows(first: Sample, last: Sample) -> Optional[List[Connection]]:
     known = [each for each in last.connections if each.inode in before or not is_full]
     rows = [
         replace(
-            _connection(reading, before.get(reading.inode), _maxima(reading, first, last)),
+            _connection(reading, before.get(reading.inode)),
+            **_maxima(reading, first, last),
             stopped_us=_stopped_us(reading, before.get(reading.inode), first, last),
             reader_busy_us=_reader_busy_us(reading, busy_before, first),
+            window_full_us=_window_full_us(reading, before.get(reading.inode), first, last),
         )
         for reading in known
     ]
@@ -86,46 +88,24 @@ def _by_destination(
     return grouped
 
 
-def _connection(
-    reading: ConnectionReading, before: Optional[ConnectionReading], maxima: Maxima
-) -> Connection:
-    def since(name: str) -> int:
-        earlier: int = (getattr(before, name) or 0) if before is not None else 0
-        now: int = getattr(reading, name)
-        return grown(f"connection {reading.inode} {name}", now, earlier)
-
+def _connection(reading: ConnectionReading, before: Optional[ConnectionReading]) -> Connection:
+    grew = growth(f"connection {reading.inode}", reading, before)
     return Connection(
-        transport=reading.transport,
-        local=reading.local,
+        **by_name(grew, Connection),
         peer=_peer(reading.peer, reading.peer_address),
-        pid=reading.pid,
-        role=reading.role,
-        requests=since("turns"),
-        bytes_in=since("bytes_in"),
-        bytes_out=since("bytes_out"),
-        recv_queue_bytes=reading.recv_queue_bytes,
-        send_queue_bytes=reading.send_queue_bytes,
-        send_buffer_bytes=reading.send_buffer_bytes,
-        send_blocked=_send_blocked(reading, since),
-        recv_queue_max_bytes=maxima[0],
-        send_queue_max_bytes=maxima[1],
-        recv_buffer_bytes=reading.recv_buffer_bytes,
-        recv_buffer_is_fixed=reading.recv_buffer_is_fixed,
-        send_buffer_is_fixed=reading.send_buffer_is_fixed,
+        requests=grew.turns,
+        send_blocked=_send_blocked(grew),
         stalled_us=None if reading.stalled_ns is None else reading.stalled_ns / 1000,
-        sends_held=since("sends_held") if reading.sends_held is not None else None,
-        stops=since("stops") if reading.stops is not None else None,
     )
 
 
-def _send_blocked(reading: ConnectionReading, since: Callable[[str], int]) -> SendBlocked:
+def _send_blocked(grew: ConnectionReading) -> SendBlocked:
     """Where no system call is seen, refusals alone are known."""
-    eagain = since("send_eagain")
-    if reading.send_blocked is None:
-        return SendBlocked(count=None, wait_us=None, eagain=eagain)
-    count, waited_ns = since("send_blocked"), since("send_blocked_ns")
-    waits = _waits(count, waited_ns, reading.send_blocked_max_ns or 0)
-    return SendBlocked(count=count, wait_us=waits, eagain=eagain)
+    waits = None
+    if grew.send_blocked is not None:
+        waited_ns, max_ns = grew.send_blocked_ns or 0, grew.send_blocked_max_ns or 0
+        waits = _waits(grew.send_blocked, waited_ns, max_ns)
+    return SendBlocked(count=grew.send_blocked, wait_us=waits, eagain=grew.send_eagain)
 
 
 def _stopped_us(
@@ -146,6 +126,17 @@ def _stopped_us(
         began_ns = max(reading.stopped_since_ns, first.monotonic_ns)
         stopped_ns += max(0, last.monotonic_ns - began_ns)
     return min(stopped_ns, last.monotonic_ns - first.monotonic_ns) / 1000
+
+
+def _window_full_us(
+    reading: ConnectionReading, before: Optional[ConnectionReading], first: Sample, last: Sample
+) -> Optional[float]:
+    """In the window. Ticks can add up to a little more."""
+    if reading.window_full_ns is None:
+        return None
+    earlier = (before.window_full_ns or 0) if before is not None else 0
+    full_ns = grown(f"connection {reading.inode} window_full", reading.window_full_ns, earlier)
+    return min(full_ns, last.monotonic_ns - first.monotonic_ns) / 1000
 
 
 def _busy_peers(sample: Sample) -> Dict[Tuple[int, int], int]:
@@ -170,13 +161,14 @@ def _reader_busy_us(
     return max(0, peer.busy_ns - known_ns) / 1000
 
 
-def _maxima(reading: ConnectionReading, first: Sample, last: Sample) -> Maxima:
+def _maxima(reading: ConnectionReading, first: Sample, last: Sample) -> Dict[str, Any]:
     """Of both queues. They are kept for one interval and for the whole observation."""
+    received = sent = None
     if last.sequence - first.sequence == 1:
-        return reading.recv_queue_recent_max_bytes, reading.send_queue_recent_max_bytes
-    if first.sequence == 0:
-        return reading.recv_queue_max_bytes, reading.send_queue_max_bytes
-    return None, None
+        received, sent = reading.recv_queue_recent_max_bytes, reading.send_queue_recent_max_bytes
+    elif first.sequence == 0:
+        received, sent = reading.recv_queue_max_bytes, reading.send_queue_max_bytes
+    return {"recv_queue_max_bytes": received, "send_queue_max_bytes": sent}
 
 
 def _waits(count: int, waited_ns: int, max_ns: int) -> Latency:

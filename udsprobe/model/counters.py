@@ -11,15 +11,23 @@ from typing import Dict, Mapping, Optional, TypeVar
 _Key = TypeVar("_Key", str, int)
 
 
+class UnsoundError(ValueError):
+    """What was read cannot be true, such as a counter that went backwards."""
+
+
 def grown(name: str, last: int, first: int) -> int:
     """`last - first`.
 
     Raises:
-        ValueError: the counter went backwards; the message names it.
+        UnsoundError: the counter went backwards; the message names it.
     """
-    if last < first:
-        raise ValueError(f"counter {name} went backwards: {first} to {last}")
-    return last - first
+    try:
+        growth = last - first
+    except TypeError as error:  # of a forged recording
+        raise UnsoundError(f"counter {name} is no number: {first!r}, {last!r}") from error
+    if growth < 0:
+        raise UnsoundError(f"counter {name} went backwards: {first} to {last}")
+    return growth
 
 
 def grown_if_measured(name: str, last: Optional[int], first: Optional[int]) -> Optional[int]:
@@ -33,7 +41,7 @@ def grown_by_key(name: str, last: Mapping[_Key, int], first: Mapping[_Key, int])
     """`grown` by key, keys that did not grow left out; the largest first, then by key.
 
     Raises:
-        ValueError: the counter of a key went backwards or the key is gone.
+        UnsoundError: the counter of a key went backwards or the key is gone.
     """
     if last == first:
         return {}

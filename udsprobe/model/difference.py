@@ -11,6 +11,7 @@ from math import floor, log10
 from typing import List, Optional
 
 from udsprobe.model.code import stacks
+from udsprobe.model.code_stages import with_stages
 from udsprobe.model.connection_rows import connection_rows, upstream_rows
 from udsprobe.model.counters import (
     grown,
@@ -34,6 +35,8 @@ from udsprobe.model.report import (
     Requests,
     Served,
     SyscallsPerRequest,
+    Wait,
+    WholeRequest,
     Window,
 )
 from udsprobe.model.served_by import latency_by_process, served_by
@@ -43,6 +46,8 @@ from udsprobe.model.target_rows import SettledRows, target_rows
 from udsprobe.model.thread_time import thread_time
 from udsprobe.model.traffic_rows import traffic_rows
 from udsprobe.model.waits import waits
+from udsprobe.model.waits_now import waits_now
+from udsprobe.model.whole_authors import with_authors
 from udsprobe.model.whole_requests import sampled_requests, slowest_requests
 from udsprobe.sample import Observation, ProbeReading, Sample
 
@@ -64,10 +69,10 @@ def report(
         settled: of the reports before this one; it makes them cheaper and changes none.
 
     Raises:
-        ValueError: a counter went backwards; the message names it.
+        UnsoundError: a counter went backwards; the message names it.
     """
     listeners = _listeners(first, last)
-    waited = waits(first, last)
+    waited, waiting = waits(first, last), waits_now(last)
     return Report(
         version=observation.version,
         host=_host(observation, last),
@@ -78,7 +83,7 @@ def report(
         verdict=None,
         findings=None,
         time=thread_time(first, last),
-        requests=_requests(first, last, listeners),
+        requests=_requests(first, last, listeners, [] if waited is None else waited.rows),
         syscalls=syscall_rows(first, last),
         listeners=listeners,
         namespaces=namespace_rows(first, last),
@@ -86,9 +91,11 @@ def report(
         connections=connection_rows(first, last),
         connections_total=last.connections_open,
         cpu=cpu_use(first, last),
-        stacks=stacks(first, last),
+        stacks=with_stages(stacks(first, last), first, last),
         waits=None if waited is None else waited.rows,
         waits_total=None if waited is None else waited.total,
+        waits_now=None if waiting is None else waiting.rows,
+        waits_now_total=None if waiting is None else waiting.total,
         locks=None if waited is None else waited.locks,
         traffic=traffic_rows(first, last),
     )
@@ -188,7 +195,9 @@ def _events_lost(first: Sample, last: Sample) -> EventsLost:
     )
 
 
-def _requests(first: Sample, last: Sample, listeners: Optional[List[Listener]]) -> Requests:
+def _requests(
+    first: Sample, last: Sample, listeners: Optional[List[Listener]], waited: List[Wait]
+) -> Requests:
     by_process = served_by(first, last)
     elapsed_s = _elapsed_ns(first, last) / _NS_PER_S
     chain = hops(by_process, listeners, last.targets)
@@ -207,9 +216,15 @@ def _requests(first: Sample, last: Sample, listeners: Optional[List[Listener]]) 
         syscalls_per_request=_syscalls_per_request(served, first, last),
         served_by=by_process,
         hops=chain,
-        slowest=slowest_requests(first, last),
-        sampled=sampled_requests(first, last),
+        slowest=_with_authors(slowest_requests(first, last), waited, first),
+        sampled=_with_authors(sampled_requests(first, last), waited, first),
     )
+
+
+def _with_authors(
+    rows: Optional[List[WholeRequest]], waited: List[Wait], first: Sample
+) -> Optional[List[WholeRequest]]:
+    return None if rows is None else with_authors(rows, waited, first.unix_s)
 
 
 def _syscalls_per_request(

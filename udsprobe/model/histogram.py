@@ -13,6 +13,7 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import Optional, Sequence, Tuple
 
+from udsprobe.model.counters import UnsoundError
 from udsprobe.model.report import Latency
 from udsprobe.sample import LatencyCounts
 
@@ -70,15 +71,15 @@ def subtract(name: str, current: LatencyCounts, previous: LatencyCounts) -> Late
     at most 1/16 too high.
 
     Raises:
-        ValueError: a count went backwards; the message has `name`.
+        UnsoundError: a count went backwards; the message has `name`.
     """
     if current is previous or current == previous:
         return NOTHING
     slots = tuple(map(operator.sub, current.slots, previous.slots))
     count = current.count - previous.count
     total_ns = current.total_ns - previous.total_ns
-    if count < 0 or total_ns < 0 or min(slots) < 0:
-        raise ValueError(f"counter {name} went backwards: {previous.count} to {current.count}")
+    if count < 0 or total_ns < 0 or min(slots, default=-1) < 0:
+        raise UnsoundError(f"counter {name} went backwards: {previous.count} to {current.count}")
     return LatencyCounts(count, total_ns, _interval_max_ns(current, previous, slots), slots)
 
 

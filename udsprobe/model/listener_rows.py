@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List, Mapping, Optional, Tuple, TypeVar
+from typing import Dict, List, Mapping, Optional, Tuple
 
-from udsprobe.model.counters import grown, grown_by_key, grown_if_measured
+from udsprobe.model.counters import grown_by_key
+from udsprobe.model.growth import by_name, growth
 from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
-from udsprobe.model.report import Backlog, BlockedConnects, Connect, Depth, Latency, Listener
+from udsprobe.model.report import Backlog, BlockedConnects, Connect, Depth, Listener
 from udsprobe.sample import (
     ConnectCounts,
-    LatencyCounts,
     ListenerReading,
     QueueCounts,
     Sample,
-)
-
-Key = TypeVar("Key", int, str)
-
-_NO_EVENTS = QueueCounts(
-    since_ns=0,
-    established=0,
-    accepted=0,
-    accepted_early=0,
-    accepted_by={},
-    accepted_by_thread={},
-    depth={},
-    depth_max=0,
-    depth_max_recent=None,
-    wait=NOTHING,
-    blocked=NOTHING,
-    blocked_now=0,
-    refused={},
-    drops=0,
-    syn_queue=None,
-    syn_young=None,
 )
 
 
@@ -66,23 +45,19 @@ def listener_row(
         consecutive: the window is one interval, whose high-water mark is known.
     """
     row = Listener(
-        transport=reading.transport,
-        socket_type=reading.socket_type,
-        address=reading.address,
-        netns=reading.netns,
-        inode=reading.inode,
+        **by_name(reading, Listener),
         state="listening" if reading.is_open else "closed",
         pids=None if reading.pids is None else list(reading.pids),
         backlog=_backlog(reading),
         depth=Depth(
             now=reading.depth_now, max=None, limit=reading.backlog_effective + 1, histogram=None
         ),
-        host_path=reading.host_path,
     )
     if reading.queue is None:
         return row
-    earlier = before.queue if before is not None and before.queue is not None else _NO_EVENTS
-    return _with_events(row, reading.queue, earlier, high_water(reading, before, consecutive))
+    earlier = None if before is None else before.queue
+    grew = growth(f"listener {row.address}", reading.queue, earlier)
+    return _with_events(row, grew, high_water(reading, before, consecutive))
 
 
 def _has_news(reading: ListenerReading, before: Optional[ListenerReading]) -> bool:
@@ -134,51 +109,28 @@ def _by_error(results: List[ConnectCounts]) -> Dict[str, int]:
     return {c.error: c.latency.count for c in results if c.error is not None}
 
 
-def _with_events(
-    row: Listener, queue: QueueCounts, earlier: QueueCounts, most: Optional[int]
-) -> Listener:
-    name = f"listener {row.address}"
-    by_process = _by_key(name, queue.accepted_by, earlier.accepted_by)
-    by_thread = _by_key(name, queue.accepted_by_thread, earlier.accepted_by_thread)
+def _with_events(row: Listener, grew: QueueCounts, most: Optional[int]) -> Listener:
+    by_process, by_thread = grew.accepted_by, grew.accepted_by_thread
     owners = dict.fromkeys(row.pids or (), 0)
     return replace(
         row,
-        depth=replace(
-            row.depth,
-            max=most,
-            histogram=_as_text(grown_by_key(name, queue.depth, earlier.depth)),
-        ),
-        established=grown(name, queue.established, earlier.established),
-        accepted=grown(name, queue.accepted, earlier.accepted),
-        accepted_early=grown(name, queue.accepted_early, earlier.accepted_early),
+        **by_name(grew, Listener),
+        depth=replace(row.depth, max=most, histogram=_as_text(grew.depth)),
         accepted_by=None if by_process is None else _as_text({**owners, **by_process}),
         accepted_by_thread=None if by_thread is None else _as_text(by_thread),
-        wait_us=_latency(name, queue.wait, earlier.wait),
-        refused=_by_key(name, queue.refused, earlier.refused),
-        blocked_connects=_blocked(name, queue, earlier),
-        drops=grown_if_measured(name, queue.drops, earlier.drops),
-        syn_queue=_syn_queue(queue),
+        wait_us=None if grew.wait is None else latency_us(grew.wait),
+        refused=None if grew.refused is None else dict(grew.refused),
+        blocked_connects=_blocked(grew),
+        syn_queue=_syn_queue(grew),
     )
 
 
-def _by_key(
-    name: str, now: Optional[Mapping[Key, int]], earlier: Optional[Mapping[Key, int]]
-) -> Optional[Dict[Key, int]]:
-    return None if now is None else grown_by_key(name, now, earlier or {})
-
-
-def _latency(
-    name: str, now: Optional[LatencyCounts], earlier: Optional[LatencyCounts]
-) -> Optional[Latency]:
-    return None if now is None else latency_us(subtract(name, now, earlier or NOTHING))
-
-
-def _blocked(name: str, queue: QueueCounts, earlier: QueueCounts) -> Optional[BlockedConnects]:
+def _blocked(grew: QueueCounts) -> Optional[BlockedConnects]:
     """Clients that wait now are known even where nobody tells of those that waited."""
-    grew = _latency(name, queue.blocked, earlier.blocked)
-    if grew is None and queue.blocked_now is None:
+    waits = None if grew.blocked is None else latency_us(grew.blocked)
+    if waits is None and grew.blocked_now is None:
         return None
-    return BlockedConnects(None if grew is None else grew.count, grew, queue.blocked_now)
+    return BlockedConnects(None if waits is None else waits.count, waits, grew.blocked_now)
 
 
 def high_water(

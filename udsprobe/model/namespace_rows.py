@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Optional
+from typing import Any, Dict, List, Optional
 
-from udsprobe.model.counters import grown_if_measured
+from udsprobe.model.growth import by_name, growth
 from udsprobe.model.report import Listener, Namespace
 from udsprobe.sample import NamespaceReading, Sample
+from udsprobe.totals import totals
 
 
 def namespace_rows(first: Sample, last: Sample) -> Optional[List[Namespace]]:
@@ -15,7 +16,6 @@ def namespace_rows(first: Sample, last: Sample) -> Optional[List[Namespace]]:
     if last.namespaces is None:
         return None
     before = {reading.netns: reading for reading in first.namespaces or ()}
-    # One that was not there at the beginning has no counters of this window.
     rows = [_row(reading, before.get(reading.netns)) for reading in last.namespaces]
     return sorted(rows, key=lambda row: row.netns)
 
@@ -42,26 +42,14 @@ def _overflows(
 
 
 def _row(reading: NamespaceReading, before: Optional[NamespaceReading]) -> Namespace:
-    def since(name: str) -> Optional[int]:
-        if before is None:
-            return None
-        return grown_if_measured(name, getattr(reading, name), getattr(before, name))
-
+    # The kernel's counters are older than the observation: what was not read first has no growth.
+    unknown = [name for name in totals(NamespaceReading) if getattr(before, name, None) is None]
+    none: Dict[str, Any] = dict.fromkeys(unknown)
+    reading = replace(reading, **none)
     abort = reading.tcp_abort_on_overflow
     return Namespace(
-        netns=reading.netns,
-        somaxconn=reading.somaxconn,
+        **by_name(growth(f"namespace {reading.netns}", reading, before), Namespace),
         tcp_abort_on_overflow=None if abort is None else bool(abort),
-        tcp_syncookies=reading.tcp_syncookies,
-        listen_overflows=since("listen_overflows"),
-        listen_drops=since("listen_drops"),
-        syncookies_sent=since("syncookies_sent"),
-        syncookies_received=since("syncookies_received"),
-        wmem_max=reading.wmem_max,
-        wmem_default=reading.wmem_default,
-        rmem_max=reading.rmem_max,
-        rmem_default=reading.rmem_default,
-        max_dgram_qlen=reading.max_dgram_qlen,
         tcp_wmem=None if reading.tcp_wmem is None else list(reading.tcp_wmem),
         tcp_rmem=None if reading.tcp_rmem is None else list(reading.tcp_rmem),
     )

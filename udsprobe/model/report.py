@@ -50,11 +50,23 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """A part of the time that a report is about, ISO-8601 with offset; `from_` is `from` there."""
+
+    from_: str
+    to: str
+    observed_s: float
+
+
+@dataclass(frozen=True)
 class Measurement:
+    """`coverage`: the part of the time that its figures are of; None: all of the window."""
+
     name: str
     rests_on: Optional[str]
     state: str
     reason: Optional[str]
+    coverage: Optional[Coverage] = None
 
 
 @dataclass(frozen=True)
@@ -201,6 +213,18 @@ class ProcessCode:
 
 
 @dataclass(frozen=True)
+class StageCode:
+    """What ran in one stage of requests: `receiving` and `sending` in calls that move bytes of a
+    socket, `processing` elsewhere while the process had requests to answer, `none` while it had
+    received none that it did not answer.
+    """
+
+    stage: str
+    samples: int
+    code: List[CodePlace]
+
+
+@dataclass(frozen=True)
 class SleepCall:
     """The sleeps of a process in one system call; `call` is null outside of any, or not known.
 
@@ -248,7 +272,8 @@ class Stacks:
 
     `functions`: the 30 that were met running most often themselves. `stacks`: the 200 met most
     often, and the 200 with most time asleep. `mapped_pids` have a perf map file. Of `lost` samples
-    nothing is known. `sleeps`: null when nobody watched for them.
+    nothing is known. `stages`: of all sampled processes; null where it is not known who owes a
+    reply. `sleeps`: null when nobody watched for them.
     """
 
     hz: int
@@ -264,6 +289,7 @@ class Stacks:
     stacks: List[CodeStack]
     stacks_total: int
     sleeps: Optional[Sleeps] = None
+    stages: Optional[List[StageCode]] = None
 
 
 @dataclass(frozen=True)
@@ -400,7 +426,8 @@ class Stages:
 class Served:
     """`turn_based` is None until it is measured.
 
-    `multiplexed` turns are of connections that speak HTTP/2, of all hops.
+    `multiplexed` turns are of connections that speak HTTP/2, of all hops. `stages_latency_us`: of
+    the requests whose stages these are, where that are not all of the window (detail auto).
     """
 
     count: int
@@ -410,6 +437,7 @@ class Served:
     app_time_pct: Optional[Dict[str, float]]
     turn_based: Optional[bool]
     multiplexed: Optional[int] = None
+    stages_latency_us: Optional[Latency] = None
 
 
 @dataclass(frozen=True)
@@ -560,11 +588,26 @@ class WholeCall:
 
 
 @dataclass(frozen=True)
+class WholeAuthor:
+    """Who ended a wait of one request; `by` as in `Author`. `least_us`: at least so much of it."""
+
+    by: str
+    pid: Optional[int]
+    tid: Optional[int]
+    comm: Optional[str]
+    least_us: float
+
+
+@dataclass(frozen=True)
 class WholeWait:
-    """Sleep of the thread that replied, between the receive call and the reply, of one kind."""
+    """Sleep of the thread that replied, between the receive call and the reply, of one kind.
+
+    `author`: who ended most of it, where no other can have.
+    """
 
     kind: str
     total_us: float
+    author: Optional[WholeAuthor] = None
 
 
 @dataclass(frozen=True)
@@ -806,7 +849,8 @@ class Connection:
     queue. `sends_held` counts send calls that left bytes to Nagle's algorithm.
     `stopped_us`: how long senders slept for want of room, in send calls and between
     them, `stops` how often; `reader_busy_us`: CPU time of the process at the other end
-    and its waits for a CPU, in the window.
+    and its waits for a CPU, in the window. `window_full_us`: TCP: how long bytes were kept because
+    the reader had no room for them, whether their sender noticed or not.
     """
 
     transport: str
@@ -831,6 +875,7 @@ class Connection:
     stopped_us: Optional[float] = None
     stops: Optional[int] = None
     reader_busy_us: Optional[float] = None
+    window_full_us: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -941,6 +986,40 @@ class Lock:
 
 
 @dataclass(frozen=True)
+class Waker:
+    """A thread that ended a wait."""
+
+    pid: Optional[int]
+    tid: Optional[int]
+    comm: Optional[str]
+
+
+@dataclass(frozen=True)
+class WaitNow:
+    """A wait that goes on at the end of the window; who will end it is not known yet.
+
+    `lasted_us`: since `since` (ISO-8601), or since the thread is observed. `replies_owed`: by its
+    process; None when not measured. `lock`: the futex's address. `last_woken_by`: who ended the
+    last wait for that futex; it need not hold anything. `connection`: `served`, `upstream` or
+    `unknown` of the one that its call is about, or the only one of a process of one thread that
+    is in its poller; `peer` is its other end.
+    """
+
+    pid: int
+    tid: int
+    comm: str
+    kind: str
+    call: Optional[str]
+    since: str
+    lasted_us: float
+    replies_owed: Optional[int]
+    lock: Optional[str]
+    last_woken_by: Optional[Waker]
+    connection: Optional[str]
+    peer: Optional[Peer]
+
+
+@dataclass(frozen=True)
 class Report:
     """One report document; field order is the document's order."""
 
@@ -965,5 +1044,7 @@ class Report:
     stacks: Optional[Stacks] = None
     waits: Optional[List[Wait]] = None
     waits_total: Optional[int] = None
+    waits_now: Optional[List[WaitNow]] = None
+    waits_now_total: Optional[int] = None
     locks: Optional[List[Lock]] = None
     traffic: Optional[List[Traffic]] = None

@@ -25,7 +25,7 @@ def syscall_rows(first: Sample, last: Sample) -> Optional[List[Syscall]]:
     None when system calls are not counted.
 
     Raises:
-        ValueError: a counter went backwards; the message names it.
+        UnsoundError: a counter went backwards; the message names it.
     """
     if first.calls is None or last.calls is None:
         return None

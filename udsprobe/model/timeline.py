@@ -83,7 +83,7 @@ def timeline(
         last: the last of them.
 
     Raises:
-        ValueError: a counter went backwards; the message names it.
+        UnsoundError: a counter went backwards; the message names it.
     """
     iterator = iter(samples)
     first = previous = begin = next(iterator)

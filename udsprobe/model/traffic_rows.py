@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from udsprobe.model.counters import grown
+from udsprobe.model.growth import by_name, growth
 from udsprobe.model.report import Traffic
-from udsprobe.sample import Endpoint, Sample, TrafficCounts
+from udsprobe.sample import Sample, TrafficCounts
 
 
 def traffic_rows(first: Sample, last: Sample) -> Optional[List[Traffic]]:
@@ -20,16 +20,8 @@ def traffic_rows(first: Sample, last: Sample) -> Optional[List[Traffic]]:
 
 
 def _row(now: TrafficCounts, before: Optional[TrafficCounts]) -> Traffic:
-    earlier = before or TrafficCounts(Endpoint("other", None), 0, 0, 0, 0)
-
-    def since(name: str) -> int:
-        return grown(f"traffic {name}", getattr(now, name), getattr(earlier, name))
-
     return Traffic(
         transport=now.endpoint.transport,
         socket_type=now.endpoint.socket_type or "stream",
-        sent_messages=since("sent_messages"),
-        sent_bytes=since("sent_bytes"),
-        received_messages=since("received_messages"),
-        received_bytes=since("received_bytes"),
+        **by_name(growth("traffic", now, before), Traffic),
     )

@@ -112,8 +112,8 @@ def _window(first: Iterable[WaitCounts], last: Iterable[WaitCounts]) -> Iterator
     before: Dict[Tuple[object, ...], List[WaitCounts]] = {}
     for row in first:
         key = _key(row)
-        # Names that are kept no longer: counted in the row without names from then on.
-        key = key if key in rows else _nameless(row.kind)
+        # Names that are kept no longer: counted in a row without them from then on.
+        key = next((each for each in (key, _authorless(row)) if each in rows), _nameless(row.kind))
         before.setdefault(key, []).append(row)
     for key, row in rows.items():
         added = _less(row, before.get(key, []))
@@ -124,6 +124,10 @@ def _window(first: Iterable[WaitCounts], last: Iterable[WaitCounts]) -> Iterator
 def _key(row: WaitCounts) -> Tuple[object, ...]:
     author = (row.author, row.author_pid, row.author_tid, row.author_started_ns)
     return (row.pid, row.tid, row.started_ns, row.kind, row.object, *author)
+
+
+def _authorless(row: WaitCounts) -> Tuple[object, ...]:
+    return (row.pid, row.tid, row.started_ns, row.kind, 0, "unknown", None, None, 0)
 
 
 def _nameless(kind: str) -> Tuple[object, ...]:
@@ -137,8 +141,8 @@ def _less(row: WaitCounts, before: List[WaitCounts]) -> WaitCounts:
     spent: Dict[str, int] = {}
     for each in before:
         for part in each.parts:
-            # All that is known of a row without names is how long.
-            was = part.was if row.tid else "unknown"
+            # All that is known of a row without an author is how long.
+            was = "unknown" if row.author == "unknown" else part.was
             spent[was] = spent.get(was, 0) + part.total_ns
     parts = tuple(
         replace(part, total_ns=max(0, part.total_ns - spent.get(part.was, 0))) for part in row.parts

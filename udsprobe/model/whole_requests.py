@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 from udsprobe.kept_requests import SAMPLED_KEPT, SLOWEST_KEPT, highest
+from udsprobe.model.counters import UnsoundError
 from udsprobe.model.report import Peer, StageMeans, WholeCall, WholeRequest, WholeWait
 from udsprobe.model.served_requests import app_parts_ns
 from udsprobe.model.whole_hops import NOBODY, Asked, End, Known, with_upstream
@@ -56,9 +57,13 @@ def whole_request(kept: KeptRequest) -> WholeRequest:
     """The row of one request, by itself.
 
     Raises:
-        ValueError: the text is none that udsprobe wrote.
+        UnsoundError: the text is none that udsprobe wrote.
     """
     return _read(kept.story or "").row
+
+
+# What a text raises that udsprobe did not write.
+_NO_STORY = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 # Reports of an interval, of the last seconds and of the whole window have the same ones.
@@ -67,8 +72,8 @@ def _read(text: str) -> Known:
     try:
         story = json.loads(text)
         return Known(_row(story), *_ends(story))
-    except (TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"a kept request is damaged: {error!r}") from error
+    except _NO_STORY as error:
+        raise UnsoundError(f"a kept request is damaged: {error!r}") from error
 
 
 def _ends(story: Mapping[str, Any]) -> Tuple[int, FrozenSet[End], Tuple[Asked, ...]]:

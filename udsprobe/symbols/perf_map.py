@@ -19,6 +19,8 @@ _JAVASCRIPT = re.compile(
     r"(?:file://)?(?P<file>\S*?):(?P<line>\d{1,9})(?::\d{1,9})?$"
 )
 _PYTHON = re.compile(r"py::(?P<function>[^:]*):(?P<file>.*)$")
+# Zend/zend_jit: what has a second $ is its own, no function of the program.
+_PHP = re.compile(r"JIT\$(?P<function>[^$].*)$")
 
 
 class CodeName(NamedTuple):
@@ -58,4 +60,5 @@ def code_name(raw: bytes) -> CodeName:
     known = _PYTHON.match(text)
     if known is not None:
         return CodeName(known["function"], known["file"])
-    return CodeName(text)
+    known = _PHP.match(text)
+    return CodeName(text if known is None else known["function"])

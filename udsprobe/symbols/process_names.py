@@ -91,10 +91,6 @@ class ProcessNames:
         self._read_perf_map()
         return is_new
 
-    def is_code(self, address: int) -> bool:
-        """Whether anything executable is there, as far as was looked."""
-        return self._space.at(address) is not None
-
     def frame(self, address: int) -> CodeFrame:
         """The function an instruction belongs to."""
         found = self._frames.get(address)
@@ -143,6 +139,9 @@ class ProcessNames:
     def _of_file(self, mapping: Mapping, address: int) -> CodeFrame:
         module = printable(mapping.path.rpartition(b"/")[2])
         image = self._images.of(self._pid, mapping)
+        if image.elf is None and self._map.at(address) is not None:
+            # Memory that is shared has a file: /dev/zero is PHP's, a memfd that of others.
+            return self._of_map(address)
         inside = image.address_of(mapping, address)
         found = None if inside is None else image.functions.at(inside)
         return CodeFrame(None if found is None else function_name(found.name), module)

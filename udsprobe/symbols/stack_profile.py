@@ -49,7 +49,7 @@ class _Sums:
     """Of one stack."""
 
     def __init__(self) -> None:
-        self.samples = self.truncated = self.ns = self.owing_ns = 0
+        self.samples = self.truncated = self.ns = self.owing_ns = self.owing = 0
 
     def add(self, samples: int, ns: int, owing_ns: int, *, is_whole: bool) -> None:
         self.samples += samples
@@ -96,6 +96,7 @@ class StackProfile:
             if isinstance(event, RawStack):
                 row, is_whole = self._row(event, CPU)
                 self._sums(row).add(1, 0, 0, is_whole=is_whole)
+                self._sums(row).owing += event.is_owing
             elif isinstance(event, SleepBegan):
                 self._fell_asleep(event)
             else:
@@ -249,4 +250,5 @@ def _told(row: Row, counted: _Sums, going_on: _Sums) -> StackCounts:
         truncated=counted.truncated + going_on.truncated,
         slept_ns=counted.ns + going_on.ns,
         owing_ns=counted.owing_ns + going_on.owing_ns,
+        owing_samples=counted.owing if on == CPU else None,
     )
