@@ -294,6 +294,7 @@ class Bench:
         main: str = "user root;",
         workers: int = 1,
         address: str = "",
+        connections: int = 1024,
     ) -> Server:
         """nginx with one server of one location.
 
@@ -302,6 +303,7 @@ class Bench:
             upstream: blocks of their own, in `http { … }`.
             listen: more parameters of `listen`.
             main: more lines at the top.
+            connections: that a worker may have, to clients and upstreams.
         """
         address = address or self.address("nginx")
         at = f"unix:{address}" if address.startswith("/") else address
@@ -393,7 +395,7 @@ worker_processes {workers};
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
 {main}
-events {{ worker_connections 1024; }}
+events {{ worker_connections {connections}; }}
 http {{
     access_log off;
     client_body_temp_path {folder}/body;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -78,6 +78,70 @@ def test_the_verdict_s_subject_is_the_last_author() -> None:
     assert "woken by flusher 60/61" in verdict.summary
     assert "held" not in verdict.summary
     assert any(fact.metric == "waits_author_share" for fact in verdict.evidence)
+
+
+# A session of a database waits for a row of another one, in its poller.
+HOLDER = {"pid": 50, "tid": 50, "comm": "postgres", "was": "poll", "call": "epoll_wait"}
+CLIENT = {"pid": 60, "tid": 60, "comm": "app", "is_target": False, "was": None, "call": None}
+
+
+def polled(*waits: Wait, clients: Sequence[Tuple[int, int]] = ()) -> Optional[LastAuthor]:
+    service = replace(
+        whole_service(locked(*waits)), clients=frozenset(clients), partners=frozenset(clients)
+    )
+    return last_author(service, "timer", WAITED_US)
+
+
+def row_lock() -> Wait:
+    (author,) = (part(1.0, **HOLDER),)
+    root = part(1.0, **CLIENT, via=["postgres 50/50"])
+    return replace(wait(4711, author, kind="poll"), roots=[root])
+
+
+def held_open() -> Wait:
+    """By its client's silence."""
+    return replace(wait(50, part(1.0, **CLIENT), kind="poll"), pid=50, comm="postgres", max_us=41e6)
+
+
+def test_a_client_that_is_silent_while_its_server_holds_something() -> None:
+    found = polled(row_lock(), held_open(), clients=[(50, 60)])
+    assert found is not None
+    assert found.name == "app 60"
+    assert (
+        found.clause()
+        == "woken by postgres 50, whose client app 60 had said nothing for up to 41 s"
+    )
+
+
+def test_who_is_not_known_to_be_its_client_is_not_called_so() -> None:
+    found = polled(row_lock(), held_open())
+    assert found is not None
+    assert found.clause() == "woken by app 60"
+
+
+def test_a_poller_that_waits_for_clients_waits_for_no_request() -> None:
+    """Neither for strangers that speak, nor for targets that are its clients."""
+    stranger, target_client = part(1.0, **CLIENT), part(1.0, pid=70, tid=70, comm="proxy")
+    assert polled(wait(4711, stranger, target_client, kind="poll"), clients=[(4711, 70)]) is None
+    assert polled(wait(4711, target_client, kind="poll")) is not None
+
+
+def test_threads_that_serve_and_wait_for_each_other_are_no_authors() -> None:
+    other = 4712
+    first = wait(4711, part(1.0, pid=4711, tid=other, comm="node"), times=0.5)
+    second = wait(other, part(1.0, pid=4711, tid=4711, comm="node"), times=0.5)
+    report = locked(first, second)
+    assert report.time is not None
+    serving = next(each for each in report.time.threads if each.tid == 4711)
+    # Who accepts and is kept by a lock nearly always would hand over to others.
+    share = {**serving.share, "blocked_lock": 0.4}
+    threads = [replace(serving, tid=tid, share=share) for tid in (4711, other)]
+    time = replace(report.time, threads=threads)
+    assert named(replace(report, time=time)) is None
+    # One of them that does not wait itself is.
+    found = named(replace(report, time=time, waits=[first]))
+    assert found is not None
+    assert found.author.tid == other
 
 
 def test_without_authors_it_is_what_it_sleeps_on() -> None:

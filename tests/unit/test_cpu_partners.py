@@ -52,3 +52,36 @@ def test_packets_of_others_are_a_stranger_s() -> None:
     """Targets that use Unix sockets only have none on their way."""
     report = kept_off(CpuHolder(15, "ksoftirqd/0", False, 3e6, 75.0), transport="unix")
     assert (foreign_runq(report), delivering_runq(report)) == (1.0, 0.0)
+
+
+def prefork(stranger_pct: float, workers: int = 6) -> Report:
+    """Each worker computes for its client, which never pauses, and mostly waits for a sibling."""
+    threads = [ill.thread(4711 + n, user=0.13, runq=0.84) for n in range(workers)]
+    report = ill.service(ill.served(900, app=9000, runq=87.0, cpu=13.0), *threads)
+    assert report.time is not None
+    holders = [
+        CpuHolder(4711, "worker", True, 1e6 * (100 - stranger_pct), 100 - stranger_pct),
+        CpuHolder(66, "ffmpeg", False, 1e6 * stranger_pct, stranger_pct),
+    ]
+    return replace(
+        report,
+        host=replace(report.host, cpus=2),
+        time=replace(report.time, cpu_holders=holders),
+    )
+
+
+def test_workers_that_fill_the_cpus_by_themselves_are_not_kept_from_them() -> None:
+    """A third of the waits is for a stranger; without it the workers still fill all CPUs."""
+    found = judged(prefork(stranger_pct=33)).verdict
+    assert found is not None and found.cause == "app-cpu"
+    assert "cpu-contention" in [each.cause for each in found.runners_up]
+    mostly = judged(prefork(stranger_pct=66)).verdict
+    assert mostly is not None and mostly.cause == "cpu-contention"
+    # Strangers keep so many waiting; that they are many is not why.
+    many = judged(prefork(stranger_pct=90, workers=10)).verdict
+    assert many is not None and "ffmpeg 66 holds it" in many.summary
+    own = judged(prefork(stranger_pct=10, workers=10)).verdict
+    assert own is not None and "more threads than there are CPUs" in own.summary
+    # Two that take turns on one CPU of two would have room without the stranger.
+    roomy = judged(prefork(stranger_pct=33, workers=2)).verdict
+    assert roomy is not None and roomy.cause == "cpu-contention"

@@ -22,6 +22,7 @@ from udsprobe.model.report import (
 )
 from udsprobe.rules import judged
 from udsprobe.rules.harm import slow_requests
+from udsprobe.rules.suspects.closed_unread import closed_unread
 from udsprobe.views.fields.verdict import said
 
 
@@ -211,3 +212,35 @@ def test_a_hundredth_of_fewer_than_a_hundred_is_the_slowest(count: int, says: st
     latency = Latency(count, 9e3, p50=5e3, p90=8e3, p99=200e3, p999=206e3, max=206e3)
     served = replace(ill.served(count), latency_us=latency)
     assert slow_requests(ill.service(served, ill.thread())).says == says
+
+
+def closing(reads: int, accepted: int = 5000, first: int = 200) -> Report:
+    """200 requests, each on a connection of its own, and so many connections beside them."""
+    listener = replace(ill.quiet_listener(), accepted=accepted, established=accepted)
+    requests = ill.served(200)
+    stages = replace(requests.stages_us, accept_wait=ill.flat(first, 40.0))
+    names = {"accept4": accepted, "close": accepted, "read": reads, "write": 200}
+    return ill.service(
+        replace(requests, stages_us=stages),
+        ill.thread(user=0.5, sys_socket=0.4),
+        listeners=[listener],
+        syscalls=[syscall(name, "unix", calls) for name, calls in names.items()],
+    )
+
+
+def test_connections_that_are_closed_unread_are_refused_by_the_program() -> None:
+    """As nginx does without worker_connections: its clients come again, and are no churn."""
+    found = verdict(closing(reads=400))
+    assert (found.cause, found.class_, found.harm.kind) == ("accept-starved", "set-up", "refused")
+    assert (found.harm.count, found.summary[:30]) == (4600, "92 % of connects closed unread")
+    assert "its own limit of connections is reached" in found.summary
+    assert found.confidence > 0.9
+
+
+def test_connections_that_were_looked_at_are_not_refused() -> None:
+    """Each may have been read once: a client that says nothing and leaves."""
+    assert closed_unread(closing(reads=5000)) == 0
+    assert closed_unread(closing(reads=4990)) == 10
+    assert closed_unread(closing(reads=100)) is None  # calls that are not seen
+    assert closed_unread(closing(reads=400, accepted=0)) == 0
+    assert verdict(closing(reads=5000)).cause != "accept-starved"

@@ -151,3 +151,34 @@ def test_readers_that_let_blocking_senders_sleep() -> None:
     copying = replace(asleep, reader_busy_us=WINDOW_US)
     assert not readers_keep_up(report(asleep))
     assert readers_keep_up(report(copying))
+
+
+def fitting(full: float, busy: Optional[float], sent: int = 30 * MB) -> Connection:
+    """TCP's send buffer takes each reply whole, and the reader's window is full for this part."""
+    return replace(
+        row(sent, stopped=0.0, stops=0, busy=busy),
+        transport="tcp",
+        local="10.0.0.1:80",
+        send_buffer_bytes=4 * MB,
+        window_full_us=full * WINDOW_US,
+    )
+
+
+def test_a_reader_that_sleeps_over_replies_that_fit_into_the_buffer() -> None:
+    """1 MB each, of which it takes 64 KB every 20 ms: the sender never stops."""
+    found = verdict(fitting(0.8, busy=0.03))
+    assert found.cause == "send-blocked"
+    assert found.summary.startswith("replies on 1 connection are stopped 80 % of the time")
+    assert "its receive window is full 80 % of the time" in found.summary
+
+
+def test_a_reader_that_copies_while_its_window_is_full_is_none() -> None:
+    assert verdict(fitting(0.8, busy=0.75)).cause == "healthy"
+    # It wakes up for each packet, and for each the sender is faster.
+    assert verdict(fitting(0.3, busy=0.1, sent=2000 * MB)).cause == "healthy"
+
+
+def test_a_reader_on_another_host_is_judged_by_how_long_a_buffer_takes() -> None:
+    assert verdict(fitting(0.8, busy=None)).cause == "send-blocked"
+    assert verdict(fitting(0.8, busy=None, sent=1000 * MB)).cause == "healthy"
+    assert verdict(fitting(0.1, busy=None)).cause == "healthy"

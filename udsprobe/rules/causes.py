@@ -29,6 +29,7 @@ class Cause:
         is_wait: requests wait in these parts.
         busy_with: what a thread does that is busy because of it (`Saturation.kind`).
         is_queue: connections wait for accept() because of it.
+        fails_connects: connect() fails because of it, and no full queue is why.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Cause:
     is_wait: bool = False
     busy_with: Optional[str] = None
     is_queue: bool = False
+    fails_connects: bool = False
 
 
 CAUSES: Dict[str, Cause] = {
@@ -58,7 +60,8 @@ CAUSES: Dict[str, Cause] = {
             "accept-starved",
             SET_UP,
             "connections wait 10 ms or more in a queue that is not full, and longer than it "
-            "takes to serve those before them; or they wait and none is accepted",
+            "takes to serve those before them; or they wait and none is accepted; or the program "
+            "closes them as soon as it has accepted them, without a call that reads or writes",
             "the accepting thread does something else, is stopped, or has no seat left",
             "the shares of the accepting threads in `time.threads`",
             is_queue=True,
@@ -70,6 +73,7 @@ CAUSES: Dict[str, Cause] = {
             "ENOENT: no such socket; ECONNREFUSED: no process listens; EACCES: permissions; "
             "EADDRNOTAVAIL: no port left",
             "`connects`, `listeners[].refused`",
+            fails_connects=True,
         ),
         Cause(
             "fd-limit",
@@ -177,5 +181,6 @@ PARTS: Dict[str, Tuple[str, ...]] = {
 """Causes inside a service → the parts of request time that are their own."""
 WAITING = tuple(name for name, cause in CAUSES.items() if cause.is_wait)
 QUEUES = tuple(name for name, cause in CAUSES.items() if cause.is_queue)
+FAILED_CONNECTS = tuple(name for name, cause in CAUSES.items() if cause.fails_connects)
 CAUSE_OF_BUSY = {cause.busy_with: name for name, cause in CAUSES.items() if cause.busy_with}
 """`Saturation.kind` → the cause of it."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.code import subject_pids
+from udsprobe.model.code import NOT_KNOWN, subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import Suspect
@@ -135,10 +135,18 @@ def _looks_for_sleep(action: Action) -> bool:
 def told(place: CodePlace) -> str:
     """`71 % in pbkdf2Sync ← verify (auth.js:12)`."""
     # The module is said of the last one only, unless it is all there is to say.
-    names = place.stack[:2]
-    if len(names) == 2 and place.function is not None and place.file is None:
+    names = [*place.stack[:1], *_caller(place.stack[1:])]
+    if len(names) > 1 and place.function is not None and place.file is None:
         names[0] = place.function
     return f"{percent(place.share_pct / 100)} in {' ← '.join(names)}"
+
+
+def _caller(outwards: Sequence[str]) -> Tuple[str, ...]:
+    """The nearest that is known; `…` stands for those between."""
+    known = next((each for each in outwards if not each.startswith(NOT_KNOWN)), None)
+    if known is None:
+        return tuple(outwards[:1])
+    return (known,) if known == outwards[0] else ("…", known)
 
 
 def _process(root: Suspect, report: Report) -> Optional[ProcessCode]:

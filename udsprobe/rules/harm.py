@@ -11,6 +11,7 @@ from typing import Iterable, Optional
 
 from udsprobe.model.harm import NOT_SEEN, Harm
 from udsprobe.model.report import Latency, Report
+from udsprobe.rules.causes import FAILED_CONNECTS
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import TAIL_TIMES_MEDIAN, TAIL_US_MIN
 from udsprobe.rules.wording import duration, part
@@ -49,7 +50,7 @@ def felt(suspect: Suspect, report: Report) -> float:
     harm, served = suspect.harm, report.requests.served
     if harm is None or harm.share_pct is None:
         return suspect.share_pct
-    if suspect.cause != "connect-failing" or served is None or not served.count:
+    if suspect.cause not in FAILED_CONNECTS or served is None or not served.count:
         return harm.share_pct
     if suspect.subject in {f"{row.transport}:{row.address}" for row in report.listeners or ()}:
         return harm.share_pct

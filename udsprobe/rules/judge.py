@@ -11,7 +11,7 @@ from udsprobe.rules import causes, harm, nearness
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.service import Service, services
 from udsprobe.rules.accounts.transport_share import NOT_MEASURED, TransportShare, transport_share
-from udsprobe.rules.causes import CAUSES, PARTS, QUEUES
+from udsprobe.rules.causes import CAUSES, FAILED_CONNECTS, PARTS, QUEUES
 from udsprobe.rules.code_places import with_code
 from udsprobe.rules.no_pressure import healthy, unknown, untold
 from udsprobe.rules.suspects import processing as inside
@@ -23,6 +23,7 @@ from udsprobe.rules.suspects.accept_queue import (
 )
 from udsprobe.rules.suspects.buffers import buffer_suspects, has_stuck_reader, readers_keep_up
 from udsprobe.rules.suspects.churn import accepted_churn, is_most_of_the_work, opened_churn
+from udsprobe.rules.suspects.closed_unread import closed_unread_suspects
 from udsprobe.rules.suspects.connects import connect_suspects
 from udsprobe.rules.suspects.descriptors import descriptor_suspects
 from udsprobe.rules.suspects.hung import hung_suspects
@@ -143,7 +144,7 @@ def root_cause(
     exhausted = _first(pressing, ("fd-limit",))
     if exhausted is not None:
         return exhausted
-    failing, queue = _first(pressing, ("connect-failing",)), _first(pressing, QUEUES)
+    failing, queue = _first(pressing, FAILED_CONNECTS), _first(pressing, QUEUES)
     if failing is not None and (queue is None or _is_felt_more(failing, queue, report)):
         return failing
     processing = _innermost([each for each in pressing if each.cause in PARTS])
@@ -237,6 +238,7 @@ def _around(report: Report) -> List[Suspect]:
         *descriptor_suspects(report),
         *connect_suspects(report),
         *accept_queue_suspects(report),
+        *closed_unread_suspects(report),
         *buffer_suspects(report),
         *narrow_buffer_suspects(report),
         *hung_suspects(report),
@@ -267,7 +269,7 @@ def _explains(
     judged_services: Sequence[JudgedService],
 ) -> bool:
     """More arrives than such a thread can take; a burst would have found it free again."""
-    if not processing.overloads:
+    if not processing.overloads or queue.refuses:
         return False
     rows = [
         row for row in report.listeners or [] if f"{row.transport}:{row.address}" == queue.subject
@@ -327,13 +329,14 @@ def _verdict(
 def _confidence(root: Suspect, suspects: Sequence[Suspect], near: Mapping[str, float]) -> float:
     """More when much was seen, far from the limit, and when no rival comes near.
 
-    What follows from the root is no rival.
+    What follows from the root is no rival, nor what hurts less than being turned away does.
     """
     symptoms = symptoms_of(root, suspects)
     others = [
         each.share_pct
         for each in suspects
         if each.cause != root.cause and each.is_pressure and each not in symptoms
+        if not root.refuses or harm.rank(each) >= harm.rank(root)
     ]
     margin = 1.0 - 0.5 * min(1.0, max(others, default=0.0) / max(root.share_pct, 1.0))
     amount = root.seen / (root.seen + 2.0)
@@ -350,6 +353,9 @@ def symptoms_of(root: Suspect, suspects: Sequence[Suspect]) -> List[Suspect]:
         if each is root or not each.is_pressure:
             continue
         if each.cause in QUEUES and root.overloads and root.cause in PARTS:
+            found.append(each)
+        # Who is turned away comes again.
+        if each.cause == "connection-churn" and root.refuses and each.subject == root.subject:
             found.append(each)
     grows = True
     while grows:

@@ -6,6 +6,7 @@ from typing import List, Mapping, Optional, Tuple
 
 from udsprobe.model.report import Evidence, Report, Verdict
 from udsprobe.model.thread_time import busy_share
+from udsprobe.rules.accounts.lock_use import busiest_lock
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.service import Service
 from udsprobe.rules.accounts.transport_share import TransportShare
@@ -133,6 +134,8 @@ def healthy(
     """Nothing is significant; says how far away each limit is."""
     facts = [*_thread_room(report), *_queue_room(report), *_descriptor_room(report)]
     facts += owed_replies(report)
+    locks = _lock_room(report, service)
+    facts += locks
     cause, value = _nearest(near)
     where = _where(time, share)
     gain = ""
@@ -147,7 +150,7 @@ def healthy(
         transport_share_pct=share.share_pct,
         max_gain_pct=share.max_gain_pct,
         confidence=_confidence(service, value),
-        summary=f"No bottleneck: {where}{_near_words(cause, value)}{gain}",
+        summary=f"No bottleneck: {where}{_near_words(cause, value)}{_lock_words(locks)}{gain}",
         subject=None,
         evidence=facts,
         class_=HEALTHY,
@@ -206,6 +209,22 @@ def _why_no_wait(time: RequestTime) -> str:
     return ", in few stalls that held up many requests: its threads get the CPU they need"
 
 
+def _lock_room(report: Report, service: Service) -> List[Evidence]:
+    """A lock that is hardly ever free is a limit, however short the waits for it are."""
+    found = busiest_lock(report, service)
+    if found is None or found.share < THREAD_BUSY_MIN:
+        return []
+    says = (
+        f"somebody waits for the lock at {found.lock.address} of process {found.lock.pid} for "
+        f"{percent(found.share)} of the time, so it is held as long or longer"
+    )
+    return [evidence("lock_held_share", found.share, "of 1", says)]
+
+
+def _lock_words(facts: List[Evidence]) -> str:
+    return f" Near a limit: {facts[0].says}." if facts else ""
+
+
 def _thread_room(report: Report) -> List[Evidence]:
     busiest = report.time.busiest if report.time is not None else None
     if busiest is None:
@@ -219,7 +238,7 @@ def _queue_room(report: Report) -> List[Evidence]:
     rows = [row for row in report.listeners or [] if row.depth.max is not None]
     if not rows:
         return []
-    fullest = max(rows, key=lambda row: (row.depth.max or 0) / row.depth.limit)
+    fullest = max(rows, key=lambda row: (row.depth.max or 0) / max(row.depth.limit, 1))
     depth = fullest.depth
     says = (
         f"accept queue of {fullest.transport}:{fullest.address}: at most {depth.max}, the "

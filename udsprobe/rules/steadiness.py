@@ -33,7 +33,7 @@ def over_parts(whole: Report, parts: Sequence[Report]) -> Report:
 def _weighed(verdict: Verdict, told: Sequence[Report]) -> Verdict:
     seconds = _seconds_by_cause(told)
     whole_s = sum(seconds.values())
-    alike = seconds.get(verdict.cause, 0.0) / whole_s
+    alike = seconds.get(verdict.cause, 0.0) / whole_s if whole_s else 1.0
     if alike == 1.0:
         return verdict
     return replace(

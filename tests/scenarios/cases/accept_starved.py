@@ -71,3 +71,12 @@ def workers_held_by_clients_that_ask_slowly(bench: Bench, seats: int = 4) -> Sub
     clients = {"connections": 24, "think_ms": 50, "reconnect": 20}
     bench.load(service.address, b"request\n", "bytes:64", warm=20, **clients)
     return Subject([service.pid], [service.address, "limit of connections"])
+
+
+@case("nginx", BOTH, needs=("nginx", "node"))
+def nginx_without_worker_connections(bench: Bench, seats: int = 24) -> Subject:
+    """A worker may have 24, half of them to Node, which takes 20 ms: others are closed unread."""
+    node = bench.node("sleep_ms=20", address=bench.address("node", UNIX))
+    nginx = bench.nginx(f"proxy_pass http://unix:{node.address};", connections=seats)
+    bench.load(nginx.address, connections=24, reconnect=1)
+    return Subject([nginx.pid], [nginx.address, "worker_connections"])

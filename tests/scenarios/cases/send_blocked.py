@@ -134,3 +134,19 @@ def a_reader_that_stops_before_the_buffer_is_full(bench: Bench, stop_after: int 
     service = bench.service("kind=threads", "bytes=1400000")
     load = bench.load(service.address, b"request\n", "bytes:1400000", stop_after=stop_after, **SLOW)
     return Subject([service.pid], [str(load.pid)])
+
+
+@case("Python threads", BOTH)
+def threads_and_readers_of_replies_that_fit(bench: Bench, slice_ms: int = 20) -> Subject:
+    """Replies of 1 MB to clients that sleep 20 ms between slices: TCP's buffer takes all of one."""
+    server = bench.threaded(f"body={MB}")
+    load = bench.load(server.address, HTTP_REQUEST, "http", slice_ms=slice_ms, **STEADY)
+    return Subject([server.pid], [str(load.pid)])
+
+
+@case("Node", (TCP,), needs=("node",))
+def node_and_readers_of_replies_that_fit(bench: Bench, slice_ms: int = 20) -> Subject:
+    """The same from an event loop, which never stops for them."""
+    node = bench.node(f"body={MB}")
+    load = bench.load(node.address, HTTP_REQUEST, "http", slice_ms=slice_ms, **STEADY)
+    return Subject([node.pid], [str(load.pid)])

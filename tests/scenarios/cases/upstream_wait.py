@@ -112,3 +112,16 @@ def pgbouncer_with_a_pool_of_two(bench: Bench, pool: int = 2) -> Subject:
     bouncer, clients = pgbouncer(bench, postgres, pool)
     clients("SELECT pg_sleep(0.02);", 12)
     return Subject([bouncer.pid], [postgres.socket, "queues for it", "default_pool_size"])
+
+
+@case("nginx", BOTH, needs=("nginx", "node"))
+def nginx_two_hops_before_a_busy_service(bench: Bench, upstream_ms: int = 10) -> Subject:
+    """What computes is the app's upstream, and holds the CPU that nginx waits for: no stranger."""
+    busy = bench.node(f"spin_ms={upstream_ms}")
+    app = bench.asyncio(f"upstream={busy.address}")
+    at = f"unix:{app.address}" if app.address.startswith("/") else app.address
+    block = f"upstream app {{ server {at}; keepalive 8; }}"
+    kept = 'proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection "";'
+    nginx = bench.nginx(kept, upstream=block)
+    bench.load(nginx.address, connections=8)
+    return Subject([nginx.pid], [app.address])

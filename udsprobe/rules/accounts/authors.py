@@ -6,17 +6,17 @@ waited hardly longer than the requests: otherwise most of it was a wait for work
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Author, Evidence, Wait
+from udsprobe.model.report import Author, Evidence, RootAuthor, Wait
 from udsprobe.rules.accounts.service import Service, serving_threads
 from udsprobe.rules.thresholds import (
     AUTHOR_KNOWN_MIN,
     AUTHOR_SHARE_MIN,
     WAITED_TIMES_REQUESTS_MAX,
 )
-from udsprobe.rules.wording import evidence, percent
+from udsprobe.rules.wording import duration, evidence, percent
 
 DOING = {
     "cpu": "on a CPU",
@@ -37,8 +37,11 @@ DOING = {
 # Part of request time → kinds of waits.
 _KINDS = {
     "lock": ("lock", "file_lock"),
+    "timer": ("poll",),
     "sleep": ("child", "pipe", "sleep", "other"),
 }
+# In which a thread waits for its client to speak as well.
+_FOR_CLIENTS = ("poll", "recv")
 # What an author can be busy with, a part of request time as well.
 _BUSY = ("cpu", "runq")
 
@@ -51,11 +54,15 @@ class LastAuthor:
 
     Attributes:
         share: of the time waited, that this author ended; did_share: in which it did that.
+        server: whose client it is, where it made everybody wait by its silence; silent_us: which
+            lasted so long at the most.
     """
 
     author: Author
     share: float
     did_share: float
+    server: Optional[str] = None
+    silent_us: float = 0.0
 
     @property
     def name(self) -> str:
@@ -64,6 +71,9 @@ class LastAuthor:
 
     def clause(self) -> str:
         """`woken by worker 4711/4718, which was 80 % on the disk (fsync)`."""
+        if self.server is not None:
+            silent = f"had said nothing for up to {duration(self.silent_us)}"
+            return f"woken by {self.server}, whose client {self.name} {silent}"
         did = was(self.author)
         said = f", which was {percent(self.did_share)} of that time {did}" if did else ""
         return f"woken by {self.name}{said}"
@@ -78,29 +88,46 @@ def last_author(service: Service, part: str, waited_us: float) -> Optional[LastA
     """Of the waits that are this part of request time; None where nobody stands out.
 
     Args:
-        part: `lock` or `sleep`. waited_us: how much of request time it is.
+        part: `lock`, `timer` or `sleep`. waited_us: how much of request time it is.
     """
     rows = _rows(service, part, waited_us)
-    whole_us = sum(row.total_us for row in rows)
-    spent: Dict[_Who, List[Author]] = {}
-    for row in rows:
-        for each in row.roots:
-            if each.by in ("thread", "process"):
-                spent.setdefault((each.pid, each.tid), []).append(each)
-    own = {(thread.pid, thread.tid) for thread in serving_threads(service)}
-    others = {who: parts for who, parts in spent.items() if who not in own}
-    most = max(others.values(), key=_sum, default=[])
+    whole_us = sum(_waited_us(service, row) for row in rows)
+    spent: Dict[_Who, List[RootAuthor]] = {}
+    for each in (each for row in rows for each in _for_requests(service, row)):
+        if each.by in ("thread", "process"):
+            spent.setdefault((each.pid, each.tid), []).append(each)
+    # Threads that serve wait for each other: each is an author then, and none is the root.
+    waited: Dict[_Who, float] = {(row.pid, row.tid): _waited_us(service, row) for row in rows}
+    roots = [parts for who, parts in spent.items() if 2 * waited.get(who, 0.0) < _sum(parts)]
+    most = max(roots, key=_sum, default=[])
     if not most or _sum(most) < AUTHOR_SHARE_MIN * whole_us:
         return None
-    return _told(most, _sum(most) / whole_us)
+    return _told(service, most, _sum(most) / whole_us)
 
 
-def _told(parts: List[Author], share: float) -> LastAuthor:
-    by_doing: Dict[Optional[str], List[Author]] = {}
+def _told(service: Service, parts: List[RootAuthor], share: float) -> LastAuthor:
+    by_doing: Dict[Optional[str], List[RootAuthor]] = {}
     for each in parts:
         by_doing.setdefault(each.was, []).append(each)
     most = max(by_doing.values(), key=_sum)
-    return LastAuthor(max(most, key=lambda a: a.total_us), share, _sum(most) / _sum(parts))
+    first = max(most, key=lambda each: each.total_us)
+    found = LastAuthor(first, share, _sum(most) / _sum(parts))
+    silent = _silent_client(service, first)
+    return found if silent is None else replace(found, server=silent[0], silent_us=silent[1])
+
+
+def _silent_client(service: Service, part: RootAuthor) -> Optional[Tuple[str, float]]:
+    """Whose client the last author is, and how long it left that one waiting at the most."""
+    if part.is_target or not part.via:
+        return None
+    for row in service.waits:
+        name = f"{row.comm or '?'} {row.pid}/{row.tid}"
+        if name != part.via[-1] or row.kind not in _FOR_CLIENTS:
+            continue
+        ended_us = _sum([each for each in row.authors if each.pid == part.pid])
+        if (row.pid, part.pid) in service.clients and 2 * ended_us > row.total_us:
+            return thread_name(row.comm, row.pid, row.tid), row.max_us
+    return None
 
 
 def busy_authors(service: Service, lock_us: float) -> Optional[Mapping[str, float]]:
@@ -125,8 +152,30 @@ def _rows(service: Service, part: str, waited_us: float) -> List[Wait]:
         for row in service.waits
         if (row.pid, row.tid) in serving and row.kind in _KINDS.get(part, ())
     ]
-    whole_us = sum(row.total_us for row in rows)
+    whole_us = sum(_waited_us(service, row) for row in rows)
     return rows if whole_us <= WAITED_TIMES_REQUESTS_MAX * waited_us else []
+
+
+def _waited_us(service: Service, row: Wait) -> float:
+    return row.unknown_us + _sum(_for_requests(service, row))
+
+
+def _for_requests(service: Service, row: Wait) -> List[RootAuthor]:
+    """The parts that can have been in a request, and in no request of its own.
+
+    A poller waits for clients to speak as well, and for upstreams, which have a part of their own.
+    """
+    if row.kind not in _FOR_CLIENTS:
+        return row.roots
+    ended = [each for each in row.authors if each.by in ("thread", "process")]
+    others = {each.pid for each in ended if not each.is_target}
+    partners = {other for pid, other in service.partners if pid == row.pid}
+    return [each for each in row.roots if _first_pid(each) not in others | partners]
+
+
+def _first_pid(part: RootAuthor) -> Optional[int]:
+    """The process that ended the wait itself: the first of a chain."""
+    return int(part.via[0].rpartition(" ")[2].partition("/")[0]) if part.via else part.pid
 
 
 def _sum(parts: Sequence[Author]) -> float:

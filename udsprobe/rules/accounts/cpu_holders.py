@@ -6,7 +6,11 @@ from typing import List, Optional, Set
 
 from udsprobe.model.report import CpuCgroup, CpuHolder, Report
 from udsprobe.model.thread_time import busy_share
-from udsprobe.rules.thresholds import RUNNABLE_PER_CPU_MAX, THROTTLED_PERIODS_PCT_MIN
+from udsprobe.rules.thresholds import (
+    HOLDER_SHARE_MIN,
+    RUNNABLE_PER_CPU_MAX,
+    THROTTLED_PERIODS_PCT_MIN,
+)
 
 # kernel/softirq.c, softirq_threads
 SOFTIRQ_THREADS = "ksoftirqd/"
@@ -21,11 +25,14 @@ def foreign_runq(report: Report) -> float:
     holders = report.time.cpu_holders if report.time is not None else None
     if not holders or throttling(report) is not None or has_too_many_threads(report):
         return 1.0
-    known = [each for each in holders if not each.is_idle]
-    whole = sum(each.waited_us for each in known)
-    if not whole:
-        return 0.0
-    return sum(each.waited_us for each in foreign_holders(report)) / whole
+    return _foreign_share(report)
+
+
+def _foreign_share(report: Report) -> float:
+    """Of the waits for a CPU that somebody held, the part that strangers did."""
+    holders = (report.time.cpu_holders if report.time is not None else None) or []
+    whole = sum(each.waited_us for each in holders if not each.is_idle)
+    return sum(each.waited_us for each in foreign_holders(report)) / whole if whole else 0.0
 
 
 def foreign_holders(report: Report) -> List[CpuHolder]:
@@ -72,8 +79,10 @@ def throttling(report: Report) -> Optional[CpuCgroup]:
 
 
 def has_too_many_threads(report: Report) -> bool:
-    """Far more of its own threads want to run than there are CPUs."""
-    return runnable_per_cpu(report) >= RUNNABLE_PER_CPU_MAX
+    """Far more of its own threads want to run than there are CPUs, and not for strangers' sake."""
+    if runnable_per_cpu(report) < RUNNABLE_PER_CPU_MAX:
+        return False
+    return _foreign_share(report) < HOLDER_SHARE_MIN
 
 
 def runnable_per_cpu(report: Report) -> float:

@@ -132,8 +132,13 @@ def _kinds(share: Mapping[str, float], service: Service) -> Dict[str, float]:
         kinds[kind] += share.get(activity, 0.0)
     if service.sends_move:
         kinds["transport"] += share.get("blocked_send", 0.0)
-    # Waiting for a CPU that its own threads or clients hold is no contention.
-    kinds["transport"] += kinds["runq"] * service.delivering_runq
+    # Waiting for a CPU that its own threads or clients hold is no contention, but its own demand.
+    delivering = kinds["runq"] * min(service.delivering_runq, 1 - service.foreign_runq)
+    own = kinds["runq"] * (1 - service.foreign_runq) - delivering
+    ran = kinds["cpu"] + kinds["transport"]
+    for kind in ("cpu", "transport"):
+        kinds[kind] += own * kinds[kind] / ran if ran else 0.0
+    kinds["transport"] += delivering
     kinds["runq"] *= service.foreign_runq
     whole = sum(kinds.values())
     return {kind: part / whole for kind, part in kinds.items()} if whole else kinds

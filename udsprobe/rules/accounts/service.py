@@ -50,6 +50,8 @@ class Service:
         delivering_runq: the part in which the kernel moved packets.
         acceptors: threads that accepted connections.
         waits: of its threads, and who ended them.
+        clients: (pid of a process, pid of one at the other end of a connection that it serves);
+            partners: of any connection.
         sends_move: senders that sleep wait for readers that copy all the while: the
             transport is at work then, too.
     """
@@ -73,6 +75,8 @@ class Service:
     acceptors: FrozenSet[int] = frozenset()
     sends_move: bool = False
     waits: Tuple[Wait, ...] = ()
+    clients: FrozenSet[Tuple[int, int]] = frozenset()
+    partners: FrozenSet[Tuple[int, int]] = frozenset()
 
     @property
     def total_us(self) -> float:
@@ -124,6 +128,16 @@ def whole_service(report: Report) -> Service:
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
         waits=tuple(report.waits or ()),
+        clients=_partners(report, "served"),
+        partners=_partners(report, "served", "upstream", "unknown"),
+    )
+
+
+def _partners(report: Report, *roles: str) -> FrozenSet[Tuple[int, int]]:
+    return frozenset(
+        (row.pid, row.peer.pid)
+        for row in report.connections or ()
+        if row.role in roles and row.peer is not None and row.peer.pid
     )
 
 
@@ -213,6 +227,8 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
         waits=tuple(row for row in report.waits or () if row.pid in pids),
+        clients=_partners(report, "served"),
+        partners=_partners(report, "served", "upstream", "unknown"),
     )
 
 

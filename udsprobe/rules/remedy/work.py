@@ -85,6 +85,13 @@ CODE_NAMES: Dict[str, Tuple[Row, ...]] = {
             "-XX:+PreserveFramePointer",
         ),
     ),
+    "php-fpm": (
+        restart(
+            "set opcache.jit=function, opcache.jit_buffer_size=64M and opcache.jit_debug=16 (PHP "
+            "8.0 or later)",
+            "then each process names the functions that it has compiled itself",
+        ),
+    ),
     "python": (_X_PERF,),
     "gunicorn": (_X_PERF,),
     "uvicorn": (_X_PERF,),

@@ -11,9 +11,12 @@ from udsprobe.rules.accounts.readers import (
     asleep_s,
     busy_s,
     drain_s,
+    held_s,
+    held_share,
+    holds_bytes,
+    holds_bytes_far_away,
     is_slow,
     sleeps_over_bytes,
-    stopped_s,
     stopped_share,
     stops_its_sender,
 )
@@ -60,7 +63,7 @@ def _late_replies(report: Report, stuck: List[Connection], worst: Connection) ->
     """Whose replies stop on their way: a request ends where its reply starts, and tells nothing."""
     many = len(stuck)
     share = 100 * many / max(report.connections_total or 1, many)
-    stopped = stopped_share(report, worst)
+    stopped = held_share(report, worst)
     how = f"stopped {percent(stopped)} of the time" if stopped else "not read"
     says = f"replies on {count(many, 'connection')} are {how}"
     return Harm(SLOW, share, many, None, says)
@@ -76,6 +79,7 @@ def is_stuck(report: Report, row: Connection) -> bool:
     if sleeps_over_bytes(report, row) or takes_nothing(row):
         return True
     is_full = fill(row) >= fill_min(row) or stops_its_sender(report, row)
+    is_full = is_full or holds_bytes_far_away(report, row)
     return is_full and drain_s(report, row) >= BUFFER_DRAIN_S_MIN
 
 
@@ -86,9 +90,11 @@ def takes_nothing(row: Connection) -> bool:
 
 
 def _headline(report: Report, row: Connection) -> str:
-    if stops_its_sender(report, row):
+    if holds_bytes(report, row):
         does = "sleeps with unread bytes" if sleeps_over_bytes(report, row) else "reads too slowly"
-        share = percent(stopped_share(report, row))
+        share = percent(held_share(report, row))
+        if not is_stopped(report, row):
+            return f"{reader(row)} {does}: its receive window is full {share} of the time"
         return f"{reader(row)} {does}: its sender is stopped {share} of the time"
     return (
         f"{reader(row)} does not read: {row.send_queue_bytes:,} of "
@@ -150,6 +156,11 @@ def reader(row: Connection) -> str:
     return f"the peer of {row.transport}:{row.local}" if row.local else "the peer"
 
 
+def is_stopped(report: Report, row: Connection) -> bool:
+    """The sender noticed, and not only its kernel."""
+    return 2 * stopped_share(report, row) >= held_share(report, row)
+
+
 def _threads_sleep(report: Report, row: Connection) -> bool:
     threads = report.time.threads if report.time is not None else []
     return any(
@@ -162,7 +173,7 @@ def _evidence(report: Report, row: Connection) -> List[Evidence]:
     sleeps = sleeps_over_bytes(report, row)
     facts = _stops(report, row) if sleeps else []
     says = f"the send buffer is {percent(fill(row))} full"
-    least = None if sleeps else fill_min(row)
+    least = None if sleeps or holds_bytes(report, row) else fill_min(row)
     facts.append(evidence("send_buffer_fill", fill(row), "of 1", says, least))
     facts += [] if sleeps else _stops(report, row)
     takes_s = drain_s(report, row)
@@ -184,11 +195,12 @@ def _evidence(report: Report, row: Connection) -> List[Evidence]:
 
 
 def _stops(report: Report, row: Connection) -> List[Evidence]:
-    stopped = stopped_s(row)
-    if not stopped:
+    held = held_s(row)
+    if not held:
         return []
-    share, asleep, busy = stopped_share(report, row), asleep_s(report, row), busy_s(report, row)
-    says = f"its sender was stopped for {duration(stopped * 1e6)}, {percent(share)} of the window"
+    share, asleep, busy = held_share(report, row), asleep_s(report, row), busy_s(report, row)
+    what = "its sender was stopped" if is_stopped(report, row) else "its receive window was full"
+    says = f"{what} for {duration(held * 1e6)}, {percent(share)} of the window"
     if asleep is None or busy is None:
         says += "; what the reader did meanwhile was not measured"
         return [evidence("stopped_share", share, "of 1", says)]

@@ -110,11 +110,27 @@ def _contends(processing: Processing) -> Optional[Pressure]:
         return None
     mean_us = time.mean_us("runq")
     is_felt = mean_us >= CONTENTION_US_MIN or _has_tail(processing.service.latency)
+    if _saturates_alone(processing):
+        return None
     if not is_felt or not _is_kept_from_cpus(processing.service):
         return None
     says = f"a request waits {duration(mean_us)} of {duration(_mean_us(time))} for a CPU"
     waited = evidence("request_runq_us", mean_us, "µs", says, CONTENTION_US_MIN)
     return Pressure("cpu-contention", (waited,), overloads=time.occupied >= THREAD_BUSY_MIN)
+
+
+def _saturates_alone(processing: Processing) -> bool:
+    """Without the others its own demand would fill all CPUs, and has more of a request than they.
+
+    Clients that never pause keep every worker busy, whatever else runs: a CPU more, or less work,
+    helps them more than the others' end.
+    """
+    found, service, time = processing.saturated, processing.service, processing.time
+    own = "cpu" if time.sum_us("cpu") >= time.sum_us("transport") else "transport"
+    if found is None or found.kind == "runq" or time.sum_us(own) <= time.sum_us("runq"):
+        return False
+    wanted_us = service.spent_us(*ON_CPU) + service.spent_us("runq") * (1 - service.foreign_runq)
+    return wanted_us >= THREAD_BUSY_MIN * service.duration_s * service.cpus * 1e6
 
 
 def _is_kept_from_cpus(service: Service) -> bool:

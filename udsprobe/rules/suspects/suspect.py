@@ -29,6 +29,7 @@ class Suspect:
         waits_for: of the processes whose answers it waits for.
         harm: who is turned away or gets no answer; None: slow requests at most.
         near: its lowest figure, as a part of that one's limit; None where it is not told here.
+        refuses: the program turns connections away by itself, whatever keeps it busy.
         code: the functions it is in, where stacks were taken.
     """
 
@@ -47,4 +48,5 @@ class Suspect:
     waits_for: FrozenSet[int] = frozenset()
     harm: Optional[Harm] = None
     near: Optional[float] = None
+    refuses: bool = False
     code: Tuple[CodePlace, ...] = ()
