@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""What being there all the time costs: nothing, the empty pair, detail full and light, in turns.
+"""What being there all the time costs: nothing, the empty pair, detail full, light and auto.
 
-    sudo scripts/bench/always_on.py [--rounds 24] [--seconds 5] [--output FILE]
+    sudo scripts/bench/always_on.py [--rounds 24] [--seconds 5] [--settle 0] [--output FILE]
 
 nginx → Node over a Unix socket, saturated by wrk, Node observed. In each round each of them looks
 once, beginning with another one each time. Prints for each the requests lost, the shift of the
 p99 and the CPU time per request of wrk, nginx and Node together that is added, against nothing in
 the same round: medians with their 95 % intervals. Take a quiet machine: on two CPUs one run's
 requests/s vary by 10 %, CPU time per request by less.
+
+A saturated service is under pressure all the time: auto spends its budget of an hour in the
+first minutes, in full detail. What it costs for good is measured behind these (--settle 600), over
+a time with scheduled windows in it (--seconds 60); without --settle it costs what full does.
 """
 
 from __future__ import annotations
@@ -66,14 +70,19 @@ def start(folder: Path, prefix: Sequence[str]) -> Iterator[loads.Running]:
         yield measured_with_cpu(running)
 
 
-def arms() -> List[tools.Tool]:
-    """Who looks."""
+def arms(settle_s: float = 0.0) -> List[tools.Tool]:
+    """Who looks.
+
+    Args:
+        settle_s: how long auto is under load before it is measured.
+    """
     known = tools.chosen_tools(["nothing", "empty"])
     details = (
         tools.Tool(detail, f"`udsprobe attach --detail {detail}`", tools.udsprobe(detail))
         for detail in ("full", "light")
     )
-    return [*known, *details]
+    auto = tools.Tool("auto", "`udsprobe attach --detail auto`", tools.udsprobe("auto"))
+    return [*known, *details, replace(auto, settle_s=settle_s)]
 
 
 def of_arm(rounds: figures.Rounds, name: str) -> Dict[str, Any]:
@@ -104,6 +113,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=5.0, help="of one measurement (5)")
+    parser.add_argument(
+        "--settle", type=float, default=0.0, help="seconds under load before auto is measured (0)"
+    )
     parser.add_argument("--output", type=Path, metavar="FILE", help="everything, as JSON")
     asked = parser.parse_args()
     if os.geteuid() != 0:
@@ -111,7 +123,7 @@ def main() -> None:
     go_on_in_own_python()
     load = loads.Load("nginx-node", "", loads.SERVED, start, ("nginx", "node", "wrk"))
     with tempfile.TemporaryDirectory(prefix="udsprobe-bench-") as folder:
-        alternation = Alternation(load, arms(), Path(folder), asked.seconds)
+        alternation = Alternation(load, arms(asked.settle), Path(folder), asked.seconds)
         alternation.run(asked.rounds)
     for name, reason in alternation.reasons.items():
         print(f"{name} did not run: {reason}", file=sys.stderr)

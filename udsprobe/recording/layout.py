@@ -71,6 +71,17 @@ CREATE INDEX span_connection_span ON span_connection (span);
 CREATE INDEX span_thread_span ON span_thread (span);
 """
 
+WINDOW_TABLES = """
+CREATE TABLE full_window (
+  number INTEGER PRIMARY KEY, checksum INTEGER, slo_us REAL, body TEXT, bodies INTEGER,
+  checksums INTEGER);
+CREATE TABLE full_sample (
+  number INTEGER, first_sequence INTEGER, last_sequence INTEGER, first_unix_s REAL,
+  last_unix_s REAL, checksum INTEGER, body BLOB, PRIMARY KEY (number, first_sequence));
+"""
+"""Full windows of detail auto, each with an account of its own: recordings without them, and
+versions of udsprobe that do not know them, are none the worse."""
+
 SPAN_TABLES = ("span_call", "span_listener", "span_upstream", "span_connection", "span_thread")
 
 _TIMES = (

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from udsprobe.errors import RecordingError
+from udsprobe.model.counters import UnsoundError
 from udsprobe.model.difference import report
 from udsprobe.model.report import Report
 from udsprobe.model.timeline import Timeline, timeline
@@ -17,7 +18,8 @@ from udsprobe.recording.layout import checksum, finding_checksum, observation_ch
 from udsprobe.recording.leaves import UnknownFieldError
 from udsprobe.recording.plain import from_json
 from udsprobe.recording.series import Series
-from udsprobe.recording.snapshot import Snapshot, damaged, empty, newer
+from udsprobe.recording.snapshot import Snapshot, damaged, empty, has_windows, newer
+from udsprobe.recording.window_reader import WindowTime, window_times
 from udsprobe.reporting import Reporter, judged_parts
 from udsprobe.rules import judged, over_parts
 from udsprobe.sample import Moment, Observation, Sample
@@ -205,7 +207,7 @@ class Recording:
             KeyError: one of them is not there. RecordingError.
         """
         first, last = self.sample(first_sequence), self.sample(last_sequence)
-        with self._trouble():  # such as a counter that went backwards
+        with self._contradictions():
             whole = judged(report(self.observation, first, last), self.slo_us)
             return over_parts(whole, self._parts(first_sequence, last_sequence))
 
@@ -229,7 +231,7 @@ class Recording:
             KeyError: one of them is not there. RecordingError.
         """
         last = self.sample(last_sequence)
-        with self._trouble():
+        with self._contradictions():
             return timeline(self.moments(first_sequence, last_sequence), last)
 
     def autopsies(self) -> Tuple[Autopsy, ...]:
@@ -253,9 +255,28 @@ class Recording:
         samples = self.samples()
         reporter = Reporter(self.observation, next(samples), self.slo_us)
         for sample in samples:
-            with self._trouble():
+            with self._contradictions():
                 interval = reporter.interval(sample)
             yield interval
+
+    def windows(self) -> Tuple[WindowTime, ...]:
+        """The full windows of detail auto that are kept, in their order.
+
+        Raises:
+            RecordingError.
+        """
+        if not has_windows(self._snapshot.store):
+            return ()
+        with self._trouble():
+            return window_times(self._snapshot.store)
+
+    def window(self, number: int) -> Recording:
+        """A full window as a recording of its own; to be read while this one is open.
+
+        Raises:
+            RecordingError.
+        """
+        return _Window(self.path, self._snapshot, number)
 
     def close(self) -> None:
         """Give the file back."""
@@ -278,8 +299,22 @@ class Recording:
         except MemoryError:
             raise
         except Exception as error:  # a file can be made to fail in any way
-            what = f"{type(error).__name__}: {error}"
-            raise damaged(self.path, what[:_REASON_MAX], traceback.format_exc()) from error
+            raise self._damaged(error) from error
+
+    @contextmanager
+    def _contradictions(self) -> Iterator[None]:
+        """Samples that could be read, and cannot be true together.
+
+        Whatever else fails with them is a defect of udsprobe, and says so.
+        """
+        try:
+            yield
+        except UnsoundError as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> RecordingError:
+        what = f"{type(error).__name__}: {error}"
+        return damaged(self.path, what[:_REASON_MAX], traceback.format_exc())
 
     def _checked(self) -> Observation:
         store = self._snapshot.store
@@ -362,6 +397,58 @@ class Recording:
         found = f"SELECT body FROM {stored.table} WHERE first_sequence = ?"
         row = self._snapshot.store.execute(found, (stored.first_sequence,)).fetchone()
         return bytes(row[0])
+
+
+class _Window(Recording):
+    """A window's samples, in the snapshot of the recording that it is in."""
+
+    def __init__(self, path: str, snapshot: Snapshot, number: int) -> None:
+        self.path, self._snapshot, self._number = path, snapshot, number
+        self.slo_us: Optional[float] = None
+        self.findings: Tuple[RecordedFinding, ...] = ()
+        self._unpacked: Dict[int, Series] = {}
+        with self._trouble():
+            self.observation = self._checked()
+            self._groups = self._grouped()
+
+    def windows(self) -> Tuple[WindowTime, ...]:
+        return ()
+
+    def autopsies(self) -> Tuple[Autopsy, ...]:
+        return ()
+
+    def close(self) -> None:
+        """The snapshot is another's."""
+
+    def _checked(self) -> Observation:
+        store = self._snapshot.store
+        value, self.slo_us, body, bodies, checksums = store.execute(
+            "SELECT checksum, slo_us, body, bodies, checksums FROM full_window WHERE number = ?",
+            (self._number,),
+        ).fetchone()
+        if observation_checksum(body, self.slo_us) != value:
+            raise damaged(self.path, f"the checksum of full window {self._number} is wrong")
+        self._stored = []
+        for *where, crc, packed in store.execute(
+            "SELECT first_sequence, last_sequence, first_unix_s, last_unix_s, checksum, body "
+            "FROM full_sample WHERE number = ? ORDER BY first_sequence",
+            (self._number,),
+        ):
+            is_block = packed[:1] == b"x"
+            table = "block" if is_block else "tail"
+            first, last, start, end = where
+            is_first = is_block or begins_anew(packed)
+            self._stored.append(_Stored(table, first, last, start, end, crc, is_first))
+            self._check(self._stored[-1], packed)
+            _check_row(self._stored[-1])
+        if (bodies, checksums) != (len(self._stored), sum(s.checksum for s in self._stored)):
+            raise damaged(self.path, f"samples of full window {self._number} are missing")
+        return from_json(Observation, body)
+
+    def _body(self, stored: _Stored) -> bytes:
+        found = "SELECT body FROM full_sample WHERE number = ? AND first_sequence = ?"
+        where = (self._number, stored.first_sequence)
+        return bytes(self._snapshot.store.execute(found, where).fetchone()[0])
 
 
 def _count(group: Sequence[_Stored]) -> int:

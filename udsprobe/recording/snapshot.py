@@ -15,10 +15,11 @@ from typing import Dict, Optional
 from urllib.parse import quote
 
 from udsprobe.errors import RecordingError
-from udsprobe.recording.layout import APPLICATION_ID, SCHEMA_VERSION, TABLES
+from udsprobe.recording.layout import APPLICATION_ID, SCHEMA_VERSION, TABLES, WINDOW_TABLES
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
+_WINDOW_TABLES = frozenset({"full_window", "full_sample"})
 _TABLES = frozenset({"meta", "ledger", "observation", "block", "tail", "finding", "moment"})
 
 
@@ -68,6 +69,11 @@ class Snapshot:
             for ending in ("", "-wal"):
                 shutil.copyfile(path + ending, copy + ending)
         return _connect(copy, "mode=rw")
+
+
+def has_windows(store: sqlite3.Connection) -> bool:
+    """Whether there is room for full windows; recordings of earlier versions have none."""
+    return set(_definitions(store)) >= _WINDOW_TABLES
 
 
 def damaged(path: str, why: str, detail: str = "") -> RecordingError:
@@ -132,10 +138,11 @@ def _check_tables(store: sqlite3.Connection, path: str) -> None:
         raise newer(path, f"schema {version}")
     found = _definitions(store)
     with closing(sqlite3.connect(":memory:")) as made:
-        made.executescript(TABLES)
+        made.executescript(TABLES + WINDOW_TABLES)
         ours = _definitions(made)
     # Our own statements only: SQL of strangers could compute without an end.
-    wrong = {name for name in _TABLES if found.get(name) != ours[name]}
+    known = _TABLES | (_WINDOW_TABLES & set(found))
+    wrong = {name for name in known if found.get(name) != ours[name]}
     if wrong:
         raise damaged(path, f"its table {min(wrong)} is missing, or another one")
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import suppress
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from udsprobe import __version__
 from udsprobe.errors import UdsprobeError
 from udsprobe.model.difference import report
-from udsprobe.model.report import Finding, Report
+from udsprobe.model.report import Finding, Report, Verdict
 from udsprobe.recording.autopsy import Autopsies
 from udsprobe.recording.block import Packing, pack
-from udsprobe.recording.columns import Columns, Gathered, change_of
+from udsprobe.recording.columns import Columns
 from udsprobe.recording.layout import (
     APPLICATION_ID,
     PAGE_BYTES,
@@ -28,15 +28,17 @@ from udsprobe.recording.layout import (
     SPAN_TABLES,
     TABLES,
     VIEWS,
+    WINDOW_TABLES,
     checksum,
     finding_checksum,
     observation_checksum,
 )
-from udsprobe.recording.leaves import Flattener, Leaves
+from udsprobe.recording.open_block import OpenBlock
 from udsprobe.recording.place import OwnFile
 from udsprobe.recording.plain import to_json
 from udsprobe.recording.retention import Period, Retention
 from udsprobe.recording.summary import moment, span_rows
+from udsprobe.recording.window_writer import WindowRecorder, told_by_both
 from udsprobe.sample import Observation, Sample
 
 _FindingKey = Tuple[str, str, Optional[str]]
@@ -93,7 +95,8 @@ class Recorder:
         self._open_findings: Dict[_FindingKey, int] = {}
         self._causes: List[Period] = []
         self._autopsies = Autopsies()
-        self._open = _OpenBlock()
+        self._window_verdict: Optional[Verdict] = None
+        self._open = OpenBlock()
         self._closing: Optional[_ClosingBlock] = None
         self._span_first: Optional[Sample] = None
         try:
@@ -140,6 +143,28 @@ class Recorder:
         with suppress(_Failed):
             self._attempt(lambda: self._in_one(sample, interval))
 
+    def full_window(self) -> WindowRecorder:
+        """For the samples of one full window of detail auto, which are kept by themselves."""
+        return WindowRecorder(
+            self._window_store, self._retention, self._autopsies, self._hear_window
+        )
+
+    def _hear_window(self, verdict: Optional[Verdict]) -> None:
+        self._window_verdict = verdict
+
+    def _window_store(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """In one transaction; does nothing once something failed."""
+        if self.failure is not None:
+            return
+
+        def in_one() -> None:
+            self._store.execute("BEGIN IMMEDIATE")
+            work(self._store)
+            self._store.execute("COMMIT")
+
+        with suppress(_Failed):
+            self._attempt(in_one)
+
     def close(self) -> None:
         """Make one file of it; one in which nothing was recorded goes."""
         if self._observation is None:
@@ -185,7 +210,7 @@ class Recorder:
         self._file.check_companions()
         for setting in _OURS:
             store.execute(setting)
-        for statement in f"{TABLES}{VIEWS}".split(";"):
+        for statement in f"{TABLES}{WINDOW_TABLES}{VIEWS}".split(";"):
             if statement.strip():
                 store.execute(statement)
         about = {"format": "udsprobe recording", "schema": SCHEMA_VERSION, "version": __version__}
@@ -204,6 +229,7 @@ class Recorder:
         self._store.execute("BEGIN IMMEDIATE")
         self._append(sample)
         if interval is not None:
+            interval = told_by_both(interval, self._window_verdict)
             row = moment(sample, interval)
             places = ",".join("?" * len(row))
             self._store.execute(f"INSERT INTO moment VALUES ({places})", row)
@@ -262,7 +288,7 @@ class Recorder:
         assert first is not None and last is not None
         self._closing = _ClosingBlock(first, last, self._open.columns())
         self._close_span()
-        self._open = _OpenBlock()
+        self._open = OpenBlock()
 
     def _put_block(self) -> None:
         """In the place of its samples, which were in the file one by one until now."""
@@ -419,30 +445,6 @@ class Recorder:
 
 class _Failed(Exception):
     pass
-
-
-class _OpenBlock:
-    """The samples since the last block, as columns that grow."""
-
-    def __init__(self) -> None:
-        self.first: Optional[Sample] = None
-        self.tail_bytes = 0
-        self.gathered = Gathered()
-        self._flattener = Flattener()
-        self._before: Leaves = {}
-
-    def add(self, sample: Sample) -> Columns:
-        """The sample as a change of the one before."""
-        known = len(self._flattener.nodes)
-        leaves = self._flattener.leaves(sample)
-        self.first = self.first or sample
-        change = change_of(self._flattener.nodes, known, self._before, leaves)
-        self.gathered.add(change)
-        self._before = leaves
-        return change
-
-    def columns(self) -> Columns:
-        return self.gathered.columns(self._flattener.nodes)
 
 
 class _ClosingBlock:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 from udsprobe.model.report import Report
 from udsprobe.sample import Observation, Sample
 from udsprobe.views.metrics import catalogue as c
@@ -23,6 +25,7 @@ from udsprobe.views.metrics.traffic_series import (
     write_served,
     write_traffic,
 )
+from udsprobe.views.metrics.window_series import WindowSeries
 
 
 class MetricsBook:
@@ -38,6 +41,18 @@ class MetricsBook:
         self._max_series = max_series
         self._sheet = Sheet(places(max_series))
         self._namespaces = NamespaceCounters()
+        self._windows: Optional[WindowSeries] = None
+        self._first_ns: Optional[int] = None
+
+    def began(self, first: Sample) -> None:
+        """When counting began, where that was not known before."""
+        self._started_unix_s, self._first_ns = first.unix_s, first.monotonic_ns
+
+    def add_window_sample(self, _: Observation, sample: Sample) -> None:
+        """One sample of a full window of detail auto, in their order; for the next page."""
+        if self._windows is None:
+            self._windows = WindowSeries(Sheet(self._sheet.places))
+        self._windows.add(sample)
 
     def page(self, observation: Observation, sample: Sample, report: Report) -> Page:
         """The page of one sample; samples come in their order.
@@ -64,4 +79,9 @@ class MetricsBook:
         sheet.gauge(c.SERIES_LIMIT, self._max_series)
         for kind, kept in sheet.places.items():
             sheet.gauge(c.FOLDED, kept.take_folded(), (kind,))
-        return sheet.close(self._started_unix_s, sample.unix_s)
+        if self._first_ns is None:
+            self._first_ns = sample.monotonic_ns
+        if self._windows is None:
+            return sheet.close(self._started_unix_s, sample.unix_s)
+        self._windows.observed(sheet, report, sample.monotonic_ns - self._first_ns)
+        return self._windows.beside(sheet.close(self._started_unix_s, sample.unix_s))

@@ -315,6 +315,12 @@ MEASUREMENT = _gauge(
     ("measurement", "rests_on", "state"),
     "1 for each measurement, with what it rests on here.",
 )
+OBSERVED = _counter(
+    "observed",
+    "seconds",
+    ("measurement",),
+    "With detail auto: how long each measurement was observed; divide its rates by this one's.",
+)
 SAMPLES = _counter("samples", "{sample}", (), "Samples taken since attach.")
 SAMPLED_AT = _gauge("sample.timestamp", "seconds", (), "When the last sample was taken, Unix time.")
 ATTACH_TIME = _gauge("attach", "seconds", (), "How long attaching took.")

@@ -56,6 +56,11 @@ class Ledger:
         self._now = {}
         self._buckets, self._buckets_now = self._buckets_now, {}
 
+    def begin_anew(self) -> None:
+        """Every source counts from 0 again: the next sample is of another observation."""
+        self._last, self._now = {}, {}
+        self._buckets, self._buckets_now = {}, {}
+
     def totals(self) -> Iterator[Tuple[Metric, Labels, Vector]]:
         """Every series: (value,) of a counter; buckets and the sum in ns of a histogram."""
         for (metric, labels), vector in self._totals.items():

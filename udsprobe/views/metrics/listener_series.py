@@ -47,15 +47,35 @@ def _write_state(
         sheet.gauge(c.SYN_QUEUE, queue.syn_queue, place)
 
 
+def write_window_events(sheet: Sheet, reading: ListenerReading) -> None:
+    """What only full detail tells of a listener: waits for accept(), and failed connects."""
+    queue = reading.queue
+    if queue is None:
+        return
+    key = shown((reading.transport, reading.socket_type, reading.address, reading.netns))
+    place = sheet.places["listeners"].of(key)
+    source = (reading.inode, queue.since_ns)
+    _write_waits(sheet, queue, place, source)
+    _write_refused(sheet, queue, place, source)
+
+
 def _write_events(sheet: Sheet, queue: QueueCounts, place: Labels, source: Hashable) -> None:
     sheet.count(c.ESTABLISHED, queue.established, place, source)
     sheet.count(c.ACCEPTED, queue.accepted, place, source)
+    _write_waits(sheet, queue, place, source)
+    if queue.drops is not None:
+        sheet.count(c.DROPS, queue.drops, place, source)
+    _write_refused(sheet, queue, place, source)
+
+
+def _write_waits(sheet: Sheet, queue: QueueCounts, place: Labels, source: Hashable) -> None:
     if queue.wait is not None:
         sheet.time(c.ACCEPT_WAIT, queue.wait, place, source)
     if queue.blocked is not None:
         sheet.time(c.BLOCKED_CONNECT, queue.blocked, place, source)
-    if queue.drops is not None:
-        sheet.count(c.DROPS, queue.drops, place, source)
+
+
+def _write_refused(sheet: Sheet, queue: QueueCounts, place: Labels, source: Hashable) -> None:
     for errno, count in _refused(queue).items():
         shown_errno = sheet.places["listeners"].detail(place, errno)
         sheet.count(c.REFUSED, count, (*place, shown_errno), (source, errno))

@@ -104,6 +104,14 @@ class Sheet:
             known = self._gauges.get((metric, labels))
             self._gauges[metric, labels] = value if known is None else merge(known, value)
 
+    def begin_anew(self) -> None:
+        """What is written from now on is of another observation, whose counters begin at 0."""
+        self._ledger.begin_anew()
+
+    def close_sample(self) -> None:
+        """The sample is complete, and another one comes before the page."""
+        self._ledger.close_sample()
+
     def close(self, started_unix_s: float, at_unix_s: float) -> Page:
         """The sample is complete."""
         self._ledger.close_sample()

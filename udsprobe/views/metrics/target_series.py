@@ -16,6 +16,7 @@ from udsprobe.sample import (
     TargetReading,
 )
 from udsprobe.views.metrics import catalogue as c
+from udsprobe.views.metrics.ledger import Labels
 from udsprobe.views.metrics.page import Sheet, shown
 from udsprobe.views.metrics.series_budget import OTHER
 
@@ -31,14 +32,11 @@ def write_targets(sheet: Sheet, sample: Sample) -> None:
     for target in running:
         _write_target(sheet, target)
     if sample.threads is not None:
-        _write_threads(sheet, sample)
+        write_threads(sheet, sample)
 
 
 def _write_target(sheet: Sheet, target: TargetReading) -> None:
-    pid = sheet.places["targets"].of(shown((target.pid,)))
-    for errno, count in (target.fds_refused or {}).items():
-        source = (target.pid, target.start_ticks, errno)
-        sheet.count(c.TARGET_FDS_REFUSED, count, (*pid, *shown((errno,))), source)
+    pid = write_refused_fds(sheet, target)
     if pid == (OTHER,):
         return
     where = placement(target.cgroup)
@@ -49,7 +47,17 @@ def _write_target(sheet: Sheet, target: TargetReading) -> None:
     sheet.gauge(c.TARGET_FDS_LIMIT, target.fds_limit, pid)
 
 
-def _write_threads(sheet: Sheet, sample: Sample) -> None:
+def write_refused_fds(sheet: Sheet, target: TargetReading) -> Labels:
+    """Its calls that got no descriptor; returns its labels."""
+    pid = sheet.places["targets"].of(shown((target.pid,)))
+    for errno, count in (target.fds_refused or {}).items():
+        source = (target.pid, target.start_ticks, errno)
+        sheet.count(c.TARGET_FDS_REFUSED, count, (*pid, *shown((errno,))), source)
+    return pid
+
+
+def write_threads(sheet: Sheet, sample: Sample) -> None:
+    """Their time by activity, and how many there are."""
     spent: Counter[str] = Counter(sample.exited_activity_ns or {})
     for thread in sample.threads or ():
         spent.update(thread.until(sample.monotonic_ns))

@@ -67,6 +67,18 @@ def write_traffic(sheet: Sheet, sample: Sample) -> None:
 def write_served(sheet: Sheet, served: ServedCounts) -> None:
     """Served requests with their stages."""
     sheet.count(c.SERVED, served.count)
+    _write_odd_ones(sheet, served)
+    sheet.time(c.SERVED_DURATION, served.latency)
+    _write_parts(sheet, served)
+
+
+def write_stages(sheet: Sheet, served: ServedCounts) -> None:
+    """What only full detail tells of them: where their time went, which are no single requests."""
+    _write_odd_ones(sheet, served)
+    _write_parts(sheet, served)
+
+
+def _write_odd_ones(sheet: Sheet, served: ServedCounts) -> None:
     for metric, count in (
         (c.HANDED_OVER, served.handed_over),
         (c.PIPELINED, served.pipelined),
@@ -74,7 +86,9 @@ def write_served(sheet: Sheet, served: ServedCounts) -> None:
     ):
         if count is not None:
             sheet.count(metric, count)
-    sheet.time(c.SERVED_DURATION, served.latency)
+
+
+def _write_parts(sheet: Sheet, served: ServedCounts) -> None:
     for stage, latency in served.stages.items():
         sheet.time(c.SERVED_STAGE, latency, (stage,))
     for activity, spent_ns in served.app_activity_ns.items():
@@ -88,6 +102,11 @@ def write_destinations(sheet: Sheet, sample: Sample) -> None:
         place = sheet.places["upstream"].of(key)
         sheet.time(c.UPSTREAM_DURATION, upstream.latency, place, key)
         sheet.count(c.UPSTREAM_OPENED, upstream.opened, place, key)
+    write_connects(sheet, sample)
+
+
+def write_connects(sheet: Sheet, sample: Sample) -> None:
+    """connect() calls, by where they went."""
     for connect in sample.connects or ():
         background = "yes" if connect.in_background else None
         key = shown((connect.transport, connect.address, connect.error, background))

@@ -1,0 +1,95 @@
+"""Series of full windows: they add up over windows, never fall, and say how long was looked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict, List, Tuple
+
+from tests.unit import samples
+from tests.unit.metric_pages import series
+from tests.unit.test_auto_reports import full_report
+from tests.unit.test_light import light, light_report
+from udsprobe.auto.composing import FullWindow, composed
+from udsprobe.sample import Sample
+from udsprobe.views.metrics.book import MetricsBook
+from udsprobe.views.metrics.page import Page
+
+READ = ("read", "unix", "stream", "native")
+
+
+def window(calls: int, seconds: int) -> Tuple[Sample, Sample]:
+    """First and last sample of a window in which so many reads were made."""
+    first, last = samples.busy_pair()
+    none, some = (samples.call("read", durations_ns=[5_000] * count) for count in (0, calls))
+    return (
+        replace(first, sequence=0, calls=(none,)),
+        replace(
+            last,
+            sequence=1,
+            calls=(some,),
+            monotonic_ns=first.monotonic_ns + seconds * samples.SECOND_NS,
+        ),
+    )
+
+
+def pages(*windows: Tuple[Sample, Sample]) -> List[Page]:
+    """A page behind each window; light's samples are a second apart."""
+    book = MetricsBook(samples.START_UNIX_S)
+    observed = samples.observation()
+    told = composed(light_report(), FullWindow(full_report()))
+    base, found = light(samples.busy_pair()[1], 64_000, 32_000), []
+    for number, taken in enumerate(windows):
+        for sample in taken:
+            book.add_window_sample(observed, sample)
+        at_ns = base.monotonic_ns + number * samples.SECOND_NS
+        found.append(book.page(observed, replace(base, monotonic_ns=at_ns), told))
+    return found
+
+
+def values(found: List[Page], name: str, key: Tuple[str, ...]) -> List[Any]:
+    return [series(page, name).get(key) for page in found]
+
+
+def test_windows_add_up() -> None:
+    found = pages(window(10, 2), window(3, 1), window(7, 4))
+    assert values(found, "udsprobe_syscall_calls_total", READ) == [10, 13, 20]
+    durations = values(found, "udsprobe_syscall_duration_seconds", READ)
+    assert [each.count for each in durations] == [10, 13, 20]
+
+
+def test_each_measurement_says_how_long_it_was_observed() -> None:
+    found = pages(window(10, 2), window(3, 1))
+    name = "udsprobe_observed_seconds_total"
+    assert values(found, name, ("syscalls",)) == [2.0, 3.0]
+    assert values(found, name, ("traffic",)) == [0.0, 1.0]
+
+
+def test_a_page_between_windows_repeats_counters_and_no_states() -> None:
+    book = MetricsBook(samples.START_UNIX_S)
+    observed, told = samples.observation(), composed(light_report(), FullWindow(full_report()))
+    base = light(samples.busy_pair()[1], 64_000, 32_000)
+    for sample in window(10, 2):
+        book.add_window_sample(observed, sample)
+    open_page, shut_page = (book.page(observed, base, told) for _ in range(2))
+    for page in (open_page, shut_page):
+        assert series(page, "udsprobe_syscall_calls_total")[READ] == 10
+    assert series(open_page, "udsprobe_threads")
+    assert not series(shut_page, "udsprobe_threads")
+
+
+def test_light_is_told_by_light_alone() -> None:
+    plain = MetricsBook(samples.START_UNIX_S)
+    observed = samples.observation()
+    told = composed(light_report(), FullWindow(full_report()))
+    base = light(samples.busy_pair()[1], 64_000, 32_000)
+    alone = plain.page(observed, base, told)
+    beside = pages(window(10, 2))[0]
+    same: Dict[str, Any] = {m.prometheus: rows for m, rows in beside.families.items()}
+    for metric, rows in alone.families.items():
+        assert same[metric.prometheus] == rows
+
+
+def test_without_windows_nothing_says_how_long() -> None:
+    book = MetricsBook(samples.START_UNIX_S)
+    page = book.page(samples.observation(), samples.busy_pair()[1], full_report())
+    assert series(page, "udsprobe_observed_seconds_total") == {}

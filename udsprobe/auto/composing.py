@@ -1,0 +1,166 @@
+"""One report of both: what light measures from light, the rest from a full window, marked.
+
+Pure. Figures of the two are never added up or divided by each other: a row has the window's
+figures only in fields that light leaves out, and `measurements[].coverage` says from when they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Dict, Iterator, List, Optional, Tuple
+
+from udsprobe.auto.pressure import names_cause
+from udsprobe.model.report import (
+    Coverage,
+    Finding,
+    Listener,
+    Measurement,
+    Probe,
+    Report,
+    Requests,
+)
+from udsprobe.sample import MeasurementState, Observation
+
+NO_WINDOW = "detail is auto: no full window yet"
+VERDICT = "verdict"
+
+
+@dataclass(frozen=True)
+class FullWindow:
+    """The newest full window, as far as it is.
+
+    Attributes:
+        report: of all of it; its verdict is the window's.
+        now: with the verdict of its last seconds, the newest interval; None: as `report`.
+        is_fresh: it is open, or has closed no longer ago than windows come.
+    """
+
+    report: Report
+    now: Optional[Report] = None
+    is_fresh: bool = True
+
+
+def composed(
+    light: Report,
+    full: Optional[FullWindow],
+    *,
+    live: bool = False,
+    trouble: Optional[str] = None,
+) -> Report:
+    """The report in detail auto.
+
+    Args:
+        light: of the time that the report is about.
+        full: the newest window; None: there was none yet.
+        live: the verdict is about the last seconds, not about the whole window.
+        trouble: why there is no window, where none can be opened.
+    """
+    if full is None:
+        return replace(light, probe=_probe(light, None, of_full=False, why=trouble or NO_WINDOW))
+    judged = full.now if live and full.now is not None else full.report
+    of_full = full.is_fresh and (names_cause(judged) or not names_cause(light))
+    whole = full.report
+    return replace(
+        light,
+        probe=_probe(light, whole, of_full=of_full, why=trouble or NO_WINDOW),
+        verdict=judged.verdict if of_full else light.verdict,
+        findings=_findings(judged, light) if of_full else light.findings,
+        time=whole.time,
+        requests=_requests(light.requests, whole.requests),
+        syscalls=whole.syscalls,
+        listeners=_listeners(light.listeners, whole.listeners),
+        connects=whole.connects,
+        stacks=whole.stacks,
+        waits=whole.waits,
+        waits_total=whole.waits_total,
+        waits_now=whole.waits_now if full.is_fresh else None,
+        waits_now_total=whole.waits_now_total if full.is_fresh else None,
+        locks=whole.locks,
+    )
+
+
+def coverage_of(report: Report) -> Coverage:
+    """The time that a report is about."""
+    start = datetime.fromisoformat(report.window.start)
+    end = start + timedelta(seconds=report.window.duration_s)
+    return Coverage(
+        from_=report.window.start,
+        to=end.isoformat(timespec="milliseconds"),
+        observed_s=report.window.duration_s,
+    )
+
+
+def _findings(full: Report, light: Report) -> List[Finding]:
+    """Those of the window, and what light sees beside them."""
+    found = list(full.findings or ())
+    known = {(each.id, each.subject) for each in found}
+    return [*found, *(f for f in light.findings or () if (f.id, f.subject) not in known)]
+
+
+def _requests(light: Requests, full: Requests) -> Requests:
+    served = light.served
+    if served is not None and full.served is not None:
+        served = replace(
+            served,
+            stages_us=full.served.stages_us,
+            app_time_pct=full.served.app_time_pct,
+            turn_based=full.served.turn_based,
+            multiplexed=full.served.multiplexed,
+            stages_latency_us=full.served.latency_us,
+        )
+    return replace(
+        light,
+        served=served,
+        syscalls_per_request=full.syscalls_per_request,
+        slowest=full.slowest,
+        sampled=full.sampled,
+    )
+
+
+def _listeners(
+    light: Optional[List[Listener]], full: Optional[List[Listener]]
+) -> Optional[List[Listener]]:
+    if light is None or full is None:
+        return light
+    by_inode: Dict[int, Listener] = {row.inode: row for row in full}
+    return [_listener(row, by_inode.get(row.inode)) for row in light]
+
+
+def _listener(light: Listener, full: Optional[Listener]) -> Listener:
+    if full is None:
+        return light
+    return replace(
+        light, wait_us=full.wait_us, refused=full.refused, blocked_connects=full.blocked_connects
+    )
+
+
+def auto_measurements(
+    light: Observation, full: Optional[Observation]
+) -> Tuple[MeasurementState, ...]:
+    """What each measurement rests on in detail auto: what light lacks, as windows have it."""
+    in_full = {} if full is None else {each.name: each for each in full.measurements}
+    return tuple(
+        in_full.get(each.name, each) if each.state == "off" or each.name == VERDICT else each
+        for each in light.measurements
+    )
+
+
+def _probe(light: Report, full: Optional[Report], *, of_full: bool, why: str) -> Probe:
+    rows = list(_measurements(light, full, of_full=of_full, why=why))
+    return replace(light.probe, detail="auto", measurements=rows)
+
+
+def _measurements(
+    light: Report, full: Optional[Report], *, of_full: bool, why: str
+) -> Iterator[Measurement]:
+    in_full = {} if full is None else {m.name: m for m in full.probe.measurements}
+    coverage = None if full is None else coverage_of(full)
+    for each in light.probe.measurements:
+        other = in_full.get(each.name)
+        if each.state != "off" and not (each.name == VERDICT and of_full):
+            yield each
+        elif other is None:
+            yield replace(each, reason=why)
+        else:
+            yield replace(other, coverage=None if other.state == "off" else coverage)

@@ -1,0 +1,105 @@
+"""Signs of pressure in what light sees: why full detail is worth its cost now.
+
+Pure. A sign is no verdict: a false one costs a window, a missed one the detail of an incident.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+from typing import Deque, Iterator, Mapping, Optional, Set, Tuple
+
+from udsprobe.model.report import Report
+from udsprobe.rules.thresholds import (
+    REQUESTS_MIN,
+    STALL_TIMES_MEDIAN,
+    THREAD_BUSY_MIN,
+    WAIT_MEAN_US_MIN,
+)
+
+QUEUE_SHARE_MIN = 0.5
+"""Of an accept queue's limit: half full."""
+
+STOPPED_US_MIN = 1_000_000.0
+"""The other end has taken nothing of what waits for it for so long: its sender stands, or will."""
+
+PAST_INTERVALS = 60
+"""The latency's own recent past: its median cannot be moved by an incident of half of them."""
+
+PAST_MIN = 5
+"""Of fewer intervals with requests there is no past to compare with."""
+
+QUIET_CLASSES = frozenset({"healthy", "unknown"})
+NS_PER_S = 1e9
+CpuByPid = Mapping[int, int]
+
+
+class Pressure:
+    """Follows the intervals of light."""
+
+    def __init__(self) -> None:
+        self._past: Deque[float] = deque(maxlen=PAST_INTERVALS)
+        self._cpu_ns: CpuByPid = {}
+
+    def signs(self, interval: Report, cpu_ns: CpuByPid) -> Tuple[str, ...]:
+        """What of this interval is a sign of pressure, in words; empty where nothing is.
+
+        Args:
+            interval: of detail light.
+            cpu_ns: what the targets that live took or waited for, by PID, cumulative.
+        """
+        found = [
+            *_verdict(interval),
+            *_queues(interval),
+            *_senders(interval),
+            *self._busy(interval, cpu_ns),
+            *self._slow(interval),
+        ]
+        return tuple(dict.fromkeys(found))
+
+    def _busy(self, interval: Report, cpu_ns: CpuByPid) -> Iterator[str]:
+        duration_ns = interval.window.duration_s * NS_PER_S
+        for pid, spent_ns in cpu_ns.items():
+            before = self._cpu_ns.get(pid)
+            if before is not None and spent_ns - before >= THREAD_BUSY_MIN * duration_ns > 0:
+                yield f"process {pid} is busy"
+        self._cpu_ns = dict(cpu_ns)
+
+    def _slow(self, interval: Report) -> Iterator[str]:
+        served = interval.requests.served
+        if served is None or served.count < REQUESTS_MIN or served.latency_us.p99 is None:
+            return
+        p99, usual = served.latency_us.p99, self._usual()
+        self._past.append(p99)
+        if usual is not None and p99 >= max(WAIT_MEAN_US_MIN, STALL_TIMES_MEDIAN * usual):
+            yield "the p99 of served requests is up"
+
+    def _usual(self) -> Optional[float]:
+        return median(self._past) if len(self._past) >= PAST_MIN else None
+
+
+def names_cause(report: Report) -> bool:
+    """Whether its verdict is that something is wrong."""
+    return report.verdict is not None and report.verdict.class_ not in QUIET_CLASSES
+
+
+def _verdict(interval: Report) -> Iterator[str]:
+    if names_cause(interval) and interval.verdict is not None:
+        yield f"light names {interval.verdict.cause}"
+
+
+def _queues(interval: Report) -> Iterator[str]:
+    for row in interval.listeners or ():
+        if (row.depth.max or 0) >= max(2.0, QUEUE_SHARE_MIN * row.depth.limit):
+            yield f"the accept queue of {row.address} is half full"
+        if row.drops or sum((row.refused or {}).values()):
+            yield f"connects to {row.address} are refused"
+
+
+def _senders(interval: Report) -> Iterator[str]:
+    stopped: Set[str] = set()
+    for row in interval.connections or ():
+        if (row.stalled_us or 0.0) >= STOPPED_US_MIN or row.stops:
+            stopped.add(row.local)
+    if stopped:
+        yield f"a sender at {min(stopped)} stands still"

@@ -1,0 +1,317 @@
+"""An observation in detail auto: light all the time, and a full one for each window.
+
+A window of full detail is an observation of its own, opened on the targets that live and closed
+at its end: nothing is added up over the gaps between windows. `udsprobe/auto/` decides when.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import (
+    TYPE_CHECKING,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
+
+from udsprobe.auto import costs
+from udsprobe.auto.composing import FullWindow, auto_measurements, composed
+from udsprobe.auto.control import BUDGET, WINDOW_S, Bounds, Control, Costs
+from udsprobe.auto.pressure import Pressure, names_cause
+from udsprobe.errors import UdsprobeError
+from udsprobe.kernel.abilities.privileges import TO_LOAD
+from udsprobe.kernel.objects.alongside import Work, nothing
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.selectors import Chosen
+from udsprobe.observe import Observer
+from udsprobe.sample import Observation, Sample
+
+if TYPE_CHECKING:
+    from udsprobe.kernel.abilities.privileges import LeastPrivilege
+    from udsprobe.model.report import Report
+    from udsprobe.recording.window_writer import WindowRecorder
+    from udsprobe.recording.writer import Recorder
+
+# Told each sample of a window and what stays the same in it, in their order.
+WindowSample = Callable[[Observation, Sample], None]
+
+
+def untold(_: Observation, __: Sample) -> None:
+    """Nobody asked."""
+
+
+@dataclass(frozen=True)
+class AutoOptions:
+    """How to observe; `strategy`, `stacks` and `at_end` are those of full windows.
+
+    Attributes:
+        interval_s, follow, slo_us, strategy, stacks, at_end: as `Observer` takes them.
+        budget: CPU seconds for full windows in each second, over an hour.
+    """
+
+    interval_s: float
+    follow: bool
+    slo_us: Optional[float] = None
+    strategy: str = "auto"
+    stacks: str = "never"
+    at_end: Callable[[int], object] = bool
+    budget: float = BUDGET
+
+
+class AutoObserver:
+    """Live probes in detail auto; to its users as `Observer` is.
+
+    Args:
+        chosen, program, recorder, meanwhile: as `Observer` takes them.
+        options: how to observe.
+        privileges: how to go on once the first window is open; what opening others takes is kept.
+        on_window_sample: told the samples of full windows.
+
+    Attributes:
+        first: the sample of light at the moment the targets were taken on.
+        control: when windows are open, and why.
+
+    Raises:
+        UdsprobeError: of `Observer`, of light or of the first window.
+    """
+
+    def __init__(
+        self,
+        chosen: Iterable[Chosen],
+        options: AutoOptions,
+        *,
+        program: Optional[Tuple[str, str]] = None,
+        privileges: Optional[LeastPrivilege] = None,
+        recorder: Optional[Recorder] = None,
+        meanwhile: Work = nothing,
+        on_window_sample: WindowSample = untold,
+    ) -> None:
+        self._options, self._recorder, self._told = options, recorder, on_window_sample
+        self._procfs, self._pressure = Procfs(), Pressure()
+        self.control = Control(Bounds(options.budget, max(WINDOW_S, options.interval_s)))
+        self._full: Optional[Observer] = None
+        self._newest: Optional[_Newest] = None
+        self._now: Optional[Report] = None
+        self._window_recorder: Optional[WindowRecorder] = None
+        self._trouble: Optional[str] = None
+        self._costs, self._closing_s = Costs(0.0, 0.0), 0.0
+        self._rate_in_full: Optional[float] = None
+        self._is_stopped = False
+        wanted = list(chosen)
+        self._light = Observer(
+            wanted,
+            interval_s=options.interval_s,
+            follow=options.follow,
+            slo_us=options.slo_us,
+            program=program,
+            detail="light",
+            recorder=recorder,
+            meanwhile=meanwhile,
+        )
+        self.first = self._light.first
+        try:
+            self._open(wanted, program=program, privileges=_keeping(privileges))
+        except BaseException:
+            self._light.close()
+            raise
+
+    @property
+    def observation(self) -> Observation:
+        """What stays the same; what light does not measure is as the newest window has it."""
+        light = self._light.observation
+        full = None if self._newest is None else self._newest.observation
+        return replace(light, detail="auto", measurements=auto_measurements(light, full))
+
+    @property
+    def last(self) -> Sample:
+        """The newest sample of light."""
+        return self._light.last
+
+    def targets_alive(self) -> int:
+        """Targets that have not exited."""
+        return self._light.targets_alive()
+
+    def alive_pids(self) -> List[int]:
+        """PIDs of the targets that ran at the last sample."""
+        return self._light.alive_pids()
+
+    def interval(self) -> Report:
+        """What happened since the last call, or since the beginning."""
+        light = self._light.interval()
+        self._steer(light)
+        return self._composed(light, live=True)
+
+    def keep_up(self) -> None:
+        """Take samples and report nothing: what comes and goes has to be seen in time."""
+        self._steer(self._light.interval())
+
+    def window(self) -> Report:
+        """What happened from the beginning to the last sample."""
+        return self._composed(self._light.window())
+
+    def recent(self) -> Optional[Report]:
+        """The seconds that the last interval's verdict is about."""
+        recent = self._light.recent()
+        return None if recent is None else self._composed(recent, live=True)
+
+    def stop(self) -> None:
+        """Take the probes off; what they counted stays to be read."""
+        self._is_stopped = True
+        self._close_window()
+        self._light.stop()
+
+    def finish(self) -> Report:
+        """Take the probes off and report the whole time."""
+        self._close_window()
+        return self._composed(self._light.finish())
+
+    def close(self) -> None:
+        """Give everything back."""
+        if self._full is not None:
+            self._full.close()
+        self._light.close()
+
+    def __enter__(self) -> AutoObserver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _composed(self, light: Report, *, live: bool = False) -> Report:
+        newest = self._newest
+        window = None
+        if newest is not None:
+            window = FullWindow(newest.report, newest.now, self._is_fresh(newest))
+        return composed(light, window, live=live, trouble=self._trouble)
+
+    def _is_fresh(self, newest: _Newest) -> bool:
+        age_s = (self._light.last.monotonic_ns - newest.last.monotonic_ns) / 1e9
+        return self.control.is_open or age_s <= 2 * self.control.period_s
+
+    def _steer(self, light: Report) -> None:
+        if self._is_stopped:
+            return
+        signs = list(self._pressure.signs(light, self._cpu_ns()))
+        if self._full is None:
+            rate = _rate(light)
+            self.control.expect(costs.at_rate(self._costs, self._rate_in_full, rate))
+        elif names_cause(self._read_window(self._full)):
+            signs.append("full detail names a cause")
+        wants = self.control.wants_open(self._light.last.monotonic_ns / 1e9, signs)
+        if self._full is not None and not wants:
+            self._close_window()
+        elif self._full is None and wants and self._light.alive_pids():
+            self._reopen()
+
+    def _cpu_ns(self) -> Dict[int, int]:
+        spent = {pid: self._procfs.wanted_cpu_ns(pid) for pid in self._light.alive_pids()}
+        return {pid: ns for pid, ns in spent.items() if ns is not None}
+
+    def _reopen(self) -> None:
+        try:
+            self._open(self._living(), latecomers=self._living)
+        except UdsprobeError as error:
+            self.control.closed()
+            self._trouble = f"full windows cannot be opened: {error.slug}"
+
+    def _open(
+        self,
+        chosen: Iterable[Chosen],
+        *,
+        program: Optional[Tuple[str, str]] = None,
+        privileges: Optional[LeastPrivilege] = None,
+        latecomers: Callable[[], Iterable[Chosen]] = tuple,
+    ) -> None:
+        began_s = time.process_time()
+        recorder = None if self._recorder is None else self._recorder.full_window()
+        try:
+            full = Observer(
+                chosen,
+                interval_s=self._options.interval_s,
+                follow=self._options.follow,
+                slo_us=self._options.slo_us,
+                program=program,
+                strategy=self._options.strategy,
+                privileges=privileges,
+                stacks=self._options.stacks,
+                recorder=recorder,
+                at_end=self._options.at_end,
+                latecomers=latecomers,
+            )
+        finally:
+            # Also of one that fails: it is not tried again at once.
+            spent_s = time.process_time() - began_s + self._closing_s
+            self._costs, self._closing_s = Costs(spent_s, self._costs.running_s), 0.0
+            self.control.opened(time.monotonic(), self._costs)
+        self._full, self._now, self._trouble = full, None, None
+        self._window_recorder = recorder
+        self._told(full.observation, full.first)
+
+    def _living(self) -> Iterator[Chosen]:
+        """The targets as they are now, children forked since the last sample included."""
+        running = [each for each in self._light.last.targets if each.state == "running"]
+        pids = [each.pid for each in running]
+        forked = self._procfs.descendants(pids) if self._options.follow else ()
+        via = {**dict.fromkeys(forked, "fork"), **{each.pid: each.via for each in running}}
+        ticks = {each.pid: each.start_ticks for each in running}
+        for pid, how in via.items():
+            process = self._procfs.process(pid)
+            known = ticks.get(pid)
+            if process is not None and (known is None or known == process.start_ticks):
+                yield Chosen(pid, process.start_ticks, how, "full window")
+
+    def _read_window(self, full: Observer) -> Report:
+        began_s = time.process_time()
+        interval = full.interval()
+        own_s = time.process_time() - began_s
+        self._newest = _Newest(full.observation, full.last, full.window(), interval)
+        self._now = interval
+        self._told(full.observation, full.last)
+        self._account(interval, own_s, full.last.monotonic_ns)
+        return interval
+
+    def _account(self, interval: Report, own_s: float, at_ns: int) -> None:
+        self._costs = replace(self._costs, running_s=costs.running_s(own_s, interval))
+        self._rate_in_full = _rate(interval)
+        self.control.spent(at_ns / 1e9, self._costs)
+
+    def _close_window(self) -> None:
+        full, self._full = self._full, None
+        if full is None:
+            return
+        began_s = time.process_time()
+        now = self._now
+        try:
+            whole = full.finish()
+            self._newest = _Newest(full.observation, full.last, whole, now or whole)
+            self._told(full.observation, full.last)
+        finally:
+            full.close()
+            self.control.closed()
+            if self._window_recorder is not None:
+                self._window_recorder.end()
+            self._closing_s = time.process_time() - began_s
+
+
+class _Newest(NamedTuple):
+    """What the newest window says so far."""
+
+    observation: Observation
+    last: Sample
+    report: Report
+    now: Report
+
+
+def _keeping(privileges: Optional[LeastPrivilege]) -> Optional[LeastPrivilege]:
+    return None if privileges is None else replace(privileges, keep=TO_LOAD)
+
+
+def _rate(report: Report) -> Optional[float]:
+    served = report.requests.served
+    return None if served is None else served.rate_per_s
