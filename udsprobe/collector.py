@@ -167,7 +167,7 @@ class Collector:
             served_by=self._servers.read(self._comms()),
             loops=counted.loops(),
             loop_busy=counters.loop_busy(row),
-            cpu_holders=self._holders.read(),
+            cpu_holders=self._holders.read(self._book.alive()),
             stacks=self._stacks_now(),
             waits=self._waits_now(),
             kept_requests=kept,

@@ -146,6 +146,26 @@ def assert_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert most_bytes < 512 << 20
 
 
+@pytest.mark.parametrize("asked", [["report"], ["replay"]])
+def test_a_defect_of_a_rule_is_not_called_damage(
+    asked: List[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its file is sound: whoever reads that it is damaged throws it away."""
+
+    def defective(*_: object) -> List[object]:
+        return [][1]
+
+    recordings.recorded(tmp_path / "sound", 4)
+    monkeypatch.setattr("udsprobe.rules.judge.buffer_suspects", defective)
+    assert main([*asked, str(tmp_path / "sound"), "--json"]) == 70
+    said = capsys.readouterr().err
+    assert said.startswith("udsprobe: error[internal]: IndexError")
+    assert "please report it" in said
+
+
 ROWS = [
     "UPDATE block SET last_sequence = 1000000000000",
     "UPDATE block SET last_sequence = -5",

@@ -208,6 +208,15 @@ def test_a_stop_counts_as_far_as_it_is_in_the_window() -> None:
     assert stopped_row((), (connection(stopped_ns=None, stops=None),)).stopped_us is None
 
 
+def test_a_full_window_counts_from_the_first_sample_on_and_no_longer_than_it() -> None:
+    one = connection(window_full_ns=2 * SECOND_NS)
+    later = replace(one, window_full_ns=5 * SECOND_NS)
+    assert stopped_row((one,), (later,)).window_full_us == 3e6
+    assert stopped_row((), (one,)).window_full_us == 2e6
+    assert stopped_row((), (replace(one, window_full_ns=11 * SECOND_NS),)).window_full_us == 10e6
+    assert stopped_row((), (connection(),)).window_full_us is None
+
+
 def test_what_a_reader_was_busy_with_is_an_upper_bound() -> None:
     start = sample(0).monotonic_ns
     known = connection(peer=PeerReading(9, "reader", 2 * SECOND_NS, start))

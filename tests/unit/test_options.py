@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Tuple
 
+import click
 import pytest
 
 from udsprobe.commands.options.shared import FORMS, WatchOptions, read_options
+from udsprobe.commands.options.shares import given_share
 from udsprobe.errors import UsageError
 
+BUDGET = click.Option(["--budget"])
+CONTEXT = click.Context(click.Command("attach"))
 GIVEN = {
     "no_follow": False,
     "interval": 1.0,
@@ -17,6 +21,7 @@ GIVEN = {
     "ready_file": None,
     "strategy": "auto",
     "detail": "full",
+    "budget": 0.01,
     "slo": None,
     "keep_privileges": False,
 }
@@ -62,3 +67,16 @@ def test_no_interval(interval: float) -> None:
 @pytest.mark.parametrize("strategy", ["auto", "tracepoint", "fentry", "bcc"])
 def test_strategy_by_name(strategy: str) -> None:
     assert read(strategy=strategy).strategy == strategy
+
+
+@pytest.mark.parametrize(("text", "share"), [("1%", 0.01), ("0.5 %", 0.005), ("100", 1.0)])
+def test_shares(text: str, share: float) -> None:
+    assert given_share(CONTEXT, BUDGET, text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["0", "0%", "101%", "1%%", "-1", "nan", "", "one"])
+def test_what_is_no_share(text: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        given_share(CONTEXT, BUDGET, text)
+    assert raised.value.slug == "usage"
+    assert "--budget" in str(raised.value)

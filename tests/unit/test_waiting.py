@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit import samples
 from udsprobe.model.difference import report
-from udsprobe.model.report import Author, Report, RootAuthor, Wait
+from udsprobe.model.report import Author, Peer, Report, RootAuthor, Wait, WaitNow, Waker
 from udsprobe.model.timeline import timeline
 from udsprobe.views.fields import waiting
 from udsprobe.views.html.report_page import render as page
@@ -74,6 +74,45 @@ def test_the_report_shows_them() -> None:
     assert "woken by worker 47/48" in " ".join(render(shown).split())
     taken = list(samples.busy_pair())
     assert "woken by worker 47/48" in page(shown, timeline(taken, taken[-1]))
+
+
+def going_on(**changes: Any) -> WaitNow:
+    fixed = WaitNow(
+        *(47, 48, "worker", "lock", "futex", "2026-11-25T02:05:32.635+00:00", 41e6, 1, "0x7f00"),
+        last_woken_by=None,
+        connection=None,
+        peer=None,
+    )
+    return replace(fixed, **changes)
+
+
+def test_who_will_end_a_wait_is_not_known() -> None:
+    assert waiting.sentence_now(going_on()) == (
+        "worker 47/48 has waited 41.0 s for a lock or work (futex), and its process owes 1 reply: "
+        "not known yet who will end it"
+    )
+
+
+def test_what_is_known_of_the_other_end() -> None:
+    waker, peer = Waker(47, 49, "worker"), Peer(300, "app", None)
+    row = going_on(last_woken_by=waker, connection="served", peer=peer, replies_owed=2)
+    assert waiting.sentence_now(row).endswith(
+        "owes 2 replies: not known yet who will end it; last woken there by worker 47/49; "
+        "its client is app 300"
+    )
+    at = going_on(peer=Peer(None, None, "\x1b[2J"), connection="upstream")
+    assert "its upstream is" in waiting.outlook(at)
+    assert "\x1b" not in waiting.outlook(at)
+
+
+def test_waits_that_go_on_are_told_where_replies_are_owed() -> None:
+    shown = replace(
+        reported(), waits_now=[going_on(), going_on(replies_owed=0), going_on(replies_owed=None)]
+    )
+    assert waiting.told_now(shown, 9) == [going_on()]
+    assert "has waited 41.0 s" in " ".join(render(shown).split())
+    taken = list(samples.busy_pair())
+    assert "not known yet who will end it" in page(shown, timeline(taken, taken[-1]))
 
 
 def test_names_are_harmless() -> None:

@@ -15,6 +15,7 @@ from udsprobe.errors import EXIT_OK, RecordingError, UsageError
 from udsprobe.model.report import Report, Verdict
 from udsprobe.recording.autopsy import KEPT_S_MAX, QUIET_S, Autopsy
 from udsprobe.recording.reader import Recording, open_recording
+from udsprobe.recording.window_reader import overlapping
 from udsprobe.views.fields.escape import fit, visible
 from udsprobe.views.fields.numbers import span
 
@@ -73,9 +74,23 @@ def window(autopsy: Autopsy) -> Tuple[float, float]:
     return autopsy.first_unix_s - QUIET_S, end
 
 
+def full_detail(recording: Recording, autopsy: Autopsy) -> Optional[Recording]:
+    """The full window of detail auto that tells most of it; None: there is none.
+
+    Raises:
+        RecordingError.
+    """
+    # Not before the cause was named: windows of then show what was well.
+    found = overlapping(recording.windows(), autopsy.first_unix_s, autopsy.kept.end)
+    return None if found is None else recording.window(found.number)
+
+
 def _judged(recording: Recording, autopsy: Autopsy) -> Optional[Report]:
-    """By this version; None where its samples were dropped."""
+    """By this version, of full detail where there is some; None: its samples were dropped."""
     try:
+        full = full_detail(recording, autopsy)
+        if full is not None:
+            return full.report()
         return recording.report(*window(autopsy))
     except RecordingError as error:
         if error.slug != "recording-empty":
@@ -89,8 +104,10 @@ def _text(rows: _Rows, width: int) -> str:
     lines: List[str] = []
     for number, each, report in rows:
         lasted = span(each.last_unix_s - each.first_unix_s)
+        when = f"{number:>3}  {_clock(each.first_unix_s)}  {lasted}"
+        detail = "" if report is None else f"  ({report.probe.detail} detail)"
         causes = " → ".join(map(visible, each.causes))
-        lines.append(fit(f"{number:>3}  {_clock(each.first_unix_s)}  {lasted}  {causes}", width))
+        lines.append(fit(f"{when}  {causes}{detail}", width))
         verdict = None if report is None else report.verdict
         said = "its samples were dropped" if verdict is None else visible(verdict.summary)
         lines.append(fit(f"     {said}", width))
@@ -109,6 +126,7 @@ def _entry(number: int, each: Autopsy, report: Optional[Report]) -> Dict[str, An
         "end": _iso(each.last_unix_s),
         "duration_s": round(each.last_unix_s - each.first_unix_s, 3),
         "causes": list(each.causes),
+        "detail": None if report is None else report.probe.detail,
         "verdict": None if report is None else _verdict(report.verdict),
     }
 

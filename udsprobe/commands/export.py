@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from udsprobe.commands.live.observing import observer_of
+from udsprobe.commands.live.observing import AnyObserver, observer_of
 from udsprobe.commands.live.watching import announce, withdraw_announcement
 from udsprobe.commands.options.selecting import chosen_processes, selector_options
 from udsprobe.commands.options.shared import WatchOptions, pace_options, read_options
 from udsprobe.commands.output.notices import notice
 from udsprobe.ending import Ending
 from udsprobe.errors import EXIT_OK, UsageError
-from udsprobe.observe import Observer
 from udsprobe.views.metrics.book import MetricsBook
 from udsprobe.views.metrics.page import Page
 from udsprobe.views.metrics.series_budget import MAX_SERIES_DEFAULT, MAX_SERIES_LEAST
@@ -86,9 +86,11 @@ def command(bind: Optional[str], otlp: Optional[str], max_series: int, **given: 
         pusher = None if otlp is None else _pusher(otlp, newest)
         chosen = chosen_processes(given, follow=options.follow)
         withdraw_announcement(options)
-        observer = stack.enter_context(observer_of(options, chosen))
+        book = MetricsBook(time.time(), max_series)
+        observer = observer_of(options, chosen, on_window_sample=book.add_window_sample)
+        stack.callback(observer.close)
+        book.began(observer.first)
         ending = stack.enter_context(Ending(options.duration_s, observer.targets_alive))
-        book = MetricsBook(observer.first.unix_s, max_series)
         _publish_page(observer, book, newest)
         if server is not None:
             server.start()
@@ -116,7 +118,11 @@ def _pusher(url: str, newest: NewestPage) -> OtlpPusher:
 
 
 def _sample_until_the_end(
-    observer: Observer, book: MetricsBook, newest: NewestPage, ending: Ending, options: WatchOptions
+    observer: AnyObserver,
+    book: MetricsBook,
+    newest: NewestPage,
+    ending: Ending,
+    options: WatchOptions,
 ) -> None:
     ending.watch(observer.alive_pids())
     if options.ready_file:
@@ -128,7 +134,7 @@ def _sample_until_the_end(
     _publish_page(observer, book, newest)
 
 
-def _publish_page(observer: Observer, book: MetricsBook, newest: NewestPage) -> None:
+def _publish_page(observer: AnyObserver, book: MetricsBook, newest: NewestPage) -> None:
     report = observer.interval()
     newest.page = book.page(observer.observation, observer.last, report)
 

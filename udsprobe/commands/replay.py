@@ -10,7 +10,7 @@ from typing import Optional
 
 import click
 
-from udsprobe.commands.autopsies import chosen, window
+from udsprobe.commands.autopsies import chosen, full_detail, window
 from udsprobe.commands.options.shared import debug_option, form_asked
 from udsprobe.commands.output.answer import can_draw, follow_the_terminal, rendered, wants_colour
 from udsprobe.commands.output.delivery import Outlet
@@ -42,7 +42,12 @@ def command(file: str, output: Optional[str], autopsy: Optional[int], **forms: b
     """
     form = form_asked(forms)
     with open_recording(file) as recording:
-        begins = None if autopsy is None else window(chosen(recording, autopsy))[0]
+        begins = None
+        if autopsy is not None:
+            incident = chosen(recording, autopsy)
+            full = full_detail(recording, incident)
+            begins = None if full else window(incident)[0]
+            recording = full or recording
         outlet = Outlet(output, sys.stdout)
         in_colour = wants_colour(outlet)
         if form == "jsonl":

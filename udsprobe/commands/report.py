@@ -81,7 +81,9 @@ def command(
         raise UsageError("usage", "--autopsy cannot be combined with --from and --to", "give one")
     with open_recording(file) as recording:
         if autopsy is not None:
-            begins, ends = _times_of(recording, autopsy)
+            full = autopsies.full_detail(recording, autopsies.chosen(recording, autopsy))
+            begins, ends = (None, None) if full else _times_of(recording, autopsy)
+            recording = full or recording
         if folded is not None or pprof is not None:
             _write_stacks(recording, begins, ends, folded, pprof, asleep=asleep)
             return EXIT_OK

@@ -80,6 +80,7 @@ def tally(document: Document) -> Tally:
         NotAReport: a field is missing or of another type.
     """
     _check_schema(document)
+    document = without_windows(document)
     served = _part(document, "requests", "served")
     sums: Dict[str, Optional[float]] = {"duration_s": _number(document, "window", "duration_s")}
     sums.update(_latency_sums(served))
@@ -93,6 +94,22 @@ def tally(document: Document) -> Tally:
     samples = round(_number(sampled, "samples") or 0) if sampled else 0
     by_function = _by_function(sampled, samples) if sampled else {}
     return Tally(sums, _percentiles(served), _by_syscall(made, count), by_function, samples)
+
+
+def without_windows(document: Document) -> Document:
+    """The document without what full windows of detail auto tell: that is of other times."""
+    probe, requests = document.get("probe"), document.get("requests")
+    if not isinstance(probe, Mapping) or probe.get("detail") != "auto":
+        return document
+    kept: Dict[str, Any] = {**document, "time": None, "syscalls": None, "stacks": None}
+    if isinstance(requests, Mapping):
+        kept["requests"] = {**requests, "syscalls_per_request": None}
+        served = requests.get("served")
+        if isinstance(served, Mapping):
+            stages = dict.fromkeys(STAGES)
+            kept["requests"]["served"] = {**served, "stages_us": {**stages, "accept_wait": None}}
+            kept["requests"]["served"]["app_time_pct"] = None
+    return kept
 
 
 def _by_function(sampled: Document, samples: int) -> Dict[str, int]:

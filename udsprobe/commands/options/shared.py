@@ -14,6 +14,7 @@ from udsprobe.commands.options.record_options import (
     read_record_options,
     record_option,
 )
+from udsprobe.commands.options.shares import given_share
 from udsprobe.errors import UsageError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -32,7 +33,8 @@ class WatchOptions:
         slo_us: the p99 that served requests should stay below.
         fail_on: least severity of a finding that makes the exit code 1.
         strategy: how the kernel calls the probes; `auto` is the first that loads.
-        detail: how much is looked at, `full` or `light`.
+        detail: how much is looked at, `full`, `light` or `auto`.
+        budget: with `auto`, CPU seconds for full detail in each second.
         record: None when nothing is recorded.
         keep_privileges: nothing is given up once the probes are live.
         stacks: take stacks `always`, `auto` (while the verdict is app-cpu or
@@ -49,6 +51,7 @@ class WatchOptions:
     fail_on: Optional[str] = None
     strategy: str = "auto"
     detail: str = "full"
+    budget: float = 0.01
     record: Optional[RecordOptions] = None
     keep_privileges: bool = False
     stacks: str = "auto"
@@ -112,6 +115,7 @@ def read_options(given: Mapping[str, Any], *, form: Optional[str] = None) -> Wat
         fail_on=given.get("fail_on"),
         strategy=given["strategy"],
         detail=given["detail"],
+        budget=given["budget"],
         record=read_record_options(given),
         keep_privileges=given["keep_privileges"],
         stacks=_STACKS[given.get("stacks")],
@@ -184,13 +188,22 @@ _HOW = (
     ),
     click.option(
         "--detail",
-        type=click.Choice(["full", "light"]),
+        type=click.Choice(["full", "light", "auto"]),
         default="full",
         show_default=True,
         help=(
             "full: everything; light: requests, bytes, peers and accept queues alone, without a "
-            "probe on system calls (Linux 6.3)."
+            "probe on system calls (Linux 6.3); auto: light, with full detail regularly and under "
+            "pressure."
         ),
+    ),
+    click.option(
+        "--budget",
+        callback=given_share,
+        default="1%",
+        show_default=True,
+        metavar="PERCENT",
+        help="With --detail auto: CPU time for full detail, of one CPU and over an hour.",
     ),
     click.option(
         "--slo",

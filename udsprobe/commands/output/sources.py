@@ -132,7 +132,10 @@ def _parsed(text: bytes, where: str) -> Any:
 def _why_no_json(text: bytes, error: Exception) -> str:
     # A document begins with its schema: what begins like one and breaks off was cut.
     if text.lstrip().startswith(b"{") and isinstance(error, json.JSONDecodeError):
-        if error.pos >= len(error.doc.rstrip()) or "Unterminated" in error.msg:
+        rest = error.doc[error.pos :].rstrip()
+        # Cut behind a token, within a word of JSON, or within a string.
+        is_cut = any(word.startswith(rest) for word in ("null", "true", "false"))
+        if is_cut or "Unterminated" in error.msg:
             return "ends in the middle: it was truncated, or its writer was killed"
         return f"is not JSON: {error.msg}, line {error.lineno} column {error.colno}"
     return "is not JSON"

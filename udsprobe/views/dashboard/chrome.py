@@ -108,7 +108,8 @@ def status(frame: Optional[Frame], state: ViewState, width: int) -> Text:
     now = frame.interval.probe
     if now.bpf_cpu_pct is None:  # measured now and then
         now = replace(now, bpf_cpu_pct=probe.bpf_cpu_pct)
-    facts = f" {words.way(probe)} · {words.account(probe)} · {words.cost(now)}"
+    said_first = (words.way(probe), words.full_detail(frame.window), words.account(probe))
+    facts = " " + " · ".join(filter(None, (*said_first, words.cost(now))))
     left = _whole(facts, max(0, width - len(chosen) - 1))
     return Text(padded(left, max(0, width - len(chosen))) + chosen, style=alarm)
 

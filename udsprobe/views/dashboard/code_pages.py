@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import AbstractSet, Iterator, List, Sequence, Tuple
 
-from udsprobe.model.report import CodeStack, Report
+from udsprobe.model.report import CodeStack, Report, Stacks
 from udsprobe.views.dashboard.lines import plain, rule
 from udsprobe.views.dashboard.table import DIM, Line, Table
 from udsprobe.views.fields import numbers, words
@@ -33,7 +33,18 @@ def tree_page(report: Report, turned: AbstractSet[Path], width: int) -> Table:
         lines += [rule(title)]
         whole = call_tree(stacks)
         lines += _calls(whole, whole, (on,), turned, width)
+        if on == "cpu" and report.stacks is not None:
+            lines += _stages(report.stacks, width)
     return _table("tree", lines, report)
+
+
+def _stages(stacks: Stacks, width: int) -> Iterator[Line]:
+    """What ran in which stage of requests, where that is known."""
+    for number, (name, share, stack) in enumerate(words.stages(stacks)):
+        if not number:
+            yield rule("while requests are")
+        text = f"{numbers.share(share):>4} % {name}: {visible(' ← '.join(stack))}"
+        yield plain(fit(text, width - 4))
 
 
 def flame_page(report: Report, width: int) -> Table:

@@ -45,7 +45,8 @@ def _parts(request: WholeRequest) -> List[Fact]:
         for name, words in sequence.PARTS.items()
         if name in request.parts_us
     ]
-    notes = [("but", remark) for remark in sequence.remarks(request)]
+    notes = [("waits", told) for told in sequence.woken_by(request)]
+    notes += [("but", remark) for remark in sequence.remarks(request)]
     peer = request.peer
     client = f"{visible(peer.comm or '?')} {peer.pid}" if peer and peer.pid else "not known"
     number = f"request {request.connection_turn:,} of its connection"

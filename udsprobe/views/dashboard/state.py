@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Callable, Deque, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple
 
+from udsprobe.model.coverage import observed_s
 from udsprobe.model.report import Connect, Connection, Listener, Report, Syscall
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.fields import cells, numbers
@@ -189,7 +190,7 @@ def _moments(report: Report) -> Dict[str, Optional[float]]:
     per_request = report.requests.syscalls_per_request
     latency = None if served is None else served.latency_us
     calls = report.syscalls
-    seconds = report.window.duration_s
+    seconds = observed_s(report, "syscalls")
     return {
         "rate": None if served is None else served.rate_per_s,
         "p50": None if latency is None else latency.p50,

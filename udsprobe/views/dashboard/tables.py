@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Callable, Dict, List, Optional, Sequence
 
+from udsprobe.model.coverage import observed_s
 from udsprobe.model.report import (
     Connect,
     Latency,
@@ -41,6 +42,7 @@ from udsprobe.views.fields.columns import (
     SYSCALLS,
     TARGETS,
     Column,
+    extras,
     pick,
     widths,
 )
@@ -53,12 +55,18 @@ PANELS = ("findings", "requests", "listeners", "system calls", "targets", "conne
 _SYSCALL_BASE = ("name", "calls_per_s", "p99", "socket", "errors_per_s", "p50", "cpu", "now")
 _SYSCALL_EXTRA = ("bytes_per_s", "max", "errors", "calls", "p90", "p999", "slow", "bytes", "mean")
 _LISTENER_BASE = ("address", "state", "now", "limit", "bar", "socket")
-_LISTENER_EXTRA = ("max", "wait", "backlog", "owners", "trouble", "history")
+_LISTENER_EXTRA = extras(
+    LISTENERS, _LISTENER_BASE, "max", "wait", "backlog", "owners", "trouble", "history"
+)
 _TARGET_BASE = ("pid", "comm", "fds", "fds_limit", "cmdline", "bar")
-_TARGET_EXTRA = ("threads", "state", "full_in", "exhausted", "via", "fds_pct")
+_TARGET_EXTRA = extras(
+    TARGETS, _TARGET_BASE, "threads", "state", "full_in", "exhausted", "via", "fds_pct"
+)
 _FINDING_BASE = ("id", "summary", "severity")
 _CONNECTION_BASE = ("peer", "role", "queued", "local", "socket", "bar")
-_CONNECTION_EXTRA = (
+_CONNECTION_EXTRA = extras(
+    CONNECTIONS,
+    _CONNECTION_BASE,
     *("state", "most", "buffer", "bytes_out", "bytes_in", "requests"),
     *("received", "unread_most"),
 )
@@ -199,7 +207,7 @@ def _why_no_turns(frame: Frame) -> Optional[str]:
 def _connects(frame: Frame, state: ViewState, width: int) -> List[Line]:
     """Outgoing connects by destination; errors since the start, the rest of the interval."""
     latest = {connect_key(one): one for one in frame.interval.connects or []}
-    seconds = frame.interval.window.duration_s
+    seconds = observed_s(frame.interval, "connects")
     lines = []
     for one in state.ordered_connects(frame.window.connects or []):
         key = connect_key(one)
@@ -371,7 +379,7 @@ def syscalls(frame: Frame, state: ViewState, width: int) -> Table:
     if window is None:
         return Table("system calls", (_not_measured(frame.window, "syscalls"),))
     latest = {cells.syscall_key(call): call for call in frame.interval.syscalls or []}
-    seconds = frame.interval.window.duration_s
+    seconds = observed_s(frame.interval, "syscalls")
     lines = []
     for call in state.ordered(window):
         shown = cells.syscall(latest.get(cells.syscall_key(call)), call, seconds, state.units)

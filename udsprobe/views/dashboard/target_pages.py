@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import List
 
+from udsprobe.model.coverage import observed_s
 from udsprobe.model.report import Cpu, CpuCgroup, HostCpu, Loop, Report, Target, ThreadTime
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.lines import LABEL, Fact, plain, rests_on, rule, section
@@ -75,7 +76,7 @@ def _loops(report: Report, pid: int) -> List[Line]:
     if not mine:
         return []
     heads = ("rounds/s", "away mean", "away max")
-    seconds = report.window.duration_s
+    seconds = observed_s(report, "loops")
     return [
         rule("event loops: how long each was away from its poller (max: since the start)"),
         plain(" " * LABEL + "".join(f"{title:>11}" for title in heads)),

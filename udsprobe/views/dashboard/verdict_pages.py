@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Hashable, List, Sequence
+from typing import Hashable, Iterable, List, Sequence
 
 from udsprobe.model.report import Action, Evidence, Finding, Report, Verdict
 from udsprobe.views.dashboard.feed import Frame
@@ -129,13 +129,23 @@ def _remedies(actions: Sequence[Action], width: int) -> List[Line]:
 
 
 def _waits(report: Report, width: int) -> List[Line]:
-    told = waiting.told(report, _WAITS_SHOWN)
-    if not told:
-        return []
-    lines = [rule("who the longest waits were for")]
-    for row in told:
-        lines += _paragraph(waiting.sentence(row), width)
-    return [*lines, plain("")]
+    return [
+        *_sentences(
+            "waits that go on",
+            map(waiting.sentence_now, waiting.told_now(report, _WAITS_SHOWN)),
+            width,
+        ),
+        *_sentences(
+            "who the longest waits were for",
+            map(waiting.sentence, waiting.told(report, _WAITS_SHOWN)),
+            width,
+        ),
+    ]
+
+
+def _sentences(title: str, said: Iterable[str], width: int) -> List[Line]:
+    lines = [line for each in said for line in _paragraph(each, width)]
+    return [rule(title), *lines, plain("")] if lines else []
 
 
 def _runners_up(verdict: Verdict, width: int) -> List[Line]:

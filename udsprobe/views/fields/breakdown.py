@@ -79,8 +79,9 @@ def stages(served: Served) -> Optional[Dict[str, float]]:
     `accept` is what the request itself waited for accept(): its bytes were
     there, and its connection was not accepted. None without requests.
     """
-    mean = served.latency_us.mean
-    if not served.latency_us.count or mean is None:
+    latency = served.stages_latency_us or served.latency_us
+    mean = latency.mean
+    if not latency.count or mean is None:
         return None
     means = {name: _mean_of(served.stages_us, name) for name, _, _ in _STAGES}
     return {"accept": max(0.0, mean - sum(means.values())), **means}

@@ -23,6 +23,7 @@ from udsprobe.model.report import (
 )
 from udsprobe.views.fields import numbers
 from udsprobe.views.fields.bars import limit_bar
+from udsprobe.views.fields.columns import CONNECTIONS, LISTENERS, TARGETS, figures
 from udsprobe.views.fields.escape import fit, visible
 
 Cells = Dict[str, str]
@@ -137,12 +138,10 @@ def listener(
     depth = row.depth
     most = depth.max if depth.max is not None else peak
     return {
+        **figures(LISTENERS, row),
         "socket": socket_label(row.transport, row.socket_type),
         "address": visible(row.address),
         "bar": limit_bar(depth.now, depth.limit, bar_width, peak=most),
-        "now": numbers.count(depth.now, 5),
-        "max": numbers.count(depth.max, 5),
-        "limit": numbers.count(depth.limit, 5),
         "history": "",
         "state": listener_state(row),
         "backlog": backlog(row.backlog),
@@ -263,17 +262,13 @@ def listener_sum(rows: Sequence[Listener], bar_width: int) -> Cells:
     limit = sum(row.depth.limit for row in rows)
     full = sum(map(is_full, rows))
     return {
+        **dict.fromkeys(LISTENERS, ""),
         "socket": socket_label(rows[0].transport, rows[0].socket_type),
         "address": f"{visible(rows[0].address)} ×{len(rows)}",
         "bar": limit_bar(total, limit, bar_width),
         "now": numbers.count(total, 5),
-        "max": "",
         "limit": numbers.count(limit, 5),
         "state": f"{full} FULL" if full else "",
-        "backlog": "",
-        "wait": "",
-        "history": "",
-        "trouble": "",
         "owners": f"{len(rows)} sockets (SO_REUSEPORT)",
     }
 
@@ -323,6 +318,7 @@ def target(row: Target, bar_width: int) -> Cells:
     fds = row.fds
     used = None if fds.open is None or not fds.limit else share_pct(fds.open, fds.limit)
     return {
+        **figures(TARGETS, row),
         "pid": str(row.pid),
         "comm": fit(row.comm, 15),
         "state": visible(row.state),
@@ -385,6 +381,7 @@ def connection(row: Connection, bar_width: int) -> Cells:
     """One row of the connection table."""
     queued, most = row.send_queue_bytes, row.send_queue_max_bytes
     return {
+        **figures(CONNECTIONS, row),
         "socket": visible(row.transport),
         "local": visible(row.local),
         "peer": peer(row.peer),

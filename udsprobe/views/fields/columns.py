@@ -1,13 +1,16 @@
 """The columns of every table: title, width, and one sentence for the reader.
 
 The same words serve the dashboard, `--plain`, the help page and
-`docs/screen.md` (a test compares them). Knows no report and no screen.
+`docs/screen.md`. A column that shows one figure of a row says how, and needs no other place than
+this one: `cells` have it, and tables show it where there is room. Knows no screen.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from udsprobe.views.fields import numbers
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,7 @@ class Column:
         right: right-aligned, as numbers are.
         grows_to: cells it may take when room is left.
         says: what it shows, in one sentence.
+        cell: from a row of the report to its text; None where that takes more than the row.
     """
 
     key: str
@@ -27,6 +31,7 @@ class Column:
     says: str
     right: bool = True
     grows_to: int = 0
+    cell: Optional[Callable[[Any], str]] = None
 
 
 _ANY = 1000
@@ -96,10 +101,26 @@ LISTENERS = _by_key(
         right=False,
         grows_to=36,
     ),
-    Column("now", "now", 5, "Connections in the accept queue at this moment."),
-    Column("max", "max", 5, "The most connections seen in the queue at once."),
     Column(
-        "limit", "limit", 5, "The queue is full at this many connections: the backlog plus one."
+        "now",
+        "now",
+        5,
+        "Connections in the accept queue at this moment.",
+        cell=lambda row: numbers.count(row.depth.now, 5),
+    ),
+    Column(
+        "max",
+        "max",
+        5,
+        "The most connections seen in the queue at once.",
+        cell=lambda row: numbers.count(row.depth.max, 5),
+    ),
+    Column(
+        "limit",
+        "limit",
+        5,
+        "The queue is full at this many connections: the backlog plus one.",
+        cell=lambda row: numbers.count(row.depth.limit, 5),
     ),
     Column("wait", "wait p99", 8, "99 in 100 of those accepted waited at most this long for it."),
     Column(
@@ -220,6 +241,17 @@ CONNECTIONS = _by_key(
         grows_to=_ANY,
     ),
 )
+
+
+def figures(columns: Dict[str, Column], row: object) -> Dict[str, str]:
+    """The cells of a row that its columns know by themselves."""
+    return {key: column.cell(row) for key, column in columns.items() if column.cell is not None}
+
+
+def extras(columns: Dict[str, Column], base: Sequence[str], *first: str) -> Tuple[str, ...]:
+    """`first`, then the columns that know their cell and stand in neither list."""
+    named = {*base, *first}
+    return (*first, *(key for key, each in columns.items() if each.cell and key not in named))
 
 
 def pick(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.model.report import WholeCall, WholeHop, WholeRequest
-from udsprobe.views.fields import numbers
+from udsprobe.views.fields import numbers, waiting
 from udsprobe.views.fields.bars import KERNEL, PROGRAM, RUN_QUEUE, WAITING
 from udsprobe.views.fields.escape import column, fit, visible
 
@@ -100,6 +100,20 @@ def remarks(request: WholeRequest) -> List[str]:
         told.append("earlier calls of the thread are not kept")
     elif request.calls_not_kept:
         told.append(f"{request.calls_not_kept:,} earlier calls are not kept{_short(request)}")
+    return told
+
+
+def woken_by(request: WholeRequest) -> List[str]:
+    """Who ended its waits, as far as it is certain and worth a line."""
+    told = []
+    for wait in request.waits:
+        author = wait.author
+        if author is None or wait.total_us < waiting.WORTH_TELLING_US:
+            continue
+        who = waiting.thread(author.comm, author.pid, author.tid)
+        what = waiting.WAITS_FOR.get(wait.kind, wait.kind)
+        took = numbers.spaced(numbers.duration(wait.total_us))
+        told.append(f"it waited {took} for {what}: woken by {who}")
     return told
 
 

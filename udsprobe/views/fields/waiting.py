@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Author, Report, RootAuthor, Wait
+from udsprobe.model.report import Author, Report, RootAuthor, Wait, WaitNow
 from udsprobe.rules.accounts.authors import thread_name, was
 from udsprobe.views.fields import numbers
 from udsprobe.views.fields.escape import visible
@@ -46,6 +46,41 @@ def told(report: Report, rows: int) -> List[Wait]:
         if row.pid and row.kind not in _IDLE and row.total_us >= WORTH_TELLING_US
     ]
     return found[:rows]
+
+
+def told_now(report: Report, rows: int) -> List[WaitNow]:
+    """The first of those that go on while their processes owe replies."""
+    return [row for row in report.waits_now or [] if row.replies_owed][:rows]
+
+
+def sentence_now(row: WaitNow) -> str:
+    """`worker 4711/4718 has waited 41 s for a lock or work (futex), …: not known yet who …`."""
+    who = thread(row.comm, row.pid, row.tid)
+    what = WAITS_FOR.get(row.kind, row.kind)
+    call = "" if row.call is None else f" ({row.call})"
+    owed = row.replies_owed or 0
+    owes = f", and its process owes {owed:,} {'reply' if owed == 1 else 'replies'}" if owed else ""
+    head = f"{who} has waited {numbers.duration(row.lasted_us)} for {what}{call}{owes}"
+    return f"{head}: {outlook(row)}"
+
+
+def outlook(row: WaitNow) -> str:
+    """`not known yet who will end it; last woken there by …; its client is app 300`."""
+    return "; ".join(("not known yet who will end it", *_other_end(row)))
+
+
+def _other_end(row: WaitNow) -> List[str]:
+    found = []
+    waker, peer = row.last_woken_by, row.peer
+    if waker is not None:
+        found.append(f"last woken there by {thread(waker.comm, waker.pid, waker.tid)}")
+    if peer is not None:
+        name = (
+            visible(peer.address or "") if peer.pid is None else thread(peer.comm, peer.pid, None)
+        )
+        whose = {"served": "its client is", "upstream": "its upstream is"}
+        found.append(f"{whose.get(row.connection or '', 'at the other end is')} {name}")
+    return found
 
 
 def sentence(row: Wait) -> str:

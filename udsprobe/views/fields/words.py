@@ -83,6 +83,23 @@ def sampled(stacks: Stacks) -> str:
     return "; ".join(parts)
 
 
+STAGES = {
+    "receiving": "being received",
+    "processing": "processed",
+    "sending": "being answered",
+    "none": "none to be answered",
+}
+
+
+def stages(stacks: Stacks) -> List[Tuple[str, float, List[str]]]:
+    """Stage in words, its part of the samples (0 to 1), and the stack of what most of it was in."""
+    return [
+        (STAGES[each.stage], each.samples / stacks.samples, each.code[0].stack)
+        for each in stacks.stages or ()
+        if each.code and stacks.samples
+    ]
+
+
 def slept(sleeps: Sleeps) -> str:
     """`210 sleeps, 3.43s together, in 4.00 s; of 3 the outer callers were not found`."""
     took = numbers.duration(sleeps.total_us)
@@ -137,6 +154,29 @@ def is_incomplete(probe: Probe) -> bool:
 def way(probe: Probe) -> str:
     """`tracepoint`, or `tracepoint, light`: how was looked, and how closely."""
     return visible(probe.strategy) + ("" if probe.detail == "full" else f", {probe.detail}")
+
+
+def full_detail(report: Report) -> str:
+    """`full detail: 1.0 s of the last 30 s, at 12:00:03`; empty unless detail is auto."""
+    probe = report.probe
+    if probe.detail != "auto":
+        return ""
+    found = next((m.coverage for m in probe.measurements if m.coverage is not None), None)
+    if found is None:
+        return "full detail: not yet"
+    began, start = _moment(found.from_), _moment(report.window.start)
+    if began is None or start is None:
+        return f"full detail: {numbers.span(found.observed_s)}"
+    end = start + timedelta(seconds=report.window.duration_s)
+    since_s = max(found.observed_s, (end - began).total_seconds())
+    told = f"full detail: {numbers.span(found.observed_s)} of the last {numbers.span(since_s)}"
+    by = "" if _verdict_of_full(report) else "; the verdict is what light sees"
+    return f"{told}, at {began.strftime('%H:%M:%S')}{by}"
+
+
+def _verdict_of_full(report: Report) -> bool:
+    rows = report.probe.measurements
+    return any(each.name == "verdict" and each.coverage is not None for each in rows)
 
 
 def cost(probe: Probe) -> str:

@@ -7,7 +7,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from markupsafe import Markup
 
-from udsprobe.model.report import Connection, Listener, Report, Served
+from udsprobe.model.coverage import observed_s
+from udsprobe.model.report import Connection, Listener, Report, Served, Stacks
 from udsprobe.model.timeline import HeatMap, Timeline, heat_map
 from udsprobe.views.fields import breakdown, cells, numbers, sequence, verdict, waiting, words
 from udsprobe.views.html import flame, sequence_plot, time_plots
@@ -251,7 +252,7 @@ def _queues(listeners: Sequence[Listener], line: Timeline) -> List[Queue]:
     for row in listeners:
         most = max((each.depth_max.get(row.inode, 0) for each in line.intervals), default=0)
         if most:
-            found.append((most / row.depth.limit, row, most))
+            found.append((most / max(row.depth.limit, 1), row, most))
     found.sort(key=lambda each: -each[0])
     plotted = found[:QUEUES_MAX]
     drawn = [
@@ -312,7 +313,27 @@ def _code(report: Report) -> Dict[str, Any]:
         "flame": flame.flame([each for each in stacks.stacks if each.on == "cpu"]),
         "code_says": words.sampled(stacks),
         "code": _table("code", caption, columns, rows),
+        "stage_code": _stage_code(stacks),
     }
+
+
+def _stage_code(stacks: Stacks) -> Optional[Table]:
+    """What most of each stage's samples are in; None where stages are not known."""
+    rows = [
+        {
+            "stage": stage,
+            "share": numbers.share(share),
+            "code": " ← ".join(stack[: 1 + CALLERS_MAX]),
+        }
+        for stage, share, stack in words.stages(stacks)
+    ]
+    columns = (
+        Column("stage", "while requests are", "text"),
+        Column("share", "%"),
+        Column("code", "mostly in", "prose"),
+    )
+    caption = "What ran in which stage of requests, by its part of the samples."
+    return _table("stage_code", caption, columns, rows) if rows else None
 
 
 def _asleep(report: Report) -> Dict[str, Any]:
@@ -346,8 +367,18 @@ def _asleep(report: Report) -> Dict[str, Any]:
 
 
 def _waits(report: Report) -> Dict[str, Any]:
-    """Whom threads waited for."""
+    """Whom threads waited for; first those that wait still while replies are owed."""
     rows = [
+        {
+            "who": waiting.thread(each.comm, each.pid, each.tid),
+            "what": waiting.WAITS_FOR.get(each.kind, each.kind),
+            "count": "goes on",
+            "total": numbers.duration(each.lasted_us),
+            "author": waiting.outlook(each),
+        }
+        for each in waiting.told_now(report, WAITS_MAX)
+    ]
+    rows += [
         {
             "who": waiting.thread(each.comm, each.pid, each.tid),
             "what": waiting.WAITS_FOR.get(each.kind, each.kind),
@@ -395,7 +426,13 @@ def _slowest(report: Report) -> Dict[str, Any]:
         "drawn_requests": [
             {
                 "name": sequence.headline(each),
-                "says": ". ".join((sequence.parts_line(each), *sequence.remarks(each))),
+                "says": ". ".join(
+                    (
+                        sequence.parts_line(each),
+                        *sequence.woken_by(each),
+                        *sequence.remarks(each),
+                    )
+                ),
                 "plot": sequence_plot.sequence(each),
             }
             for each in found[:DRAWN_MAX]
@@ -433,7 +470,7 @@ def _targets(report: Report) -> Optional[Table]:
 
 def _calls(report: Report) -> Optional[Table]:
     ranked = cells.by_busiest([row for row in report.syscalls or () if row.calls or row.in_flight])
-    rows = [cells.syscall(row, row, report.window.duration_s) for row in ranked]
+    rows = [cells.syscall(row, row, observed_s(report, "syscalls")) for row in ranked]
     columns = (
         Column("name", "system call", "text"),
         Column("socket", "socket", "text"),
@@ -518,7 +555,7 @@ def _upstreams(report: Report) -> Optional[Table]:
 
 def _connects(report: Report) -> Optional[Table]:
     ranked = cells.by_trouble(report.connects or [])
-    rows = [cells.connect(row, report.window.duration_s) for row in ranked]
+    rows = [cells.connect(row, observed_s(report, "connects")) for row in ranked]
     columns = (
         Column("address", "destination", "text"),
         Column("calls", "connects"),

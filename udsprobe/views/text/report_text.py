@@ -13,13 +13,14 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 from rich.cells import cell_len
 from rich.text import Text
 
-from udsprobe.model.report import Action, Listener, Report, Served, Syscall, Target
+from udsprobe.model.coverage import observed_s
+from udsprobe.model.report import Action, Listener, Report, Served, Stacks, Syscall, Target
 from udsprobe.views.fields import cells, numbers, waiting, words
 from udsprobe.views.fields.breakdown import no_turns, time_lines
 from udsprobe.views.fields.columns import Column
 from udsprobe.views.fields.escape import column as padded
 from udsprobe.views.fields.escape import fit, fit_words, visible, wrap, wrap_commands
-from udsprobe.views.fields.sequence import drawn, headline, parts_line, remarks
+from udsprobe.views.fields.sequence import drawn, headline, parts_line, remarks, woken_by
 from udsprobe.views.fields.verdict import evidence, other_findings, remedy, said
 from udsprobe.views.text.lines_of_text import printed
 
@@ -139,9 +140,10 @@ def _title(report: Report, width: int, shown: _Shown) -> List[Text]:
         f"{numbers.span(report.window.duration_s)} from {words.started(report.window)}",
         visible(report.host.hostname),
     ]
-    served = report.requests.served
+    served, partly = report.requests.served, words.full_detail(report)
     return [
         Text(fit(" · ".join(parts), width), style=HEADING),
+        *([Text(_INDENT + fit(partly, width - 2), style=DIM)] if partly else []),
         *_verdict(report, width, shown),
         *map(Text, time_lines(report, width, app=served is not None and served.count > 0)),
     ]
@@ -217,7 +219,7 @@ def _slowest(report: Report, width: int) -> List[Text]:
     request = report.requests.slowest[0]
     body = [heading("slowest request", width), Text(_INDENT + fit(headline(request), width - 2))]
     body.append(Text(_INDENT + fit_words(parts_line(request), width - 2)))
-    told = remarks(request)[:1]
+    told = [*woken_by(request)[:1], *remarks(request)[:1]]
     rows = drawn(request, width - 2, DRAWN_LINES - len(body) - len(told))
     body += [Text(_INDENT + row) for row in rows]
     return [*body, *(_note(fit_words(each, width - 2)) for each in told)]
@@ -251,7 +253,7 @@ def _connects(report: Report, width: int, most: int) -> List[Text]:
     ranked = cells.by_trouble(report.connects or [])
     body = []
     for row in ranked[:most]:
-        shown = cells.connect(row, report.window.duration_s)
+        shown = cells.connect(row, observed_s(report, "connects"))
         failed = cells.connect_failed(row)
         told = f"  {'FAILED ' if failed else ''}{shown['errors']}" if shown["errors"] else ""
         right = f"  {shown['calls']}  p50 {shown['p50']}  p99 {shown['p99']}{told}"
@@ -286,6 +288,16 @@ def _code(report: Report, width: int, rows: int) -> List[Text]:
     for place in report.stacks.functions[:rows]:
         path = visible(" ← ".join(place.stack))
         body.append(Text(fit(f"  {numbers.share(place.share_pct / 100):>4} %  {path}", width)))
+    return [*body, *_stages(report.stacks, width)]
+
+
+def _stages(stacks: Stacks, width: int) -> List[Text]:
+    """What most of each stage's samples are in."""
+    rows = words.stages(stacks)
+    body = [Text("  while requests are", style=DIM)] if rows else []
+    for name, share, stack in rows:
+        path = visible(" ← ".join(stack))
+        body.append(Text(fit(f"  {numbers.share(share):>4} %  {name}: {path}", width)))
     return body
 
 
@@ -305,12 +317,13 @@ def _asleep(report: Report, width: int, rows: int) -> List[Text]:
 
 def _waits(report: Report, width: int, rows: int) -> List[Text]:
     """Who the longest waits were for."""
-    told = waiting.told(report, rows)
-    if not told:
+    said = [waiting.sentence_now(row) for row in waiting.told_now(report, rows)]
+    said += [waiting.sentence(row) for row in waiting.told(report, rows)]
+    if not said:
         return []
     body = [heading("waits", width)]
-    for row in told:
-        first, *more = wrap(waiting.sentence(row), width - 4)
+    for sentence in said:
+        first, *more = wrap(sentence, width - 4)
         body += [Text(f"  {first}"), *(Text(f"    {line}") for line in more)]
     return body
 
@@ -336,7 +349,7 @@ def _listeners(report: Report, width: int, shown: _Shown) -> List[Text]:
 
 
 def _fullest_first(group: Sequence[Listener]) -> Tuple[bool, float]:
-    fullest = max((row.depth.now or 0) / row.depth.limit for row in group)
+    fullest = max((row.depth.now or 0) / max(row.depth.limit, 1) for row in group)
     return not any(map(cells.has_suffered, group)), -fullest
 
 
@@ -434,7 +447,7 @@ def _syscalls(report: Report, width: int, room: int, limit: _Shown) -> List[Text
     body.append(_header(_SYSCALLS))
     space = max(4, room - len(failures))
     shown = ranked if len(ranked) <= space else ranked[: space - 1]
-    seconds = report.window.duration_s
+    seconds = observed_s(report, "syscalls")
     body += [_row(_SYSCALLS, cells.syscall(row, row, seconds)) for row in shown]
     return [*body, *_more(len(ranked) - len(shown), "row"), *failures]
 

@@ -1,0 +1,45 @@
+"""Which function an address belongs to: by mapped files, and by what runtimes write down."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from udsprobe.symbols.perf_map import code_name
+from udsprobe.symbols.process_names import ProcessNames
+from udsprobe.symbols.target_images import TargetImages
+
+SHARED = b"/dev/zero (deleted)"
+
+
+def names(folder: Path, mapped: bytes, perf_map: bytes) -> ProcessNames:
+    """Of a process in a procfs."""
+    process = folder / "77"
+    (process / "root" / "tmp").mkdir(parents=True)
+    (process / "maps").write_bytes(b"1000-2000 r-xs 0 00:01 5 " + mapped + b"\n")
+    (process / "status").write_text("Name:\tx\nNSpid:\t77\n")
+    (process / "root" / "tmp" / "perf-77.map").write_bytes(perf_map)
+    os.utime(process)
+    return ProcessNames(77, TargetImages(None, str(folder)), str(folder))
+
+
+def test_code_in_shared_memory_has_its_names_by_the_map(tmp_path: Path) -> None:
+    """PHP makes its code for all processes of a pool."""
+    known = names(tmp_path, SHARED, b"1100 100 JIT$planted\n")
+    assert known.frame(0x1110)[:2] == ("planted", "[jit]")
+    assert known.frame(0x1800)[:2] == (None, "zero (deleted)")
+
+
+@pytest.mark.parametrize(
+    ("written", "function"),
+    [
+        (b"JIT$Shop\\Cart::total", "Shop\\Cart::total"),
+        (b"JIT$$double_one", "JIT$$double_one"),
+        (b"py::dump:/srv/app.py", "dump"),
+        (b"LazyCompile:*verify /srv/app.js:12:8", "verify"),
+    ],
+)
+def test_what_a_runtime_calls_a_function(written: bytes, function: str) -> None:
+    assert code_name(written).function == function
