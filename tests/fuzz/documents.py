@@ -39,9 +39,14 @@ EDIT = struct.Struct("<HB")
 
 @cache
 def _template_path() -> Path:
-    """A small recording."""
+    """A small recording, with a full window."""
     path = Path(_FOLDER.name, "template")
-    recordings.recorded(path, 6, findings=(2, 3))
+    with recordings.record(path, list(recordings.service(6)), findings=(2, 3)) as recorder:
+        window, taken = recorder.full_window(), list(recordings.service(3))
+        window.begin(samples.observation(), taken[0], None)
+        for each in taken[1:]:
+            window.add(each, None)
+        window.end()
     return path
 
 
@@ -68,6 +73,8 @@ def _all_of(recording: Recording) -> None:
     for interval in recording.intervals():
         shown(interval)
     recording.sequences()
+    for each in recording.windows():
+        shown(recording.window(each.number).report())
 
 
 def _read(path: Path) -> None:

@@ -125,11 +125,11 @@ def nginx(program: str, upstream: Address, keepalive: int, folder: Path) -> Serv
     return Server(argv, ("127.0.0.1", port), folder / "nginx.log")
 
 
-def redis(program: str, folder: Path) -> Server:
-    """Redis on a Unix socket in `folder`, without persistence."""
+def redis(program: str, folder: Path, *options: str) -> Server:
+    """Redis on a Unix socket in `folder`, which saves nothing by itself."""
     path = str(folder / "redis.sock")
     argv = [program, "--port", "0", "--unixsocket", path, "--save", "", "--appendonly", "no"]
-    return Server([*argv, "--dir", str(folder)], path, folder / "redis.log")
+    return Server([*argv, "--dir", str(folder), *options], path, folder / "redis.log")
 
 
 def load(argv: List[str]) -> str:

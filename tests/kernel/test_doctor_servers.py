@@ -219,6 +219,8 @@ def test_the_trial_says_what_attach_would_and_leaves_nothing() -> None:
     argv = [sys.executable, "-m", "udsprobe", "run", "--json", "--output", "/dev/stdout"]
     done = subprocess.run([*argv, "--", "true"], cwd=ROOT, capture_output=True, timeout=PATIENCE_S)
     attached = json.loads(done.stdout)["probe"]["measurements"]
+    # Of an observation alone.
+    assert [each.pop("coverage") for each in attached] == [None] * len(attached)
     assert document["kernel"]["measurements"] == attached
 
 

@@ -95,6 +95,17 @@ def test_attach(sender: Caller, user: User, folder: Path) -> None:
         assert live.end().code == 0
 
 
+def test_attach_in_detail_auto(sender: Caller, user: User, folder: Path) -> None:
+    """Windows are loaded anew: what that takes is kept, and nothing else."""
+    options = ["--detail", "auto", "--json"]
+    with Live(["attach", "--pid", str(sender.pid), *options], folder) as live:
+        kept = f"{TO_LOOK | 1 << 38 | 1 << 39:016x}"
+        found = statuses(live.pid)
+        assert {each["CapPrm"] for each in found} == {each["CapEff"] for each in found} == {kept}
+        assert {each["Uid"].split("\t")[1] for each in found} == {str((user or (0, 0))[0])}
+        assert live.end().code == 0
+
+
 def test_record(sender: Caller, user: User, folder: Path) -> None:
     path = folder / "a"
     with Live(["record", "-o", str(path), "--pid", str(sender.pid)], folder) as live:

@@ -15,16 +15,13 @@ import pytest
 from tests.kernel import tool
 from tests.kernel.live import Live
 from tests.kernel.test_accept_queue import (
-    HOSTS,
     KINDS,
     UNIX_KINDS,
     Places,
-    drops_of_namespace,
-    grown,
 )
 from tests.kernel.tool import row_of
 from tests.patience import PATIENCE_S
-from tests.workloads.queue_process import OWN_NETWORK, Actor, inside, wait_until_asleep
+from tests.workloads.queue_process import Actor, wait_until_asleep
 from udsprobe.collector import SWEEP_EVERY_SAMPLES
 from udsprobe.kernel.programs.loader import MAP_BOUNDS
 
@@ -142,34 +139,6 @@ def test_a_queue_at_its_limit_is_a_finding_though_refusals_are_unseen(
         assert "--detail full tells" in finding["summary"]
         assert watched.report["verdict"]["cause"] == "unknown"
         assert "--detail full" in watched.report["verdict"]["summary"]
-
-
-@pytest.mark.parametrize("kind", sorted(HOSTS))
-def test_tcp_drops_are_what_the_namespace_counts(
-    kind: str, reachable: Path, tmp_path: Path
-) -> None:
-    places = Places(kind, reachable)
-    with Actor(*OWN_NETWORK) as server, Actor(*inside(server, "net")) as client:
-        server.do("loopback_up")
-        with attached(server, tmp_path) as watched:
-            place, heard = places.listen(server, 2)
-            client.connect(place, 3)
-            before = drops_of_namespace(server)
-            tried = client.connect(place, 40, blocking=False, keep=False)
-            assert tried["results"] == {"EINPROGRESS": 40}
-            pids = client.do("connect_by_children", address=place, count=2)["pids"]
-            wait_until_asleep(pids, "wait_woken")
-            server.do("accept", listener=heard["listener"], count=5)
-            client.do("reap", pids=pids)
-            overflows, drops = grown(before, drops_of_namespace(server))
-        row = row_of(watched.report, heard)
-        assert row["drops"] == row["overflows"] == overflows == drops >= 42
-        assert row["depth"]["max"] == row["depth"]["limit"] == 3
-        assert row["established"] == row["accepted"] == 5
-        # Of TCP the handshake tells it, not the call.
-        blocked = row["blocked_connects"]
-        assert (blocked["count"], blocked["waiting_now"]) == (2, 0)
-        assert watched.report["verdict"]["cause"] == "accept-queue-full"
 
 
 def test_connections_closed_unused_make_room(unix_places: Places, tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_an_answer_of_many_datagrams_is_read_to_its_end(listen: Listen) -> None:
 def test_a_netlink_error_is_raised_and_not_waited_for() -> None:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as netlink:
         netlink.settimeout(PATIENCE_S)
-        netlink.send(diag_messages.inet_listeners_request(socket.AF_INET, 254, 77))
+        netlink.send(diag_messages.unix_listeners_request(socket.AF_APPLETALK, 77))
         with pytest.raises(FileNotFoundError):
             list(diag_messages.answers(netlink.recv(65536), 77))
 

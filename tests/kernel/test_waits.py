@@ -81,7 +81,7 @@ def spent_us(parts: List[Row], *was: str) -> float:
 )
 def test_a_mutex_whose_holder_works(tmp_path: Path, work: str, was: str, call: str) -> None:
     seen = watched(tmp_path, "mutex", work)
-    waiter, holder, _ = seen.truth["tids"]
+    waiter, holder, *_ = seen.truth["tids"]
     row = seen.row(waiter, "lock")
     assert names(row["authors"]) == {("thread", holder)}
     assert row["unknown_us"] == 0
@@ -107,7 +107,7 @@ def test_every_hand_over_is_counted(tmp_path: Path) -> None:
 
 
 def handed_over(seen: Seen) -> int:
-    first, second, _ = seen.truth["tids"]
+    first, second, *_ = seen.truth["tids"]
     counted = 0
     for me, other, at in ((first, second, 0), (second, first, 1)):
         row = seen.row(me, "lock")
@@ -140,7 +140,7 @@ def difference(seen: Seen, at: int) -> float:
 
 def test_readers_wait_for_a_writer(tmp_path: Path) -> None:
     seen = watched(tmp_path, "rwlock")
-    reader, writer, _ = seen.truth["tids"]
+    reader, writer, *_ = seen.truth["tids"]
     row = seen.row(reader, "lock")
     assert names(row["authors"]) == {("thread", writer)}
     assert spent_us(row["authors"], "cpu", "runq") > 0.9 * row["total_us"]
@@ -149,7 +149,7 @@ def test_readers_wait_for_a_writer(tmp_path: Path) -> None:
 def test_who_fills_a_queue_is_no_holder(tmp_path: Path) -> None:
     """It wakes who waits at the condition variable; the mutex is free meanwhile."""
     seen = watched(tmp_path, "queue")
-    consumer, producer, _ = seen.truth["tids"]
+    consumer, producer, *_ = seen.truth["tids"]
     row = seen.row(consumer, "lock")
     assert names(row["authors"]) == {("thread", producer)}
     assert spent_us(row["authors"], "cpu", "runq") > 0.9 * row["total_us"]
@@ -159,7 +159,7 @@ def test_who_fills_a_queue_is_no_holder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("case", "kind"), [("pipe", "pipe"), ("unix", "recv")])
 def test_a_child_that_answers(tmp_path: Path, case: str, kind: str) -> None:
     seen = watched(tmp_path, case)
-    parent, child, _ = seen.truth["tids"]
+    parent, child, *_ = seen.truth["tids"]
     waits = [row for row in seen.report["waits"] if (row["tid"], row["kind"]) == (parent, kind)]
     row = max(waits, key=lambda each: each["total_us"])
     theirs = [part for part in row["authors"] if part["tid"] == child]
@@ -176,11 +176,14 @@ def others(row: Row, child: int) -> Set[Tuple[str, Any]]:
     )
 
 
-def test_a_tcp_connection_s_author_is_the_process_at_its_other_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("case", "kind"), [("tcp", "recv"), ("polled", "poll")])
+def test_a_tcp_connection_s_author_is_the_process_at_its_other_end(
+    tmp_path: Path, case: str, kind: str
+) -> None:
     """Packets are delivered by whoever an interrupt meets."""
-    seen = watched(tmp_path, "tcp")
-    reader, writer, _ = seen.truth["tids"]
-    row = seen.row(reader, "recv")
+    seen = watched(tmp_path, case)
+    reader, writer, *_ = seen.truth["tids"]
+    row = seen.row(reader, kind)
     allowed = {("process", writer), ("interrupt", None)}
     assert {(part["by"], part["pid"]) for part in row["authors"]} <= allowed
     assert ("process", writer) in {(part["by"], part["pid"]) for part in row["authors"]}
@@ -188,7 +191,7 @@ def test_a_tcp_connection_s_author_is_the_process_at_its_other_end(tmp_path: Pat
 
 def test_a_child_that_ends(tmp_path: Path) -> None:
     seen = watched(tmp_path, "child", rounds=1)
-    parent, child, _ = seen.truth["tids"]
+    parent, child, *_ = seen.truth["tids"]
     row = seen.row(parent, "child")
     assert names(row["authors"]) == {("thread", child)}
     assert row["count"] == 1
@@ -202,17 +205,39 @@ def test_a_timer_has_no_thread(tmp_path: Path) -> None:
     assert names(row["authors"]) == {("timer", None)}
 
 
-def test_a_file_lock_between_processes(tmp_path: Path) -> None:
-    seen = watched(tmp_path, "filelock", "sleep", rounds=1)
-    waiter, holder, _ = seen.truth["tids"]
+@pytest.mark.parametrize("chain", ["filelock", "record"])
+def test_a_file_lock_between_processes(chain: str, tmp_path: Path) -> None:
+    seen = watched(tmp_path, chain, "sleep", rounds=1)
+    waiter, holder, *_ = seen.truth["tids"]
     row = seen.row(waiter, "file_lock")
     assert names(row["authors"]) == {("thread", holder)}
     assert spent_us(row["authors"], "sleep") > 0
 
 
+def test_a_reader_that_sleeps(tmp_path: Path) -> None:
+    """It makes room in the sender's buffer when it reads at last."""
+    seen = watched(tmp_path, "reader", "sleep", rounds=20)
+    sender, reader, *_ = seen.truth["tids"]
+    row = seen.row(sender, "send")
+    assert names(row["authors"]) == {("thread", reader)}
+    assert spent_us(row["authors"], "sleep", "runq") > 0.5 * row["total_us"]
+
+
+def test_a_pool_of_two_connections(tmp_path: Path) -> None:
+    """Who gives one back woke the third; behind them is who answers both."""
+    seen = watched(tmp_path, "pool")
+    third, *users, server = seen.truth["tids"]
+    row = seen.row(third, "lock")
+    assert names(row["authors"]) <= {("thread", tid) for tid in users}
+    assert spent_us(row["authors"], "recv") > 0.5 * row["total_us"]
+    behind = [part for part in row["roots"] if part["tid"] == server]
+    assert spent_us(behind, "cpu", "runq") > 0.5 * row["total_us"]
+    assert {part["via"][0].rpartition("/")[2] for part in behind} <= {str(tid) for tid in users}
+
+
 def test_a_chain_of_locks_ends_at_a_child_behind_a_pipe(tmp_path: Path) -> None:
     seen = watched(tmp_path, "chain", "child", rounds=2)
-    first, second, third = seen.truth["tids"]
+    first, second, third, _ = seen.truth["tids"]
     pid = seen.truth["pid"]
     row = seen.row(first, "lock")
     assert row["authors"][0]["tid"] == second

@@ -15,6 +15,7 @@ from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.tables import wakers
 from udsprobe.kernel.tables.wakers import WaitTable
 from udsprobe.kernel.tracer import Tracer
+from udsprobe.model.waits import _window
 from udsprobe.sample import WaitCounts
 
 pytestmark = [pytest.mark.root, pytest.mark.alone]
@@ -33,15 +34,21 @@ def loaded() -> Iterator[ProbeObject]:
         tracer.close()
 
 
-def put(loaded: ProbeObject, tid: int, waited_ns: int) -> None:
+def put(loaded: ProbeObject, tid: int, waited_ns: int, author_tid: int = 0) -> None:
     key: Any = loaded.btf.structure("wait_key")()
     counts: Any = loaded.btf.structure("wait_counts")()
     enums = loaded.btf.enum("doing"), loaded.btf.enum("author")
     key.tid, key.started_ns = tid, tid
-    key.doing, key.author = enums[0]["DOING_LOCK"], enums[1]["AUTHOR_INTERRUPT"]
+    author = "AUTHOR_THREAD" if author_tid else "AUTHOR_UNKNOWN"
+    key.doing, key.author = enums[0]["DOING_LOCK"], enums[1][author]
+    key.author_tgid = key.author_tid = author_tid
     counts.count, counts.tgid = 1, os.getpid()
     counts.was_ns[enums[0]["DOING_UNKNOWN"]] = waited_ns
     loaded.update("waits", bytes(key), bytes(counts))
+
+
+def reader(loaded: ProbeObject) -> WaitTable:
+    return WaitTable(loaded, syscall_tables(os.uname().machine), Procfs())
 
 
 def totals(rows: Tuple[WaitCounts, ...]) -> Tuple[int, int]:
@@ -57,7 +64,7 @@ def test_threads_that_ended_become_one_row(
     loaded: ProbeObject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wakers, "ROWS_KEPT_MAX", KEPT)
-    table = WaitTable(loaded, syscall_tables(os.uname().machine), Procfs())
+    table = reader(loaded)
     put(loaded, os.getpid(), 1000)
     for number in range(KEPT - 1):
         put(loaded, GONE_TID + number, 10)
@@ -69,12 +76,36 @@ def test_threads_that_ended_become_one_row(
     assert left(loaded) == 1
 
 
+def test_authors_that_ended_become_one_row(
+    loaded: ProbeObject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A parent that waits for a child a second, for a day: the map would be full of them."""
+    monkeypatch.setattr(wakers, "ROWS_KEPT_MAX", KEPT)
+    table = reader(loaded)
+    put(loaded, os.getpid(), 1000)
+    put(loaded, os.getpid(), 100, author_tid=os.getpid())
+    for number in range(KEPT - 2):
+        put(loaded, os.getpid(), 10, author_tid=GONE_TID + number)
+    before = table.read()
+    assert len(before) == KEPT
+    for number in range(KEPT):
+        put(loaded, os.getpid(), 10, author_tid=GONE_TID + KEPT + number)
+    after = table.read()
+    assert totals(after) == (2 * KEPT, 1100 + 10 * (2 * KEPT - 2))
+    assert sorted((row.author, row.count) for row in after) == [("thread", 1), ("unknown", 15)]
+    assert {row.tid for row in after} == {os.getpid()}
+    assert left(loaded) == 2
+    added = list(_window(before, after))
+    assert [(row.tid, row.author, row.count) for row in added] == [(os.getpid(), "unknown", KEPT)]
+    assert totals(tuple(added)) == (KEPT, 10 * KEPT)
+
+
 def test_names_are_given_once_and_kept(
     loaded: ProbeObject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows beyond the bound are one without a name, even when there is room again."""
     monkeypatch.setattr(wakers, "ROWS_KEPT_MAX", 1)
-    table = WaitTable(loaded, syscall_tables(os.uname().machine), Procfs())
+    table = reader(loaded)
     monkeypatch.setattr(table, "_look_above", 100)
     for tid in range(1, 4):
         put(loaded, tid, 100)

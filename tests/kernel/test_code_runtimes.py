@@ -1,0 +1,89 @@
+"""Names of code that runtimes make or interpret, and of what sleeps in several languages.
+
+What is said of each is the table of docs/named-code.md.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Dict, Iterator, List, Mapping, Tuple
+
+import pytest
+
+from tests.conftest import Require
+from tests.kernel import busy
+from tests.kernel.named_code import assert_told
+from tests.kernel.test_code import CODE, with_map_files
+from tests.patience import PATIENCE_S
+
+pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
+
+# Language and culprit, as the table has them.
+Culprit = Tuple[str, str]
+NODE_MAP = ("--perf-basic-prof", "--interpreted-frames-native-stack")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Nothing of it is left behind."""
+    with busy.folder() as path:
+        yield path
+
+
+def observed(
+    commands: Mapping[Culprit, List[str]], folder: Path, asleep: Mapping[Culprit, str]
+) -> Dict[Culprit, busy.Place]:
+    """What is said of each; the maps that they wrote are removed."""
+    with ExitStack() as stack:
+        running = stack.enter_context(busy.started(*commands.values(), folder=str(folder)))
+        pids = {name: each.pid for name, each in zip(commands, running)}
+        for pid in pids.values():
+            stack.callback(Path(f"/tmp/perf-{pid}.map").unlink, missing_ok=True)
+        return busy.observed(pids, folder, asleep)
+
+
+def assert_all_told(places: Mapping[Tuple[str, str], busy.Place]) -> None:
+    for (where, name), place in places.items():
+        assert_told(where, {name: place})
+
+
+def test_running(folder: Path, require: Require) -> None:
+    tools = require("node", "java", "javac", "php")
+    subprocess.run([tools["javac"], "-d", str(folder), str(CODE / "Hot.java")], check=True)
+    verify = [str(CODE / "asleep.js"), "verify", str(folder / "js")]
+    opcache = ["-d", "opcache.enable_cli=1", "-d", "opcache.jit_buffer_size=16M", "-d"]
+    opcache += ["opcache.jit=function", "-d", "opcache.jit_debug=16"]
+    commands = {
+        ("Node", "pbkdf2-map"): [tools["node"], *NODE_MAP, *verify],
+        ("Node", "pbkdf2"): [tools["node"], *verify],
+        ("Java", "function"): [tools["java"], "-cp", str(folder), "Hot"],
+        ("PHP", "jit-map"): [tools["php"], *opcache, str(CODE / "hot.php")],
+    }
+    assert_all_told(observed(commands, folder, {}))
+
+
+def test_asleep(folder: Path, require: Require) -> None:
+    tools = require("node", "go", "g++", "rustc")
+    python = with_map_files(require)
+    code = {suffix: str(CODE / f"asleep.{suffix}") for suffix in ("js", "py", "go", "cpp", "rs")}
+    made = {suffix: str(folder / f"asleep-{suffix}") for suffix in ("go", "cpp", "rs")}
+    environment = {**os.environ, "CGO_ENABLED": "0"}
+    for argv in (
+        [tools["go"], "build", "-o", made["go"], code["go"]],
+        [tools["g++"], "-O2", "-pthread", "-o", made["cpp"], code["cpp"]],
+        [tools["rustc"], "-O", "-o", made["rs"], code["rs"]],
+    ):
+        subprocess.run(argv, check=True, timeout=PATIENCE_S, env=environment)
+    commands = {
+        ("Node", "fsync-map"): [tools["node"], *NODE_MAP, code["js"], "disk", str(folder / "a")],
+        ("Python", "fsync-map"): [python, "-X", "perf", code["py"], str(folder / "b")],
+        ("Go", "fsync"): [made["go"], "disk", str(folder / "c")],
+        ("Go", "mutex"): [made["go"], "lock", str(folder / "d")],
+        ("C++", "mutex"): [made["cpp"]],
+        ("Rust", "mutex"): [made["rs"]],
+    }
+    asleep = {name: "fsync" if "fsync" in name[1] else "futex" for name in commands}
+    assert_all_told(observed(commands, folder, asleep))
