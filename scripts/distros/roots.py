@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+# A package that makes the bundle anew (Java's in Debian 11) takes them from here.
+CERTIFICATES_OF_HOST = "usr/local/share/ca-certificates/host.crt"
 TOLD = re.compile(r"PIP_|npm_config_|\w+_proxy$", re.IGNORECASE)
 # What a user has on a fresh machine before the first command of the README.
 FRESH = ("apt", "ca-certificates", "git", "sudo")
@@ -126,6 +128,8 @@ def made(release: Release, folder: Path, *, expired: bool = False) -> Root:
     for told in (CERTIFICATES, Path("/etc/pip.conf"), Path("/etc/resolv.conf"), Path("/etc/hosts")):
         if told.is_file():
             shutil.copy(told, folder / str(told).lstrip("/"))
+    if CERTIFICATES.is_file():
+        shutil.copy(CERTIFICATES, folder / CERTIFICATES_OF_HOST)
     root = Root(release, folder)
     root.run(["apt-get", "-qq", "update"])
     return root

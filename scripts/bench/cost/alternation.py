@@ -94,7 +94,7 @@ class Alternation:
 
     def _look(self, tool: Tool, running: Running) -> Tuple[Measured, Account]:
         with contextmanager(tool.look)(self._folder, running.targets) as account:
-            warm = running.measure(WARM_UP_S)
+            warm = running.measure(WARM_UP_S + tool.settle_s)
             measured = _both(warm, running.measure(self._seconds))
         return measured, account
 

@@ -65,6 +65,7 @@ class Tool:
         absent: the reason why it cannot run here; empty when it can.
         is_slow: its effect is so large that fewer rounds tell it.
         takes_one: process only.
+        settle_s: under load before it is measured, where its cost changes at first.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Tool:
     prefix: Optional[Callable[[Path], Sequence[str]]] = None
     is_slow: bool = False
     takes_one: bool = False
+    settle_s: float = 0.0
 
 
 def _nothing(_: Path, __: Sequence[int]) -> Iterator[Account]:
@@ -120,9 +122,11 @@ def _udsprobe(
             end(process)
             account.end_s = time.monotonic() - began
         document = json.loads(report.read_text())
-        if document["syscalls"] is not None:
+        # In detail auto they are those of its full windows.
+        seen = None if document["probe"]["detail"] == "auto" else document["syscalls"]
+        if seen is not None:
             account.calls = {}
-        for row in document["syscalls"] or ():
+        for row in seen or ():
             assert account.calls is not None
             account.calls[row["name"]] = account.calls.get(row["name"], 0) + row["calls"]
         account.lost = sum(document["probe"]["events_lost"].values())
