@@ -134,10 +134,23 @@ def test_interpreted_code_is_named_where_a_part_of_its_stacks_was_taken() -> Non
     bare = slept("fsync", ("fsync", LIBC), ms=800, owing_ms=0, truncated=4)
     (process,) = found(known, bare).sleeps.processes  # type: ignore[union-attr]
     place = process.calls[0].code[0]
-    assert (place.stack[0], place.share_pct) == ("dump (app.js:7)", 20.0)
+    assert (place.stack[0], place.share_pct) == ("dump (app.js:7)", 100.0)
     bare = slept("fsync", ("fsync", LIBC), ms=8000, owing_ms=0, truncated=4)
     (process,) = found(known, bare).sleeps.processes  # type: ignore[union-attr]
     assert process.calls[0].code[0].function == "fsync"
+    often = replace(known, samples=400)
+    (process,) = found(often, bare).sleeps.processes  # type: ignore[union-attr]
+    assert process.calls[0].code[0].function == "dump"
+
+
+def test_callers_of_one_function_say_nothing_of_another() -> None:
+    known = slept("fsync", ("save", APP), ("fsync", LIBC), ms=300, owing_ms=300)
+    bare = slept("fsync", ("not_unwound", APP), ms=700, owing_ms=700, truncated=4)
+    (process,) = found(known, bare).sleeps.processes  # type: ignore[union-attr]
+    places = process.calls[0].code
+    assert [(each.function, each.share_pct) for each in places] == [
+        *(("not_unwound", 70.0), ("fsync", 30.0)),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,9 @@ CALLERS_SHOWN_MAX = 12
 HOT_PATH_MIN = 0.5
 """A function that most samples are in, itself or what it calls, is what the time goes to."""
 
-CALLERS_KNOWN_MIN = 0.1
-"""Of all: stacks are taken by chance where not all can be, so a part speaks for the others."""
+CALLERS_KNOWN_MIN, CALLED_MIN = 0.1, 30
+"""Of a function's time, or of its stacks: they are taken by chance where not all can be, so some
+speak for the others."""
 
 _NS_PER_S, _NS_PER_US = 1_000_000_000, 1000
 KERNEL = "[kernel]"
@@ -229,6 +230,7 @@ def _processes(rows: Sequence[Row]) -> List[ProcessCode]:
 def places(rows: Sequence[Row]) -> List[CodePlace]:
     """What most of the time goes to first, then the functions that take it themselves."""
     whole = sum(row.weight for row in rows)
+    rows = _spoken_for(rows)
     hot = _hot(rows, whole)
     rest = by_self(rows)
     if hot is None:
@@ -248,11 +250,10 @@ def _hot(rows: Sequence[Row], whole: int) -> Optional[CodePlace]:
         for frame, depth in _first_met(row.frames).items():
             inside[frame] += row.weight
             depths[frame] += row.weight * depth
-    enough = HOT_PATH_MIN * _with_callers(rows, whole)
     likely = [
         frame
         for frame, weight in inside.items()
-        if weight >= enough and frame.function and frame.function not in _ROOTS
+        if weight >= HOT_PATH_MIN * whole and frame.function and frame.function not in _ROOTS
     ]
     if not likely:
         return None
@@ -261,10 +262,36 @@ def _hot(rows: Sequence[Row], whole: int) -> Optional[CodePlace]:
     return _place(found, inside[found], whole, rows)
 
 
-def _with_callers(rows: Sequence[Row], whole: int) -> int:
-    """Of the weight, what says from where it was called; all of it, where that is too little."""
-    known = sum(row.weight for row in rows if len(row.frames) > 1 or row.truncated < row.samples)
-    return known if known >= CALLERS_KNOWN_MIN * whole else whole
+def _spoken_for(rows: Sequence[Row]) -> List[Row]:
+    """What is known of a function without its callers goes to where it was called from, in parts
+    as it is with its callers; rows of functions whose callers are never known stay.
+    """
+    heard: Dict[Frame, List[Row]] = {}
+    silent: Dict[Frame, List[Row]] = {}
+    for row in rows:
+        (silent if _is_silent(row) else heard).setdefault(row.frames[-1], []).append(row)
+    found = [row for frame, own in heard.items() for row in _for_all(own, silent.get(frame, []))]
+    left = (own for frame, own in silent.items() if not _speak(heard.get(frame, []), own))
+    return [*found, *(row for own in left for row in own)]
+
+
+def _is_silent(row: Row) -> bool:
+    return len(row.frames) == 1 and row.truncated == row.samples
+
+
+def _speak(heard: Sequence[Row], silent: Sequence[Row]) -> bool:
+    """Whether these are enough, and whether they have time at all, to tell of those."""
+    weight, samples = sum(row.weight for row in heard), sum(row.samples for row in heard)
+    whole = weight + sum(row.weight for row in silent)
+    return weight > 0 and (samples >= CALLED_MIN or weight >= CALLERS_KNOWN_MIN * whole)
+
+
+def _for_all(heard: Sequence[Row], silent: Sequence[Row]) -> Sequence[Row]:
+    if not _speak(heard, silent):
+        return heard
+    weight = sum(row.weight for row in heard)
+    factor = 1 + sum(row.weight for row in silent) / weight
+    return [row._replace(weight=round(row.weight * factor)) for row in heard]
 
 
 def _first_met(frames: Sequence[Frame]) -> Dict[Frame, int]:
