@@ -383,8 +383,10 @@ def _summary(
     """What users suffer, its root, what follows from that, and what it says of the transport."""
     queues = [each.headline for each in symptoms_of(root, suspects) if each.cause in QUEUES]
     chain = f"; as a result, {queues[0]}" if queues else ""
-    which = _CLASS_WORDS[CAUSES[root.cause].class_]
-    return f"{suffered.says}: {root.headline}{chain}. {which}{_gain(share)}."
+    class_ = CAUSES[root.cause].class_
+    # Of those that got in a free transport could save much, and let in nobody else.
+    gain = "" if class_ == causes.SET_UP else _gain(share)
+    return f"{suffered.says}: {root.headline}{chain}. {_CLASS_WORDS[class_]}{gain}."
 
 
 def _gain(share: TransportShare) -> str:

@@ -144,4 +144,7 @@ def _transport(verdict: Verdict) -> str:
     gain = verdict.max_gain_pct
     if gain is None:
         return "the part of the transport in a request was not measured"
-    return f"a free transport would save at most {numbers.spoken(gain)} % of request time"
+    most = f"at most {numbers.spoken(gain)} %"
+    if verdict.class_ == "set-up":
+        return f"a free transport would save those that got in {most} of their time"
+    return f"a free transport would save {most} of request time"
