@@ -160,6 +160,14 @@ def test_a_lock_whose_author_computes_is_its_cpu_time() -> None:
     assert (verdict.cause, verdict.subject) == ("app-cpu", "flusher thread 61")
 
 
+def test_of_many_that_take_turns_the_holders_are_who_did_not_wait() -> None:
+    """The chain of those that held the lock before is longer than it is followed."""
+    computing = part(0.3, was="cpu", call=None)
+    waiting = part(0.7, was="lock", call="futex", via=["node 1/2", "node 1/3", "node 1/4"])
+    time = request_time(whole_service(locked(wait(4711, computing, waiting), user=0.98)))
+    assert time.share("cpu") > 0.95
+
+
 def test_what_is_known_of_too_few_waits_says_nothing() -> None:
     """The other threads' own account does, as before."""
     rarely = part(0.1, was="cpu", call=None)

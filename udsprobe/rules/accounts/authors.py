@@ -133,13 +133,15 @@ def _silent_client(service: Service, part: RootAuthor) -> Optional[Tuple[str, fl
 def busy_authors(service: Service, lock_us: float) -> Optional[Mapping[str, float]]:
     """The part of the waits for locks in which their last authors were busy, by what with.
 
-    None where that is not known of enough of them.
+    None where that is not known of enough of them. Who waited for a lock as well, where a
+    chain ends, held none: of many that take turns the chain is longer than it is followed. The
+    others speak for that part.
     """
     rows = _rows(service, "lock", lock_us)
-    known = [
-        each for row in rows for each in row.roots if each.by == "thread" and each.was is not None
-    ]
-    known_us, whole_us = _sum(known), sum(row.total_us for row in rows)
+    told = [each for row in rows for each in row.roots if each.by == "thread" and each.was]
+    known = [each for each in told if each.was not in _KINDS["lock"]]
+    known_us = _sum(known)
+    whole_us = sum(row.total_us for row in rows) - (_sum(told) - known_us)
     if not known_us or known_us < AUTHOR_KNOWN_MIN * whole_us:
         return None
     return {name: _sum([a for a in known if a.was == name]) / known_us for name in _BUSY}
