@@ -206,6 +206,20 @@ static __always_inline u32 parent_of(struct task_struct *task)
 	return in_pid_namespace && number & PID_OUTSIDE ? 0 : number;
 }
 
+/* Linux kernel commit f5d39b020809 "freezer,sched: Rewrite core freezer logic" (in v6.1):
+ * TASK_FROZEN, also of cgroup v1; commit 76f969e8948d "cgroup: cgroup v2 freezer" (in v5.2).
+ */
+static __always_inline u32 stopped_by(struct task_struct *task)
+{
+	long state = state_of_task(task);
+
+	if (task->jobctl & JOBCTL_TRAP_FREEZE || state & TASK_FROZEN)
+		return STOPPED_BY_FREEZER;
+	if (task->signal->flags & SIGNAL_STOP_STOPPED)
+		return STOPPED_BY_SIGNAL;
+	return state & __TASK_TRACED ? STOPPED_BY_TRACER : STOPPED_BY_NOBODY;
+}
+
 static __always_inline void write_process(struct seq_file *seq, struct task_struct *task)
 {
 	struct process_record record = { .tgid = tgid_of(task), .fds_open = FDS_UNKNOWN };
@@ -229,6 +243,7 @@ static __always_inline void write_process(struct seq_file *seq, struct task_stru
 		record.fds_open = open_fds_of((u64)files);
 	record.netns = task->nsproxy->net_ns->ns.inum;
 	record.via = process->via;
+	record.stopped = stopped_by(task);
 	bpf_probe_read_kernel_str(record.comm, sizeof(record.comm), task->comm);
 	__builtin_memcpy(record.program, process->comm, sizeof(record.program));
 	bpf_seq_write(seq, &record, sizeof(record));

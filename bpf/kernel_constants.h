@@ -52,9 +52,15 @@
 
 /* include/linux/sched.h; PF_IO_WORKER: a thread that io_uring made for the process. */
 #define TASK_UNINTERRUPTIBLE 2
+#define __TASK_TRACED 8
+#define TASK_FROZEN 0x8000
 #define PF_EXITING 0x4
 #define PF_IO_WORKER 0x10
 #define PF_KTHREAD 0x00200000
+
+/* include/linux/sched/signal.h, include/linux/sched/jobctl.h */
+#define SIGNAL_STOP_STOPPED 1
+#define JOBCTL_TRAP_FREEZE (1UL << 23)
 
 /* include/uapi/asm-generic/resource.h */
 #define RLIMIT_NOFILE 7

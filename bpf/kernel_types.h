@@ -147,6 +147,7 @@ struct rlimit {
 struct signal_struct {
 	atomic_t live;
 	int nr_threads;
+	unsigned int flags;
 	struct rlimit rlim[16];
 };
 
@@ -194,6 +195,7 @@ struct task_struct {
 	struct sched_entity se;
 	struct sched_info sched_info;
 	unsigned int in_iowait : 1;
+	unsigned long jobctl;
 	u64 start_boottime;
 	int pid;
 	int tgid;

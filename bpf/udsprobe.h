@@ -911,6 +911,14 @@ struct thread_record {
 	char comm[COMM_LEN];
 };
 
+/* Why no thread of a process may run. */
+enum stopped_by {
+	STOPPED_BY_NOBODY,
+	STOPPED_BY_SIGNAL,	/* SIGSTOP and its like, until SIGCONT */
+	STOPPED_BY_TRACER,	/* ptrace: a debugger, strace */
+	STOPPED_BY_FREEZER,	/* of its cgroup: docker pause, systemctl freeze */
+};
+
 /* A living target; equal bytes are an equal answer. */
 struct process_record {
 	ns_t started_ns;	/* since boot */
@@ -924,6 +932,8 @@ struct process_record {
 	unsigned int fds_open;	/* all ones: not counted here */
 	unsigned int netns;	/* 0: not known */
 	unsigned int via;
+	unsigned int stopped;	/* enum stopped_by, of its first thread */
+	unsigned int pad;
 	char comm[COMM_LEN];	/* its first thread's */
 	char program[COMM_LEN];	/* that it runs since its last exec, by the name it had then */
 };
@@ -1026,6 +1036,7 @@ struct abi_types {
 	enum stage stage;
 	enum thread_flag thread_flag;
 	enum via via;
+	enum stopped_by stopped_by;
 	enum role role;
 	enum direction direction;
 	enum phase phase;

@@ -49,7 +49,7 @@ class BccCollector:
         in_flight = counters.in_flight()
         # Nobody tells who slept all the time: each is looked at.
         self._book.update(
-            counters.processes(self._procfs), self._book.alive(), self._tracer.via_names
+            counters.processes(self._procfs), self._book.alive(), self._tracer.target_names
         )
         seen = self._listeners.read(self._book.alive(), None, self._book.netns())
         return Sample(

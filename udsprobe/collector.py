@@ -137,7 +137,7 @@ class Collector:
     def _read(self, monotonic_ns: int, unix_s: float) -> Sample:
         counted = self._read_counters()
         counters, row = self._tracer.counters, counted.row
-        self._book.update(counters.processes(), counted.ran, self._tracer.via_names)
+        self._book.update(counters.processes(), counted.ran, self._tracer.target_names)
         interval = counters.next_interval()
         rows, rows_open = self._connections.read(monotonic_ns)
         seen = self._listeners.read(self._book.alive(), counted.ran, self._book.netns())

@@ -123,6 +123,7 @@ class TargetReading:
         start_ticks: clock ticks after boot; tells a PID used again.
         parent: process id of its parent now.
         cgroup: its path, escaped; None when it was gone before it could be read.
+        stopped: by what it may not run now: `signal`, `tracer` or `freezer`; None: it may.
     """
 
     pid: int
@@ -137,6 +138,7 @@ class TargetReading:
     start_ticks: Optional[int] = None
     parent: Optional[int] = None
     cgroup: Optional[str] = None
+    stopped: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def assert_told(where: str, places: Mapping[str, Mapping[str, Any]]) -> None:
         known = [each for each in stack if each != NOT_KNOWN][:NAMED_WITHIN]
         at = known.index(row.planted) if row.planted in known else None
         told = NOT_KNOWN if at is None else (CALLER if at else FIRST)
-        # What is left out before the culprit has a name, or half of the time, on some machines only.
+        # What is left out before it has a name, or half of the time, on some machines only.
         expected = {FIRST, CALLER} if _may_be_called(row) else {row.outcome}
         assert told in expected, (name, stack)
 

@@ -10,10 +10,11 @@ from udsprobe.kernel.tables.target_book import (
     EXITED_SHOWN_MAX,
     ProcessesSeen,
     TargetBook,
+    TargetNames,
 )
 from udsprobe.sample import TargetReading
 
-VIAS = {0: "selector", 1: "fork"}
+NAMES = TargetNames({0: "selector", 1: "fork"}, {0: "nobody", 1: "signal"})
 STARTED_NS = 70_000_000
 TICKS = 7
 
@@ -61,7 +62,7 @@ def process(
 ) -> SimpleNamespace:
     """Both structures of a process in one: they share their names."""
     counts = {"emfile": 0, "enfile": 0, "threads": 1, "fds_open": 5, "fds_limit": 1024}
-    places = {"parent": 1, "netns": 4, "cgroups": 0xC0, "started_ns": STARTED_NS}
+    places = {"parent": 1, "netns": 4, "cgroups": 0xC0, "stopped": 0, "started_ns": STARTED_NS}
     record = SimpleNamespace(via=via, exited_ns=exited_ns, **{**counts, **places, **facts})
     record.program, record.comm = program.encode(), (comm or program).encode()
     return record
@@ -78,7 +79,7 @@ class Book(TargetBook):
         living = {pid: each for pid, each in processes.items() if not each.exited_ns}
         changed = {pid: each for pid, each in living.items() if self.told.get(pid) != each}
         self.told = living
-        self.update(ProcessesSeen(changed, processes), set(living) if ran is None else ran, VIAS)
+        self.update(ProcessesSeen(changed, processes), set(living) if ran is None else ran, NAMES)
 
 
 def book(proc: Proc, *chosen: int) -> Book:
@@ -107,6 +108,16 @@ def test_one_that_proc_never_showed_is_nothing() -> None:
     targets = book(Proc(), 7)
     targets.tell({})
     assert targets.readings() == ()
+
+
+def test_one_that_is_stopped_says_by_what_until_it_goes_on() -> None:
+    targets = book(Proc(p7="node"), 7)
+    for value, says in ((0, None), (1, "signal"), (0, None)):
+        targets.tell({7: process("node", stopped=value)})
+        assert targets.readings()[0].stopped == says
+    targets.tell({7: process("node", stopped=1)})
+    targets.tell({7: process("node", stopped=1, exited_ns=9)})
+    assert [(each.state, each.stopped) for each in targets.readings()] == [("exited", None)]
 
 
 def test_a_child_is_a_target_by_fork() -> None:

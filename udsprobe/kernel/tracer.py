@@ -29,7 +29,7 @@ from udsprobe.kernel.programs.function_programs import Account, prototypes
 from udsprobe.kernel.programs.loader import load, possible_cpus, refusal, series_max
 from udsprobe.kernel.sockets.socket_roles import SocketRecord, served_sockets
 from udsprobe.kernel.tables.connection_table import ConnectionTable
-from udsprobe.kernel.tables.counters import Counters, enum_names
+from udsprobe.kernel.tables.counters import Counters, target_names
 from udsprobe.kernel.tables.cpu_holders import CpuHolders
 from udsprobe.kernel.tables.listener_table import ListenerTable
 from udsprobe.kernel.tables.server_table import ServerTable
@@ -56,7 +56,7 @@ class Tracer:
             strategy `fentry` as long as a thread needs them.
         by_functions: system calls are seen at their functions, so not all of them.
         counters: everything the kernel half counts.
-        via_names: value of `enum via` → `selector` or `fork`.
+        target_names: what values of enums in process records are called.
         seeded_sockets: pid → descriptor → inode of the targets' sockets when they became
             targets; may hold listeners of others, too.
 
@@ -133,7 +133,7 @@ class Tracer:
             raise refusal(error) from error
         self._features = features
         self.seeded_sockets: Dict[int, Dict[int, int]] = {}
-        self.via_names = enum_names(self._object.btf.enum("via"), "VIA_")
+        self.target_names = target_names(self._object.btf)
 
     def seed(self, processes: Mapping[int, int], *, dormant: bool = False) -> None:
         """Make running processes targets, all their threads at one moment.

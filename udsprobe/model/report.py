@@ -138,6 +138,9 @@ class Fds:
 class Target:
     """`unit`, `container` (its id), `runtime` and `pod` (its uid) by the names of its cgroups;
     anyone who creates cgroups chooses these names. None: the names do not say.
+
+    `stopped`: by what it may not run at the end of the window: `signal` (SIGSTOP and its like),
+    `tracer` (a debugger, strace) or `freezer` (of its cgroup); None: it may.
     """
 
     pid: int
@@ -151,6 +154,7 @@ class Target:
     container: Optional[str] = None
     runtime: Optional[str] = None
     pod: Optional[str] = None
+    stopped: Optional[str] = None
 
 
 @dataclass(frozen=True)

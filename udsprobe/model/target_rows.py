@@ -72,6 +72,7 @@ def _row(reading: TargetReading, before: Optional[TargetReading], elapsed_s: flo
         container=where.container,
         runtime=where.runtime,
         pod=where.pod,
+        stopped=reading.stopped,
     )
 
 

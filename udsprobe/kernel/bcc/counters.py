@@ -40,6 +40,7 @@ class Living(NamedTuple):
     fds_open: int
     netns: int
     via: int
+    stopped: int
     comm: bytes
     program: bytes
 
@@ -68,6 +69,9 @@ class BccCounters:
         self._gauges = enum_names(btf.enum("bcc_gauge"), "BCC_")
         self._stages = enum_names(btf.enum("stage"), "STAGE_")
         self._numbers = btf.enum("limits")["NR_MAX"]
+        stops = btf.enum("stopped_by")
+        # As /proc/PID/stat has it; of a freezer it does not tell.
+        self._stops = {"T": stops["STOPPED_BY_SIGNAL"], "t": stops["STOPPED_BY_TRACER"]}
 
     def calls(self) -> Tuple[CallCounts, ...]:
         """One entry for each (call, ABI, endpoint) seen so far."""
@@ -172,7 +176,7 @@ class BccCounters:
                 continue
             process = procfs.process(pid)
             if process is not None and not process.ended:
-                living[pid] = _living(process, state, procfs)
+                living[pid] = _living(process, state, procfs, self._stops)
         return ProcessesSeen(living, table)
 
     def forget_connections(self, alive: AbstractSet[int]) -> None:
@@ -209,7 +213,7 @@ class BccCounters:
         return int.from_bytes(raw or b"", "little")
 
 
-def _living(process: Process, state: Any, procfs: Procfs) -> Living:
+def _living(process: Process, state: Any, procfs: Procfs, stops: Mapping[str, int]) -> Living:
     limit = procfs.fds_limit(process.pid)
     return Living(
         started_ns=process.start_ticks * NS_PER_TICK,
@@ -223,6 +227,7 @@ def _living(process: Process, state: Any, procfs: Procfs) -> Living:
         fds_open=_FDS_UNKNOWN,
         netns=procfs.netns(process.pid) or 0,
         via=state.via,
+        stopped=stops.get(process.state, 0),
         comm=process.comm_raw,
         program=state.comm,
     )

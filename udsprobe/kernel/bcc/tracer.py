@@ -30,7 +30,7 @@ from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.proc.own_namespaces import in_pid_namespace
 from udsprobe.kernel.proc.procfs import Process, Procfs
 from udsprobe.kernel.programs.loader import not_permitted, possible_cpus, refusal, series_max
-from udsprobe.kernel.tables.counters import enum_names
+from udsprobe.kernel.tables.counters import enum_names, target_names
 from udsprobe.sample import MeasurementState
 
 # Of system calls that an ABI does not have: no number is like it.
@@ -49,7 +49,7 @@ class BccTracer:
     Attributes:
         strategy: `bcc`. detail: `full`.
         counters: everything that is counted.
-        via_names: value of `enum via` → `selector` or `fork`.
+        target_names: what values of enums in process records are called.
 
     Raises:
         KernelCannotError: `no-bcc`, `no-kernel-headers`, `bcc-failed`, `no-strategy`,
@@ -65,7 +65,7 @@ class BccTracer:
         self._follow = follow
         self._procfs = Procfs()
         self._btf = _layouts()
-        self.via_names = enum_names(self._btf.enum("via"), "VIA_")
+        self.target_names = target_names(self._btf)
         tables = syscall_tables(platform.machine())
         cpus = possible_cpus()
         self._object = BccObject(source_for_bcc(), _macros(tables, cpus, follow), cpus)
@@ -101,7 +101,7 @@ class BccTracer:
                 gone, or whose PID is somebody else's by now, is passed over.
             dormant: count from the process's next exec on, not before.
         """
-        via = {name: value for value, name in self.via_names.items()}
+        via = {name: value for value, name in self.target_names.vias.items()}
         seeded = {
             pid
             for pid, ticks in processes.items()

@@ -21,7 +21,7 @@ from udsprobe.kernel.objects.shared_memory import (
     combined,
     words_at,
 )
-from udsprobe.kernel.tables.target_book import ProcessesSeen
+from udsprobe.kernel.tables.target_book import ProcessesSeen, TargetNames
 from udsprobe.printable import printable
 from udsprobe.sample import (
     URING_PREFIX,
@@ -529,6 +529,13 @@ def latency_of_words(words: Sequence[int]) -> LatencyCounts:
     """From the words of `struct latency`."""
     count, total_ns, max_ns, *slots = words
     return LatencyCounts(count, total_ns, max_ns, tuple(slots))
+
+
+def target_names(btf: Btf) -> TargetNames:
+    """What values in `struct process_record` are called."""
+    return TargetNames(
+        enum_names(btf.enum("via"), "VIA_"), enum_names(btf.enum("stopped_by"), "STOPPED_BY_")
+    )
 
 
 def enum_names(enum: Mapping[str, int], prefix: str) -> Dict[int, str]:

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import AbstractSet, Any, Deque, Dict, FrozenSet, Mapping, Optional, Set, Tuple
+from typing import (
+    AbstractSet,
+    Any,
+    Deque,
+    Dict,
+    FrozenSet,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.printable import printable
@@ -21,6 +32,13 @@ _FDS_UNKNOWN = 0xFFFFFFFF
 _NO_LIMIT = (1 << 64) - 1
 # Of /proc/PID/stat: USER_HZ is 100 everywhere we run.
 NS_PER_TICK = 10_000_000
+
+
+class TargetNames(NamedTuple):
+    """Values of `enum via` and `enum stopped_by` → their names in a report."""
+
+    vias: Mapping[int, str]
+    stops: Mapping[int, str]
 
 
 @dataclass(frozen=True)
@@ -90,18 +108,17 @@ class TargetBook:
         self._held[pid] = name
         self._touched()
 
-    def update(self, seen: ProcessesSeen, ran: AbstractSet[int], vias: Mapping[int, str]) -> None:
+    def update(self, seen: ProcessesSeen, ran: AbstractSet[int], names: TargetNames) -> None:
         """Take in the kernel half's word.
 
         Args:
             ran: processes that did anything since the last time.
-            vias: value of `enum via` → its name.
         """
         self._cgroup_paths.clear()
         for pid, record in seen.changed.items():
-            self._take_in(pid, record, vias)
+            self._take_in(pid, record, names)
         if seen.table is not None:
-            self._take_away(seen.table, vias)
+            self._take_away(seen.table, names.vias)
         for pid in ran:
             if pid in self._alive:
                 self._cmdlines_due[pid] = None
@@ -135,19 +152,21 @@ class TargetBook:
     def _touched(self) -> None:
         self._pids = self._readings = None
 
-    def _take_in(self, pid: int, record: Any, vias: Mapping[int, str]) -> None:
+    def _take_in(self, pid: int, record: Any, names: TargetNames) -> None:
         self._touched()
         start_ticks = record.started_ns // NS_PER_TICK
         known = self._alive.get(pid)
         if known is not None and known.start_ticks not in (None, start_ticks):
-            self._end(pid, replace(self._alive.pop(pid), state="exited"))
+            self._end(pid, replace(self._alive.pop(pid), state="exited", stopped=None))
             known = None
         moved = self._places.put(pid, record)
         if moved:
             self._groups = None
-        known = known or _unread(pid, record.program, vias[record.via])
+        known = known or _unread(pid, record.program, names.vias[record.via])
         if not self._is_awaited(pid, printable(record.program)):
-            found = self._alive[pid] = self._reading(pid, record, known, moved=moved)
+            stopped = names.stops.get(record.stopped) if record.stopped else None
+            found = replace(self._reading(pid, record, known, moved=moved), stopped=stopped)
+            self._alive[pid] = found
             if found.cmdline is None or found.comm != known.comm:
                 self._cmdlines_due[pid] = None
 
@@ -218,7 +237,7 @@ class TargetBook:
                 ended = _exited(known, printable(process.comm))
                 self._end(pid, replace(ended, fds_refused=_refusals(process)))
         for pid in self._alive.keys() - table.keys():
-            self._end(pid, replace(self._alive.pop(pid), state="exited"))
+            self._end(pid, replace(self._alive.pop(pid), state="exited", stopped=None))
 
     def _end(self, pid: int, last: TargetReading) -> None:
         self._exited.append(last)
@@ -235,7 +254,7 @@ def _refusals(counts: Any) -> Dict[str, int]:
 def _exited(known: TargetReading, comm: str) -> TargetReading:
     # Another name is another program since we looked: its command line was never read.
     cmdline = known.cmdline if comm == known.comm else None
-    return replace(known, state="exited", comm=comm, cmdline=cmdline)
+    return replace(known, state="exited", comm=comm, cmdline=cmdline, stopped=None)
 
 
 def _unread(pid: int, comm: bytes, via: str) -> TargetReading:

@@ -77,6 +77,18 @@ def seats_taken(report: Report, listener: Listener) -> Tuple[Action, ...]:
     return remedies("seats", server_of(_owner(report, listener)), **_place(listener))
 
 
+def stopped(target: Target) -> Tuple[Action, ...]:
+    """A target that may not run goes on, by whoever holds it."""
+    is_docker = target.runtime == "docker"
+    return remedies(
+        f"stopped-by-{target.stopped}",
+        pid=target.pid,
+        who=f"{target.comm} {target.pid}",
+        container=target.container if is_docker else None,
+        unit=None if target.container else target.unit,
+    )
+
+
 def accepts_late(report: Report, listener: Listener) -> Tuple[Action, ...]:
     """Who takes connections out of the queue is busy with something else."""
     return remedies("accept-late", server_of(_owner(report, listener)), **_place(listener))

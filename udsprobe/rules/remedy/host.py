@@ -225,3 +225,44 @@ TOO_MANY_THREADS: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
 }
+
+STOPPED_BY_SIGNAL: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            "sudo kill -CONT {pid}",
+            "let {who} go on",
+            "SIGSTOP, SIGTSTP, SIGTTIN or SIGTTOU stopped all its threads until SIGCONT",
+            "sudo kill -STOP {pid}",
+        ),
+    )
+}
+STOPPED_BY_TRACER: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "sudo ps -f -p \"$(awk '/^TracerPid:/ {{print $2}}' /proc/{pid}/status)\"",
+            "see which debugger or tracer holds {who}, and let it detach",
+            "a traced process runs only when its tracer lets it",
+        ),
+    )
+}
+STOPPED_BY_FREEZER: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            "sudo docker unpause {container}",
+            "let the container of {who} go on",
+            "a paused container has its cgroup frozen",
+            "sudo docker pause {container}",
+        ),
+        now(
+            "sudo systemctl thaw {unit}",
+            "let the unit of {who} go on",
+            "systemctl freeze stops all processes of a unit",
+            "sudo systemctl freeze {unit}",
+        ),
+        look(
+            "sudo cat /proc/{pid}/cgroup",
+            "see which cgroup of {who} is frozen: somebody wrote 1 into its cgroup.freeze",
+            "its processes go on when 0 is written there",
+        ),
+    )
+}

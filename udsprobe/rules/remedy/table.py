@@ -61,6 +61,13 @@ KINDS: Dict[str, Kind] = {
         "accept-starved", "the server's limit of connections or workers is reached", queues.SEATS
     ),
     "accept-late": Kind("accept-starved", "the accepting thread is busy", queues.ACCEPT_LATE),
+    "stopped-by-signal": Kind(
+        "accept-starved", "a signal stopped the process", host.STOPPED_BY_SIGNAL
+    ),
+    "stopped-by-tracer": Kind(
+        "accept-starved", "a debugger stopped the process", host.STOPPED_BY_TRACER
+    ),
+    "stopped-by-freezer": Kind("accept-starved", "its cgroup is frozen", host.STOPPED_BY_FREEZER),
     "denied": Kind("connect-failing", "EACCES, EPERM", host.DENIED),
     "missing": Kind("connect-failing", "ENOENT", host.MISSING),
     "nobody-unix": Kind("connect-failing", "ECONNREFUSED, Unix socket", host.NOBODY_UNIX),

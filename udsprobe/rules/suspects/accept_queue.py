@@ -18,6 +18,7 @@ from udsprobe.model.report import (
 )
 from udsprobe.model.thread_time import busy_share
 from udsprobe.rules.accounts.service import ON_CPU
+from udsprobe.rules.accounts.stopped import stopped_of, stopped_words
 from udsprobe.rules.harm import REFUSED, SLOW, STUCK, connects
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
@@ -212,7 +213,10 @@ def _starving(report: Report, listener: Listener, stuck: bool = False) -> Suspec
 
 
 def _let_in(report: Report, listener: Listener) -> Tuple[Action, ...]:
-    """More seats, or an acceptor that comes in time."""
+    """An acceptor that may run, more seats, or an acceptor that comes in time."""
+    held = stopped_of(report, listener.pids or ())
+    if held is not None:
+        return choice.stopped(held)
     if _seats(report, listener):
         return choice.seats_taken(report, listener)
     return choice.accepts_late(report, listener)
@@ -240,6 +244,8 @@ def _not_let_in(listener: Listener, stuck: bool) -> Harm:
 
 def _seats(report: Report, listener: Listener) -> str:
     """Its threads wait for connections that they have: there is no seat for another."""
+    if stopped_of(report, listener.pids or ()) is not None:
+        return ""
     shares = _acceptor_shares(report, listener)
     if not shares or max(shares, key=lambda name: shares[name]) not in _SEATED:
         return ""
@@ -291,7 +297,10 @@ def _had_room(listener: Listener) -> bool:
 
 
 def what_acceptors_do(report: Report, listener: Listener) -> str:
-    """`; its thread node 4711 is 97 % running its own code`, or nothing."""
+    """`; its threads spend 97 % of the time running its own code`, or nothing."""
+    held = stopped_of(report, listener.pids or ())
+    if held is not None:
+        return f"; {stopped_words(held)}"
     shares = _acceptor_shares(report, listener)
     if not shares:
         return ""

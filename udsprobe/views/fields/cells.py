@@ -424,7 +424,8 @@ def connection_state(row: Connection) -> str:
 
 def _command_line(row: Target) -> str:
     shown = numbers.NOT_MEASURED if row.cmdline is None else visible(row.cmdline)
-    return shown if row.state == "running" else f"[{visible(row.state)}] {shown}"
+    state = f"stopped by {row.stopped}" if row.stopped else row.state
+    return shown if state == "running" else f"[{visible(state)}] {shown}"
 
 
 def by_busiest(calls: Sequence[Syscall]) -> List[Syscall]:
