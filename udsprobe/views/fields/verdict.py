@@ -144,7 +144,5 @@ def _transport(verdict: Verdict) -> str:
     gain = verdict.max_gain_pct
     if gain is None:
         return "the part of the transport in a request was not measured"
-    most = f"at most {numbers.spoken(gain)} %"
-    if verdict.class_ == "set-up":
-        return f"a free transport would save those that got in {most} of their time"
-    return f"a free transport would save {most} of request time"
+    of = "the time of served requests" if verdict.class_ == "set-up" else "request time"
+    return f"a free transport would save at most {numbers.spoken(gain)} % of {of}"
