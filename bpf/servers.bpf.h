@@ -134,10 +134,16 @@ static __subprogram int leftover_dropped(struct connection *connection)
 static __always_inline void request_answered(struct server *server, u32 tgid,
 					     struct connection *connection)
 {
+	int in_progress;
+
 	if (!server || connection->in_progress_at != tgid) {
+		if (server)
+			shared_add(&server->at_once, 1);
 		request_gone(connection);
 		return;
 	}
+	in_progress = server->in_progress;
+	shared_add(&server->at_once, in_progress > 1 ? (u32)in_progress : 1);
 	connection->in_progress_at = 0;
 	request_left(server);
 }

@@ -772,6 +772,7 @@ struct server {
 	count_t multiplexed;
 	count_t leftovers_dropped;	/* bytes left over that were no request */
 	count_t began;
+	count_t at_once;	/* requests in progress at each reply, that one too, added up */
 	ns_t share_ns;
 	ns_t event_ns;
 	u64_t event_thread;

@@ -525,6 +525,7 @@ class ServerReading:
         in_progress: received, and the reply has not begun.
         unread: connections with bytes it has not begun to receive.
         asking: own requests without an answer yet.
+        at_once: requests in progress when a reply began, that one too, added up over replies.
     """
 
     pid: int
@@ -544,6 +545,7 @@ class ServerReading:
     asking: Waiting
     multiplexed: Optional[int] = None
     latency: Optional[LatencyCounts] = None
+    at_once: Optional[int] = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
@@ -25,6 +25,7 @@ from tests.workloads.stages_program import program
 
 pytestmark = [pytest.mark.root]
 
+WORKLOADS = Path(gateways.__file__).parent
 Row = Dict[str, Any]
 
 
@@ -209,6 +210,29 @@ def test_each_process_has_its_own(folder: Path, gateway: Process, upstream: Proc
         assert sum(means.values()) == pytest.approx(row["latency_us"]["mean"], rel=0.05, abs=50)
         assert row["latency_us"]["count"] == row["count"]
     assert sum(row["handed_over"] for row in rows.values()) == 0
+
+
+@pytest.mark.parametrize("how", ["together", "apart"])
+def test_how_many_requests_are_in_hand_at_a_reply(folder: Path, how: str) -> None:
+    """Of seven received together the first reply finds seven, the last one."""
+    many, rounds, path = 7, 30, str(folder / "s")
+    argv = [sys.executable, str(WORKLOADS / "batch_server.py"), path, str(many), how]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server, ExitStack() as stack:
+        assert server.stdout is not None and server.stdout.readline() == "ready\n"
+        with Attached(["--pid", str(server.pid)], folder) as watched:
+            peers = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(many)]
+            for peer in peers:
+                peer.settimeout(PATIENCE_S)
+                peer.connect(path)
+            for _ in range(rounds):
+                for peer in peers:
+                    peer.sendall(b"request")
+                for peer in peers:
+                    assert peer.recv(64) == b"reply"
+        stack.close()
+    (row,) = watched.report["requests"]["served_by"]
+    assert row["count"] == many * rounds
+    assert row["at_once"] == ((many + 1) / 2 if how == "together" else 1)
 
 
 @contextmanager

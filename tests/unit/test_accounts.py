@@ -15,6 +15,7 @@ from udsprobe.rules.accounts.moving import moving
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import serving_threads, whole_service
 from udsprobe.rules.judge import judged
+from udsprobe.rules.suspects.churn import is_most_of_the_work
 
 MB = 1024 * 1024
 
@@ -66,6 +67,19 @@ def churning(handler_us: float) -> Report:
 def test_connections_are_the_reason_where_they_are_most_of_the_work() -> None:
     assert verdict(churning(100)).cause == "connection-churn"
     assert verdict(churning(2000)).cause == "app-cpu"
+
+
+@pytest.mark.parametrize(
+    ("at_once", "threads", "expected"), [(1.0, 1, False), (8.0, 1, True), (8.0, 8, False)]
+)
+def test_the_work_for_one_request_lies_within_others_in_hand(
+    at_once: float, threads: int, expected: bool
+) -> None:
+    """An event loop receives eight and then replies to each; eight threads have one each."""
+    alone = whole_service(churning(2000))
+    crew = tuple(replace(alone.threads[0], tid=4711 + n) for n in range(threads))
+    service = replace(alone, at_once=at_once, threads=crew)
+    assert is_most_of_the_work(service) is expected
 
 
 def test_a_call_that_requests_make_too_is_only_in_part_for_connections() -> None:

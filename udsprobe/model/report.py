@@ -517,7 +517,8 @@ class ServedBy:
     their reply has not begun (0 where the process has never replied: its protocol may
     have none), `unread` connections with bytes it has not begun to receive, `asking`
     requests of its own without an answer yet. `unanswered` are those in progress
-    whether or not the process has ever replied: long polls, say.
+    whether or not the process has ever replied: long polls, say. `at_once` requests were in
+    progress when a reply began, that one too, on average; None when not measured.
     """
 
     pid: int
@@ -535,6 +536,7 @@ class ServedBy:
     asking: Waiting
     unanswered: Waiting = Waiting(0, None)
     multiplexed: Optional[int] = None
+    at_once: Optional[float] = None
 
 
 @dataclass(frozen=True)

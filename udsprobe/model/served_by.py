@@ -55,7 +55,15 @@ def _row(
         asking=_waiting(reading.asking, now_ns),
         unanswered=_waiting(reading.in_progress, now_ns),
         multiplexed=_measured("multiplexed", reading, before),
+        at_once=_at_once(reading, before, count),
     )
+
+
+def _at_once(
+    reading: ServerReading, before: Optional[ServerReading], count: int
+) -> Optional[float]:
+    together = _measured("at_once", reading, before)
+    return None if together is None else ratio(together, count)
 
 
 def _measured(name: str, reading: ServerReading, before: Optional[ServerReading]) -> Optional[int]:

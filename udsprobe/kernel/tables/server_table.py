@@ -79,6 +79,7 @@ class ServerTable:
             handed_over=entry.handed_over,
             pipelined=entry.pipelined,
             multiplexed=entry.multiplexed,
+            at_once=entry.at_once,
             upstream=tuple(upstream),
             in_progress=self._waiting(entry, "PENDING_IN_PROGRESS"),
             unread=self._waiting(entry, "PENDING_UNREAD"),
@@ -94,6 +95,7 @@ class ServerTable:
             handed_over=None,
             pipelined=None,
             multiplexed=None,
+            at_once=None,
         )
 
     def _latency(self, pid: int, entry: Any) -> LatencyCounts:

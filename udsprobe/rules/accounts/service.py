@@ -44,6 +44,7 @@ class Service:
         stage_sums_us: stage → its time, all requests together, in µs.
         app_pct: what the `app` stage consisted of (`requests.served.app_time_pct`).
         handed_over: requests whose `app` stage no single thread tells of.
+        at_once: requests that a process had in progress when it began a reply, that one too.
         spent_s: activity → thread-seconds, of all threads.
         foreign_runq: part of the waits for a CPU that others are the reason
             of: not the service, nor who talks to it; 1 when not known.
@@ -77,6 +78,7 @@ class Service:
     waits: Tuple[Wait, ...] = ()
     clients: FrozenSet[Tuple[int, int]] = frozenset()
     partners: FrozenSet[Tuple[int, int]] = frozenset()
+    at_once: float = 1.0
 
     @property
     def total_us(self) -> float:
@@ -120,6 +122,7 @@ def whole_service(report: Report) -> Service:
         stage_sums_us=_stage_sums(served),
         app_pct=(served.app_time_pct if served is not None else None) or {},
         handed_over=sum(row.handed_over or 0 for row in report.requests.served_by or ()),
+        at_once=_at_once(report.requests.served_by or ()),
         upstream=tuple(report.requests.upstream or ()),
         threads=tuple(time.threads) if time is not None else (),
         processes=tuple(time.processes) if time is not None else (),
@@ -219,6 +222,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         stage_sums_us={name: _sum_of_stage(rows, name) for name in STAGES},
         app_pct=_app_pct(rows),
         handed_over=sum(row.handed_over or 0 for row in rows),
+        at_once=_at_once(rows),
         upstream=tuple(_as_upstream(report, each) for row in rows for each in row.upstream),
         threads=tuple(t for t in (time.threads if time is not None else ()) if t.pid in pids),
         processes=tuple(processes),
@@ -230,6 +234,12 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         clients=_partners(report, "served"),
         partners=_partners(report, "served", "upstream", "unknown"),
     )
+
+
+def _at_once(rows: Sequence[ServedBy]) -> float:
+    """One at a time where it is not measured."""
+    count = sum(row.count for row in rows)
+    return sum((row.at_once or 1.0) * row.count for row in rows) / count if count else 1.0
 
 
 def _sum_of_stage(rows: Sequence[ServedBy], name: str) -> float:

@@ -8,7 +8,7 @@ from typing import List, Optional, Tuple
 
 from udsprobe.model.report import Connect, Evidence, Listener, Peer, Report, Syscall
 from udsprobe.model.thread_time import THREADS_SHOWN_MAX, busy_share
-from udsprobe.rules.accounts.service import ON_CPU, Service
+from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import recognise
 from udsprobe.rules.suspects.suspect import WARNING, Suspect
@@ -96,12 +96,22 @@ def is_most_of_the_work(service: Service) -> bool:
     """Threads compute for connections, outside of requests, as much as inside of them or more.
 
     What a program keeps for a connection is set up before its first request is read, and taken
-    down after the last reply; inside of requests is what handlers do.
+    down after the last reply; inside of requests is what handlers do. A thread with several
+    requests in hand computes for one of them at a time: where an event loop receives some and
+    then replies to each, the work for one lies within the others.
     """
     sums = service.stage_sums_us
-    inside_us = sums.get("app", 0.0) * service.app_pct.get("cpu", 0.0) / 100
+    inside_us = sums.get("app", 0.0) * service.app_pct.get("cpu", 0.0) / 100 / _in_hand(service)
     moving_us = sums.get("recv", 0.0) + sums.get("send", 0.0) + service.spent_us("sys_poll")
     return service.spent_us(*ON_CPU) - inside_us - moving_us >= inside_us
+
+
+def _in_hand(service: Service) -> float:
+    """Requests of one thread, when it replies to one of them."""
+    threads = serving_threads(service)
+    processes = {thread.pid for thread in threads}
+    each = max(1.0, len(threads) / len(processes)) if processes else 1.0
+    return max(1.0, service.at_once / each)
 
 
 def made_for_connections_us(report: Report, service: Service) -> float:
