@@ -110,7 +110,7 @@ def test_a_full_queue_that_nobody_empties_is_starved() -> None:
     full = short_queue(40, 0, wait_us=ill.flat(0, 0.0))
     found = verdict(ill.service(ill.served(4000), ill.thread(user=0.05), listeners=[full]))
     assert (found.cause, found.class_, found.harm.kind) == ("accept-starved", "set-up", "refused")
-    assert "its limit of connections or workers is reached" in found.summary
+    assert "the limit of connections or workers is reached" in found.summary
     assert "queue is full at 5/5" in found.summary
     assert all("backlog: 1024" not in each.do for each in found.actions)
 

@@ -7,7 +7,7 @@ from typing import Collection, Optional
 from udsprobe.model.report import Report, Target
 
 STOPPED_WORDS = {
-    "signal": "is stopped by a signal (SIGSTOP or the like)",
+    "signal": "is stopped by a signal",
     "tracer": "is stopped by a debugger",
     "freezer": "is frozen by its cgroup (docker pause, systemctl freeze)",
 }
@@ -21,5 +21,5 @@ def stopped_of(report: Report, pids: Collection[int]) -> Optional[Target]:
 
 
 def stopped_words(target: Target) -> str:
-    """`node 4711 is stopped by a signal (SIGSTOP or the like)`."""
+    """`node 4711 is stopped by a signal`."""
     return f"{target.comm} {target.pid} {STOPPED_WORDS[target.stopped or 'signal']}"

@@ -195,7 +195,6 @@ def starved(report: Report, listener: Listener) -> Optional[Suspect]:
 
 def _starving(report: Report, listener: Listener, stuck: bool = False) -> Suspect:
     accepted, mean_us = listener.accepted or 0, _mean_wait_us(listener)
-    doing = what_acceptors_do(report, listener)
     return Suspect(
         cause="accept-starved",
         name=f"accept-starved:{_subject(listener)}",
@@ -203,8 +202,7 @@ def _starving(report: Report, listener: Listener, stuck: bool = False) -> Suspec
         is_pressure=True,
         share_pct=100.0,
         subject=_subject(listener),
-        headline=f"connections to {_subject(listener)} are not accepted in time"
-        f"{_queued(listener)}{doing}{_seats(report, listener)}",
+        headline=_why_not_accepted(report, listener),
         evidence=tuple(_starved_evidence(listener, mean_us)),
         actions=_let_in(report, listener),
         seen=accepted or (listener.depth.now or 0),
@@ -212,12 +210,23 @@ def _starving(report: Report, listener: Listener, stuck: bool = False) -> Suspec
     )
 
 
+def _why_not_accepted(report: Report, listener: Listener) -> str:
+    """The root first: a narrow screen cuts the end."""
+    at, doing = f"{_subject(listener)}{_queued(listener)}", what_acceptors_do(report, listener)
+    held = stopped_of(report, listener.pids or ())
+    if held is not None:
+        return f"{stopped_words(held)} and does not accept at {at}"
+    if _is_seated(report, listener):
+        return f"the limit of connections or workers is reached at {at}{doing}"
+    return f"connections to {at} are not accepted in time{doing}"
+
+
 def _let_in(report: Report, listener: Listener) -> Tuple[Action, ...]:
     """An acceptor that may run, more seats, or an acceptor that comes in time."""
     held = stopped_of(report, listener.pids or ())
     if held is not None:
         return choice.stopped(held)
-    if _seats(report, listener):
+    if _is_seated(report, listener):
         return choice.seats_taken(report, listener)
     return choice.accepts_late(report, listener)
 
@@ -242,14 +251,10 @@ def _not_let_in(listener: Listener, stuck: bool) -> Harm:
     return Harm(SLOW, 100.0, accepted, None, says)
 
 
-def _seats(report: Report, listener: Listener) -> str:
+def _is_seated(report: Report, listener: Listener) -> bool:
     """Its threads wait for connections that they have: there is no seat for another."""
-    if stopped_of(report, listener.pids or ()) is not None:
-        return ""
     shares = _acceptor_shares(report, listener)
-    if not shares or max(shares, key=lambda name: shares[name]) not in _SEATED:
-        return ""
-    return ": its limit of connections or workers is reached"
+    return bool(shares) and max(shares, key=lambda name: shares[name]) in _SEATED
 
 
 def is_overloaded(listener: Listener) -> bool:
@@ -298,9 +303,6 @@ def _had_room(listener: Listener) -> bool:
 
 def what_acceptors_do(report: Report, listener: Listener) -> str:
     """`; its threads spend 97 % of the time running its own code`, or nothing."""
-    held = stopped_of(report, listener.pids or ())
-    if held is not None:
-        return f"; {stopped_words(held)}"
     shares = _acceptor_shares(report, listener)
     if not shares:
         return ""
