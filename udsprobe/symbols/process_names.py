@@ -16,6 +16,7 @@ from udsprobe.symbols.frame_rules import Rule
 from udsprobe.symbols.function_table import FunctionTable
 from udsprobe.symbols.mappings import AddressSpace, Mapping, mappings
 from udsprobe.symbols.perf_map import MAP_BYTES_MAX, code_name, entries
+from udsprobe.symbols.program_name import NOT_KNOWN, program
 from udsprobe.symbols.target_images import Image, TargetImages
 from udsprobe.symbols.unwinding import Place
 
@@ -48,7 +49,8 @@ class CodeFrame(NamedTuple):
     """One function of a stack; None: not known.
 
     Attributes:
-        module: last part of the path of the file, `[kernel]`, `[vdso]`, `[jit]`.
+        module: last part of the path of the file, of the program itself the name it was started
+            as; `[kernel]`, `[vdso]`, `[jit]`.
     """
 
     function: Optional[str]
@@ -74,6 +76,7 @@ class ProcessNames:
         self._map_again_s = 0.0
         self._mapped: List[Mapping] = []
         self._space = AddressSpace(())
+        self._program = NOT_KNOWN
         self.has_perf_map = False
         self.refresh()
 
@@ -87,6 +90,7 @@ class ProcessNames:
         if is_new:
             self._mapped = found
             self._space = AddressSpace(found)
+            self._program = program(self._pid, self._proc)
             self._frames.clear()
         self._read_perf_map()
         return is_new
@@ -137,7 +141,8 @@ class ProcessNames:
         return self._of_map(address)
 
     def _of_file(self, mapping: Mapping, address: int) -> CodeFrame:
-        module = printable(mapping.path.rpartition(b"/")[2])
+        path, name = self._program
+        module = printable(name if mapping.path == path else mapping.path.rpartition(b"/")[2])
         image = self._images.of(self._pid, mapping)
         if image.elf is None and self._map.at(address) is not None:
             # Memory that is shared has a file: /dev/zero is PHP's, a memfd that of others.
