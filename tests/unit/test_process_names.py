@@ -14,11 +14,13 @@ from udsprobe.symbols.target_images import TargetImages
 SHARED = b"/dev/zero (deleted)"
 
 
-def names(folder: Path, mapped: bytes, perf_map: bytes) -> ProcessNames:
+def names(
+    folder: Path, mapped: bytes, perf_map: bytes, where: bytes = b"r-xs 0 00:01 5"
+) -> ProcessNames:
     """Of a process in a procfs."""
     process = folder / "77"
     (process / "root" / "tmp").mkdir(parents=True)
-    (process / "maps").write_bytes(b"1000-2000 r-xs 0 00:01 5 " + mapped + b"\n")
+    (process / "maps").write_bytes(b"1000-2000 " + where + b" " + mapped + b"\n")
     (process / "status").write_text("Name:\tx\nNSpid:\t77\n")
     (process / "root" / "tmp" / "perf-77.map").write_bytes(perf_map)
     os.utime(process)
@@ -30,6 +32,14 @@ def test_code_in_shared_memory_has_its_names_by_the_map(tmp_path: Path) -> None:
     known = names(tmp_path, SHARED, b"1100 100 JIT$planted\n")
     assert known.frame(0x1110)[:2] == ("planted", "[jit]")
     assert known.frame(0x1800)[:2] == (None, "zero (deleted)")
+
+
+def test_code_in_memory_that_has_a_name_has_its_names_by_the_map(tmp_path: Path) -> None:
+    """Ruby calls that of YJIT so, where the kernel lets it (PR_SET_VMA_ANON_NAME)."""
+    own = b"[anon:Ruby:rb_yjit_reserve_addr_space]"
+    known = names(tmp_path, own, b"1100 100 Shop#total\n", where=b"r-xp 0 00:00 0")
+    assert known.frame(0x1110)[:2] == ("Shop#total", "[jit]")
+    assert known.frame(0x1800)[:2] == (None, "[jit]")
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,8 @@ def test_what_is_one_thread_or_a_database_is_not_told_to_have_more_workers(serve
         ("python3", "/usr/bin/python3 /usr/bin/gunicorn --backlog 5 app", "gunicorn"),
         ("python3.11", "python3.11 app.py", "python"),
         ("ruby3.1", "puma 5.6.5 (unix:///run/puma.sock) [app]", "puma"),
+        ("puma", "ruby /usr/bin/puma", "puma"),
+        ("ruby", "ruby app.rb", "ruby"),
         ("apache2", None, "apache"),
         ("node", "node /srv/nginx-admin.js", "node"),
         ("MainThread", "/usr/bin/node app.js", "node"),

@@ -28,6 +28,7 @@ SERVERS = {
     "java": "Java",
     "go": "Go",
     "python": "Python",
+    "ruby": "Ruby",
     "caddy": "Caddy",
     "systemd": "systemd",
     GENERIC: "any other",
@@ -59,17 +60,19 @@ _COMMS: Tuple[Tuple[str, str], ...] = (
     ("node", "node"),
     ("java", "java"),
     ("python", "python"),
+    ("ruby", "ruby"),
 )
+_INTERPRETERS = frozenset({"python", "ruby"})
 _STARTED = re.compile(
     r"(?:^|[/ ])(gunicorn|uvicorn|uwsgi|puma|redis-server|haproxy|pgbouncer|memcached|caddy"
-    r"|nginx|node|java|python)[\d.]*(?=[ :]|$)"
+    r"|nginx|node|java|python|ruby)[\d.]*(?=[ :]|$)"
 )
 
 
 def recognise(comm: str, cmdline: Optional[str] = None) -> str:
     """The slug of a server of `SERVERS`; `generic` when it is none that is known."""
     known = next((slug for start, slug in _COMMS if comm.startswith(start)), None)
-    if known not in (None, "python"):
+    if known is not None and known not in _INTERPRETERS:
         return known
     words = " ".join((cmdline or "").split()[:3])
     # An interpreter is named before what it runs.

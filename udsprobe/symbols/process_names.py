@@ -28,6 +28,8 @@ JIT = "[jit]"
 """The module of code that was made at run time."""
 
 _VDSO = b"[vdso]"
+# What a process calls memory of its own (PR_SET_VMA_ANON_NAME), as Ruby does with YJIT's code.
+_OWN_NAME = b"[anon:"
 _BUILTIN = b"Builtins_"
 _PYTHON = b"py::"
 # Python/asm_trampoline.S: `sub $8, %rsp; call *%rcx; add $8, %rsp; ret`, met after its call.
@@ -136,7 +138,7 @@ class ProcessNames:
             return UNKNOWN
         if mapping.is_file:
             return self._of_file(mapping, address)
-        if mapping.path.startswith(b"["):
+        if mapping.path.startswith(b"[") and not mapping.path.startswith(_OWN_NAME):
             return CodeFrame(None, printable(mapping.path))
         return self._of_map(address)
 

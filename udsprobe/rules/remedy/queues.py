@@ -159,6 +159,12 @@ BACKLOG: Dict[str, Tuple[Row, ...]] = {
             "socketserver asks for 5, asyncio for 100",
         ),
     ),
+    "ruby": (
+        restart(
+            "server.listen({backlog}) on the TCPServer or UNIXServer that listens on {address}",
+            "Ruby asks for SOMAXCONN of the C library that it was built with: 4096, or 128",
+        ),
+    ),
     "caddy": (_TAKES_SOMAXCONN,),
     "systemd": (
         restart(
@@ -177,6 +183,10 @@ BACKLOG: Dict[str, Tuple[Row, ...]] = {
 }
 
 _FREES = "a queued connection is accepted when a served one ends"
+_ONE_ACCEPTS = restart(
+    "serve connections in more threads or processes, and let one of them do nothing but accept",
+    _FREES,
+)
 SEATS: Dict[str, Tuple[Row, ...]] = {
     "nginx": (
         reload(
@@ -289,13 +299,8 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
             _FREES,
         ),
     ),
-    "python": (
-        restart(
-            "serve connections in more threads or processes, and let one of them do nothing but "
-            "accept",
-            _FREES,
-        ),
-    ),
+    "python": (_ONE_ACCEPTS,),
+    "ruby": (_ONE_ACCEPTS,),
     "caddy": (
         restart(
             "raise LimitNOFILE of Caddy's unit, and lower `idle` of its server timeouts",

@@ -21,6 +21,11 @@ _PY_SPY = look(
     "see what its Python threads do (pip install py-spy)",
     "prints the stack of each thread with its line; run it twice to see whether it moves",
 )
+_RBSPY = look(
+    "sudo rbspy dump --pid {pid}",
+    "see what its Ruby threads do (cargo install rbspy)",
+    "prints the stack of each thread with its line",
+)
 _SLOW_COMMANDS = (
     "see the slow commands of Redis (package redis-tools)",
     "one slow command holds up all clients: Redis runs commands in one thread",
@@ -37,13 +42,8 @@ PROFILE: Dict[str, Tuple[Row, ...]] = {
             "prints the stack of each thread",
         ),
     ),
-    "puma": (
-        look(
-            "sudo rbspy dump --pid {pid}",
-            "see what its Ruby threads do (cargo install rbspy)",
-            "prints the stack of each thread with its line",
-        ),
-    ),
+    "puma": (_RBSPY,),
+    "ruby": (_RBSPY,),
     "postgresql": (
         look(
             'sudo -u postgres psql -c "SELECT pid, state, wait_event, query FROM pg_stat_activity '
@@ -70,6 +70,18 @@ _CODE_NAMED = "then the function, its file and its line are in the verdict"
 _X_PERF = restart(
     "start it with python3 -X perf (or PYTHONPERFSUPPORT=1), Python 3.12 or later", _CODE_NAMED
 )
+_YJIT_PERF = restart(
+    'start it with RUBYOPT="--yjit --yjit-perf", Ruby 3.3 or later',
+    "then the methods that YJIT has compiled have names; those that it interprets have none",
+)
+_GO_SYMBOLS = restart(
+    "build it without -ldflags -s, and do not strip it; of a package, install its debug symbols "
+    "(Debian: the -dbgsym package)",
+    "then its functions have names; -ldflags -w leaves them in",
+)
+NAMED_BY_FILES = frozenset({GENERIC, "go", "caddy"})
+"""Their functions have names unless somebody left them out: no way to get them is needed then."""
+
 CODE_NAMES: Dict[str, Tuple[Row, ...]] = {
     "node": (
         restart(
@@ -95,10 +107,14 @@ CODE_NAMES: Dict[str, Tuple[Row, ...]] = {
     "python": (_X_PERF,),
     "gunicorn": (_X_PERF,),
     "uvicorn": (_X_PERF,),
+    "puma": (_YJIT_PERF,),
+    "ruby": (_YJIT_PERF,),
+    "go": (_GO_SYMBOLS,),
+    "caddy": (_GO_SYMBOLS,),
     GENERIC: (
         restart(
-            "run a build of it that is not stripped, or install its debug symbols (Debian: the "
-            "-dbgsym package)",
+            "run a build of it that is not stripped (Go: built without -ldflags -s), or install "
+            "its debug symbols (Debian: the -dbgsym package)",
             "then its functions have names",
         ),
     ),
