@@ -11,6 +11,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from udsprobe.symbols.function_table import Function, FunctionTable
+from udsprobe.symbols.go_functions import go_functions
 
 TABLE_BYTES_MAX = 128 << 20
 """Of one symbol table with its names: several times those of a browser."""
@@ -48,7 +49,7 @@ class ElfImage:
         build_id: hexadecimal; empty when it has none.
         debug_link: name of the file with its symbols; empty when it names none.
         functions: of its own tables.
-        is_stripped: it has the functions only that it exports.
+        is_stripped: it has no symbols but those that it exports; of Go, no symbols at all.
 
     Raises:
         ValueError: it is no 64-bit little-endian ELF file, or is damaged.
@@ -67,7 +68,8 @@ class ElfImage:
             self.functions = FunctionTable(_functions(elf, ".symtab"))
             self.is_stripped = not len(self.functions)
             if self.is_stripped:
-                self.functions = FunctionTable([*_functions(elf, ".dynsym"), *_mini(elf)])
+                exported = _functions(elf, ".dynsym")
+                self.functions = FunctionTable([*exported, *_mini(elf), *go_functions(elf)])
         except _DAMAGE as error:
             raise ValueError(f"damaged ELF file: {error}") from error
 

@@ -9,7 +9,7 @@ from udsprobe.model.report import Connection, CpuCgroup, CpuHolder, Listener, Pe
 from udsprobe.rules.accounts.cpu_holders import foreign_holders, partner_pids
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import remedies
-from udsprobe.rules.remedy.work import CODE_NAMES, NAMED_BY_FILES
+from udsprobe.rules.remedy.work import CODE_NAMES
 from udsprobe.rules.servers import GENERIC, ONE_EACH, recognise, server_of
 
 BACKLOG_STEP = 4
@@ -172,7 +172,7 @@ def code_names(report: Report, pid: int, *, is_nameless: bool) -> Tuple[Action, 
     """For code that a runtime makes or interprets, and for any whose functions have no names."""
     target = next((each for each in report.targets if each.pid == pid), None)
     server = server_of(target)
-    runtime_has_a_way = server in CODE_NAMES and server not in NAMED_BY_FILES
+    runtime_has_a_way = server != GENERIC and server in CODE_NAMES
     if not (runtime_has_a_way or is_nameless):
         return ()
     return remedies("code-names", server, pid=pid)

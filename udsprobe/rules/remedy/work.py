@@ -74,14 +74,6 @@ _YJIT_PERF = restart(
     'start it with RUBYOPT="--yjit --yjit-perf", Ruby 3.3 or later',
     "then the methods that YJIT has compiled have names; those that it interprets have none",
 )
-_GO_SYMBOLS = restart(
-    "build it without -ldflags -s, and do not strip it; of a package, install its debug symbols "
-    "(Debian: the -dbgsym package)",
-    "then its functions have names; -ldflags -w leaves them in",
-)
-NAMED_BY_FILES = frozenset({GENERIC, "go", "caddy"})
-"""Their functions have names unless somebody left them out: no way to get them is needed then."""
-
 CODE_NAMES: Dict[str, Tuple[Row, ...]] = {
     "node": (
         restart(
@@ -109,12 +101,10 @@ CODE_NAMES: Dict[str, Tuple[Row, ...]] = {
     "uvicorn": (_X_PERF,),
     "puma": (_YJIT_PERF,),
     "ruby": (_YJIT_PERF,),
-    "go": (_GO_SYMBOLS,),
-    "caddy": (_GO_SYMBOLS,),
     GENERIC: (
         restart(
-            "run a build of it that is not stripped (Go: built without -ldflags -s), or install "
-            "its debug symbols (Debian: the -dbgsym package)",
+            "run a build of it that is not stripped, or install its debug symbols (Debian: the "
+            "-dbgsym package)",
             "then its functions have names",
         ),
     ),

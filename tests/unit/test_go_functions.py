@@ -1,0 +1,97 @@
+"""Names of a stripped Go program, against the symbols that the same program has."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+from io import BytesIO
+from pathlib import Path
+from typing import Dict, Sequence
+
+import pytest
+from elftools.elf.elffile import ELFFile
+
+from tests.conftest import Require
+from udsprobe.symbols.elf_image import ElfImage
+from udsprobe.symbols.go_functions import go_functions
+
+CODE = Path(__file__).parent.parent / "workloads" / "code"
+FUNCTION = "STT_FUNC"
+# The linker's name for what is written in assembly; the runtime's table has none.
+ASSEMBLY = (".abi0", ".abiinternal")
+
+
+def built(folder: Path, require: Require, *options: str) -> Path:
+    made = folder / "hot"
+    argv = [require("go")["go"], "build", *options, "-o", str(made), str(CODE / "hot.go")]
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local"}
+    subprocess.run(argv, check=True, env=environment)
+    return made
+
+
+def symbols(elf: ELFFile) -> Dict[int, Sequence[str]]:
+    """Address → names."""
+    found: Dict[int, Sequence[str]] = {}
+    for each in elf.get_section_by_name(".symtab").iter_symbols():
+        if each["st_info"]["type"] == FUNCTION and each["st_size"]:
+            found.setdefault(each["st_value"], []).append(each.name)  # type: ignore[attr-defined]
+    return found
+
+
+def plain(name: str) -> str:
+    for ending in ASSEMBLY:
+        name = name[: -len(ending)] if name.endswith(ending) else name
+    return name
+
+
+@pytest.mark.parametrize("options", [(), ("-buildmode=pie",)], ids=["exe", "pie"])
+def test_each_is_where_its_symbol_is(
+    options: Sequence[str], tmp_path: Path, require: Require
+) -> None:
+    with built(tmp_path, require, *options).open("rb") as file:
+        elf = ELFFile(file)
+        by_symbol, found = symbols(elf), list(go_functions(elf))
+    assert len(found) > 1000
+    known = [each for each in found if each.start in by_symbol]
+    assert len(known) > 0.95 * len(found)
+    for each in known:
+        # The linker writes the middle dot of names that no source has as a dot.
+        assert each.name.decode().replace("·", ".") in [
+            plain(name) for name in by_symbol[each.start]
+        ]
+
+
+@pytest.mark.parametrize("how", ["-ldflags=-s", "strip"])
+def test_a_stripped_program_has_them(how: str, tmp_path: Path, require: Require) -> None:
+    whole = built(tmp_path, require)
+    with whole.open("rb") as file:
+        (planted,) = (
+            each for each in go_functions(ELFFile(file)) if each.name == b"main.plantedDigest"
+        )
+    if how == "strip":
+        subprocess.run([require("strip")["strip"], str(whole)], check=True)
+    else:
+        built(tmp_path, require, how)
+    with whole.open("rb") as file:
+        image = ElfImage(file)
+    assert image.is_stripped
+    found = image.functions.at(planted.start)
+    assert found is not None and found.name == planted.name
+
+
+def test_caddy_as_it_is_packaged(require: Require) -> None:
+    """With C code, by Go 1.19."""
+    with Path(require("caddy")["caddy"]).open("rb") as file:
+        names = {each.name for each in go_functions(ELFFile(file))}
+    assert {b"runtime.mallocgc", b"net/http.(*conn).serve"} <= names
+
+
+def test_a_table_that_lies_has_no_names(tmp_path: Path, require: Require) -> None:
+    """One that says that the code begins elsewhere, and one with too many functions."""
+    raw = built(tmp_path, require).read_bytes()
+    section = ELFFile(BytesIO(raw)).get_section_by_name(".gopclntab")["sh_offset"]
+    for place, value in ((8 + 16, 0x1234), (8, 1 << 40), (8 + 24, 1 << 40)):
+        lying = bytearray(raw)
+        struct.pack_into("<Q", lying, section + place, value)
+        assert not list(go_functions(ELFFile(BytesIO(bytes(lying)))))
