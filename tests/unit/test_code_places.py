@@ -128,6 +128,24 @@ def test_where_only_the_sleeper_is_known_it_was_entered_as_elsewhere() -> None:
     assert place.share_pct == 100.0
 
 
+def test_the_way_into_the_kernel_is_no_place() -> None:
+    """Three system calls have a third of the time each: what calls all of them is named."""
+    stacks_of = [
+        "\n".join(
+            [
+                *(line("main.main", APP), line("app.copy", APP), line(f"syscall.{call}", APP)),
+                *(line(each, "[kernel]") for each in ("entry_SYSCALL_64_after_hwframe",)),
+                *(line(each, "[kernel]") for each in ("do_syscall_64", f"__x64_sys_{call}")),
+            ]
+        )
+        for call in ("read", "readv", "write")
+    ]
+    counts = [StackCounts(1, "cpu", text, 100, 0) for text in stacks_of]
+    (process,) = found(*counts).processes
+    assert process.code[0].stack == ["app.copy (app)", "main.main (app)"]
+    assert process.code[1].stack[:2] == ["__x64_sys_read ([kernel])", "syscall.read (app)"]
+
+
 def test_interpreted_code_is_named_where_a_part_of_its_stacks_was_taken() -> None:
     script = "\n".join((line("main", "node"), "dump\tnode\t/srv/app.js\t7", line("fsync", LIBC)))
     known = StackCounts(1, "off-cpu", script, 4, 0, call="fsync", slept_ns=200 * 10**6)

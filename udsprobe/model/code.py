@@ -33,6 +33,11 @@ speak for the others."""
 _NS_PER_S, _NS_PER_US = 1_000_000_000, 1000
 KERNEL = "[kernel]"
 _LIBC = re.compile(r"(libc|libpthread|ld-musl)[-.]")
+# By which every system call, fault or interrupt enters the kernel: x86_64, arm64.
+_KERNEL_ENTRY = re.compile(
+    r"entry_\w+|do_syscall_\w+|x64_sys_call|asm_\w+|el0\w*|do_el0_svc\w*|invoke_syscall\w*"
+    r"|ret_from_fork\w*"
+)
 CPU, OFF_CPU = "cpu", "off-cpu"
 NOT_KNOWN = "not known"
 # Where threads and programs begin: everything is below them.
@@ -253,13 +258,22 @@ def _hot(rows: Sequence[Row], whole: int) -> Optional[CodePlace]:
     likely = [
         frame
         for frame, weight in inside.items()
-        if weight >= HOT_PATH_MIN * whole and frame.function and frame.function not in _ROOTS
+        if weight >= HOT_PATH_MIN * whole and not _says_nothing(frame)
     ]
     if not likely:
         return None
     interpreted = [frame for frame in likely if frame.file]
     found = min(interpreted or likely, key=lambda frame: depths[frame] / max(1, inside[frame]))
     return _place(found, inside[found], whole, rows)
+
+
+def _says_nothing(frame: Frame) -> bool:
+    """It is below everything that a program does, or below all calls of the kernel."""
+    return not frame.function or frame.function in _ROOTS or _enters_kernel(frame)
+
+
+def _enters_kernel(frame: Frame) -> bool:
+    return frame.module == KERNEL and _KERNEL_ENTRY.fullmatch(frame.function or "") is not None
 
 
 def _spoken_for(rows: Sequence[Row]) -> List[Row]:
@@ -354,6 +368,7 @@ def _callers(frame: Frame, frames: Sequence[Frame]) -> Tuple[Frame, ...]:
     place = len(frames) - 1 - list(reversed(frames)).index(frame)
     outwards = [each for each in reversed(frames[:place]) if each != frame]
     # Between functions of source files only those: what lies between them is the interpreter.
+    outwards = [each for each in outwards if not _enters_kernel(each)]
     return tuple(each for each in outwards if each.file or not frame.file)
 
 

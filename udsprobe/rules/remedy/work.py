@@ -190,6 +190,12 @@ MORE_CPU: Dict[str, Tuple[Row, ...]] = {
             "more threads than CPUs only wait for each other",
         ),
     ),
+    "caddy": (
+        reload(
+            "lower the level of `encode`, or give Caddy more CPUs",
+            "Caddy runs on as many CPUs as GOMAXPROCS says: all that it may use",
+        ),
+    ),
 }
 
 _SLEEPS = look(
