@@ -18,6 +18,7 @@ from udsprobe.kernel.programs.call_programs import missed_calls
 from udsprobe.kernel.sockets.listening import TargetListeners
 from udsprobe.kernel.tables.counters import EventAccount, ThreadReading
 from udsprobe.kernel.tables.listener_table import joined
+from udsprobe.kernel.tables.ongoing_waits import OngoingWaits
 from udsprobe.kernel.tables.target_book import TargetBook
 from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import (
@@ -30,6 +31,7 @@ from udsprobe.sample import (
     ProbeReading,
     Sample,
     StackReading,
+    ThreadActivities,
     TrafficCounts,
     WaitCounts,
 )
@@ -78,6 +80,10 @@ class _Counted(NamedTuple):
         """The calls that threads are in."""
         return tuple(t.in_flight for t in self.threads if t.in_flight is not None)
 
+    def activities(self) -> Tuple[ThreadActivities, ...]:
+        """Of each thread."""
+        return tuple(t.activities for t in self.threads)
+
     def loops(self) -> Tuple[LoopCounts, ...]:
         """Of the threads that poll."""
         return tuple(t.loop for t in self.threads if t.loop.iterations)
@@ -112,6 +118,7 @@ class Collector:
         self._cpu = CpuFiles(procfs)
         self._holders = tracer.cpu_holders(procfs)
         self._waits = tracer.wait_table(procfs)
+        self._ongoing = OngoingWaits(procfs)
         self._whole = tracer.whole_requests(self._connections)
         self._kept: Tuple[KeptRequest, ...] = ()
         self._not_adopted: Set[int] = set()
@@ -149,7 +156,7 @@ class Collector:
             calls=counted.calls,
             in_flight=counted.in_flight(),
             syscalls_by_name=None if self._tracer.by_functions else counters.calls_by_name(row),
-            threads=tuple(t.activities for t in counted.threads),
+            threads=self._ongoing.told(counted.activities(), rows, rows_open, monotonic_ns),
             exited_activity_ns=counted.exited_activity_ns,
             targets=self._book.readings(),
             targets_exited=counters.targets_exited(),

@@ -561,6 +561,8 @@ class ThreadActivities:
         kind: of its sleep, as `WaitCounts.kind`; None when awake, or not told.
         call: that it sleeps in, by kernel name. object: of a lock, the address of the futex;
             inode: of the socket that the call is about; 0 where there is none, or not known.
+        polls_clients: it sleeps in a poller that watches a connection which its process serves;
+            lock_holder: who holds the file lock. None: not known.
     """
 
     pid: int
@@ -573,6 +575,8 @@ class ThreadActivities:
     call: Optional[str] = None
     object: int = 0
     inode: int = 0
+    polls_clients: Optional[bool] = None
+    lock_holder: Optional[PeerReading] = None
 
     def until(self, now_ns: int) -> Mapping[str, int]:
         """The thirteen up to a sample's `monotonic_ns`."""

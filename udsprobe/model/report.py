@@ -1007,8 +1007,11 @@ class WaitNow:
     `lasted_us`: since `since` (ISO-8601), or since the thread is observed. `replies_owed`: by its
     process; None when not measured. `lock`: the futex's address. `last_woken_by`: who ended the
     last wait for that futex; it need not hold anything. `connection`: `served`, `upstream` or
-    `unknown` of the one that its call is about, or the only one of a process of one thread that
-    is in its poller; `peer` is its other end.
+    `unknown` of the one that its call is about, or the only one of a process of one thread whose
+    call is about none; `peer` is its other end. `polls_clients`: of the only thread of its
+    process, in epoll_wait(): it watches a connection that the process serves; False: its clients
+    cannot wake it. `held_by`: who holds the file lock. `is_serving`: the thread has moved bytes on
+    sockets and slept in a receive call or a poller.
     """
 
     pid: int
@@ -1023,6 +1026,9 @@ class WaitNow:
     last_woken_by: Optional[Waker]
     connection: Optional[str]
     peer: Optional[Peer]
+    polls_clients: Optional[bool] = None
+    held_by: Optional[Peer] = None
+    is_serving: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,18 @@ from datetime import datetime, timezone
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from udsprobe.model.report import Peer, WaitNow, Waker
-from udsprobe.sample import ConnectionReading, Sample, ThreadActivities, WaitCounts
+from udsprobe.sample import ConnectionReading, PeerReading, Sample, ThreadActivities, WaitCounts
 
 WAITS_NOW_SHOWN_MAX = 50
 # Shorter ones are soon among those that ended: an interval lasts a second.
 LASTED_NS_MIN = 1_000_000_000
 # A thread without work sleeps so.
 _IDLE = frozenset(("poll", "accept", "sleep"))
+_ABOUT_NO_SOCKET = frozenset(
+    ("poll", "lock", "file_lock", "disk", "child", "sleep", "pipe", "other")
+)
+# In which a thread waits for its clients.
+_FOR_CLIENTS = ("blocked_poll", "blocked_recv")
 _NS_PER_US, _NS_PER_S = 1000, 1_000_000_000
 
 _Futex = Tuple[int, int]  # pid, address
@@ -42,10 +47,13 @@ class _Connections:
         self._only = {each.pid: each for each in kept if complete and pids[each.pid] == 1}
 
     def of(self, thread: ThreadActivities) -> Optional[ConnectionReading]:
-        """That of its call; of a poller, the only one of a process of one thread."""
-        if thread.kind == "poll" and self._threads[thread.pid] == 1:
-            return self._only.get(thread.pid)
-        return self._by_inode.get(thread.inode) if thread.inode else None
+        """That of its call; of no socket, the only one of a process of one thread."""
+        if thread.inode and thread.kind != "poll":
+            return self._by_inode.get(thread.inode)
+        return self._only.get(thread.pid) if self._is_alone(thread) else None
+
+    def _is_alone(self, thread: ThreadActivities) -> bool:
+        return thread.kind in _ABOUT_NO_SOCKET and self._threads[thread.pid] == 1
 
 
 def waits_now(last: Sample) -> Optional[WaitsNow]:
@@ -109,7 +117,20 @@ def _row(
         last_woken_by=None if waker is None else _waker(waker),
         connection=None if connection is None else connection.role,
         peer=None if connection is None else _peer(connection),
+        polls_clients=thread.polls_clients,
+        held_by=None if thread.lock_holder is None else _process(thread.lock_holder),
+        is_serving=_is_serving(thread, sample.monotonic_ns),
     )
+
+
+def _is_serving(thread: ThreadActivities, now_ns: int) -> bool:
+    spent_ns = thread.until(now_ns)
+    waited_ns = sum(spent_ns.get(name, 0) for name in _FOR_CLIENTS)
+    return spent_ns.get("sys_socket", 0) > 0 and waited_ns > 0
+
+
+def _process(reading: PeerReading) -> Peer:
+    return Peer(reading.pid, reading.comm)
 
 
 def _waker(row: WaitCounts) -> Waker:

@@ -1,0 +1,88 @@
+"""What /proc shows of threads that sleep, with files as the kernel writes them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import FrozenSet, Optional
+
+import pytest
+
+from udsprobe.kernel.proc.asleep import file_lock_holders, holders_in, polled_inodes
+
+# Of a session of PostgreSQL 15 that waits for a row, Linux 6.18.
+CALL = "232 0x8 0x5638f2190648 0x1 0xffffffff 0xffffffffffffffff 0x0 0x7ffdc50f4a08 0x7fa671d28ef3"
+SIGNALS = "tfd:        7 events:       19 data:     5638f2190618  pos:0 ino:40e sdev:10"
+CLIENT = "tfd:        6 events:       19 data:     5638f21fc3e8  pos:0 ino:3d7db6 sdev:9"
+DISABLED = "tfd:        6 events: 40000000 data:     5638f21fc3e8  pos:0 ino:3d7db6 sdev:9"
+HEAD = "pos:\t0\nflags:\t02000002\nmnt_id:\t16\nino:\t1038\n"
+SET, SIGNALFD, RING = "anon_inode:[eventpoll]", "anon_inode:[signalfd]", "anon_inode:[io_uring]"
+CLIENT_INODE = 0x3D7DB6
+
+
+def polled(
+    folder: Path, *members: str, call: str = CALL, fd_8: str = SET, fd_7: str = SIGNALFD
+) -> Optional[FrozenSet[int]]:
+    (folder / "7" / "fd").mkdir(parents=True)
+    (folder / "7" / "fdinfo").mkdir()
+    (folder / "7" / "syscall").write_text(f"{call}\n")
+    (folder / "7" / "fdinfo" / "8").write_text(HEAD + "".join(f"{row}\n" for row in members))
+    for fd, leads_to in ((8, fd_8), (7, fd_7), (6, f"socket:[{CLIENT_INODE}]")):
+        os.symlink(leads_to, folder / "7" / "fd" / str(fd))
+    return polled_inodes(7, str(folder))
+
+
+def test_the_inodes_that_a_set_watches(tmp_path: Path) -> None:
+    assert polled(tmp_path, SIGNALS, CLIENT) == {0x40E, CLIENT_INODE}
+
+
+def test_what_is_switched_off_is_not_watched(tmp_path: Path) -> None:
+    assert polled(tmp_path, SIGNALS, DISABLED) == {0x40E}
+
+
+def test_a_set_without_members(tmp_path: Path) -> None:
+    assert polled(tmp_path) == frozenset()
+
+
+@pytest.mark.parametrize("inside", [SET, RING])
+def test_what_stands_for_others_is_not_told(tmp_path: Path, inside: str) -> None:
+    assert polled(tmp_path, SIGNALS, fd_7=inside) is None
+
+
+def test_a_thread_that_is_elsewhere(tmp_path: Path) -> None:
+    for number, call in enumerate(("running", "-1 0x7ffdc50f4a08 0x7fa671d28ef3", "")):
+        assert polled(tmp_path / str(number), SIGNALS, call=call) is None
+    assert polled(tmp_path / "file", SIGNALS, fd_8="/dev/null") is None
+    assert polled_inodes(8, str(tmp_path)) is None
+
+
+def test_an_event_loop_is_not_looked_through(tmp_path: Path) -> None:
+    assert polled(tmp_path, *[CLIENT] * 65) is None
+
+
+LOCKS = b"""1: POSIX  ADVISORY  WRITE 498 fd:01:1234 0 EOF
+1: -> POSIX  ADVISORY  WRITE 512 fd:01:1234 0 EOF
+1:  -> POSIX  ADVISORY  READ 513 fd:01:1234 0 EOF
+2: FLOCK  ADVISORY  WRITE 600 fd:01:1235 0 EOF
+2: -> FLOCK  ADVISORY  WRITE 601 fd:01:1235 0 EOF
+3: OFDLCK ADVISORY  WRITE -1 fd:01:1236 0 EOF
+3: -> OFDLCK ADVISORY  WRITE -1 fd:01:1236 0 EOF
+4: OFDLCK ADVISORY  WRITE -1 fd:01:1237 0 EOF
+4: -> POSIX  ADVISORY  WRITE 700 fd:01:1237 0 EOF
+5: FLOCK  ADVISORY  WRITE 498 fd:01:1238 0 EOF
+"""
+
+
+def test_who_waits_for_whom() -> None:
+    assert holders_in(LOCKS) == {512: 498, 513: 498, 601: 600}
+
+
+def test_threads_of_one_process_that_wait_for_two() -> None:
+    more = b"2: -> FLOCK  ADVISORY  WRITE 512 fd:01:1235 0 EOF\n"
+    found = holders_in(LOCKS.replace(b"3: OFD", more + b"3: OFD", 1))
+    assert 512 not in found
+
+
+def test_what_cannot_be_read_is_nobody(tmp_path: Path) -> None:
+    assert file_lock_holders(str(tmp_path)) == {}
+    assert holders_in(b"\0\n1:\n1: -> POSIX ADVISORY WRITE 5 x 0 EOF\n") == {}

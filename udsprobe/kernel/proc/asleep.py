@@ -1,0 +1,84 @@
+"""What /proc shows of a thread that sleeps: what its poller watches, who holds its file lock.
+
+Knows the formats of `/proc/PID/syscall`, of `fdinfo` of an epoll set, and of `/proc/locks`. What is
+hidden or gone is None or left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Dict, FrozenSet, Optional, Set
+
+# A thread that is in a call has its number, six arguments, and two registers (fs/proc/base.c).
+_WORDS_OF_A_CALL = 9
+# ep_show_fdinfo() in fs/eventpoll.c.
+_MEMBER = re.compile(rb"tfd:\s*(\d+) events:\s*([0-9a-f]+) .*\bino:([0-9a-f]+)")
+_EPOLLIN = 0x1
+_SET = "anon_inode:[eventpoll]"
+# Of what these stand for is not told here.
+_STAND_FOR_OTHERS = frozenset((_SET, "anon_inode:[io_uring]"))
+# More are an event loop's, which polls its clients.
+_MEMBERS_MAX = 64
+# lock_get_status() in fs/locks.c: number, kind, how, access, process, …
+_WORDS_OF_A_LOCK = 6
+_BLOCKED = b"->"
+
+
+def polled_inodes(tid: int, root: str = "/proc") -> Optional[FrozenSet[int]]:
+    """Inodes of what ends the wait of a thread in epoll_wait() or its kin when input comes.
+
+    None when that is not all told: it is in another call, or the set has sets or rings as members.
+    """
+    try:
+        fd = _polling(tid, root)
+        if fd is None or os.readlink(f"{root}/{tid}/fd/{fd}") != _SET:
+            return None
+        text = Path(f"{root}/{tid}/fdinfo/{fd}").read_bytes()
+        members = [row for row in map(_MEMBER.match, text.split(b"\n")) if row is not None]
+        if len(members) > _MEMBERS_MAX or _polling(tid, root) != fd:
+            return None
+        links = {os.readlink(f"{root}/{tid}/fd/{int(row[1])}") for row in members}
+    except (OSError, ValueError):
+        return None
+    if links & _STAND_FOR_OTHERS:
+        return None
+    return frozenset(int(row[3], 16) for row in members if int(row[2], 16) & _EPOLLIN)
+
+
+def _polling(tid: int, root: str) -> Optional[int]:
+    """The first argument of the call that the thread sleeps in."""
+    words = Path(f"{root}/{tid}/syscall").read_bytes().split()
+    return int(words[1], 16) if len(words) == _WORDS_OF_A_CALL else None
+
+
+def file_lock_holders(root: str = "/proc") -> Dict[int, int]:
+    """Process that waits for a file lock → the one that holds it, where one is known."""
+    try:
+        return holders_in(Path(f"{root}/locks").read_bytes())
+    except OSError:
+        return {}
+
+
+def holders_in(locks: bytes) -> Dict[int, int]:
+    """The same of the text of `/proc/locks`: who waits is listed behind who holds.
+
+    A process whose threads wait for several locks is left out, and so are locks of open files,
+    which no process holds (`-1`).
+    """
+    holders: Dict[bytes, int] = {}
+    found: Dict[int, Set[int]] = {}
+    for line in locks.split(b"\n"):
+        words = line.split()
+        is_blocked = _BLOCKED in words
+        words = [word for word in words if word != _BLOCKED]
+        if len(words) < _WORDS_OF_A_LOCK or not words[4].isdigit():
+            continue
+        pid = int(words[4])
+        if is_blocked:
+            found.setdefault(pid, set()).add(holders.get(words[0], 0))
+        else:
+            holders[words[0]] = pid
+    sure = {pid: held_by.pop() for pid, held_by in found.items() if len(held_by) == 1}
+    return {pid: holder for pid, holder in sure.items() if holder and holder != pid}

@@ -1,0 +1,89 @@
+"""What more is known of threads that have slept for long in processes that have clients."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Dict, Mapping, Optional, Sequence, Set, Tuple
+
+from udsprobe.kernel.proc.asleep import file_lock_holders, polled_inodes
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.sample import ConnectionReading, PeerReading, ThreadActivities
+
+# Shorter waits are soon among those that ended.
+LASTED_NS_MIN = 1_000_000_000
+# So many sets are looked at in a sample at most: each is three files of /proc.
+POLLERS_MAX = 64
+
+_Who = Tuple[int, int]  # pid, tid
+
+
+class OngoingWaits:
+    """Looks at threads that sleep, in `/proc`.
+
+    Args:
+        procfs: where processes have their names.
+    """
+
+    def __init__(self, procfs: Procfs) -> None:
+        self._procfs = procfs
+
+    def told(
+        self,
+        threads: Sequence[ThreadActivities],
+        connections: Sequence[ConnectionReading],
+        connections_open: int,
+        now_ns: int,
+    ) -> Tuple[ThreadActivities, ...]:
+        """The threads; of those that sleep for long with what they wait for.
+
+        Args:
+            connections_open: more than `connections` where some are not listed.
+        """
+        clients: Dict[int, Set[int]] = {}
+        for each in connections if connections_open <= len(connections) else ():
+            if each.role == "served":
+                clients.setdefault(each.pid, set()).add(each.inode)
+        asleep = [each for each in threads if each.slept_ns(now_ns) >= LASTED_NS_MIN]
+        more: Dict[_Who, ThreadActivities] = {**self._polling(threads, asleep, clients)}
+        more.update(self._locked(asleep))
+        return tuple(more.get((each.pid, each.tid), each) for each in threads)
+
+    def _polling(
+        self,
+        threads: Sequence[ThreadActivities],
+        asleep: Sequence[ThreadActivities],
+        clients: Mapping[int, Set[int]],
+    ) -> Dict[_Who, ThreadActivities]:
+        """A process of one thread that does not poll its clients is busy with something else."""
+        many = Counter(each.pid for each in threads)
+        wanted = [
+            each
+            for each in asleep
+            if each.pid in clients and many[each.pid] == 1 and _is_epoll(each.call)
+        ]
+        found = {}
+        for each in wanted[:POLLERS_MAX]:
+            inodes = polled_inodes(each.tid)
+            if inodes is not None:
+                polls = bool(inodes & clients[each.pid])
+                found[each.pid, each.tid] = replace(each, polls_clients=polls)
+        return found
+
+    def _locked(self, asleep: Sequence[ThreadActivities]) -> Dict[_Who, ThreadActivities]:
+        wanted = [each for each in asleep if each.kind == "file_lock"]
+        holders = file_lock_holders() if wanted else {}
+        return {
+            (each.pid, each.tid): replace(each, lock_holder=self._named(holders[each.pid]))
+            for each in wanted
+            if each.pid in holders
+        }
+
+    def _named(self, pid: int) -> Optional[PeerReading]:
+        """None of one that has ended: its children have the lock with the file."""
+        process = self._procfs.process(pid)
+        return None if process is None or process.ended else PeerReading(pid, process.comm)
+
+
+def _is_epoll(call: Optional[str]) -> bool:
+    return call is not None and call.startswith("epoll_")
