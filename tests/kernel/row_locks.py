@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import select
 import shutil
 import subprocess
 import time
@@ -33,10 +36,11 @@ class Session:
     """A client program of a database, which is told SQL by a pipe.
 
     Attributes:
-        pid: the client's. server_pid, server_tid: what serves it, 0 until it is set.
+        pid: the client's. server_pid, server_tid: what serves it, 0 until it is set; number: what
+            the database calls the session.
     """
 
-    server_pid, server_tid = 0, 0
+    server_pid, server_tid, number = 0, 0, ""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._process = subprocess.Popen(
@@ -59,6 +63,11 @@ class Session:
                 return lines
             lines.append(line.strip())
         raise AssertionError(f"the session ended: {lines}")
+
+    def has_answered(self, within_s: float) -> bool:
+        """Whether it prints something; waits so long in vain."""
+        readable, _, _ = select.select([self._process.stdout], [], [], within_s)
+        return bool(readable)
 
     def run(self, sql: str) -> List[str]:
         """The lines that this SQL prints."""
@@ -105,6 +114,23 @@ class Database:
     def waits(self) -> bool:
         """Whether a session waits for a row."""
         raise NotImplementedError
+
+    def _place(self) -> Dict[str, str]:
+        raise NotImplementedError
+
+    def shell(self, line: str) -> str:
+        """What a line for an administrator of the host prints, who has one such server."""
+        as_we_are = re.sub("^sudo (-u postgres )?", "", line)
+        done = subprocess.run(
+            ["bash", "-c", as_we_are],
+            env={**os.environ, **self._place()},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     @property
     def pid(self) -> int:
@@ -181,9 +207,15 @@ class Postgres(Database):
         argv = [self._require("pg_isready")["pg_isready"], "-q", "-h", str(self._folder)]
         return subprocess.run(argv, check=False).returncode == 0
 
+    def _place(self) -> Dict[str, str]:
+        psql = Path(self._require("psql")["psql"]).parent
+        here = {"PGHOST": str(self._folder), "PGUSER": "postgres", "PGDATABASE": "postgres"}
+        return {**here, "PATH": f"{psql}:{os.environ['PATH']}"}
+
     def _find_server(self, session: Session) -> None:
         (pid,) = session.run("SELECT pg_backend_pid();")
         session.server_pid = session.server_tid = int(pid)
+        session.number = pid
 
     def waits(self) -> bool:
         return self._judge.run("SELECT count(*) FROM pg_locks WHERE NOT granted;") != ["0"]
@@ -216,14 +248,19 @@ class MariaDb(Database):
         done = subprocess.run(self._client("-e", make), check=False, capture_output=True)
         return done.returncode == 0
 
+    def _place(self) -> Dict[str, str]:
+        # Read behind the distribution's, which says where its own server is.
+        (self._folder / ".my.cnf").write_text(f"[client]\nsocket={self._folder}/sock\n")
+        return {"HOME": str(self._folder)}
+
     def session(self) -> Session:
         session = super().session()
         session.run("USE test;")
         return session
 
     def _find_server(self, session: Session) -> None:
-        sql = "SELECT tid FROM information_schema.processlist WHERE id = CONNECTION_ID();"
-        (tid,) = session.run(sql)
+        sql = "SELECT tid, id FROM information_schema.processlist WHERE id = CONNECTION_ID();"
+        ((tid, session.number),) = (line.split() for line in session.run(sql))
         session.server_pid, session.server_tid = self.pid, int(tid)
 
     def waits(self) -> bool:

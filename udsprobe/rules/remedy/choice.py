@@ -193,6 +193,12 @@ def sleeps(
     return (*found, *remedies("seats", server)) if is_occupied and server in ONE_EACH else found
 
 
+def stuck(report: Report, pid: int) -> Tuple[Action, ...]:
+    """A server waits while it owes a reply, and who will end that is not known."""
+    target = next((each for each in report.targets if each.pid == pid), None)
+    return remedies("hung", server_of(target), pid=pid)
+
+
 def pool(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
     """Requests wait for one of few connections to an upstream."""
     target = next((each for each in report.targets if pids is None or each.pid in pids), None)

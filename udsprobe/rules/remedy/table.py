@@ -89,6 +89,7 @@ KINDS: Dict[str, Kind] = {
     "sleeps": Kind("app-blocked", "what it sleeps in", work.SLEEPS),
     "disk": Kind("app-blocked", "the disk", work.DISK),
     "hung": Kind("app-blocked", "nothing completes", work.HUNG),
+    "holder": Kind("app-blocked", "a process that holds a file lock", work.HOLDER),
     "upstream": Kind("upstream-wait", "the upstream that answers late", work.UPSTREAM),
     "pool": Kind("upstream-wait", "few connections to it, all busy", work.POOL),
     "quota": Kind("cpu-contention", "a CPU quota", host.QUOTA),

@@ -221,12 +221,49 @@ DISK: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+_STOPPED_IN = look(
+    "sudo head -v /proc/{pid}/task/*/wchan /proc/{pid}/task/*/syscall",
+    "see in which system call each of its threads sleeps, or that it is stopped",
+    "a server that does not answer sleeps in a call that does not return",
+)
+_ENDS_IT = "what waits goes on when that session commits, rolls back or ends"
 HUNG: Dict[str, Tuple[Row, ...]] = {
-    "generic": (
+    GENERIC: (_STOPPED_IN,),
+    "python": (_PY_SPY, _STOPPED_IN),
+    "gunicorn": (_PY_SPY, _STOPPED_IN),
+    "uvicorn": (_PY_SPY, _STOPPED_IN),
+    "java": (*PROFILE["java"], _STOPPED_IN),
+    "postgresql": (
         look(
-            "sudo head -v /proc/{pid}/task/*/wchan /proc/{pid}/task/*/syscall",
-            "see in which system call each of its threads sleeps, or that it is stopped",
-            "a server that does not answer sleeps in a call that does not return",
+            'sudo -u postgres psql -c "select w.pid, b.pid as blocked_by, b.state, now() - '
+            "b.state_change as since, b.query from pg_stat_activity w, pg_stat_activity b where "
+            'b.pid = any(pg_blocking_pids(w.pid))"',
+            "see which session of PostgreSQL blocks which, and what it does (without a row: none "
+            "waits for a lock of the database)",
+            f"{_ENDS_IT}: select pg_terminate_backend(PID) ends one, and undoes its transaction",
+        ),
+        _STOPPED_IN,
+    ),
+    "mysql": (
+        look(
+            'sudo "$(command -v mariadb || command -v mysql)" -e "select w.trx_mysql_thread_id as '
+            "id, b.trx_mysql_thread_id as blocked_by, b.trx_started, b.trx_query, w.trx_query as "
+            "waits_with from information_schema.innodb_lock_waits l join "
+            "information_schema.innodb_trx w on w.trx_id = l.requesting_trx_id join "
+            'information_schema.innodb_trx b on b.trx_id = l.blocking_trx_id"',
+            "see which session of MariaDB blocks which (MySQL 8: select * from "
+            "sys.innodb_lock_waits)",
+            f"{_ENDS_IT}: KILL ID ends one, and undoes its transaction",
+        ),
+        _STOPPED_IN,
+    ),
+}
+HOLDER: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        look(
+            "sudo udsprobe attach --pid {peer_pid}",
+            "see what {who} does while it holds the lock",
+            "who waits for a file lock goes on when its holder lets it go, or ends",
         ),
     )
 }
