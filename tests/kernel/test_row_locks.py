@@ -9,9 +9,10 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Set, Tuple
 import pytest
 
 from tests.conftest import Require
-from tests.kernel.row_locks import DATABASES, ROW, Database, Session, wait_until
+from tests.kernel.row_locks import DATABASES, ROW, Database, Postgres, Session, wait_until
 from tests.kernel.test_waits import assert_sums
 from tests.kernel.tool import Attached, Report
+from udsprobe.rules.remedy.table import remedies
 
 pytestmark = [pytest.mark.root, pytest.mark.alone]
 
@@ -136,6 +137,7 @@ def test_a_wait_that_goes_on(database: Database, tmp_path: Path) -> None:
     holder.run("COMMIT;")
     waiter.answer()
     rows = observation.report["waits_now"]
+    assert_stuck(observation.report["verdict"], waiter)
     (row,) = (each for each in rows if each["tid"] == waiter.server_tid)
     assert row["pid"] == waiter.server_pid
     # Threads of a process that owes a reply come first: MariaDB has more of them.
@@ -146,8 +148,74 @@ def test_a_wait_that_goes_on(database: Database, tmp_path: Path) -> None:
     assert row["replies_owed"] == 1
     # Nobody woke anybody there before.
     assert row["last_woken_by"] is None
+    assert row["is_serving"]
     if row["kind"] == "poll":
+        assert row["polls_clients"] is False
         assert row["connection"] == "served"
         assert row["peer"]["pid"] == waiter.pid
     else:
         assert row["lock"] is not None
+
+
+def assert_stuck(verdict: Row, waiter: Session) -> None:
+    """Whoever holds the row is not known: the thread that waits is named, and nobody else."""
+    who = {waiter.server_pid, waiter.server_tid}
+    assert verdict["cause"] == "app-blocked"
+    assert (verdict["harm"]["kind"], verdict["harm"]["count"]) == ("stuck", 1)
+    assert verdict["harm"]["since_s"] >= 1
+    assert set(verdict["subject"].split()[-1].split("/")) == {str(pid) for pid in who}
+    assert "who will end that is not known yet" in verdict["summary"]
+
+
+def test_the_verdict_when_nothing_else_is_asked(database: Database, tmp_path: Path) -> None:
+    """No request completes in the window."""
+    holder, waiter = database.session(), database.session()
+    holder.run(f"BEGIN; {ROW}")
+    with Attached(database.targets, tmp_path) as observation:
+        waiter.send(ROW)
+        assert not waiter.has_answered(within_s=2.0)
+    holder.run("COMMIT;")
+    waiter.answer()
+    assert observation.report["requests"]["served"]["count"] == 0
+    assert_stuck(observation.report["verdict"], waiter)
+    assert observation.report["verdict"]["harm"]["share_pct"] == 100
+
+
+def test_who_waited_before_we_came(tmp_path: Path, database: Database) -> None:
+    """What PostgreSQL's process polls is not its client; of MariaDB's threads that is not told."""
+    holder, waiter = database.session(), database.session()
+    holder.run(f"BEGIN; {ROW}")
+    waiter.send(ROW)
+    wait_until(database.waits, "a session waits for a row")
+    with Attached(database.targets, tmp_path) as observation:
+        assert not waiter.has_answered(within_s=2.0)
+    holder.run("COMMIT;")
+    waiter.answer()
+    verdict = observation.report["verdict"]
+    if isinstance(database, Postgres):
+        assert_stuck(verdict, waiter)
+        assert verdict["confidence"] < 0.5
+    else:
+        assert verdict["cause"] == "unknown"
+
+
+def test_the_line_that_finds_who_holds_the_row(database: Database, tmp_path: Path) -> None:
+    """As the verdict offers it, but for `sudo` and where the server is."""
+    holder, waiter = database.session(), database.session()
+    holder.run(f"BEGIN; {ROW}")
+    with Attached(database.targets, tmp_path) as observation:
+        waiter.send(ROW)
+        assert not waiter.has_answered(within_s=2.0)
+        said = database.shell(observed_line(database))
+    holder.run("COMMIT;")
+    waiter.answer()
+    assert observation.report["verdict"]["actions"][0]["run"] == observed_line(database)
+    (row,) = (line for line in said.splitlines() if line.split()[:1] == [waiter.number])
+    assert holder.number in row.split()
+
+
+def observed_line(database: Database) -> str:
+    server = {"Postgres": "postgresql", "MariaDb": "mysql"}[type(database).__name__]
+    run = remedies("hung", server, pid=1)[0].run
+    assert run is not None
+    return run

@@ -8,6 +8,7 @@ from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 from udsprobe.model.action import Action
 from udsprobe.model.code import NOT_KNOWN, subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
+from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_SAMPLES_MIN
@@ -40,7 +41,9 @@ def with_code(root: Suspect, report: Report) -> Suspect:
     """The cause with its functions, and the first of them in its headline."""
     if root.cause == _RUNNING:
         return _running(root, report)
-    return _asleep(root, report) if root.cause == _ASLEEP else root
+    # A sleep that goes on is in no stack yet; those that are ended.
+    goes_on = root.harm is not None and root.harm.kind == STUCK
+    return _asleep(root, report) if root.cause == _ASLEEP and not goes_on else root
 
 
 def _running(root: Suspect, report: Report) -> Suspect:

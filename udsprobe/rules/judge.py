@@ -31,6 +31,7 @@ from udsprobe.rules.suspects.losses import account_findings
 from udsprobe.rules.suspects.nagle import nagle_findings
 from udsprobe.rules.suspects.narrow_buffers import narrow_buffer_suspects
 from udsprobe.rules.suspects.overload import has_time, is_retried
+from udsprobe.rules.suspects.stuck import stuck_suspects
 from udsprobe.rules.suspects.suspect import SEVERITIES, Suspect
 from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, NEAR_LIMIT, RUNNER_UP_SHARE_PCT_MIN
 from udsprobe.rules.wording import percent
@@ -241,9 +242,16 @@ def _around(report: Report) -> List[Suspect]:
         *closed_unread_suspects(report),
         *buffer_suspects(report),
         *narrow_buffer_suspects(report),
-        *hung_suspects(report),
+        *_stuck(report),
         *opened_churn(report),
     ]
+
+
+def _stuck(report: Report) -> List[Suspect]:
+    """Requests without a reply: by the waits that go on, else by what their process does."""
+    found = stuck_suspects(report)
+    told = {pid for each in found for pid in each.pids}
+    return [*found, *(each for each in hung_suspects(report) if not each.pids & told)]
 
 
 def _first(suspects: Sequence[Suspect], causes: Tuple[str, ...]) -> Optional[Suspect]:

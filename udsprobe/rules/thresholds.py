@@ -68,6 +68,10 @@ WAKE_UP_US_MAX = 100.0
 # A request that nobody begins with or answers for this long, where nothing else completes.
 HUNG_US_MIN = 1_000_000.0
 
+# Of all requests of the window, answered or not, those that are stuck: fewer wait for something of
+# their own, such as a report that takes long.
+STUCK_SHARE_MIN = 0.01
+
 # -- accept queue -------------------------------------------------------------------------
 # Blocked connects that are a hiccup: one in a hundred, or shorter than a request may wait.
 BLOCKED_CONNECTS_SHARE_MIN = 0.01

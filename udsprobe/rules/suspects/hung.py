@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Dict, List, Optional, Tuple
 
 from udsprobe.model.harm import Harm
-from udsprobe.model.report import Evidence, Report, ServedBy, Waiting
+from udsprobe.model.report import Evidence, Report, ServedBy, ThreadTime, Waiting
+from udsprobe.model.thread_time import busy_share
+from udsprobe.rules.accounts.asked import Asked, only_upstream
+from udsprobe.rules.accounts.cpu_holders import foreign_runq
+from udsprobe.rules.accounts.service import is_serving
 from udsprobe.rules.harm import STUCK
+from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import HUNG_US_MIN, REQUESTS_MIN, THREAD_BUSY_MIN
@@ -18,24 +24,77 @@ _ASLEEP = ("blocked_lock", "blocked_disk", "blocked_other", "blocked_recv", "blo
 def hung_suspects(report: Report) -> List[Suspect]:
     """Processes with requests that nobody begins with, or that never end."""
     rows = [row for row in report.requests.served_by or [] if row.count < REQUESTS_MIN]
-    found = [_asking(row) or _unread(report, row) or _unanswered(report, row) for row in rows]
+    rules = (_asking, _computing, _unread, _unanswered)
+    found = (next(filter(None, (rule(report, row) for rule in rules)), None) for row in rows)
     return [each for each in found if each is not None]
 
 
-def _asking(row: ServedBy) -> Optional[Suspect]:
+def _asking(report: Report, row: ServedBy) -> Optional[Suspect]:
     """Its own requests get no answer, and it owes replies."""
     oldest_us = row.asking.oldest_us or 0.0
     if oldest_us < HUNG_US_MIN or not row.in_progress.count:
         return None
     says = f"{count(row.asking.count, 'own request')} without a reply, the oldest for "
     fact = evidence("asking_oldest_us", oldest_us, "µs", says + duration(oldest_us), HUNG_US_MIN)
-    return _suspect(
+    asked = only_upstream(report, row)
+    who = "an upstream" if asked is None else asked.where
+    found = _suspect(
         row,
         "upstream-wait",
-        f"{_name(row)} has waited {duration(oldest_us)} for an upstream",
+        f"{_name(row)} has waited {duration(oldest_us)} for {who}{_pool(row, asked)}",
         fact,
         _stuck("reply", "replies", row.in_progress, "outstanding"),
     )
+    return found if asked is None else _with_upstream(found, asked)
+
+
+def _with_upstream(found: Suspect, asked: Asked) -> Suspect:
+    actions = remedies("upstream", peer_pid=asked.pid, who=asked.who)
+    return replace(
+        found,
+        name=f"{found.cause}:{asked.address}",
+        subject=asked.address,
+        actions=(*actions, *found.actions),
+        waits_for=asked.pids,
+    )
+
+
+def _pool(row: ServedBy, asked: Optional[Asked]) -> str:
+    """All connections to it are taken, and more requests are there than these."""
+    if asked is None or asked.connections is None or row.asking.count < asked.connections:
+        return ""
+    queued = row.in_progress.count - row.asking.count
+    if queued <= 0:
+        return ""
+    size = count(asked.connections, "connection")
+    each = "it is" if asked.connections == 1 else "all are"
+    queue = count(queued, "request waits", "requests wait")
+    return f", and has {size} to it: {each} taken, and {queue} for one"
+
+
+def _computing(report: Report, row: ServedBy) -> Optional[Suspect]:
+    """A thread that serves computes on and on, while requests wait for it."""
+    oldest_us = max(row.in_progress.oldest_us or 0.0, row.unread.oldest_us or 0.0)
+    threads = report.time.threads if report.time is not None else []
+    own = [each for each in threads if each.pid == row.pid and is_serving(each)]
+    busiest = max(own, key=lambda each: busy_share(each.share), default=None)
+    if oldest_us < HUNG_US_MIN or busiest is None or not _computes(report, busiest):
+        return None
+    waiting = row.in_progress if row.in_progress.count else row.unread
+    subject, busy = f"{busiest.comm} thread {busiest.tid}", busy_share(busiest.share)
+    says = f"{subject} is {percent(busy)} busy, mostly with its own code"
+    fact = evidence("busy_share", busy, "of 1", says, THREAD_BUSY_MIN)
+    harm = _stuck("request", "requests", waiting, "without a reply")
+    found = _suspect(row, "app-cpu", says, fact, harm)
+    actions = choice.busy(report, row.pid, busiest.tid, busiest.comm)
+    return replace(found, name=f"app-cpu:{subject}", subject=subject, actions=actions)
+
+
+def _computes(report: Report, thread: ThreadTime) -> bool:
+    """Waiting for a CPU that no stranger holds is its own demand."""
+    busy = busy_share(thread.share)
+    waited = (1 - foreign_runq(report)) * thread.share.get("runq", 0.0)
+    return busy >= THREAD_BUSY_MIN and 2 * (thread.share.get("user", 0.0) + waited) > busy
 
 
 def _unread(report: Report, row: ServedBy) -> Optional[Suspect]:

@@ -1,0 +1,257 @@
+"""Replies that are owed: judged by the waits that go on, without a name that is not known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Optional
+
+import pytest
+
+from tests.unit import ill
+from tests.unit.reports import syscall, target
+from udsprobe.model.report import (
+    Connection,
+    Latency,
+    Peer,
+    Report,
+    ServedBy,
+    StageMeans,
+    Verdict,
+    Waiting,
+    WaitNow,
+    Waker,
+)
+from udsprobe.rules import judged
+from udsprobe.rules.remedy.table import remedies
+
+NONE = Waiting(0, None)
+APP, OTHER = Peer(300, "app"), Peer(498, "postgres")
+
+
+def wait(tid: int = 4711, **changes: Any) -> WaitNow:
+    fixed = WaitNow(
+        *(4711, tid, "node", "lock", "futex", "2026-11-25T02:05:32.635+00:00", 3e6, 1, "0x7f00"),
+        last_woken_by=None,
+        connection=None,
+        peer=None,
+        is_serving=True,
+    )
+    return replace(fixed, **changes)
+
+
+def owing(count: int = 0, owed: int = 1, oldest_us: float = 3.1e6, **changes: Any) -> ServedBy:
+    waiting = Waiting(owed, oldest_us)
+    fixed = ServedBy(
+        *(4711, "node", count, None, Latency(0), StageMeans(), None, 0, 0, []),
+        in_progress=waiting if count else NONE,
+        unread=NONE,
+        asking=NONE,
+        unanswered=waiting,
+    )
+    return replace(fixed, **changes)
+
+
+def reported(
+    *waits: WaitNow, threads: int = 1, row: Optional[ServedBy] = None, served: int = 0
+) -> Report:
+    report = ill.service(ill.served(served), ill.thread())
+    requests = replace(report.requests, served_by=[owing() if row is None else row])
+    one = replace(target(4711, "node"), threads=threads)
+    return replace(report, requests=requests, targets=[one], waits_now=list(waits))
+
+
+def verdict(report: Report) -> Verdict:
+    found = judged(report).verdict
+    assert found is not None
+    return found
+
+
+def is_quiet(report: Report) -> bool:
+    found = verdict(report)
+    return (found.cause, found.harm.kind) in (("unknown", "unknown"), ("healthy", "none"))
+
+
+@pytest.mark.parametrize("threads", [1, 8])
+@pytest.mark.parametrize("kind", ["lock", "disk", "child", "pipe", "file_lock", "sleep", "other"])
+def test_a_thread_that_has_the_request_and_sleeps(kind: str, threads: int) -> None:
+    found = verdict(reported(wait(kind=kind), threads=threads))
+    assert (found.cause, found.subject) == ("app-blocked", "node 4711")
+    assert (found.harm.kind, found.harm.count, found.harm.since_s) == ("stuck", 1, 3.1)
+    assert "who will end that is not known yet" in found.summary
+
+
+def test_a_poller_that_does_not_look_at_its_client() -> None:
+    """PostgreSQL waits for a row so, and for its client's next query in another set."""
+    row = wait(kind="poll", call="epoll_wait", connection="served", peer=APP)
+    assert is_quiet(reported(row))
+    assert is_quiet(reported(replace(row, polls_clients=True)))
+    found = verdict(reported(replace(row, polls_clients=False)))
+    assert (found.cause, found.subject) == ("app-blocked", "node 4711")
+    assert "app 300 waits for the reply" in [fact.says for fact in found.evidence]
+
+
+def test_an_idle_process_is_not_stuck() -> None:
+    none = owing(owed=0)
+    idle = wait(replies_owed=0)
+    assert is_quiet(reported(idle, row=none))
+    # It has a client, and has served it.
+    assert is_quiet(reported(replace(idle, connection="served"), row=none))
+    for kind, role in (("recv", "served"), ("accept", None), ("recv", None)):
+        assert is_quiet(reported(wait(kind=kind, connection=role)))
+
+
+def test_a_request_from_before_we_came() -> None:
+    """Nothing was seen of it; a thread that waits for its client would be in another call."""
+    row = wait(replies_owed=0, connection="served", peer=APP, is_serving=False)
+    found = verdict(reported(row, row=owing(owed=0)))
+    assert (found.cause, found.confidence) == ("app-blocked", 0.33)
+    assert found.summary.startswith("1 reply outstanding, the oldest for 3 s or longer: ")
+    assert is_quiet(reported(row, row=owing(owed=0), threads=2))
+    assert is_quiet(reported(replace(row, connection=None), row=owing(owed=0)))
+    assert is_quiet(reported(replace(row, kind="sleep"), row=owing(owed=0)))
+
+
+def test_a_thread_that_takes_no_requests_itself_may_have_no_work() -> None:
+    """One of a pool; and any of a process in which another one polls for all."""
+    assert is_quiet(reported(wait(is_serving=False), threads=8))
+    loop = wait(4712, kind="poll", call="epoll_wait")
+    assert is_quiet(reported(wait(), loop, threads=8))
+    busy = ill.thread(4713, sys_poll=0.1, sys_socket=0.1)
+    polled = replace(
+        reported(wait(), threads=8), time=ill.time_of(busy), syscalls=[syscall("epoll_wait")]
+    )
+    assert is_quiet(polled)
+
+
+def test_a_wait_from_before_the_request_is_none_for_it() -> None:
+    assert is_quiet(reported(wait(lasted_us=9e6), threads=8))
+
+
+def test_short_waits_are_none() -> None:
+    assert is_quiet(reported(wait(lasted_us=0.8e6), row=owing(oldest_us=0.9e6)))
+
+
+def test_who_woke_the_last_one_is_no_holder() -> None:
+    found = verdict(reported(wait(last_woken_by=Waker(4711, 4720, "flusher"))))
+    assert found.subject == "node 4711"
+    assert "flusher" not in found.summary
+    assert any("flusher 4711/4720 woke who waited" in fact.says for fact in found.evidence)
+
+
+def test_who_holds_a_file_lock_is_known() -> None:
+    found = verdict(reported(wait(kind="file_lock", call="fcntl", held_by=OTHER)))
+    assert found.subject == "postgres 498"
+    assert ", which postgres 498 holds" in found.summary
+    assert found.actions[0].run == "sudo udsprobe attach --pid 498"
+
+
+def test_an_upstream_is_the_root_of_those_that_wait_for_its_asker() -> None:
+    asks = wait(4712, kind="recv", call="recvfrom", connection="upstream", peer=OTHER)
+    found = verdict(reported(wait(), asks, threads=8, row=owing(owed=2)))
+    assert (found.cause, found.subject) == ("upstream-wait", "postgres 498")
+    assert "postgres 498 has sent nothing since" in found.summary
+    # Not one of these: another process' thread that only it waits for.
+    unnamed = verdict(reported(replace(asks, peer=None), threads=8))
+    assert (unnamed.cause, unnamed.subject) == ("upstream-wait", "node 4711/4712")
+
+
+def test_a_thread_that_works_meanwhile_is_told_and_not_blamed() -> None:
+    disk = wait(4720, kind="disk", call="fsync", is_serving=False)
+    found = verdict(reported(wait(), disk, threads=8))
+    assert found.subject == "node 4711"
+    assert any("node 4711/4720, has been on the disk (fsync)" in f.says for f in found.evidence)
+
+
+def test_a_client_that_does_not_read() -> None:
+    found = verdict(reported(wait(kind="send", call="sendto", connection="served", peer=APP)))
+    assert (found.cause, found.subject) == ("send-blocked", "app 300")
+
+
+def test_the_share_is_of_all_requests_and_few_are_no_pressure() -> None:
+    report = reported(wait(), threads=8, row=owing(99), served=99)
+    found = verdict(report)
+    assert (found.harm.kind, found.harm.share_pct) == ("stuck", 1.0)
+    assert is_quiet(reported(wait(), threads=8, row=owing(5000), served=5000))
+
+
+def test_more_and_longer_is_surer() -> None:
+    short = verdict(reported(wait()))
+    longer = verdict(reported(wait(lasted_us=40e6), row=owing(oldest_us=40e6)))
+    more = verdict(reported(wait(replies_owed=9), row=owing(owed=9)))
+    assert short.confidence < more.confidence
+    assert short.confidence < longer.confidence
+
+
+def test_processes_that_are_alike_are_one_suspect() -> None:
+    report = reported(wait(), replace(wait(4712), pid=4712))
+    more = replace(target(4712, "node"), threads=1)
+    second = replace(owing(), pid=4712)
+    found = verdict(
+        replace(
+            report,
+            targets=[*report.targets, more],
+            requests=replace(
+                report.requests, served_by=[*(report.requests.served_by or []), second]
+            ),
+        )
+    )
+    assert found.harm.count == 2
+    assert "and 1 more process like it" in found.summary
+
+
+@pytest.mark.parametrize("server", ["postgresql", "mysql"])
+def test_databases_have_a_line_that_finds_who_blocks(server: str) -> None:
+    first, *_ = remedies("hung", server, pid=1)
+    assert first.effect == "looks"
+    assert first.run is not None
+    assert "blocked_by" in first.run
+
+
+def asking(*connections: Connection, total: Optional[int] = None, owed: int = 1) -> Report:
+    row = owing(3, owed, asking=Waiting(1, 3e6))
+    loop = wait(kind="poll", call="epoll_wait")
+    many = len(connections) if total is None else total
+    return replace(reported(loop, row=row), connections=list(connections), connections_total=many)
+
+
+def upstream(pid: int = 498, address: str = "/run/db.sock") -> Connection:
+    return ill.connection(role="upstream", peer=Peer(pid, "postgres", address))
+
+
+def test_an_upstream_is_named_where_there_is_one() -> None:
+    found = verdict(asking(upstream()))
+    assert (found.cause, found.subject) == ("upstream-wait", "unix:/run/db.sock")
+    assert "has waited 3 s for postgres 498 at unix:/run/db.sock" in found.summary
+    assert found.actions[0].run == "sudo udsprobe attach --pid 498"
+
+
+def test_an_upstream_is_not_named_where_there_are_several() -> None:
+    found = verdict(asking(upstream(), upstream(499, "/run/cache.sock")))
+    assert (found.cause, found.subject) == ("upstream-wait", "node 4711")
+    assert "for an upstream" in found.summary
+
+
+def test_one_that_asked_before_the_window_may_not_be_listed() -> None:
+    known = asking(upstream(), total=2)
+    assert verdict(known).subject == "unix:/run/db.sock"
+    short = replace(known, window=replace(known.window, duration_s=2.0))
+    assert verdict(short).subject == "node 4711"
+
+
+def test_a_pool_that_is_taken() -> None:
+    found = verdict(asking(upstream(), owed=4))
+    assert "1 connection to it: it is taken, and 3 requests wait for one" in found.summary
+    assert "taken" not in verdict(asking(upstream(), owed=4, total=2)).summary
+
+
+def test_a_thread_that_computes_while_requests_wait() -> None:
+    report = reported(row=owing(3))
+    found = verdict(replace(report, time=ill.time_of(ill.thread(user=0.97))))
+    assert (found.cause, found.harm.kind) == ("app-cpu", "stuck")
+    assert found.subject == "node thread 4711"
+
+
+def test_a_process_that_may_not_run_waits_for_nothing_else() -> None:
+    report = reported(wait())
+    stopped = [replace(each, stopped="signal") for each in report.targets]
+    assert verdict(replace(report, targets=stopped)).subject != "node 4711"
