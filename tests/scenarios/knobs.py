@@ -30,6 +30,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "lock_spin_ms": ("app-cpu", 0),
     "spin_rounds": ("app-cpu", 1),
     "sleep_ms": ("app-blocked", 0),
+    "held": ("app-blocked", False),
     "pool": ("upstream-wait", 64),
     "upstream_ms": ("upstream-wait", 0),
     "upstream_rounds": ("upstream-wait", 1),

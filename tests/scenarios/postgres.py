@@ -106,6 +106,16 @@ class Postgres:
         argv = [*self._client("psql"), "-q", "-v", "ON_ERROR_STOP=1", "-c", sql, "postgres"]
         subprocess.run(argv, check=True, capture_output=True)
 
+    def hold(self, sql: str) -> None:
+        """Have a session execute SQL, and say no more: its transaction stays open."""
+        argv = [*self._client("psql"), "-q", "-v", "ON_ERROR_STOP=1", "postgres"]
+        session = self._bench.start(argv, "session", stdin=subprocess.PIPE)
+        assert session.popen.stdin is not None
+        session.popen.stdin.write(f"{sql}\n\\echo done\n".encode())
+        session.popen.stdin.flush()
+        is_done = b"done\n"
+        self._bench.wait_until(lambda: session.log.read_bytes() == is_done, "it is done", session)
+
     def pgbench(self, script: str, clients: int = 4, *options: str) -> Server:
         """Run `script` again and again, from the moment it has done so for a second."""
         path = self._bench.file(self._bench.name("script"), script)

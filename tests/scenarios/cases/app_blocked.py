@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from tests.scenarios.bench import Bench
+import sys
+
+from tests.scenarios.bench import LOAD_S, Bench
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 from tests.scenarios.postgres import Postgres
 
+HOLDER = (
+    "import fcntl, sys, time\n"
+    "with open(sys.argv[1], 'w') as held:\n"
+    "    fcntl.flock(held, fcntl.LOCK_EX)\n"
+    "    print('held', flush=True)\n"
+    "    time.sleep(float(sys.argv[2]))\n"
+)
 LOCK = "BEGIN; UPDATE t SET n = n + 1; SELECT pg_sleep({}); COMMIT;"
 
 
@@ -73,6 +82,19 @@ def gunicorn_lock_file(bench: Bench, sleep_ms: int = 20) -> Subject:
     return Subject([server.pid])
 
 
+@case("gunicorn")
+def gunicorn_lock_file_held(bench: Bench, held: bool = True) -> Subject:
+    """Two sync workers wait for a lock file that another process has taken: nothing completes."""
+    lock = bench.folder / "lock"
+    server = bench.gunicorn(FLOCK_MS=1, LOCK_FILE=lock)
+    bench.load(server.address, connections=4)
+    if not held:
+        return Subject([server.pid])
+    holder = bench.start([sys.executable, "-c", HOLDER, str(lock), str(LOAD_S)], "holder")
+    bench.wait_until(lambda: holder.log.read_bytes() == b"held\n", "the lock is taken", holder)
+    return Subject([server.pid], [f" {holder.pid}"])
+
+
 @case("Python threads")
 def threads_and_a_lock(bench: Bench, sleep_ms: int = 5) -> Subject:
     """A thread for each connection, all waiting for one lock held for 5 ms."""
@@ -120,6 +142,17 @@ def postgres_row_lock(bench: Bench, sleep_ms: int = 10) -> Subject:
     postgres.run("CREATE TABLE t (n bigint); INSERT INTO t VALUES (0)")
     postgres.pgbench(LOCK.format(sleep_ms / 1000), 8)
     return Subject([postgres.pid])
+
+
+@case("PostgreSQL", BOTH, needs=("postgres", "initdb", "psql", "pgbench"))
+def postgres_row_held(bench: Bench, held: bool = True) -> Subject:
+    """A session has updated a row and is idle in its transaction: four clients wait for it."""
+    postgres = Postgres(bench)
+    postgres.run("CREATE TABLE t (n bigint); INSERT INTO t VALUES (0)")
+    if held:
+        postgres.hold("BEGIN; UPDATE t SET n = n + 1;")
+    postgres.pgbench("UPDATE t SET n = n + 1;", 4)
+    return Subject([postgres.pid], ["postgres", "pg_blocking_pids"])
 
 
 @case("Redis", needs=("redis-server",))
