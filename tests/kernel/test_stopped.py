@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
+import sys
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Callable, ContextManager, Dict, Iterator
 
@@ -18,6 +20,7 @@ from tests.kernel import tool
 from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import Actor, unix
 from udsprobe.kernel.proc.cgroups import mounts
+from udsprobe.rules.thresholds import HUNG_US_MIN
 
 pytestmark = [pytest.mark.root]
 
@@ -128,3 +131,48 @@ def test_the_remedy_lets_it_go_on(reachable: Path, tmp_path: Path) -> None:
             with tool.Attached(["--pid", str(server.pid)], tmp_path) as after:
                 pass
         assert after.report["targets"][0]["stopped"] is None
+
+
+LOOP = """
+import selectors, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+selector = selectors.DefaultSelector()
+print("ready", flush=True)
+connection, _ = listener.accept()
+selector.register(connection, selectors.EVENT_READ)
+while selector.select() and connection.recv(64):
+    connection.sendall(b"reply")
+"""
+
+
+@pytest.mark.parametrize("held_by", list(HOLDS))
+def test_requests_of_a_server_that_may_not_run(
+    held_by: str, reachable: Path, tmp_path: Path
+) -> None:
+    """On a connection that it has, asleep in its poller as if it had nothing to do."""
+    argv = [sys.executable, "-c", LOOP, str(reachable / "sock")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None and server.stdout.readline() == "ready\n"
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(PATIENCE_S)
+            client.connect(str(reachable / "sock"))
+            report = held_with_a_request(server.pid, client, held_by, tmp_path)
+    verdict = report["verdict"]
+    assert verdict["cause"] == "app-blocked", verdict["summary"]
+    assert f"{server.pid} {SAYS[held_by]}" in verdict["summary"]
+    assert (verdict["harm"]["kind"], verdict["harm"]["count"]) == ("stuck", 1)
+
+
+def held_with_a_request(pid: int, client: socket.socket, held_by: str, folder: Path) -> tool.Report:
+    with ExitStack() as held, tool.Attached(["--pid", str(pid)], folder) as watched:
+        for _ in range(3):
+            client.sendall(b"request")
+            assert client.recv(64) == b"reply"
+        held.enter_context(HOLDS[held_by](pid))
+        client.sendall(b"request")
+        stuck_until = time.monotonic() + 1.5 * HUNG_US_MIN / 1e6
+        until(lambda: time.monotonic() > stuck_until)
+    assert client.recv(64) == b"reply"
+    return watched.report

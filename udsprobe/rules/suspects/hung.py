@@ -11,6 +11,7 @@ from udsprobe.model.thread_time import busy_share
 from udsprobe.rules.accounts.asked import Asked, only_upstream
 from udsprobe.rules.accounts.cpu_holders import foreign_runq
 from udsprobe.rules.accounts.service import is_serving
+from udsprobe.rules.accounts.stopped import stopped_of, stopped_words
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
@@ -23,10 +24,30 @@ _ASLEEP = ("blocked_lock", "blocked_disk", "blocked_other", "blocked_recv", "blo
 
 def hung_suspects(report: Report) -> List[Suspect]:
     """Processes with requests that nobody begins with, or that never end."""
-    rows = [row for row in report.requests.served_by or [] if row.count < REQUESTS_MIN]
-    rules = (_asking, _computing, _unread, _unanswered)
-    found = (next(filter(None, (rule(report, row) for rule in rules)), None) for row in rows)
+    found = [_stopped(report, row) or _hung(report, row) for row in report.requests.served_by or []]
     return [each for each in found if each is not None]
+
+
+def _hung(report: Report, row: ServedBy) -> Optional[Suspect]:
+    rules = (_asking, _computing, _unread, _unanswered)
+    if row.count >= REQUESTS_MIN:
+        return None
+    return next(filter(None, (rule(report, row) for rule in rules)), None)
+
+
+def _stopped(report: Report, row: ServedBy) -> Optional[Suspect]:
+    """It may not run, and has requests."""
+    held = stopped_of(report, [row.pid])
+    waiting = max(row.in_progress, row.unread, key=lambda each: each.oldest_us or 0.0)
+    oldest_us = waiting.oldest_us or 0.0
+    if held is None or oldest_us < HUNG_US_MIN:
+        return None
+    how = "without a reply" if waiting is row.in_progress else "unread"
+    says = f"{count(waiting.count, 'request')} {how}, the oldest for {duration(oldest_us)}"
+    fact = evidence("stopped_oldest_us", oldest_us, "µs", says, HUNG_US_MIN)
+    harm = _stuck("request", "requests", waiting, how)
+    found = _suspect(row, "app-blocked", stopped_words(held), fact, harm)
+    return replace(found, actions=choice.stopped(held))
 
 
 def _asking(report: Report, row: ServedBy) -> Optional[Suspect]:
