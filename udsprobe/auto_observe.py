@@ -23,7 +23,7 @@ from typing import (
 from udsprobe.auto import costs
 from udsprobe.auto.composing import FullWindow, auto_measurements, composed
 from udsprobe.auto.control import BUDGET, WINDOW_S, Bounds, Control, Costs
-from udsprobe.auto.pressure import Pressure, names_cause
+from udsprobe.auto.pressure import Pressure, cause_of_full
 from udsprobe.errors import UdsprobeError
 from udsprobe.kernel.abilities.privileges import TO_LOAD
 from udsprobe.kernel.objects.alongside import Work, nothing
@@ -201,8 +201,8 @@ class AutoObserver:
         if self._full is None:
             rate = _rate(light)
             self.control.expect(costs.at_rate(self._costs, self._rate_in_full, rate))
-        elif names_cause(self._read_window(self._full)):
-            signs.append("full detail names a cause")
+        else:
+            signs += cause_of_full(self._read_window(self._full))
         wants = self.control.wants_open(self._light.last.monotonic_ns / 1e9, signs)
         if self._full is not None and not wants:
             self._close_window()
@@ -217,7 +217,6 @@ class AutoObserver:
         try:
             self._open(self._living(), latecomers=self._living)
         except UdsprobeError as error:
-            self.control.closed()
             self._trouble = f"full windows cannot be opened: {error.slug}"
 
     def _open(
@@ -244,14 +243,19 @@ class AutoObserver:
                 at_end=self._options.at_end,
                 latecomers=latecomers,
             )
-        finally:
-            # Also of one that fails: it is not tried again at once.
-            spent_s = time.process_time() - began_s + self._closing_s
-            self._costs, self._closing_s = Costs(spent_s, self._costs.running_s), 0.0
-            self.control.opened(time.monotonic(), self._costs)
+        except BaseException:
+            # It is not tried again at once.
+            self.control.failed(time.monotonic(), self._opening_costs(began_s))
+            raise
+        self.control.opened(time.monotonic(), self._opening_costs(began_s))
         self._full, self._now, self._trouble = full, None, None
         self._window_recorder = recorder
         self._told(full.observation, full.first)
+
+    def _opening_costs(self, began_s: float) -> Costs:
+        spent_s = time.process_time() - began_s + self._closing_s
+        self._costs, self._closing_s = Costs(spent_s, self._costs.running_s), 0.0
+        return self._costs
 
     def _living(self) -> Iterator[Chosen]:
         """The targets as they are now, children forked since the last sample included."""

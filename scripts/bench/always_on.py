@@ -9,9 +9,9 @@ p99 and the CPU time per request of wrk, nginx and Node together that is added, 
 the same round: medians with their 95 % intervals. Take a quiet machine: on two CPUs one run's
 requests/s vary by 10 %, CPU time per request by less.
 
-A saturated service is under pressure all the time: auto spends its budget of an hour in the
-first minutes, in full detail. What it costs for good is measured behind these (--settle 600), over
-a time with scheduled windows in it (--seconds 60); without --settle it costs what full does.
+A saturated service is under pressure from the first moment on: auto has full detail for up to a
+minute then. What it costs for good is measured behind that (--settle 120), over a time with
+scheduled windows in it (--seconds 60); without --settle it costs what full does.
 """
 
 from __future__ import annotations

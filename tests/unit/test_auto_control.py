@@ -1,28 +1,41 @@
-"""When full windows are open in detail auto: period, pressure, bounds."""
+"""When full windows are open in detail auto: period, pressure that begins, bounds.
+
+Hours are simulated: each sample's moment and signs go in, windows come out.
+"""
 
 from __future__ import annotations
 
-from typing import Iterable, List, NamedTuple, Tuple
+from typing import Callable, Iterable, List, NamedTuple, Tuple, Union
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from udsprobe.auto.beginnings import FORGET_S, HELD_S, WINDOWS_WITHOUT, Sign
 from udsprobe.auto.control import (
     BURST,
     BURST_S,
-    HOUR_S,
+    COVER_S,
+    GOES_ON,
     PERIOD_S,
     PRESSURE,
     QUIET_S,
+    RESERVED,
     SCHEDULE,
+    VERDICT_S,
     Bounds,
     Control,
     Costs,
 )
+from udsprobe.auto.reserve import HOUR_S, Reserve
 
 CHEAP = Costs(0.001, 0.001)
-SIGN = ("a queue is half full",)
+# What windows took on a saturated service.
+DEAR = Costs(0.35, 0.15)
+QUEUE = Sign("a queue is half full")
+BUSY = Sign("processes are busy")
+SIGN = (QUEUE,)
+Signs = Union[bool, Tuple[Sign, ...]]
 
 
 class Tick(NamedTuple):
@@ -32,15 +45,16 @@ class Tick(NamedTuple):
 
 def followed(
     control: Control,
-    seen: Iterable[Tuple[float, bool]],
+    seen: Iterable[Tuple[float, Signs]],
     costs: Costs = CHEAP,
 ) -> List[Tick]:
-    """What the control does with (moment, whether there is pressure); as its user drives it."""
+    """What the control does with (moment, signs of pressure); as its user drives it."""
     ticks = []
     for at_s, pressed in seen:
         if control.is_open:
             control.spent(at_s, costs)
-        wants = control.wants_open(at_s, SIGN if pressed else ())
+        signs = pressed if isinstance(pressed, tuple) else SIGN * pressed
+        wants = control.wants_open(at_s, signs)
         if wants and not control.is_open:
             control.opened(at_s, costs)
         elif control.is_open and not wants:
@@ -52,6 +66,22 @@ def followed(
 def openings(ticks: List[Tick]) -> List[float]:
     before = [Tick(0.0, False), *ticks]
     return [now.at_s for last, now in zip(before, ticks) if now.is_open and not last.is_open]
+
+
+def saturated() -> Control:
+    """Of a service whose windows are dear."""
+    control = Control()
+    control.expect(DEAR)
+    return control
+
+
+def hour(signs_at: Callable[[int], Signs], first_s: int = 0) -> List[Tuple[float, Signs]]:
+    """One hour, a sample each second."""
+    return [(float(at), signs_at(at)) for at in range(first_s, first_s + int(HOUR_S))]
+
+
+def seconds_open(ticks: List[Tick], first_s: float, end_s: float) -> int:
+    return sum(t.is_open for t in ticks if first_s <= t.at_s < end_s)
 
 
 def quiet(until_s: int) -> List[Tuple[float, bool]]:
@@ -68,9 +98,13 @@ def test_one_second_in_each_thirty() -> None:
 
 def test_what_is_dear_comes_less_often() -> None:
     control = Control(Bounds(budget=0.01))
-    control.expect(Costs(0.6, 0.15))
+    control.expect(Costs(0.4, 0.1))
     assert control.period_s == pytest.approx(100.0)
-    assert openings(followed(control, quiet(301), Costs(0.6, 0.15))) == [0.0, 100.0, 200.0, 300.0]
+    assert openings(followed(control, quiet(301), Costs(0.4, 0.1))) == [0.0, 100.0, 200.0, 300.0]
+
+
+def test_long_windows_come_less_often() -> None:
+    assert Control(Bounds(window_s=5.0)).period_s == pytest.approx(40.0)
 
 
 def test_a_longer_window_is_that_long() -> None:
@@ -85,6 +119,13 @@ def test_pressure_opens_at_once_and_quiet_closes() -> None:
     assert openings(ticks) == [0.0, 12.0]
     last = max(t.at_s for t in ticks if t.is_open)
     assert last == 19.0 + QUIET_S - 1.0
+
+
+def test_what_is_over_at_once_has_a_verdict() -> None:
+    ticks = followed(Control(), [(float(at), at == 12) for at in range(30)])
+    assert [t.at_s for t in ticks if t.is_open and t.at_s > 1] == [
+        12.0 + at for at in range(int(VERDICT_S))
+    ]
 
 
 def test_pressure_right_behind_a_scheduled_window() -> None:
@@ -108,22 +149,160 @@ def test_the_cause_is_told() -> None:
     assert control.cause is None
 
 
-def test_budget_ends_what_pressure_began_and_says_so() -> None:
-    control = Control(Bounds(budget=0.001))
-    seen = [(float(at), True) for at in range(100)]
-    ticks = followed(control, seen, Costs(0.5, 0.5))
-    # 3.6 CPU seconds: half a one to open, and the rest at half a one each second.
-    assert sum(t.is_open for t in ticks) == 7
-    assert control.held_back == "the budget of 0.1 % of a CPU is used up for now"
-
-
 def test_the_share_of_an_hour_is_bounded_and_comes_back() -> None:
-    control = Control(Bounds(budget=1.0, full_share_max=0.01))
-    seen = [(float(at), True) for at in range(int(2.2 * HOUR_S))]
+    control = Control(Bounds(budget=1.0, full_share_max=0.02))
+    # Each two minutes another pressure.
+    seen = [(float(at), at % 120 < 50) for at in range(int(2.2 * HOUR_S))]
     ticks = followed(control, seen)
-    first = sum(t.is_open for t in ticks if t.at_s < HOUR_S)
-    assert first == 36
-    assert any(t.is_open for t in ticks if t.at_s > HOUR_S + 100)
+    assert 30 < seconds_open(ticks, 0, HOUR_S) <= 73
+    assert 30 < seconds_open(ticks, HOUR_S, 2 * HOUR_S) <= 73
+
+
+# pressure that begins, and pressure that goes on
+
+
+def test_what_goes_on_is_looked_at_for_a_minute_and_then_by_the_schedule() -> None:
+    control = Control()
+    ticks = followed(control, hour(lambda _: True))
+    assert HELD_S <= seconds_open(ticks, 0, 90) <= HELD_S + QUIET_S
+    later = [at for at in openings(ticks) if at > 90]
+    assert len(later) >= 100
+    assert seconds_open(ticks, 90, HOUR_S) == len(later)
+    assert control.held_back == GOES_ON
+
+
+def test_saturation_for_hours_does_not_burn_the_budget() -> None:
+    """What is left after four hours of it is as much as a first incident gets."""
+    control = saturated()
+    ticks: List[Tick] = []
+    for number in range(4):
+        seen = hour(lambda _: (BUSY,), number * int(HOUR_S))
+        ticks += followed(control, seen, DEAR)
+        assert control.used()[1] <= 36.0 + DEAR.opening_s
+    # The beginning had what an incident may take; then the schedule alone.
+    assert COVER_S <= seconds_open(ticks, 0, 95) <= COVER_S + QUIET_S
+    for first_s in range(0, int(4 * HOUR_S), 600):
+        assert 2 <= seconds_open(ticks, first_s + 180, first_s + 600) <= 8
+    began_s = int(4 * HOUR_S)
+    seen = [(float(at), (BUSY, QUEUE)) for at in range(began_s, began_s + 20)]
+    assert all(t.is_open for t in followed(control, seen, DEAR))
+    assert control.cause == PRESSURE
+
+
+def incidents(at: int, every_s: int = 133, length_s: int = 20) -> Tuple[Sign, ...]:
+    """27 in an hour."""
+    is_one = 60 <= at % every_s < 60 + length_s
+    return (QUEUE,) if is_one else ()
+
+
+def covered(ticks: List[Tick], every_s: int = 133, length_s: int = 20) -> List[int]:
+    """Seconds of each incident in which full detail was open."""
+    begins = range(60, int(HOUR_S) - length_s, every_s)
+    return [seconds_open(ticks, at, at + length_s) for at in begins]
+
+
+def test_27_incidents_in_an_hour_are_covered_from_their_beginning() -> None:
+    found = covered(followed(Control(), hour(incidents), Costs(0.05, 0.02)))
+    assert found == [20] * 27
+
+
+@pytest.mark.parametrize("steady", [(), (BUSY,)], ids=["alone", "beside old pressure"])
+def test_incidents_that_cost_more_than_there_is_get_all_of_it(steady: Tuple[Sign, ...]) -> None:
+    control = saturated()
+    ticks = followed(control, hour(lambda at: (*steady, *incidents(at))), DEAR)
+    assert 0.8 * 36.0 <= control.used()[1] <= 36.0 + DEAR.opening_s
+    found = covered(ticks)
+    # Not the first ones alone: of each third of the hour some have a verdict.
+    for third in range(3):
+        assert any(seconds >= VERDICT_S for seconds in found[9 * third : 9 * (third + 1)])
+    # Half of the budget is for them.
+    assert sum(found) * DEAR.running_s >= 0.4 * 18.0
+
+
+def test_an_incident_beside_old_pressure_is_covered() -> None:
+    ticks = followed(Control(), hour(lambda at: (BUSY, *incidents(at))), Costs(0.05, 0.02))
+    assert covered(ticks) == [20] * 27
+
+
+@pytest.mark.parametrize("period_s", [2, 6, 20, 90])
+def test_a_sign_that_flaps_leaves_enough_for_another(period_s: int) -> None:
+    control = saturated()
+
+    def flapping(at: int) -> Tuple[Sign, ...]:
+        return (BUSY,) if at % period_s < period_s / 2 else ()
+
+    ticks = followed(control, hour(flapping), DEAR)
+    assert control.used()[1] <= 36.0 + DEAR.opening_s
+    if period_s < FORGET_S:
+        assert len([at for at in openings(ticks) if at < HOUR_S / 2]) <= 1800 / PERIOD_S
+        assert seconds_open(ticks, HELD_S + QUIET_S, HOUR_S) <= HOUR_S / PERIOD_S
+    at_s = int(HOUR_S)
+    seen = [(float(at), (*flapping(at), QUEUE)) for at in range(at_s, at_s + 300)]
+    assert seconds_open(followed(control, seen, DEAR), at_s, at_s + 300) >= VERDICT_S
+
+
+def test_what_is_much_stronger_begins_again() -> None:
+    control = Control()
+
+    def growing(at: int) -> Tuple[Sign, ...]:
+        return (BUSY._replace(strength=1.0 if at < 1000 else 1.9 if at < 2000 else 2.0),)
+
+    ticks = followed(control, hour(growing))
+    assert seconds_open(ticks, 900, 2000) <= 1100 / PERIOD_S + 1
+    assert seconds_open(ticks, 2000, 2060) >= HELD_S - 1
+
+
+def test_what_waits_for_a_window_gets_it_when_there_is_enough_again() -> None:
+    """Another incident while nothing is left, which goes on."""
+    control = saturated()
+    ticks = followed(control, hour(incidents), DEAR)
+    held_back, at_s = [], int(HOUR_S)
+    for at in range(at_s, at_s + 1200):
+        ticks += followed(control, [(float(at), (BUSY,))], DEAR)
+        held_back.append(control.held_back)
+    assert RESERVED in held_back
+    assert seconds_open(ticks, at_s, at_s + 1200) >= VERDICT_S
+
+
+def test_what_only_full_detail_sees_keeps_a_scheduled_window_open_once() -> None:
+    control = Control()
+    sign = Sign("full detail names app-cpu", in_full=True)
+    ticks: List[Tick] = []
+    for at in range(600):
+        ticks += followed(control, [(float(at), (sign,) if control.is_open else ())])
+    assert seconds_open(ticks, 0, 100) >= HELD_S
+    assert seconds_open(ticks, 100, 600) == len([at for at in openings(ticks) if at > 100])
+
+
+def test_what_full_detail_does_not_see_any_more_begins_again() -> None:
+    control = Control()
+    sign = Sign("full detail names app-cpu", in_full=True)
+    ticks: List[Tick] = []
+    for at in range(600):
+        is_there = at < 100 or at > 100 + PERIOD_S * (WINDOWS_WITHOUT + 1)
+        signs = (sign,) if control.is_open and is_there else ()
+        ticks += followed(control, [(float(at), signs)])
+    assert seconds_open(ticks, 230, 330) >= HELD_S
+
+
+def test_samples_that_are_far_apart_do_not_make_a_sign_new() -> None:
+    control = Control(Bounds(window_s=90.0))
+    ticks = followed(control, [(90.0 * n, True) for n in range(40)])
+    assert sum(t.is_open for t in ticks) <= 2 + 3600 / control.period_s
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 300.0), st.floats(0.0, 20.0)), max_size=60))
+def test_no_more_is_taken_than_there_is_in_an_hour(steps: List[Tuple[float, float]]) -> None:
+    reserve, at_s, taken = Reserve(), 0.0, []
+    for after_s, amount_s in steps:
+        at_s += after_s
+        reserve.refill(at_s, 36.0)
+        if reserve.level_s >= amount_s:
+            reserve.take(amount_s)
+            taken.append((at_s, amount_s))
+    for begin_s, _ in taken:
+        within = sum(a for at, a in taken if begin_s <= at <= begin_s + HOUR_S)
+        assert within <= 36.0 + 1e-6
 
 
 def test_a_window_that_fails_to_open_is_not_tried_each_second() -> None:
@@ -131,8 +310,7 @@ def test_a_window_that_fails_to_open_is_not_tried_each_second() -> None:
     for at in range(100):
         if control.wants_open(float(at), SIGN):
             tried.append(at)
-            control.opened(float(at), CHEAP)
-            control.closed()
+            control.failed(float(at), CHEAP)
     assert all(sum(first <= other < first + BURST_S for other in tried) <= BURST for first in tried)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Iterable
 
 import jsonschema
 import pytest
 
 from tests.unit import samples
 from tests.unit.test_light import EVENTS, light_report
+from udsprobe.auto.beginnings import Sign
 from udsprobe.auto.composing import NO_WINDOW, FullWindow, composed
 from udsprobe.auto.control import Costs
 from udsprobe.auto.costs import CALL_NS, at_rate, programs_s, running_s
@@ -163,6 +165,10 @@ def test_compare_takes_only_what_is_of_the_whole_window() -> None:
 # signs of pressure
 
 
+def names(signs: Iterable[Sign]) -> list[str]:
+    return [each.name for each in signs]
+
+
 def test_a_quiet_service_shows_no_sign() -> None:
     quiet = replace(with_cause(light_report(), "unknown", "unknown"), listeners=[])
     assert Pressure().signs(quiet, {1: 0}) == ()
@@ -170,7 +176,7 @@ def test_a_quiet_service_shows_no_sign() -> None:
 
 def test_a_cause_that_light_names_is_one() -> None:
     found = with_cause(light_report(), "accept-queue-full", "set-up")
-    assert "light names accept-queue-full" in Pressure().signs(found, {})
+    assert "light names accept-queue-full" in names(Pressure().signs(found, {}))
 
 
 def test_a_queue_that_is_half_full_is_one() -> None:
@@ -180,7 +186,7 @@ def test_a_queue_that_is_half_full_is_one() -> None:
     for depth, expected in ((64, False), (65, True)):
         row = replace(listener, depth=replace(listener.depth, max=depth, limit=129), drops=0)
         signs = Pressure().signs(replace(base, listeners=[row]), {})
-        assert any("half full" in each for each in signs) == expected
+        assert any("half full" in each for each in names(signs)) == expected
 
 
 def test_a_busy_process_is_one_from_its_second_interval_on() -> None:
@@ -188,7 +194,8 @@ def test_a_busy_process_is_one_from_its_second_interval_on() -> None:
     second = replace(base, window=Window(base.window.start, 1.0))
     following = Pressure()
     assert following.signs(second, {7: 5 * NS, 8: 0}) == ()
-    assert following.signs(second, {7: 5 * NS + 900_000_000, 8: 1}) == ("process 7 is busy",)
+    (sign,) = following.signs(second, {7: 5 * NS + 900_000_000, 8: 1})
+    assert sign == Sign("processes are busy", 0.9)
     assert following.signs(second, {7: 5 * NS + 950_000_000, 9: 90 * NS}) == ()
 
 
@@ -205,7 +212,18 @@ def test_a_p99_far_above_its_own_past_is_one() -> None:
     following = Pressure()
     assert all(following.signs(at(2_000.0), {}) == () for _ in range(PAST_MIN))
     assert following.signs(at(4_000.0), {}) == ()
-    assert following.signs(at(50_000.0), {}) == ("the p99 of served requests is up",)
+    (sign,) = following.signs(at(50_000.0), {})
+    assert sign == Sign("the p99 of served requests is up", 50_000.0)
+
+
+def test_another_busy_process_is_a_stronger_sign() -> None:
+    base = replace(with_cause(light_report(), "unknown", "unknown"), listeners=[])
+    second = replace(base, window=Window(base.window.start, 1.0))
+    following = Pressure()
+    following.signs(second, {7: 0, 8: 0})
+    (one,) = following.signs(second, {7: NS, 8: 0})
+    (both,) = following.signs(second, {7: 2 * NS, 8: NS})
+    assert (one.name, one.strength, both.strength) == (both.name, 1.0, 2.0)
 
 
 # what windows cost

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 from statistics import median
-from typing import Deque, Iterator, Mapping, Optional, Set, Tuple
+from typing import Deque, Iterator, Mapping, Optional, Tuple
 
+from udsprobe.auto.beginnings import Sign
 from udsprobe.model.report import Report
 from udsprobe.rules.thresholds import (
     REQUESTS_MIN,
@@ -41,38 +42,38 @@ class Pressure:
         self._past: Deque[float] = deque(maxlen=PAST_INTERVALS)
         self._cpu_ns: CpuByPid = {}
 
-    def signs(self, interval: Report, cpu_ns: CpuByPid) -> Tuple[str, ...]:
-        """What of this interval is a sign of pressure, in words; empty where nothing is.
+    def signs(self, interval: Report, cpu_ns: CpuByPid) -> Tuple[Sign, ...]:
+        """What of this interval is a sign of pressure; empty where nothing is.
 
         Args:
             interval: of detail light.
             cpu_ns: what the targets that live took or waited for, by PID, cumulative.
         """
-        found = [
+        return (
             *_verdict(interval),
             *_queues(interval),
             *_senders(interval),
             *self._busy(interval, cpu_ns),
             *self._slow(interval),
-        ]
-        return tuple(dict.fromkeys(found))
+        )
 
-    def _busy(self, interval: Report, cpu_ns: CpuByPid) -> Iterator[str]:
+    def _busy(self, interval: Report, cpu_ns: CpuByPid) -> Iterator[Sign]:
+        """Its strength: CPUs that the busy ones take, whichever processes these are."""
         duration_ns = interval.window.duration_s * NS_PER_S
-        for pid, spent_ns in cpu_ns.items():
-            before = self._cpu_ns.get(pid)
-            if before is not None and spent_ns - before >= THREAD_BUSY_MIN * duration_ns > 0:
-                yield f"process {pid} is busy"
+        grown = [ns - self._cpu_ns[pid] for pid, ns in cpu_ns.items() if pid in self._cpu_ns]
+        busy = [ns for ns in grown if ns >= THREAD_BUSY_MIN * duration_ns > 0]
+        if busy:
+            yield Sign("processes are busy", sum(busy) / duration_ns)
         self._cpu_ns = dict(cpu_ns)
 
-    def _slow(self, interval: Report) -> Iterator[str]:
+    def _slow(self, interval: Report) -> Iterator[Sign]:
         served = interval.requests.served
         if served is None or served.count < REQUESTS_MIN or served.latency_us.p99 is None:
             return
         p99, usual = served.latency_us.p99, self._usual()
         self._past.append(p99)
         if usual is not None and p99 >= max(WAIT_MEAN_US_MIN, STALL_TIMES_MEDIAN * usual):
-            yield "the p99 of served requests is up"
+            yield Sign("the p99 of served requests is up", p99)
 
     def _usual(self) -> Optional[float]:
         return median(self._past) if len(self._past) >= PAST_MIN else None
@@ -83,23 +84,31 @@ def names_cause(report: Report) -> bool:
     return report.verdict is not None and report.verdict.class_ not in QUIET_CLASSES
 
 
-def _verdict(interval: Report) -> Iterator[str]:
+def cause_of_full(interval: Report) -> Iterator[Sign]:
+    """The sign that the verdict of an open window is."""
     if names_cause(interval) and interval.verdict is not None:
-        yield f"light names {interval.verdict.cause}"
+        yield Sign(f"full detail names {interval.verdict.cause}", in_full=True)
 
 
-def _queues(interval: Report) -> Iterator[str]:
+def _verdict(interval: Report) -> Iterator[Sign]:
+    if names_cause(interval) and interval.verdict is not None:
+        yield Sign(f"light names {interval.verdict.cause}")
+
+
+def _queues(interval: Report) -> Iterator[Sign]:
     for row in interval.listeners or ():
-        if (row.depth.max or 0) >= max(2.0, QUEUE_SHARE_MIN * row.depth.limit):
-            yield f"the accept queue of {row.address} is half full"
-        if row.drops or sum((row.refused or {}).values()):
-            yield f"connects to {row.address} are refused"
+        depth = row.depth.max or 0
+        if depth >= max(2.0, QUEUE_SHARE_MIN * row.depth.limit):
+            yield Sign(f"the accept queue of {row.address} is half full", depth)
+        turned_away = (row.drops or 0) + sum((row.refused or {}).values())
+        if turned_away:
+            yield Sign(f"connects to {row.address} are refused", turned_away)
 
 
-def _senders(interval: Report) -> Iterator[str]:
-    stopped: Set[str] = set()
-    for row in interval.connections or ():
-        if (row.stalled_us or 0.0) >= STOPPED_US_MIN or row.stops:
-            stopped.add(row.local)
+def _senders(interval: Report) -> Iterator[Sign]:
+    stopped = sum(
+        (row.stalled_us or 0.0) >= STOPPED_US_MIN or bool(row.stops)
+        for row in interval.connections or ()
+    )
     if stopped:
-        yield f"a sender at {min(stopped)} stands still"
+        yield Sign("senders stand still", stopped)
