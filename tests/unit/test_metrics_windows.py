@@ -57,6 +57,21 @@ def test_windows_add_up() -> None:
     assert [each.count for each in durations] == [10, 13, 20]
 
 
+def test_pages_within_a_window_count_nothing_twice() -> None:
+    """A window that pressure keeps open is on a page for each of its samples."""
+    book, observed = MetricsBook(samples.START_UNIX_S), samples.observation()
+    told = composed(light_report(), FullWindow(full_report()))
+    base = light(samples.busy_pair()[1], 64_000, 32_000)
+    first, last = window(10, 1)
+    later = replace(last, sequence=2, calls=(samples.call("read", durations_ns=[5_000] * 15),))
+    found = []
+    for sample in (first, last, later):
+        book.add_window_sample(observed, sample)
+        found.append(book.page(observed, base, told))
+    found.append(book.page(observed, base, told))
+    assert values(found, "udsprobe_syscall_calls_total", READ) == [0, 10, 15, 15]
+
+
 def test_each_measurement_says_how_long_it_was_observed() -> None:
     found = pages(window(10, 2), window(3, 1))
     name = "udsprobe_observed_seconds_total"

@@ -42,7 +42,9 @@ class Ledger:
         self._see(key, labels, known[1])
 
     def close_sample(self) -> None:
-        """All of one sample is in: add what is new, forget who is gone."""
+        """All of one sample is in: add what is new, forget who is gone. Without one: nothing."""
+        if not self._now:
+            return
         for source, (labels, vector) in self._now.items():
             series = (source[0], labels)
             last = self._last.get(source)
