@@ -2,6 +2,7 @@
 
 A window of full detail is an observation of its own, opened on the targets that live and closed
 at its end: nothing is added up over the gaps between windows. `udsprobe/auto/` decides when.
+Where there is no light, nothing has a probe between windows (`udsprobe/unprobed.py`).
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ from typing import (
     NamedTuple,
     Optional,
     Tuple,
+    Union,
 )
 
 from udsprobe.auto import costs
-from udsprobe.auto.composing import FullWindow, auto_measurements, composed
+from udsprobe.auto.composing import UNPROBED, FullWindow, auto_measurements, composed
 from udsprobe.auto.control import BUDGET, WINDOW_S, Bounds, Control, Costs
 from udsprobe.auto.pressure import Pressure, cause_of_full
-from udsprobe.errors import UdsprobeError
+from udsprobe.errors import KernelCannotError, UdsprobeError
 from udsprobe.kernel.abilities.privileges import TO_LOAD
 from udsprobe.kernel.objects.alongside import Work, nothing
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
 from udsprobe.observe import Observer
 from udsprobe.sample import Observation, Sample
+from udsprobe.unprobed import UnprobedObserver
 
 if TYPE_CHECKING:
     from udsprobe.kernel.abilities.privileges import LeastPrivilege
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from udsprobe.recording.window_writer import WindowRecorder
     from udsprobe.recording.writer import Recorder
 
+# Of errors: what carries full detail is found out by opening the first window.
+WITHOUT_LIGHT = ("no-light", "no-btf")
 # Told each sample of a window and what stays the same in it, in their order.
 WindowSample = Callable[[Observation, Sample], None]
 
@@ -74,7 +79,7 @@ class AutoObserver:
         on_window_sample: told the samples of full windows.
 
     Attributes:
-        first: the sample of light at the moment the targets were taken on.
+        first: the sample at the moment the targets were taken on, of light where there is light.
         control: when windows are open, and why.
 
     Raises:
@@ -104,16 +109,7 @@ class AutoObserver:
         self._rate_in_full: Optional[float] = None
         self._is_stopped = False
         wanted = list(chosen)
-        self._light = Observer(
-            wanted,
-            interval_s=options.interval_s,
-            follow=options.follow,
-            slo_us=options.slo_us,
-            program=program,
-            detail="light",
-            recorder=recorder,
-            meanwhile=meanwhile,
-        )
+        self._light = _base_of(wanted, options, program, recorder, meanwhile)
         self.first = self._light.first
         try:
             self._open(wanted, program=program, privileges=_keeping(privileges))
@@ -124,13 +120,21 @@ class AutoObserver:
     @property
     def observation(self) -> Observation:
         """What stays the same; what light does not measure is as the newest window has it."""
-        light = self._light.observation
+        base = self._light.observation
         full = None if self._newest is None else self._newest.observation
-        return replace(light, detail="auto", measurements=auto_measurements(light, full))
+        found = replace(base, detail="auto", measurements=auto_measurements(base, full))
+        if full is not None and base.strategy == UNPROBED:
+            found = replace(found, strategy=full.strategy, attach_ms=full.attach_ms)
+        return found
+
+    @property
+    def has_light(self) -> bool:
+        """Whether anything has a probe between full windows."""
+        return self._light.observation.strategy != UNPROBED
 
     @property
     def last(self) -> Sample:
-        """The newest sample of light."""
+        """The newest sample of what is there all the time."""
         return self._light.last
 
     def targets_alive(self) -> int:
@@ -301,6 +305,44 @@ class AutoObserver:
             if self._window_recorder is not None:
                 self._window_recorder.end()
             self._closing_s = time.process_time() - began_s
+
+
+def _base_of(
+    wanted: List[Chosen],
+    options: AutoOptions,
+    program: Optional[Tuple[str, str]],
+    recorder: Optional[Recorder],
+    meanwhile: Work,
+) -> Union[Observer, UnprobedObserver]:
+    """What is there all the time: light, or nothing with a probe where that cannot be.
+
+    Light has tracepoints whatever full windows rest on; but where BCC is asked for, nothing else is
+    loaded.
+    """
+    try:
+        return Observer(
+            wanted,
+            interval_s=options.interval_s,
+            follow=options.follow,
+            slo_us=options.slo_us,
+            program=program,
+            strategy="bcc" if options.strategy == "bcc" else "auto",
+            detail="light",
+            recorder=recorder,
+            meanwhile=meanwhile,
+        )
+    except KernelCannotError as error:
+        if error.slug not in WITHOUT_LIGHT:
+            raise
+    meanwhile()
+    return UnprobedObserver(
+        wanted,
+        interval_s=options.interval_s,
+        follow=options.follow,
+        slo_us=options.slo_us,
+        program=program,
+        recorder=recorder,
+    )
 
 
 class _Newest(NamedTuple):

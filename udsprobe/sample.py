@@ -882,7 +882,8 @@ class Observation:
     """What stays the same from the first sample to the last.
 
     Attributes:
-        detail: how much was looked at, `full` or `light`.
+        detail: how much was looked at, `full` or `light`; `auto` where nothing has a probe between
+            full windows.
     """
 
     version: str

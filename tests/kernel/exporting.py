@@ -16,6 +16,7 @@ from tests.kernel.tool import REPOSITORY, UDSPROBE
 from tests.patience import PATIENCE_S
 
 SAID = "udsprobe: metrics at "
+EARLIER = "udsprobe: full detail comes "
 Series = Dict[Tuple[str, Tuple[Tuple[str, str], ...]], float]
 TAKEN_AT = ("udsprobe_sample_timestamp_seconds", ())
 
@@ -48,7 +49,10 @@ class Exporting:
         )
         self.pid = self._process.pid
         assert self._process.stderr is not None
+        # With detail auto, how often full detail comes is told first.
         line = self._process.stderr.readline()
+        while line.startswith(EARLIER):
+            line = self._process.stderr.readline()
         if not line.startswith(SAID):
             self._process.kill()
             raise AssertionError(line + self._process.communicate()[1])

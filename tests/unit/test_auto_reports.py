@@ -13,16 +13,19 @@ import pytest
 from tests.unit import samples
 from tests.unit.test_light import EVENTS, light_report
 from udsprobe.auto.beginnings import Sign
-from udsprobe.auto.composing import NO_WINDOW, FullWindow, composed
+from udsprobe.auto.composing import NO_WINDOW, UNPROBED, FullWindow, composed
 from udsprobe.auto.control import Costs
 from udsprobe.auto.costs import CALL_NS, at_rate, programs_s, running_s
 from udsprobe.auto.pressure import PAST_MIN, Pressure
+from udsprobe.collector import without_calls
 from udsprobe.compare.tally import tally
 from udsprobe.kernel.abilities.plan import measurements, programs
 from udsprobe.model.coverage import observed_s
 from udsprobe.model.difference import report
 from udsprobe.model.report import Latency, Measurement, Report, Verdict, Window
 from udsprobe.rules.judge import judged
+from udsprobe.sample import Sample
+from udsprobe.unprobed import unprobed_measurements
 from udsprobe.views.documents.report_document import document
 from udsprobe.views.fields import words
 from udsprobe.views.fields.breakdown import stages
@@ -37,6 +40,30 @@ def full_report() -> Report:
     first, last = samples.busy_pair()
     found = judged(report(samples.observation(measurements=OF_FULL), first, last))
     return replace(found, window=Window(found.window.start, 1.25))
+
+
+def unprobed(sample: Sample) -> Sample:
+    """The same where nothing has a probe."""
+    seen = without_calls(sample, ())
+    listeners = tuple(replace(each, queue=None) for each in sample.listeners or ())
+    return replace(
+        seen,
+        traffic=None,
+        served=None,
+        served_by=None,
+        upstream=None,
+        connections=None,
+        connections_open=None,
+        listeners=listeners,
+    )
+
+
+def unprobed_report() -> Report:
+    first, last = samples.busy_pair()
+    observed = samples.observation(
+        detail="auto", strategy=UNPROBED, measurements=unprobed_measurements()
+    )
+    return judged(report(observed, unprobed(first), unprobed(last)))
 
 
 def rows(found: Report) -> dict[str, Measurement]:
@@ -100,6 +127,42 @@ def test_nothing_that_a_window_measures_is_left_out() -> None:
     assert {"time", "syscalls", "waits_now", "locks"} <= set(of_full)
     assert [getattr(found, name) for name in of_full] == [getattr(full, name) for name in of_full]
     assert composed(light, FullWindow(full, is_fresh=False)).waits_now is None
+
+
+def test_without_light_everything_that_takes_a_probe_is_of_the_window() -> None:
+    base, full = unprobed_report(), full_report()
+    found = composed(base, FullWindow(full))
+    assert found.requests == full.requests
+    assert found.connections == full.connections
+    assert found.traffic is None
+    assert found.probe.strategy == full.probe.strategy
+    assert found.probe.events_seen == full.probe.events_seen
+    assert found.listeners and full.listeners
+    assert found.listeners[0].accepted == full.listeners[0].accepted
+    assert found.listeners[0].depth.max == full.listeners[0].depth.max
+    told = rows(found)
+    assert {each.name for each in told.values() if each.coverage is None} == {
+        *("processes", "listeners", "cpu"),
+        *(each.name for each in told.values() if each.state == "off"),
+    }
+    assert observed_s(found, "served_requests") == 1.25
+    assert found.window == base.window
+    jsonschema.validate(document(found), SCHEMA)
+    assert tally(document(found)).sums["requests"] is None
+
+
+def test_without_light_and_without_a_window_nothing_is_0() -> None:
+    found = composed(unprobed_report(), None)
+    assert found.requests.served is None
+    assert found.connections is None
+    assert found.listeners and found.listeners[0].accepted is None
+    assert rows(found)["served_requests"].reason == NO_WINDOW
+    jsonschema.validate(document(found), SCHEMA)
+
+
+def test_without_light_each_measurement_of_full_is_there() -> None:
+    names = [each.name for each in unprobed_measurements()]
+    assert names == [each.name for each in OF_FULL]
 
 
 def test_rates_are_of_the_time_that_was_observed() -> None:

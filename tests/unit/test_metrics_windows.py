@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Tuple
 
 from tests.unit import samples
 from tests.unit.metric_pages import series
-from tests.unit.test_auto_reports import full_report
+from tests.unit.test_auto_reports import full_report, unprobed, unprobed_report
 from tests.unit.test_light import light, light_report
 from udsprobe.auto.composing import FullWindow, composed
 from udsprobe.sample import Sample
@@ -108,3 +108,32 @@ def test_without_windows_nothing_says_how_long() -> None:
     book = MetricsBook(samples.START_UNIX_S)
     page = book.page(samples.observation(), samples.busy_pair()[1], full_report())
     assert series(page, "udsprobe_observed_seconds_total") == {}
+
+
+def test_without_light_windows_tell_what_it_would() -> None:
+    """Requests, and who came to a listener: they grow with windows and stand between them."""
+    book, observed = MetricsBook(samples.START_UNIX_S), samples.observation()
+    told = composed(unprobed_report(), FullWindow(full_report()))
+    base = unprobed(samples.busy_pair()[1])
+    found = [book.page(observed, base, told)]
+    for taken in (window(10, 2), window(3, 1)):
+        for sample in taken:
+            book.add_window_sample(observed, sample)
+        found += [book.page(observed, base, told), book.page(observed, base, told)]
+    assert values(found, "udsprobe_served_requests_total", ()) == [None, 1000, 1000, 2000, 2000]
+    observed_s = values(found, "udsprobe_observed_seconds_total", ("served_requests",))
+    assert observed_s == [None, 2.0, 2.0, 3.0, 3.0]
+    assert not series(found[-1], "udsprobe_traffic_bytes_total")
+
+
+def test_without_a_probe_at_a_queue_its_fill_is_that_of_now() -> None:
+    """The alert on it goes on working; the maximum of a window that is over is not told as new."""
+    book, observed = MetricsBook(samples.START_UNIX_S), samples.observation()
+    base = unprobed(samples.busy_pair()[1])
+    assert base.listeners
+    listener = replace(base.listeners[0], depth_now=100, backlog_effective=127)
+    base = replace(base, listeners=(listener,))
+    page = book.page(observed, base, composed(unprobed_report(), FullWindow(full_report())))
+    (fill,) = series(page, "udsprobe_listener_queue_fill_ratio").values()
+    assert fill == 100 / 128
+    assert not series(page, "udsprobe_listener_queue_peak")

@@ -2,13 +2,14 @@
 
 Pure. Figures of the two are never added up or divided by each other: a row has the window's
 figures only in fields that light leaves out, and `measurements[].coverage` says from when they are.
+Where nothing has a probe between windows, that leaves out all but processes and queues.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple, TypeVar
 
 from udsprobe.auto.pressure import names_cause
 from udsprobe.model.report import (
@@ -24,6 +25,10 @@ from udsprobe.sample import MeasurementState, Observation
 
 NO_WINDOW = "detail is auto: no full window yet"
 VERDICT = "verdict"
+UNPROBED = "none"
+"""The strategy of what is seen without a probe."""
+
+_Row = TypeVar("_Row")
 
 
 @dataclass(frozen=True)
@@ -61,23 +66,25 @@ def composed(
     judged = full.now if live and full.now is not None else full.report
     of_full = full.is_fresh and (names_cause(judged) or not names_cause(light))
     whole = full.report
+    both = _filled(light, whole)
     return replace(
-        light,
+        both,
         probe=_probe(light, whole, of_full=of_full, why=trouble or NO_WINDOW),
         verdict=judged.verdict if of_full else light.verdict,
         findings=_findings(judged, light) if of_full else light.findings,
-        time=whole.time,
         requests=_requests(light.requests, whole.requests),
-        syscalls=whole.syscalls,
         listeners=_listeners(light.listeners, whole.listeners),
-        connects=whole.connects,
-        stacks=whole.stacks,
-        waits=whole.waits,
-        waits_total=whole.waits_total,
-        waits_now=whole.waits_now if full.is_fresh else None,
-        waits_now_total=whole.waits_now_total if full.is_fresh else None,
-        locks=whole.locks,
+        waits_now=both.waits_now if full.is_fresh else None,
+        waits_now_total=both.waits_now_total if full.is_fresh else None,
     )
+
+
+def _filled(light: _Row, full: _Row) -> _Row:
+    """The same with what full detail has in place of what is not measured."""
+    row: Any = light
+    absent = [each.name for each in fields(row) if getattr(light, each.name) is None]
+    filled: _Row = replace(row, **{name: getattr(full, name) for name in absent})
+    return filled
 
 
 def coverage_of(report: Report) -> Coverage:
@@ -99,22 +106,20 @@ def _findings(full: Report, light: Report) -> List[Finding]:
 
 
 def _requests(light: Requests, full: Requests) -> Requests:
+    both = _filled(light, full)
     served = light.served
-    if served is not None and full.served is not None:
-        served = replace(
+    if served is None or full.served is None:
+        return both
+    return replace(
+        both,
+        served=replace(
             served,
             stages_us=full.served.stages_us,
             app_time_pct=full.served.app_time_pct,
             turn_based=full.served.turn_based,
             multiplexed=full.served.multiplexed,
             stages_latency_us=full.served.latency_us,
-        )
-    return replace(
-        light,
-        served=served,
-        syscalls_per_request=full.syscalls_per_request,
-        slowest=full.slowest,
-        sampled=full.sampled,
+        ),
     )
 
 
@@ -131,7 +136,9 @@ def _listener(light: Listener, full: Optional[Listener]) -> Listener:
     if full is None:
         return light
     return replace(
-        light, wait_us=full.wait_us, refused=full.refused, blocked_connects=full.blocked_connects
+        _filled(light, full),
+        backlog=_filled(light.backlog, full.backlog),
+        depth=_filled(light.depth, full.depth),
     )
 
 
@@ -148,7 +155,11 @@ def auto_measurements(
 
 def _probe(light: Report, full: Optional[Report], *, of_full: bool, why: str) -> Probe:
     rows = list(_measurements(light, full, of_full=of_full, why=why))
-    return replace(light.probe, detail="auto", measurements=rows)
+    probe = light.probe
+    if full is not None and probe.strategy == UNPROBED:
+        own_pct, rss_bytes = probe.self_cpu_pct, probe.rss_bytes
+        probe = replace(full.probe, self_cpu_pct=own_pct, rss_bytes=rss_bytes)
+    return replace(probe, detail="auto", measurements=rows)
 
 
 def _measurements(

@@ -97,7 +97,7 @@ def _verdict(interval: Report) -> Iterator[Sign]:
 
 def _queues(interval: Report) -> Iterator[Sign]:
     for row in interval.listeners or ():
-        depth = row.depth.max or 0
+        depth = (row.depth.now if row.depth.max is None else row.depth.max) or 0
         if depth >= max(2.0, QUEUE_SHARE_MIN * row.depth.limit):
             yield Sign(f"the accept queue of {row.address} is half full", depth)
         turned_away = (row.drops or 0) + sum((row.refused or {}).values())

@@ -105,11 +105,21 @@ def without_windows(document: Document) -> Document:
     if isinstance(requests, Mapping):
         kept["requests"] = {**requests, "syscalls_per_request": None}
         served = requests.get("served")
-        if isinstance(served, Mapping):
+        if "served_requests" in _of_windows(probe):
+            kept.update(listeners=None, connections=None)
+            kept["requests"].update(served=None, upstream=None, hops=None)
+        elif isinstance(served, Mapping):
             stages = dict.fromkeys(STAGES)
             kept["requests"]["served"] = {**served, "stages_us": {**stages, "accept_wait": None}}
             kept["requests"]["served"]["app_time_pct"] = None
     return kept
+
+
+def _of_windows(probe: Document) -> List[str]:
+    """The measurements whose figures are of a full window."""
+    rows = probe.get("measurements")
+    found = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    return [str(row.get("name")) for row in found if row.get("coverage") is not None]
 
 
 def _by_function(sampled: Document, samples: int) -> Dict[str, int]:

@@ -185,7 +185,7 @@ def _served_lines(frame: Frame, state: ViewState, room: int, *, tall: bool) -> L
 
 def _hops(frame: Frame, width: int) -> List[Line]:
     """The chain of targets that ask each other: own time of the whole, of this interval."""
-    seconds = frame.interval.window.duration_s
+    seconds = observed_s(frame.interval, "served_requests")
     comms = cells.comms_of(frame.window.targets)
     lines = []
     for hop in frame.interval.requests.hops or []:
@@ -241,7 +241,7 @@ def _served(served: Served, state: ViewState, width: int, *, spark: bool) -> str
 
 def _upstream(upstream: Upstream, frame: Frame, state: ViewState, width: int) -> str:
     latency = cells.latency(upstream.latency_us, state.units, ("upstream", upstream.address))
-    rate = cells.per_second(upstream.count, frame.interval.window.duration_s)
+    rate = cells.per_second(upstream.count, observed_s(frame.interval, "upstream_requests"))
     right = f"{numbers.rate(rate):>5}/s  p50 {latency['p50']:>6}  p99 {latency['p99']:>6}"
     room = width - len(right) - 11
     where = fit(f"{upstream.transport}:{upstream.address}", room, keep="middle")
@@ -306,7 +306,7 @@ class ListenerRows:
         self._room = widths(columns, width - MARGIN, GAP)
         self._comms = cells.comms_of(frame.window.targets)
         self._latest = {listener_key(row): row for row in frame.interval.listeners or []}
-        self._seconds = frame.interval.window.duration_s
+        self._seconds = observed_s(frame.interval, "accept_queue")
         self._state = state
         self._width = width
 

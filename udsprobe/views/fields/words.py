@@ -170,8 +170,15 @@ def full_detail(report: Report) -> str:
     end = start + timedelta(seconds=report.window.duration_s)
     since_s = max(found.observed_s, (end - began).total_seconds())
     told = f"full detail: {numbers.span(found.observed_s)} of the last {numbers.span(since_s)}"
-    by = "" if _verdict_of_full(report) else "; the verdict is what light sees"
+    seen = "light sees" if _has_light(report) else "is seen without probes"
+    by = "" if _verdict_of_full(report) else f"; the verdict is what {seen}"
     return f"{told}, at {began.strftime('%H:%M:%S')}{by}"
+
+
+def _has_light(report: Report) -> bool:
+    """Whether requests were counted between full windows, too."""
+    rows = report.probe.measurements
+    return any(each.name == "served_requests" and each.coverage is None for each in rows)
 
 
 def _verdict_of_full(report: Report) -> bool:

@@ -518,7 +518,8 @@ def _listeners(report: Report) -> Optional[Table]:
 
 def _hops(report: Report) -> Optional[Table]:
     comms = cells.comms_of(report.targets)
-    rows = [cells.hop(row, report.window.duration_s, comms) for row in report.requests.hops or ()]
+    seconds = observed_s(report, "served_requests")
+    rows = [cells.hop(row, seconds, comms) for row in report.requests.hops or ()]
     columns = (
         Column("who", "server", "text"),
         Column("address", "listens on", "text"),

@@ -51,7 +51,7 @@ class MetricsBook:
     def add_window_sample(self, _: Observation, sample: Sample) -> None:
         """One sample of a full window of detail auto, in their order; for the next page."""
         if self._windows is None:
-            self._windows = WindowSeries(Sheet(self._sheet.places))
+            self._windows = WindowSeries(Sheet(self._sheet.places), Sheet(self._sheet.places))
         self._windows.add(sample)
 
     def page(self, observation: Observation, sample: Sample, report: Report) -> Page:
@@ -84,4 +84,5 @@ class MetricsBook:
         if self._windows is None:
             return sheet.close(self._started_unix_s, sample.unix_s)
         self._windows.observed(sheet, report, sample.monotonic_ns - self._first_ns)
-        return self._windows.beside(sheet.close(self._started_unix_s, sample.unix_s))
+        page = sheet.close(self._started_unix_s, sample.unix_s)
+        return self._windows.beside(page, has_light=sample.served is not None)

@@ -180,7 +180,8 @@ QUEUE_FILL = _gauge(
     "listener.queue.fill",
     "ratio",
     _LISTENER,
-    "Highest depth in the last interval divided by the limit; of the fullest queue of an address.",
+    "Highest depth in the last interval, or depth without a probe at the queue, divided by the "
+    "limit; of the fullest queue of an address.",
 )
 QUEUES = _gauge(
     "listener.queues", "{queue}", _LISTENER, "Sockets that listen at the address (SO_REUSEPORT)."

@@ -32,12 +32,15 @@ def write_listeners(sheet: Sheet, sample: Sample, report: Report) -> None:
 def _write_state(
     sheet: Sheet, reading: ListenerReading, row: Optional[Listener], place: Labels
 ) -> None:
-    peak = row.depth.max if row is not None else None
+    # Without a probe at it: how deep it is now. A full window's maximum is of another time.
+    has_probe = reading.queue is not None
+    peak = row.depth.max if row is not None and has_probe else None
+    deepest = peak if has_probe else reading.depth_now
     limit = reading.backlog_effective + 1
     sheet.gauge(c.QUEUES, 1, place)
     sheet.gauge(c.QUEUE_DEPTH, reading.depth_now, place)
     sheet.gauge(c.QUEUE_PEAK, peak, place, max)
-    sheet.gauge(c.QUEUE_FILL, None if peak is None else peak / limit, place, max)
+    sheet.gauge(c.QUEUE_FILL, None if deepest is None else deepest / limit, place, max)
     if OTHER not in place[:1]:
         sheet.gauge(c.QUEUE_LIMIT, limit, place)
     queue = reading.queue
@@ -59,13 +62,26 @@ def write_window_events(sheet: Sheet, reading: ListenerReading) -> None:
     _write_refused(sheet, queue, place, source)
 
 
+def write_arrivals(sheet: Sheet, reading: ListenerReading) -> None:
+    """What detail light tells of a listener as well: who came, was accepted and was dropped."""
+    if reading.queue is None:
+        return
+    key = shown((reading.transport, reading.socket_type, reading.address, reading.netns))
+    place = sheet.places["listeners"].of(key)
+    _write_arrivals(sheet, reading.queue, place, (reading.inode, reading.queue.since_ns))
+
+
 def _write_events(sheet: Sheet, queue: QueueCounts, place: Labels, source: Hashable) -> None:
+    _write_arrivals(sheet, queue, place, source)
+    _write_waits(sheet, queue, place, source)
+    _write_refused(sheet, queue, place, source)
+
+
+def _write_arrivals(sheet: Sheet, queue: QueueCounts, place: Labels, source: Hashable) -> None:
     sheet.count(c.ESTABLISHED, queue.established, place, source)
     sheet.count(c.ACCEPTED, queue.accepted, place, source)
-    _write_waits(sheet, queue, place, source)
     if queue.drops is not None:
         sheet.count(c.DROPS, queue.drops, place, source)
-    _write_refused(sheet, queue, place, source)
 
 
 def _write_waits(sheet: Sheet, queue: QueueCounts, place: Labels, source: Hashable) -> None:

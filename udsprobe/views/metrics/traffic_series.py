@@ -72,6 +72,12 @@ def write_served(sheet: Sheet, served: ServedCounts) -> None:
     _write_parts(sheet, served)
 
 
+def write_requests(sheet: Sheet, served: ServedCounts) -> None:
+    """How many, and how long they took."""
+    sheet.count(c.SERVED, served.count)
+    sheet.time(c.SERVED_DURATION, served.latency)
+
+
 def write_stages(sheet: Sheet, served: ServedCounts) -> None:
     """What only full detail tells of them: where their time went, which are no single requests."""
     _write_odd_ones(sheet, served)
@@ -97,12 +103,17 @@ def _write_parts(sheet: Sheet, served: ServedCounts) -> None:
 
 def write_destinations(sheet: Sheet, sample: Sample) -> None:
     """Requests upstream and connect() calls, by where they went."""
+    write_upstream(sheet, sample)
+    write_connects(sheet, sample)
+
+
+def write_upstream(sheet: Sheet, sample: Sample) -> None:
+    """Requests upstream, by where they went."""
     for upstream in sample.upstream or ():
         key = shown((upstream.transport, upstream.address))
         place = sheet.places["upstream"].of(key)
         sheet.time(c.UPSTREAM_DURATION, upstream.latency, place, key)
         sheet.count(c.UPSTREAM_OPENED, upstream.opened, place, key)
-    write_connects(sheet, sample)
 
 
 def write_connects(sheet: Sheet, sample: Sample) -> None:

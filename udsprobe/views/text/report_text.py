@@ -231,7 +231,7 @@ def _chain(report: Report, width: int, most: int) -> List[Text]:
     body = []
     hops, upstreams = report.requests.hops or [], report.requests.upstream or []
     for hop in hops:
-        shown = cells.hop(hop, report.window.duration_s, comms)
+        shown = cells.hop(hop, observed_s(report, "served_requests"), comms)
         asks = f" → {shown['asks']}" if shown["asks"] else ""
         right = f"  {shown['calls']}  own {shown['own']} of {shown['whole']}"
         who = fit(f"hop {shown['who']}{asks}", width - 2 - len(right))

@@ -1,0 +1,293 @@
+"""An observation without a probe: what /proc and sock_diag show of processes, now and then.
+
+What detail auto has between its full windows where there is no detail light. Whatever takes a
+program in the kernel is None in its samples.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+
+from udsprobe import __version__
+from udsprobe.auto.composing import UNPROBED
+from udsprobe.collector import SystemClock, resident_bytes
+from udsprobe.kernel.abilities.light_plan import NAMES
+from udsprobe.kernel.proc.cpu_files import CpuFiles
+from udsprobe.kernel.proc.procfs import Process, Procfs
+from udsprobe.kernel.selectors import Chosen
+from udsprobe.kernel.sockets.listening import TargetListeners
+from udsprobe.kernel.tables.target_book import (
+    NS_PER_TICK,
+    ProcessesSeen,
+    TargetBook,
+    TargetNames,
+)
+from udsprobe.reporting import Reporter
+from udsprobe.sample import MeasurementState, Observation, ProbeReading, Sample
+
+if TYPE_CHECKING:
+    from udsprobe.model.report import Report
+    from udsprobe.recording.window_writer import WindowRecorder
+    from udsprobe.recording.writer import Recorder
+
+WHY = "only full windows of detail auto see it"
+_ON = {"listeners": "sock_diag", "cpu": "procfs+cgroupfs"}
+_DEGRADED = {
+    "processes": ("procfs", "looked for now and then: who is gone by then was not seen"),
+    "verdict": ("listeners+processes", "accept queues as they are read and descriptors only"),
+}
+# Looking for children reads all of /proc: of what that took, so many times is between two looks.
+TIMES_BETWEEN_LOOKS = 200
+NAMES_OF_TARGETS = TargetNames({0: "selector", 1: "fork"}, {1: "signal", 2: "tracer"})
+_VALUES = {name: value for value, name in NAMES_OF_TARGETS.vias.items()}
+# As /proc/PID/stat has it; of a freezer it does not tell.
+_STOPS = {"T": 1, "t": 2}
+_FDS_UNKNOWN, _NO_LIMIT = 0xFFFFFFFF, (1 << 64) - 1
+
+
+class _Seen(NamedTuple):
+    """What `TargetBook` asks of a process; refusals of descriptors are not seen."""
+
+    started_ns: int
+    cgroups: int
+    fds_limit: int
+    parent: int
+    threads: int
+    netns: int
+    via: int
+    stopped: int
+    comm: bytes
+    program: bytes
+    fds_open: int = _FDS_UNKNOWN
+    emfile: int = 0
+    enfile: int = 0
+    exited_ns: int = 0
+
+
+class FollowedProcesses:
+    """Chosen processes and, where asked for, their descendants; by their start times.
+
+    Args:
+        follow: children become targets when they are seen.
+
+    Attributes:
+        exited: how many have ended.
+    """
+
+    def __init__(self, procfs: Procfs, chosen: Iterable[Chosen], *, follow: bool) -> None:
+        self._procfs, self._follow = procfs, follow
+        self._known = {each.pid: each.start_ticks for each in chosen}
+        self._via = dict.fromkeys(self._known, "selector")
+        self._look_at_s = 0.0
+        self.exited = 0
+
+    def look(self) -> ProcessesSeen:
+        """All that run now."""
+        living = self._living()
+        if self._follow and time.monotonic() >= self._look_at_s:
+            began_s = time.monotonic()
+            for pid in self._procfs.descendants(living) - living.keys():
+                process = self._procfs.process(pid)
+                if process is not None and not process.ended:
+                    living[pid] = process
+                    self._known[pid], self._via[pid] = process.start_ticks, "fork"
+            now_s = time.monotonic()
+            self._look_at_s = now_s + TIMES_BETWEEN_LOOKS * (now_s - began_s)
+        for pid in self._known.keys() - living.keys():
+            del self._known[pid]
+            self.exited += 1
+        seen = {pid: self._seen(process) for pid, process in living.items()}
+        return ProcessesSeen(seen, seen)
+
+    def alive(self) -> int:
+        """How many run now."""
+        return len(self._living())
+
+    def _living(self) -> Dict[int, Process]:
+        found: Dict[int, Process] = {}
+        for pid, ticks in self._known.items():
+            process = self._procfs.process(pid)
+            if process is not None and not process.ended and process.start_ticks == ticks:
+                found[pid] = process
+        return found
+
+    def _seen(self, process: Process) -> _Seen:
+        limit = self._procfs.fds_limit(process.pid)
+        return _Seen(
+            started_ns=process.start_ticks * NS_PER_TICK,
+            # Nobody tells which are in the same ones: each is looked at by itself.
+            cgroups=process.pid,
+            fds_limit=_NO_LIMIT if limit is None else limit,
+            parent=process.ppid,
+            threads=process.threads,
+            netns=self._procfs.netns(process.pid) or 0,
+            via=_VALUES[self._via[process.pid]],
+            stopped=_STOPS.get(process.state, 0),
+            comm=process.comm_raw,
+            program=process.comm_raw,
+        )
+
+
+class UnprobedObserver:
+    """To its users as `udsprobe.observe.Observer` is; it loads nothing.
+
+    Args:
+        chosen, interval_s, follow, slo_us, program, recorder: as `Observer` takes them.
+
+    Raises:
+        KernelCannotError: `no-sock-diag`, `sock-diag-failed`.
+    """
+
+    def __init__(
+        self,
+        chosen: Iterable[Chosen],
+        *,
+        interval_s: float,
+        follow: bool,
+        slo_us: Optional[float] = None,
+        program: Optional[Tuple[str, str]] = None,
+        recorder: Optional[Union[Recorder, WindowRecorder]] = None,
+    ) -> None:
+        wanted, self._procfs, self._clock = list(chosen), Procfs(), SystemClock()
+        self._book = TargetBook(self._procfs)
+        for process in wanted:
+            self._book.expect(process.pid, process.via)
+            if program is not None:
+                self._book.expect_program(process.pid, *program)
+        self._processes = FollowedProcesses(self._procfs, wanted, follow=follow)
+        self._listeners, self._cpu = TargetListeners(self._procfs), CpuFiles(self._procfs)
+        self._sequence = 0
+        try:
+            self.first = self._sample()
+            self._reporter = Reporter(_described(interval_s), self.first, slo_us)
+        except BaseException:
+            self.close()
+            raise
+        self._recorder = recorder
+        if recorder is not None:
+            recorder.begin(self.observation, self.first, slo_us)
+
+    @property
+    def observation(self) -> Observation:
+        """What stays the same from the first sample to the last."""
+        return self._reporter.observation
+
+    @property
+    def last(self) -> Sample:
+        """The newest sample."""
+        return self._reporter.last
+
+    def targets_alive(self) -> int:
+        """Targets that have not exited."""
+        return self._processes.alive()
+
+    def alive_pids(self) -> List[int]:
+        """PIDs of the targets that ran at the last sample."""
+        return [each.pid for each in self.last.targets if each.state == "running"]
+
+    def interval(self) -> Report:
+        """What happened since the last call, or since the beginning."""
+        sample = self._sample()
+        interval = self._reporter.interval(sample)
+        if self._recorder is not None:
+            self._recorder.add(sample, interval)
+        return interval
+
+    def window(self) -> Report:
+        """What happened from the beginning to the last sample."""
+        return self._reporter.window()
+
+    def recent(self) -> Optional[Report]:
+        """The seconds that the last interval's verdict is about."""
+        return self._reporter.recent
+
+    def stop(self) -> None:
+        """There is nothing to take off."""
+
+    def finish(self) -> Report:
+        """Report the whole time."""
+        self.interval()
+        return self._reporter.whole()
+
+    def close(self) -> None:
+        """Let go of what sampling holds open."""
+        self._listeners.close()
+        self._cpu.close()
+
+    def _sample(self) -> Sample:
+        monotonic_ns, unix_s = self._clock.monotonic_ns(), self._clock.unix_s()
+        # Nobody tells who slept all the time: each is looked at.
+        self._book.update(self._processes.look(), self._book.alive(), NAMES_OF_TARGETS)
+        seen = self._listeners.read(self._book.alive(), None, self._book.netns())
+        self._sequence += 1
+        return Sample(
+            sequence=self._sequence - 1,
+            monotonic_ns=monotonic_ns,
+            unix_s=unix_s,
+            calls=None,
+            in_flight=None,
+            syscalls_by_name=None,
+            threads=None,
+            exited_activity_ns=None,
+            targets=self._book.readings(),
+            targets_exited=self._processes.exited,
+            listeners=seen.listeners,
+            namespaces=seen.namespaces,
+            connects=None,
+            served=None,
+            upstream=None,
+            connections=None,
+            connections_open=None,
+            probe=_account(),
+            cpu=self._cpu.read(self._book.by_cgroups(), monotonic_ns),
+            open_files=self._procfs.open_files(),
+        )
+
+
+def unprobed_measurements() -> Tuple[MeasurementState, ...]:
+    """The state of every measurement that a full window has."""
+    return tuple(_state(name) for name in NAMES if name != "traffic")
+
+
+def _state(name: str) -> MeasurementState:
+    if name in _ON:
+        return MeasurementState(name, _ON[name], "on", None)
+    if name in _DEGRADED:
+        rests_on, reason = _DEGRADED[name]
+        return MeasurementState(name, rests_on, "degraded", reason)
+    return MeasurementState(name, None, "off", WHY)
+
+
+def _account() -> ProbeReading:
+    return ProbeReading(
+        events_seen=0,
+        events_counted=0,
+        lost_map_full=0,
+        lost_ring_full=0,
+        lost_missed=0,
+        missed_by_program={},
+        turned_away=0,
+        cpu_ns=time.process_time_ns(),
+        rss_bytes=resident_bytes(),
+        bpf_cpu_ns=None,
+        bpf_measured_ns=None,
+        unread_messages=0,
+    )
+
+
+def _described(interval_s: float) -> Observation:
+    return Observation(
+        version=__version__,
+        kernel=platform.release(),
+        arch=platform.machine(),
+        cpus=os.cpu_count() or 1,
+        hostname=platform.node(),
+        strategy=UNPROBED,
+        measurements=unprobed_measurements(),
+        attach_ms=0.0,
+        interval_s=interval_s,
+        detail="auto",
+    )
