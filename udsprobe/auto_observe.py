@@ -25,6 +25,7 @@ from typing import (
 from udsprobe.auto import costs
 from udsprobe.auto.composing import UNPROBED, FullWindow, auto_measurements, composed
 from udsprobe.auto.control import BUDGET, WINDOW_S, Bounds, Control, Costs
+from udsprobe.auto.light_cost import LightCost
 from udsprobe.auto.pressure import Pressure, cause_of_full
 from udsprobe.errors import KernelCannotError, UdsprobeError
 from udsprobe.kernel.abilities.privileges import TO_LOAD
@@ -57,7 +58,9 @@ class AutoOptions:
 
     Attributes:
         interval_s, follow, slo_us, strategy, stacks, at_end: as `Observer` takes them.
-        budget: CPU seconds for full windows in each second, over an hour.
+        budget: CPU seconds for light and full windows in each second, over an hour.
+        light_returns: where light was taken off because of its cost, it may come back when there
+            is less to do; the observation begins anew then, for those that ask for no whole window.
     """
 
     interval_s: float
@@ -67,6 +70,7 @@ class AutoOptions:
     stacks: str = "never"
     at_end: Callable[[int], object] = bool
     budget: float = BUDGET
+    light_returns: bool = False
 
 
 class AutoObserver:
@@ -77,6 +81,7 @@ class AutoObserver:
         options: how to observe.
         privileges: how to go on once the first window is open; what opening others takes is kept.
         on_window_sample: told the samples of full windows.
+        on_change: told the newest sample when light is taken off, and the first when it is back.
 
     Attributes:
         first: the sample at the moment the targets were taken on, of light where there is light.
@@ -96,7 +101,9 @@ class AutoObserver:
         recorder: Optional[Recorder] = None,
         meanwhile: Work = nothing,
         on_window_sample: WindowSample = untold,
+        on_change: Callable[[Sample], object] = bool,
     ) -> None:
+        self._changed, self._light_cost = on_change, LightCost(options.budget)
         self._options, self._recorder, self._told = options, recorder, on_window_sample
         self._procfs, self._pressure = Procfs(), Pressure()
         self.control = Control(Bounds(options.budget, max(WINDOW_S, options.interval_s)))
@@ -202,9 +209,13 @@ class AutoObserver:
         if self._is_stopped:
             return
         signs = list(self._pressure.signs(light, self._cpu_ns()))
+        if self.has_light:
+            took_s = costs.programs_s(light, costs.MESSAGE_NS)
+            self._light_cost.took(took_s, light.window.duration_s)
         if self._full is None:
             rate = _rate(light)
-            self.control.expect(costs.at_rate(self._costs, self._rate_in_full, rate))
+            expected = costs.at_rate(self._costs, self._rate_in_full, rate)
+            self.control.expect(expected, self._light_cost.left)
         else:
             signs += cause_of_full(self._read_window(self._full))
         wants = self.control.wants_open(self._light.last.monotonic_ns / 1e9, signs)
@@ -212,6 +223,43 @@ class AutoObserver:
             self._close_window()
         elif self._full is None and wants and self._light.alive_pids():
             self._reopen()
+        if self._full is None:
+            self._keep_light_or_not()
+
+    def _keep_light_or_not(self) -> None:
+        """By what it costs. A window that is open is not disturbed."""
+        at_s = self._light.last.monotonic_ns / 1e9
+        if isinstance(self._light, Observer):
+            if self._light_cost.is_too_much:
+                self._light = self._without_light(self._light)
+                self._light_cost.taken_off(at_s)
+                self._changed(self._light.last)
+        elif self._options.light_returns and self._light_cost.fits_again(at_s):
+            self._put_light_back()
+
+    def _without_light(self, light: Observer) -> UnprobedObserver:
+        light.stop()
+        found = UnprobedObserver(
+            self._living(),
+            interval_s=self._options.interval_s,
+            follow=self._options.follow,
+            slo_us=self._options.slo_us,
+            recorder=self._recorder,
+            before=light,
+        )
+        light.close()
+        return found
+
+    def _put_light_back(self) -> None:
+        self._light_cost.put_back()
+        try:
+            light = _light_of(list(self._living()), self._options, latecomers=self._living)
+        except UdsprobeError:
+            # Full windows go on, and say what is wrong where they cannot be opened either.
+            return
+        self._light.close()
+        self._light, self.first = light, light.first
+        self._changed(light.first)
 
     def _cpu_ns(self) -> Dict[int, int]:
         spent = {pid: self._procfs.wanted_cpu_ns(pid) for pid in self._light.alive_pids()}
@@ -287,6 +335,8 @@ class AutoObserver:
     def _account(self, interval: Report, own_s: float, at_ns: int) -> None:
         self._costs = replace(self._costs, running_s=costs.running_s(own_s, interval))
         self._rate_in_full = _rate(interval)
+        if interval.window.duration_s > 0:
+            self._light_cost.in_window(interval.probe.events_seen / interval.window.duration_s)
         self.control.spent(at_ns / 1e9, self._costs)
 
     def _close_window(self) -> None:
@@ -320,17 +370,7 @@ def _base_of(
     loaded.
     """
     try:
-        return Observer(
-            wanted,
-            interval_s=options.interval_s,
-            follow=options.follow,
-            slo_us=options.slo_us,
-            program=program,
-            strategy="bcc" if options.strategy == "bcc" else "auto",
-            detail="light",
-            recorder=recorder,
-            meanwhile=meanwhile,
-        )
+        return _light_of(wanted, options, program, recorder, meanwhile)
     except KernelCannotError as error:
         if error.slug not in WITHOUT_LIGHT:
             raise
@@ -342,6 +382,28 @@ def _base_of(
         slo_us=options.slo_us,
         program=program,
         recorder=recorder,
+    )
+
+
+def _light_of(
+    wanted: List[Chosen],
+    options: AutoOptions,
+    program: Optional[Tuple[str, str]] = None,
+    recorder: Optional[Recorder] = None,
+    meanwhile: Work = nothing,
+    latecomers: Callable[[], Iterable[Chosen]] = tuple,
+) -> Observer:
+    return Observer(
+        wanted,
+        interval_s=options.interval_s,
+        follow=options.follow,
+        slo_us=options.slo_us,
+        program=program,
+        strategy="bcc" if options.strategy == "bcc" else "auto",
+        detail="light",
+        recorder=recorder,
+        meanwhile=meanwhile,
+        latecomers=latecomers,
     )
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import platform
 import time
-from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from udsprobe import __version__
 from udsprobe.auto.composing import UNPROBED
@@ -26,14 +28,22 @@ from udsprobe.kernel.tables.target_book import (
     TargetNames,
 )
 from udsprobe.reporting import Reporter
-from udsprobe.sample import MeasurementState, Observation, ProbeReading, Sample
+from udsprobe.sample import (
+    CpuReading,
+    MeasurementState,
+    Observation,
+    ProbeReading,
+    QuotaReading,
+    Sample,
+)
 
 if TYPE_CHECKING:
     from udsprobe.model.report import Report
-    from udsprobe.recording.window_writer import WindowRecorder
+    from udsprobe.observe import Observer
     from udsprobe.recording.writer import Recorder
 
 WHY = "only full windows of detail auto see it"
+TAKEN_OFF = "light was taken off because it cost more than the budget leaves it"
 _ON = {"listeners": "sock_diag", "cpu": "procfs+cgroupfs"}
 _DEGRADED = {
     "processes": ("procfs", "looked for now and then: who is gone by then was not seen"),
@@ -46,6 +56,22 @@ _VALUES = {name: value for value, name in NAMES_OF_TARGETS.vias.items()}
 # As /proc/PID/stat has it; of a freezer it does not tell.
 _STOPS = {"T": 1, "t": 2}
 _FDS_UNKNOWN, _NO_LIMIT = 0xFFFFFFFF, (1 << 64) - 1
+
+
+_NOTHING = ProbeReading(
+    events_seen=0,
+    events_counted=0,
+    lost_map_full=0,
+    lost_ring_full=0,
+    lost_missed=0,
+    missed_by_program={},
+    turned_away=0,
+    cpu_ns=0,
+    rss_bytes=0,
+    bpf_cpu_ns=None,
+    bpf_measured_ns=None,
+    unread_messages=0,
+)
 
 
 class _Seen(NamedTuple):
@@ -136,6 +162,7 @@ class UnprobedObserver:
 
     Args:
         chosen, interval_s, follow, slo_us, program, recorder: as `Observer` takes them.
+        before: had probes until now, and was given the same recorder: its samples are gone on with.
 
     Raises:
         KernelCannotError: `no-sock-diag`, `sock-diag-failed`.
@@ -149,7 +176,8 @@ class UnprobedObserver:
         follow: bool,
         slo_us: Optional[float] = None,
         program: Optional[Tuple[str, str]] = None,
-        recorder: Optional[Union[Recorder, WindowRecorder]] = None,
+        recorder: Optional[Recorder] = None,
+        before: Optional[Observer] = None,
     ) -> None:
         wanted, self._procfs, self._clock = list(chosen), Procfs(), SystemClock()
         self._book = TargetBook(self._procfs)
@@ -159,16 +187,36 @@ class UnprobedObserver:
                 self._book.expect_program(process.pid, *program)
         self._processes = FollowedProcesses(self._procfs, wanted, follow=follow)
         self._listeners, self._cpu = TargetListeners(self._procfs), CpuFiles(self._procfs)
-        self._sequence = 0
+        self._before = None if before is None else before.last
+        self._sequence = 0 if before is None else before.last.sequence + 1
+        self._recorder = recorder
         try:
-            self.first = self._sample()
-            self._reporter = Reporter(_described(interval_s), self.first, slo_us)
+            if before is None:
+                self._begin(interval_s, slo_us)
+            else:
+                self._go_on(before, slo_us)
         except BaseException:
             self.close()
             raise
-        self._recorder = recorder
-        if recorder is not None:
-            recorder.begin(self.observation, self.first, slo_us)
+
+    def _begin(self, interval_s: float, slo_us: Optional[float]) -> None:
+        self.first = self._sample()
+        self._reporter = Reporter(_described(interval_s), self.first, slo_us)
+        if self._recorder is not None:
+            self._recorder.begin(self.observation, self.first, slo_us)
+
+    def _go_on(self, before: Observer, slo_us: Optional[float]) -> None:
+        self.first = before.first
+        told = before.observation
+        now = replace(told, strategy=UNPROBED, measurements=_from_now(told.measurements))
+        self._reporter = Reporter(now, self.first, slo_us)
+        self._reporter.add(before.last)
+        if self._recorder is not None:
+            at = datetime.fromtimestamp(before.last.unix_s, timezone.utc)
+            until = f"until {at.isoformat(timespec='seconds')}: {TAKEN_OFF}"
+            measured = _until(told.measurements, until)
+            self._recorder.amend(replace(told, measurements=measured), slo_us)
+        self.interval()
 
     @property
     def observation(self) -> Observation:
@@ -233,7 +281,7 @@ class UnprobedObserver:
             threads=None,
             exited_activity_ns=None,
             targets=self._book.readings(),
-            targets_exited=self._processes.exited,
+            targets_exited=self._exited(),
             listeners=seen.listeners,
             namespaces=seen.namespaces,
             connects=None,
@@ -241,9 +289,28 @@ class UnprobedObserver:
             upstream=None,
             connections=None,
             connections_open=None,
-            probe=_account(),
-            cpu=self._cpu.read(self._book.by_cgroups(), monotonic_ns),
+            probe=self._account(),
+            cpu=self._cpu_now(monotonic_ns),
             open_files=self._procfs.open_files(),
+        )
+
+    def _exited(self) -> int:
+        before = 0 if self._before is None else self._before.targets_exited
+        return before + self._processes.exited
+
+    def _account(self) -> ProbeReading:
+        """Nothing is seen; what was seen before stays."""
+        before = _NOTHING if self._before is None else self._before.probe
+        return replace(before, cpu_ns=time.process_time_ns(), rss_bytes=resident_bytes())
+
+    def _cpu_now(self, monotonic_ns: int) -> CpuReading:
+        reading = self._cpu.read(self._book.by_cgroups(), monotonic_ns)
+        before = None if self._before is None else self._before.cpu
+        if before is None or reading.cgroups is None:
+            return reading
+        known = {each.path: each for each in before.cgroups or ()}
+        return replace(
+            reading, cgroups=tuple(_gone_on(each, known.get(each.path)) for each in reading.cgroups)
         )
 
 
@@ -261,20 +328,44 @@ def _state(name: str) -> MeasurementState:
     return MeasurementState(name, None, "off", WHY)
 
 
-def _account() -> ProbeReading:
-    return ProbeReading(
-        events_seen=0,
-        events_counted=0,
-        lost_map_full=0,
-        lost_ring_full=0,
-        lost_missed=0,
-        missed_by_program={},
-        turned_away=0,
-        cpu_ns=time.process_time_ns(),
-        rss_bytes=resident_bytes(),
-        bpf_cpu_ns=None,
-        bpf_measured_ns=None,
-        unread_messages=0,
+def _from_now(before: Tuple[MeasurementState, ...]) -> Tuple[MeasurementState, ...]:
+    """What was measured with probes is not any more."""
+    now = {each.name: each for each in unprobed_measurements()}
+    return tuple(
+        each if each.state == "off" else _kept(now.get(each.name)) or _ended(each)
+        for each in before
+    )
+
+
+def _kept(now: Optional[MeasurementState]) -> Optional[MeasurementState]:
+    return None if now is None or now.state == "off" else now
+
+
+def _ended(state: MeasurementState) -> MeasurementState:
+    return MeasurementState(state.name, None, "off", TAKEN_OFF)
+
+
+def _until(before: Tuple[MeasurementState, ...], reason: str) -> Tuple[MeasurementState, ...]:
+    """The same of all samples of a recording."""
+    return tuple(
+        replace(was, state="degraded", reason=reason) if is_off and was.state != "off" else was
+        for was, is_off in zip(before, (now.state == "off" for now in _from_now(before)))
+    )
+
+
+def _gone_on(reading: QuotaReading, before: Optional[QuotaReading]) -> QuotaReading:
+    """Counters of a cgroup that was known before: this table has them from its own first look."""
+    if before is None:
+        return reading
+    return replace(
+        reading,
+        since_ns=before.since_ns,
+        periods=before.periods + reading.periods,
+        throttled_periods=before.throttled_periods + reading.throttled_periods,
+        throttled_ns=before.throttled_ns + reading.throttled_ns,
+        usage_ns=None
+        if reading.usage_ns is None or before.usage_ns is None
+        else before.usage_ns + reading.usage_ns,
     )
 
 

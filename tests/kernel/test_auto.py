@@ -6,13 +6,14 @@ Windows come often here: what is under test is what happens at their edges.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 import pytest
 
@@ -24,7 +25,7 @@ from tests.kernel.live import Live, answer
 from tests.kernel.test_light import SEEN, Workload, bytes_reported, bytes_told
 from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import Actor, unix
-from udsprobe.auto import control
+from udsprobe.auto import control, light_cost
 from udsprobe.auto_observe import AutoObserver, AutoOptions
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
@@ -96,13 +97,17 @@ def observer(
     windows: Optional[Windows] = None,
     budget: float = 1.0,
     recorder: Optional[Recorder] = None,
+    light_returns: bool = False,
+    on_change: Callable[[Sample], object] = bool,
 ) -> AutoObserver:
     process = Procfs().process(pid)
     assert process is not None
     chosen = Chosen(pid, process.start_ticks, "selector", "test")
-    options = AutoOptions(interval_s=OFTEN_S, follow=True, budget=budget)
+    options = AutoOptions(OFTEN_S, follow=True, budget=budget, light_returns=light_returns)
     told = (windows or Windows()).take
-    return AutoObserver([chosen], options, recorder=recorder, on_window_sample=told)
+    return AutoObserver(
+        [chosen], options, recorder=recorder, on_window_sample=told, on_change=on_change
+    )
 
 
 def served(report: Report) -> int:
@@ -290,6 +295,77 @@ def test_a_spent_budget_opens_none() -> None:
             assert not observing.control.is_open
         report = observing.finish()
     assert report.probe.detail == "auto"
+
+
+# light that costs too much
+
+
+@pytest.fixture
+def dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Light may cost nothing: the first requests are too much."""
+    monkeypatch.setattr(light_cost, "OVER_S", OFTEN_S)
+    monkeypatch.setattr(light_cost, "SHARE_MAX", 1e-9)
+
+
+def until_without_light(observing: AutoObserver) -> Report:
+    give_up_at = time.monotonic() + PATIENCE_S
+    while observing.has_light:
+        report = observing.interval()
+        assert time.monotonic() < give_up_at
+    return report
+
+
+@pytest.mark.usefixtures("often", "dear")
+def test_light_that_costs_more_than_the_budget_is_taken_off(folder: Path) -> None:
+    windows, path = Windows(), str(folder / "auto.udsprobe")
+    changes: List[Sample] = []
+    with (
+        Demo() as demo,
+        Recorder(path, Retention(ring_s=600.0)) as recorder,
+        observer(demo.pid, windows, recorder=recorder, on_change=changes.append) as observing,
+        demo.loaded(),
+    ):
+        until_without_light(observing)
+        assert "sock_send_length" not in tracepoints(os.getpid())
+        count = len(windows.found)
+        while len(windows.found) < count + 2:
+            observing.interval()
+        until_open(observing, False)
+        last, report = windows.served()[-1], observing.finish()
+    assert len(changes) == 1
+    assert served(report) == last
+    assert report.traffic is None
+    told = {each.name: each for each in report.probe.measurements}
+    assert told["served_requests"].coverage is not None
+    assert (told["traffic"].state, told["traffic"].coverage) == ("off", None)
+    assert report.targets[0].pid == demo.pid
+    with open_recording(path) as recording:
+        states = {each.name: each for each in recording.report().probe.measurements}
+        assert recording.report().requests.served is None
+        assert states["served_requests"].state == "degraded"
+        assert (states["served_requests"].reason or "").startswith("until ")
+        assert list(recording.windows())
+
+
+@pytest.mark.usefixtures("often", "dear")
+def test_light_comes_back_when_there_is_less_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(light_cost, "AWAY_S", 0.0)
+    changes: List[Sample] = []
+    with (
+        Demo() as demo,
+        observer(demo.pid, light_returns=True, on_change=changes.append) as observing,
+    ):
+        with demo.loaded():
+            until_without_light(observing)
+        give_up_at = time.monotonic() + PATIENCE_S
+        while not observing.has_light:
+            observing.interval()
+            assert time.monotonic() < give_up_at
+        assert "sock_send_length" in tracepoints(os.getpid())
+        assert changes[-1] is observing.first
+        assert served(observing.window()) == 0
+        demo.load()
+        assert served(observing.finish()) == REQUESTS
 
 
 # recordings

@@ -103,6 +103,14 @@ def test_what_is_dear_comes_less_often() -> None:
     assert openings(followed(control, quiet(301), Costs(0.4, 0.1))) == [0.0, 100.0, 200.0, 300.0]
 
 
+def test_what_light_leaves_is_for_windows() -> None:
+    control = Control(Bounds(budget=0.01))
+    control.expect(Costs(0.4, 0.1), budget=0.005)
+    assert control.period_s == pytest.approx(200.0)
+    control.expect(Costs(0.4, 0.1), budget=0.01)
+    assert control.period_s == pytest.approx(100.0)
+
+
 def test_long_windows_come_less_often() -> None:
     assert Control(Bounds(window_s=5.0)).period_s == pytest.approx(40.0)
 

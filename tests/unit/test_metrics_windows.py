@@ -137,3 +137,21 @@ def test_without_a_probe_at_a_queue_its_fill_is_that_of_now() -> None:
     (fill,) = series(page, "udsprobe_listener_queue_fill_ratio").values()
     assert fill == 100 / 128
     assert not series(page, "udsprobe_listener_queue_peak")
+
+
+def test_counting_begins_anew_when_light_comes_or_goes() -> None:
+    book, observed = MetricsBook(samples.START_UNIX_S), samples.observation()
+    told = composed(light_report(), FullWindow(full_report()))
+    base = light(samples.busy_pair()[1], 64_000, 32_000)
+    book.page(observed, base, told)
+    gone = unprobed(replace(base, unix_s=base.unix_s + 60.0))
+    book.begin_again(gone)
+    after = composed(unprobed_report(), FullWindow(full_report()))
+    page = book.page(observed, gone, after)
+    assert page.started_unix_s == gone.unix_s
+    assert not series(page, "udsprobe_served_requests_total")
+    assert not series(page, "udsprobe_traffic_bytes_total")
+    for sample in window(10, 2):
+        book.add_window_sample(observed, sample)
+    page = book.page(observed, gone, after)
+    assert series(page, "udsprobe_served_requests_total")[()] == 1000

@@ -73,7 +73,7 @@ class Bounds:
     """What the control keeps to.
 
     Attributes:
-        budget: CPU seconds for windows in each second, over an hour.
+        budget: CPU seconds for windows in each second, over an hour, where light takes none.
         window_s: how long a scheduled window is.
         full_share_max: the part of an hour in which windows may be open.
     """
@@ -121,6 +121,7 @@ class Control:
         self._began_s: Optional[float] = None
         self._last_s: Optional[float] = None
         self._costs: Optional[Costs] = None
+        self._budget = bounds.budget
         self._signs = Beginnings()
         self._cpu, self._time = Reserve(), Reserve()
         self._held: Optional[_Held] = None
@@ -143,7 +144,7 @@ class Control:
     def period_s(self) -> float:
         """Between scheduled windows: what the bounds allow, at least `PERIOD_S`."""
         bounds = self._bounds
-        cpu_s = self._cost_s(bounds.window_s) / (bounds.budget * SCHEDULED_SHARE)
+        cpu_s = self._cost_s(bounds.window_s) / (self._budget * SCHEDULED_SHARE)
         open_s = bounds.window_s / (bounds.full_share_max * SCHEDULED_SHARE)
         return max(PERIOD_S, cpu_s, open_s)
 
@@ -159,9 +160,14 @@ class Control:
         self._refill(at_s)
         return self._goes_on(at_s) if self.is_open else self._begins(at_s)
 
-    def expect(self, costs: Costs) -> None:
-        """What the next window will cost."""
+    def expect(self, costs: Costs, budget: Optional[float] = None) -> None:
+        """What the next window will cost.
+
+        Args:
+            budget: what light leaves of it; None: as it is.
+        """
         self._costs = costs
+        self._budget = self._budget if budget is None else budget
 
     def opened(self, at_s: float, costs: Costs) -> None:
         """A window is open since then; what that took counts."""
@@ -259,7 +265,7 @@ class Control:
     def _refill(self, at_s: float) -> None:
         bounds, per_hour = self._bounds, HOUR_S / self.period_s
         scheduled_s = self._cost_s(bounds.window_s) * per_hour
-        self._cpu.refill(at_s, max(0.0, bounds.budget * HOUR_S - scheduled_s))
+        self._cpu.refill(at_s, max(0.0, self._budget * HOUR_S - scheduled_s))
         open_s = bounds.window_s * per_hour
         self._time.refill(at_s, max(0.0, bounds.full_share_max * HOUR_S - open_s))
 
@@ -280,7 +286,7 @@ class Control:
         open_s, cpu_s = self.used()
         if open_s >= self._bounds.full_share_max * HOUR_S:
             return f"windows were open {100 * self._bounds.full_share_max:g} % of the last hour"
-        if cpu_s >= self._bounds.budget * HOUR_S:
+        if cpu_s >= self._budget * HOUR_S:
             return f"the budget of {100 * self._bounds.budget:g} % of a CPU is used up for now"
         return None
 

@@ -87,7 +87,12 @@ def command(bind: Optional[str], otlp: Optional[str], max_series: int, **given: 
         chosen = chosen_processes(given, follow=options.follow)
         withdraw_announcement(options)
         book = MetricsBook(time.time(), max_series)
-        observer = observer_of(options, chosen, on_window_sample=book.add_window_sample)
+        observer = observer_of(
+            options,
+            chosen,
+            on_window_sample=book.add_window_sample,
+            on_change=book.begin_again,
+        )
         stack.callback(observer.close)
         book.began(observer.first)
         ending = stack.enter_context(Ending(options.duration_s, observer.targets_alive))

@@ -143,6 +143,28 @@ class Recorder:
         with suppress(_Failed):
             self._attempt(lambda: self._in_one(sample, interval))
 
+    def amend(self, observation: Observation, slo_us: Optional[float] = None) -> None:
+        """What is said of all samples from now on: some of it is not measured any more.
+
+        Args:
+            slo_us: as `begin` was given it.
+        """
+        assert self._observation is not None
+        before = observation_checksum(to_json(self._observation), slo_us)
+        body = to_json(observation)
+        value = observation_checksum(body, slo_us)
+
+        def work() -> None:
+            self._store.execute("BEGIN IMMEDIATE")
+            self._store.execute("UPDATE observation SET checksum = ?, body = ?", (value, body))
+            self._checksum += value - before
+            self._commit()
+
+        self._observation = observation
+        with suppress(_Failed):
+            if self.failure is None:
+                self._attempt(work)
+
     def full_window(self) -> WindowRecorder:
         """For the samples of one full window of detail auto, which are kept by themselves."""
         return WindowRecorder(

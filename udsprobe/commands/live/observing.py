@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Iterable, Optional, Tuple, Union
+from functools import partial
+from typing import TYPE_CHECKING, Callable, Iterable, Optional, Tuple, Union
 
 from udsprobe.commands.options.privilege_options import least_privilege
 from udsprobe.commands.options.shared import WatchOptions
@@ -12,9 +13,10 @@ from udsprobe.kernel.objects.alongside import Work, nothing
 from udsprobe.observe import Observer
 
 if TYPE_CHECKING:
-    from udsprobe.auto_observe import AutoObserver, WindowSample
+    from udsprobe.auto_observe import AutoObserver, AutoOptions, WindowSample
     from udsprobe.kernel.selectors import Chosen
     from udsprobe.recording.writer import Recorder
+    from udsprobe.sample import Sample
 
 AnyObserver = Union[Observer, "AutoObserver"]
 
@@ -27,17 +29,33 @@ def observer_of(
     recorder: Optional[Recorder] = None,
     meanwhile: Work = nothing,
     on_window_sample: Optional[WindowSample] = None,
+    on_change: Optional[Callable[[Sample], object]] = None,
 ) -> AnyObserver:
     """Live and at its first sample; what is not an option is as `Observer` takes it.
 
     Args:
         on_window_sample: with detail auto, told the samples of full windows.
+        on_change: with detail auto, told when light is taken off for what it costs. With it, light
+            comes back, and what is counted begins anew then.
 
     Raises:
         UdsprobeError: of `Observer`.
     """
     if options.detail == "auto":
-        return _auto(options, chosen, program, recorder, meanwhile, on_window_sample)
+        from udsprobe.auto_observe import AutoObserver, untold
+
+        observer = AutoObserver(
+            chosen,
+            _auto_options(options, light_returns=on_change is not None),
+            program=program,
+            privileges=least_privilege(options),
+            recorder=recorder,
+            meanwhile=meanwhile,
+            on_window_sample=on_window_sample or untold,
+            on_change=partial(_changed, on_change or bool),
+        )
+        notice(_how_often(observer, options))
+        return observer
     return Observer(
         chosen,
         interval_s=options.interval_s,
@@ -54,38 +72,36 @@ def observer_of(
     )
 
 
-def _auto(
-    options: WatchOptions,
-    chosen: Iterable[Chosen],
-    program: Optional[Tuple[str, str]],
-    recorder: Optional[Recorder],
-    meanwhile: Work,
-    on_window_sample: Optional[WindowSample],
-) -> AutoObserver:
-    from udsprobe.auto_observe import AutoObserver, AutoOptions, untold
+def _auto_options(options: WatchOptions, *, light_returns: bool) -> AutoOptions:
+    from udsprobe.auto_observe import AutoOptions
 
-    observer = AutoObserver(
-        chosen,
-        AutoOptions(
-            interval_s=options.interval_s,
-            follow=options.follow,
-            slo_us=options.slo_us,
-            strategy=options.strategy,
-            stacks=options.stacks,
-            at_end=_tell_of_the_end,
-            budget=options.budget,
-        ),
-        program=program,
-        privileges=least_privilege(options),
-        recorder=recorder,
-        meanwhile=meanwhile,
-        on_window_sample=on_window_sample or untold,
+    return AutoOptions(
+        interval_s=options.interval_s,
+        follow=options.follow,
+        slo_us=options.slo_us,
+        strategy=options.strategy,
+        stacks=options.stacks,
+        at_end=_tell_of_the_end,
+        budget=options.budget,
+        light_returns=light_returns,
     )
-    notice(
-        f"full detail comes each {observer.control.period_s:.0f} s, and while there is pressure: "
+
+
+def _how_often(observer: AutoObserver, options: WatchOptions) -> str:
+    said = (
+        f"full detail comes each {observer.control.period_s:.0f} s, and when pressure begins: "
         f"--budget {100 * options.budget:g}%"
     )
-    return observer
+    return said if observer.has_light else f"{said}; nothing has a probe between, without light"
+
+
+def _changed(told: Callable[[Sample], object], sample: Sample) -> None:
+    """Light came or went: which of the two, the sample says."""
+    if sample.traffic is None:
+        notice("light was taken off: it cost more than --budget leaves it")
+    else:
+        notice("light is back: there is less to do")
+    told(sample)
 
 
 def _tell_of_the_end(functions: int) -> None:

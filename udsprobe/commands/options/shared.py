@@ -34,7 +34,7 @@ class WatchOptions:
         fail_on: least severity of a finding that makes the exit code 1.
         strategy: how the kernel calls the probes; `auto` is the first that loads.
         detail: how much is looked at, `full`, `light` or `auto`.
-        budget: with `auto`, CPU seconds for full detail in each second.
+        budget: with `auto`, CPU seconds for light and full detail in each second.
         record: None when nothing is recorded.
         keep_privileges: nothing is given up once the probes are live.
         stacks: take stacks `always`, `auto` (while the verdict is app-cpu or
@@ -203,7 +203,7 @@ _HOW = (
         default="1%",
         show_default=True,
         metavar="PERCENT",
-        help="With --detail auto: CPU time for full detail, of one CPU and over an hour.",
+        help="With --detail auto: CPU time for light and full detail, of one CPU and over an hour.",
     ),
     click.option(
         "--slo",

@@ -48,6 +48,12 @@ class MetricsBook:
         """When counting began, where that was not known before."""
         self._started_unix_s, self._first_ns = first.unix_s, first.monotonic_ns
 
+    def begin_again(self, first: Sample) -> None:
+        """Counting begins anew, as at a start: in detail auto light came, or went."""
+        self._sheet, self._windows = Sheet(places(self._max_series)), None
+        self._namespaces = NamespaceCounters()
+        self.began(first)
+
     def add_window_sample(self, _: Observation, sample: Sample) -> None:
         """One sample of a full window of detail auto, in their order; for the next page."""
         if self._windows is None:
