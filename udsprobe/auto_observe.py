@@ -82,6 +82,7 @@ class AutoObserver:
         privileges: how to go on once the first window is open; what opening others takes is kept.
         on_window_sample: told the samples of full windows.
         on_change: told the newest sample when light is taken off, and the first when it is back.
+        on_trouble: told why a window could not be opened, once until one is.
 
     Attributes:
         first: the sample at the moment the targets were taken on, of light where there is light.
@@ -102,8 +103,10 @@ class AutoObserver:
         meanwhile: Work = nothing,
         on_window_sample: WindowSample = untold,
         on_change: Callable[[Sample], object] = bool,
+        on_trouble: Callable[[UdsprobeError], object] = bool,
     ) -> None:
         self._changed, self._light_cost = on_change, LightCost(options.budget)
+        self._in_trouble = on_trouble
         self._options, self._recorder, self._told = options, recorder, on_window_sample
         self._procfs, self._pressure = Procfs(), Pressure()
         self.control = Control(Bounds(options.budget, max(WINDOW_S, options.interval_s)))
@@ -269,7 +272,9 @@ class AutoObserver:
         try:
             self._open(self._living(), latecomers=self._living)
         except UdsprobeError as error:
-            self._trouble = f"full windows cannot be opened: {error.slug}"
+            if self._trouble is None:
+                self._in_trouble(error)
+            self._trouble = f"full windows cannot be opened any more: {error.slug}"
 
     def _open(
         self,

@@ -29,6 +29,8 @@ pytestmark = [pytest.mark.root]
 FLEET = REPOSITORY / "examples" / "fleet"
 NAME = re.compile(r"\b(?:\w+:)?udsprobe_\w+(?::\w+)?")
 FAST = ["--interval", "0.2"]
+# Where every call and request counts.
+FULL = ["--detail", "full"]
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def demo() -> Iterator[Demo]:
 
 def test_a_known_workload_in_prometheus(demo: Demo, prometheus: str, tmp_path: Path) -> None:
     with (
-        Exporting(["--pid", str(demo.pid), *FAST]) as exporting,
+        Exporting(["--pid", str(demo.pid), *FAST, *FULL]) as exporting,
         Prometheus(prometheus, tmp_path, exporting.address) as server,
     ):
         demo.load()
@@ -88,7 +90,7 @@ def test_full_queues_in_prometheus(prometheus: str, tmp_path: Path) -> None:
     with (
         Actor() as server,
         Actor() as client,
-        Exporting(["--pid", str(server.pid), *FAST]) as exporting,
+        Exporting(["--pid", str(server.pid), *FAST, *FULL]) as exporting,
         Prometheus(prometheus, tmp_path, exporting.address) as asked,
     ):
         server.listen(unix(path), 7)
@@ -113,6 +115,35 @@ def test_full_queues_in_prometheus(prometheus: str, tmp_path: Path) -> None:
         assert asked.value(tcp_depth) == 3
         assert unix_value("drops_total") is None, "Unix sockets drop nothing: not measured"
         _wait_for_alert(asked, "AcceptQueueRefuses", str(path))
+
+
+def test_by_default_light_counts_all_and_a_full_queue_alerts(
+    demo: Demo, prometheus: str, tmp_path: Path
+) -> None:
+    """Detail auto: requests without a gap, and refusals from the window that the queue opens."""
+    path = unix(tmp_path / "full.sock")
+    with (
+        Actor() as server,
+        Actor() as client,
+        Exporting(["--pid", f"{demo.pid},{server.pid}", *FAST]) as exporting,
+        Prometheus(prometheus, tmp_path, exporting.address) as asked,
+    ):
+        demo.load()
+        asked.wait_for_sample_after(time.time())
+        requests = asked.value("udsprobe_served_requests_total")
+        server.listen(path, 7)
+        asked.wait_for_sample_after(time.time())
+        client.connect(path, 8)
+        name = f'{{address="{tmp_path / "full.sock"}"}}'
+        while not asked.value(f"udsprobe_listener_refused_total{name}"):
+            client.connect(path, 5, blocking=False)
+            asked.wait_for_sample_after(time.time())
+        _wait_for_alert(asked, "AcceptQueueRefuses", str(tmp_path / "full.sock"))
+        assert asked.value(f"udsprobe_listener_queue_fill_ratio{name}") == 1
+        looked = 'udsprobe_observed_seconds_total{measurement="%s"}'
+        assert asked.value(looked % "refused_connects") < asked.value(looked % "accept_queue")
+        assert exporting.end().code == 0
+    assert requests == demo.truth()["requests"] == REQUESTS
 
 
 def _wait_for_alert(asked: Prometheus, name: str, address: str) -> None:
@@ -159,11 +190,12 @@ def exported() -> List[str]:
     ]
 
 
+@pytest.mark.parametrize("detail", ["full", "auto"])
 def test_dashboard_and_rules_ask_for_what_there_is(
-    demo: Demo, prometheus: str, tmp_path: Path
+    demo: Demo, prometheus: str, tmp_path: Path, detail: str
 ) -> None:
     with (
-        Exporting(["--pid", str(demo.pid), *FAST]) as exporting,
+        Exporting(["--pid", str(demo.pid), *FAST, "--detail", detail]) as exporting,
         Prometheus(prometheus, tmp_path, exporting.address) as server,
     ):
         demo.load()
@@ -202,7 +234,7 @@ def test_it_ends_with_its_last_target() -> None:
 def test_counters_only_grow_from_scrape_to_scrape() -> None:
     with (
         Caller() as caller,
-        Exporting(["--pid", str(caller.pid), "--interval", "0.1"]) as exporting,
+        Exporting(["--pid", str(caller.pid), "--interval", "0.1", *FULL]) as exporting,
     ):
         before = exporting.series()
         for calls in (3, 23, 1):

@@ -16,6 +16,7 @@ from tests.kernel.otlp_receivers import Collector, GrpcReceiver, HttpReceiver, g
 pytestmark = [pytest.mark.root]
 
 FAST = {**os.environ, "OTEL_METRIC_EXPORT_INTERVAL": "200"}
+FULL = ("--detail", "full")
 CUMULATIVE = ("AGGREGATION_TEMPORALITY_CUMULATIVE", 2)
 
 
@@ -90,7 +91,8 @@ def one_start(document: Dict[str, Any]) -> str:
 
 def observed(demo: Demo, *arguments: str) -> Tuple[int, str]:
     """Export through a load; exit code and what was said after the first line."""
-    with Exporting(["--pid", str(demo.pid), *arguments], environment=FAST) as exporting:
+    options = ["--pid", str(demo.pid), *FULL, *arguments]
+    with Exporting(options, environment=FAST) as exporting:
         demo.load()
         ended = exporting.end()
     return ended.code, ended.err
@@ -110,7 +112,7 @@ def test_names_of_the_semantic_conventions(demo: Demo) -> None:
     with (
         GrpcReceiver() as received,
         Exporting(
-            ["--pid", str(demo.pid), "--otlp", received.url], environment=environment
+            ["--pid", str(demo.pid), *FULL, "--otlp", received.url], environment=environment
         ) as exporting,
     ):
         assert exporting.end().code == 0
@@ -130,7 +132,8 @@ def test_the_environment_says_where(demo: Demo, tmp_path: Path) -> None:
     with HttpReceiver() as received:
         os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = received.url
         try:
-            with Live(["export", "--pid", str(demo.pid), "--otlp", "env"], tmp_path) as live:
+            argv = ["export", "--pid", str(demo.pid), *FULL, "--otlp", "env"]
+            with Live(argv, tmp_path) as live:
                 ended = live.end()
         finally:
             del os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"]

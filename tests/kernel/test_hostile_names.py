@@ -222,7 +222,16 @@ def check_page(page: Page) -> None:
 def test_metrics_have_the_documented_escape_and_no_other(seen: Seen) -> None:
     process = seen.process
     with HttpReceiver() as receiver:
-        given = ["--pid", str(process.pid), "--otlp", receiver.url, "--interval", "0.1"]
+        given = [
+            "--pid",
+            str(process.pid),
+            "--otlp",
+            receiver.url,
+            "--interval",
+            "0.1",
+            "--detail",
+            "full",
+        ]
         with Exporting(given, {**os.environ, "OTEL_METRIC_EXPORT_INTERVAL": "200"}) as exporting:
             assert not invisible(exporting.text(), "\n")
             labels = [dict(labels) for _, labels in exporting.series()]

@@ -125,7 +125,7 @@ def test_export(
 ) -> None:
     # Nobody takes what is pushed: the last attempt is not to last.
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-    with Exporting(["--pid", str(sender.pid), *options]) as exporting:
+    with Exporting(["--pid", str(sender.pid), "--detail", "full", *options]) as exporting:
         assert exporting.text()
         assert is_least(exporting.pid, user)
         assert exporting.end().code == 0
@@ -282,7 +282,8 @@ def with_capabilities(kept: List[str]) -> List[str]:
 )
 def test_without_root(require: Require, sender: Caller, given: List[str], left: int) -> None:
     require("setpriv")
-    with Exporting(["--pid", str(sender.pid)], prefix=with_capabilities(given)) as exporting:
+    whom = ["--pid", str(sender.pid), "--detail", "full"]
+    with Exporting(whom, prefix=with_capabilities(given)) as exporting:
         assert exporting.text()
         found = statuses(exporting.pid)
         assert exporting.end().code == 0

@@ -91,6 +91,13 @@ def test_what_fails_is_the_reason() -> None:
     assert rows(found)["stages"].reason == "windows cannot be opened"
 
 
+def test_that_no_window_can_be_opened_any_more_is_said_beside_the_newest() -> None:
+    told = rows(composed(light_report(), FullWindow(full_report()), trouble="it fails"))["syscalls"]
+    assert (told.state, told.reason) == ("degraded", "it fails")
+    assert told.coverage is not None
+    assert rows(composed(light_report(), FullWindow(full_report())))["syscalls"].state == "on"
+
+
 def test_each_figure_is_from_where_it_is_said_to_be() -> None:
     light, full = light_report(), full_report()
     found = composed(light, FullWindow(full))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any, Optional, Tuple
 
 import click
 import pytest
@@ -20,7 +20,7 @@ GIVEN = {
     "output": None,
     "ready_file": None,
     "strategy": "auto",
-    "detail": "full",
+    "detail": None,
     "budget": 0.01,
     "slo": None,
     "keep_privileges": False,
@@ -28,12 +28,20 @@ GIVEN = {
 
 
 def read(**changed: Any) -> WatchOptions:
-    form = changed.pop("form", None)
-    return read_options({**GIVEN, **changed}, form=form)
+    form, stays = changed.pop("form", None), changed.pop("stays", False)
+    return read_options({**GIVEN, **changed}, form=form, stays=stays)
 
 
 def test_defaults() -> None:
     assert read() == WatchOptions(True, 1.0, None, "screen", None, None)
+
+
+@pytest.mark.parametrize(
+    ("given", "stays", "expected"),
+    [(None, False, "full"), (None, True, "auto"), ("full", True, "full"), ("auto", False, "auto")],
+)
+def test_detail_is_auto_for_what_stays(given: Optional[str], stays: bool, expected: str) -> None:
+    assert read(detail=given, stays=stays).detail == expected
 
 
 def test_what_was_given() -> None:

@@ -62,14 +62,14 @@ def composed(
         trouble: why there is no window, where none can be opened.
     """
     if full is None:
-        return replace(light, probe=_probe(light, None, of_full=False, why=trouble or NO_WINDOW))
+        return replace(light, probe=_probe(light, None, of_full=False, trouble=trouble))
     judged = full.now if live and full.now is not None else full.report
     of_full = full.is_fresh and (names_cause(judged) or not names_cause(light))
     whole = full.report
     both = _filled(light, whole)
     return replace(
         both,
-        probe=_probe(light, whole, of_full=of_full, why=trouble or NO_WINDOW),
+        probe=_probe(light, whole, of_full=of_full, trouble=trouble),
         verdict=judged.verdict if of_full else light.verdict,
         findings=_findings(judged, light) if of_full else light.findings,
         requests=_requests(light.requests, whole.requests),
@@ -153,8 +153,10 @@ def auto_measurements(
     )
 
 
-def _probe(light: Report, full: Optional[Report], *, of_full: bool, why: str) -> Probe:
-    rows = list(_measurements(light, full, of_full=of_full, why=why))
+def _probe(
+    light: Report, full: Optional[Report], *, of_full: bool, trouble: Optional[str]
+) -> Probe:
+    rows = list(_measurements(light, full, of_full=of_full, trouble=trouble))
     probe = light.probe
     if full is not None and probe.strategy == UNPROBED:
         own_pct, rss_bytes = probe.self_cpu_pct, probe.rss_bytes
@@ -163,7 +165,7 @@ def _probe(light: Report, full: Optional[Report], *, of_full: bool, why: str) ->
 
 
 def _measurements(
-    light: Report, full: Optional[Report], *, of_full: bool, why: str
+    light: Report, full: Optional[Report], *, of_full: bool, trouble: Optional[str]
 ) -> Iterator[Measurement]:
     in_full = {} if full is None else {m.name: m for m in full.probe.measurements}
     coverage = None if full is None else coverage_of(full)
@@ -172,6 +174,16 @@ def _measurements(
         if each.state != "off" and not (each.name == VERDICT and of_full):
             yield each
         elif other is None:
-            yield replace(each, reason=why)
+            yield replace(each, reason=trouble or NO_WINDOW)
+        elif other.state == "off":
+            yield replace(other, coverage=None)
         else:
-            yield replace(other, coverage=None if other.state == "off" else coverage)
+            yield replace(_as_it_is(other, trouble), coverage=coverage)
+
+
+def _as_it_is(of_window: Measurement, trouble: Optional[str]) -> Measurement:
+    """Where no window can be opened any more, the newest one stays what it is."""
+    if trouble is None:
+        return of_window
+    reason = f"{of_window.reason}; {trouble}" if of_window.reason else trouble
+    return replace(of_window, state="degraded", reason=reason)

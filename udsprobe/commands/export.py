@@ -147,4 +147,4 @@ def _publish_page(observer: AnyObserver, book: MetricsBook, newest: NewestPage) 
 def _options_of(given: Any) -> WatchOptions:
     if given["interval"] > 3600:
         raise UsageError("usage", "--interval is longer than an hour", "give 3600 s or less")
-    return read_options(given)
+    return read_options(given, stays=True)

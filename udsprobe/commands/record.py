@@ -50,7 +50,7 @@ def command(**shared: Any) -> int:
     sudo udsprobe record -o app.udsprobe --comm node --ring 2h
     sudo udsprobe record -o app.udsprobe --comm node --on critical
     """
-    options = read_options(shared, form="plain")
+    options = read_options(shared, form="plain", stays=shared["ring"] is not None)
     chosen = chosen_processes(shared, follow=options.follow)
     withdraw_announcement(options)
     assert options.record is not None

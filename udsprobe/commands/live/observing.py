@@ -53,6 +53,7 @@ def observer_of(
             meanwhile=meanwhile,
             on_window_sample=on_window_sample or untold,
             on_change=partial(_changed, on_change or bool),
+            on_trouble=lambda error: notice(f"full detail cannot be had now: {error.line()}"),
         )
         notice(_how_often(observer, options))
         return observer

@@ -92,12 +92,15 @@ def fail_on_option(command: Command) -> Command:
     return _FAIL_ON(command)
 
 
-def read_options(given: Mapping[str, Any], *, form: Optional[str] = None) -> WatchOptions:
+def read_options(
+    given: Mapping[str, Any], *, form: Optional[str] = None, stays: bool = False
+) -> WatchOptions:
     """Check what click cannot.
 
     Args:
         given: click's keyword arguments of `watch_options`, or of a part of them.
         form: of the output, where a command has one only.
+        stays: it is there for good, so that its detail is auto where none is asked for.
 
     Raises:
         UsageError: `usage`.
@@ -114,7 +117,7 @@ def read_options(given: Mapping[str, Any], *, form: Optional[str] = None) -> Wat
         slo_us=None if slo is None else round(slo * 1e6, 3),
         fail_on=given.get("fail_on"),
         strategy=given["strategy"],
-        detail=given["detail"],
+        detail=given["detail"] or ("auto" if stays else "full"),
         budget=given["budget"],
         record=read_record_options(given),
         keep_privileges=given["keep_privileges"],
@@ -189,12 +192,10 @@ _HOW = (
     click.option(
         "--detail",
         type=click.Choice(["full", "light", "auto"]),
-        default="full",
-        show_default=True,
         help=(
             "full: everything; light: requests, bytes, peers and accept queues alone, without a "
-            "probe on system calls (Linux 6.3); auto: light, with full detail regularly and under "
-            "pressure."
+            "probe on system calls (Linux 6.3); auto: light, with full detail regularly and when "
+            "pressure begins.  [default: auto with export and record --ring, else full]"
         ),
     ),
     click.option(
