@@ -66,6 +66,7 @@ while connection.recv(1):
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window follows the other, a twentieth of a second long, whatever the host is busy with."""
     monkeypatch.setattr(control, "PERIOD_S", OFTEN_S)
+    monkeypatch.setattr(control, "SCHEDULED_SHARE", 1.0)
     monkeypatch.setattr(control, "VERDICT_S", 0.0)
     monkeypatch.setattr(control, "QUIET_S", -1.0)
     monkeypatch.setattr(control, "BURST_S", 0.0)
