@@ -32,7 +32,7 @@ class _Table(NamedTuple):
     """A whole section. `text`: where the program starts by its word; 0: it does not say."""
 
     raw: bytes
-    count: int
+    functions: int
     text: int
     names: int
     entries: int
@@ -81,12 +81,12 @@ def _named(table: _Table) -> Iterator[_Named]:
         struct.error, ValueError: it is damaged.
     """
     raw, size = table.raw, _ENTRY.size
-    (last,) = struct.unpack_from("<I", raw, table.entries + size * table.count)
+    (last,) = struct.unpack_from("<I", raw, table.entries + size * table.functions)
     left_bytes = NAMES_BYTES_MAX
-    for number in range(table.count):
+    for number in range(table.functions):
         begin, place = _ENTRY.unpack_from(raw, table.entries + size * number)
         end = last
-        if number + 1 < table.count:
+        if number + 1 < table.functions:
             end, _ = _ENTRY.unpack_from(raw, table.entries + size * (number + 1))
         (name,) = _NAME.unpack_from(raw, table.entries + place)
         start = table.names + name
