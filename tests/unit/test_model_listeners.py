@@ -285,6 +285,16 @@ def test_connects_to_one_address_are_one_row_whatever_came_of_them() -> None:
     assert (row.latency_us.count, row.latency_us.mean, row.latency_us.max) == (4, 2.5, 4.0)
 
 
+def test_connects_by_sockets_of_several_types_are_one_row() -> None:
+    """The kernel half counts them apart, and the map they are in has no order."""
+    stream, seqpacket = connects([1_000] * 3, error="ENOENT"), connects([5_000], error="ENOENT")
+    more = connects([1_000] * 5, error="ENOENT"), connects([5_000] * 4, error="ENOENT")
+    for last in (more, more[::-1]):
+        (row,) = connects_between([stream, seqpacket], last)
+        assert (row.calls, row.errors) == (5, {"ENOENT": 5})
+        assert row.latency_us.mean == (2 * 1 + 3 * 5) / 5
+
+
 def test_connects_are_sorted_by_calls_then_address_and_idle_ones_left_out() -> None:
     idle = connects([500], address="/idle.sock")
     last = [

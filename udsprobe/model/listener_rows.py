@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
 from udsprobe.model.counters import grown_by_key
 from udsprobe.model.growth import by_name, growth
@@ -15,6 +15,9 @@ from udsprobe.sample import (
     QueueCounts,
     Sample,
 )
+
+# Transport, address, errno name, in the background.
+_Result = Tuple[str, str, Optional[str], bool]
 
 
 def listener_rows(first: Sample, last: Sample) -> Optional[List[Listener]]:
@@ -72,14 +75,11 @@ def connect_rows(first: Sample, last: Sample) -> Optional[List[Connect]]:
     """The targets' connect() calls of the window by destination, most calls first."""
     if first.connects is None or last.connects is None:
         return None
-    before = {_connect_key(counts): counts.latency for counts in first.connects}
+    before = _by_result(first.connects)
     grouped: Dict[Tuple[str, str], List[ConnectCounts]] = {}
-    for counts in last.connects:
-        latency = subtract(
-            f"connects to {counts.address}",
-            counts.latency,
-            before.get(_connect_key(counts), NOTHING),
-        )
+    for key, counts in _by_result(last.connects).items():
+        earlier = before[key].latency if key in before else NOTHING
+        latency = subtract(f"connects to {counts.address}", counts.latency, earlier)
         if latency.count:
             grown_counts = replace(counts, latency=latency)
             grouped.setdefault((counts.transport, counts.address), []).append(grown_counts)
@@ -87,7 +87,20 @@ def connect_rows(first: Sample, last: Sample) -> Optional[List[Connect]]:
     return sorted(rows, key=lambda row: (-row.calls, row.address))
 
 
-def _connect_key(counts: ConnectCounts) -> Tuple[str, str, Optional[str], bool]:
+def _by_result(connects: Iterable[ConnectCounts]) -> Dict[_Result, ConnectCounts]:
+    """Sockets of several types that connect to one path are counted apart, and are one here."""
+    found: Dict[_Result, ConnectCounts] = {}
+    for counts in connects:
+        key = _connect_key(counts)
+        if key in found:
+            both = added([found[key].latency, counts.latency])
+            found[key] = replace(counts, latency=both)
+        else:
+            found[key] = counts
+    return found
+
+
+def _connect_key(counts: ConnectCounts) -> _Result:
     return (counts.transport, counts.address, counts.error, counts.in_background)
 
 
