@@ -19,6 +19,9 @@ const volatile bool direct_loads = false;
  */
 #define SLOT_GONE 0x80000000
 
+/* Which observation these maps are used for, one after the other (udsprobe/kernel/programs/fresh.py). */
+u32 observation = 0;
+
 #ifndef EARLY_KERNEL
 
 /* Linux kernel commit 3ca1032ab7ab "bpf: Implement get_current_task_btf and
@@ -55,39 +58,50 @@ static __always_inline struct rq *run_queue_of(struct task_struct *task)
 	return untrusted(task)->se.cfs_rq->rq;
 }
 
-/* The index of a task's entry in thread_states; it is freed with the task. Linux kernel commit
- * a10787e6d58c "bpf: Enable task local storage for tracing programs" (in v5.12).
+/* The index of a task's entry in thread_states, and above it the observation that it is of; it is
+ * freed with the task. Linux kernel commit a10787e6d58c "bpf: Enable task local storage for tracing
+ * programs" (in v5.12). No list has all tasks that were given one: those that ended unseen and are
+ * in no list any more leave their CPU once more.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
-	__type(value, u32);
+	__type(value, u64);
 } thread_slots SEC(".maps");
+
+#define OBSERVATION_SHIFT 32
 
 /* 0: not a target's. For all other tasks on this host this is one comparison. */
 static __always_inline u32 slot_of(struct task_struct *task)
 {
-	u32 *slot;
+	u64 *kept;
 
 	if (!untrusted(task)->bpf_storage)
 		return 0;
-	slot = bpf_task_storage_get(&thread_slots, task, NULL, 0);
-	return slot ? *slot : 0;
+	kept = bpf_task_storage_get(&thread_slots, task, NULL, 0);
+	return kept && *kept >> OBSERVATION_SHIFT == observation ? (u32)*kept : 0;
 }
 
 /* False: there is no memory for it. */
 static __always_inline bool keep_slot(struct task_struct *task, u32 slot)
 {
-	return bpf_task_storage_get(&thread_slots, task, &slot, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	u64 number = (u64)observation << OBSERVATION_SHIFT | slot, *kept;
+
+	kept = bpf_task_storage_get(&thread_slots, task, &number, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!kept)
+		return false;
+	/* It has one of an earlier observation, and both parts change at once. */
+	*(volatile u64 *)kept = number;
+	return true;
 }
 
 static __always_inline void forget_slot(struct task_struct *task)
 {
-	u32 *slot = bpf_task_storage_get(&thread_slots, task, NULL, 0);
+	u64 *kept = bpf_task_storage_get(&thread_slots, task, NULL, 0);
 
-	if (slot)
-		*slot |= SLOT_GONE;
+	if (kept)
+		*kept |= SLOT_GONE;
 }
 
 /* Takes the next number. */

@@ -380,6 +380,26 @@ struct {
 	__type(value, address_t);
 } uring_repeating SEC(".maps");
 
+struct ended_layout {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+};
+
+struct ended_layout programs_ended_entry SEC(".maps");
+
+/* No program looks at it. When user space writes its entry, the kernel waits until all programs have
+ * ended that run at that moment: Linux kernel commit 1ae80cf31938 "bpf: wait for running BPF
+ * programs when updating map-in-map" (in v5.0).
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__array(values, struct ended_layout);
+} programs_ended SEC(".maps");
+
 #ifdef BY_FUNCTIONS
 
 /* Threads whose calls come by tracepoints; at 0 the tracepoints can be removed. */

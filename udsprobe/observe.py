@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from udsprobe.bcc_collector import BccCollector
     from udsprobe.kernel.abilities.privileges import LeastPrivilege
     from udsprobe.kernel.bcc.tracer import BccTracer
+    from udsprobe.kernel.programs.kept import KeptPrograms
     from udsprobe.model.report import Report
     from udsprobe.recording.window_writer import WindowRecorder
     from udsprobe.recording.writer import Recorder
@@ -37,11 +38,15 @@ if TYPE_CHECKING:
 NO_TYPES = "no-btf"
 
 
-def _tracer(strategy: str, detail: str, follow: bool, meanwhile: Work) -> Union[Tracer, BccTracer]:
+def _tracer(
+    strategy: str, detail: str, follow: bool, meanwhile: Work, kept: Optional[KeptPrograms]
+) -> Union[Tracer, BccTracer]:
     """`auto` takes `bcc` where nothing else can be: it compiles for seconds, and tells less."""
     if strategy != "bcc" or detail == "light":
         try:
-            return Tracer(follow=follow, strategy=strategy, detail=detail, meanwhile=meanwhile)
+            return Tracer(
+                follow=follow, strategy=strategy, detail=detail, meanwhile=meanwhile, kept=kept
+            )
         except KernelCannotError as error:
             if (
                 detail == "light"
@@ -119,6 +124,7 @@ class Observer:
         at_end: told how many functions of the kernel have probes, before it takes them back: a
             tenth of a second for each.
         latecomers: asked when the probes are live for processes that came meanwhile.
+        kept: where probes stay loaded, as `Tracer` takes it.
 
     Attributes:
         first: the sample at the moment the targets were taken on.
@@ -143,13 +149,13 @@ class Observer:
         meanwhile: Work = nothing,
         at_end: Callable[[int], object] = bool,
         latecomers: Callable[[], Iterable[Chosen]] = tuple,
+        kept: Optional[KeptPrograms] = None,
     ) -> None:
-        self._at_end = at_end
-        began_ns = time.monotonic_ns()
+        began_ns, self._at_end = time.monotonic_ns(), at_end
         procfs = self._procfs = Procfs()
         wanted = list(chosen)
         book = _book_of(wanted, program, procfs)
-        self._tracer = _tracer(strategy, detail, follow, meanwhile)
+        self._tracer = _tracer(strategy, detail, follow, meanwhile, kept)
         wanted += _added(latecomers(), {each.pid for each in wanted}, book)
         self._stacks = _stack_taking(stacks, self._tracer)
         try:
@@ -179,6 +185,11 @@ class Observer:
     def observation(self) -> Observation:
         """What stays the same from the first sample to the last."""
         return self._reporter.observation
+
+    @property
+    def loading_s(self) -> float:
+        """CPU time that loading the probes took; 0 where they were loaded before, or are BCC's."""
+        return self._tracer.loading_s if isinstance(self._tracer, Tracer) else 0.0
 
     @property
     def last(self) -> Sample:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import platform
 import struct
-from functools import partial
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError
-from udsprobe.kernel.abilities.call_functions import CallFunction, described
 from udsprobe.kernel.abilities.features import Features, kernel_features
 from udsprobe.kernel.abilities.light_plan import NEEDS, has_light, light_measurements
 from udsprobe.kernel.abilities.plan import (
     WAKER_PROGRAM,
     attach_order,
     measurements,
-    programs,
     strategies,
     tells_arrivals,
 )
@@ -26,14 +23,16 @@ from udsprobe.kernel.objects.probe_object import records
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.programs.call_programs import CallPrograms
 from udsprobe.kernel.programs.function_programs import Account, prototypes
-from udsprobe.kernel.programs.loader import load, possible_cpus, refusal, series_max
+from udsprobe.kernel.programs.kept import KeptPrograms
+from udsprobe.kernel.programs.loaded import LoadedPrograms, load_programs
+from udsprobe.kernel.programs.loader import refusal, series_max
 from udsprobe.kernel.sockets.socket_roles import SocketRecord, served_sockets
 from udsprobe.kernel.tables.connection_table import ConnectionTable
 from udsprobe.kernel.tables.counters import Counters, target_names
 from udsprobe.kernel.tables.cpu_holders import CpuHolders
 from udsprobe.kernel.tables.listener_table import ListenerTable
 from udsprobe.kernel.tables.server_table import ServerTable
-from udsprobe.kernel.tables.wakers import WaitTable, Wakers
+from udsprobe.kernel.tables.wakers import WaitTable
 from udsprobe.kernel.tables.whole_requests import WholeRequests
 from udsprobe.sample import MeasurementState
 
@@ -48,6 +47,8 @@ class Tracer:
         detail: `full`, or `light`: no program on system calls and on the scheduler.
         rehearsal: attach to one function of a kind only, of those that make system calls: the
             kernel takes a tenth of a second to give back each.
+        kept: where programs stay when this is closed, and are taken from; a tracer before this one
+            was made with the same `follow`, `strategy` and `detail`. None: they are loaded anew.
 
     Attributes:
         strategy: the one in use.
@@ -59,6 +60,7 @@ class Tracer:
         target_names: what values of enums in process records are called.
         seeded_sockets: pid → descriptor → inode of the targets' sockets when they became
             targets; may hold listeners of others, too.
+        loading_s: CPU time of this process that loading took; 0 where all was loaded before.
 
     Raises:
         KernelCannotError: `no-libbpf`, `no-btf`, `no-tracepoint`, `no-strategy`,
@@ -74,66 +76,60 @@ class Tracer:
         detail: str = "full",
         meanwhile: Work = nothing,
         rehearsal: bool = False,
+        kept: Optional[KeptPrograms] = None,
     ) -> None:
         self._rehearsal = rehearsal
+        self._kept = kept
+        self._is_closed = False
         self.detail = detail
+        loaded = None if kept is None else kept.take()
+        self.loading_s = 0.0
+        if loaded is not None:
+            self._start(loaded)
+            return
         features = kernel_features()
         if detail == "light":
             strategy = _strategy_of_light(strategy, features)
-        tries = strategies(
-            strategy,
-            features.events,
-            functions=bool(features.call_functions),
-            preempts=features.preempts,
-        )
-        if not tries:
-            raise KernelCannotError(
-                "no-strategy",
-                f"strategy {strategy} cannot attach to anything in this kernel",
-                "leave --strategy out, or give tracepoint",
-            )
-        for self.strategy in tries:
+        tries = _tries(strategy, features)
+        for attempt in tries:
             try:
-                self._start(features, follow, meanwhile)
+                loaded = load_programs(
+                    attempt, features, detail, follow=follow, meanwhile=meanwhile
+                )
+                self.loading_s += loaded.loading_s
+                self._start(loaded)
                 return
             except KernelCannotError:
-                if self.strategy == tries[-1]:
+                if attempt == tries[-1]:
                     raise
 
-    def _start(self, features: Features, follow: bool, meanwhile: Work) -> None:
-        tables = self._tables = syscall_tables(platform.machine())
-        cpus = possible_cpus()
-        self.attached = programs(self.strategy, features.events, self.detail)
-        functions = _functions(features) if self.strategy == "fentry" else []
-        self.by_functions = bool(functions)
-        wakers = Wakers(self.attached)
-        loading = partial(load, features, tables, cpus, follow=follow, functions=functions)
-        try:
-            self._object = loading(self.attached, meanwhile=wakers.besides(meanwhile))
-        except KernelCannotError as error:
-            # All else is of use without it.
-            if error.slug != "verifier" or WAKER_PROGRAM not in self.attached:
-                raise
-            self.attached -= {WAKER_PROGRAM}
-            self._object = loading(self.attached)
+    def _start(self, loaded: LoadedPrograms) -> None:
+        self._loaded, self._object, self._tables = loaded, loaded.object, loaded.tables
+        self._features, self.strategy = loaded.features, loaded.strategy
+        self.by_functions = bool(loaded.functions)
         self._calls = CallPrograms(self._object)
         try:
-            self.counters = Counters(self._object, tables, cpus, series_max(cpus))
-            self.attached = wakers.ready(self.attached, self.counters)
-            self.counters.say_light(self.detail == "light")
-            if features.pid_namespace:
-                self._object.iterate("learn_namespace")
-            for name in attach_order(self.attached):
-                self._object.attach(name)
-            self._calls.begin(
-                prototypes(functions) if self._rehearsal else functions, self.counters
-            )
+            self._attach(loaded)
         except LibbpfError as error:
+            # Of no use to others either.
+            self._kept = None
             self.close()
             raise refusal(error) from error
-        self._features = features
         self.seeded_sockets: Dict[int, Dict[int, int]] = {}
         self.target_names = target_names(self._object.btf)
+
+    def _attach(self, loaded: LoadedPrograms) -> None:
+        self.counters = Counters(self._object, self._tables, loaded.cpus, series_max(loaded.cpus))
+        self.attached = loaded.wakers.ready(loaded.programs, self.counters)
+        self.counters.say_light(self.detail == "light")
+        if self._features.pid_namespace:
+            self._object.iterate("learn_namespace")
+        # Programs that were attached before have skipped runs before.
+        self._missed_before = {name: self._missed(name) for name in self.attached}
+        for name in attach_order(self.attached):
+            self._object.attach(name)
+        functions = loaded.functions
+        self._calls.begin(prototypes(functions) if self._rehearsal else functions, self.counters)
 
     def seed(self, processes: Mapping[int, int], *, dormant: bool = False) -> None:
         """Make running processes targets, all their threads at one moment.
@@ -227,9 +223,15 @@ class Tracer:
         self._object.detach()
 
     def close(self) -> None:
-        """Give every kernel object back. May be called twice."""
+        """Give every kernel object back, or to who keeps them. May be called twice."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._calls.close()
-        self._object.close()
+        if self._kept is None:
+            self._object.close()
+        else:
+            self._kept.put(self._loaded)
 
     def recursion_misses(self) -> Mapping[str, int]:
         """Program → runs the kernel skipped because it was active on that CPU already.
@@ -245,7 +247,8 @@ class Tracer:
     def _accounts(self) -> Iterator[Tuple[str, Account]]:
         for name in sorted(self.attached):
             info = self._object.program_info(name)
-            yield name, Account(info.run_time_ns, info.run_cnt, info.recursion_misses)
+            missed = info.recursion_misses - self._missed_before[name]
+            yield name, Account(info.run_time_ns, info.run_cnt, missed)
         yield from self._calls.accounts().items()
 
     def measurements(self) -> Tuple[MeasurementState, ...]:
@@ -263,7 +266,11 @@ class Tracer:
 
     def misses_exits(self) -> bool:
         """Whether the end of a process may have gone unseen."""
-        return bool(self._object.program_info("sched_process_exit").recursion_misses)
+        name = "sched_process_exit"
+        return self._missed(name) > self._missed_before[name]
+
+    def _missed(self, program: str) -> int:
+        return int(self._object.program_info(program).recursion_misses)
 
     def program_runs(self) -> Mapping[str, Tuple[int, int]]:
         """Program → run time in ns and runs, which grow while the kernel's statistics are on."""
@@ -308,8 +315,17 @@ def _strategy_of_light(asked: str, features: Features) -> str:
     return "tracepoint"
 
 
-def _functions(features: Features) -> List[CallFunction]:
-    try:
-        return described(features.call_functions)
-    except LibbpfError as error:
-        raise refusal(error) from error
+def _tries(strategy: str, features: Features) -> Tuple[str, ...]:
+    tries = strategies(
+        strategy,
+        features.events,
+        functions=bool(features.call_functions),
+        preempts=features.preempts,
+    )
+    if not tries:
+        raise KernelCannotError(
+            "no-strategy",
+            f"strategy {strategy} cannot attach to anything in this kernel",
+            "leave --strategy out, or give tracepoint",
+        )
+    return tries

@@ -11,7 +11,19 @@ import errno
 import mmap
 import os
 import struct
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+)
 
 from udsprobe.kernel.objects.btf import Btf
 from udsprobe.kernel.objects.libbpf import LibbpfError, ProgInfo, libbpf, program_info
@@ -19,6 +31,25 @@ from udsprobe.kernel.objects.libbpf import LibbpfError, ProgInfo, libbpf, progra
 BPF_NOEXIST, NO_PREALLOC = 1, 1
 ITERATOR_READ_BYTES = max(1 << 18, 8 * mmap.PAGESIZE)
 BATCH_ENTRIES, BATCH_ENTRIES_MIN, BATCH_BYTES = 1024, 16, 1 << 20
+# `enum bpf_map_type` (include/uapi/linux/bpf.h)
+HASH, ARRAY, PERCPU_ARRAY, LRU_HASH, STACK = 1, 2, 6, 9, 23
+
+
+class MapShape(NamedTuple):
+    """A map as the object declares it, or as it was resized.
+
+    Attributes:
+        name: `.bss` and the like of sections.
+        kind: of `enum bpf_map_type`.
+        key_bytes, value_bytes: of one entry, on one CPU.
+        entries: how many there can be.
+    """
+
+    name: str
+    kind: int
+    key_bytes: int
+    value_bytes: int
+    entries: int
 
 
 class _OpenOptions(ctypes.Structure):
@@ -82,7 +113,7 @@ class ProbeObject:
         self.btf = Btf(self._raw_btf())
         self._links: Dict[str, int] = {}
         self._iterators: Dict[str, int] = {}
-        self._mapped: List[mmap.mmap] = []
+        self._mapped: Dict[Tuple[str, int, bool], mmap.mmap] = {}
         # By map: taken anew for each reading, they are cleared and scattered over the heap.
         self._batch_buffers: Dict[Tuple[str, int, int], Tuple[Any, Any]] = {}
 
@@ -217,11 +248,13 @@ class ProbeObject:
             os.close(descriptor)
 
     def mapped(self, map_name: str, size_bytes: int, *, writable: bool = False) -> mmap.mmap:
-        """The live content of an mmap-able array or of `.bss`."""
-        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        mapped = mmap.mmap(self._map_fd(map_name), size_bytes, mmap.MAP_SHARED, protection)
-        self._mapped.append(mapped)
-        return mapped
+        """The live content of an mmap-able array or of `.bss`; the same for all that ask."""
+        kind = (map_name, size_bytes, writable)
+        if kind not in self._mapped:
+            protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+            shared = mmap.mmap(self._map_fd(map_name), size_bytes, mmap.MAP_SHARED, protection)
+            self._mapped[kind] = shared
+        return self._mapped[kind]
 
     def update(self, map_name: str, key: bytes, value: bytes, flags: int = 0) -> None:
         """`bpf_map_update_elem`. Raises LibbpfError (EEXIST with BPF_NOEXIST, E2BIG when full)."""
@@ -257,22 +290,58 @@ class ProbeObject:
         v6.4); before, of hash maps what they would take if they were full.
         """
         total = 0
-        handle = self._next_map(None)
-        while handle:
+        for handle in self._maps():
             descriptor = self._bpf.call("bpf_map__fd", handle)
             with open(f"/proc/self/fdinfo/{descriptor}", "rb") as info:
                 _, found, rest = info.read().partition(b"\nmemlock:")
             total += int(rest.split(b"\n", 1)[0]) if found else 0
-            handle = self._next_map(handle)
         return total
 
-    def _next_map(self, before: Optional[int]) -> Optional[int]:
-        found: Optional[int] = self._bpf.functions.bpf_object__next_map(self._object, before)
-        return found
+    def shapes(self) -> List[MapShape]:
+        """Of all maps, those of sections included."""
+        return [self._shape(handle) for handle in self._maps()]
+
+    def _shape(self, handle: int) -> MapShape:
+        functions = self._bpf.functions
+        name: bytes = functions.bpf_map__name(handle)
+        return MapShape(
+            # A section's is that of the object, and its own.
+            name[name.find(b".") :].decode() if b"." in name else name.decode(),
+            functions.bpf_map__type(handle),
+            functions.bpf_map__key_size(handle),
+            functions.bpf_map__value_size(handle),
+            functions.bpf_map__max_entries(handle),
+        )
+
+    def _maps(self) -> Iterator[int]:
+        find = self._bpf.functions.bpf_object__next_map
+        handle: Optional[int] = find(self._object, None)
+        while handle:
+            yield handle
+            handle = find(self._object, handle)
 
     def delete(self, map_name: str, key: bytes) -> None:
         """`bpf_map_delete_elem`; a key that is already gone is no error."""
         self._bpf.functions.bpf_map_delete_elem(self._map_fd(map_name), key)
+
+    def empty(self, shape: MapShape) -> None:
+        """All entries leave a hash map, or a stack.
+
+        Raises:
+            LibbpfError: the kernel refuses.
+        """
+        descriptor = self._map_fd(shape.name)
+        if shape.kind == STACK:
+            value = ctypes.create_string_buffer(shape.value_bytes)
+            pop = self._bpf.functions.bpf_map_lookup_and_delete_elem
+            while pop(descriptor, None, value) == 0:
+                pass
+            return
+        key = ctypes.create_string_buffer(shape.key_bytes)
+        # Mostly there are none, and then this costs a tenth of what a batch does.
+        if self._bpf.functions.bpf_map_get_next_key(descriptor, None, key) == 0:
+            for _ in self.take(shape.name, shape.key_bytes, shape.value_bytes):
+                pass
 
     def entries(
         self, map_name: str, key_bytes: int, value_bytes: int
