@@ -1,8 +1,9 @@
 """An observation in detail auto: light all the time, and a full one for each window.
 
 A window of full detail is an observation of its own, opened on the targets that live and closed
-at its end: nothing is added up over the gaps between windows. `udsprobe/auto/` decides when.
-Where there is no light, nothing has a probe between windows (`udsprobe/unprobed.py`).
+at its end: nothing is added up over the gaps between windows. The programs stay loaded in the gaps,
+attached to nothing, with maps as they were at first. `udsprobe/auto/` decides when. Where there is
+no light, nothing has a probe between windows (`udsprobe/unprobed.py`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from udsprobe.errors import KernelCannotError, UdsprobeError
 from udsprobe.kernel.abilities.privileges import TO_LOAD
 from udsprobe.kernel.objects.alongside import Work, nothing
 from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.programs.kept import KeptPrograms
 from udsprobe.kernel.selectors import Chosen
 from udsprobe.observe import Observer
 from udsprobe.sample import Observation, Sample
@@ -117,13 +119,14 @@ class AutoObserver:
         self._trouble: Optional[str] = None
         self._costs, self._closing_s = Costs(0.0, 0.0), 0.0
         self._rate_in_full: Optional[float] = None
-        self._is_stopped = False
+        self._kept, self._is_stopped = KeptPrograms(), False
         wanted = list(chosen)
         self._light = _base_of(wanted, options, program, recorder, meanwhile)
         self.first = self._light.first
         try:
             self._open(wanted, program=program, privileges=_keeping(privileges))
         except BaseException:
+            self._kept.close()
             self._light.close()
             raise
 
@@ -189,6 +192,7 @@ class AutoObserver:
         """Give everything back."""
         if self._full is not None:
             self._full.close()
+        self._kept.close()
         self._light.close()
 
     def __enter__(self) -> AutoObserver:
@@ -202,7 +206,15 @@ class AutoObserver:
         window = None
         if newest is not None:
             window = FullWindow(newest.report, newest.now, self._is_fresh(newest))
-        return composed(light, window, live=live, trouble=self._trouble)
+        told = composed(light, window, live=live, trouble=self._trouble)
+        maps_bytes = (told.probe.maps_bytes or 0) + self._full_maps_bytes()
+        return replace(told, probe=replace(told.probe, maps_bytes=maps_bytes))
+
+    def _full_maps_bytes(self) -> int:
+        """Kernel memory that full detail has now, also between windows."""
+        if self._full is None:
+            return self._kept.maps_bytes
+        return self._full.last.probe.maps_bytes or 0
 
     def _is_fresh(self, newest: _Newest) -> bool:
         age_s = (self._light.last.monotonic_ns - newest.last.monotonic_ns) / 1e9
@@ -286,6 +298,7 @@ class AutoObserver:
     ) -> None:
         began_s = time.process_time()
         recorder = None if self._recorder is None else self._recorder.full_window()
+        spared_s = 0.0
         try:
             full = Observer(
                 chosen,
@@ -299,12 +312,14 @@ class AutoObserver:
                 recorder=recorder,
                 at_end=self._options.at_end,
                 latecomers=latecomers,
+                kept=self._kept,
             )
         except BaseException:
             # It is not tried again at once.
             self.control.failed(time.monotonic(), self._opening_costs(began_s))
             raise
         self.control.opened(time.monotonic(), self._opening_costs(began_s))
+        self._spare_loading(full)
         self._full, self._now, self._trouble = full, None, None
         self._window_recorder = recorder
         self._told(full.observation, full.first)
@@ -313,6 +328,12 @@ class AutoObserver:
         spent_s = time.process_time() - began_s + self._closing_s
         self._costs, self._closing_s = Costs(spent_s, self._costs.running_s), 0.0
         return self._costs
+
+    def _spare_loading(self, full: Observer) -> None:
+        """The next window finds its programs loaded."""
+        spared_s = full.loading_s if self._kept.keeps else 0.0
+        self._costs = replace(self._costs, opening_s=self._costs.opening_s - spared_s)
+        self.control.expect(self._costs)
 
     def _living(self) -> Iterator[Chosen]:
         """The targets as they are now, children forked since the last sample included."""

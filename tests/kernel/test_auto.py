@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 import pytest
 
 from tests.kernel import tool
+from tests.kernel.actor import Caller
 from tests.kernel.at_rest import wait_until_at_rest
 from tests.kernel.cases import Case, command, read_truth
 from tests.kernel.demo_server import REQUESTS, Demo
@@ -175,6 +176,50 @@ def test_a_window_tells_what_an_attach_tells() -> None:
     assert found.stages_us.app is not None
     assert found.stages_us.app.count == found.count == REQUESTS == truth["requests"]
     assert sum(row.accepted or 0 for row in report.listeners or ()) == truth["accepted"]
+
+
+@pytest.mark.usefixtures("often")
+def test_a_window_has_the_calls_that_fell_into_it_and_no_others() -> None:
+    """One after the other with the same programs, and as many calls in the gaps."""
+    windows, sent = Windows(), []
+    with Caller() as caller, observer(caller.pid, windows) as observing:
+        for number in range(5):
+            until_open(observing, True)
+            sent.append(caller.does("call", 10 + number) + caller.does("thread", number))
+            wait_until_at_rest([caller.pid])
+            report = until_open(observing, False)
+            assert report.probe.maps_bytes == kept_bytes(observing)
+            caller.does("call", 100)
+            caller.does("thread", 7)
+            wait_until_at_rest([caller.pid])
+    assert [calls(samples[-1], "sendto") for samples in windows.found[:5]] == sent
+
+
+def kept_bytes(observing: AutoObserver) -> int:
+    """Of light's maps, and of those of full detail that wait for the next window."""
+    light, kept = observing.last.probe.maps_bytes, observing._kept.maps_bytes
+    assert light and kept
+    return light + kept
+
+
+def calls(sample: Sample, name: str) -> int:
+    return sum(row.calls for row in sample.calls or () if row.name == name)
+
+
+@pytest.mark.usefixtures("often")
+def test_windows_behind_the_first_load_nothing() -> None:
+    """What they cost is expected to be less than what the first did."""
+    with Caller() as caller, observer(caller.pid) as observing:
+        first_s = observing.control.used()[1]
+        for _ in range(4):
+            until_open(observing, True)
+            full = observing._full
+            assert full is not None
+            loading_s = full.loading_s
+            until_open(observing, False)
+        assert loading_s == 0
+        expected = observing._costs.opening_s
+    assert expected < first_s
 
 
 @pytest.mark.usefixtures("often")

@@ -1,7 +1,8 @@
 """What windows of full detail cost, from what was measured of the last one.
 
-Pure. CPU time of udsprobe itself, the kernel's verification included, and the run time of the
-programs. What the empty pair of tracepoints costs other programs is in neither.
+Pure. CPU time of udsprobe itself, with what the kernel does in its calls, and the run time of the
+programs. The kernel verifies programs for the first window, and for others only where they do not
+stay loaded. What the empty pair of tracepoints costs other programs is in neither.
 """
 
 from __future__ import annotations
