@@ -34,10 +34,8 @@ class KeptPrograms:
     def put(self, loaded: LoadedPrograms) -> None:
         """From whom took or loaded them; given back to the kernel where they cannot be kept.
 
-        Programs on functions are verified for each function when they are attached, so keeping
-        the bodies that they share would spare little.
+        The programs on functions are taken away by then; the bodies that they share are kept.
         """
-        self.keeps = self.keeps and not loaded.functions
         if not self.keeps or self._loaded is not None:
             loaded.object.close()
             return
