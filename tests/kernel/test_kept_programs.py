@@ -306,6 +306,9 @@ def test_every_map_is_as_it_was_when_it_was_loaded(
                 print(*command(workload(64), case, folder / "truth"), file=runner.stdin, flush=True)
                 runner.stdout.readline()
             ask()
+            stays = Place(server, "stream", folder, "stays")
+            connected(client, stays)
+            server.do("accept", listener=stays.listener)
             # Before it is read: some of what is gone is taken away then.
             observer.stop()
             assert isinstance(observer._tracer, Tracer)
