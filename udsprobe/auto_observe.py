@@ -298,7 +298,6 @@ class AutoObserver:
     ) -> None:
         began_s = time.process_time()
         recorder = None if self._recorder is None else self._recorder.full_window()
-        spared_s = 0.0
         try:
             full = Observer(
                 chosen,
