@@ -50,8 +50,10 @@ def in_user_namespace(proc: Path = _PROC) -> bool:
 def _is_foreign(proc: Path) -> bool:
     try:
         status = (proc / "self/status").read_text(errors="replace")
-    except OSError:  # no process of ours is in it
+    except FileNotFoundError:  # no process of ours is in it
         return proc.is_dir()
+    except OSError:  # too few descriptors to look: whoever needs the next one says so
+        return False
     # Our numbers from the namespace of this procfs down to our own.
     numbers = [line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")]
     return bool(numbers) and len(numbers[0]) > 1
