@@ -263,7 +263,9 @@ def test_run_tells_the_disk_and_the_first_request_of_a_connection(tmp_path: Path
     first = next(row for row in rows if row["connection_turn"] == 1)
     assert first["stages_us"]["accept_wait"] is not None
     received = next(at for at, call in enumerate(first["calls"]) if call["whose"] == "this")
-    assert names(first["calls"][received:]) == ["recvfrom", *CALLS["disk"], "sendto"]
+    # The interpreter's lock may be another thread's for a moment.
+    made = [name for name in names(first["calls"][received:]) if name != "futex"]
+    assert made == ["recvfrom", *CALLS["disk"], "sendto"]
     started = [each["pid"] for each in report["targets"] if each["via"] == "selector"]
     assert [first["peer"]["pid"]] == started
 
