@@ -11,7 +11,7 @@ import platform
 import time
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Tuple
 
 from udsprobe import __version__
 from udsprobe.auto.composing import UNPROBED
@@ -22,10 +22,12 @@ from udsprobe.kernel.proc.procfs import Process, Procfs
 from udsprobe.kernel.selectors import Chosen
 from udsprobe.kernel.sockets.listening import TargetListeners
 from udsprobe.kernel.tables.target_book import (
-    NS_PER_TICK,
+    ProcessCounts,
     ProcessesSeen,
+    ProcRecord,
     TargetBook,
     TargetNames,
+    proc_record,
 )
 from udsprobe.reporting import Reporter
 from udsprobe.sample import (
@@ -53,9 +55,7 @@ _DEGRADED = {
 TIMES_BETWEEN_LOOKS = 200
 NAMES_OF_TARGETS = TargetNames({0: "selector", 1: "fork"}, {1: "signal", 2: "tracer"})
 _VALUES = {name: value for value, name in NAMES_OF_TARGETS.vias.items()}
-# As /proc/PID/stat has it; of a freezer it does not tell.
 _STOPS = {"T": 1, "t": 2}
-_FDS_UNKNOWN, _NO_LIMIT = 0xFFFFFFFF, (1 << 64) - 1
 
 
 _NOTHING = ProbeReading(
@@ -72,25 +72,6 @@ _NOTHING = ProbeReading(
     bpf_measured_ns=None,
     unread_messages=0,
 )
-
-
-class _Seen(NamedTuple):
-    """What `TargetBook` asks of a process; refusals of descriptors are not seen."""
-
-    started_ns: int
-    cgroups: int
-    fds_limit: int
-    parent: int
-    threads: int
-    netns: int
-    via: int
-    stopped: int
-    comm: bytes
-    program: bytes
-    fds_open: int = _FDS_UNKNOWN
-    emfile: int = 0
-    enfile: int = 0
-    exited_ns: int = 0
 
 
 class FollowedProcesses:
@@ -140,21 +121,10 @@ class FollowedProcesses:
                 found[pid] = process
         return found
 
-    def _seen(self, process: Process) -> _Seen:
-        limit = self._procfs.fds_limit(process.pid)
-        return _Seen(
-            started_ns=process.start_ticks * NS_PER_TICK,
-            # Nobody tells which are in the same ones: each is looked at by itself.
-            cgroups=process.pid,
-            fds_limit=_NO_LIMIT if limit is None else limit,
-            parent=process.ppid,
-            threads=process.threads,
-            netns=self._procfs.netns(process.pid) or 0,
-            via=_VALUES[self._via[process.pid]],
-            stopped=_STOPS.get(process.state, 0),
-            comm=process.comm_raw,
-            program=process.comm_raw,
-        )
+    def _seen(self, process: Process) -> ProcRecord:
+        """Refusals of descriptors are not seen."""
+        counted = ProcessCounts(_VALUES[self._via[process.pid]], process.comm_raw)
+        return proc_record(process, self._procfs, counted, _STOPS)
 
 
 class UnprobedObserver:

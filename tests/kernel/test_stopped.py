@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import give_up
 from tests.kernel import tool
+from tests.kernel.busy import until
 from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import Actor, unix
 from udsprobe.kernel.proc.cgroups import mounts
@@ -29,13 +30,6 @@ PTRACE_ATTACH, PTRACE_DETACH, WALL = 16, 17, 0x40000000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    give_up_at = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.01)
-
-
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
@@ -44,7 +38,7 @@ def state_of(pid: int) -> str:
 def by_signal(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)
     try:
-        until(lambda: state_of(pid) == "T")
+        until(lambda: state_of(pid) == "T", "stopped")
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -76,7 +70,7 @@ def by_freezer(pid: int) -> Iterator[None]:
     try:
         (group / "cgroup.procs").write_text(str(pid))
         (group / "cgroup.freeze").write_text("1")
-        until(lambda: "frozen 1" in (group / "cgroup.events").read_text())
+        until(lambda: "frozen 1" in (group / "cgroup.events").read_text(), "frozen")
         yield
         (group / "cgroup.freeze").write_text("0")
         (roots[0] / before.lstrip("/") / "cgroup.procs").write_text(str(pid))
@@ -126,7 +120,7 @@ def test_the_remedy_lets_it_go_on(reachable: Path, tmp_path: Path) -> None:
             remedy = watched.report["verdict"]["actions"][0]
             assert remedy["effect"] == "changes"
             subprocess.run(["bash", "-c", remedy["run"].replace("sudo ", "")], check=True)
-            until(lambda: state_of(server.pid) != "T")
+            until(lambda: state_of(server.pid) != "T", "going on")
             server.do("accept", listener=heard["listener"], count=QUEUED)
             with tool.Attached(["--pid", str(server.pid)], tmp_path) as after:
                 pass
@@ -173,6 +167,6 @@ def held_with_a_request(pid: int, client: socket.socket, held_by: str, folder: P
         held.enter_context(HOLDS[held_by](pid))
         client.sendall(b"request")
         stuck_until = time.monotonic() + 1.5 * HUNG_US_MIN / 1e6
-        until(lambda: time.monotonic() > stuck_until)
+        until(lambda: time.monotonic() > stuck_until, "stuck for so long")
     assert client.recv(64) == b"reply"
     return watched.report

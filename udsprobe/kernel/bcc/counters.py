@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from typing import AbstractSet, Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import AbstractSet, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from udsprobe.kernel.abilities.syscall_table import SyscallTable
 from udsprobe.kernel.bcc.program import WORD_BYTES, BccObject
 from udsprobe.kernel.objects.btf import Btf
 from udsprobe.kernel.objects.shared_memory import Row, combined, words_at
-from udsprobe.kernel.proc.procfs import Process, Procfs
+from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.tables.counters import (
     ABIS,
     SETTLING_READS,
@@ -20,29 +20,10 @@ from udsprobe.kernel.tables.counters import (
     latency_of_words,
     named_calls,
 )
-from udsprobe.kernel.tables.target_book import NS_PER_TICK, ProcessesSeen
+from udsprobe.kernel.tables.target_book import ProcessCounts, ProcessesSeen, ProcRecord, proc_record
 from udsprobe.sample import CallCounts, CallInFlight, LatencyCounts, ServedCounts
 
 _TOLD_STAGES = ("recv", "app", "send")
-_FDS_UNKNOWN, _NO_LIMIT = 0xFFFFFFFF, (1 << 64) - 1
-
-
-class Living(NamedTuple):
-    """A living target: what `struct process_record` has where an iterator writes it."""
-
-    started_ns: int
-    cgroups: int
-    fds_limit: int
-    emfile: int
-    enfile: int
-    parent: int
-    threads: int
-    fds_open: int
-    netns: int
-    via: int
-    stopped: int
-    comm: bytes
-    program: bytes
 
 
 class BccCounters:
@@ -70,7 +51,6 @@ class BccCounters:
         self._stages = enum_names(btf.enum("stage"), "STAGE_")
         self._numbers = btf.enum("limits")["NR_MAX"]
         stops = btf.enum("stopped_by")
-        # As /proc/PID/stat has it; of a freezer it does not tell.
         self._stops = {"T": stops["STOPPED_BY_SIGNAL"], "t": stops["STOPPED_BY_TRACER"]}
 
     def calls(self) -> Tuple[CallCounts, ...]:
@@ -164,7 +144,7 @@ class BccCounters:
     def processes(self, procfs: Procfs) -> ProcessesSeen:
         """All targets; the dead ones leave the map."""
         table: Dict[int, Any] = {}
-        living: Dict[int, Living] = {}
+        living: Dict[int, ProcRecord] = {}
         for key in self._object.keys("processes", 4):
             raw = self._object.value("processes", key, ctypes.sizeof(self._process))
             if raw is None:
@@ -176,7 +156,8 @@ class BccCounters:
                 continue
             process = procfs.process(pid)
             if process is not None and not process.ended:
-                living[pid] = _living(process, state, procfs, self._stops)
+                counted = ProcessCounts(state.via, state.comm, state.emfile, state.enfile)
+                living[pid] = proc_record(process, procfs, counted, self._stops)
         return ProcessesSeen(living, table)
 
     def forget_connections(self, alive: AbstractSet[int]) -> None:
@@ -211,23 +192,3 @@ class BccCounters:
     def _gauge(self, at: int) -> int:
         raw = self._object.value("gauges", struct.pack("<I", at), WORD_BYTES)
         return int.from_bytes(raw or b"", "little")
-
-
-def _living(process: Process, state: Any, procfs: Procfs, stops: Mapping[str, int]) -> Living:
-    limit = procfs.fds_limit(process.pid)
-    return Living(
-        started_ns=process.start_ticks * NS_PER_TICK,
-        # Nobody tells which are in the same ones: each is looked at by itself.
-        cgroups=process.pid,
-        fds_limit=_NO_LIMIT if limit is None else limit,
-        emfile=state.emfile,
-        enfile=state.enfile,
-        parent=process.ppid,
-        threads=process.threads,
-        fds_open=_FDS_UNKNOWN,
-        netns=procfs.netns(process.pid) or 0,
-        via=state.via,
-        stopped=stops.get(process.state, 0),
-        comm=process.comm_raw,
-        program=state.comm,
-    )

@@ -21,7 +21,7 @@ from typing import (
     Tuple,
 )
 
-from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.proc.procfs import Process, Procfs
 from udsprobe.printable import printable
 from udsprobe.sample import TargetReading
 
@@ -53,6 +53,61 @@ class ProcessesSeen:
 
     changed: Mapping[int, Any]
     table: Optional[Mapping[int, Any]] = None
+
+
+class ProcessCounts(NamedTuple):
+    """What is known of a target without /proc: calls that got no descriptor, its program's name."""
+
+    via: int
+    program: bytes
+    emfile: int = 0
+    enfile: int = 0
+
+
+class ProcRecord(NamedTuple):
+    """A living target: what `struct process_record` has where an iterator writes it."""
+
+    started_ns: int
+    cgroups: int
+    fds_limit: int
+    emfile: int
+    enfile: int
+    parent: int
+    threads: int
+    fds_open: int
+    netns: int
+    via: int
+    stopped: int
+    comm: bytes
+    program: bytes
+    exited_ns: int = 0
+
+
+def proc_record(
+    process: Process, procfs: Procfs, counted: ProcessCounts, stops: Mapping[str, int]
+) -> ProcRecord:
+    """By /proc, where no iterator tells.
+
+    Args:
+        stops: state in /proc/PID/stat → value of `enum stopped_by`; of a freezer it does not tell.
+    """
+    limit = procfs.fds_limit(process.pid)
+    return ProcRecord(
+        started_ns=process.start_ticks * NS_PER_TICK,
+        # Nobody tells which are in the same ones: each is looked at by itself.
+        cgroups=process.pid,
+        fds_limit=_NO_LIMIT if limit is None else limit,
+        emfile=counted.emfile,
+        enfile=counted.enfile,
+        parent=process.ppid,
+        threads=process.threads,
+        fds_open=_FDS_UNKNOWN,
+        netns=procfs.netns(process.pid) or 0,
+        via=counted.via,
+        stopped=stops.get(process.state, 0),
+        comm=process.comm_raw,
+        program=counted.program,
+    )
 
 
 @dataclass
