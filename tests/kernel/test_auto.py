@@ -11,9 +11,10 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 import pytest
 
@@ -284,8 +285,9 @@ def test_a_queue_that_fills_opens_a_window_at_the_next_sample(folder: Path) -> N
     assert told["accept_queue"] is None
 
 
-@pytest.mark.usefixtures("quiet_between")
-def test_a_busy_process_opens_a_window() -> None:
+@contextmanager
+def made_busy() -> Iterator[Tuple[int, AutoObserver]]:
+    """A process that is idle, then busy until a window is open: its PID, and the observer."""
     program = "import sys\nsys.stdin.readline()\nwhile True: pass"
     busy = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, text=True)
     try:
@@ -300,12 +302,18 @@ def test_a_busy_process_opens_a_window() -> None:
                 time.sleep(0.5)
                 observing.interval()
                 assert time.monotonic() < give_up_at
-            report = observing.finish()
-        assert report.time is not None and report.time.busiest is not None
-        assert report.time.busiest.pid == busy.pid
+            yield busy.pid, observing
     finally:
         busy.kill()
         busy.wait()
+
+
+@pytest.mark.usefixtures("quiet_between")
+def test_a_busy_process_opens_a_window() -> None:
+    with made_busy() as (pid, observing):
+        report = observing.finish()
+    assert report.time is not None and report.time.busiest is not None
+    assert report.time.busiest.pid == pid
 
 
 @pytest.mark.usefixtures("quiet_between")

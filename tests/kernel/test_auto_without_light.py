@@ -25,6 +25,7 @@ from tests.kernel.live import Live, answer
 from tests.kernel.test_auto import (
     FORKS,
     Windows,
+    made_busy,
     observer,
     often,
     quiet_between,
@@ -138,23 +139,8 @@ def test_a_queue_that_fills_opens_a_window_at_the_next_sample(folder: Path) -> N
 
 @pytest.mark.usefixtures("quiet_between")
 def test_a_busy_process_opens_a_window() -> None:
-    program = "import sys\nsys.stdin.readline()\nwhile True: pass"
-    busy = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, text=True)
-    try:
-        assert busy.stdin is not None
-        with observer(busy.pid) as observing:
-            until_open(observing, False)
-            busy.stdin.write("\n")
-            busy.stdin.flush()
-            give_up_at = time.monotonic() + PATIENCE_S
-            while not observing.control.is_open:
-                # Clock ticks are 10 ms: an interval has many.
-                time.sleep(0.5)
-                observing.interval()
-                assert time.monotonic() < give_up_at
-    finally:
-        busy.kill()
-        busy.wait()
+    with made_busy() as (_, observing):
+        assert observing.control.is_open
 
 
 @pytest.mark.usefixtures("often")
