@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Dict, FrozenSet, Mapping, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
+from udsprobe import __version__
 from udsprobe.kept_requests import still_kept, told_in_samples
 from udsprobe.kernel.abilities.plan import tells_arrivals
 from udsprobe.kernel.objects.run_time import RunTimeMeter
@@ -28,6 +30,8 @@ from udsprobe.sample import (
     KeptRequest,
     ListenerReading,
     LoopCounts,
+    MeasurementState,
+    Observation,
     ProbeReading,
     Sample,
     StackReading,
@@ -324,6 +328,29 @@ def without_calls(sample: Sample, traffic: Tuple[TrafficCounts, ...]) -> Sample:
             unplaced_failures=None,
             calls_left=None,
         ),
+    )
+
+
+def observed_here(
+    strategy: str,
+    measurements: Tuple[MeasurementState, ...],
+    *,
+    attach_ms: float,
+    interval_s: float,
+    detail: str,
+) -> Observation:
+    """What stays the same in an observation on this host."""
+    return Observation(
+        version=__version__,
+        kernel=platform.release(),
+        arch=platform.machine(),
+        cpus=os.cpu_count() or 1,
+        hostname=platform.node(),
+        strategy=strategy,
+        measurements=measurements,
+        attach_ms=attach_ms,
+        interval_s=interval_s,
+        detail=detail,
     )
 
 

@@ -7,13 +7,10 @@ last reading.
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 from typing import TYPE_CHECKING, Callable, Iterable, List, Optional, Set, Tuple, Union
 
-from udsprobe import __version__
-from udsprobe.collector import Collector, SystemClock
+from udsprobe.collector import Collector, SystemClock, observed_here
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.bcc.library import bcc_is_here
 from udsprobe.kernel.objects.alongside import Work, nothing
@@ -262,14 +259,9 @@ class Observer:
         self.close()
 
     def _describe(self, attach_ms: float, interval_s: float) -> Observation:
-        return Observation(
-            version=__version__,
-            kernel=platform.release(),
-            arch=platform.machine(),
-            cpus=os.cpu_count() or 1,
-            hostname=platform.node(),
-            strategy=self._tracer.strategy,
-            measurements=(*self._tracer.measurements(), self._stacks.state),
+        return observed_here(
+            self._tracer.strategy,
+            (*self._tracer.measurements(), self._stacks.state),
             attach_ms=attach_ms,
             interval_s=interval_s,
             detail=self._tracer.detail,

@@ -6,16 +6,13 @@ program in the kernel is None in its samples.
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Tuple
 
-from udsprobe import __version__
 from udsprobe.auto.composing import UNPROBED
-from udsprobe.collector import SystemClock, resident_bytes
+from udsprobe.collector import SystemClock, observed_here, resident_bytes
 from udsprobe.kernel.abilities.light_plan import NAMES
 from udsprobe.kernel.proc.cpu_files import CpuFiles
 from udsprobe.kernel.proc.procfs import Process, Procfs
@@ -340,15 +337,5 @@ def _gone_on(reading: QuotaReading, before: Optional[QuotaReading]) -> QuotaRead
 
 
 def _described(interval_s: float) -> Observation:
-    return Observation(
-        version=__version__,
-        kernel=platform.release(),
-        arch=platform.machine(),
-        cpus=os.cpu_count() or 1,
-        hostname=platform.node(),
-        strategy=UNPROBED,
-        measurements=unprobed_measurements(),
-        attach_ms=0.0,
-        interval_s=interval_s,
-        detail="auto",
-    )
+    measured = unprobed_measurements()
+    return observed_here(UNPROBED, measured, attach_ms=0.0, interval_s=interval_s, detail="auto")
