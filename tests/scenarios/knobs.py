@@ -31,6 +31,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "spin_rounds": ("app-cpu", 1),
     "sleep_ms": ("app-blocked", 0),
     "held": ("app-blocked", False),
+    "pipe_rate": ("app-blocked", 100_000),
     "pool": ("upstream-wait", 64),
     "upstream_ms": ("upstream-wait", 0),
     "upstream_rounds": ("upstream-wait", 1),

@@ -9,9 +9,10 @@ import pytest
 
 from tests.unit import ill
 from udsprobe.model.report import Author, Report, RootAuthor, ThreadTime, Wait
+from udsprobe.rules.accounts.asleep import waited_for
 from udsprobe.rules.accounts.authors import LastAuthor, last_author
 from udsprobe.rules.accounts.request_time import request_time
-from udsprobe.rules.accounts.service import whole_service
+from udsprobe.rules.accounts.service import serving_threads, whole_service
 from udsprobe.rules.judge import judged
 
 # 500 requests of 80 ms.
@@ -174,3 +175,40 @@ def test_what_is_known_of_too_few_waits_says_nothing() -> None:
     timers = part(0.9, by="timer", pid=None, tid=None, was=None, call=None)
     time = request_time(whole_service(locked(wait(4711, rarely, timers))))
     assert time.share("lock") > 0.9
+
+
+TIMED = part(1.0, by="timer", pid=None, tid=None, was=None, call=None)
+
+
+@pytest.mark.parametrize(
+    ("of", "waits", "kind"),
+    [
+        ("lock", [wait(4711, TIMED)], "timer"),
+        ("lock", [wait(4711, part(0.6), replace(TIMED, total_us=0.4 * WAITED_US))], "lock"),
+        ("sleep", [wait(4711, part(1.0), kind="pipe")], "pipe"),
+        ("sleep", [wait(4711, TIMED, kind="sleep")], "sleep"),
+        ("sleep", [wait(4711, part(0.5), kind="pipe"), wait(4711, TIMED, kind="sleep")], "sleep"),
+        ("lock", [], None),
+    ],
+)
+def test_what_a_service_is_asleep_for(of: str, waits: List[Wait], kind: Optional[str]) -> None:
+    assert waited_for(whole_service(locked(*waits)), of, WAITED_US) == kind
+
+
+def test_a_lock_that_nobody_opens_but_its_time_limit_is_a_timer() -> None:
+    verdict = judged(locked(wait(4711, TIMED))).verdict
+    assert verdict is not None
+    assert verdict.cause == "app-blocked"
+    assert "sleeps on a timer (a futex with a time limit)" in verdict.summary
+
+
+def test_who_replies_serves_however_little_it_does() -> None:
+    """A thread of a pool sleeps in each request: its few calls are no part of its time."""
+    loop = ill.thread(4711, blocked_poll=0.98, sys_socket=0.0002)
+    slept = ill.thread(4712, "pool", blocked_poll=0.0, blocked_lock=0.99, sys_socket=0.0004)
+    woken = ill.thread(4713, "helper", blocked_poll=0.0, blocked_lock=0.99, sys_socket=0.0004)
+    requests = ill.served(500, recv_wait=0, recv=0, send=0, app=80_000, lock=98.0)
+    service = whole_service(ill.service(requests, loop, slept, woken))
+    assert {t.tid for t in serving_threads(service)} == {4711}
+    service = replace(service, repliers=frozenset({4712}))
+    assert {t.tid for t in serving_threads(service)} == {4711, 4712}

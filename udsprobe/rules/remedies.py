@@ -14,7 +14,8 @@ from udsprobe.model.report import (
     ThreadTime,
     Upstream,
 )
-from udsprobe.rules.accounts.authors import last_author
+from udsprobe.rules.accounts.asleep import TIMER, waited_for
+from udsprobe.rules.accounts.authors import LastAuthor, last_author
 from udsprobe.rules.accounts.cpu_holders import (
     foreign_holders,
     has_too_many_threads,
@@ -86,16 +87,36 @@ def for_cause(
     return _REMEDIES[cause](_Case(report, service, time, saturated))
 
 
-def sleeping_on(report: Report, time: RequestTime) -> str:
+def sleeping_on(report: Report, service: Service, time: RequestTime) -> str:
     """What a service that is asleep in the middle of a request waits for."""
     part = _sleeps_for(time)
-    if part == "lock":
-        return _sleep_call(report, ("flock",)) or "a lock (futex)"
     if part == "disk":
         return "the disk"
     if part == "timer":
         return "a timer, or an event in its poller other than an upstream request"
+    kind = waited_for(service, part, time.sum_us(part))
+    if part == "lock" and kind == TIMER:
+        return "a timer (a futex with a time limit)"
+    if part == "lock":
+        return _sleep_call(report, ("flock",)) or "a lock (futex)"
+    if kind == "pipe":
+        return f"a pipe{_direction(report)}"
     return _sleep_call(report) or "a sleep, a pipe, a child process or a signal"
+
+
+def _direction(report: Report) -> str:
+    """Whether it is full or empty, by the calls that took most of the time."""
+    return {True: " that is full", False: " that is empty", None: ""}[_is_writing(report)]
+
+
+def _is_writing(report: Report) -> Optional[bool]:
+    """None where neither is counted."""
+    spent = {"write": 0.0, "read": 0.0}
+    for row in report.syscalls or ():
+        for name in spent:
+            if row.transport == "other" and row.name.startswith(name):
+                spent[name] += row.wall_us
+    return spent["write"] > spent["read"] if any(spent.values()) else None
 
 
 def _sleeps_for(time: RequestTime) -> str:
@@ -159,7 +180,7 @@ def _of_its_time(found: Saturation) -> str:
 
 def _app_blocked(case: _Case) -> Remedy:
     thread = _busiest(case)
-    on = sleeping_on(case.report, case.time)
+    on = sleeping_on(case.report, case.service, case.time)
     part = _sleeps_for(case.time)
     author = last_author(case.service, part, case.time.sum_us(part))
     pid = thread.pid if thread is not None else 0
@@ -177,15 +198,25 @@ def _app_blocked(case: _Case) -> Remedy:
         on if author is None else author.name,
         f"{case.service.name} sleeps on {on} while requests wait for its reply{by}",
         facts if author is None else (*facts, author.fact()),
-        choice.sleeps(
-            case.report,
-            pid,
-            on_disk=parts[0][0] == "disk",
-            is_occupied=case.time.occupied >= THREAD_BUSY_MIN,
-        )
-        if pid
-        else (),
+        _wakes(case, part, author, pid),
     )
+
+
+def _wakes(case: _Case, part: str, author: Optional[LastAuthor], pid: int) -> Tuple[Action, ...]:
+    """What to do about a sleep."""
+    if not pid:
+        return ()
+    is_full = author is not None and _sleeps_at_a_full_pipe(case)
+    first = remedies("pipe-full", pid=pid, who=author.name) if author and is_full else ()
+    is_occupied = case.time.occupied >= THREAD_BUSY_MIN
+    found = choice.sleeps(case.report, pid, on_disk=part == "disk", is_occupied=is_occupied)
+    return (*first, *found)
+
+
+def _sleeps_at_a_full_pipe(case: _Case) -> bool:
+    if _sleeps_for(case.time) != "sleep" or not _is_writing(case.report):
+        return False
+    return waited_for(case.service, "sleep", case.time.sum_us("sleep")) == "pipe"
 
 
 def _upstream_wait(case: _Case) -> Remedy:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from tests.scenarios.bench import LOAD_S, Bench
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 from tests.scenarios.postgres import Postgres
+from tests.scenarios.programs import HERE
 
 HOLDER = (
     "import fcntl, sys, time\n"
@@ -40,6 +42,26 @@ def node_child(bench: Bench, sleep_ms: int = 100) -> Subject:
     node = bench.node(*([f"child_s={sleep_ms / 1000}"] if sleep_ms else []))
     bench.load(node.address, connections=2)
     return Subject([node.pid])
+
+
+@case("Node", needs=("node",))
+def node_and_a_full_pipe(bench: Bench, pipe_rate: int = 20) -> Subject:
+    """A line of 2,000 bytes to a pipe for each request, whose reader takes 20 of them a second."""
+    path = bench.folder / "log.pipe"
+    os.mkfifo(path)
+    reader = [sys.executable, str(HERE / "load/pipe_reader.py"), str(path), str(pipe_rate)]
+    pid = bench.start(reader, "reader").pid
+    node = bench.node(f"log_to={path}")
+    bench.load(node.address, connections=6)
+    return Subject([node.pid], ["a pipe that is full", f"python {pid}"])
+
+
+@case("Python threads", BOTH)
+def a_pool_whose_threads_sleep(bench: Bench, sleep_ms: int = 50) -> Subject:
+    """One thread polls and two reply, which wait on a condition, with a time limit, meanwhile."""
+    server = bench.python("dispatched.py", "threads=2", f"sleep_ms={sleep_ms}")
+    bench.load(server.address, connections=12)
+    return Subject([server.pid], ["a timer"])
 
 
 @case("Node", (TCP,), needs=("node",))

@@ -7,10 +7,12 @@
 //   upstream=ADDRESS  asks an HTTP server first            query=SQL, postgres=PATH   asks PostgreSQL
 //   redis=ADDRESS, command=TEXT  asks Redis                keep=0      a new upstream connection each
 //   backlog=N      keepalive=0    Connection: close        workers=N   a cluster
+//   log_to=PATH    writes a line of 2,000 bytes there for each request, and waits for it
 //   probe=ADDRESS  tries this address each 100 ms and goes on without it
 'use strict';
 const cluster = require('cluster');
 const crypto = require('crypto');
+const fs = require('fs');
 const http = require('http');
 const net = require('net');
 const { spawn } = require('child_process');
@@ -28,6 +30,8 @@ const to = (text) => {
 };
 
 const body = Buffer.alloc(number('body', 64), 'x');
+const log = options.log_to && fs.openSync(options.log_to, 'w');
+const line = `${'x'.repeat(1999)}\n`;
 const still = new Int32Array(new SharedArrayBuffer(4));
 let requests = 0;
 
@@ -125,6 +129,7 @@ async function work() {
   if (requests++ % number('one_in', 1)) return;
   if (options.spin_ms) spin(number('spin_ms'));
   if (options.stuck_ms) Atomics.wait(still, 0, 0, number('stuck_ms'));
+  if (log !== undefined) fs.writeSync(log, line);
   if (options.sleep_ms) await new Promise((resolve) => setTimeout(resolve, number('sleep_ms')));
   if (options.pool_ms) {
     const rounds = Math.round(number('pool_ms') * 2200);

@@ -84,20 +84,20 @@ class LastAuthor:
         return evidence("waits_author_share", self.share, "of 1", says, AUTHOR_SHARE_MIN)
 
 
-def last_author(service: Service, part: str, waited_us: float) -> Optional[LastAuthor]:
+def last_author(service: Service, part: str, part_us: float) -> Optional[LastAuthor]:
     """Of the waits that are this part of request time; None where nobody stands out.
 
     Args:
-        part: `lock`, `timer` or `sleep`. waited_us: how much of request time it is.
+        part: `lock`, `timer` or `sleep`. part_us: how much of request time it is.
     """
-    rows = _rows(service, part, waited_us)
-    whole_us = sum(_waited_us(service, row) for row in rows)
+    rows = waits_of(service, part, part_us)
+    whole_us = sum(waited_us(service, row) for row in rows)
     spent: Dict[_Who, List[RootAuthor]] = {}
     for each in (each for row in rows for each in _for_requests(service, row)):
         if each.by in ("thread", "process"):
             spent.setdefault((each.pid, each.tid), []).append(each)
     # Threads that serve wait for each other: each is an author then, and none is the root.
-    waited: Dict[_Who, float] = {(row.pid, row.tid): _waited_us(service, row) for row in rows}
+    waited: Dict[_Who, float] = {(row.pid, row.tid): waited_us(service, row) for row in rows}
     roots = [parts for who, parts in spent.items() if 2 * waited.get(who, 0.0) < _sum(parts)]
     most = max(roots, key=_sum, default=[])
     if not most or _sum(most) < AUTHOR_SHARE_MIN * whole_us:
@@ -137,7 +137,7 @@ def busy_authors(service: Service, lock_us: float) -> Optional[Mapping[str, floa
     chain ends, held none: of many that take turns the chain is longer than it is followed. The
     others speak for that part.
     """
-    rows = _rows(service, "lock", lock_us)
+    rows = waits_of(service, "lock", lock_us)
     told = [each for row in rows for each in row.roots if each.by == "thread" and each.was]
     known = [each for each in told if each.was not in _KINDS["lock"]]
     known_us = _sum(known)
@@ -147,18 +147,23 @@ def busy_authors(service: Service, lock_us: float) -> Optional[Mapping[str, floa
     return {name: _sum([a for a in known if a.was == name]) / known_us for name in _BUSY}
 
 
-def _rows(service: Service, part: str, waited_us: float) -> List[Wait]:
+def waits_of(service: Service, part: str, part_us: float) -> List[Wait]:
+    """The waits of the threads that serve, of the kinds that this part of request time is of.
+
+    None of them where they were longer by far than the requests: they were waits for work.
+    """
     serving = {(thread.pid, thread.tid) for thread in serving_threads(service)}
     rows = [
         row
         for row in service.waits
         if (row.pid, row.tid) in serving and row.kind in _KINDS.get(part, ())
     ]
-    whole_us = sum(_waited_us(service, row) for row in rows)
-    return rows if whole_us <= WAITED_TIMES_REQUESTS_MAX * waited_us else []
+    whole_us = sum(waited_us(service, row) for row in rows)
+    return rows if whole_us <= WAITED_TIMES_REQUESTS_MAX * part_us else []
 
 
-def _waited_us(service: Service, row: Wait) -> float:
+def waited_us(service: Service, row: Wait) -> float:
+    """How much of a wait can have been in a request, in µs."""
     return row.unknown_us + _sum(_for_requests(service, row))
 
 

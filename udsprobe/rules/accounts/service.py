@@ -50,6 +50,7 @@ class Service:
             of: not the service, nor who talks to it; 1 when not known.
         delivering_runq: the part in which the kernel moved packets.
         acceptors: threads that accepted connections.
+        repliers: threads that sent the replies of requests kept whole.
         waits: of its threads, and who ended them.
         clients: (pid of a process, pid of one at the other end of a connection that it serves);
             partners: of any connection.
@@ -74,6 +75,7 @@ class Service:
     foreign_runq: float = 1.0
     delivering_runq: float = 0.0
     acceptors: FrozenSet[int] = frozenset()
+    repliers: FrozenSet[int] = frozenset()
     sends_move: bool = False
     waits: Tuple[Wait, ...] = ()
     clients: FrozenSet[Tuple[int, int]] = frozenset()
@@ -130,6 +132,7 @@ def whole_service(report: Report) -> Service:
         foreign_runq=foreign_runq(report),
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
+        repliers=_repliers(report),
         waits=tuple(report.waits or ()),
         clients=_partners(report, "served"),
         partners=_partners(report, "served", "upstream", "unknown"),
@@ -160,10 +163,11 @@ def serving_threads(service: Service) -> List[ThreadTime]:
     """The threads that requests pass through.
 
     Those with a good part of all socket calls: runtimes have threads of their
-    own that poll and never see a request. One that accepts, and is kept by a lock until a
-    thread of the pool is free, serves nothing itself.
+    own that poll and never see a request. Who replied serves, however little it does
+    besides: a thread of a pool that sleeps in each request, say. One that accepts, and is kept
+    by a lock until a thread of the pool is free, serves nothing itself.
     """
-    serving = [t for t in service.threads if is_serving(t)]
+    serving = [t for t in service.threads if is_serving(t) or t.tid in service.repliers]
     serving = [t for t in serving if not _hands_over(service, t)] or serving
     moved = {t.tid: t.share.get("sys_socket", 0.0) * t.observed_s for t in serving}
     least = SERVING_PART_MIN * max(moved.values(), default=0.0)
@@ -178,6 +182,11 @@ def _hands_over(service: Service, thread: ThreadTime) -> bool:
 def _acceptors(report: Report) -> FrozenSet[int]:
     rows = report.listeners or []
     return frozenset(int(tid) for row in rows for tid in row.accepted_by_thread or {})
+
+
+def _repliers(report: Report) -> FrozenSet[int]:
+    kept = [*(report.requests.slowest or ()), *(report.requests.sampled or ())]
+    return frozenset(request.tid for request in kept)
 
 
 def serving_time(service: Service) -> List[ThreadTime]:

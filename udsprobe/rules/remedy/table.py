@@ -88,6 +88,7 @@ KINDS: Dict[str, Kind] = {
     "more-cpu": Kind("app-cpu", "more of it", work.MORE_CPU),
     "sleeps": Kind("app-blocked", "what it sleeps in", work.SLEEPS),
     "disk": Kind("app-blocked", "the disk", work.DISK),
+    "pipe-full": Kind("app-blocked", "who reads a pipe is slow", work.PIPE_FULL),
     "hung": Kind("app-blocked", "nothing completes", work.HUNG),
     "holder": Kind("app-blocked", "a process that holds a file lock", work.HOLDER),
     "upstream": Kind("upstream-wait", "the upstream that answers late", work.UPSTREAM),

@@ -212,6 +212,19 @@ SLEEPS: Dict[str, Tuple[Row, ...]] = {
     "postgresql": (*PROFILE["postgresql"], _SLEEPS),
     "mysql": (*PROFILE["mysql"], _SLEEPS),
 }
+PIPE_FULL: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart(
+            "write to a file, or let {who} read faster; log less, or from a thread of its own",
+            "{who} reads the pipe more slowly than it is written to, so each write waits",
+        ),
+        look(
+            "sudo sh -c 'ls -l /proc/{pid}/fd | grep pipe:'",
+            "see which descriptors are pipes: 1 and 2 are its output and its errors",
+            "whose pipe it is says what is written there",
+        ),
+    )
+}
 DISK: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
