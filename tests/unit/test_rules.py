@@ -60,10 +60,19 @@ def test_without_the_time_of_threads_nothing_is_claimed() -> None:
 
 def test_transport_share_is_receive_send_and_delivery() -> None:
     """recv 3 + send 7, and the wake-up of 20 µs that a thread needs that is free."""
-    idle = ill.service(ill.served(5000), ill.thread())
+    idle = ill.service(ill.served(5000), ill.thread(sys_socket=0.005))
     found = verdict(idle)
     assert found.transport_share_pct == pytest.approx(100 * 30 / 130, abs=0.01)
     assert found.max_gain_pct == found.transport_share_pct
+
+
+def test_the_rest_of_a_request_that_comes_late_is_its_client_s_time() -> None:
+    """recv 500 ms, of which 100 requests have 0.1 s of socket calls: three times that is moving."""
+    asleep = ill.thread(blocked_recv=0.98, sys_socket=0.1 / ill.SECONDS)
+    found = verdict(ill.service(ill.served(100, recv=500_000.0, app=10.0), asleep), slo_us=1.0)
+    assert found.cause == "healthy"
+    assert "waiting for its client to send the rest of it" in found.summary
+    assert found.transport_share_pct == pytest.approx(100 * 0.3 / 50, rel=0.02)
 
 
 def test_what_a_loop_waits_for_is_no_delivery() -> None:

@@ -191,6 +191,7 @@ def _where(time: RequestTime, transport: TransportShare) -> str:
         "sleep": "sleeping",
         "send": "readers",
         "accept": "accept()",
+        "client": "waiting for its client to send the rest of it",
     }
     part = time.share(largest)
     if largest == "transport" and transport.max_gain_pct is not None:

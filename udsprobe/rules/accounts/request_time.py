@@ -42,7 +42,8 @@ class RequestTime:
     Attributes:
         parts_us: `cpu`, `transport`, the waits `runq`, `upstream`, `lock`,
             `disk`, `timer`, `sleep`, `send`, and `accept`: for an accept() that nobody
-            made though the serving threads had time.
+            made though the serving threads had time; `client`: for the rest of the request,
+            which its client sends late.
         queue_us: of these, before the server began with the request.
         total_us: their sum.
         occupied: part of the window in which the serving threads had something to do.
@@ -86,7 +87,7 @@ def request_time(service: Service, starved: bool = False) -> RequestTime:
     occupied = occupation(service, app, behind)
     use = _use(service, occupied)
     accept_us = before_us if starved and use < THREAD_BUSY_MIN else 0.0
-    parts = dict.fromkeys(("cpu", "transport", *WAITS, "accept"), 0.0)
+    parts = dict.fromkeys(("cpu", "transport", *WAITS, "accept", "client"), 0.0)
     _add(parts, {**app, "accept": accept_us})
     _add(parts, _divided(queue_us - accept_us, service, occupied, parts["runq"]))
     _add(parts, _in_calls(service, within["recv"], within["send"], parts["runq"]))
@@ -98,12 +99,23 @@ def request_time(service: Service, starved: bool = False) -> RequestTime:
 def _in_calls(
     service: Service, recv_us: float, send_us: float, known_runq_us: float
 ) -> Dict[str, float]:
-    """Receive and send calls: who slept in there may wait for a CPU before it goes on."""
+    """Receive and send calls: who slept in there may wait for a CPU before it goes on.
+
+    From the first byte of a request to its last one is its client's time as well.
+    """
     send_wait_us = min(send_us, service.spent_us("blocked_send"))
     moving_us = recv_us + send_us - send_wait_us
-    not_running_us = max(0.0, moving_us - service.spent_us("sys_socket"))
+    ran_us = service.spent_us("sys_socket")
+    not_running_us = max(0.0, moving_us - ran_us)
     runq_us = min(not_running_us, max(0.0, service.spent_us("runq") - known_runq_us))
-    return {"send": send_wait_us, "runq": runq_us, "transport": moving_us - runq_us}
+    # A client copies into the kernel what is copied out of it here: that takes it about as long.
+    client_us = min(recv_us, max(0.0, not_running_us - runq_us - 2 * ran_us))
+    return {
+        "send": send_wait_us,
+        "runq": runq_us,
+        "client": client_us,
+        "transport": moving_us - runq_us - client_us,
+    }
 
 
 def _own_demand(parts: Dict[str, float], occupied: Mapping[str, float], service: Service) -> None:

@@ -222,6 +222,8 @@ def _too_slow(processing: Processing) -> Optional[Pressure]:
     slo_us, latency = processing.slo_us, processing.service.latency
     if slo_us is None or latency is None or latency.p99 is None or latency.p99 <= slo_us:
         return None
+    if processing.time.share("client") >= WAIT_SHARE_MIN:  # of its clients' making
+        return None
     says = f"p99 is {duration(latency.p99)}, more than the {duration(slo_us)} asked for"
     fact = evidence("p99_us", latency.p99, "µs", says, slo_us)
     return Pressure(largest_part(processing.time), (fact,), overloads=False)
