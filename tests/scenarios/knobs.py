@@ -28,6 +28,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "keepalive": ("connection-churn", True),
     "spin_ms": ("app-cpu", 0),
     "lock_spin_ms": ("app-cpu", 0),
+    "endless_after": ("app-cpu", 1_000_000_000),
     "spin_rounds": ("app-cpu", 1),
     "sleep_ms": ("app-blocked", 0),
     "held": ("app-blocked", False),

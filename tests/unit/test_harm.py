@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Optional
+from typing import Dict, List, Optional
 
 import pytest
 
@@ -17,8 +17,10 @@ from udsprobe.model.report import (
     Report,
     ServedBy,
     StageMeans,
+    ThreadTime,
     Verdict,
     Waiting,
+    WaitNow,
 )
 from udsprobe.rules import judged
 from udsprobe.rules.harm import slow_requests
@@ -165,6 +167,42 @@ def test_replies_that_are_owed_are_stuck_since_the_oldest() -> None:
     asleep = ill.thread(blocked_lock=0.97)
     found = verdict(hung(ill.service(ill.served(3), asleep)))
     assert (found.harm.kind, found.harm.count, found.harm.since_s) == ("stuck", 48, 19.0)
+
+
+def unread_beside(computes: ThreadTime, polls_clients: Optional[bool]) -> Report:
+    """48 requests that nobody reads, a thread that polls, and another one."""
+    polls = ill.thread(4712, "watcher")
+    report = hung(ill.service(ill.served(3), computes, polls))
+    row = (report.requests.served_by or [])[0]
+    nothing = Waiting(0, None)
+    row = replace(row, count=0, in_progress=nothing, unread=Waiting(48, 19_000_000.0))
+    poller = replace(asleep(4712), polls_clients=polls_clients)
+    return replace(report, requests=replace(report.requests, served_by=[row]), waits_now=[poller])
+
+
+def asleep(tid: int) -> WaitNow:
+    at = "2026-11-25T02:05:32.635+00:00"
+    return WaitNow(4711, tid, "watcher", "poll", "epoll_wait", at, 3e6, 0, None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("share", "polls_clients", "cause"),
+    [
+        ({"user": 1.0}, False, "app-cpu"),
+        # Strangers have the CPU half of the time: without them it would hang as well.
+        ({"user": 0.45, "runq": 0.55}, False, "app-cpu"),
+        ({"user": 0.02, "runq": 0.98}, False, "cpu-contention"),
+        ({"blocked_lock": 1.0}, False, "app-blocked"),
+        # There is somebody who would read.
+        ({"user": 1.0}, None, "app-blocked"),
+    ],
+)
+def test_who_computes_on_and_on_is_not_seen_to_serve(
+    share: Dict[str, float], polls_clients: Optional[bool], cause: str
+) -> None:
+    busy = ill.thread(4711, **{"blocked_poll": 0.0, **share})
+    found = verdict(unread_beside(busy, polls_clients))
+    assert found.cause == cause
 
 
 @pytest.mark.parametrize(("count", "kind"), [(4000, "none"), (3, "unknown")])

@@ -156,5 +156,5 @@ def _waiting(waiting: WaitingNow, now_ns: int) -> Waiting:
 
 
 def _is_of_interest(row: ServedBy) -> bool:
-    waiting = row.in_progress.count + row.unread.count + row.asking.count
+    waiting = row.unanswered.count + row.unread.count + row.asking.count
     return bool(row.count or row.upstream or waiting)

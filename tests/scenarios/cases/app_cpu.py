@@ -35,6 +35,16 @@ def node_one_in_twenty(bench: Bench, spin_ms: int = 100) -> Subject:
     return Subject([node.pid])
 
 
+@case("Node", BOTH, needs=("node",))
+def node_in_an_endless_loop(bench: Bench, endless_after: int = 30) -> Subject:
+    """A request in which its loop never ends: nobody is answered from then on."""
+    node = bench.node(f"endless_after={endless_after}")
+    bench.load(node.address, connections=8)
+    if endless_after < 1_000_000:
+        bench.wait_until(lambda: b"endless" in node.log.read_bytes(), "it computes", node)
+    return Subject([node.pid], [f"thread {node.pid}"])
+
+
 @case("Node", needs=("node",))
 def node_thread_pool(bench: Bench, spin_ms: int = 15) -> Subject:
     """Password hashing in the thread pool: the loop is idle, its threads are not."""

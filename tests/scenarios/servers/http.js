@@ -8,6 +8,7 @@
 //   redis=ADDRESS, command=TEXT  asks Redis                keep=0      a new upstream connection each
 //   backlog=N      keepalive=0    Connection: close        workers=N   a cluster
 //   log_to=PATH    writes a line of 2,000 bytes there for each request, and waits for it
+//   endless_after=N  a loop that never ends, after N requests
 //   probe=ADDRESS  tries this address each 100 ms and goes on without it
 'use strict';
 const cluster = require('cluster');
@@ -129,6 +130,10 @@ async function work() {
   if (requests++ % number('one_in', 1)) return;
   if (options.spin_ms) spin(number('spin_ms'));
   if (options.stuck_ms) Atomics.wait(still, 0, 0, number('stuck_ms'));
+  if (requests > number('endless_after', Infinity)) {
+    console.log('endless');
+    for (;;);
+  }
   if (log !== undefined) fs.writeSync(log, line);
   if (options.sleep_ms) await new Promise((resolve) => setTimeout(resolve, number('sleep_ms')));
   if (options.pool_ms) {

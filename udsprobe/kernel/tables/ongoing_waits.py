@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import Dict, Mapping, Optional, Sequence, Set, Tuple
 
@@ -45,23 +44,15 @@ class OngoingWaits:
             if each.role == "served":
                 clients.setdefault(each.pid, set()).add(each.inode)
         asleep = [each for each in threads if each.slept_ns(now_ns) >= LASTED_NS_MIN]
-        more: Dict[_Who, ThreadActivities] = {**self._polling(threads, asleep, clients)}
+        more: Dict[_Who, ThreadActivities] = {**self._polling(asleep, clients)}
         more.update(self._locked(asleep))
         return tuple(more.get((each.pid, each.tid), each) for each in threads)
 
     def _polling(
-        self,
-        threads: Sequence[ThreadActivities],
-        asleep: Sequence[ThreadActivities],
-        clients: Mapping[int, Set[int]],
+        self, asleep: Sequence[ThreadActivities], clients: Mapping[int, Set[int]]
     ) -> Dict[_Who, ThreadActivities]:
-        """A process of one thread that does not poll its clients is busy with something else."""
-        many = Counter(each.pid for each in threads)
-        wanted = [
-            each
-            for each in asleep
-            if each.pid in clients and many[each.pid] == 1 and _is_epoll(each.call)
-        ]
+        """Who polls for none of its process's clients is busy with something else."""
+        wanted = [each for each in asleep if each.pid in clients and _is_epoll(each.call)]
         found = {}
         for each in wanted[:POLLERS_MAX]:
             inodes = polled_inodes(each.tid)

@@ -96,10 +96,8 @@ def _pool(row: ServedBy, asked: Optional[Asked]) -> str:
 def _computing(report: Report, row: ServedBy) -> Optional[Suspect]:
     """A thread that serves computes on and on, while requests wait for it."""
     oldest_us = max(row.in_progress.oldest_us or 0.0, row.unread.oldest_us or 0.0)
-    threads = report.time.threads if report.time is not None else []
-    own = [each for each in threads if each.pid == row.pid and is_serving(each)]
-    busiest = max(own, key=lambda each: busy_share(each.share), default=None)
-    if oldest_us < HUNG_US_MIN or busiest is None or not _computes(report, busiest):
+    busiest = max(_servers(report, row.pid), key=lambda each: busy_share(each.share), default=None)
+    if busiest is None or not _computes(report, busiest, oldest_us):
         return None
     waiting = row.in_progress if row.in_progress.count else row.unread
     subject, busy = f"{busiest.comm} thread {busiest.tid}", busy_share(busiest.share)
@@ -111,11 +109,28 @@ def _computing(report: Report, row: ServedBy) -> Optional[Suspect]:
     return replace(found, name=f"app-cpu:{subject}", subject=subject, actions=actions)
 
 
-def _computes(report: Report, thread: ThreadTime) -> bool:
-    """Waiting for a CPU that no stranger holds is its own demand."""
-    busy = busy_share(thread.share)
-    waited = (1 - foreign_runq(report)) * thread.share.get("runq", 0.0)
-    return busy >= THREAD_BUSY_MIN and 2 * (thread.share.get("user", 0.0) + waited) > busy
+def _servers(report: Report, pid: int) -> List[ThreadTime]:
+    """The threads of a process that serve, or all where none is seen to.
+
+    Who computes all the time makes no call that shows it, and another thread that polls may poll
+    for no client at all: Node's signal watcher.
+    """
+    others = {each.tid for each in report.waits_now or [] if each.polls_clients is False}
+    threads = report.time.threads if report.time is not None else []
+    own = [each for each in threads if each.pid == pid and each.tid not in others]
+    return [each for each in own if is_serving(each)] or own
+
+
+def _computes(report: Report, thread: ThreadTime, waited_us: float) -> bool:
+    """It wants a CPU all the time, and has had one for so long that it hangs without strangers too.
+
+    Waiting for a CPU that no stranger holds is its own demand.
+    """
+    busy, waits = busy_share(thread.share), thread.share.get("runq", 0.0)
+    strange = foreign_runq(report) * waits
+    own = thread.share.get("user", 0.0) + waits - strange
+    is_most = 2 * own > busy - strange
+    return busy >= THREAD_BUSY_MIN and is_most and own * waited_us >= HUNG_US_MIN
 
 
 def _unread(report: Report, row: ServedBy) -> Optional[Suspect]:
@@ -184,13 +199,16 @@ def _suspect(
 
 
 def _does(report: Report, pid: int) -> Tuple[str, float]:
-    """What its threads did most, and the part of their time."""
-    processes = report.time.processes if report.time is not None else []
-    shares: Dict[str, float] = next((p.share for p in processes if p.pid == pid), {})
-    if not shares:
+    """What its threads that serve did most, and the part of their time."""
+    shares: Dict[str, float] = {}
+    for thread in _servers(report, pid):
+        for name, share in thread.share.items():
+            shares[name] = shares.get(name, 0.0) + share * thread.observed_s
+    whole = sum(shares.values())
+    if not whole:
         return "", 0.0
     name = max(shares, key=lambda each: shares[each])
-    return name, shares[name]
+    return name, shares[name] / whole
 
 
 def _name(row: ServedBy) -> str:
