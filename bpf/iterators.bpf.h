@@ -570,6 +570,7 @@ static __always_inline void write_connection(struct seq_file *seq, address_t *ke
 	record.send_blocked = connection->send_blocked;
 	record.send_eagain = connection->send_eagain;
 	record.sends_held = connection->sends_held;
+	record.held = connection->held;
 	record.stopped_ns = connection->stopped_ns + connection->send_blocked_ns +
 			    connection->asleep_in_call_ns;
 	record.stopped_since_ns = connection->stopped_since_ns;

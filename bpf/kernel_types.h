@@ -309,6 +309,7 @@ struct tcp_sock {
 	u32 packets_out;
 	u32 mss_cache;
 	u32 total_retrans;
+	u32 lsndtime;
 	u32 chrono_start;
 	u32 chrono_stat[3];
 	u8 chrono_type : 2;

@@ -181,6 +181,8 @@ static __subprogram int light_bytes_received(struct message *message,
 	connection->bytes_in += message->bytes;
 	connection->tgid = message->tgid;
 	connection->active = interval;
+	if (connection->is_held)
+		hold_ended(connection, message->ref.sk);
 	if (connection->role == ROLE_UPSTREAM) {
 		light_answer_received(message, connection);
 		return 0;

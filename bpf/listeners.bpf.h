@@ -144,26 +144,24 @@ static __always_inline void listen_returned(address_t sk, u64 inode, u8 endpoint
 static __always_inline bool queue_connection(address_t sk, address_t at, struct listener *listener,
 					     ns_t now)
 {
-	struct connection *known = bpf_map_lookup_elem(&connections, &sk);
-	struct connection fresh = {
-		.listener = at,
-		.listener_inode = listener->inode,
-		.established_ns = now,
-		.role = ROLE_SERVED,
-		.phase = PHASE_QUEUED,
-		.endpoint = listener->endpoint,
-		.unread = listener->established,
-	};
+	struct connection *known = bpf_map_lookup_elem(&connections, &sk), *fresh;
 
 	if (known && known->phase == PHASE_QUEUED && known->listener == at &&
 	    known->listener_inode == listener->inode)
 		return false;
-	follow(sk);
-	if (!bpf_map_update_elem(&connections, &sk, &fresh, BPF_ANY))
-		return true;
-	shared_add(&connections_turned_away, 1);
-	shared_add(&listener->no_room, 1);
-	return false;
+	fresh = blank_connection(sk);
+	if (!fresh) {
+		shared_add(&listener->no_room, 1);
+		return false;
+	}
+	fresh->listener = at;
+	fresh->listener_inode = listener->inode;
+	fresh->established_ns = now;
+	fresh->role = ROLE_SERVED;
+	fresh->endpoint = listener->endpoint;
+	fresh->unread = listener->established;
+	fresh->phase = PHASE_QUEUED;
+	return true;
 }
 
 /* Connections queued before attach are at the head of the queue, and no event reports them. At least

@@ -183,10 +183,55 @@ static __always_inline bool is_held_back(address_t at)
 	       BPF_CORE_READ(tcp, snd_una) + BPF_CORE_READ(tcp, snd_wnd) - next >= unsent;
 }
 
+static __always_inline u32 current_tick(void)
+{
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_jiffies64))
+		return 0;
+	return bpf_jiffies64();
+}
+
+/* Of several send calls that add to the same bytes, the first began it. Whether those left before
+ * this call, or when, nobody can tell afterwards: then it counts nothing.
+ */
+static __subprogram int hold_began(struct connection *connection, address_t at)
+{
+	struct tcp_sock *tcp = (void *)at;
+	u32 next = BPF_CORE_READ(tcp, snd_nxt);
+
+	connection->sends_held++;
+	if (connection->is_held && connection->held_from == next)
+		return 0;
+	connection->held_from = next;
+	connection->held_since = current_tick();
+	connection->is_held = connection->held_since != 0;
+	return 0;
+}
+
+/* The other end sent something. If the bytes that were held are gone, they are the last that this
+ * end sent, and the socket has the tick of that (tcp_info: tcpi_last_data_sent): how long the other
+ * end thinks after that is not in it.
+ */
+static __subprogram int hold_ended(struct connection *connection, address_t at)
+{
+	struct tcp_sock *tcp = (void *)at;
+	s32 ticks = BPF_CORE_READ(tcp, lsndtime) - connection->held_since;
+
+	if (BPF_CORE_READ(tcp, snd_nxt) == connection->held_from)
+		return 0;
+	connection->is_held = 0;
+	if (ticks > 0)
+		connection->held += ticks;
+	return 0;
+}
+
 static __always_inline void note_held_send(struct connection *connection, address_t sk)
 {
-	if (connection->endpoint == ENDPOINT_TCP && is_held_back(sk))
-		connection->sends_held++;
+	if (connection->endpoint != ENDPOINT_TCP)
+		return;
+	if (is_held_back(sk))
+		hold_began(connection, sk);
+	else
+		connection->is_held = 0;
 }
 
 #endif

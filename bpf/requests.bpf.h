@@ -175,6 +175,8 @@ static __always_inline bool bytes_received(struct task_struct *task, struct thre
 	connection->bytes_in += bytes;
 	connection->tgid = tgid_of(task);
 	connection->active = interval;
+	if (connection->is_held)
+		hold_ended(connection, call->sk);
 	if (connection->role == ROLE_UPSTREAM) {
 		connection->stopped_since_ns = 0;
 		upstream_answered(task, state, connection, now);

@@ -241,19 +241,25 @@ static __always_inline void connection_gone(struct connection *connection)
 		forget_asks(server, connection);
 }
 
-/* In the place of one whose memory it has; until it has an inode it is nobody's. Not made on
- * the stack: up to v6.12 all frames together have 512 bytes.
+/* Until it has an inode it is nobody's. Not made on the stack: up to v6.12 all frames together have
+ * 512 bytes.
  */
-static __always_inline struct connection *new_connection(address_t sk, struct connection *known)
+static __always_inline struct connection *blank_connection(address_t sk)
 {
-	if (known)
-		connection_gone(known);
 	follow(sk);
 	if (bpf_map_update_elem(&connections, &sk, &no_connection, BPF_ANY)) {
 		shared_add(&connections_turned_away, 1);
 		return NULL;
 	}
 	return bpf_map_lookup_elem(&connections, &sk);
+}
+
+/* In the place of one whose memory it has. */
+static __always_inline struct connection *new_connection(address_t sk, struct connection *known)
+{
+	if (known)
+		connection_gone(known);
+	return blank_connection(sk);
 }
 
 static __always_inline void server_exited(u32 tgid)

@@ -724,13 +724,17 @@ struct connection {
 	unsigned char is_multiplexed;	/* it speaks HTTP/2 */
 	unsigned char leftover;
 	unsigned char window_known;	/* what follows is told from a beginning on */
+	unsigned char is_held;	/* bytes wait because of Nagle's algorithm, since `held_since` */
 	/* In the queue when the last receive call returned; of a leftover, what is still there; while
 	 * it is in the accept queue, how many had entered that.
 	 */
 	unsigned int unread;
 	struct recent_queues queues[2];	/* of this interval and the one before */
 	unsigned int send_sleeps;	/* send calls went to sleep so often */
-	unsigned int sends_held;	/* TCP: they left bytes to Nagle's algorithm so often */
+	unsigned int sends_held;	/* TCP: they left bytes to Nagle's algorithm so often, */
+	unsigned int held;	/* which kept those for so long, ticks; */
+	unsigned int held_since;	/* the tick, and the first byte, of the one that goes on */
+	unsigned int held_from;
 	unsigned int window_full_before;	/* `window_full` when we came (queues.bpf.h) */
 	ns_t stopped_ns;	/* between send calls for want of room (stops.bpf.h), */
 	ns_t stopped_since_ns;	/* 0: it is not */
@@ -880,6 +884,7 @@ struct connection_record {
 	unsigned int role;
 	unsigned int endpoint;
 	unsigned int window_full;	/* TCP: the other end had no room for its bytes, ticks */
+	unsigned int held;	/* by Nagle's algorithm, ticks */
 	struct socket_name local;
 	struct socket_name peer;
 };

@@ -256,7 +256,9 @@ class ConnectionReading:
         send_blocked: send calls that slept; `_ns` all together and the longest; None where no
             system call is seen.
         send_eagain: send calls that found the buffer full and did not wait.
-        sends_held: send calls that left bytes to Nagle's algorithm; None on Unix.
+        sends_held: send calls that left bytes to Nagle's algorithm; None on Unix. held_ns: which
+            waited for so long until they left, in steps of the kernel's tick; not counted before
+            the other end sends again. None in recordings of earlier versions too.
         recv_queue_max_bytes, send_queue_max_bytes: the fullest while observed;
             `_recent_max_`: since the previous sample. None when not measured.
         recv_buffer_bytes: limit of the receive queue (`sk_rcvbuf`); a Unix
@@ -303,6 +305,7 @@ class ConnectionReading:
     stopped_since_ns: int = 0
     stops: Optional[Total] = None
     window_full_ns: Optional[int] = None
+    held_ns: Optional[Total] = None
 
 
 @dataclass(frozen=True)

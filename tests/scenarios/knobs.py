@@ -42,6 +42,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "cpu_pct": ("cpu-contention", 400),
     "bytes_each": ("transport", 1024),
     "piece_bytes": ("transport", 8192),
+    "nodelay": ("transport", True),
 }
 
 Change = Mapping[str, Any]

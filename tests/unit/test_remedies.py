@@ -86,7 +86,7 @@ def test_what_needs_a_value_that_is_not_known_is_left_out() -> None:
 
 
 def test_every_cause_has_remedies_for_any_server() -> None:
-    assert {kind.cause for kind in KINDS.values()} == set(CAUSES) - {HEALTHY, UNKNOWN} | {"nagle"}
+    assert {kind.cause for kind in KINDS.values()} == set(CAUSES) - {HEALTHY, UNKNOWN}
     for name, kind in KINDS.items():
         assert GENERIC in kind.by_server, name
         assert set(kind.by_server) <= set(SERVERS), name

@@ -96,6 +96,7 @@ def _connection(reading: ConnectionReading, before: Optional[ConnectionReading])
         requests=grew.turns,
         send_blocked=_send_blocked(grew),
         stalled_us=None if reading.stalled_ns is None else reading.stalled_ns / 1000,
+        held_us=None if grew.held_ns is None else grew.held_ns / 1000,
     )
 
 

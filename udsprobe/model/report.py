@@ -852,7 +852,8 @@ class Connection:
     limit are memory, overhead included. `send_blocked.wait_us` has no
     percentiles. `_max_bytes` is the fullest in the window; `stalled_us` is how
     long, at least, the other end has taken nothing of what waits in the send
-    queue. `sends_held` counts send calls that left bytes to Nagle's algorithm.
+    queue. `sends_held` counts send calls that left bytes to Nagle's algorithm;
+    `held_us`: these waited for so long, at least, until they left.
     `stopped_us`: how long senders slept for want of room, in send calls and between
     them, `stops` how often; `reader_busy_us`: CPU time of the process at the other end
     and its waits for a CPU, in the window. `window_full_us`: TCP: how long bytes were kept because
@@ -882,6 +883,7 @@ class Connection:
     stops: Optional[int] = None
     reader_busy_us: Optional[float] = None
     window_full_us: Optional[float] = None
+    held_us: Optional[float] = None
 
 
 @dataclass(frozen=True)

@@ -151,9 +151,12 @@ CAUSES: Dict[str, Cause] = {
             "transport",
             TRANSPORT,
             "a serving thread above 80 % busy, mostly in socket and poller calls; or moving "
-            "bytes is most of a request, its whole reply included, and more than 1 ms of it",
-            "many small messages, large bodies",
-            "calls and bytes a request; the other transport",
+            "bytes is most of a request, its whole reply included, and more than 1 ms of it; or "
+            "Nagle's algorithm holds the last part of replies, or of requests upstream, for a "
+            "quarter of a request or more, and more than 1 ms",
+            "many small messages, large bodies; several small sends for one message without "
+            "`TCP_NODELAY`",
+            "calls and bytes a request, `connections[].held_us`; the other transport",
             parts=("transport",),
             busy_with="transport",
         ),

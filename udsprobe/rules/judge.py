@@ -28,7 +28,7 @@ from udsprobe.rules.suspects.connects import connect_suspects
 from udsprobe.rules.suspects.descriptors import descriptor_suspects
 from udsprobe.rules.suspects.hung import hung_suspects
 from udsprobe.rules.suspects.losses import account_findings
-from udsprobe.rules.suspects.nagle import nagle_findings
+from udsprobe.rules.suspects.nagle import nagle_findings, with_nagle
 from udsprobe.rules.suspects.narrow_buffers import narrow_buffer_suspects
 from udsprobe.rules.suspects.overload import has_time, is_retried
 from udsprobe.rules.suspects.stuck import stuck_suspects
@@ -220,7 +220,8 @@ def _judged_service(report: Report, service: Service, slo_us: Optional[float]) -
         service = replace(service, sends_move=not has_stuck_reader(report))
     found = accepted_churn(report, service)
     if tells_time(report):
-        found += inside.processing_suspects(inside.of(report, service, time, slo_us))
+        pressed = inside.processing_suspects(inside.of(report, service, time, slo_us))
+        found += with_nagle(report, service, time, pressed)
     return JudgedService(service, time, tuple(found))
 
 
@@ -447,4 +448,4 @@ def _findings(
         )
         for each in ranked
     ]
-    return [*found, *nagle_findings(report), *account_findings(report)]
+    return [*found, *nagle_findings(report, shown), *account_findings(report)]

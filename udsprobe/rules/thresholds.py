@@ -111,6 +111,8 @@ LOOPBACK_SEGMENT_BYTES = 65_483
 DELAYED_ACK_US = 40_000.0
 # Sends that Nagle's algorithm keeps back, to requests: below it is now and then.
 HELD_SENDS_SHARE_MIN = 0.1
+# What they wait is nothing that a service is made of: a quarter of each request is enough.
+HELD_TIME_SHARE_MIN = 0.25
 # Part of the window in which the threads that send to it slept.
 SEND_BLOCKED_SHARE_MIN = 0.2
 # Of the time in which a sender was stopped: a reader that sleeps for most of it lets bytes lie; one

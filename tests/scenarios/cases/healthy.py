@@ -182,3 +182,19 @@ def threads_and_slow_uploads(bench: Bench) -> Subject:
     clients = bench.start(load, "uploader")
     bench.wait_until(lambda: clients.log.read_bytes() == b"uploading\n", "they upload", clients)
     return Subject([server.pid], ["its client"])
+
+
+@case("Python threads", (TCP,))
+def two_sends_at_once_acknowledged(bench: Bench) -> Subject:
+    """Head and body in two sends; the client acknowledges at once, and thinks for 100 ms."""
+    server = bench.threaded("parts=2")
+    bench.load(server.address, connections=6, quickack=1, think_ms=100)
+    return Subject([server.pid])
+
+
+@case("Python threads", (TCP,))
+def two_sends_without_delay(bench: Bench) -> Subject:
+    """Head and body in two sends with TCP_NODELAY, 150 requests a second."""
+    server = bench.threaded("parts=2", "nodelay=1")
+    bench.load(server.address, connections=6, rate=150)
+    return Subject([server.pid])

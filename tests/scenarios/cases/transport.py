@@ -1,4 +1,4 @@
-"""Moving bytes is all the server does, as fast as it may."""
+"""Moving bytes is all the server does, as fast as it may, or TCP holds them."""
 
 from __future__ import annotations
 
@@ -55,3 +55,11 @@ def relay_of_7_mb(bench: Bench, bytes_each: int = 7_000_000) -> Subject:
     )
     bench.load(relay.address, b"request\n", f"bytes:{bytes_each}", connections=3, warm=6)
     return Subject([relay.pid])
+
+
+@case("Python threads", (TCP,))
+def head_and_body_in_two_sends(bench: Bench, nodelay: bool = False, spin_ms: float = 1) -> Subject:
+    """1 ms of computing, and each body waits for the client to acknowledge the head: 40 ms."""
+    server = bench.threaded("parts=2", f"nodelay={nodelay:d}", f"spin_ms={spin_ms}")
+    bench.load(server.address, connections=6)
+    return Subject([server.pid], ["Nagle", server.address])

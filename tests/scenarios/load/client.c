@@ -21,6 +21,7 @@
 //   slice=B, slice_ms=T  sleeps for T ms after each B bytes that it reads
 //   stop_after=B  reads no more than B bytes of a connection, and keeps it
 //   from_due=1    with rate: latency counts from when a request was due, and none is left out
+//   quickack=1    acknowledges each packet at once (TCP)
 // Ends at SIGTERM, SIGINT or after `seconds`, with one line of JSON; SIGUSR1 asks for such a line
 // of the time since the last one. `waited_us`: of replies, and of requests that have none yet
 // (`unanswered`). `paced`: whether it pauses between requests.
@@ -50,7 +51,7 @@ enum { BUFFER = 64 * 1024, SLOTS = 64 * 16, ERRNOS = 134 };
 
 static struct {
 	long connections, seconds, warm, poisson, burst_ms, reconnect, refuse_wait, receive_buffer, idle, repeat;
-	long timeout_ms, slice, stop_after, from_due;
+	long timeout_ms, slice, stop_after, from_due, quickack;
 	double rate, think_ms, read_rate, retry_ms, slice_ms;
 } options = { .connections = 8, .seconds = 60, .warm = 20, .repeat = 1, .retry_ms = 10 };
 
@@ -189,6 +190,9 @@ static ssize_t receive(struct connection *c, char *into, size_t room)
 			room = piece;
 		sleep_until(now_ns() + (uint64_t)(1e9 * (double)room / options.read_rate));
 	}
+	// The kernel forgets it when both ends talk in turns.
+	if (options.quickack)
+		setsockopt(c->fd, IPPROTO_TCP, TCP_QUICKACK, &(int){ 1 }, sizeof(int));
 	ssize_t n = recv(c->fd, into, room, 0);
 	if (n > 0) {
 		c->read += (size_t)n;
@@ -374,7 +378,7 @@ static void parse(const char *text)
 #define REAL(name) if (!strncmp(text, #name "=", sizeof(#name))) { options.name = atof(text + sizeof(#name)); return; }
 	LONG(connections) LONG(seconds) LONG(warm) LONG(poisson) LONG(burst_ms) LONG(reconnect)
 	LONG(refuse_wait) LONG(receive_buffer) LONG(idle) LONG(repeat)
-	LONG(timeout_ms) LONG(slice) LONG(stop_after) LONG(from_due)
+	LONG(timeout_ms) LONG(slice) LONG(stop_after) LONG(from_due) LONG(quickack)
 	REAL(rate) REAL(think_ms) REAL(read_rate) REAL(retry_ms) REAL(slice_ms)
 	fprintf(stderr, "client: unknown option %s\n", text);
 	exit(2);

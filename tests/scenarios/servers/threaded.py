@@ -4,7 +4,8 @@ One thread accepts and hands each connection to a thread of its own.
 accept_pause_ms=T the acceptor sleeps after each accept · pool=N at most N connections at a time,
 the next is accepted when one ends · deadlock_after=N the acceptor waits for ever for a lock after
 N connections · lock_ms=T each request holds one lock for T ms · sleep_ms=T · spin_ms=T · body=N
-worker_ms=T one other thread computes T ms for each request
+worker_ms=T one other thread computes T ms for each request · parts=2 head and body in a send each
+nodelay=1 TCP_NODELAY
 upstream=ADDRESS asks an HTTP server first, over pool_to=N connections that all threads share
 backlog=N · log=PATH a line for each request to a datagram socket
 """
@@ -26,7 +27,9 @@ class Service:
         self._options = options
         size = int(options.get("body", 64))
         head = f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n"
-        self._reply = head.encode() + b"x" * size
+        body = b"x" * size
+        two = options.get("parts") == "2"
+        self._reply = (head.encode(), body) if two else (head.encode() + body,)
         self._lock = threading.Lock()
         self._never = threading.Lock()
         self._log = log_at(options.get("log", ""))
@@ -56,6 +59,8 @@ class Service:
                 time.sleep(self._ms("accept_pause_ms"))
 
     def _serve(self, connection: socket.socket) -> None:
+        if int(self._options.get("nodelay", 0)):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with connection:
             have = b""
             while True:
@@ -67,7 +72,7 @@ class Service:
                     continue
                 have = b""
                 self._work()
-                if not send(connection, self._reply):
+                if not all(send(connection, part) for part in self._reply):
                     break
         self._seats.release()
 

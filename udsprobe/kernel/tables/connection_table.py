@@ -284,6 +284,7 @@ class ConnectionTable:
             send_buffer_is_fixed=bool(record.queue_flags & self._flags["SEND_BUFFER_FIXED"]),
             stalled_ns=self._stalled_ns(record, now_ns),
             sends_held=record.sends_held if transport == "tcp" else None,
+            held_ns=record.held * TICK_NS if transport == "tcp" else None,
             stopped_ns=record.stopped_ns,
             stopped_since_ns=record.stopped_since_ns,
             stops=record.stops,

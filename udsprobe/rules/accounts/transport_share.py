@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from udsprobe.model.report import Report
+from udsprobe.rules.accounts.held import of_service
 from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.service import Service
 
@@ -15,7 +16,8 @@ class TransportShare:
     """Both in % of served-request time; None when it was not measured.
 
     Attributes:
-        share_pct: receive and send calls and delivery.
+        share_pct: receive and send calls and delivery; replies that Nagle's algorithm holds are
+            on their way as well, after the request.
         max_gain_pct: these, and the other system calls on sockets and pollers
             that come with each request: Amdahl's bound of what a transport
             that costs nothing would save.
@@ -32,9 +34,11 @@ def transport_share(service: Service, time: RequestTime, report: Report) -> Tran
     """Of the requests of the window."""
     if not time.count or not time.total_us:
         return NOT_MEASURED
-    share = time.share("transport")
+    replies, questions = (each.mean_us * time.count for each in of_service(report, service))
+    total_us = time.total_us + replies
+    share = min(1.0, (time.sum_us("transport") + replies + questions) / total_us)
     around_us = max(0.0, _socket_cpu_us(report) - _in_stages_us(service))
-    gain = min(1.0, share + min(around_us, time.sum_us("cpu")) / time.total_us)
+    gain = min(1.0, share + min(around_us, time.sum_us("cpu")) / total_us)
     return TransportShare(round(100 * share, 2), round(100 * gain, 2))
 
 

@@ -82,7 +82,7 @@ KINDS: Dict[str, Kind] = {
     "wmem-max": Kind("send-blocked", "wmem_max cuts SO_SNDBUF", work.WMEM_MAX),
     "datagrams": Kind("send-blocked", "a log's reader is slow", work.DATAGRAMS),
     "churn": Kind("connection-churn", "what the client changes", work.CHURN),
-    "nagle": Kind("nagle", "sends that are kept back", work.NODELAY),
+    "nagle": Kind("transport", "sends that Nagle's algorithm keeps back", work.NODELAY),
     "profile": Kind("app-cpu", "where its CPU time goes", work.PROFILE),
     "code-names": Kind("app-cpu", "its functions have no names", work.CODE_NAMES),
     "more-cpu": Kind("app-cpu", "more of it", work.MORE_CPU),

@@ -381,6 +381,20 @@ NODELAY: Dict[str, Tuple[Row, ...]] = {
             "a small send then leaves at once; Unix sockets do not have this delay",
         ),
     ),
+    "java": (
+        restart(
+            "Socket.setTcpNoDelay(true); -Dsun.net.httpserver.nodelay=true with "
+            "com.sun.net.httpserver",
+            "a small send then leaves at once; Unix sockets do not have this delay",
+        ),
+    ),
+    "python": (
+        restart(
+            "connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), or "
+            "disable_nagle_algorithm = True in a handler of socketserver",
+            "a small send then leaves at once; Unix sockets do not have this delay",
+        ),
+    ),
 }
 
 _HAS_TO_READ = "a larger buffer only takes longer to fill; the reader has to read faster"
