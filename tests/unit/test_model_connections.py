@@ -39,6 +39,14 @@ def test_sends_held_back_are_those_of_the_window_or_not_measured(
     assert [row.sends_held for row in connections([first], [replace(last, bytes_out=2)])] == [held]
 
 
+def test_how_long_sends_were_held_is_of_the_window() -> None:
+    one = connection(held_ns=2 * SECOND_NS)
+    later = replace(one, held_ns=5 * SECOND_NS, bytes_out=2)
+    assert [row.held_us for row in connections([one], [later])] == [3e6]
+    assert [row.held_us for row in connections([], [later])] == [5e6]
+    assert [row.held_us for row in connections([], [replace(later, held_ns=None)])] == [None]
+
+
 def test_counts_are_those_of_the_window_and_queues_of_its_end() -> None:
     before = connection(
         turns=3,

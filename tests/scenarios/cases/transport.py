@@ -63,3 +63,13 @@ def head_and_body_in_two_sends(bench: Bench, nodelay: bool = False, spin_ms: flo
     server = bench.threaded("parts=2", f"nodelay={nodelay:d}", f"spin_ms={spin_ms}")
     bench.load(server.address, connections=6)
     return Subject([server.pid], ["Nagle", server.address])
+
+
+@case("Python threads", (TCP,), needs=("nginx",))
+def asks_upstream_in_two_sends(bench: Bench, nodelay: bool = False) -> Subject:
+    """The second part of its own request waits for nginx to acknowledge the first: 40 ms."""
+    upstream = bench.nginx("return 200 ok;")
+    asks = (f"upstream={upstream.address}", "pool_to=6", "ask_parts=2")
+    server = bench.threaded(*asks, f"nodelay={nodelay:d}")
+    bench.load(server.address, connections=6)
+    return Subject([server.pid], ["Nagle", upstream.address])

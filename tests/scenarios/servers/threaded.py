@@ -6,7 +6,8 @@ the next is accepted when one ends · deadlock_after=N the acceptor waits for ev
 N connections · lock_ms=T each request holds one lock for T ms · sleep_ms=T · spin_ms=T · body=N
 worker_ms=T one other thread computes T ms for each request · parts=2 head and body in a send each
 nodelay=1 TCP_NODELAY
-upstream=ADDRESS asks an HTTP server first, over pool_to=N connections that all threads share
+upstream=ADDRESS asks an HTTP server first, over pool_to=N connections that all threads share;
+ask_parts=2 in two sends
 backlog=N · log=PATH a line for each request to a datagram socket
 """
 
@@ -38,11 +39,17 @@ class Service:
         threading.Thread(target=self._take_tasks, daemon=True).start()
         self._pool: queue.Queue[socket.socket] = queue.Queue()
         for _ in range(int(options.get("pool_to", 0))):
-            self._pool.put(connect(options["upstream"]))
+            upstream = connect(options["upstream"])
+            self._no_delay(upstream)
+            self._pool.put(upstream)
         self._listener = listen(address, int(options.get("backlog", 128)))
 
     def _ms(self, name: str) -> float:
         return float(self._options.get(name, 0)) / 1000
+
+    def _no_delay(self, connection: socket.socket) -> None:
+        if int(self._options.get("nodelay", 0)):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def run(self) -> None:
         """Accept for ever."""
@@ -59,8 +66,7 @@ class Service:
                 time.sleep(self._ms("accept_pause_ms"))
 
     def _serve(self, connection: socket.socket) -> None:
-        if int(self._options.get("nodelay", 0)):
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._no_delay(connection)
         with connection:
             have = b""
             while True:
@@ -95,7 +101,10 @@ class Service:
 
     def _ask(self) -> None:
         connection = self._pool.get()
-        connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        line, fields = b"GET / HTTP/1.1\r\n", b"Host: a\r\n\r\n"
+        two = self._options.get("ask_parts") == "2"
+        for part in (line, fields) if two else (line + fields,):
+            connection.sendall(part)
         connection.recv(65536)
         self._pool.put(connection)
 

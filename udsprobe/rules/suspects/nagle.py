@@ -41,25 +41,35 @@ def with_nagle(
 
     Of all these at most one is pressure, the longest. Threads that are occupied all the time have
     none for the requests that clients would then send earlier: what occupies them stays the root.
+    A request upstream that is held is itself a part of what occupies them.
     """
     found = [each for each in of_service(report, service) if time.count and _is_felt(each)]
     if not found:
         return list(inside)
     first = max(found, key=lambda each: each.share)
     rival = next((each for each in inside if each.is_pressure and each.cause in PARTS), None)
-    wins = rival is None or (not rival.overloads and _is_longer(first, rival))
-    return [
-        *(replace(each, is_pressure=False) if wins and each is rival else each for each in inside),
-        *(_suspect(report, service, each, wins and each is first) for each in found),
+    wins = rival is None or _comes_before(first, rival)
+    overloads = wins and rival is not None and rival.overloads
+    held = [
+        replace(
+            _suspect(report, service, each),
+            is_pressure=wins and each is first,
+            overloads=overloads and each is first,
+        )
+        for each in found
     ]
+    lost = [replace(each, is_pressure=False) if wins and each is rival else each for each in inside]
+    return [*lost, *held]
 
 
-def _is_longer(found: Held, rival: Suspect) -> bool:
-    """Both as parts of what clients wait for. A request that is held is a part of a wait."""
+def _comes_before(found: Held, rival: Suspect) -> bool:
+    """Both as parts of what clients wait for."""
     other = rival.share_pct / 100
     if found.role == "served":
-        return found.share >= other * (1 - found.share)
-    return found.share >= (other - found.share if rival.cause == "upstream-wait" else other)
+        return not rival.overloads and found.share >= other * (1 - found.share)
+    if rival.cause == "upstream-wait":
+        return found.share >= other - found.share
+    return not rival.overloads and found.share >= other
 
 
 def _is_felt(found: Held) -> bool:
@@ -67,7 +77,7 @@ def _is_felt(found: Held) -> bool:
     return found.is_usual and is_long
 
 
-def _suspect(report: Report, service: Service, found: Held, is_pressure: bool) -> Suspect:
+def _suspect(report: Report, service: Service, found: Held) -> Suspect:
     worst = max(found.rows, key=lambda row: row.held_us or 0.0)
     subject, (noun, reader) = f"tcp:{_address(worst)}", _WORDS[found.role]
     says = f"the last part of a {noun} waits {duration(found.mean_us)} on average in TCP"
@@ -75,7 +85,7 @@ def _suspect(report: Report, service: Service, found: Held, is_pressure: bool) -
         cause="transport",
         name=f"transport:{found.role}:{subject}",
         severity=WARNING,
-        is_pressure=is_pressure,
+        is_pressure=True,
         share_pct=100 * found.share,
         subject=subject,
         headline=f"Nagle's algorithm holds it until the {reader} acknowledges the part before, "
