@@ -14,21 +14,6 @@
 #include "upstream.bpf.h"
 #include "whole_requests.bpf.h"
 
-static __always_inline void connection_closing(struct task_struct *task, u32 fd,
-					       struct socket_ref *ref)
-{
-	struct connection *connection = connection_of(ref->sk, ref->inode);
-	struct file *file;
-
-	if (!connection)
-		return;
-	file = file_of_fd(task, fd);
-	if (!file || !is_last_reference(file))
-		return;
-	connection_gone(connection);
-	bpf_map_delete_elem(&connections, &ref->sk);
-}
-
 static __always_inline bool has_unread_direct(address_t at, u8 endpoint)
 {
 	struct sock *sk = bpf_rdonly_cast((void *)at, bpf_core_type_id_kernel(struct sock));
@@ -50,6 +35,71 @@ static __always_inline bool has_unread_probed(address_t at, u8 endpoint)
 static __always_inline bool has_unread(address_t sk, u8 endpoint)
 {
 	return direct_loads ? has_unread_direct(sk, endpoint) : has_unread_probed(sk, endpoint);
+}
+
+/* Its client has not closed it. A program that shuts a TCP connection down before it closes it does
+ * so first.
+ */
+static __always_inline bool client_is_there(address_t at, u8 endpoint)
+{
+	struct sock *sk = (void *)at, *peer;
+	u8 state = state_of_socket(at);
+
+	if (endpoint == ENDPOINT_TCP)
+		return state == TCP_ESTABLISHED || state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2;
+	peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
+	return peer && BPF_CORE_READ(peer, __sk_common.skc_state) != TCP_CLOSE;
+}
+
+static __always_inline struct listener *accepted_from(struct connection *connection)
+{
+	address_t at = connection->listener;
+	struct listener *listener = at ? bpf_map_lookup_elem(&listeners, &at) : NULL;
+
+	return listener && listener->inode == connection->listener_inode ? listener : NULL;
+}
+
+/* Of a program that has all the connections it allows itself, or that only speaks: which of the
+ * two, others of its listener tell.
+ */
+static __always_inline void note_closed_unread(struct connection *connection, address_t sk)
+{
+	struct listener *listener;
+
+	if (connection->role != ROLE_SERVED || connection->bytes_in || !connection->accepted_ns ||
+	    bpf_ktime_get_ns() - connection->accepted_ns >= AT_ONCE_NS ||
+	    !client_is_there(sk, connection->endpoint))
+		return;
+	listener = accepted_from(connection);
+	if (!listener)
+		return;
+	shared_add(&listener->closed_unread, 1);
+	if (has_unread(sk, connection->endpoint))
+		shared_add(&listener->closed_unread_sent, 1);
+}
+
+static __always_inline void note_first_byte(struct connection *connection)
+{
+	struct listener *listener = accepted_from(connection);
+
+	if (listener)
+		shared_add(&listener->read_from, 1);
+}
+
+static __always_inline void connection_closing(struct task_struct *task, u32 fd,
+					       struct socket_ref *ref)
+{
+	struct connection *connection = connection_of(ref->sk, ref->inode);
+	struct file *file;
+
+	if (!connection)
+		return;
+	file = file_of_fd(task, fd);
+	if (!file || !is_last_reference(file))
+		return;
+	note_closed_unread(connection, ref->sk);
+	connection_gone(connection);
+	bpf_map_delete_elem(&connections, &ref->sk);
 }
 
 /* Whom they wake is woken in the same breath (sock_def_readable). */
@@ -172,6 +222,8 @@ static __always_inline bool bytes_received(struct task_struct *task, struct thre
 	if (!connection)
 		return false;
 	note_whose(call, connection, bytes);
+	if (!connection->bytes_in)
+		note_first_byte(connection);
 	connection->bytes_in += bytes;
 	connection->tgid = tgid_of(task);
 	connection->active = interval;

@@ -49,6 +49,7 @@ enum limits {
 	SLOWEST_KEPT = 20,	/* requests of one interval, */
 	SAMPLED_KEPT = 4,	/* and of all others, taken by chance */
 	REQUESTS_KEPT = 32,	/* places for them, a power of two, in each of two banks */
+	AT_ONCE_NS = 1000000000,	/* who closes a connection sooner did not wait for its client */
 	PID_OUTSIDE = 1 << 30,	/* beside the host's number of who is not in our PID namespace */
 };
 
@@ -584,6 +585,10 @@ struct listener {
 	count_t accepted_early;	/* of these, queued before attach */
 	count_t no_room;	/* queued, and the map of connections was full */
 	count_t accepted_no_room;	/* of these, accepted */
+	count_t read_from;	/* accepted, and their first byte was received */
+	/* Accepted, and closed at once by the program itself: nothing was received from them. */
+	count_t closed_unread;
+	count_t closed_unread_sent;	/* of these, their client had sent something by then */
 	count_t depth_max;
 	struct recent_depth recent[2];	/* of this interval and the one before */
 	count_t depth[DEPTH_SLOTS];

@@ -164,9 +164,14 @@ class QueueCounts:
         refused: errno name → failed connects, of anybody, to this address.
         drops: `sk_drops` since `since_ns`; None for Unix.
         syn_queue, syn_young: handshakes in progress now; None for Unix.
+        read_from: of the accepted, those from which a first byte was received.
+        closed_unread: of the accepted, those that the program closed within 1 s, before their
+            client did, and of which it had not received a byte; to `closed_unread_sent` of them
+            the client had sent something by then.
 
-    `accepted_by`, `accepted_by_thread`, `wait`, `refused` and, of Unix, `blocked` are None where
-    no system call is seen; what was accepted is then what came and is not in the queue.
+    `accepted_by`, `accepted_by_thread`, `wait`, `refused`, `read_from`, `closed_unread`,
+    `closed_unread_sent` and, of Unix, `blocked` are None where no system call is seen; what was
+    accepted is then what came and is not in the queue.
     """
 
     since_ns: int
@@ -185,6 +190,9 @@ class QueueCounts:
     drops: Optional[Total]
     syn_queue: Optional[int]
     syn_young: Optional[int]
+    read_from: Optional[Total] = None
+    closed_unread: Optional[Total] = None
+    closed_unread_sent: Optional[Total] = None
 
 
 @dataclass(frozen=True)

@@ -121,8 +121,18 @@ class Commands:
         self._listen_raw(self._listeners[listener], backlog)
         return {}
 
-    def accept(self, listener: int, count: int, after_ms: float = 0, keep: bool = False) -> Answer:
-        """`after_ms`: how long this server is busy with something else before each one."""
+    def accept(
+        self,
+        listener: int,
+        count: int,
+        after_ms: float = 0,
+        keep: bool = False,
+        says: str = "",
+    ) -> Answer:
+        """`after_ms`: how long this server is busy with something else before each one.
+
+        `says`: what it writes to each one at once.
+        """
         sock = self._listeners[listener]
         stamps = []
         for _ in range(count):
@@ -131,11 +141,24 @@ class Commands:
             before = time.monotonic_ns()
             connection, _ = sock.accept()
             stamps.append((before, time.monotonic_ns()))
+            if says:
+                connection.send(says.encode())
             if keep:
                 self._kept.append(connection)
             else:
                 connection.close()
         return summed(stamps)
+
+    def receive(self, connection: int) -> Answer:
+        """What is there of one that it keeps."""
+        return {"text": self._kept[connection].recv(64).decode()}
+
+    def close_kept(self, after_ms: float = 0) -> Answer:
+        """All that it keeps, when they have been open for a while longer."""
+        time.sleep(after_ms / 1000)
+        while self._kept:
+            self._kept.pop().close()
+        return {}
 
     def accept_by_children(self, listener: int, shares: Sequence[int]) -> Answer:
         """A forked process for each share accepts so many; their PIDs."""

@@ -771,7 +771,10 @@ class Listener:
     thread. `overflows`: those of the `drops` that were for a full queue, where
     no other listener of the namespace dropped any. `refused`: errno → failed
     connects of anybody to this address. `host_path`: where udsprobe itself finds its file, when
-    that is not `address`, as with a container's.
+    that is not `address`, as with a container's. `read_from`: accepted connections of which a
+    first byte was received. `closed_unread`: those that the program closed within 1 s, before
+    their client did, without having received a byte; of `closed_unread_sent` of them the client
+    had sent something by then.
     """
 
     transport: str
@@ -795,6 +798,9 @@ class Listener:
     overflows: Optional[int] = None
     syn_queue: Optional[Dict[str, int]] = None
     host_path: Optional[str] = None
+    read_from: Optional[int] = None
+    closed_unread: Optional[int] = None
+    closed_unread_sent: Optional[int] = None
 
 
 @dataclass(frozen=True)

@@ -167,6 +167,9 @@ class ListenerTable:
             wait=None,
             blocked=None if _is_unix(counts) else queue.blocked,
             refused=None,
+            read_from=None,
+            closed_unread=None,
+            closed_unread_sent=None,
         )
 
     def _drops_of(self, counts: Any, record: Any) -> int:
