@@ -324,13 +324,13 @@ class Bench:
         argv += ["--enable-debug-command", "yes", "--dir", str(self.folder), *options]
         return self.server(argv, address, "redis")
 
-    def memcached(self) -> Server:
+    def memcached(self, *options: str) -> Server:
         """With one worker thread."""
         address = self.address("memcached")
         at = ["-s", address]
         if not address.startswith("/"):
             at = ["-l", "127.0.0.1", "-p", address.rpartition(":")[2]]
-        argv = [program("memcached"), *at, "-u", "root", "-U", "0", "-t", "1", "-I", "8m"]
+        argv = [program("memcached"), *at, "-u", "root", "-U", "0", "-t", "1", "-I", "8m", *options]
         return self.server(argv, address, "memcached")
 
     def haproxy(self, frontend: str, backend: str = "") -> Server:

@@ -22,7 +22,7 @@ WINDOW_S = 3.0
 # Two windows of the same system differ by so much of its harm.
 MORE_MIN = 0.15
 # Commands that can be kept to the case's own processes and files.
-KEPT_TO_THE_CASE = ("prlimit", "chmod", "setfacl")
+KEPT_TO_THE_CASE = ("prlimit", "chmod", "setfacl", "redis-cli")
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,15 @@ def _is_of_the_case(command: str, bench: Bench, subject: Subject) -> bool:
     own = [str(pid) for first in subject.pids for pid in bench.family(first)]
     named = any(word.rpartition("=")[2] in own for word in words)
     inside = any(word.startswith(f"{bench.folder}/") for word in words)
-    return words[0] in KEPT_TO_THE_CASE and (named or inside)
+    ports = {name.rpartition(":")[2] for name in subject.names if ":" in name}
+    return _program(words) in KEPT_TO_THE_CASE and (named or inside or not ports.isdisjoint(words))
+
+
+def _program(words: Sequence[str]) -> str:
+    """What a line runs, or repeats until it succeeds: timeout 30 sh -c 'until PROGRAM …'."""
+    if words[0] != "timeout":
+        return words[0]
+    return words[words.index("-c") + 1].removeprefix("until ").split()[0]
 
 
 def line_of(trial: Trial) -> str:

@@ -24,7 +24,7 @@ from udsprobe.model.report import (
 )
 from udsprobe.rules import judged
 from udsprobe.rules.harm import slow_requests
-from udsprobe.rules.suspects.closed_unread import closed_unread
+from udsprobe.rules.suspects.closed_unread import closed_unread_suspects
 from udsprobe.views.fields.verdict import said
 
 
@@ -252,33 +252,51 @@ def test_a_hundredth_of_fewer_than_a_hundred_is_the_slowest(count: int, says: st
     assert slow_requests(ill.service(served, ill.thread())).says == says
 
 
-def closing(reads: int, accepted: int = 5000, first: int = 200) -> Report:
-    """200 requests, each on a connection of its own, and so many connections beside them."""
-    listener = replace(ill.quiet_listener(), accepted=accepted, established=accepted)
-    requests = ill.served(200)
-    stages = replace(requests.stages_us, accept_wait=ill.flat(first, 40.0))
-    names = {"accept4": accepted, "close": accepted, "read": reads, "write": 200}
-    return ill.service(
-        replace(requests, stages_us=stages),
-        ill.thread(user=0.5, sys_socket=0.4),
-        listeners=[listener],
-        syscalls=[syscall(name, "unix", calls) for name, calls in names.items()],
+def closing(
+    closed: Optional[int], *, sent: int = 0, read_from: int = 0, kept: bool = False
+) -> Report:
+    """Of 5,000 connections so many are closed unread; `kept`: one from before has requests."""
+    row = replace(
+        ill.quiet_listener(),
+        accepted=5000,
+        established=5000,
+        read_from=read_from,
+        closed_unread=closed,
+        closed_unread_sent=sent,
     )
+    report = ill.service(
+        ill.served(200), ill.thread(user=0.5, sys_socket=0.4), listeners=[row], syscalls=[]
+    )
+    return replace(report, connections=[replace(ill.connection(), local=row.address)] * kept)
 
 
 def test_connections_that_are_closed_unread_are_refused_by_the_program() -> None:
     """As nginx does without worker_connections: its clients come again, and are no churn."""
-    found = verdict(closing(reads=400))
+    found = verdict(closing(4600, read_from=400))
     assert (found.cause, found.class_, found.harm.kind) == ("accept-starved", "set-up", "refused")
     assert (found.harm.count, found.summary[:30]) == (4600, "92 % of connects closed unread")
     assert "its own limit of connections is reached" in found.summary
     assert found.confidence > 0.9
+    assert {each.metric: each.value for each in found.evidence} == {
+        "closed_unread": 4600,
+        "read_from": 400,
+    }
 
 
-def test_connections_that_were_looked_at_are_not_refused() -> None:
-    """Each may have been read once: a client that says nothing and leaves."""
-    assert closed_unread(closing(reads=5000)) == 0
-    assert closed_unread(closing(reads=4990)) == 10
-    assert closed_unread(closing(reads=100)) is None  # calls that are not seen
-    assert closed_unread(closing(reads=400, accepted=0)) == 0
-    assert verdict(closing(reads=5000)).cause != "accept-starved"
+def test_who_only_speaks_is_not_at_its_limit() -> None:
+    """Daytime writes and closes, and its clients say nothing; others are served elsewhere."""
+    assert closed_unread_suspects(closing(5000)) == []
+
+
+@pytest.mark.parametrize("how", [{"read_from": 1}, {"kept": True}, {"sent": 50}])
+def test_who_serves_others_there_or_was_asked_is(how: Dict[str, int]) -> None:
+    (found,) = closed_unread_suspects(closing(5000, **how))  # type: ignore[arg-type]
+    assert found.harm is not None and (found.harm.kind, found.harm.share_pct) == ("refused", 100)
+
+
+def test_a_few_closed_unread_are_none_and_unknown_is_not_0() -> None:
+    assert closed_unread_suspects(closing(49, read_from=4900)) == []
+    assert len(closed_unread_suspects(closing(50, read_from=4900))) == 1
+    assert closed_unread_suspects(closing(None, read_from=4900)) == []
+    # The clients of daytime that send something are few.
+    assert closed_unread_suspects(closing(5000, sent=49)) == []

@@ -6,7 +6,7 @@ import os
 import signal
 
 from tests.scenarios.bench import Bench
-from tests.scenarios.case import BOTH, UNIX, Subject, case
+from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 
 
 @case("Python threads", BOTH, quick=UNIX)
@@ -80,3 +80,31 @@ def nginx_without_worker_connections(bench: Bench, seats: int = 24) -> Subject:
     nginx = bench.nginx(f"proxy_pass http://unix:{node.address};", connections=seats)
     bench.load(nginx.address, connections=24, reconnect=1)
     return Subject([nginx.pid], [nginx.address, "worker_connections"])
+
+
+@case("Redis", BOTH, needs=("redis-server",), quick=TCP)
+def redis_above_maxclients(bench: Bench, seats: int = 8) -> Subject:
+    """30 clients where 8 are allowed: the others get an error, are closed, and come again.
+
+    A connection is left after 20 requests, and another client's takes its place.
+    """
+    redis = bench.redis("--maxclients", str(seats))
+    bench.load(redis.address, b"PING\r\n", "resp", connections=30, rate=300, reconnect=20)
+    return Subject([redis.pid], [redis.address, "maxclients"])
+
+
+@case("memcached", BOTH, needs=("memcached",))
+def memcached_closes_above_its_limit(bench: Bench, seats: int = 16) -> Subject:
+    """maxconns_fast: of 40 clients those above the limit get an error, and are closed."""
+    options = ("-c", str(seats), "-o", "maxconns_fast")
+    memcached = bench.memcached(*options)
+    bench.load(memcached.address, b"get a\r\n", "until:END\\r\\n", connections=40, rate=300)
+    return Subject([memcached.pid], [memcached.address, "memcached"])
+
+
+@case("memcached", BOTH, needs=("memcached",))
+def memcached_accepts_no_more(bench: Bench, seats: int = 24) -> Subject:
+    """60 kept clients where 24 are allowed: the others wait until one of those leaves."""
+    memcached = bench.memcached("-c", str(seats))
+    bench.load(memcached.address, b"get a\r\n", "until:END\\r\\n", connections=60, rate=300)
+    return Subject([memcached.pid], [memcached.address, "memcached"])

@@ -131,6 +131,15 @@ def nginx_idle_connections(bench: Bench) -> Subject:
     return Subject([nginx.pid])
 
 
+@case("nginx", BOTH, needs=("nginx",))
+def nginx_health_checks(bench: Bench) -> Subject:
+    """A balancer connects 20 times a second and leaves at once, beside 200 requests a second."""
+    nginx = bench.nginx("return 200 ok;")
+    bench.load(nginx.address, connections=8, rate=200)
+    bench.load(nginx.address, b"", "bytes:0", connections=2, rate=20, reconnect=1)
+    return Subject([nginx.pid])
+
+
 @case("Redis", BOTH, needs=("redis-server",))
 def redis_moderate(bench: Bench) -> Subject:
     """1,000 small reads a second."""

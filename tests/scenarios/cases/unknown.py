@@ -34,3 +34,11 @@ def asyncio_three_requests(bench: Bench) -> Subject:
 def postgres_idle(bench: Bench) -> Subject:
     """Only its own background processes."""
     return Subject([Postgres(bench).pid])
+
+
+@case("Python threads", BOTH)
+def daytime(bench: Bench) -> Subject:
+    """A line for each of 100 connections a second, which the server closes: nobody asks."""
+    server = bench.threaded("speaks=1")
+    bench.load(server.address, b"", "until:\\n", connections=4, rate=100, reconnect=1)
+    return Subject([server.pid])

@@ -9,6 +9,7 @@ nodelay=1 TCP_NODELAY
 upstream=ADDRESS asks an HTTP server first, over pool_to=N connections that all threads share;
 ask_parts=2 in two sends
 backlog=N · log=PATH a line for each request to a datagram socket
+speaks=1 as daytime does (RFC 867): a line for each connection, which is closed; nothing is read
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ class Service:
                 self._never.acquire()
             connection, _ = self._listener.accept()
             accepted += 1
+            if "speaks" in self._options:
+                with connection:
+                    send(connection, time.ctime().encode() + b"\r\n")
+                continue
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
             if self._ms("accept_pause_ms"):
                 time.sleep(self._ms("accept_pause_ms"))

@@ -183,6 +183,17 @@ BACKLOG: Dict[str, Tuple[Row, ...]] = {
 }
 
 _FREES = "a queued connection is accepted when a served one ends"
+# redis-cli is a client itself, and waits for a free place as well.
+_REDIS_MORE = (
+    'timeout 30 sh -c \'until redis-cli "$@" CONFIG SET maxclients 10000 | tee /dev/stderr '
+    "| grep -qx OK; do sleep 0.1; done' sh "
+)
+_REDIS_SAYS = (
+    "raise maxclients of Redis or Valkey to 10000, its default (package redis-tools; a password: "
+    "REDISCLI_AUTH), as soon as a client leaves: there is no place for redis-cli before; where "
+    "none does, end one, or restart Redis; for good: maxclients in redis.conf",
+    "connections above maxclients get an error and are closed",
+)
 _ONE_ACCEPTS = restart(
     "serve connections in more threads or processes, and let one of them do nothing but accept",
     _FREES,
@@ -225,6 +236,8 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
     "redis": (
+        now(_REDIS_MORE + "-s {path}", *_REDIS_SAYS),
+        now(_REDIS_MORE + "-h {host} -p {port}", *_REDIS_SAYS),
         reload(
             "raise maxclients: CONFIG SET maxclients …, and the same in redis.conf; or close idle "
             "clients: CONFIG SET timeout 300",
@@ -282,7 +295,7 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
     "memcached": (
         restart(
             "raise -c of memcached (and its limit of open files with it), then restart",
-            "with -c connections open it accepts no more",
+            "above -c connections it accepts no more, or closes them at once (-o maxconns_fast)",
         ),
     ),
     "java": (
