@@ -105,6 +105,6 @@ def memcached_closes_above_its_limit(bench: Bench, seats: int = 16) -> Subject:
 @case("memcached", BOTH, needs=("memcached",))
 def memcached_accepts_no_more(bench: Bench, seats: int = 24) -> Subject:
     """60 kept clients where 24 are allowed: the others wait until one of those leaves."""
-    memcached = bench.memcached("-c", str(seats))
+    memcached = bench.memcached("-c", str(seats), "-o", "no_maxconns_fast")
     bench.load(memcached.address, b"get a\r\n", "until:END\\r\\n", connections=60, rate=300)
     return Subject([memcached.pid], [memcached.address, "memcached"])

@@ -295,7 +295,7 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
     "memcached": (
         restart(
             "raise -c of memcached (and its limit of open files with it), then restart",
-            "above -c connections it accepts no more, or closes them at once (-o maxconns_fast)",
+            "above -c it closes connections at once; with -o no_maxconns_fast it accepts no more",
         ),
     ),
     "java": (
