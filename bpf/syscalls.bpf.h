@@ -202,6 +202,8 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 		if (call->call != CALL_NONE)
 			describe_call(task, state, regs);
 	}
+	if (call->call != CALL_NONE)
+		state->waits_anew = 0;
 	now = bpf_ktime_get_ns();
 	change_activity(state, now, activity_on_cpu(state));
 	if (state->flags & (THREAD_INTERRUPTED | THREAD_SET_ASIDE) &&

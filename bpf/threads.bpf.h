@@ -146,6 +146,7 @@ static __always_inline void falls_asleep(struct task_struct *task, struct thread
 	state->doing = doing_asleep(task, state, activity, waits);
 	if (state->doing == DOING_LOCK)
 		note_futex(task, slot);
+	goes_on_waiting(state, slot);
 }
 
 static __always_inline void left_cpu(struct task_struct *task, struct thread_state *state,

@@ -365,7 +365,8 @@ struct thread_state {
 	unsigned int flags;
 	unsigned char activity;
 	unsigned char doing;	/* since it left its CPU last */
-	unsigned char pad[2];
+	unsigned char waits_anew;	/* its past has an ongoing wait: it has done nothing else since */
+	unsigned char pad;
 	ns_t left_cpu_ns;	/* read when it is given one again; 0: in a call that began on one */
 	ns_t since_ns;		/* of the activity now */
 	ns_t polled_ns;		/* its poller returned; 0: it is in there, or never was */
@@ -466,12 +467,25 @@ struct wake {
 	char comm[COMM_LEN];
 };
 
+/* Waits for one futex that timers ended, each begun anew when the last one was over. They are in
+ * the timer's counts until somebody ends the last one.
+ */
+struct ongoing_wait {
+	u64_t object;
+	ns_t since_ns;		/* the first one began */
+	ns_t slept_ns;		/* in all of them */
+	ns_t runq_before_ns;	/* how long the thread had been ready to run by then */
+	unsigned int sleeps;
+	unsigned int author;	/* how timers are counted here */
+};
+
 /* What is remembered of a thread; the entry has the same index as its state. */
 struct thread_past {
 	address_t task;		/* whose it is, */
 	ns_t started_ns;	/* which tells another in the same memory */
 	count_t seen;
 	u64_t object;		/* that it sleeps for: the address of a futex */
+	struct ongoing_wait ongoing;
 	struct wake wake;
 	struct episode last[EPISODES];
 };

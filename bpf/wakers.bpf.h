@@ -18,6 +18,12 @@
 #define AWAKE_JOINED_NS 64000000
 /* From the arrival of bytes to the wake of who waits for them, on the same CPU. */
 #define ARRIVAL_WAKES_NS 10000
+/* On a CPU between two waits for one futex, in the mean: to look at what it waits for, in an
+ * interpreter too. Who works longer does something else. In the mean, because a sleep whose end
+ * was not told looks like time on a CPU.
+ */
+#define LOOKS_NS 1000000
+#define SHARE_SHIFT 20
 
 /* include/linux/preempt.h */
 #define SOFTIRQ_SERVED 0x100
@@ -138,14 +144,46 @@ static __always_inline void note_futex(struct task_struct *task, u32 slot)
 		past->object = first_argument(regs, compat);
 }
 
+/* It waits for the same again that it waited for until a timer ended that, and did nothing else. */
+static __always_inline bool begins_anew(struct thread_state *state, struct thread_past *past)
+{
+	struct ongoing_wait *ongoing = &past->ongoing;
+	ns_t runq_ns = state->activity_ns[ACTIVITY_RUNQ] - ongoing->runq_before_ns;
+	ns_t cpu_ns = state->since_ns - ongoing->since_ns - ongoing->slept_ns - runq_ns;
+
+	return past->object && past->object == ongoing->object &&
+	       cpu_ns < (ns_t)ongoing->sleeps * LOOKS_NS;
+}
+
+/* Any sleep but one for the same futex is something else. */
+static __always_inline void goes_on_waiting(struct thread_state *state, u32 slot)
+{
+	struct thread_past *past;
+
+	if (!state->waits_anew)
+		return;
+	past = state->doing == DOING_LOCK ? past_in_slot(slot) : NULL;
+	if (!past || !begins_anew(state, past))
+		state->waits_anew = 0;
+}
+
+/* A timer ended this sleep, and the one before. */
+static __always_inline bool went_on(struct thread_state *state, struct thread_past *past)
+{
+	return state->waits_anew && state->doing == DOING_LOCK &&
+	       past->ongoing.since_ns < state->left_cpu_ns;
+}
+
 /* The last episode goes on: true when this was no more than that. */
-static __always_inline bool joined(struct episode *episode, struct thread_state *state, ns_t now)
+static __always_inline bool joined(struct thread_past *past, struct episode *episode,
+				   struct thread_state *state, ns_t now)
 {
 	ns_t left = state->left_cpu_ns, asleep = state->since_ns - left;
 
 	if (state->doing == DOING_CPU && left - episode->left_ns < AWAKE_JOINED_NS)
 		asleep = 0;
-	else if (state->doing != episode->doing || left - episode->left_ns >= SLEEPS_JOINED_NS)
+	else if (state->doing != episode->doing ||
+		 (left - episode->left_ns >= SLEEPS_JOINED_NS && !went_on(state, past)))
 		return false;
 	episode->woken_ns += asleep;
 	episode->runq_us += (now - state->since_ns) >> US_SHIFT;
@@ -160,7 +198,7 @@ static __always_inline void remember_episode(u32 slot, struct thread_state *stat
 
 	if (!past)
 		return;
-	if (past->seen && joined(&past->last[(past->seen - 1) & (EPISODES - 1)], state, now))
+	if (past->seen && joined(past, &past->last[(past->seen - 1) & (EPISODES - 1)], state, now))
 		return;
 	episode = &past->last[past->seen & (EPISODES - 1)];
 	episode->left_ns = state->left_cpu_ns;
@@ -302,6 +340,11 @@ static __always_inline void find_arrival(struct task_struct *task, struct thread
 	cpu->arrival_ns = 0;
 }
 
+static __always_inline ns_t wait_began(struct thread_state *state, struct thread_past *past)
+{
+	return state->waits_anew ? past->ongoing.since_ns : state->since_ns;
+}
+
 /* It can be on its CPU still, about to leave it: then nobody made it wait. */
 static __subprogram int note_waker(u32 slot, struct task_struct *task, struct thread_state *state)
 {
@@ -324,7 +367,7 @@ static __subprogram int note_waker(u32 slot, struct task_struct *task, struct th
 	__builtin_memset(past->wake.was_ns, 0, sizeof(past->wake.was_ns));
 	name_waker(&past->wake, waker, waker_slot);
 	now = bpf_ktime_get_ns();
-	from = state->activity > ACTIVITY_RUNQ ? state->since_ns : now;
+	from = state->activity > ACTIVITY_RUNQ ? wait_began(state, past) : now;
 	if (from >= now)
 		return 0;
 	author_slot = slot_with_past(waker, waker_slot);
@@ -406,8 +449,6 @@ static __always_inline void add_wait(struct wait_counts *counts, struct wake *wa
 
 	counts->count++;
 	counts->last_ns = now;
-	if (waited_ns > counts->max_ns)
-		counts->max_ns = waited_ns;
 	if (author != AUTHOR_THREAD) {
 		counts->was_ns[DOING_UNKNOWN] += waited_ns;
 		return;
@@ -422,6 +463,86 @@ static __always_inline void add_wait(struct wait_counts *counts, struct wake *wa
 	counts->was_ns[DOING_CPU] += waited_ns - known_ns;
 	counts->is_target = wake->is_target;
 	__builtin_memcpy(counts->comm, wake->comm, sizeof(counts->comm));
+}
+
+/* A timer ended it: the thread may begin it anew. */
+static __always_inline void may_go_on(struct thread_state *state, struct thread_past *past,
+				      u32 author, ns_t now)
+{
+	struct ongoing_wait *ongoing = &past->ongoing;
+
+	if (!state->waits_anew || ongoing->author != author) {
+		ongoing->since_ns = state->since_ns;
+		ongoing->slept_ns = 0;
+		ongoing->runq_before_ns = state->activity_ns[ACTIVITY_RUNQ];
+		ongoing->sleeps = 0;
+		ongoing->object = past->object;
+		ongoing->author = author;
+	}
+	ongoing->slept_ns += now - state->since_ns;
+	ongoing->sleeps++;
+	state->waits_anew = 1;
+}
+
+/* What the author did from when the first one began, less the moments between them. */
+static __always_inline void leave_out_moments(struct wake *wake, ns_t slept_ns, ns_t lasted_ns)
+{
+	u64 lasted_us = lasted_ns >> US_SHIFT, share;
+
+	if (!lasted_us)
+		return;
+	share = ((slept_ns >> US_SHIFT) << SHARE_SHIFT) / lasted_us;
+	for (u32 i = 0; i < DOING_MAX; i++)
+		wake->was_ns[i] = ((wake->was_ns[i] >> US_SHIFT) * share >> SHARE_SHIFT)
+				  << US_SHIFT;
+}
+
+/* Somebody ended the last one: the others are no timer's any more. Returns how long they took. */
+static __always_inline ns_t take_from_timer(struct thread_past *past, struct wait_key *key)
+{
+	struct ongoing_wait *ongoing = &past->ongoing;
+	struct wait_counts *counts;
+	ns_t slept_ns = ongoing->slept_ns;
+
+	key->object = ongoing->object;
+	key->author = ongoing->author;
+	key->author_tid = 0;
+	key->author_tgid = 0;
+	key->author_started_ns = 0;
+	counts = bpf_map_lookup_elem(&waits, key);
+	if (!counts || counts->was_ns[DOING_UNKNOWN] < slept_ns)
+		return 0;
+	counts->was_ns[DOING_UNKNOWN] -= slept_ns;
+	return slept_ns;
+}
+
+/* How long the thread waited for who woke it. Uses up the key. */
+static __always_inline ns_t ended_by_thread(struct thread_state *state, struct thread_past *past,
+					    struct wait_key *key, ns_t now)
+{
+	ns_t waited_ns = now - state->since_ns;
+
+	if (!state->waits_anew)
+		return waited_ns;
+	waited_ns += take_from_timer(past, key);
+	leave_out_moments(&past->wake, waited_ns, now - past->ongoing.since_ns);
+	return waited_ns;
+}
+
+static __always_inline void add_wait_of(struct thread_state *state, struct thread_past *past,
+					struct wait_counts *counts, struct wait_key *key, ns_t now)
+{
+	u32 author = key->author;
+	ns_t waited_ns = now - state->since_ns;
+
+	if ((author == AUTHOR_INTERRUPT || author == AUTHOR_SOFTIRQ) && key->object) {
+		may_go_on(state, past, author, now);
+	} else {
+		if (author == AUTHOR_THREAD)
+			waited_ns = ended_by_thread(state, past, key, now);
+		state->waits_anew = 0;
+	}
+	add_wait(counts, &past->wake, author, waited_ns, now);
 }
 
 static __subprogram int wait_ended(struct task_struct *task, struct thread_state *state, u32 slot,
@@ -445,8 +566,11 @@ static __subprogram int wait_ended(struct task_struct *task, struct thread_state
 	}
 	if (counts) {
 		counts->tgid = tgid_of(task);
-		add_wait(counts, &past->wake, key.author, now - state->since_ns, now);
+		if (now - state->since_ns > counts->max_ns)
+			counts->max_ns = now - state->since_ns;
+		add_wait_of(state, past, counts, &key, now);
 	} else {
+		state->waits_anew = 0;
 		shared_add(&waits_turned_away, 1);
 	}
 	past->wake.author = AUTHOR_UNKNOWN;

@@ -18,6 +18,8 @@ Row = Dict[str, Any]
 HANDOVERS = 10_000
 BRIEF_TURNS = 4_000
 ROUNDS = 5
+# Enough that it does not matter where a lock became free between two waits of a thread.
+TIMED_ROUNDS = 20
 ATTEMPTS, SCHEDSTAT_MAX = 3, 0.02
 # What the workload does itself between the stamps and its wait, and udsprobe's decimals.
 ROUNDING_US = 1.0
@@ -195,6 +197,58 @@ def test_a_child_that_ends(tmp_path: Path) -> None:
     row = seen.row(parent, "child")
     assert names(row["authors"]) == {("thread", child)}
     assert row["count"] == 1
+
+
+@pytest.mark.parametrize("work", ["cpu", "sleep"])
+@pytest.mark.parametrize("case", ["timedlock", "timedqueue"])
+def test_a_wait_that_is_begun_anew_is_that_of_who_ends_it(
+    case: str, work: str, tmp_path: Path
+) -> None:
+    """Timers end five of six, and all is for the same thread."""
+    seen = watched(tmp_path, case, work, TIMED_ROUNDS)
+    waiter, holder, *_ = seen.truth["tids"]
+    row = seen.row(waiter, "lock")
+    assert names(row["authors"]) <= {("thread", holder), ("timer", None)}
+    assert row["count"] > 2 * TIMED_ROUNDS
+    did = ("sleep", "cpu", "runq") if work == "sleep" else ("cpu", "runq")
+    assert spent_us(row["authors"], *did) > 0.5 * row["total_us"]
+
+
+def test_every_wait_that_is_begun_anew_is_counted(tmp_path: Path) -> None:
+    """The kernel counts how often the thread went to sleep while it wanted the lock. Where an event
+    does not reach probes, perf's either, one is not seen; none is ever counted twice."""
+    missed: List[int] = []
+    for _ in range(ATTEMPTS):
+        seen = watched(tmp_path, "timedlock", rounds=ROUNDS)
+        (counted,) = (
+            row["count"]
+            for row in seen.report["locks"]
+            if row["waiters"] == 1 and row["count"] > 2 * ROUNDS
+        )
+        missed.append(seen.truth["switches"][0] - counted)
+        assert missed[-1] >= 0
+        if missed[-1] == 0:
+            return
+    raise AssertionError(f"not counted: {missed}")
+
+
+def test_a_clock_that_is_stopped_was_the_timer_s(tmp_path: Path) -> None:
+    """It does something each time: only the last wait is that of who stops it."""
+    seen = watched(tmp_path, "ticker", rounds=ROUNDS)
+    ticker, stopper, *_ = seen.truth["tids"]
+    row = seen.row(ticker, "lock")
+    by_timer = [part for part in row["authors"] if part["by"] == "timer"]
+    others_us = row["total_us"] - sum(part["total_us"] for part in by_timer)
+    assert names(row["authors"]) <= {("thread", stopper), ("timer", None)}
+    assert row["count"] > 2 * ROUNDS
+    assert others_us <= row["max_us"] + ROUNDING_US
+
+
+def test_waits_that_nobody_ends_are_the_timer_s(tmp_path: Path) -> None:
+    seen = watched(tmp_path, "alarm", rounds=20)
+    row = seen.row(seen.truth["tids"][0], "lock")
+    assert 1 < row["count"] <= seen.truth["switches"][0]
+    assert names(row["authors"]) == {("timer", None)}
 
 
 def test_a_timer_has_no_thread(tmp_path: Path) -> None:

@@ -45,6 +45,30 @@ sys.stdin.readline()
 SLEEPS = "time.sleep(0.2)"
 # It lets go of the interpreter's lock only when it is asked to, after 5 ms.
 COMPUTES = "until = time.thread_time() + 0.2\n        while time.thread_time() < until: pass"
+# It keeps the interpreter's lock in each call of sum(), however often it is asked for it.
+KEEPS = """
+import json, sys, threading, time
+tids, over = {}, []
+began = threading.Event()
+def holder():
+    tids["holder"] = threading.get_native_id()
+    began.wait()
+    for _ in range(12):
+        sum(range(4_000_000))
+        time.sleep(0.002)
+    over.append(True)
+def waiter():
+    tids["waiter"] = threading.get_native_id()
+    began.set()
+    while not over: time.sleep(0.0005)
+print("ready", flush=True)
+sys.stdin.readline()
+threads = [threading.Thread(target=each) for each in (holder, waiter)]
+for each in threads: each.start()
+for each in threads: each.join()
+print(json.dumps(tids), flush=True)
+sys.stdin.readline()
+"""
 
 NODE = """
 const { Worker } = require('worker_threads');
@@ -90,9 +114,8 @@ def watched(command: Sequence[str], folder: Path) -> Tuple[int, Dict[str, int], 
     return process.pid, said, observation.report["waits"]
 
 
-def python(work: str, folder: Path) -> Tuple[Dict[str, int], Row]:
+def python(code: str, folder: Path) -> Tuple[Dict[str, int], Row]:
     """Its threads, and the waits for locks of the one that waits."""
-    code = PYTHON.replace("WORK", work)
     _, tids, rows = watched([sys.executable, "-c", code], folder)
     (row,) = (r for r in rows if (r["tid"], r["kind"]) == (tids["waiter"], "lock"))
     return tids, row
@@ -103,20 +126,34 @@ def authors(row: Row) -> Set[Tuple[str, Any]]:
 
 
 def test_a_python_lock_whose_holder_sleeps(tmp_path: Path) -> None:
-    tids, row = python(SLEEPS, tmp_path)
+    tids, row = python(PYTHON.replace("WORK", SLEEPS), tmp_path)
     first = row["authors"][0]
     assert (first["tid"], first["was"]) == (tids["holder"], "sleep")
     assert first["total_us"] > 0.5 * row["total_us"]
 
 
-def test_the_interpreter_s_lock(tmp_path: Path) -> None:
-    """Timers end most of these waits, which are begun anew; nobody else is named."""
-    tids, row = python(COMPUTES, tmp_path)
-    others = {tid for by, tid in authors(row) if by == "thread"} - {tids["holder"]}
+def test_the_interpreter_s_lock_of_who_lets_go(tmp_path: Path) -> None:
+    """It does so between two waits, when nobody is there to be woken; nobody else is named."""
+    tids, row = python(PYTHON.replace("WORK", COMPUTES), tmp_path)
+    assert_nobody_else(row, tids["holder"])
+    assert ("thread", tids["holder"]) in authors(row)
+
+
+def assert_nobody_else(row: Row, holder: int) -> None:
+    others = {tid for by, tid in authors(row) if by == "thread"} - {holder}
     # Its starter, which waits for both to end, can have let go of the lock as well.
     assert len(others) <= 1
-    assert ("thread", tids["holder"]) in authors(row)
     assert {by for by, _ in authors(row)} <= {"thread", "timer"}
+
+
+def test_the_interpreter_s_lock(tmp_path: Path) -> None:
+    """Timers end most of these waits, which are begun anew; all are for who keeps it."""
+    tids, row = python(KEEPS, tmp_path)
+    assert_nobody_else(row, tids["holder"])
+    held_us = sum(part["total_us"] for part in row["authors"] if part["tid"] == tids["holder"])
+    assert held_us > 0.5 * row["total_us"]
+    # Each of them is not longer than the interpreter's switch interval.
+    assert row["total_us"] > 10 * row["max_us"]
 
 
 def test_a_worker_of_node_waits_for_the_main_thread(require: Require, tmp_path: Path) -> None:

@@ -144,8 +144,8 @@ RUNNABLE_PER_CPU_MAX = 4.0
 # -- authors of waits ---------------------------------------------------------------------------
 # Who ended less of the waits is one of several, and not whom they are for.
 AUTHOR_SHARE_MIN = 0.5
-# What authors did speaks for all of these waits when it is known of a quarter: timers end most
-# waits for an interpreter's lock, which are then begun anew.
+# What authors did speaks for all of these waits when it is known of a quarter: timers end
+# waits for an interpreter's lock that becomes free while who waits is looking.
 AUTHOR_KNOWN_MIN = 0.25
 # A thread that waited longer than its requests did also waited for work, which is not their wait.
 WAITED_TIMES_REQUESTS_MAX = 1.5

@@ -28,6 +28,7 @@
 
 enum {
 	WORK_MS = 30,
+	TICK_MS = 5,
 	BRIEF_NS = 100000,
 	CHAIN = 3
 };
@@ -310,6 +311,121 @@ static void *producer(void *unused)
 		pthread_mutex_unlock(&guard);
 	}
 	return NULL;
+}
+
+static struct timespec after_ms(clockid_t clock, long ms)
+{
+	long at_ns = now_ns(clock) + ms * 1000000L;
+
+	return (struct timespec){at_ns / 1000000000L, at_ns % 1000000000L};
+}
+
+static long sleeps_so_far(void)
+{
+	struct rusage used;
+
+	getrusage(RUSAGE_THREAD, &used);
+	return used.ru_nvcsw;
+}
+
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+
+/* It waits for the lock for a moment, and for the same again until it has it. */
+static void *impatient(void *unused)
+{
+	(void)unused;
+	tids[0] = gettid();
+	for (int i = 0; i < rounds; i++) {
+		struct timespec until;
+		long before;
+
+		pthread_barrier_wait(&turn);
+		before = sleeps_so_far();
+		do
+			until = after_ms(CLOCK_REALTIME, TICK_MS);
+		while (pthread_mutex_timedlock(&held, &until));
+		switches[0] += sleeps_so_far() - before;
+		pthread_mutex_unlock(&held);
+		pthread_barrier_wait(&turn);
+	}
+	return NULL;
+}
+
+static void *holder(void *unused)
+{
+	(void)unused;
+	tids[1] = gettid();
+	for (int i = 0; i < rounds; i++) {
+		pthread_mutex_lock(&held);
+		pthread_barrier_wait(&turn);
+		do_work();
+		pthread_mutex_unlock(&held);
+		pthread_barrier_wait(&turn);
+	}
+	return NULL;
+}
+
+static void *impatient_consumer(void *unused)
+{
+	struct timespec until;
+
+	(void)unused;
+	tids[0] = gettid();
+	for (int i = 0; i < rounds; i++) {
+		pthread_mutex_lock(&guard);
+		while (!queued) {
+			until = after_ms(CLOCK_REALTIME, TICK_MS);
+			pthread_cond_timedwait(&filled, &guard, &until);
+		}
+		queued--;
+		pthread_mutex_unlock(&guard);
+	}
+	return NULL;
+}
+
+/* A clock that can be stopped: it writes something down each time. */
+static void *ticker(void *unused)
+{
+	struct timespec until;
+
+	(void)unused;
+	tids[0] = gettid();
+	pthread_mutex_lock(&guard);
+	while (!queued) {
+		until = after_ms(CLOCK_REALTIME, TICK_MS);
+		if (pthread_cond_timedwait(&filled, &guard, &until) && write(scratch, "x", 1) != 1)
+			exit(3);
+	}
+	pthread_mutex_unlock(&guard);
+	return NULL;
+}
+
+static void *stopper(void *unused)
+{
+	(void)unused;
+	tids[1] = gettid();
+	for (int i = 0; i < rounds; i++)
+		do_work();
+	pthread_mutex_lock(&guard);
+	queued++;
+	pthread_cond_signal(&filled);
+	pthread_mutex_unlock(&guard);
+	return NULL;
+}
+
+/* Of the times that it waits, nobody ends one. */
+static void run_alarm(void)
+{
+	_Atomic int never = 0;
+	long before = sleeps_so_far();
+
+	tids[0] = gettid();
+	for (int i = 0; i < rounds; i++) {
+		struct timespec time = {0, TICK_MS * 1000000L};
+
+		syscall(SYS_futex, &never, FUTEX_WAIT_PRIVATE, 0, &time, NULL, 0);
+	}
+	switches[0] = sleeps_so_far() - before;
 }
 
 static void run_pair(void *(*first)(void *), void *(*second)(void *))
@@ -603,6 +719,14 @@ static void run(const char *name, const char *path)
 		run_pair(reader, writer);
 	} else if (!strcmp(name, "queue")) {
 		run_pair(consumer, producer);
+	} else if (!strcmp(name, "timedlock")) {
+		run_pair(impatient, holder);
+	} else if (!strcmp(name, "timedqueue")) {
+		run_pair(impatient_consumer, producer);
+	} else if (!strcmp(name, "ticker")) {
+		run_pair(ticker, stopper);
+	} else if (!strcmp(name, "alarm")) {
+		run_alarm();
 	} else if (!strcmp(name, "unix") || !strcmp(name, "tcp")) {
 		run_socket(!strcmp(name, "tcp"), false);
 	} else if (!strcmp(name, "polled")) {
