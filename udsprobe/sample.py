@@ -744,6 +744,8 @@ class StackCounts:
             requests to answer, 0 where that is not known.
         owing_samples: of what ran, while the process had requests to answer; None: older versions
             did not look.
+        threads: tid → of the samples of what ran, those of that thread; of the first threads that
+            were met there.
     """
 
     pid: int
@@ -755,6 +757,7 @@ class StackCounts:
     owing_ns: int = 0
     call: str = ""
     owing_samples: Optional[int] = None
+    threads: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

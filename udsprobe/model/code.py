@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from types import MappingProxyType
+from typing import (
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
-from udsprobe.model.counters import grown
+from udsprobe.model.counters import grown, grown_by_key
 from udsprobe.model.report import (
     CodePlace,
     CodeStack,
@@ -74,6 +85,7 @@ class Row(NamedTuple):
     Attributes:
         owing: of the samples, while the process had requests to answer; None: not known.
         weight: what its part of the whole is reckoned by.
+        threads: tid → of the samples, those that are known to be its own.
     """
 
     pid: int
@@ -87,6 +99,7 @@ class Row(NamedTuple):
     owing_ns: int
     weight: int
     owing: Optional[int] = None
+    threads: Mapping[int, int] = MappingProxyType({})
 
 
 def frames_of(text: str) -> Tuple[Frame, ...]:
@@ -208,6 +221,7 @@ def _row(was: Optional[StackCounts], now: StackCounts) -> Row:
         owing_ns=grown("stack time", now.owing_ns, was.owing_ns if was else 0),
         weight=samples if now.on == CPU else slept_ns,
         owing=_owing(was, now),
+        threads=grown_by_key("stack samples", now.threads, was.threads if was else {}),
     )
 
 
@@ -235,7 +249,7 @@ def _processes(rows: Sequence[Row]) -> List[ProcessCode]:
 def places(rows: Sequence[Row]) -> List[CodePlace]:
     """What most of the time goes to first, then the functions that take it themselves."""
     whole = sum(row.weight for row in rows)
-    rows = _spoken_for(rows)
+    rows = spoken_for(rows)
     hot = _hot(rows, whole)
     rest = by_self(rows)
     if hot is None:
@@ -276,7 +290,7 @@ def _enters_kernel(frame: Frame) -> bool:
     return frame.module == KERNEL and _KERNEL_ENTRY.fullmatch(frame.function or "") is not None
 
 
-def _spoken_for(rows: Sequence[Row]) -> List[Row]:
+def spoken_for(rows: Sequence[Row]) -> List[Row]:
     """What is known of a function without its callers goes to where it was called from, in parts
     as it is with its callers; rows of functions whose callers are never known stay.
     """

@@ -7,22 +7,10 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.model.code import KERNEL, Frame, Row, places, ran
 from udsprobe.model.report import Stacks, StageCode
+from udsprobe.model.socket_calls import RECEIVES, SENDS
 from udsprobe.sample import Sample
 
 RECEIVING, PROCESSING, SENDING, NONE = STAGES = ("receiving", "processing", "sending", "none")
-# net/socket.c: one of them is on the way from each system call to a socket.
-_RECEIVES = frozenset(
-    (
-        *("sock_recvmsg", "sock_read_iter", "sock_splice_read", "__sys_recvfrom"),
-        *("__sys_recvmsg", "___sys_recvmsg", "____sys_recvmsg", "__sys_recvmmsg"),
-    )
-)
-_SENDS = frozenset(
-    (
-        *("sock_sendmsg", "__sock_sendmsg", "sock_write_iter", "__sys_sendto", "__sys_sendmsg"),
-        *("___sys_sendmsg", "____sys_sendmsg", "__sys_sendmmsg"),
-    )
-)
 
 
 class _Part(NamedTuple):
@@ -77,9 +65,9 @@ def _of(row: Row, samples: int) -> Row:
 def _moves(frames: Tuple[Frame, ...]) -> Optional[str]:
     """Whether the kernel moves bytes of a socket for it; the outermost call decides."""
     for frame in frames:
-        if frame.module == KERNEL and frame.function in _RECEIVES:
+        if frame.module == KERNEL and frame.function in RECEIVES:
             return RECEIVING
-        if frame.module == KERNEL and frame.function in _SENDS:
+        if frame.module == KERNEL and frame.function in SENDS:
             return SENDING
     return None
 

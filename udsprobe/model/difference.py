@@ -11,6 +11,7 @@ from math import floor, log10
 from typing import List, Optional
 
 from udsprobe.model.code import stacks
+from udsprobe.model.code_kinds import with_kinds
 from udsprobe.model.code_stages import with_stages
 from udsprobe.model.connection_rows import connection_rows, upstream_rows
 from udsprobe.model.counters import (
@@ -91,7 +92,7 @@ def report(
         connections=connection_rows(first, last),
         connections_total=last.connections_open,
         cpu=cpu_use(first, last),
-        stacks=with_stages(stacks(first, last), first, last),
+        stacks=with_kinds(with_stages(stacks(first, last), first, last), first, last),
         waits=None if waited is None else waited.rows,
         waits_total=None if waited is None else waited.total,
         waits_now=None if waiting is None else waiting.rows,

@@ -207,13 +207,46 @@ class CodeStack:
 
 
 @dataclass(frozen=True)
+class CodeThread:
+    """A thread's part of the samples of a kind of code."""
+
+    tid: int
+    comm: Optional[str]
+    share_pct: float
+
+
+@dataclass(frozen=True)
+class CodeKind:
+    """What a kind of code has of all samples of a process.
+
+    `runtime`: whose collector it is, by the name of a server. `part`: `young`, where most of a
+    collector's samples are in its collections of short-lived objects. `stack`: the function that
+    most of it ran in, then the one that tells the kind, which has called it.
+    """
+
+    kind: str
+    share_pct: float
+    samples: int
+    runtime: Optional[str]
+    part: Optional[str]
+    stack: List[str]
+    threads: List[CodeThread]
+
+
+@dataclass(frozen=True)
 class ProcessCode:
-    """The samples of one process; of `truncated` ones the outer callers were not found."""
+    """The samples of one process; of `truncated` ones the outer callers were not found.
+
+    `code` is of what ran outside of calls on sockets and in pollers; `in_sockets` samples were
+    inside. `kinds`: of code that is known by its names, the largest first.
+    """
 
     pid: int
     samples: int
     truncated: int
     code: List[CodePlace]
+    in_sockets: int = 0
+    kinds: List[CodeKind] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -300,7 +333,8 @@ class Stacks:
 class Verdict:
     """`class_` is `class` in the document: what the banner says.
 
-    `code`: the functions that the cause is in; empty when no stacks were taken.
+    `code`: the functions that the cause is in; empty when no stacks were taken. `code_kinds`: the
+    same by kinds of code, as far as its functions tell them.
     """
 
     cause: str
@@ -316,6 +350,7 @@ class Verdict:
     class_: str = "unknown"
     harm: Harm = NOT_SEEN
     code: List[CodePlace] = field(default_factory=list)
+    code_kinds: List[CodeKind] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,9 @@ STACKS_MAX = 2000
 """Different ones that are kept; of a further one its innermost function alone."""
 
 PROCESSES_MAX = 200
+THREADS_MAX = 64
+"""Of one stack, that are told apart."""
+
 SLEEPS_MAX = 10_000
 """That go on at one moment, or whose end was lost."""
 
@@ -50,12 +53,20 @@ class _Sums:
 
     def __init__(self) -> None:
         self.samples = self.truncated = self.ns = self.owing_ns = self.owing = 0
+        self.threads: Dict[int, int] = {}
 
     def add(self, samples: int, ns: int, owing_ns: int, *, is_whole: bool) -> None:
         self.samples += samples
         self.truncated += 0 if is_whole else samples
         self.ns += ns
         self.owing_ns += owing_ns
+
+    def add_ran(self, raw: RawStack, *, is_whole: bool) -> None:
+        """One sample of what ran."""
+        self.add(1, 0, 0, is_whole=is_whole)
+        self.owing += raw.is_owing
+        if raw.tid in self.threads or len(self.threads) < THREADS_MAX:
+            self.threads[raw.tid] = self.threads.get(raw.tid, 0) + 1
 
 
 def as_line(frame: CodeFrame) -> str:
@@ -95,8 +106,7 @@ class StackProfile:
         for event in came.events:
             if isinstance(event, RawStack):
                 row, is_whole = self._row(event, CPU)
-                self._sums(row).add(1, 0, 0, is_whole=is_whole)
-                self._sums(row).owing += event.is_owing
+                self._sums(row).add_ran(event, is_whole=is_whole)
             elif isinstance(event, SleepBegan):
                 self._fell_asleep(event)
             else:
@@ -251,4 +261,5 @@ def _told(row: Row, counted: _Sums, going_on: _Sums) -> StackCounts:
         slept_ns=counted.ns + going_on.ns,
         owing_ns=counted.owing_ns + going_on.owing_ns,
         owing_samples=counted.owing if on == CPU else None,
+        threads=dict(counted.threads),
     )
