@@ -8,9 +8,30 @@ from typing import Any, Callable, Dict, Iterable, List
 
 from tests.repo import remedy_table as remedies
 from tests.repo.source_tree import ROOT
+from udsprobe.model.code_marks import KINDS
 from udsprobe.rules.causes import CAUSES
+from udsprobe.rules.code_kinds import KIND_WORDS
 from udsprobe.views.fields.columns import CONNECTIONS, FINDINGS, LISTENERS, SYSCALLS, TARGETS
 from udsprobe.views.metrics.catalogue import CATALOGUE, Metric
+
+# Function and module, as they are met.
+EXAMPLES = {
+    "memory-reclaim": "`try_to_free_mem_cgroup_pages`, `do_swap_page` of the kernel",
+    "memory-compaction": "`compact_zone`, `do_huge_pmd_anonymous_page` of the kernel",
+    "garbage-collection": "`GenMarkSweep::…`, `G1…` (Java), `runtime.gcDrain` (Go), "
+    "`v8::internal::MarkCompactCollector::…`, `…::Scavenger::…` (Node), `gc_collect_main` "
+    "(Python), `gc_marks` (Ruby), `zend_gc_collect_cycles` (PHP), `SVR::gc_heap::…` (.NET)",
+    "tls-handshake": "`SSL_do_handshake`, `ngx_ssl_handshake`, "
+    "`crypto/tls.(*Conn).serverHandshake`; `EVP_DigestSignFinal` inside of reads and writes of TLS",
+    "password-hashing": "`PKCS5_PBKDF2_HMAC`, `EVP_PBE_scrypt`, `crypt`, `argon2id_…`",
+    "compression": "`deflate`, `BrotliEncoderCompressStream`, `ZSTD_compressStream2`",
+    "regular-expression": "`pcre2_match_8`, `sre_ucs1_match`, `regexp.(*Regexp).…`, `RegExp:…` of "
+    "Node's map file",
+    "tls-records": "`SSL_read`, `SSL_write`, `crypto/tls.(*Conn).Write`",
+    "process-creation": "`kernel_clone`, `do_execve…`, `do_exit` of the kernel",
+    "kernel-locks": "`futex_wake`, `native_queued_spin_lock_slowpath` of the kernel",
+    "page-faults": "`exc_page_fault`, `handle_mm_fault` of the kernel",
+}
 
 
 def of_verdicts(text: str) -> str:
@@ -19,7 +40,13 @@ def of_verdicts(text: str) -> str:
         f"| `{each.name}` | {each.shape} | {each.likely} | {each.look} |"
         for each in CAUSES.values()
     )
-    return _with_rows(_with_rows(text, "Causes", causes), "Thresholds", threshold_rows())
+    text = _with_rows(_with_rows(text, "Causes", causes), "Thresholds", threshold_rows())
+    return _with_rows(text, "Kinds of code", kind_rows())
+
+
+def kind_rows() -> List[str]:
+    """Every kind of code in the order in which they are tried, with marks of each."""
+    return [f"| `{kind}` | {KIND_WORDS[kind]} | {EXAMPLES[kind]} |" for kind in KINDS]
 
 
 def of_screen(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List
+from typing import List, Tuple
 
 import pytest
 
@@ -52,6 +52,47 @@ def test_a_worker_that_computes_for_those_that_wait_is_the_thread_to_name() -> N
     report = judged(ill.service(requests, *waiters, worker))
     assert report.verdict is not None
     assert (report.verdict.cause, report.verdict.subject) == ("app-cpu", "worker thread 5000")
+
+
+def serving(count: int, computing: float) -> List[ThreadTime]:
+    """The same, seen to receive."""
+    share = {"blocked_recv": 0.01, "sys_socket": 0.01}
+    return [
+        replace(each, share={**each.share, **share, "blocked_lock": 0.98 - computing})
+        for each in waiting(count, computing)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("collectors", "subject"),
+    [
+        (("VM Thread",), "VM Thread thread 5000"),
+        (("GC Thread#0", "GC Thread#1"), "GC Thread#0 thread 5000"),
+    ],
+)
+def test_collectors_that_compute_now_and_then_are_the_threads_to_name(
+    collectors: Tuple[str, ...], subject: str
+) -> None:
+    """Not the thread that accepts, though none of them is busy all the time."""
+    waiters = serving(4, 0.02)
+    used = 0.6 / len(collectors)
+    names = enumerate(collectors)
+    workers = [
+        ill.thread(5000 + n, name, user=used, blocked_lock=1 - used, blocked_poll=0.0)
+        for n, name in names
+    ]
+    requests = ill.served(800, recv_wait=0, recv=0, send=0, app=40_000, lock=97.0, cpu=3.0)
+    verdict = judged(ill.service(requests, *waiters, *workers), slo_us=1000.0).verdict
+    assert verdict is not None
+    assert (verdict.cause, verdict.subject) == ("app-cpu", subject)
+    assert "waits for a lock while" in verdict.summary and collectors[0] in verdict.summary
+
+
+def test_of_serving_threads_that_take_turns_none_is_the_holder() -> None:
+    requests = ill.served(500, recv_wait=0, recv=0, send=0, app=80_000, lock=87.5, cpu=12.5)
+    verdict = judged(ill.service(requests, *serving(8, 0.125))).verdict
+    assert verdict is not None
+    assert verdict.cause == "app-cpu" and "waits for a lock while" not in verdict.summary
 
 
 def test_a_lock_whose_owner_sleeps_stays_a_wait() -> None:

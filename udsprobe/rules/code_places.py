@@ -8,6 +8,7 @@ from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 from udsprobe.model.action import Action
 from udsprobe.model.code import NOT_KNOWN, subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
+from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import Suspect
@@ -48,10 +49,13 @@ def with_code(root: Suspect, report: Report) -> Suspect:
 
 def _running(root: Suspect, report: Report) -> Suspect:
     found = _process(root, report)
-    if found is None or found.samples < CODE_SAMPLES_MIN or not found.code:
+    if found is None:
+        return root
+    if found.samples - found.in_sockets < CODE_SAMPLES_MIN or not found.code:
         return root
     actions = (*(each for each in root.actions if not _profiles(each)), *_names(found, report))
-    return _told(root, found.code, _fact(found, report), actions)
+    named = _told(root, found.code, _fact(found, report), actions)
+    return with_kinds(named, root.headline, found, report)
 
 
 def _asleep(root: Suspect, report: Report) -> Suspect:
@@ -168,5 +172,7 @@ def _fact(found: ProcessCode, report: Report) -> Evidence:
     lacking = f", outer callers of {found.truncated:,} not found" if found.truncated else ""
     lost = report.stacks.lost if report.stacks is not None else 0
     lacking += f", {lost:,} more lost" if lost else ""
-    says = f"{told(place)}, of {count(found.samples, 'sample')}{lacking}"
+    lacking += f", {found.in_sockets:,} more in socket calls" if found.in_sockets else ""
+    own = found.samples - found.in_sockets
+    says = f"{told(place)}, of {count(own, 'sample')}{lacking}"
     return evidence("code_share", place.share_pct / 100, "of 1", says)

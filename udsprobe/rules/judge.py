@@ -332,6 +332,7 @@ def _verdict(
         class_=CAUSES[root.cause].class_,
         harm=suffered,
         code=list(root.code),
+        code_kinds=list(root.code_kinds),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Dict, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
 from udsprobe.model.report import (
@@ -138,6 +138,11 @@ def _busiest(case: _Case) -> Optional[ThreadTime]:
 
 def _app_cpu(case: _Case) -> Remedy:
     found, thread = case.saturated, _busiest(case)
+    holder = _computing_holder(case) if found is None or found.how != "thread" else None
+    if found is None:
+        holder = _computing_author(case) or holder
+    if holder is not None:
+        return holder
     if found is not None:
         pid, tid, comm = found.pid, found.tid, found.comm
         subject = {"thread": f"{comm} thread {tid}", "processes": comm}.get(
@@ -145,15 +150,49 @@ def _app_cpu(case: _Case) -> Remedy:
         )
         headline = f"{subject} is {percent(found.busy)} busy, {_of_its_time(found)}"
     elif thread is not None:
-        author = _computing_author(case)
-        if author is not None:
-            return author
         pid, tid, comm = thread.pid, thread.tid, thread.comm
         subject = f"{comm} thread {tid}"
         headline = f"requests spend their time on the CPU in {comm}"
     else:
         return Remedy(None, "requests spend their time on a CPU")
     return Remedy(subject, headline, actions=choice.busy(case.report, pid, tid, comm))
+
+
+def _computing_holder(case: _Case) -> Optional[Remedy]:
+    """Which threads compute while those that serve wait for a lock: those of a collector, say."""
+    behind_us = case.time.by_others * case.service.stage_sums_us.get("app", 0.0)
+    if behind_us < case.time.sum_us("cpu") / 2:
+        return None
+    # With a name of their own: threads that take turns at serving have one name.
+    serving = {_crew(thread) for thread in serving_threads(case.service)}
+    if not serving:
+        return None
+    crews: Dict[str, List[ThreadTime]] = {}
+    for thread in case.service.threads:
+        if _crew(thread) not in serving:
+            crews.setdefault(_crew(thread), []).append(thread)
+    crew = max(crews.values(), key=_computed_us, default=[])
+    if not crew or _computed_us(crew) < case.service.spent_us(*_COMPUTING) / 2:
+        return None
+    first = max(crew, key=lambda thread: _computed_us([thread]))
+    who = f"{first.comm} thread {first.tid}"
+    like_it = f" and {len(crew) - 1} like it" if len(crew) > 1 else ""
+    actions = choice.busy(case.report, first.pid, first.tid, first.comm)
+    used = _computed_us(crew) / (case.service.duration_s * 1e6)
+    does = f"{who}{like_it} ran for {percent(used)} of the time on a CPU"
+    return Remedy(who, f"{case.service.name} waits for a lock while {does}", actions=actions)
+
+
+_COMPUTING = ("user", "sys_other")
+
+
+def _crew(thread: ThreadTime) -> str:
+    """`GC Thread#` of `GC Thread#1`."""
+    return thread.comm.rstrip("0123456789")
+
+
+def _computed_us(threads: Sequence[ThreadTime]) -> float:
+    return 1e6 * sum(t.share.get(name, 0.0) * t.observed_s for t in threads for name in _COMPUTING)
 
 
 def _computing_author(case: _Case) -> Optional[Remedy]:

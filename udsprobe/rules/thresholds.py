@@ -48,6 +48,8 @@ STALL_TIMES_MEDIAN = 5.0
 REQUESTS_MIN = 20
 # A share of so many samples of stacks is off by 20 % at most in two of three windows.
 CODE_SAMPLES_MIN = 20
+# A kind of code that has most of a process's CPU time is what its remedies are for.
+CODE_KIND_SHARE_MIN = 0.5
 # A wait as long as this is worth a word after fewer.
 SLOW_REQUESTS_MIN = 5
 # "Slow" for that purpose.

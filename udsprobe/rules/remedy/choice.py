@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Dict, FrozenSet, Optional, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.report import Connection, CpuCgroup, CpuHolder, Listener, Peer, Report, Target
+from udsprobe.model.report import (
+    CodeKind,
+    Connection,
+    CpuCgroup,
+    CpuHolder,
+    Listener,
+    Peer,
+    Report,
+    Target,
+)
 from udsprobe.rules.accounts.cpu_holders import foreign_holders, partner_pids
 from udsprobe.rules.remedy.row import Value
-from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
 from udsprobe.rules.servers import GENERIC, ONE_EACH, recognise, server_of
 
@@ -162,10 +171,31 @@ def busy(report: Report, pid: int, tid: int, comm: str) -> Tuple[Action, ...]:
     """A thread computes all the time: where, and how to have more of it."""
     target = next((each for each in report.targets if each.pid == pid), None)
     server = recognise(comm) if target is None else server_of(target)
-    heard = next((row for row in report.listeners or [] if pid in (row.pids or ())), None)
+    heard = _heard(report, pid)
     values: Dict[str, Value] = {"pid": pid, "tid": tid}
     values.update(_server_address(heard) if heard is not None else {})
     return (*remedies("profile", server, **values), *remedies("more-cpu", server, **values))
+
+
+def code_kind(report: Report, pid: int, kind: CodeKind) -> Tuple[Action, ...]:
+    """Most of a process's CPU time is of one kind of code.
+
+    A server has rows of its own, or its runtime has, which the names of its functions tell.
+    """
+    name = f"code-{kind.kind}"
+    if kind.part is not None and f"{name}-{kind.part}" in KINDS:
+        name = f"{name}-{kind.part}"
+    target = next((each for each in report.targets if each.pid == pid), None)
+    server, heard = server_of(target), _heard(report, pid)
+    has_own = server != GENERIC and server in KINDS[name].by_server
+    if not has_own and kind.runtime is not None:
+        server = kind.runtime
+    values: Dict[str, Value] = {"pid": pid, **_server_address(heard)} if heard else {"pid": pid}
+    return remedies(name, server, **values)
+
+
+def _heard(report: Report, pid: int) -> Optional[Listener]:
+    return next((row for row in report.listeners or [] if pid in (row.pids or ())), None)
 
 
 def code_names(report: Report, pid: int, *, is_nameless: bool) -> Tuple[Action, ...]:

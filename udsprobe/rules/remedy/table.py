@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterator, Mapping, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.rules.remedy import host, queues, work
+from udsprobe.rules.remedy import code_kinds, host, queues, work
 from udsprobe.rules.remedy.row import Row, Value
 from udsprobe.rules.servers import GENERIC
 
@@ -86,6 +86,20 @@ KINDS: Dict[str, Kind] = {
     "profile": Kind("app-cpu", "where its CPU time goes", work.PROFILE),
     "code-names": Kind("app-cpu", "its functions have no names", work.CODE_NAMES),
     "more-cpu": Kind("app-cpu", "more of it", work.MORE_CPU),
+    "code-garbage-collection": Kind("app-cpu", "garbage collection", code_kinds.GARBAGE),
+    "code-garbage-collection-young": Kind(
+        "app-cpu", "garbage collection, of short-lived objects", code_kinds.YOUNG_GARBAGE
+    ),
+    "code-tls-handshake": Kind("app-cpu", "TLS handshakes", code_kinds.HANDSHAKES),
+    "code-tls-records": Kind("app-cpu", "encryption of what is sent", code_kinds.RECORDS),
+    "code-compression": Kind("app-cpu", "compression", code_kinds.COMPRESSION),
+    "code-regular-expression": Kind("app-cpu", "regular expressions", code_kinds.EXPRESSIONS),
+    "code-password-hashing": Kind("app-cpu", "hashes of passwords", code_kinds.PASSWORDS),
+    "code-memory-reclaim": Kind("app-cpu", "the kernel takes memory back", code_kinds.RECLAIM),
+    "code-memory-compaction": Kind("app-cpu", "the kernel makes huge pages", code_kinds.COMPACTION),
+    "code-page-faults": Kind("app-cpu", "page faults", code_kinds.FAULTS),
+    "code-kernel-locks": Kind("app-cpu", "locks in the kernel", code_kinds.LOCKS),
+    "code-process-creation": Kind("app-cpu", "processes start and end", code_kinds.PROCESSES),
     "sleeps": Kind("app-blocked", "what it sleeps in", work.SLEEPS),
     "disk": Kind("app-blocked", "the disk", work.DISK),
     "pipe-full": Kind("app-blocked", "who reads a pipe is slow", work.PIPE_FULL),

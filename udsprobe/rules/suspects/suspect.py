@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import FrozenSet, Optional, Tuple
 
 from udsprobe.model.harm import Harm
-from udsprobe.model.report import Action, CodePlace, Evidence
+from udsprobe.model.report import Action, CodeKind, CodePlace, Evidence
 
 INFO, WARNING, CRITICAL = "info", "warning", "critical"
 SEVERITIES = (INFO, WARNING, CRITICAL)
@@ -30,7 +30,7 @@ class Suspect:
         harm: who is turned away or gets no answer; None: slow requests at most.
         near: its lowest figure, as a part of that one's limit; None where it is not told here.
         refuses: the program turns connections away by itself, whatever keeps it busy.
-        code: the functions it is in, where stacks were taken.
+        code: the functions it is in, where stacks were taken; code_kinds: the kinds of code.
     """
 
     cause: str
@@ -50,3 +50,4 @@ class Suspect:
     near: Optional[float] = None
     refuses: bool = False
     code: Tuple[CodePlace, ...] = ()
+    code_kinds: Tuple[CodeKind, ...] = ()

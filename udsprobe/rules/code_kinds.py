@@ -1,0 +1,94 @@
+"""What kind of code a cause is in, in words, and what helps against that kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Mapping, Optional, Tuple
+
+from udsprobe.model.report import CodeKind, Evidence, ProcessCode, Report
+from udsprobe.rules.accounts.service import ON_CPU
+from udsprobe.rules.remedy import choice
+from udsprobe.rules.suspects.suspect import Suspect
+from udsprobe.rules.thresholds import CODE_KIND_SHARE_MIN
+from udsprobe.rules.wording import count, duration, evidence, percent
+
+KIND_WORDS: Mapping[str, str] = {
+    "memory-reclaim": "the kernel taking memory back",
+    "memory-compaction": "the kernel making huge pages",
+    "garbage-collection": "garbage collection",
+    "tls-handshake": "TLS handshakes",
+    "password-hashing": "password hashing",
+    "compression": "compression",
+    "regular-expression": "regular expressions",
+    "tls-records": "encryption of what TLS sends and receives",
+    "process-creation": "starting and ending processes and threads",
+    "kernel-locks": "locks in the kernel",
+    "page-faults": "page faults",
+}
+
+
+def with_kinds(named: Suspect, headline: str, found: ProcessCode, report: Report) -> Suspect:
+    """The cause with its kinds of code; the one that has most of the CPU time leads.
+
+    Args:
+        named: with its functions. headline: before these were said.
+        found: of the process that it is about.
+    """
+    named = replace(named, code_kinds=tuple(found.kinds))
+    first = next(iter(found.kinds), None)
+    if first is None or first.share_pct < 100 * CODE_KIND_SHARE_MIN:
+        return named
+    facts = (_fact(first, found), *_handshake_fact(first, found.pid, report))
+    own = choice.code_kind(report, found.pid, first)
+    return replace(
+        named,
+        headline=_headline(named, headline, first),
+        evidence=(*facts, *named.evidence),
+        actions=(*own, *named.actions),
+    )
+
+
+def _headline(named: Suspect, before: str, kind: CodeKind) -> str:
+    share = f"{percent(kind.share_pct / 100)} of its CPU time is {KIND_WORDS[kind.kind]}"
+    # A program's own source says more than the library that it calls.
+    if named.code[0].file is not None:
+        return f"{named.headline}; {share}"
+    *inner, last = kind.stack
+    names = [*(name.rpartition(" (")[0] for name in inner), last]
+    return f"{before}: {share}: {' ← … ← '.join(names)}"
+
+
+def _fact(kind: CodeKind, found: ProcessCode) -> Evidence:
+    share = kind.share_pct / 100
+    says = f"{percent(share)} of {count(found.samples, 'sample')} are {KIND_WORDS[kind.kind]}"
+    if kind.threads and kind.threads[0].comm is not None:
+        first = kind.threads[0]
+        says += f", {percent(first.share_pct / 100)} of these in {first.comm} thread {first.tid}"
+    return evidence("code_kind_share", share, "of 1", says, CODE_KIND_SHARE_MIN)
+
+
+def _handshake_fact(kind: CodeKind, pid: int, report: Report) -> Tuple[Evidence, ...]:
+    """What handshakes cost for each connection: that much a connection that is kept saves."""
+    accepted, spent_us = _accepted(report, pid), _cpu_us(report, pid)
+    if kind.kind != "tls-handshake" or not accepted or spent_us is None:
+        return ()
+    share = kind.share_pct / 100
+    each_us = share * spent_us / accepted
+    says = (
+        f"it accepted {count(accepted, 'connection')}, and handshakes took "
+        f"{duration(each_us)} of CPU time for each: connections that are kept would save up to "
+        f"{percent(share)} of its CPU time"
+    )
+    return (evidence("handshake_us", each_us, "µs", says),)
+
+
+def _accepted(report: Report, pid: int) -> int:
+    return sum((row.accepted_by or {}).get(str(pid), 0) for row in report.listeners or ())
+
+
+def _cpu_us(report: Report, pid: int) -> Optional[float]:
+    rows = report.time.processes if report.time is not None else []
+    found = next((row for row in rows if row.pid == pid), None)
+    if found is None:
+        return None
+    return 1e6 * found.observed_s * sum(found.share.get(name, 0.0) for name in ON_CPU)
