@@ -184,7 +184,7 @@ http {{
 REQUEST = "GET {} HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
 
 
-def nginx_at(folder: Path, require: Require) -> servers.Server:
+def nginx_at(folder: Path, require: Require, key_bits: int = 2048) -> servers.Server:
     """nginx that compresses, encrypts, and matches a regular expression."""
     tools = require("nginx", "openssl")
     (folder / "nginx.conf").write_text(NGINX.format(folder=folder))
@@ -194,7 +194,7 @@ def nginx_at(folder: Path, require: Require) -> servers.Server:
         "req",
         "-x509",
         "-newkey",
-        "rsa:2048",
+        f"rsa:{key_bits}",
         "-nodes",
         "-subj",
         "/CN=planted",

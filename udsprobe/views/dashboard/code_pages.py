@@ -34,8 +34,18 @@ def tree_page(report: Report, turned: AbstractSet[Path], width: int) -> Table:
         whole = call_tree(stacks)
         lines += _calls(whole, whole, (on,), turned, width)
         if on == "cpu" and report.stacks is not None:
+            lines += _kinds(report.stacks, width)
             lines += _stages(report.stacks, width)
     return _table("tree", lines, report)
+
+
+def _kinds(stacks: Stacks, width: int) -> Iterator[Line]:
+    """What kinds of code ran, as far as functions tell it."""
+    for number, (name, share, stack) in enumerate(words.code_kinds(stacks)):
+        if not number:
+            yield rule("kinds of code")
+        names = f": {visible(' ← … ← '.join(stack))}" if stack else ""
+        yield plain(fit(f"{numbers.share(share):>4} % {name}{names}", width - 4))
 
 
 def _stages(stacks: Stacks, width: int) -> Iterator[Line]:

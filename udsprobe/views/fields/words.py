@@ -15,6 +15,7 @@ from udsprobe.model.report import (
     Target,
     Window,
 )
+from udsprobe.rules.code_kinds import KIND_WORDS
 from udsprobe.views.fields import numbers
 from udsprobe.views.fields.cells import process
 from udsprobe.views.fields.escape import visible
@@ -98,6 +99,28 @@ def stages(stacks: Stacks) -> List[Tuple[str, float, List[str]]]:
         for each in stacks.stages or ()
         if each.code and stacks.samples
     ]
+
+
+IN_SOCKETS = "calls on sockets and in pollers"
+
+
+def code_kinds(stacks: Stacks) -> List[Tuple[str, float, List[str]]]:
+    """Kind of code in words, its part of all samples (0 to 1), and functions that it is in.
+
+    The transport's calls are the last; their functions are not told. Hardly any is left out.
+    """
+    parts: Dict[str, float] = {}
+    functions: Dict[str, List[str]] = {}
+    for ran in stacks.processes:
+        for kind in ran.kinds:
+            weight = kind.share_pct / 100 * ran.samples
+            parts[kind.kind] = parts.get(kind.kind, 0.0) + weight / stacks.samples
+            functions.setdefault(kind.kind, kind.stack)
+    ranked = sorted(parts, key=lambda name: -parts[name])
+    rows = [(KIND_WORDS[name], parts[name], functions[name]) for name in ranked]
+    moving = sum(ran.in_sockets for ran in stacks.processes)
+    rows += [(IN_SOCKETS, moving / stacks.samples, [])] if moving else []
+    return [row for row in rows if row[1] >= _WORTH_NAMING]
 
 
 def slept(sleeps: Sleeps) -> str:

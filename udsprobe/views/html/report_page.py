@@ -313,8 +313,24 @@ def _code(report: Report) -> Dict[str, Any]:
         "flame": flame.flame([each for each in stacks.stacks if each.on == "cpu"]),
         "code_says": words.sampled(stacks),
         "code": _table("code", caption, columns, rows),
+        "kinds_of_code": _kinds_of_code(stacks),
         "stage_code": _stage_code(stacks),
     }
+
+
+def _kinds_of_code(stacks: Stacks) -> Optional[Table]:
+    """What kinds of code ran; None where functions tell none."""
+    rows = [
+        {"kind": kind, "share": numbers.share(share), "code": " ← … ← ".join(stack) or "–"}
+        for kind, share, stack in words.code_kinds(stacks)
+    ]
+    columns = (
+        Column("kind", "kind of code", "text"),
+        Column("share", "%"),
+        Column("code", "mostly in", "prose"),
+    )
+    caption = "What kinds of code ran, by their part of the samples."
+    return _table("kinds_of_code", caption, columns, rows) if rows else None
 
 
 def _stage_code(stacks: Stacks) -> Optional[Table]:

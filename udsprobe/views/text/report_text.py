@@ -288,7 +288,17 @@ def _code(report: Report, width: int, rows: int) -> List[Text]:
     for place in report.stacks.functions[:rows]:
         path = visible(" ← ".join(place.stack))
         body.append(Text(fit(f"  {numbers.share(place.share_pct / 100):>4} %  {path}", width)))
-    return [*body, *_stages(report.stacks, width)]
+    return [*body, *_kinds(report.stacks, width), *_stages(report.stacks, width)]
+
+
+def _kinds(stacks: Stacks, width: int) -> List[Text]:
+    """What kinds of code ran, as far as functions tell it."""
+    rows = words.code_kinds(stacks)
+    body = [Text("  of which", style=DIM)] if rows else []
+    for name, share, stack in rows:
+        names = f": {visible(' ← … ← '.join(stack))}" if stack else ""
+        body.append(Text(fit(f"  {numbers.share(share):>4} %  {name}{names}", width)))
+    return body
 
 
 def _stages(stacks: Stacks, width: int) -> List[Text]:
