@@ -7,36 +7,21 @@
  *
  * Given by udsprobe: CALLS_MAX, FOLLOW_FORKS and the numbers NR_... and COMPAT_NR_....
  */
+#include <linux/errno.h>
 #include <linux/fdtable.h>
 #include <linux/fs.h>
+#include <linux/in.h>
 #include <linux/net.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/signal.h>
+#include <linux/socket.h>
 #include <net/sock.h>
 
-#include "udsprobe.h"
-
-#define RESTART_SYS 512
-#define RESTART_NOINTR 513
-#define RESTART_NOHAND 514
-#define RESTART_BLOCK 516
-
-/* Layouts of struct mmsghdr, native and 32-bit. */
-#define MESSAGE_SIZE 64
-#define MESSAGE_LENGTH_AT 56
-#define COMPAT_MESSAGE_SIZE 32
-#define COMPAT_MESSAGE_LENGTH_AT 28
+#include "calls.h"
 
 /* At a time: verifiers up to v5.2 know no loops, and later ones walk a long one too often. */
 #define MESSAGES_AT_ONCE 40
-
-struct arguments {
-	u64 first;
-	u64 second;
-	u64 third;
-	u64 fourth;
-};
 
 struct socket_ref {
 	u64 sk;
@@ -109,11 +94,6 @@ static __always_inline void gauge_add(int gauge)
 		count_add(value, 1);
 }
 
-static __always_inline ns_t elapsed(ns_t from, ns_t to)
-{
-	return to > from ? to - from : 0;
-}
-
 /* Without branches and without a table: the number of bits at or below the highest. */
 static __always_inline u32 floor_log2(u64 value)
 {
@@ -129,30 +109,9 @@ static __always_inline u32 floor_log2(u64 value)
 	return ((value * 0x0101010101010101ULL) >> 56) - 1;
 }
 
-/* As in latency.bpf.h. */
-static __always_inline u32 latency_slot(ns_t value)
-{
-	u32 exponent;
-
-	if (value < (1ULL << LATENCY_LINEAR_BITS))
-		return value >> (LATENCY_LINEAR_BITS - LATENCY_SUB_BITS);
-	if (value >> LATENCY_TOP_BITS)
-		return LATENCY_SLOTS - 1;
-	exponent = floor_log2(value) & 63;
-	return ((exponent - LATENCY_LINEAR_BITS + 1) << LATENCY_SUB_BITS) +
-	       ((value >> (exponent - LATENCY_SUB_BITS)) & ((1 << LATENCY_SUB_BITS) - 1));
-}
-
 static __always_inline void latency_add(struct latency *latency, ns_t value)
 {
-	u32 slot = latency_slot(value);
-
-	count_add(&latency->count, 1);
-	count_add(&latency->total_ns, value);
-	if (value > latency->max_ns)
-		latency->max_ns = value;
-	if (slot < LATENCY_SLOTS)
-		count_add(&latency->slots[slot], 1);
+	latency_add_at(latency, value, latency_slot(value));
 }
 
 static __always_inline void stage_add(int stage, ns_t value)
@@ -272,33 +231,24 @@ static __always_inline void read_arguments(u64 regs, struct call_in_flight *call
 
 /* Sockets. */
 
-static __always_inline u32 endpoint_of(u32 family, u32 type, u32 is_sctp, u32 is_udp)
+/* sk_protocol is a bit-field up to v5.5; a protocol's name begins alike everywhere. Those that make
+ * no difference to endpoint_of() are IPPROTO_RAW here.
+ */
+static __always_inline u16 protocol_of(struct sock *sk)
 {
-	if (family == AF_UNIX) {
-		if (type == SOCK_STREAM)
-			return ENDPOINT_UNIX_STREAM;
-		if (type == SOCK_SEQPACKET)
-			return ENDPOINT_UNIX_SEQPACKET;
-		return ENDPOINT_UNIX_DGRAM;
-	}
-	if (family == AF_INET || family == AF_INET6) {
-		if (type == SOCK_STREAM && !is_sctp)
-			return ENDPOINT_TCP;
-		if (type == SOCK_DGRAM && is_udp)
-			return ENDPOINT_UDP;
-	}
-	return ENDPOINT_OTHER;
-}
-
-/* sk_protocol is a bit-field up to v5.5; a protocol's name begins alike everywhere. */
-static __always_inline u32 endpoint_of_sock(u64 at, u32 type)
-{
-	struct sock *sk = (void *)at;
 	struct proto *protocol = (void *)word_at(&sk->__sk_common.skc_prot);
 	u32 name = half_at(&protocol->name);
 
-	return endpoint_of(quarter_at(&sk->__sk_common.skc_family), type,
-			   name == 0x50544353 /* SCTP */, (name & 0xffffff) == 0x504455 /* UDP */);
+	if (name == 0x50544353 /* SCTP */)
+		return IPPROTO_SCTP;
+	return (name & 0xffffff) == 0x504455 /* UDP */ ? IPPROTO_UDP : IPPROTO_RAW;
+}
+
+static __always_inline u8 endpoint_of_sock(u64 at, u16 type)
+{
+	struct sock *sk = (void *)at;
+
+	return endpoint_of(quarter_at(&sk->__sk_common.skc_family), type, protocol_of(sk));
 }
 
 static __always_inline u64 file_of_fd(u64 task, u32 fd)
@@ -461,13 +411,8 @@ static __always_inline void resolve_endpoint(u64 task, struct call_in_flight *ca
 		call->fd = arguments->third;
 		resolve_fd(task, call->fd, ref);
 	} else if (call->traits & TRAIT_FAMILY) {
-		u32 protocol = arguments->third;
-
 		ref->endpoint = endpoint_of(arguments->first,
-					    arguments->second & SOCK_TYPE_MASK,
-					    protocol == IPPROTO_SCTP,
-					    !protocol || protocol == IPPROTO_UDP ||
-						    protocol == IPPROTO_UDPLITE);
+					    arguments->second & SOCK_TYPE_MASK, arguments->third);
 	}
 }
 
@@ -498,12 +443,6 @@ static __always_inline u32 is_sigreturn(struct call_in_flight *call)
 	return call->nr == NR_RT_SIGRETURN;
 }
 
-static __always_inline u32 is_restart(long ret)
-{
-	return ret == -RESTART_SYS || ret == -RESTART_NOINTR || ret == -RESTART_NOHAND ||
-	       ret == -RESTART_BLOCK;
-}
-
 static __always_inline void keep_interrupted(struct bcc_thread *thread, u64 regs, long ret,
 					     ns_t now)
 {
@@ -514,7 +453,7 @@ static __always_inline void keep_interrupted(struct bcc_thread *thread, u64 regs
 	kept->stack = stack_pointer(regs, kept->call.abi == ABI_COMPAT);
 	kept->return_address = return_address(regs);
 	kept->result = ret;
-	kept->fails = ret != -RESTART_NOINTR;
+	kept->fails = ret != -ERESTARTNOINTR;
 	thread->flags |= THREAD_INTERRUPTED;
 }
 
@@ -597,7 +536,7 @@ int on_signal_deliver(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!thread || !(thread->flags & THREAD_INTERRUPTED) || handler <= (u64)SIG_IGN)
 		return 0;
-	if (thread->interrupted.result == -RESTART_SYS &&
+	if (thread->interrupted.result == -ERESTARTSYS &&
 	    word_at(&action->sa.sa_flags) & SA_RESTART)
 		thread->interrupted.fails = 0;
 	set_aside(thread, task);
@@ -692,8 +631,7 @@ int on_sys_enter(struct bpf_raw_tracepoint_args *ctx)
 
 static __always_inline struct call_counts *counts_of(struct call_in_flight *call)
 {
-	u32 key = ((call->abi & 1) << 9) | ((call->call & (CALL_MAX - 1)) << 3) |
-		  (call->endpoint & 7);
+	u32 key = series_key(call->call, call->abi, call->endpoint);
 	struct call_counts *counts = calls.lookup(&key), *nothing;
 	int zero = 0;
 
@@ -705,23 +643,6 @@ static __always_inline struct call_counts *counts_of(struct call_in_flight *call
 	/* Another CPU may have been first. */
 	calls.insert(&key, nothing);
 	return calls.lookup(&key);
-}
-
-static __always_inline void record_time(struct call_counts *counts, struct call_in_flight *call,
-					ns_t now)
-{
-	ns_t wall = elapsed(call->start_ns, now);
-
-	if (call->early) {
-		count_add(&counts->early_calls, 1);
-		count_add(&counts->early_wall_ns, wall);
-	} else {
-		latency_add(&counts->latency, wall);
-	}
-	if (wall > call->off_cpu_ns)
-		count_add(&counts->cpu_ns, wall - call->off_cpu_ns);
-	if (wall >= SLOW_CALL_NS)
-		count_add(&counts->slow_ns, wall);
 }
 
 static __always_inline u64 bytes_of_messages(u64 at, u32 stride, u64 count,
@@ -745,16 +666,6 @@ static __always_inline u64 bytes_of_messages(u64 at, u32 stride, u64 count,
 	if (unread)
 		count_add(&account->unread_messages, unread);
 	return bytes;
-}
-
-/* What is only looked at stays in the queue. */
-static __always_inline u32 is_peek(struct call_in_flight *call, struct arguments *arguments)
-{
-	if (call->call == CALL_RECVMSG)
-		return arguments->third & MSG_PEEK;
-	if (call->call == CALL_RECVFROM || call->call == CALL_RECVMMSG)
-		return arguments->fourth & MSG_PEEK;
-	return 0;
 }
 
 /* Requests, as in requests.bpf.h where nothing tells of arrivals. */
@@ -817,21 +728,12 @@ static __always_inline void record_bytes(u64 task, u64 regs, struct bcc_thread *
 		return;
 	count_add(&counts->bytes, bytes);
 	read_arguments(regs, call, &arguments);
-	if (!call->sk || is_peek(call, &arguments))
+	if (!call->sk || (can_peek(call->call) && has_peek_flag(call->call, &arguments)))
 		return;
 	if (call->traits & TRAIT_RECEIVES)
 		bytes_received(task, call, now);
 	else
 		bytes_sent(task, call, account, now);
-}
-
-static __always_inline void record_error(struct call_counts *counts, long ret)
-{
-	u64 error = -ret;
-
-	if (error >= ERRNO_MAX)
-		error = 0;
-	count_add(&counts->errors[error], 1);
 }
 
 /* The call has its result: one row of the table grows by exactly one call. */
@@ -856,7 +758,7 @@ static __always_inline void record_call(u64 task, u64 regs, struct bcc_thread *t
 	count_add(&account->events_counted, 1);
 	record_time(counts, call, now);
 	if (ret < 0) {
-		record_error(counts, ret);
+		count_add(&counts->errors[error_slot(ret)], 1);
 	} else if (call->call == CALL_ACCEPT || call->call == CALL_ACCEPT4) {
 		resolve_fd(task, ret, &ref);
 		if (ref.is_socket)

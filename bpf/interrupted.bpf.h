@@ -23,12 +23,6 @@ static __always_inline bool is_sigreturn(struct call_in_flight *call)
 	       (call->abi == ABI_COMPAT && call->nr == compat_nr_sigreturn);
 }
 
-static __always_inline bool is_restart(long ret)
-{
-	return ret == -ERESTARTSYS || ret == -ERESTARTNOINTR || ret == -ERESTARTNOHAND ||
-	       ret == -ERESTART_RESTARTBLOCK;
-}
-
 /* The call `now` will be restarted: it is the thread's next call, unless a handler runs before. */
 static __subprogram int keep_interrupted(struct thread_state *state, struct pt_regs *regs,
 					 long ret, ns_t now)

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Log-linear histograms: 16 slots per power of two, midpoint within 3.125 %. */
+/* What calls.h leaves to the strategy of histograms. */
 #ifndef LATENCY_BPF_H
 #define LATENCY_BPF_H
 
+#include "calls.h"
 #include "maps.bpf.h"
-
-/* 0 when `to` is earlier: calls of two threads on one connection can overlap. */
-static __always_inline ns_t elapsed(ns_t from, ns_t to)
-{
-	return to > from ? to - from : 0;
-}
 
 /* By a de Bruijn sequence: branches here would multiply the verifier's paths. */
 #define DE_BRUIJN 0x03f79d71b4cb0a89ULL
@@ -32,38 +27,10 @@ static __always_inline u32 floor_log2(u64 value)
 	return log2_by_product[(value * DE_BRUIJN) >> 58];
 }
 
-/* Without branches, which would multiply the verifier's paths, and without a call: where the
- * processor's returns are guarded (retbleed, SRSO), one costs more than all of this.
- */
-static __always_inline u32 latency_slot(ns_t value)
-{
-	u64 beyond = value >> LATENCY_TOP_BITS, is_linear;
-	u32 exponent;
-
-	value |= -((beyond | -beyond) >> 63);
-	value &= (1ULL << LATENCY_TOP_BITS) - 1;
-	is_linear = ((value >> LATENCY_LINEAR_BITS) - 1) >> 63;
-	exponent = floor_log2(value | (1ULL << LATENCY_LINEAR_BITS)) & 63;
-	return ((exponent - LATENCY_LINEAR_BITS + 1 - is_linear) << LATENCY_SUB_BITS) +
-	       ((value >> (exponent - LATENCY_SUB_BITS)) & ((1 << LATENCY_SUB_BITS) - 1));
-}
-
 /* A global function, which the verifier walks once, for what is not done at each call. */
 __noinline u32 latency_slot_called(ns_t value)
 {
 	return latency_slot(value);
-}
-
-static __always_inline void latency_add_at(struct latency *latency, ns_t value, u32 slot)
-{
-	count_add(&latency->count, 1);
-	count_add(&latency->total_ns, value);
-	if (value > latency->max_ns)
-		latency->max_ns = value;
-	/* The compiler would compare one register and index by another. */
-	barrier_var(slot);
-	if (slot < LATENCY_SLOTS)
-		count_add(&latency->slots[slot], 1);
 }
 
 static __always_inline void latency_add(struct latency *latency, ns_t value)

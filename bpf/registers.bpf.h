@@ -3,8 +3,8 @@
 #ifndef REGISTERS_BPF_H
 #define REGISTERS_BPF_H
 
+#include "calls.h"
 #include "kernel_types.h"
-#include "udsprobe.h"
 #include <bpf/bpf_helpers.h>
 
 #if defined(__TARGET_ARCH_x86)
@@ -126,13 +126,6 @@ static __always_inline u64 fourth_argument(struct pt_regs *regs, bool compat)
 }
 
 #endif
-
-struct arguments {
-	u64 first;
-	u64 second;
-	u64 third;
-	u64 fourth;
-};
 
 /* socketcall() keeps the arguments of the call it stands for in user memory. */
 static __always_inline void read_arguments(struct pt_regs *regs, const struct call_in_flight *call,

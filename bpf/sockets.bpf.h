@@ -3,6 +3,7 @@
 #ifndef SOCKETS_BPF_H
 #define SOCKETS_BPF_H
 
+#include "calls.h"
 #include "core_fixes.bpf.h"
 #include "maps.bpf.h"
 
@@ -12,26 +13,6 @@ struct socket_ref {
 	u8 endpoint;
 	bool is_socket;
 };
-
-static __always_inline u8 endpoint_of(u16 family, u16 type, u16 protocol)
-{
-	if (family == AF_UNIX) {
-		if (type == SOCK_STREAM)
-			return ENDPOINT_UNIX_STREAM;
-		if (type == SOCK_SEQPACKET)
-			return ENDPOINT_UNIX_SEQPACKET;
-		return ENDPOINT_UNIX_DGRAM;
-	}
-	if (family == AF_INET || family == AF_INET6) {
-		if (type == SOCK_STREAM && protocol != IPPROTO_SCTP)
-			return ENDPOINT_TCP;
-		/* ICMP "ping" sockets are datagrams too. */
-		if (type == SOCK_DGRAM &&
-		    (!protocol || protocol == IPPROTO_UDP || protocol == IPPROTO_UDPLITE))
-			return ENDPOINT_UDP;
-	}
-	return ENDPOINT_OTHER;
-}
 
 static __always_inline u8 state_of_socket(address_t at)
 {

@@ -3,6 +3,7 @@
 #ifndef SYSCALLS_BPF_H
 #define SYSCALLS_BPF_H
 
+#include "calls.h"
 #include "connects.bpf.h"
 #include "http2.bpf.h"
 #include "interrupted.bpf.h"
@@ -16,17 +17,10 @@
 #include "traced.bpf.h"
 #include "whole_requests.bpf.h"
 
-/* Layouts of struct mmsghdr, native and 32-bit. */
-#define MESSAGE_SIZE 64
-#define MESSAGE_LENGTH_AT 56
-#define COMPAT_MESSAGE_SIZE 32
-#define COMPAT_MESSAGE_LENGTH_AT 28
-
 /* 0 when all series are taken; the call is then counted as lost. */
 static __always_inline u32 series_of(u8 call, u8 abi, u8 endpoint)
 {
-	u32 key = ((abi & 1) << 9) | ((call & (CALL_MAX - 1)) << 3) | (endpoint & 7);
-	u32 series, fresh;
+	u32 key = series_key(call, abi, endpoint), series, fresh;
 
 	/* The compiler knows that it is in range; verifiers up to v6.1 do not. */
 	barrier_var(key);
@@ -289,31 +283,8 @@ static __noinline bytes_t message_bytes(struct pt_regs *regs, struct call_in_fli
 
 static __subprogram int record_error(struct call_counts *counts, long ret)
 {
-	u32 error = -ret;
-
-	if (error >= ERRNO_MAX)
-		error = 0;
-	count_add(&counts->errors[error], 1);
+	count_add(&counts->errors[error_slot(ret)], 1);
 	return 0;
-}
-
-static __always_inline void record_time(struct call_counts *counts, struct call_in_flight *call,
-					ns_t now)
-{
-	ns_t wall = now - call->start_ns;
-
-	if ((s64)wall < 0)
-		wall = 0;
-	if (call->early) {
-		count_add(&counts->early_calls, 1);
-		count_add(&counts->early_wall_ns, wall);
-	} else {
-		latency_add_at(&counts->latency, wall, latency_slot(wall));
-	}
-	if (wall > call->off_cpu_ns)
-		count_add(&counts->cpu_ns, wall - call->off_cpu_ns);
-	if (wall >= SLOW_CALL_NS)
-		count_add(&counts->slow_ns, wall);
 }
 
 /* What is only looked at stays in the queue. */
@@ -321,11 +292,10 @@ static __noinline bool is_peek(struct pt_regs *regs, struct call_in_flight *call
 {
 	struct arguments arguments;
 
-	if (call->call != CALL_RECVFROM && call->call != CALL_RECVMSG &&
-	    call->call != CALL_RECVMMSG)
+	if (!can_peek(call->call))
 		return false;
 	read_arguments(regs, call, &arguments);
-	return (call->call == CALL_RECVMSG ? arguments.third : arguments.fourth) & MSG_PEEK;
+	return has_peek_flag(call->call, &arguments);
 }
 
 /* True when the bytes are worth a look. */

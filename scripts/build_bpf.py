@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compiles `bpf/*.bpf.c` into `udsprobe/_bpf/`, one object per strategy and architecture.
 
-What BCC compiles on the user's machine, `bpf/bcc_*.c`, is laid beside them with its header.
+What BCC compiles on the user's machine, `bpf/bcc_*.c`, is laid beside them with its headers.
 
 Run by setup.py when a wheel, an sdist or an editable install is made, or by
 hand. Objects are current when `sources.sha256` beside them matches the
@@ -32,6 +32,8 @@ FLAGS = ("-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-I", "b
 
 # Headers of a libbpf that scripts/build_libbpf made, for releases whose own is too old.
 OWN_HEADERS = Path("udsprobe", "_bpf", "include")
+# What BCC's programs include of bpf/.
+HEADERS_FOR_BCC = ("calls.h", "udsprobe.h")
 # Objects of earlier ones are not tested; docs/packaging.md has those that are.
 CLANG_MIN, CLANG_MAX = 13, 30
 
@@ -94,7 +96,8 @@ def wanted_objects(root: Path = ROOT) -> Mapping[Path, Source]:
 def sources_for_bcc(root: Path = ROOT) -> List[Path]:
     """What is not compiled here but taken along, `bpf/bcc_*.c` and what it includes."""
     found = sorted((root / "bpf").glob("bcc_*.c"))
-    return [*found, root / "bpf" / "udsprobe.h"] if found else []
+    headers = [root / "bpf" / name for name in HEADERS_FOR_BCC]
+    return [*found, *headers] if found else []
 
 
 def source_digest(root: Path = ROOT) -> str:

@@ -214,7 +214,7 @@ def test_what_the_cpus_counted_is_added_up(btf: Btf) -> None:
         return bytes(counts)
 
     unix = btf.enum("endpoint")["ENDPOINT_UNIX_STREAM"]
-    index = btf.enum("call")["CALL_READ"] << 3 | unix
+    index = btf.enum("call")["CALL_READ"] * btf.enum("limits")["ENDPOINT_MAX"] + unix
     (row,) = counters(btf, calls={key(index): on_one(100) + on_one(300)}).calls()
     assert (row.name, row.abi, row.endpoint) == ("read", "native", Endpoint("unix", "stream"))
     assert (row.calls, row.bytes, row.errors) == (4, 128, {"EAGAIN": 4})

@@ -1,6 +1,6 @@
-"""The kernel half's slots, compiled for this machine, against the bounds the Python half knows.
+"""The kernel half's slots and keys, compiled for this machine, as the Python half reads them.
 
-The functions are cut out of their headers: the rest of those wants a kernel.
+calls.h needs no kernel. Other functions are cut out of their headers: the rest of those does.
 """
 
 from __future__ import annotations
@@ -8,13 +8,17 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import Require
+from tests.conftest import Require, give_up
+from tests.elf import section
+from udsprobe.kernel.objects.btf import Btf
+from udsprobe.kernel.tables.counters import CallKeys
 from udsprobe.kernel.tables.listener_table import depths
 from udsprobe.model.histogram import LATENCY_TOP_BITS, slot_bounds_ns, slot_of
 
@@ -22,18 +26,34 @@ DEPTH_MAX = (1 << 17) - 1
 """The highest depth with a slot of its own octave, `DEPTH_SLOTS` of `bpf/udsprobe.h`."""
 
 PRELUDE = """
-#include "udsprobe.h"
+#define __KERNEL__
 #define __always_inline inline
 #define __noinline
 #define __weak
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#define ERESTARTSYS 512
+#define ERESTARTNOINTR 513
+#define ERESTARTNOHAND 514
+#define ERESTART_RESTARTBLOCK 516
 typedef unsigned char u8;
+typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
+#include "calls.h"
+static void count_add(count_t *counter, u64 amount) { *counter += amount; }
 """
 
 PUBLISHED = """
 unsigned latency_slot_here(ns_t value) { return latency_slot(value); }
 unsigned depth_slot_here(unsigned depth) { return depth_slot(depth); }
+unsigned series_key_here(int call, int abi, int endpoint)
+{
+	return series_key(call, abi, endpoint);
+}
+unsigned error_slot_here(long ret) { return error_slot(ret); }
 """
 
 
@@ -45,16 +65,26 @@ def cut(source: str, name: str) -> str:
     return found[0]
 
 
-@pytest.fixture(scope="module")
+# What each strategy has of its own below calls.h.
+STRATEGIES = {
+    "latency.bpf.h": ("log2_by_product", "floor_log2"),
+    "bcc_syscalls.c": ("floor_log2",),
+}
+
+
+@pytest.fixture(scope="module", params=STRATEGIES)
 def kernel(
-    require: Require, repository: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    require: Require,
+    repository: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> ctypes.CDLL:
-    """The C functions as a library."""
+    """The C functions of a strategy as a library."""
     headers = repository / "bpf"
-    latency = (headers / "latency.bpf.h").read_text()
+    own = (headers / request.param).read_text()
     listeners = (headers / "listeners.bpf.h").read_text()
-    constants = re.findall(r"^#define DE_BRUIJN .*$", latency, re.MULTILINE)
-    parts = [cut(latency, name) for name in ("log2_by_product", "floor_log2", "latency_slot")]
+    constants = re.findall(r"^#define DE_BRUIJN .*$", own, re.MULTILINE)
+    parts = [cut(own, name) for name in STRATEGIES[request.param]]
     source = tmp_path_factory.mktemp("slots") / "slots.c"
     text = "\n".join([PRELUDE, *constants, *parts, cut(listeners, "depth_slot"), PUBLISHED])
     source.write_text(text)
@@ -65,6 +95,7 @@ def kernel(
     loaded = ctypes.CDLL(str(library))
     loaded.latency_slot_here.argtypes = [ctypes.c_uint64]
     loaded.depth_slot_here.argtypes = [ctypes.c_uint32]
+    loaded.error_slot_here.argtypes = [ctypes.c_long]
     return loaded
 
 
@@ -97,6 +128,29 @@ def test_deeper_queues_share_the_last_slot(kernel: ctypes.CDLL, depth: int) -> N
 def test_empty_slots_are_left_out() -> None:
     assert depths([0] * 224) == {}
     assert depths([4, 0, 9] + [0] * 220 + [1]) == {0: 4, 2: 9, 126_976: 1}
+
+
+@pytest.fixture(scope="module")
+def btf() -> Btf:
+    path = Path(__file__).resolve().parents[2] / "udsprobe/_bpf/tracepoint.x86_64.bpf.o"
+    if not path.exists():
+        give_up(f"{path.name} is not built: scripts/build_bpf.py")
+    return Btf(section(path.read_bytes(), ".BTF").content)
+
+
+def test_every_call_has_keys_of_its_own(kernel: ctypes.CDLL, btf: Btf) -> None:
+    limits, keys = btf.enum("limits"), CallKeys(btf)
+    sizes = limits["CALL_MAX"], len(btf.enum("abi")), limits["ENDPOINT_MAX"]
+    every = list(product(*map(range, sizes)))
+    told = [kernel.series_key_here(*each) for each in every]
+    assert sorted(told) == list(range(limits["SERIES_KEYS"]))
+    assert [keys.parts(key) for key in told] == every
+
+
+def test_errors_have_slots_of_their_own_up_to_the_last(kernel: ctypes.CDLL, btf: Btf) -> None:
+    slots = btf.enum("limits")["ERRNO_MAX"]
+    assert [kernel.error_slot_here(-error) for error in range(slots)] == list(range(slots))
+    assert [kernel.error_slot_here(-error) for error in (slots, 530, 4095)] == [0, 0, 0]
 
 
 durations_ns = st.integers(0, 63).flatmap(lambda bits: st.integers((1 << bits) - 1, 2 << bits))

@@ -53,7 +53,7 @@ def compiler_of(raw: bytes) -> str:
 
 
 def source_for_bcc() -> Path:
-    """What BCC compiles; the header that it includes is beside it. Raises as `object_bytes`."""
+    """What BCC compiles; the headers that it includes are beside it. Raises as `object_bytes`."""
     return _current_file("bcc_syscalls.c")
 
 

@@ -466,18 +466,27 @@ class CallKeys:
             for value, name in enum_names(btf.enum("endpoint"), "ENDPOINT_").items()
         }
         self._layout = btf.structure("call_counts")
+        limits = btf.enum("limits")
+        self._calls_max, self._endpoints_max = limits["CALL_MAX"], limits["ENDPOINT_MAX"]
+
+    def parts(self, key: int) -> Tuple[int, int, int]:
+        """The values of `enum call`, `enum abi` and `enum endpoint` in a `series_key`."""
+        row, place = divmod(key, self._endpoints_max)
+        abi, call = divmod(row, self._calls_max)
+        return call, abi, place
 
     def counts(self, key: int, row: Row) -> CallCounts:
         """One (call, ABI, endpoint), from the words of `struct call_counts`."""
         latency = latency_of_words(row[words_at(self._layout, "latency")])
+        call, abi, place = self.parts(key)
 
         def number(name: str) -> int:
             return row[words_at(self._layout, name)][0]
 
         return CallCounts(
-            name=self.calls[key >> 3 & 63],
-            abi=ABIS[key >> 9],
-            endpoint=self.endpoints[key & 7],
+            name=self.calls[call],
+            abi=ABIS[abi],
+            endpoint=self.endpoints[place],
             calls=latency.count + number("early_calls"),
             errors=errors_by_name(row[words_at(self._layout, "errors")]),
             bytes=number("bytes"),
