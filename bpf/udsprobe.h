@@ -17,10 +17,10 @@ enum limits {
 	NR_MAX = 512,		/* system-call numbers per ABI */
 	SOCKETCALL_MAX = 32,
 	UPSTREAMS_MAX = 256,	/* destinations; requests to more are counted as turned away */
-	CALL_MAX = 64,
+	CALL_MAX = 128,		/* a power of two, as ENDPOINT_MAX is */
 	URING_OPS = 128,	/* opcodes of io_uring */
 	ENDPOINT_MAX = 8,
-	SERIES_KEYS = 1024,	/* 2 ABIs x CALL_MAX x ENDPOINT_MAX */
+	SERIES_KEYS = 2048,	/* 2 ABIs x CALL_MAX x ENDPOINT_MAX */
 	SERIES_MAX = 256,	/* (call, endpoint) pairs of one observation */
 	ERRNO_MAX = 134,	/* slot 0 holds anything above the last errno */
 	FDS_WORDS_MAX = 1024,	/* of 64 descriptors, which are counted here */

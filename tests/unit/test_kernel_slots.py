@@ -139,12 +139,25 @@ def btf() -> Btf:
 
 
 def test_every_call_has_keys_of_its_own(kernel: ctypes.CDLL, btf: Btf) -> None:
+    """Also calls that are not in the table yet: there are more numbers than 64."""
     limits, keys = btf.enum("limits"), CallKeys(btf)
     sizes = limits["CALL_MAX"], len(btf.enum("abi")), limits["ENDPOINT_MAX"]
+    assert sizes[0] > 64
     every = list(product(*map(range, sizes)))
     told = [kernel.series_key_here(*each) for each in every]
     assert sorted(told) == list(range(limits["SERIES_KEYS"]))
     assert [keys.parts(key) for key in told] == every
+
+
+def test_a_call_above_63_is_read_under_its_own_name(kernel: ctypes.CDLL, btf: Btf) -> None:
+    keys = CallKeys(btf)
+    keys.calls = {**keys.calls, 64 + btf.enum("call")["CALL_READ"]: "newer"}
+    words = [0] * (ctypes.sizeof(btf.structure("call_counts")) // 8)
+    newer, read = (
+        keys.counts(kernel.series_key_here(number, 1, 4), words).name
+        for number in (64 + btf.enum("call")["CALL_READ"], btf.enum("call")["CALL_READ"])
+    )
+    assert (newer, read) == ("newer", "read")
 
 
 def test_errors_have_slots_of_their_own_up_to_the_last(kernel: ctypes.CDLL, btf: Btf) -> None:
