@@ -10,71 +10,33 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Callable, Iterable, List, Optional, Set, Tuple, Union
 
-from udsprobe.collector import Collector, SystemClock, observed_here
-from udsprobe.errors import KernelCannotError
-from udsprobe.kernel.bcc.library import bcc_is_here
+from udsprobe.collector import observed_here
 from udsprobe.kernel.objects.alongside import Work, nothing
 from udsprobe.kernel.proc.own_namespaces import in_pid_namespace
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
+from udsprobe.kernel.strategy import StrategyTracer
 from udsprobe.kernel.tables.target_book import TargetBook
-from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import Observation, Sample
 from udsprobe.stack_taking import StackTaking
+from udsprobe.strategies import load_strategy
 
 if TYPE_CHECKING:
-    from udsprobe.bcc_collector import BccCollector
     from udsprobe.kernel.abilities.privileges import LeastPrivilege
-    from udsprobe.kernel.bcc.tracer import BccTracer
     from udsprobe.kernel.programs.kept import KeptPrograms
     from udsprobe.model.report import Report
     from udsprobe.recording.window_writer import WindowRecorder
     from udsprobe.recording.writer import Recorder
     from udsprobe.reporting import Reporter
 
-NO_TYPES = "no-btf"
 
-
-def _tracer(
-    strategy: str, detail: str, follow: bool, meanwhile: Work, kept: Optional[KeptPrograms]
-) -> Union[Tracer, BccTracer]:
-    """`auto` takes `bcc` where nothing else can be: it compiles for seconds, and tells less."""
-    if strategy != "bcc" or detail == "light":
-        try:
-            return Tracer(
-                follow=follow, strategy=strategy, detail=detail, meanwhile=meanwhile, kept=kept
-            )
-        except KernelCannotError as error:
-            if (
-                detail == "light"
-                or strategy != "auto"
-                or error.slug != NO_TYPES
-                or not bcc_is_here()
-            ):
-                raise
-    # Imported where it is used: other hosts have no BCC.
-    from udsprobe.kernel.bcc.tracer import BccTracer
-
-    return BccTracer(follow=follow, meanwhile=meanwhile)
-
-
-def _stack_taking(wanted: str, tracer: Union[Tracer, BccTracer]) -> StackTaking:
-    # Light detail sees no request being received.
-    counts = isinstance(tracer, Tracer) and tracer.detail != "light"
-    requests = tracer.requests_map() if isinstance(tracer, Tracer) and counts else None
+def _stack_taking(wanted: str, tracer: StrategyTracer) -> StackTaking:
     return StackTaking(
-        wanted, tracer.strategy, in_pid_namespace=in_pid_namespace(), requests=requests
+        wanted,
+        tracer.strategy,
+        in_pid_namespace=in_pid_namespace(),
+        requests=tracer.requests_map(),
     )
-
-
-def _collector(
-    tracer: Union[Tracer, BccTracer], book: TargetBook, procfs: Procfs, stacks: StackTaking
-) -> Union[Collector, BccCollector]:
-    if isinstance(tracer, Tracer):
-        return Collector(tracer, book, procfs, SystemClock(), stacks)
-    from udsprobe.bcc_collector import BccCollector
-
-    return BccCollector(tracer, book, procfs, SystemClock())
 
 
 def _reporter(observation: Observation, first: Sample, slo_us: Optional[float]) -> Reporter:
@@ -127,7 +89,7 @@ class Observer:
         first: the sample at the moment the targets were taken on.
 
     Raises:
-        UdsprobeError: of `Tracer`, `BccTracer` and `LeastPrivilege`.
+        UdsprobeError: of `load_strategy` and `LeastPrivilege`.
     """
 
     def __init__(
@@ -152,7 +114,7 @@ class Observer:
         procfs = self._procfs = Procfs()
         wanted = list(chosen)
         book = _book_of(wanted, program, procfs)
-        self._tracer = _tracer(strategy, detail, follow, meanwhile, kept)
+        self._tracer, self._collector_of = load_strategy(strategy, detail, follow, meanwhile, kept)
         wanted += _added(latecomers(), {each.pid for each in wanted}, book)
         self._stacks = _stack_taking(stacks, self._tracer)
         try:
@@ -172,7 +134,7 @@ class Observer:
             recorder.begin(self.observation, self.first, slo_us)
 
     def _begun(self, wanted: List[Chosen], book: TargetBook, *, dormant: bool) -> Sample:
-        self._collector = _collector(self._tracer, book, self._procfs, self._stacks)
+        self._collector = self._collector_of(book, self._procfs, self._stacks)
         self._tracer.seed({p.pid: p.start_ticks for p in wanted}, dormant=dormant)
         self._collector.begin()
         self._stacks.begin(p.pid for p in wanted)
@@ -186,7 +148,7 @@ class Observer:
     @property
     def loading_s(self) -> float:
         """CPU time that loading the probes took; 0 where they were loaded before, or are BCC's."""
-        return self._tracer.loading_s if isinstance(self._tracer, Tracer) else 0.0
+        return self._tracer.loading_s
 
     @property
     def last(self) -> Sample:

@@ -185,9 +185,12 @@ class Tracer:
             self._object, self.counters, connections, sees_calls=self.detail == "full"
         )
 
-    def requests_map(self) -> int:
-        """Descriptor of the map in which processes have their open requests."""
-        return self._object.descriptor("servers")
+    def requests_map(self) -> Optional[int]:
+        """Descriptor of the map in which processes have their open requests.
+
+        None with detail `light`, which does not see a request being received.
+        """
+        return None if self.detail == "light" else self._object.descriptor("servers")
 
     def cpu_holders(self, procfs: Procfs) -> CpuHolders:
         """The account of who was on the CPUs that targets waited for."""

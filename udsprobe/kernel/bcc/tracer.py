@@ -10,7 +10,7 @@ import platform
 import struct
 import time
 from contextlib import suppress
-from typing import Dict, Mapping, Tuple
+from typing import Dict, Mapping, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.abilities.built_objects import built_program, source_for_bcc
@@ -47,7 +47,7 @@ class BccTracer:
         meanwhile: done when the programs are compiled, which changes this process's directory.
 
     Attributes:
-        strategy: `bcc`. detail: `full`.
+        strategy: `bcc`. detail: `full`. loading_s: 0: nothing stays loaded, so nothing is spared.
         counters: everything that is counted.
         target_names: what values of enums in process records are called.
 
@@ -59,6 +59,7 @@ class BccTracer:
 
     strategy = "bcc"
     detail = "full"
+    loading_s = 0.0
 
     def __init__(self, *, follow: bool = True, meanwhile: Work = nothing) -> None:
         _see_that_it_can_be()
@@ -117,6 +118,10 @@ class BccTracer:
                 found = self._procfs.process(pid)
                 if found is not None:
                     self._adopt(pid, found.start_ticks, via["fork"], dormant)
+
+    def requests_map(self) -> Optional[int]:
+        """None: requests are not told by process."""
+        return None
 
     def functions_attached(self) -> int:
         """None: these are tracepoints."""
