@@ -20,7 +20,6 @@ from typing import (
     NamedTuple,
     Optional,
     Tuple,
-    Union,
 )
 
 from udsprobe.auto import costs
@@ -34,6 +33,7 @@ from udsprobe.kernel.objects.alongside import Work, nothing
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.programs.kept import KeptPrograms
 from udsprobe.kernel.selectors import Chosen
+from udsprobe.live_observer import LiveObserver, ObserverOptions, ReportingObserver
 from udsprobe.observe import Observer
 from udsprobe.sample import Observation, Sample
 from udsprobe.unprobed import UnprobedObserver
@@ -56,27 +56,23 @@ def untold(_: Observation, __: Sample) -> None:
 
 @dataclass(frozen=True)
 class AutoOptions:
-    """How to observe; `strategy`, `stacks` and `at_end` are those of full windows.
+    """How to observe in detail auto.
 
     Attributes:
-        interval_s, follow, slo_us, strategy, stacks, at_end: as `Observer` takes them.
+        windows: how full windows observe. Light shares their interval, limit and children, and has
+            a strategy of its own and no stacks.
         budget: CPU seconds for light and full windows in each second, over an hour.
         light_returns: where light was taken off because of its cost, it may come back when there
             is less to do; the observation begins anew then, for those that ask for no whole window.
     """
 
-    interval_s: float
-    follow: bool
-    slo_us: Optional[float] = None
-    strategy: str = "auto"
-    stacks: str = "never"
-    at_end: Callable[[int], object] = bool
+    windows: ObserverOptions
     budget: float = BUDGET
     light_returns: bool = False
 
 
-class AutoObserver:
-    """Live probes in detail auto; to its users as `Observer` is.
+class AutoObserver(LiveObserver):
+    """Live probes in detail auto.
 
     Args:
         chosen, program, recorder, meanwhile: as `Observer` takes them.
@@ -111,7 +107,7 @@ class AutoObserver:
         self._in_trouble = on_trouble
         self._options, self._recorder, self._told = options, recorder, on_window_sample
         self._procfs, self._pressure = Procfs(), Pressure()
-        self.control = Control(Bounds(options.budget, max(WINDOW_S, options.interval_s)))
+        self.control = Control(Bounds(options.budget, max(WINDOW_S, options.windows.interval_s)))
         self._full: Optional[Observer] = None
         self._newest: Optional[_Newest] = None
         self._now: Optional[Report] = None
@@ -121,7 +117,7 @@ class AutoObserver:
         self._rate_in_full: Optional[float] = None
         self._kept, self._is_stopped = KeptPrograms(), False
         wanted = list(chosen)
-        self._light = _base_of(wanted, options, program, recorder, meanwhile)
+        self._light = _base_of(wanted, options.windows, program, recorder, meanwhile)
         self.first = self._light.first
         try:
             self._open(wanted, program=program, privileges=_keeping(privileges))
@@ -153,10 +149,6 @@ class AutoObserver:
     def targets_alive(self) -> int:
         """Targets that have not exited."""
         return self._light.targets_alive()
-
-    def alive_pids(self) -> List[int]:
-        """PIDs of the targets that ran at the last sample."""
-        return self._light.alive_pids()
 
     def interval(self) -> Report:
         """What happened since the last call, or since the beginning."""
@@ -194,12 +186,6 @@ class AutoObserver:
             self._full.close()
         self._kept.close()
         self._light.close()
-
-    def __enter__(self) -> AutoObserver:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _composed(self, light: Report, *, live: bool = False) -> Report:
         newest = self._newest
@@ -255,12 +241,7 @@ class AutoObserver:
     def _without_light(self, light: Observer) -> UnprobedObserver:
         light.stop()
         found = UnprobedObserver(
-            self._living(),
-            interval_s=self._options.interval_s,
-            follow=self._options.follow,
-            slo_us=self._options.slo_us,
-            recorder=self._recorder,
-            before=light,
+            self._living(), self._options.windows, recorder=self._recorder, before=light
         )
         light.close()
         return found
@@ -268,7 +249,7 @@ class AutoObserver:
     def _put_light_back(self) -> None:
         self._light_cost.put_back()
         try:
-            light = _light_of(list(self._living()), self._options, latecomers=self._living)
+            light = _light_of(list(self._living()), self._options.windows, latecomers=self._living)
         except UdsprobeError:
             # Full windows go on, and say what is wrong where they cannot be opened either.
             return
@@ -301,15 +282,10 @@ class AutoObserver:
         try:
             full = Observer(
                 chosen,
-                interval_s=self._options.interval_s,
-                follow=self._options.follow,
-                slo_us=self._options.slo_us,
+                self._options.windows,
                 program=program,
-                strategy=self._options.strategy,
                 privileges=privileges,
-                stacks=self._options.stacks,
                 recorder=recorder,
-                at_end=self._options.at_end,
                 latecomers=latecomers,
                 kept=self._kept,
             )
@@ -338,7 +314,7 @@ class AutoObserver:
         """The targets as they are now, children forked since the last sample included."""
         running = [each for each in self._light.last.targets if each.state == "running"]
         pids = [each.pid for each in running]
-        forked = self._procfs.descendants(pids) if self._options.follow else ()
+        forked = self._procfs.descendants(pids) if self._options.windows.follow else ()
         via = {**dict.fromkeys(forked, "fork"), **{each.pid: each.via for each in running}}
         ticks = {each.pid: each.start_ticks for each in running}
         for pid, how in via.items():
@@ -384,11 +360,11 @@ class AutoObserver:
 
 def _base_of(
     wanted: List[Chosen],
-    options: AutoOptions,
+    options: ObserverOptions,
     program: Optional[Tuple[str, str]],
     recorder: Optional[Recorder],
     meanwhile: Work,
-) -> Union[Observer, UnprobedObserver]:
+) -> ReportingObserver:
     """What is there all the time: light, or nothing with a probe where that cannot be.
 
     Light has tracepoints whatever full windows rest on; but where BCC is asked for, nothing else is
@@ -400,19 +376,12 @@ def _base_of(
         if error.slug not in WITHOUT_LIGHT:
             raise
     meanwhile()
-    return UnprobedObserver(
-        wanted,
-        interval_s=options.interval_s,
-        follow=options.follow,
-        slo_us=options.slo_us,
-        program=program,
-        recorder=recorder,
-    )
+    return UnprobedObserver(wanted, options, program=program, recorder=recorder)
 
 
 def _light_of(
     wanted: List[Chosen],
-    options: AutoOptions,
+    options: ObserverOptions,
     program: Optional[Tuple[str, str]] = None,
     recorder: Optional[Recorder] = None,
     meanwhile: Work = nothing,
@@ -420,12 +389,14 @@ def _light_of(
 ) -> Observer:
     return Observer(
         wanted,
-        interval_s=options.interval_s,
-        follow=options.follow,
-        slo_us=options.slo_us,
+        ObserverOptions(
+            options.interval_s,
+            options.follow,
+            options.slo_us,
+            strategy="bcc" if options.strategy == "bcc" else "auto",
+            detail="light",
+        ),
         program=program,
-        strategy="bcc" if options.strategy == "bcc" else "auto",
-        detail="light",
         recorder=recorder,
         meanwhile=meanwhile,
         latecomers=latecomers,

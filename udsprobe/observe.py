@@ -17,6 +17,7 @@ from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
 from udsprobe.kernel.strategy import StrategyTracer
 from udsprobe.kernel.tables.target_book import TargetBook
+from udsprobe.live_observer import ObserverOptions, ReportingObserver
 from udsprobe.sample import Observation, Sample
 from udsprobe.stack_taking import StackTaking
 from udsprobe.strategies import load_strategy
@@ -64,29 +65,19 @@ def _added(latecomers: Iterable[Chosen], known: Set[int], book: TargetBook) -> L
     return added
 
 
-class Observer:
+class Observer(ReportingObserver):
     """Live probes on chosen targets.
 
     Args:
         chosen: processes to begin with.
-        interval_s: between two samples.
-        follow: children of targets become targets.
-        slo_us: the p99 that served requests should stay below; None is no limit.
+        options: how to observe.
         program: (comm, command line) that the one chosen process is about to
             become; it counts from that exec on.
-        strategy: how the kernel calls the probes, as `Tracer` takes it, or `bcc`.
-        detail: how much is looked at, as `Tracer` takes it.
         privileges: how to go on once all is attached and open; None is as before.
         recorder: is given every sample.
-        stacks: `always`, `auto` (while the verdict asks for them) or `never`.
         meanwhile: done in another thread while the kernel verifies the probes.
-        at_end: told how many functions of the kernel have probes, before it takes them back: a
-            tenth of a second for each.
         latecomers: asked when the probes are live for processes that came meanwhile.
         kept: where probes stay loaded, as `Tracer` takes it.
-
-    Attributes:
-        first: the sample at the moment the targets were taken on.
 
     Raises:
         UdsprobeError: of `load_strategy` and `LeastPrivilege`.
@@ -95,28 +86,28 @@ class Observer:
     def __init__(
         self,
         chosen: Iterable[Chosen],
+        options: ObserverOptions,
         *,
-        interval_s: float,
-        follow: bool,
-        slo_us: Optional[float] = None,
         program: Optional[Tuple[str, str]] = None,
-        strategy: str = "auto",
-        detail: str = "full",
         privileges: Optional[LeastPrivilege] = None,
         recorder: Optional[Union[Recorder, WindowRecorder]] = None,
-        stacks: str = "never",
         meanwhile: Work = nothing,
-        at_end: Callable[[int], object] = bool,
         latecomers: Callable[[], Iterable[Chosen]] = tuple,
         kept: Optional[KeptPrograms] = None,
     ) -> None:
-        began_ns, self._at_end = time.monotonic_ns(), at_end
+        began_ns, self._options = time.monotonic_ns(), options
         procfs = self._procfs = Procfs()
         wanted = list(chosen)
         book = _book_of(wanted, program, procfs)
-        self._tracer, self._collector_of = load_strategy(strategy, detail, follow, meanwhile, kept)
+        self._tracer, self._collector_of = load_strategy(
+            options.strategy,
+            options.detail,
+            options.follow,
+            meanwhile,
+            kept,
+        )
         wanted += _added(latecomers(), {each.pid for each in wanted}, book)
-        self._stacks = _stack_taking(stacks, self._tracer)
+        self._stacks = _stack_taking(options.stacks, self._tracer)
         try:
             self.first = self._begun(wanted, book, dormant=program is not None)
             if privileges is not None:
@@ -128,10 +119,10 @@ class Observer:
             self._tracer.close()
             raise
         attach_ms = (time.monotonic_ns() - began_ns) / 1e6
-        self._reporter = _reporter(self._describe(attach_ms, interval_s), self.first, slo_us)
+        self._reporter = _reporter(self._describe(attach_ms), self.first, options.slo_us)
         self._recorder = recorder
         if recorder is not None:
-            recorder.begin(self.observation, self.first, slo_us)
+            recorder.begin(self.observation, self.first, options.slo_us)
 
     def _begun(self, wanted: List[Chosen], book: TargetBook, *, dormant: bool) -> Sample:
         self._collector = self._collector_of(book, self._procfs, self._stacks)
@@ -141,19 +132,9 @@ class Observer:
         return self._collector.sample()
 
     @property
-    def observation(self) -> Observation:
-        """What stays the same from the first sample to the last."""
-        return self._reporter.observation
-
-    @property
     def loading_s(self) -> float:
         """CPU time that loading the probes took; 0 where they were loaded before, or are BCC's."""
         return self._tracer.loading_s
-
-    @property
-    def last(self) -> Sample:
-        """The newest sample."""
-        return self._reporter.last
 
     def targets_alive(self) -> int:
         """Targets that have not exited."""
@@ -167,10 +148,6 @@ class Observer:
         if self._tracer.counters.any_thread():
             return True
         return any(self._procfs.process(pid) is not None for pid in self.alive_pids())
-
-    def alive_pids(self) -> List[int]:
-        """PIDs of the targets that ran at the last sample."""
-        return [target.pid for target in self._reporter.last.targets if target.state == "running"]
 
     def interval(self) -> Report:
         """What happened since the last call, or since the beginning."""
@@ -188,43 +165,23 @@ class Observer:
         else:
             self._reporter.add(self._collector.sample())
 
-    def window(self) -> Report:
-        """What happened from the beginning to the last sample."""
-        return self._reporter.window()
-
-    def recent(self) -> Optional[Report]:
-        """The seconds that the last interval's verdict is about."""
-        return self._reporter.recent
-
     def stop(self) -> None:
         """Take the probes off; what they counted stays to be read."""
         self._stacks.stop()
         self._tracer.detach()
 
-    def finish(self) -> Report:
-        """Take the probes off and report the whole window."""
-        self.stop()
-        self.keep_up()
-        return self._reporter.whole()
-
     def close(self) -> None:
         """Give everything back."""
         self._collector.close()
         self._stacks.close()
-        self._at_end(self._tracer.functions_attached())
+        self._options.at_end(self._tracer.functions_attached())
         self._tracer.close()
 
-    def __enter__(self) -> Observer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _describe(self, attach_ms: float, interval_s: float) -> Observation:
+    def _describe(self, attach_ms: float) -> Observation:
         return observed_here(
             self._tracer.strategy,
             (*self._tracer.measurements(), self._stacks.state),
             attach_ms=attach_ms,
-            interval_s=interval_s,
+            interval_s=self._options.interval_s,
             detail=self._tracer.detail,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterable, Optional, Tuple
 
 from udsprobe.auto.composing import UNPROBED
 from udsprobe.collector import SystemClock, observed_here, resident_bytes
@@ -26,6 +26,7 @@ from udsprobe.kernel.tables.target_book import (
     TargetNames,
     proc_record,
 )
+from udsprobe.live_observer import ObserverOptions, ReportingObserver
 from udsprobe.reporting import Reporter
 from udsprobe.sample import (
     CpuReading,
@@ -124,11 +125,11 @@ class FollowedProcesses:
         return proc_record(process, self._procfs, counted, _STOPS)
 
 
-class UnprobedObserver:
+class UnprobedObserver(ReportingObserver):
     """To its users as `udsprobe.observe.Observer` is; it loads nothing.
 
     Args:
-        chosen, interval_s, follow, slo_us, program, recorder: as `Observer` takes them.
+        chosen, options, program, recorder: as `Observer` takes them.
         before: had probes until now, and was given the same recorder: its samples are gone on with.
 
     Raises:
@@ -138,10 +139,8 @@ class UnprobedObserver:
     def __init__(
         self,
         chosen: Iterable[Chosen],
+        options: ObserverOptions,
         *,
-        interval_s: float,
-        follow: bool,
-        slo_us: Optional[float] = None,
         program: Optional[Tuple[str, str]] = None,
         recorder: Optional[Recorder] = None,
         before: Optional[Observer] = None,
@@ -152,25 +151,25 @@ class UnprobedObserver:
             self._book.expect(process.pid, process.via)
             if program is not None:
                 self._book.expect_program(process.pid, *program)
-        self._processes = FollowedProcesses(self._procfs, wanted, follow=follow)
+        self._processes = FollowedProcesses(self._procfs, wanted, follow=options.follow)
         self._listeners, self._cpu = TargetListeners(self._procfs), CpuFiles(self._procfs)
         self._before = None if before is None else before.last
         self._sequence = 0 if before is None else before.last.sequence + 1
         self._recorder = recorder
         try:
             if before is None:
-                self._begin(interval_s, slo_us)
+                self._begin(options)
             else:
-                self._go_on(before, slo_us)
+                self._go_on(before, options.slo_us)
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, interval_s: float, slo_us: Optional[float]) -> None:
+    def _begin(self, options: ObserverOptions) -> None:
         self.first = self._sample()
-        self._reporter = Reporter(_described(interval_s), self.first, slo_us)
+        self._reporter = Reporter(_described(options.interval_s), self.first, options.slo_us)
         if self._recorder is not None:
-            self._recorder.begin(self.observation, self.first, slo_us)
+            self._recorder.begin(self.observation, self.first, options.slo_us)
 
     def _go_on(self, before: Observer, slo_us: Optional[float]) -> None:
         self.first = before.first
@@ -185,23 +184,9 @@ class UnprobedObserver:
             self._recorder.amend(replace(told, measurements=measured), slo_us)
         self.interval()
 
-    @property
-    def observation(self) -> Observation:
-        """What stays the same from the first sample to the last."""
-        return self._reporter.observation
-
-    @property
-    def last(self) -> Sample:
-        """The newest sample."""
-        return self._reporter.last
-
     def targets_alive(self) -> int:
         """Targets that have not exited."""
         return self._processes.alive()
-
-    def alive_pids(self) -> List[int]:
-        """PIDs of the targets that ran at the last sample."""
-        return [each.pid for each in self.last.targets if each.state == "running"]
 
     def interval(self) -> Report:
         """What happened since the last call, or since the beginning."""
@@ -211,21 +196,8 @@ class UnprobedObserver:
             self._recorder.add(sample, interval)
         return interval
 
-    def window(self) -> Report:
-        """What happened from the beginning to the last sample."""
-        return self._reporter.window()
-
-    def recent(self) -> Optional[Report]:
-        """The seconds that the last interval's verdict is about."""
-        return self._reporter.recent
-
     def stop(self) -> None:
         """There is nothing to take off."""
-
-    def finish(self) -> Report:
-        """Report the whole time."""
-        self.interval()
-        return self._reporter.whole()
 
     def close(self) -> None:
         """Let go of what sampling holds open."""

@@ -31,6 +31,7 @@ from udsprobe.auto import control, light_cost
 from udsprobe.auto_observe import AutoObserver, AutoOptions
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
+from udsprobe.live_observer import ObserverOptions
 from udsprobe.model.report import Report
 from udsprobe.recording.reader import open_recording
 from udsprobe.recording.retention import Retention
@@ -106,7 +107,7 @@ def observer(
     process = Procfs().process(pid)
     assert process is not None
     chosen = Chosen(pid, process.start_ticks, "selector", "test")
-    options = AutoOptions(OFTEN_S, follow=True, budget=budget, light_returns=light_returns)
+    options = AutoOptions(ObserverOptions(OFTEN_S, follow=True), budget, light_returns)
     told = (windows or Windows()).take
     return AutoObserver(
         [chosen], options, recorder=recorder, on_window_sample=told, on_change=on_change

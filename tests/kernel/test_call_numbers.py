@@ -15,6 +15,7 @@ from tests.kernel.at_rest import wait_until_at_rest
 from udsprobe.kernel.objects.btf import Btf
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
+from udsprobe.live_observer import ObserverOptions
 from udsprobe.observe import Observer
 from udsprobe.sample import CallCounts
 
@@ -38,7 +39,7 @@ def chosen(pid: int) -> List[Chosen]:
 
 
 def begun(pid: int) -> Observer:
-    return Observer(chosen(pid), interval_s=1.0, follow=True, strategy="auto")
+    return Observer(chosen(pid), ObserverOptions(1.0, follow=True))
 
 
 def begun_with_calls_moved(pid: int, monkeypatch: pytest.MonkeyPatch) -> Observer:

@@ -32,6 +32,7 @@ from udsprobe.kernel.programs.loaded import load_programs
 from udsprobe.kernel.programs.loader import possible_cpus
 from udsprobe.kernel.selectors import Chosen
 from udsprobe.kernel.tracer import Tracer
+from udsprobe.live_observer import ObserverOptions
 from udsprobe.observe import Observer
 from udsprobe.sample import Sample
 
@@ -47,11 +48,8 @@ for line in sys.stdin:
     subprocess.run(line.split(), check=False, stdout=subprocess.DEVNULL)
     print(flush=True)
 """
-OPTIONS: Dict[str, Any] = {
-    "interval_s": 1.0,
-    "follow": True,
-    "strategy": os.environ.get("UDSPROBE_STRATEGY", "auto"),
-}
+STRATEGY = os.environ.get("UDSPROBE_STRATEGY", "auto")
+OPTIONS = ObserverOptions(1.0, follow=True, strategy=STRATEGY)
 USED = {
     *("calls", "cpus", "cpu_stays", "upstreams", "upstream_indices", "connections", "processes"),
     *("servers", "waits", "free_slots", "listeners", "acceptors"),
@@ -94,8 +92,8 @@ def observed(kept: KeptPrograms, pids: List[int], is_first: bool) -> Iterator[Pa
     wait_until_at_rest(pids)
     pair = Pair()
     with (
-        Observer(chosen(pids), **OPTIONS, kept=kept) as with_kept,
-        Observer(chosen(pids), **OPTIONS) as with_new,
+        Observer(chosen(pids), OPTIONS, kept=kept) as with_kept,
+        Observer(chosen(pids), OPTIONS) as with_new,
     ):
         assert bool(with_kept.loading_s) == is_first
         yield pair
@@ -301,7 +299,7 @@ def test_every_map_is_as_it_was_when_it_was_loaded(
     turns = {"each": 5}
     with runner, serving(folder, turns) as (server, client, ask):
         pids = [runner.pid, server.pid, client.pid]
-        with Observer(chosen(pids), **OPTIONS, kept=kept) as observer:
+        with Observer(chosen(pids), OPTIONS, kept=kept) as observer:
             for case in all_cases():
                 print(*command(workload(64), case, folder / "truth"), file=runner.stdin, flush=True)
                 runner.stdout.readline()
@@ -361,11 +359,11 @@ def values(loaded: ProbeObject, shape: MapShape) -> Iterator[bytes]:
 
 def test_what_cannot_be_brought_back_is_loaded_anew(kept: KeptPrograms) -> None:
     with Caller() as caller:
-        with Observer(chosen([caller.pid]), **OPTIONS, kept=kept) as observer:
+        with Observer(chosen([caller.pid]), OPTIONS, kept=kept) as observer:
             assert isinstance(observer._tracer, Tracer)
             os.close(observer._tracer._object.descriptor("programs_ended"))
         assert not kept.keeps
-        with Observer(chosen([caller.pid]), **OPTIONS, kept=kept) as observer:
+        with Observer(chosen([caller.pid]), OPTIONS, kept=kept) as observer:
             assert observer.loading_s
             caller.does("call", 5)
             observer.finish()

@@ -17,6 +17,7 @@ import pytest
 from tests.kernel.at_rest import wait_until_asleep
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
+from udsprobe.live_observer import ObserverOptions
 from udsprobe.observe import Observer
 from udsprobe.sample import Sample
 
@@ -42,7 +43,7 @@ def observer(*pids: int) -> Iterator[Observer]:
         process = procfs.process(pid)
         assert process is not None
         chosen.append(Chosen(pid, process.start_ticks, "selector", "test"))
-    with Observer(chosen, interval_s=1.0, follow=True) as observing:
+    with Observer(chosen, ObserverOptions(1.0, follow=True)) as observing:
         yield observing
 
 

@@ -20,6 +20,7 @@ from tests.workloads.build import BuildError
 from udsprobe.collector import Collector, _Counted
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
+from udsprobe.live_observer import ObserverOptions
 from udsprobe.model.thread_time import thread_time
 from udsprobe.observe import Observer
 from udsprobe.sample import Sample
@@ -127,7 +128,7 @@ def observer(pid: int) -> Iterator[Observer]:
     process = Procfs().process(pid)
     assert process is not None
     chosen = Chosen(pid, process.start_ticks, "selector", "test")
-    with Observer([chosen], interval_s=1.0, follow=True) as observing:
+    with Observer([chosen], ObserverOptions(1.0, follow=True)) as observing:
         yield observing
 
 

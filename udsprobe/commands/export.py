@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Optional
 
 import click
 
-from udsprobe.commands.live.observing import AnyObserver, observer_of
+from udsprobe.commands.live.observing import observer_of
 from udsprobe.commands.live.watching import announce, withdraw_announcement
 from udsprobe.commands.options.selecting import chosen_processes, selector_options
 from udsprobe.commands.options.shared import WatchOptions, pace_options, read_options
 from udsprobe.commands.output.notices import notice
 from udsprobe.ending import Ending
 from udsprobe.errors import EXIT_OK, UsageError
+from udsprobe.live_observer import LiveObserver
 from udsprobe.views.metrics.book import MetricsBook
 from udsprobe.views.metrics.page import Page
 from udsprobe.views.metrics.series_budget import MAX_SERIES_DEFAULT, MAX_SERIES_LEAST
@@ -123,7 +124,7 @@ def _pusher(url: str, newest: NewestPage) -> OtlpPusher:
 
 
 def _sample_until_the_end(
-    observer: AnyObserver,
+    observer: LiveObserver,
     book: MetricsBook,
     newest: NewestPage,
     ending: Ending,
@@ -139,7 +140,7 @@ def _sample_until_the_end(
     _publish_page(observer, book, newest)
 
 
-def _publish_page(observer: AnyObserver, book: MetricsBook, newest: NewestPage) -> None:
+def _publish_page(observer: LiveObserver, book: MetricsBook, newest: NewestPage) -> None:
     report = observer.interval()
     newest.page = book.page(observer.observation, observer.last, report)
 

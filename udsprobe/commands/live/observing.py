@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Iterable, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, Iterable, Optional, Tuple
 
 from udsprobe.commands.options.privilege_options import least_privilege
 from udsprobe.commands.options.shared import WatchOptions
 from udsprobe.commands.output.notices import notice
 from udsprobe.kernel.objects.alongside import Work, nothing
+from udsprobe.live_observer import LiveObserver, ObserverOptions
 from udsprobe.observe import Observer
 
 if TYPE_CHECKING:
-    from udsprobe.auto_observe import AutoObserver, AutoOptions, WindowSample
+    from udsprobe.auto_observe import AutoObserver, WindowSample
     from udsprobe.kernel.selectors import Chosen
     from udsprobe.recording.writer import Recorder
     from udsprobe.sample import Sample
-
-AnyObserver = Union[Observer, "AutoObserver"]
 
 
 def observer_of(
@@ -30,7 +29,7 @@ def observer_of(
     meanwhile: Work = nothing,
     on_window_sample: Optional[WindowSample] = None,
     on_change: Optional[Callable[[Sample], object]] = None,
-) -> AnyObserver:
+) -> LiveObserver:
     """Live and at its first sample; what is not an option is as `Observer` takes it.
 
     Args:
@@ -41,50 +40,42 @@ def observer_of(
     Raises:
         UdsprobeError: of `Observer`.
     """
-    if options.detail == "auto":
-        from udsprobe.auto_observe import AutoObserver, untold
-
-        observer = AutoObserver(
+    if options.detail != "auto":
+        return Observer(
             chosen,
-            _auto_options(options, light_returns=on_change is not None),
+            _observer_options(options, options.detail),
             program=program,
             privileges=least_privilege(options),
             recorder=recorder,
             meanwhile=meanwhile,
-            on_window_sample=on_window_sample or untold,
-            on_change=partial(_changed, on_change or bool),
-            on_trouble=lambda error: notice(f"full detail cannot be had now: {error.line()}"),
         )
-        notice(_how_often(observer, options))
-        return observer
-    return Observer(
+    from udsprobe.auto_observe import AutoObserver, AutoOptions, untold
+
+    windows = _observer_options(options, "full")
+    observer = AutoObserver(
         chosen,
-        interval_s=options.interval_s,
-        follow=options.follow,
-        slo_us=options.slo_us,
+        AutoOptions(windows, options.budget, light_returns=on_change is not None),
         program=program,
-        strategy=options.strategy,
-        detail=options.detail,
         privileges=least_privilege(options),
-        stacks=options.stacks,
         recorder=recorder,
         meanwhile=meanwhile,
-        at_end=_tell_of_the_end,
+        on_window_sample=on_window_sample or untold,
+        on_change=partial(_changed, on_change or bool),
+        on_trouble=lambda error: notice(f"full detail cannot be had now: {error.line()}"),
     )
+    notice(_how_often(observer, options))
+    return observer
 
 
-def _auto_options(options: WatchOptions, *, light_returns: bool) -> AutoOptions:
-    from udsprobe.auto_observe import AutoOptions
-
-    return AutoOptions(
+def _observer_options(options: WatchOptions, detail: str) -> ObserverOptions:
+    return ObserverOptions(
         interval_s=options.interval_s,
         follow=options.follow,
         slo_us=options.slo_us,
         strategy=options.strategy,
+        detail=detail,
         stacks=options.stacks,
         at_end=_tell_of_the_end,
-        budget=options.budget,
-        light_returns=light_returns,
     )
 
 

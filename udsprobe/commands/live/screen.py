@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Optional
 
-from udsprobe.commands.live.observing import AnyObserver
 from udsprobe.ending import Ending
+from udsprobe.live_observer import LiveObserver
 from udsprobe.views.dashboard.feed import Frame
 
 # The first figures come early: an engineer on call is looking.
@@ -16,7 +16,7 @@ FIRST_SAMPLE_S = 0.1
 class ScreenFeed:
     """Frames for the dashboard until the observation ends or the user quits."""
 
-    def __init__(self, observer: AnyObserver, ending: Ending, interval_s: float) -> None:
+    def __init__(self, observer: LiveObserver, ending: Ending, interval_s: float) -> None:
         self._observer = observer
         self._ending = ending
         self._interval_s = interval_s

@@ -6,12 +6,12 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Callable, Optional
 
-from udsprobe.commands.live.observing import AnyObserver
 from udsprobe.commands.options.shared import WatchOptions
 from udsprobe.commands.output.answer import can_draw, follow_the_terminal, rendered, wants_colour
 from udsprobe.commands.output.delivery import Outlet
 from udsprobe.ending import Ending
 from udsprobe.errors import EXIT_FINDING, EXIT_OK, UsageError
+from udsprobe.live_observer import LiveObserver
 from udsprobe.written_files import open_to_write
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def watch(
-    observer: AnyObserver,
+    observer: LiveObserver,
     options: WatchOptions,
     outlet: Outlet,
     started: Optional[Callable[[], None]] = None,
@@ -71,7 +71,7 @@ def exit_code(report: Report, options: WatchOptions) -> int:
 
 
 def _watch_quietly(
-    observer: AnyObserver,
+    observer: LiveObserver,
     options: WatchOptions,
     outlet: Outlet,
     ending: Ending,
@@ -90,7 +90,7 @@ def _watch_quietly(
         outlet.write(rendered(observer.interval(), "jsonl", outlet))
 
 
-def _watch_screen(observer: AnyObserver, options: WatchOptions, ending: Ending) -> None:
+def _watch_screen(observer: LiveObserver, options: WatchOptions, ending: Ending) -> None:
     from udsprobe.commands.live.screen import ScreenFeed
     from udsprobe.views.dashboard import run_dashboard
 
