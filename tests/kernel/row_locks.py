@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Callable, Dict, List, Optional, Sequence, Type
 
 from tests.conftest import Require
+from tests.kernel.piped import PipedProgram
 from tests.patience import PATIENCE_S
 
 POLL_S = 0.02
@@ -32,54 +33,36 @@ def wait_until(is_so: Callable[[], bool], what: str) -> None:
         time.sleep(POLL_S)
 
 
-class Session:
+class Session(PipedProgram):
     """A client program of a database, which is told SQL by a pipe.
 
     Attributes:
-        pid: the client's. server_pid, server_tid: what serves it, 0 until it is set; number: what
+        server_pid, server_tid: what serves it, 0 until it is set; number: what
             the database calls the session.
     """
 
     server_pid, server_tid, number = 0, 0, ""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        self._process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        self.pid = self._process.pid
+        super().__init__(*argv, stderr=subprocess.STDOUT)
 
     def send(self, sql: str) -> None:
         """Have it executed, without waiting."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{sql}\nSELECT '{DONE}';\n")
-        self._process.stdin.flush()
+        self.tell(f"{sql}\nSELECT '{DONE}';\n")
 
     def answer(self) -> List[str]:
         """The lines that the last SQL printed, once it is done."""
-        assert self._process.stdout is not None
-        lines: List[str] = []
-        for line in self._process.stdout:
-            if line.strip() == DONE:
-                return lines
-            lines.append(line.strip())
-        raise AssertionError(f"the session ended: {lines}")
+        return list(iter(self.says, DONE))
 
     def has_answered(self, within_s: float) -> bool:
         """Whether it prints something; waits so long in vain."""
-        readable, _, _ = select.select([self._process.stdout], [], [], within_s)
+        readable, _, _ = select.select([self.stdout], [], [], within_s)
         return bool(readable)
 
     def run(self, sql: str) -> List[str]:
         """The lines that this SQL prints."""
         self.send(sql)
         return self.answer()
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(PATIENCE_S)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
 
 
 class Database:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import select
 import socket
-import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Dict, List, Optional, Tuple, Type
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
+from tests.kernel.piped import PipedProgram
 from tests.kernel.tool import Attached
 from tests.patience import PATIENCE_S
 from tests.workloads import stuck_server
@@ -29,36 +28,7 @@ HOLDER = (
 )
 
 
-class Running:
-    """A program that says lines, from its first on."""
-
-    def __init__(self, *command: str) -> None:
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.pid = self._process.pid
-        self.says()
-
-    def says(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "it ended"
-        return line.strip()
-
-    def __enter__(self) -> Running:
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self._process.kill()
-        self._process.communicate(timeout=PATIENCE_S)
-
-
-class Server(Running):
+class Server(PipedProgram):
     """The stuck server, and what its clients do."""
 
     def __init__(self, mode: str, folder: Path) -> None:
@@ -67,6 +37,8 @@ class Server(Running):
         super().__init__(
             sys.executable, stuck_server.__file__, mode, str(self._path), str(self.file)
         )
+        # It listens.
+        self.says()
 
     def client(self) -> socket.socket:
         """Connected, and answered once."""
@@ -136,9 +108,10 @@ def test_a_file_lock_of_another_process(mode: str, tmp_path: Path) -> None:
     locked = tmp_path / "locked"
     locked.touch()
     with (
-        Running(sys.executable, "-c", HOLDER, str(locked)) as holder,
+        PipedProgram(sys.executable, "-c", HOLDER, str(locked)) as holder,
         Server(mode, tmp_path) as server,
     ):
+        assert holder.says() == "held"
         found = told(server, "file", tmp_path)
     assert found["cause"] == "app-blocked"
     assert found["subject"].endswith(f" {holder.pid}")
