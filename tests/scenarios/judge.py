@@ -87,11 +87,19 @@ def disturbed(report: Dict[str, Any], own: Sequence[int]) -> bool:
 
 
 def waited_for_strangers(report: Dict[str, Any], own: Sequence[int]) -> float:
-    """How long targets waited for a CPU that strangers to `own` held, in windows."""
+    """How long targets waited for a CPU that strangers to `own` held, in parts of that time."""
     rows = report["time"]["cpu_holders"] or []
     strange = [row for row in rows if not row["is_target"] and row["pid"] not in own]
     waited_us = sum(row["waited_us"] for row in strange)
-    return float(waited_us / report["window"]["duration_s"] / 1e6)
+    return float(waited_us / _observed_s(report, "cpu_holders") / 1e6)
+
+
+def _observed_s(report: Dict[str, Any], measurement: str) -> float:
+    """How long that was measured: in detail auto, in a window of its own."""
+    rows = report["probe"]["measurements"]
+    coverage = next((row["coverage"] for row in rows if row["name"] == measurement), None)
+    observed_s = report["window"]["duration_s"] if coverage is None else coverage["observed_s"]
+    return float(observed_s)
 
 
 def read(report: Dict[str, Any], subject: Subject) -> Judgement:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from tests.scenarios import baseline, confusion, cure, drawn, judge, kept
+from tests.scenarios import auto, baseline, confusion, cure, drawn, judge, kept
 from tests.scenarios.case import CAUSES, Case, all_cases, chosen
 from tests.scenarios.judge import Judgement
 from tests.scenarios.programs import missing
@@ -53,7 +53,16 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="of every case")
     parser.add_argument(
-        "--duration", type=_length_s, metavar="TIME", help="of observation: 10s, drawn ones 3s"
+        "--duration",
+        type=_length_s,
+        metavar="TIME",
+        help="of observation: 10s, drawn ones 3s, at most 60s with --detail auto",
+    )
+    parser.add_argument(
+        "--detail",
+        choices=("full", "auto"),
+        default="full",
+        help="auto: how long until its verdict is right; a healthy case is observed for 20 s",
     )
     parser.add_argument("--no-baseline", action="store_true", help="without the pass of strace -c")
     parser.add_argument("--quick", action="store_true", help="only the cases that the tests run")
@@ -72,6 +81,10 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="the cases, and run none")
     options = parser.parse_args(argv)
     lot = options.drawn or options.drawn_one
+    if options.detail == "auto":
+        if lot or options.cure:
+            parser.error("--detail auto cannot be combined with --cure or --drawn")
+        options.duration = options.duration or auto.WITHIN_S
     options.duration = options.duration or (drawn.ATTACHED_S if lot else OBSERVED_S)
     return options
 
@@ -96,13 +109,15 @@ def run_case(case: Case, run: int, options: argparse.Namespace) -> Outcome:
     return Outcome(case, run, verdict, other)
 
 
-def keep_report(outcome: Outcome, folder: Optional[Path]) -> None:
-    """Write the report document, and what is true of it, for later reading."""
-    if folder is None or outcome.verdict is None:
+def keep_report(
+    case: Case, run: int, report: Optional[Dict[str, Any]], folder: Optional[Path]
+) -> None:
+    """Write the report document for later reading."""
+    if folder is None or report is None:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    name = outcome.case.name.replace("/", ".") + f".{outcome.run}.json"
-    (folder / name).write_text(json.dumps(outcome.verdict.report, indent=1))
+    name = case.name.replace("/", ".") + f".{run}.json"
+    (folder / name).write_text(json.dumps(report, indent=1))
 
 
 def line_of(outcome: Outcome) -> str:
@@ -195,6 +210,22 @@ def cure_all(cases: Sequence[Case], options: argparse.Namespace) -> int:
     return 1 if broken or any(one.right is False for one in trials) else 0
 
 
+def follow_auto(cases: Sequence[Case], options: argparse.Namespace) -> int:
+    """Every case in detail auto; 0 when each verdict is right in time, and none a false alarm."""
+    trials: List[auto.Trial] = []
+    for run in range(1, options.runs + 1):
+        for case in cases:
+            trials.append(auto.attempt(case, run, options.duration))
+            sys.stderr.write(auto.line_of(trials[-1]) + "\n")
+            keep_report(case, run, trials[-1].last, options.reports)
+    if options.json:
+        documents = [auto.document_of(one) for one in trials]
+        sys.stdout.write(json.dumps(documents, indent=1, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(auto.summary_of(trials))
+    return 0 if all(one.right for one in trials) else 1
+
+
 def drawn_systems(options: argparse.Namespace) -> List[System]:
     """Those that the command line asks for.
 
@@ -257,12 +288,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     if options.cure:
         return cure_all(cases, options)
+    if options.detail == "auto":
+        return follow_auto(cases, options)
     outcomes: List[Outcome] = []
     began = time.monotonic()
     for run in range(1, options.runs + 1):
         for one in cases:
             outcome = run_case(one, run, options)
-            keep_report(outcome, options.reports)
+            report = None if outcome.verdict is None else outcome.verdict.report
+            keep_report(one, run, report, options.reports)
             sys.stderr.write(line_of(outcome) + "\n")
             outcomes.append(outcome)
     if options.json:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any, Dict, Optional
 
 import pytest
 
-from tests.scenarios import baseline, confusion, judge
+from tests.scenarios import auto, baseline, confusion, judge
 from tests.scenarios.case import CAUSES, Subject, all_cases, chosen
 from tests.scenarios.lab import main
 
@@ -99,8 +100,71 @@ def test_a_verdict_must_name_its_subject() -> None:
     assert judge.read({"verdict": None}, Subject([1])).cause == judge.NO_VERDICT
 
 
+def report(second: int, cause: Optional[str]) -> Dict[str, Any]:
+    """As `attach --jsonl` writes one each second."""
+    window = {"start": f"2026-11-25T10:00:{second:02}.000+00:00", "duration_s": 1.0}
+    return {"window": window, "verdict": cause and {"cause": cause}}
+
+
+def followed(case: str, *causes: Optional[str]) -> auto.Trial:
+    one = next(one for one in all_cases() if one.name == case)
+    return auto.followed(one, 1, (report(at, cause) for at, cause in enumerate(causes)))
+
+
+ILL, WELL = "app-cpu/node-computes-unix", "healthy/node-moderate-unix"
+
+
+def test_in_auto_an_ill_case_ends_when_two_reports_running_name_its_cause() -> None:
+    said = (None, "app-cpu", "healthy", "app-cpu", "app-cpu", "healthy", "healthy")
+    trial = followed(ILL, *said)
+    assert trial.said == ["–", "app-cpu", "healthy", "app-cpu", "app-cpu"]
+    assert (trial.right, trial.after_s, trial.alarms) == (True, 5.0, [])
+    late = followed(ILL, "healthy", "app-cpu", "app-blocked")
+    assert (late.right, late.after_s) == (False, 3.0)
+    assert "WRONG" in auto.line_of(late)
+    assert "healthy, app-cpu, app-blocked" in auto.line_of(late)
+
+
+def test_in_auto_any_cause_of_a_healthy_case_is_a_false_alarm() -> None:
+    trial = followed(WELL, "unknown", "healthy", "send-blocked", "healthy", "healthy")
+    assert (trial.right, trial.alarms, trial.after_s) == (False, ["send-blocked"], 5.0)
+    assert followed(WELL, "unknown", "healthy", "healthy").right
+    assert not followed(WELL, "healthy", "unknown", "unknown").right
+
+
+def test_the_summary_of_auto_counts_what_ran() -> None:
+    trials = [
+        followed(ILL, "app-cpu", "app-cpu"),
+        followed(ILL, "healthy", "app-cpu", "app-cpu", "healthy"),
+        followed(WELL, "app-cpu", "healthy", "healthy"),
+        followed(ILL),
+    ]
+    lines = auto.summary_of(trials).splitlines()
+    assert lines[-3:] == [
+        "2 of 3 right, 1 wrong, 1 not run",
+        "false alarms: 1 of 1 well cases",
+        "until the verdict: median 2.5 s, max 3.0 s",
+    ]
+
+
+def test_waiting_for_strangers_is_of_the_time_in_which_it_was_measured() -> None:
+    holders = [{"is_target": False, "pid": 7, "waited_us": 500_000.0}]
+    measured: Dict[str, Any] = {"name": "cpu_holders", "coverage": None}
+    document = {
+        "window": {"duration_s": 1.0},
+        "time": {"cpu_holders": holders},
+        "probe": {"measurements": [measured]},
+    }
+    assert judge.waited_for_strangers(document, [8]) == 0.5
+    measured["coverage"] = {"observed_s": 5.0}
+    assert judge.waited_for_strangers(document, [8]) == 0.1
+    assert judge.waited_for_strangers(document, [7]) == 0.0
+
+
 def test_the_command_lists_and_refuses(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--list", "fd-limit"]) == 0
     listed = capsys.readouterr().out
     assert "fd-limit/asyncio-limit-of-64-unix [asyncio, unix] (quick)" in listed
     assert main(["no-such-case"]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["--detail", "auto", "--cure"])
