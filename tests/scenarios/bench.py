@@ -23,7 +23,7 @@ from tests.scenarios.case import TCP, UNIX
 from tests.scenarios.harm import Harm, of_accounts
 from tests.scenarios.programs import HERE, built, program
 
-LOAD_S = 120
+LOAD_S = 300
 # Loads stand for other machines: they leave the servers a CPU.
 AWAY = ["taskset", "--cpu-list", str((os.cpu_count() or 1) - 1)]
 HTTP_REQUEST = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -197,23 +197,28 @@ class Bench:
             found.append(load.account(before) or {})
         return found
 
-    def limit_cpu(self, pid: int, percent: int) -> None:
-        """Allow a process `percent` of one CPU."""
-        (self.cpu_group(f"scenario-{pid}", percent) / "cgroup.procs").write_text(str(pid))
+    def limit_cpu(self, pid: int, percent: int) -> Path:
+        """Allow a process `percent` of one CPU; its control group."""
+        group = self.cpu_group(f"scenario-{pid}", percent)
+        (group / "cgroup.procs").write_text(str(pid))
+        return group
 
     def cpu_group(self, name: str, percent: int) -> Path:
         """A control group of its own (v1 or v2), gone when the bench is left."""
         first = Path("/sys/fs/cgroup/cpu")
-        if first.is_dir():
-            group, settings = first / name, {"cpu.cfs_quota_us": f"{percent * 1000}"}
-        else:
-            group = Path("/sys/fs/cgroup") / name
-            settings = {"cpu.max": f"{percent * 1000} 100000"}
+        group = (first if first.is_dir() else Path("/sys/fs/cgroup")) / name
         group.mkdir()
         self.afterwards(lambda: self._remove_group(group))
-        for setting, value in settings.items():
-            (group / setting).write_text(value)
+        self.set_quota(group, percent)
         return group
+
+    def set_quota(self, group: Path, percent: int) -> None:
+        """Allow the members of a control group `percent` of one CPU."""
+        older = group / "cpu.cfs_quota_us"
+        if older.exists():
+            older.write_text(f"{percent * 1000}")
+        else:
+            (group / "cpu.max").write_text(f"{percent * 1000} 100000")
 
     def _remove_group(self, group: Path) -> None:
         members = group / "cgroup.procs"

@@ -54,7 +54,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=1, metavar="N", help="of every case")
     parser.add_argument(
         "--duration",
-        type=_length_s,
+        type=length_s,
         metavar="TIME",
         help="of observation: 10s, drawn ones 3s, at most 60s with --detail auto",
     )
@@ -89,11 +89,12 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _length_s(text: str) -> float:
-    length_s = seconds(text)
-    if length_s is None:
+def length_s(text: str) -> float:
+    """An option's duration, in seconds."""
+    found_s = seconds(text)
+    if found_s is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration: give 10s or 500ms")
-    return length_s
+    return found_s
 
 
 def run_case(case: Case, run: int, options: argparse.Namespace) -> Outcome:

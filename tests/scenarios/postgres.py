@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from tests.scenarios.bench import AWAY, LOAD_S, Bench, Load, Server
+from tests.scenarios.bench import AWAY, LOAD_S, Bench, Load, Process, Server
 from tests.scenarios.case import TCP, UNIX
 from tests.scenarios.programs import program
 
@@ -106,8 +106,8 @@ class Postgres:
         argv = [*self._client("psql"), "-q", "-v", "ON_ERROR_STOP=1", "-c", sql, "postgres"]
         subprocess.run(argv, check=True, capture_output=True)
 
-    def hold(self, sql: str) -> None:
-        """Have a session execute SQL, and say no more: its transaction stays open."""
+    def hold(self, sql: str) -> Process:
+        """A session that executes SQL, and says no more: its transaction stays open."""
         argv = [*self._client("psql"), "-q", "-v", "ON_ERROR_STOP=1", "postgres"]
         session = self._bench.start(argv, "session", stdin=subprocess.PIPE)
         assert session.popen.stdin is not None
@@ -115,6 +115,7 @@ class Postgres:
         session.popen.stdin.flush()
         is_done = b"done\n"
         self._bench.wait_until(lambda: session.log.read_bytes() == is_done, "it is done", session)
+        return session
 
     def pgbench(self, script: str, clients: int = 4, *options: str) -> Server:
         """Run `script` again and again, from the moment it has done so for a second."""

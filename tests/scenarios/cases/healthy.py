@@ -178,7 +178,7 @@ def memcached_moderate(bench: Bench) -> Subject:
 @case("Python threads")
 def threads_and_a_quick_log(bench: Bench) -> Subject:
     """A line to a datagram socket for each of 200 requests a second; somebody reads it."""
-    server = bench.threaded(f"log={log_reader(bench, 100_000)}")
+    server = bench.threaded(f"log={log_reader(bench, 100_000)[1]}")
     bench.load(server.address, connections=8, rate=200, poisson=1)
     return Subject([server.pid])
 

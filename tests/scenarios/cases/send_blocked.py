@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Tuple
 
-from tests.scenarios.bench import HTTP_REQUEST, Bench
+from tests.scenarios.bench import HTTP_REQUEST, Bench, Process
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 from tests.scenarios.postgres import Postgres
 from tests.scenarios.programs import HERE
@@ -107,7 +108,7 @@ def asyncio_and_slow_readers(bench: Bench, read_rate: int = SLOWLY) -> Subject:
 @case("Python threads", BOTH)
 def threads_and_a_slow_log(bench: Bench, log_rate: int = 20) -> Subject:
     """A line to syslog's socket for each request, which takes 20 a second: its queue is full."""
-    server = bench.threaded(f"log={log_reader(bench, log_rate)}")
+    server = bench.threaded(f"log={log_reader(bench, log_rate)[1]}")
     bench.load(server.address, connections=16)
     return Subject([server.pid], ["datagram", "sendto"])
 
@@ -115,17 +116,22 @@ def threads_and_a_slow_log(bench: Bench, log_rate: int = 20) -> Subject:
 @case("asyncio", (UNIX,))
 def asyncio_and_a_slow_log(bench: Bench, log_rate: int = 20) -> Subject:
     """The same from an event loop, which stands still for each line."""
-    server = bench.asyncio(f"log={log_reader(bench, log_rate)}")
+    server = bench.asyncio(f"log={log_reader(bench, log_rate)[1]}")
     bench.load(server.address, connections=16)
     return Subject([server.pid], ["datagram", "sendto"])
 
 
-def log_reader(bench: Bench, rate: int) -> str:
-    """The path of a datagram socket that takes that many messages a second."""
+def log_reader(bench: Bench, rate: int, otherwise: int = 0) -> Tuple[Process, str]:
+    """A process that takes that many messages a second, and the path of its datagram socket.
+
+    Args:
+        otherwise: its rate after SIGUSR2.
+    """
     path = str(bench.folder / "log.sock")
-    bench.start([sys.executable, str(HERE / "load/log_reader.py"), path, str(rate)], "log")
+    rates = [str(rate), str(otherwise or rate)]
+    log = bench.start([sys.executable, str(HERE / "load/log_reader.py"), path, *rates], "log")
     bench.wait_until(Path(path).exists, "the log is there")
-    return path
+    return log, path
 
 
 @case("C service", (TCP,))

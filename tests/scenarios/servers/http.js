@@ -9,6 +9,7 @@
 //   backlog=N      keepalive=0    Connection: close        workers=N   a cluster
 //   log_to=PATH    writes a line of 2,000 bytes there for each request, and waits for it
 //   endless_after=N  a loop that never ends, after N requests
+//   knobs=FILE     other options, a line each, which it reads at SIGUSR2
 //   probe=ADDRESS  tries this address each 100 ms and goes on without it
 'use strict';
 const cluster = require('cluster');
@@ -19,10 +20,16 @@ const net = require('net');
 const { spawn } = require('child_process');
 
 const where = process.argv[2];
-const options = Object.fromEntries(process.argv.slice(3).map((text) => {
+const parsed = (texts) => Object.fromEntries(texts.map((text) => {
   const at = text.indexOf('=');
   return [text.slice(0, at), text.slice(at + 1)];
 }));
+const options = parsed(process.argv.slice(3));
+if (options.knobs) {
+  process.on('SIGUSR2', () => {
+    Object.assign(options, parsed(fs.readFileSync(options.knobs, 'utf8').trim().split('\n')));
+  });
+}
 const number = (name, otherwise = 0) => Number(options[name] ?? otherwise);
 const to = (text) => {
   if (text.startsWith('/')) return { path: text };

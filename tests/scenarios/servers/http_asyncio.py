@@ -6,6 +6,7 @@ pool=N with at most N connections to it
 backlog=N · leak=1 keeps a descriptor open for each request · one_in=N only each Nth is slow
 pause_every_ms=E, pause_ms=T: housekeeping that sleeps in the loop
 log=PATH a line for each request to a datagram socket, from the loop
+knobs=FILE other options, a line each, which it reads at SIGUSR2
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import signal
 import socket
 import sys
 import threading
@@ -119,9 +121,17 @@ async def connect(address: str) -> Streams:
     return await asyncio.open_connection(host, int(port))
 
 
+def turn_knobs(options: Dict[str, str]) -> None:
+    """Read those that have changed."""
+    with open(options["knobs"]) as changed:
+        options.update(line.rstrip("\n").split("=", 1) for line in changed)
+
+
 async def main(address: str, options: Dict[str, str]) -> None:
     """Serve until the process is ended."""
     service = Service(options)
+    if "knobs" in options:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, turn_knobs, options)
     backlog = int(options.get("backlog", 100))
     if address.startswith("/"):
         server = await asyncio.start_unix_server(service.serve, address, backlog=backlog)
