@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from udsprobe.reporting import Reporter
 
 
-def _stack_taking(wanted: str, tracer: StrategyTracer) -> StackTaking:
+def _stack_taking(wanted: str, tracer: StrategyTracer, kept: Optional[KeptPrograms]) -> StackTaking:
     return StackTaking(
         wanted,
         tracer.strategy,
         in_pid_namespace=in_pid_namespace(),
         requests=tracer.requests_map(),
+        kept=kept,
     )
 
 
@@ -107,7 +108,7 @@ class Observer(ReportingObserver):
             kept,
         )
         wanted += _added(latecomers(), {each.pid for each in wanted}, book)
-        self._stacks = _stack_taking(options.stacks, self._tracer)
+        self._stacks = _stack_taking(options.stacks, self._tracer, kept)
         try:
             self.first = self._begun(wanted, book, dormant=program is not None)
             if privileges is not None:
@@ -134,7 +135,7 @@ class Observer(ReportingObserver):
     @property
     def loading_s(self) -> float:
         """CPU time that loading the probes took; 0 where they were loaded before, or are BCC's."""
-        return self._tracer.loading_s
+        return self._tracer.loading_s + self._stacks.loading_s
 
     def targets_alive(self) -> int:
         """Targets that have not exited."""

@@ -11,6 +11,8 @@ from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.abilities.syscall_table import syscall_tables
 from udsprobe.kernel.objects.libbpf import LibbpfError
 from udsprobe.kernel.proc.own_namespaces import in_pid_namespace
+from udsprobe.kernel.programs.kept import KeptPrograms
+from udsprobe.kernel.stacks.loaded import LoadedStacks, load_stacks
 from udsprobe.kernel.stacks.sampler import HZ, RESTS_ON, RESTS_ON_CLOCK, StackSampler
 from udsprobe.model.code import culprit_pids
 from udsprobe.model.report import Report
@@ -67,9 +69,11 @@ class StackTaking:
             sleep) or `never`.
         strategy: of the probes beside it.
         requests: descriptor of the map with the processes' open requests, where there is one.
+        kept: where its programs are taken from, and stay when this is closed; None: nowhere.
 
     Attributes:
         state: of the measurement; what it cannot do is said there.
+        loading_s: CPU time of this process that loading took; 0 where all was loaded before.
     """
 
     def __init__(
@@ -79,8 +83,10 @@ class StackTaking:
         *,
         in_pid_namespace: bool = False,
         requests: Optional[int] = None,
+        kept: Optional[KeptPrograms] = None,
     ) -> None:
-        self._wanted = wanted
+        self._wanted, self._kept = wanted, kept
+        self.loading_s = 0.0
         self._sampler: Optional[StackSampler] = None
         self._looking: Optional[_Looking] = None
         self._culprits: Tuple[str, FrozenSet[int]] = ("", frozenset())
@@ -156,10 +162,17 @@ class StackTaking:
         if self._looking is not None:
             self._looking.end()
             self._looking = None
-        if self._sampler is not None:
-            self._sampler.close()
-            self._profile.close()
-            self._sampler = None
+        sampler, self._sampler = self._sampler, None
+        if sampler is None:
+            return
+        self._profile.close()
+        try:
+            if self._kept is not None:
+                self._kept.put_stacks(sampler.release())
+                return
+        except LibbpfError:
+            pass
+        sampler.close()
 
     def _watch(self, pids: Iterable[int], causes: FrozenSet[str]) -> None:
         if self._sampler is None:
@@ -173,7 +186,7 @@ class StackTaking:
 
     def _opened(self, in_pid_namespace: bool, requests: Optional[int]) -> MeasurementState:
         try:
-            sampler = StackSampler(in_pid_namespace=in_pid_namespace, requests=requests)
+            sampler = StackSampler(self._programs(in_pid_namespace, requests))
         except KernelCannotError as error:
             return _off(error.what)
         except OSError as error:
@@ -189,6 +202,14 @@ class StackTaking:
         lacks += [] if sampler.sees_sleep else [NO_SLEEP]
         state = "degraded" if lacks else "on"
         return MeasurementState(NAME, rests_on, state, "; ".join(lacks) or None)
+
+    def _programs(self, in_pid_namespace: bool, requests: Optional[int]) -> LoadedStacks:
+        kept = None if self._kept is None else self._kept.take_stacks()
+        if kept is not None:
+            return kept
+        loaded = load_stacks(in_pid_namespace=in_pid_namespace, requests=requests)
+        self.loading_s = loaded.loading_s
+        return loaded
 
 
 def _running(report: Report) -> Tuple[int, ...]:

@@ -118,9 +118,10 @@ def never(pid: int) -> Iterator[Any]:
 @contextmanager
 def idle(pid: int) -> Iterator[Any]:
     """Everything is open and nothing enabled."""
+    from udsprobe.kernel.stacks.loaded import load_stacks
     from udsprobe.kernel.stacks.sampler import StackSampler
 
-    sampler = StackSampler()
+    sampler = StackSampler(load_stacks())
     try:
         yield _Nothing()
     finally:
@@ -131,10 +132,11 @@ def idle(pid: int) -> Iterator[Any]:
 def always(pid: int) -> Iterator[Any]:
     """Both events are enabled."""
     from udsprobe.kernel.abilities.syscall_table import syscall_tables
+    from udsprobe.kernel.stacks.loaded import load_stacks
     from udsprobe.kernel.stacks.sampler import StackSampler
     from udsprobe.symbols.stack_profile import StackProfile
 
-    sampler = StackSampler()
+    sampler = StackSampler(load_stacks())
     profile = StackProfile(syscall_tables(platform.machine())[0].names)
     try:
         sampler.watch([pid])

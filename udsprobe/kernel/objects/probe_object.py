@@ -229,8 +229,9 @@ class ProbeObject:
         return b"".join(self.parts(program, over=over))
 
     def prepare_iterator(self, program: str) -> None:
-        """Attach it while there are privileges: reading it takes none."""
-        self._iterators[program] = self._attach_iterator(program, None)
+        """Attach it while there are privileges, once: reading it takes none."""
+        if program not in self._iterators:
+            self._iterators[program] = self._attach_iterator(program, None)
 
     def parts(self, program: str, *, over: Optional[str] = None) -> Iterator[bytes]:
         """The same in parts of whole records, where there can be very many.

@@ -7,18 +7,16 @@ While it is off the kernel does nothing for it but ask, at a switch of threads, 
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
 import time
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Callable, FrozenSet, Iterable, List, Optional, Set
 
-from udsprobe.kernel.abilities.built_objects import built_program
 from udsprobe.kernel.objects.libbpf import LibbpfError, libbpf
-from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.stacks import perf_events
+from udsprobe.kernel.stacks.loaded import LEAVING, SLEEPERS, LoadedStacks, make_fresh
 from udsprobe.kernel.stacks.raw_stacks import Came, Event, Records, SleepTime, Untold
 from udsprobe.kernel.stacks.sleepers import sleeping
 
@@ -27,9 +25,8 @@ HZ = 99
 
 RESTS_ON = "perf:cpu-clock, perf:context-switches"
 RESTS_ON_CLOCK = "perf:cpu-clock"
-_OBJECT, _RUNNING, _LEAVING, _SLEEPERS = "stacks", "sample_cpu", "leave_cpu", "tell_sleepers"
+_RUNNING = "sample_cpu"
 _ONLINE = Path("/sys/devices/system/cpu/online")
-_OWN_PID_NAMESPACE = Path("/proc/self/ns/pid")
 _ON_RECORD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _UNTOLD_KEY, _UNTOLD = struct.Struct("<IiQ"), struct.Struct("<QQQ")
 
@@ -59,60 +56,34 @@ class _Switch:
 
 
 class StackSampler:
-    """Loaded, with events for each CPU, and off.
+    """With events for each CPU, and off.
 
     Args:
-        in_pid_namespace: udsprobe runs in a PID namespace that is not the host's.
-        requests: descriptor of the map with the processes' open requests; None: there is none.
+        loaded: its programs, which are given back with it.
 
     Attributes:
         sees_sleep: this kernel lets it see where threads fall asleep.
         sees_owing: and whether they owe a reply then.
 
     Raises:
-        LibbpfError: the kernel refuses the program of running threads or its events.
-        KernelCannotError: `no-object`, `stale-object`.
+        LibbpfError: the kernel refuses the events of running threads.
         OSError: no descriptor is left, or sysfs is not there.
     """
 
-    def __init__(self, *, in_pid_namespace: bool = False, requests: Optional[int] = None) -> None:
+    def __init__(self, loaded: LoadedStacks) -> None:
         self._ring = 0
         self._pids: Set[int] = set()
         self._came: List[Event] = []
         self._dropped = 0
         self._lock = Lock()
         self._running, self._asleep = _Switch(), _Switch()
-        self._options = _own_pid_namespace() if in_pid_namespace else {}
-        self.sees_sleep = True
-        self.sees_owing = requests is not None
-        self._object = self._loaded(requests)
+        self._loaded, self._object = loaded, loaded.object
+        self.sees_sleep, self.sees_owing = loaded.sees_sleep, loaded.sees_owing
         try:
             self._begin()
         except BaseException:
             self.close()
             raise
-
-    def _loaded(self, requests: Optional[int]) -> ProbeObject:
-        """With as much of it as this kernel takes."""
-        if requests is not None:
-            with suppress(LibbpfError):
-                return self._load(lambda made: made.share("servers", requests))
-            self.sees_owing = False
-        with suppress(LibbpfError):
-            return self._load(lambda made: None)
-        self.sees_sleep = False
-        return self._load(_without_sleep)
-
-    def _load(self, change: Callable[[ProbeObject], None]) -> ProbeObject:
-        made = ProbeObject(built_program(_OBJECT))
-        try:
-            made.set_options(self._options)
-            change(made)
-            made.load()
-        except BaseException:
-            made.close()
-            raise
-        return made
 
     def _begin(self) -> None:
         self._layout: Any = self._object.btf.structure("stack_sample")
@@ -125,8 +96,8 @@ class StackSampler:
         self._attach(self._running, _RUNNING, lambda cpu: perf_events.open_clock(cpu, HZ))
         if self.sees_sleep:
             try:
-                self._attach(self._asleep, _LEAVING, perf_events.open_switches)
-                self._object.prepare_iterator(_SLEEPERS)
+                self._attach(self._asleep, LEAVING, perf_events.open_switches)
+                self._object.prepare_iterator(SLEEPERS)
             except LibbpfError:
                 self.sees_sleep = False
 
@@ -185,7 +156,7 @@ class StackSampler:
     def _look_at_sleepers(self) -> None:
         # Where they fell asleep comes before how long they have slept.
         self._consume()
-        for raw in self._object.parts(_SLEEPERS):
+        for raw in self._object.parts(SLEEPERS):
             goes_on = self._kinds["RECORD_WAIT_GOES_ON"]
             for event in sleeping(raw, self._layout, self._records, goes_on, "/proc"):
                 self._keep(event)
@@ -259,8 +230,26 @@ class StackSampler:
         """Kernel memory of its maps."""
         return self._object.maps_bytes()
 
+    def release(self) -> LoadedStacks:
+        """Give everything back but the programs, which are as if they were loaded just now.
+
+        Raises:
+            LibbpfError: the kernel refuses; then everything is to be closed.
+        """
+        self.switch(running=False, asleep=False)
+        with self._lock:
+            self._consume()
+        self._give_back()
+        self._object.detach()
+        make_fresh(self._object)
+        return replace(self._loaded, sees_sleep=self.sees_sleep)
+
     def close(self) -> None:
         """Give everything back. May be called twice."""
+        self._give_back()
+        self._object.close()
+
+    def _give_back(self) -> None:
         with self._lock:
             if self._ring:
                 libbpf().functions.ring_buffer__free(self._ring)
@@ -268,21 +257,7 @@ class StackSampler:
         # libbpf closes the events with their links.
         self._running.events.clear()
         self._asleep.events.clear()
-        self._object.close()
 
     def _take(self, _context: int, address: int, size_bytes: int) -> int:
         self._keep(self._records.at(address))
         return 0
-
-
-def _without_sleep(made: ProbeObject) -> None:
-    made.leave_out(_LEAVING)
-    made.leave_out(_SLEEPERS)
-
-
-def _own_pid_namespace() -> Any:
-    own = _OWN_PID_NAMESPACE.stat()
-    # As the kernel encodes it for itself, include/linux/kdev_t.h.
-    device = os.major(own.st_dev) << 20 | os.minor(own.st_dev)
-    inside = {"device": device, "inode": own.st_ino}
-    return {f"own_pid_ns_{name}": struct.pack("<Q", each) for name, each in inside.items()}
