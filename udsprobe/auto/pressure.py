@@ -10,6 +10,7 @@ from statistics import median
 from typing import Deque, Iterator, Mapping, Optional, Tuple
 
 from udsprobe.auto.beginnings import Sign
+from udsprobe.auto.missing import PAST_INTERVALS, PAST_MIN, Missing
 from udsprobe.model.report import Report
 from udsprobe.rules.thresholds import (
     REQUESTS_MIN,
@@ -24,12 +25,6 @@ QUEUE_SHARE_MIN = 0.5
 STOPPED_US_MIN = 1_000_000.0
 """The other end has taken nothing of what waits for it for so long: its sender stands, or will."""
 
-PAST_INTERVALS = 60
-"""The latency's own recent past: its median cannot be moved by an incident of half of them."""
-
-PAST_MIN = 5
-"""Of fewer intervals with requests there is no past to compare with."""
-
 QUIET_CLASSES = frozenset({"healthy", "unknown"})
 NS_PER_S = 1e9
 CpuByPid = Mapping[int, int]
@@ -40,6 +35,7 @@ class Pressure:
 
     def __init__(self) -> None:
         self._past: Deque[float] = deque(maxlen=PAST_INTERVALS)
+        self._missing = Missing()
         self._cpu_ns: CpuByPid = {}
 
     def signs(self, interval: Report, cpu_ns: CpuByPid) -> Tuple[Sign, ...]:
@@ -53,6 +49,7 @@ class Pressure:
             *_verdict(interval),
             *_queues(interval),
             *_senders(interval),
+            *self._missing.signs(interval, self._usual()),
             *self._busy(interval, cpu_ns),
             *self._slow(interval),
         )
