@@ -44,7 +44,7 @@ MAY_IMPORT_BESIDE: Dict[str, Dict[str, Set[str]]] = {
         "abilities": {"objects", "proc"},
         "stacks": {"abilities", "objects"},
         "tables": {"abilities", "objects", "proc", "sockets"},
-        "programs": {"abilities", "objects", "tables"},
+        "programs": {"abilities", "objects", "stacks", "tables"},
         "bcc": {"abilities", "objects", "proc", "programs", "tables"},
     },
     "rules": {
