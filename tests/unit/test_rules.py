@@ -8,7 +8,16 @@ from typing import Any, List, Optional
 import pytest
 
 from tests.unit import ill
-from tests.unit.reports import busy, connect, crowded, hostile, measured, measurement, syscall
+from tests.unit.reports import (
+    busy,
+    connect,
+    crowded,
+    hostile,
+    measured,
+    measurement,
+    syscall,
+    target,
+)
 from udsprobe.model.report import (
     Cpu,
     CpuCgroup,
@@ -206,6 +215,20 @@ def test_nobody_accepts() -> None:
     )
     assert found.cause == "accept-starved"
     assert "asleep elsewhere" in found.summary
+
+
+def test_of_several_processes_that_listen_there_the_one_that_does_not_accept_is_named() -> None:
+    starving = replace(
+        ill.quiet_listener(),
+        wait_us=ill.flat(320, 80_000.0),
+        pids=[4712],
+        accepted_by_thread={"4712": 320},
+    )
+    other = replace(ill.thread(4712, blocked_lock=1.0), pid=4712)
+    report = ill.service(ill.served(320), ill.thread(), other, listeners=[starving])
+    found = verdict(replace(report, targets=[*report.targets, target(4712, "node")]))
+    assert found.cause == "accept-starved"
+    assert "the threads of node 4712 spend 100 % of the time waiting for a lock" in found.summary
 
 
 def seats_taken(living_s: float) -> Report:

@@ -307,7 +307,18 @@ def what_acceptors_do(report: Report, listener: Listener) -> str:
     if not shares:
         return ""
     name, share = max(shares.items(), key=lambda item: item[1])
-    return f"; its threads spend {percent(share)} of the time {ACTIVITY_WORDS.get(name, name)}"
+    doing = f"{percent(share)} of the time {ACTIVITY_WORDS.get(name, name)}"
+    return f"; {_whose_threads(report, listener)} spend {doing}"
+
+
+def _whose_threads(report: Report, listener: Listener) -> str:
+    """Several processes can listen at one address (SO_REUSEPORT), each with a queue of its own."""
+    pids = {thread.pid for thread in _acceptor_threads(report, listener)}
+    comms = {target.pid: target.comm for target in report.targets}
+    if len(comms) < 2 or len(pids) != 1:
+        return "its threads"
+    pid = pids.pop()
+    return f"the threads of {comms.get(pid, 'process')} {pid}"
 
 
 def _acceptor_threads(report: Report, listener: Listener) -> List[ThreadTime]:
