@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Dict, Optional, Tuple
 
 import pytest
 
-from udsprobe.symbols.perf_map import code_name
+from udsprobe.symbols.perf_map import code_name, entries
 from udsprobe.symbols.process_names import ProcessNames
 from udsprobe.symbols.target_images import TargetImages
 
@@ -53,3 +54,25 @@ def test_code_in_memory_that_has_a_name_has_its_names_by_the_map(tmp_path: Path)
 )
 def test_what_a_runtime_calls_a_function(written: bytes, function: str) -> None:
     assert code_name(written).function == function
+
+
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        # Memory of what was dropped is used again: from before it, within it, beyond its end.
+        (("1000 100 old", "f80 100 new"), {0x1000: "new", 0x10F0: None}),
+        (("1000 100 old", "1080 100 new"), {0x1000: None, 0x1170: "new"}),
+        (("1000 20 a", "1040 20 b", "f00 200 new"), {0x1000: "new", 0x1040: "new"}),
+        (("1000 100 old", "1020 10 a", "1040 10 b"), {0x1000: None, 0x1024: "a", 0x1044: "b"}),
+        # The next one to it is another's.
+        (("1000 10 a", "1010 10 b"), {0x100F: "a", 0x1010: "b"}),
+    ],
+)
+def test_of_code_in_one_place_the_last_is_there(
+    lines: Tuple[str, ...], names: Dict[int, Optional[str]]
+) -> None:
+    table = entries("\n".join(lines).encode())
+    found = {address: table.at(address) for address in names}
+    assert {
+        address: each.name.decode() if each else None for address, each in found.items()
+    } == names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional
 
 from udsprobe.symbols.demangled import function_name
 from udsprobe.symbols.function_table import Function, FunctionTable
@@ -31,14 +31,23 @@ class CodeName(NamedTuple):
     line: Optional[int] = None
 
 
+class _Entry(NamedTuple):
+    line: int
+    function: Function
+
+    @property
+    def end(self) -> int:
+        return self.function.start + self.function.size_bytes
+
+
 def entries(text: bytes) -> FunctionTable:
     """`START SIZE name` on each line, in hexadecimal; of one place the last line holds.
 
     Lines that are none are passed over.
     """
-    found: Dict[int, Function] = {}
+    found: Dict[int, _Entry] = {}
     # Not all lines at once: an empty one is a byte in the file, and many in memory.
-    for line in text.split(b"\n", ENTRIES_MAX)[:ENTRIES_MAX]:
+    for number, line in enumerate(text.split(b"\n", ENTRIES_MAX)[:ENTRIES_MAX]):
         fields = line.split(b" ", 2)
         if len(fields) < 3:
             continue
@@ -47,8 +56,23 @@ def entries(text: bytes) -> FunctionTable:
         except ValueError:
             continue
         if 0 <= start < _LAST and 0 < size_bytes < _LAST:
-            found[start] = Function(start, size_bytes, fields[2])
-    return FunctionTable(found.values())
+            found[start] = _Entry(number, Function(start, size_bytes, fields[2]))
+    return FunctionTable(each.function for each in _alive(found))
+
+
+def _alive(entries: Dict[int, _Entry]) -> List[_Entry]:
+    """Without those in whose place a later one was made: a runtime uses memory again, and says
+    nothing of what it drops.
+    """
+    kept: List[_Entry] = []
+    for start in sorted(entries):
+        entry = entries[start]
+        last = kept[-1] if kept else None
+        if last is None or last.end <= start:
+            kept.append(entry)
+        elif entry.line > last.line:
+            kept[-1] = entry
+    return kept
 
 
 def code_name(raw: bytes) -> CodeName:
