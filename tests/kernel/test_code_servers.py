@@ -18,7 +18,7 @@ from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 import pytest
 
 from tests.conftest import Require
-from tests.kernel import busy, servers, tool
+from tests.kernel import busy, perf_stacks, servers, tool
 from tests.kernel.named_code import assert_told
 from tests.patience import PATIENCE_S
 from tests.scenarios.postgres import AS_POSTGRES
@@ -112,9 +112,11 @@ def test_postgres(short_folder: Path, require: Require) -> None:
         plain.ask("CREATE EXTENSION pgcrypto; CREATE TABLE planted (i int); CREATE TABLE held ()")
         holding = {"holder": "BEGIN; LOCK TABLE held; SELECT pg_sleep(1000)"}
         with Sessions(psql, short_folder, holding), Sessions(psql, short_folder, QUERIES) as all_:
+            stacks = perf_stacks.taken(require("perf")["perf"], all_.pids["md5"], short_folder)
             asleep = {"pg_sleep": "epoll_wait", "commit": "fdatasync", "table-lock": "epoll_wait"}
             told = busy.observed(all_.pids, short_folder, asleep)
     assert_told("PostgreSQL", told)
+    perf_stacks.assert_is_where(stacks, told["md5"]["function"])
 
 
 # ------------------------------------------------------------ Redis
@@ -160,6 +162,22 @@ def test_redis(short_folder: Path, require: Require) -> None:
     assert_told("Redis", told)
     # Debian's is a link to redis-check-rdb.
     assert "sortCompare (redis-server)" in told["sort"]["stack"]
+
+
+@pytest.mark.parametrize("name", ["keys", "sort"])
+def test_what_redis_computes_is_in_perf_s_stacks(
+    name: str, short_folder: Path, require: Require
+) -> None:
+    tools = require("redis-server", "redis-cli", "perf")
+    server = servers.redis(tools["redis-server"], short_folder, "--enable-debug-command", "yes")
+    with server as redis:
+        client = [tools["redis-cli"], "-s", str(server.address)]
+        for filling in (["DEBUG", "POPULATE", "5000", "12345678" * 8], ["EVAL", FILLED, "0"]):
+            subprocess.run([*client, *filling], check=True, capture_output=True)
+        with busy.started([*client, "-r", "-1", *COMMANDS[name]]):
+            told = busy.observed({name: redis.pid}, short_folder)
+            stacks = perf_stacks.taken(tools["perf"], redis.pid, short_folder)
+    perf_stacks.assert_is_where(stacks, told[name]["function"])
 
 
 # ------------------------------------------------------------ nginx

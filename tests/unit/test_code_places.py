@@ -161,6 +161,129 @@ def test_interpreted_code_is_named_where_a_part_of_its_stacks_was_taken() -> Non
     assert process.calls[0].code[0].function == "dump"
 
 
+def asleep_in(call: str, *frames: Tuple[str, str], owing_ms: int = 10) -> StackCounts:
+    """The innermost first."""
+    return slept(call, *reversed(frames), ms=10, owing_ms=owing_ms)
+
+
+def owns(*counts: StackCounts) -> List[Optional[str]]:
+    """Of each call's first place."""
+    sleeping = found(*counts).sleeps
+    assert sleeping is not None
+    return [call.code[0].own for each in sleeping.processes for call in each.calls]
+
+
+GO = "server"
+# The innermost first, as all in the tests that follow.
+TAKEN = (
+    *(("pthread_cond_wait", LIBC), ("std::condition_variable::wait", "libstdc++.so.6")),
+    ("pool::take", APP),
+)
+LOCKED = (
+    *(("syscall", LIBC), ("<std::sys::sync::mutex::futex::Mutex>::lock_contended", APP)),
+    ("<alloc::vec::Vec<u8> as crate::Store>::put", APP),
+)
+SYNCED = (
+    *(("internal/runtime/syscall/linux.Syscall6", GO), ("syscall.Syscall", GO)),
+    *(("syscall.Fsync", GO), ("internal/poll.(*FD).Fsync", GO), ("os.(*File).Sync", GO)),
+    *(("shop.example/db.save", GO), ("runtime.goexit", GO)),
+)
+PARKED = (("runtime.futex.abi0", GO), ("runtime.notesleep", GO), ("runtime.mcall", GO))
+
+
+@pytest.mark.parametrize(
+    ("frames", "first", "own"),
+    [
+        ((("fsync", LIBC), ("save", APP)), "fsync (libc.so.6)", "save (app)"),
+        ((("fsync", LIBC), ("", APP), ("save", APP)), "fsync (libc.so.6)", "save (app)"),
+        ((("fsync", LIBC), ("", APP)), "fsync (libc.so.6)", None),
+        (TAKEN, f"{TAKEN[1][0]} (libstdc++.so.6)", "pool::take (app)"),
+        (LOCKED, f"{LOCKED[1][0]} (app)", f"{LOCKED[2][0]} (app)"),
+        (SYNCED, "os.(*File).Sync (server)", "shop.example/db.save (server)"),
+        (PARKED, "not known (server)", None),
+        ((("time.part.0", APP), ("main", APP)), "time.part.0 (app)", "time.part.0 (app)"),
+    ],
+)
+def test_who_waits_is_told_from_how(
+    frames: Tuple[Tuple[str, str], ...], first: str, own: Optional[str]
+) -> None:
+    counts = asleep_in("fsync", *frames)
+    assert owns(counts) == [own]
+    (process,) = found(counts).sleeps.processes  # type: ignore[union-attr]
+    assert process.calls[0].code[0].stack[0] == first
+
+
+LATCH = (("epoll_wait", LIBC), ("wait_events", APP), ("wait_latch", APP))
+
+
+def test_what_waits_for_work_go_through_too_is_how_a_program_waits() -> None:
+    asked = asleep_in("epoll_wait", *LATCH, ("pg_sleep", APP), ("run", APP))
+    assert owns(asked) == ["wait_events (app)"]
+    idle = asleep_in("epoll_wait", *LATCH, ("writer", APP), owing_ms=0)
+    assert owns(asked, idle) == ["pg_sleep (app)"]
+    # The same wait while nothing is owed says nothing of it.
+    again = replace(asked, pid=2, owing_ns=0)
+    assert owns(asked, again) == ["wait_events (app)", "wait_events (app)"]
+    # What has no name may be anything.
+    nameless = asleep_in("epoll_wait", LATCH[0], ("", APP), ("writer", APP), owing_ms=0)
+    assert owns(asked, nameless) == ["wait_events (app)"]
+
+
+def test_a_verdict_ends_with_who_waits() -> None:
+    stack = ["epoll_wait (libc.so.6)", "wait_latch (app)", "pg_sleep (app)"]
+    place = CodePlace("epoll_wait", LIBC, None, None, 99.0, "off-cpu", stack, "pg_sleep (app)")
+    assert told(place) == "99 % in epoll_wait ← … ← pg_sleep (app)"
+
+
+def test_of_a_wait_nobody_is_known_of_the_verdict_says_nothing() -> None:
+    report = replace(reports.measured(), stacks=found(asleep_in("futex", ("runtime.futex", GO))))
+    one = suspect("app-blocked", "app_lock_us")
+    named = with_code(one, report)
+    assert (named.headline, named.actions) == (one.headline, one.actions)
+    assert named.code[0].function is None
+
+
+def test_what_has_half_is_named_where_others_are_nearer_to_their_callers() -> None:
+    """KEYS of Redis: what matches is deep, what goes through the keys is called from the same."""
+    command = (("main", APP), ("keys", APP))
+    deep = "\n".join(line(*each) for each in (*command, ("match", APP), *[("", APP)] * 4))
+    shallow = "\n".join(line(*each) for each in (*command, ("next", APP)))
+    counts = [StackCounts(1, "cpu", deep, 77, 0), StackCounts(1, "cpu", shallow, 23, 0)]
+    (process,) = found(*counts).processes
+    assert (process.code[0].function, process.code[0].share_pct) == ("match", 77.0)
+
+
+def test_a_runtime_is_not_named_for_code_that_it_made() -> None:
+    """Node without a map: V8 enters it by a builtin that has a name."""
+    text = "\n".join((line("main", "node"), line("Builtins_JSEntry", "node"), line("", "[jit]")))
+    counts = (
+        StackCounts(1, "cpu", text, 90, 90),
+        StackCounts(1, "cpu", f"{text}\n{line('Builtins_LoadIC', 'node')}", 10, 10),
+    )
+    (process,) = found(*counts).processes
+    assert process.code[0].stack == ["not known ([jit])", "Builtins_JSEntry (node)", "main (node)"]
+    assert told(process.code[0]) == "100 % in code made at run time, without names"
+    # What it calls is named when it has half.
+    called = f"{text}\n{line('SHA256_Final', 'node')}"
+    (process,) = found(*counts, StackCounts(1, "cpu", called, 110, 0)).processes
+    assert process.code[0].function == "SHA256_Final"
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        "internal/runtime/syscall.Syscall6",
+        "syscall.RawSyscall6",
+        "internal/runtime/syscall/linux.Syscall6",
+    ],
+)
+def test_what_makes_any_system_call_is_no_place(wrapper: str) -> None:
+    text = "\n".join(line(each, GO) for each in ("main.copy", "syscall.write", wrapper))
+    (process,) = found(StackCounts(1, "cpu", text, 100, 0)).processes
+    assert process.code[0].stack == ["syscall.write (server)", "main.copy (server)"]
+    assert process.code[0].own == "main.copy (server)"
+
+
 def test_callers_of_one_function_say_nothing_of_another() -> None:
     known = slept("fsync", ("save", APP), ("fsync", LIBC), ms=300, owing_ms=300)
     bare = slept("fsync", ("not_unwound", APP), ms=700, owing_ms=700, truncated=4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from types import MappingProxyType
 from typing import (
@@ -17,6 +16,17 @@ from typing import (
     Tuple,
 )
 
+from udsprobe.model.code_frames import (
+    KERNEL,
+    Frame,
+    as_called,
+    enters_kernel,
+    frames_of,
+    is_languages,
+    own_functions,
+    says_nothing,
+    without_any_call,
+)
 from udsprobe.model.counters import grown, grown_by_key
 from udsprobe.model.report import (
     CodePlace,
@@ -42,41 +52,16 @@ CALLERS_KNOWN_MIN, CALLED_MIN = 0.1, 30
 speak for the others."""
 
 _NS_PER_S, _NS_PER_US = 1_000_000_000, 1000
-KERNEL = "[kernel]"
-_LIBC = re.compile(r"(libc|libpthread|ld-musl)[-.]")
-# By which every system call, fault or interrupt enters the kernel: x86_64, arm64.
-_KERNEL_ENTRY = re.compile(
-    r"entry_\w+|do_syscall_\w+|x64_sys_call|asm_\w+|el0\w*|do_el0_svc\w*|invoke_syscall\w*"
-    r"|ret_from_fork\w*"
-)
+Idle = Sequence[Sequence[Frame]]
 CPU, OFF_CPU = "cpu", "off-cpu"
-NOT_KNOWN = "not known"
-# Where threads and programs begin: everything is below them.
-_ROOTS = frozenset(
+WAITS_FOR_WORK = frozenset(
     (
-        *("_start", "__libc_start_main", "__libc_start_main_impl", "__libc_start_call_main"),
-        *("clone", "clone3", "__clone3", "start_thread", "main", "runtime.goexit"),
-        *("runtime.main", "runtime.goexit.abi0", "std::rt::lang_start_internal"),
+        *("epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6"),
+        *("io_uring_enter", "futex", "accept", "accept4", "recvfrom", "recvmsg", "read"),
+        *("clock_nanosleep", "nanosleep", "semop", "semtimedop", "rt_sigtimedwait", "wait4"),
     )
 )
-
-
-class Frame(NamedTuple):
-    """One function of a stack; None: not known."""
-
-    function: Optional[str]
-    module: Optional[str]
-    file: Optional[str]
-    line: Optional[int]
-
-    def named(self) -> str:
-        """`verify (auth.js:12)`, `memcpy (libc.so.6)`, `not known (nginx)`."""
-        where = self.module or ""
-        if self.file:
-            where = self.file.rpartition("/")[2]
-            where += f":{self.line}" if self.line is not None else ""
-        name = self.function or NOT_KNOWN
-        return f"{name} ({where})" if where else name
+"""Calls that a program without anything to do sleeps in."""
 
 
 class Row(NamedTuple):
@@ -100,16 +85,6 @@ class Row(NamedTuple):
     weight: int
     owing: Optional[int] = None
     threads: Mapping[int, int] = MappingProxyType({})
-
-
-def frames_of(text: str) -> Tuple[Frame, ...]:
-    """The outermost first, as `StackCounts.frames` has them."""
-    found = []
-    for line in text.split("\n"):
-        function, module, file, number = (*line.split("\t"), "", "", "", "")[:4]
-        place = int(number) if number.isdecimal() and len(number) < 10 else None
-        found.append(Frame(function or None, module or None, file or None, place))
-    return tuple(found)
 
 
 def stacks(first: Sample, last: Sample) -> Optional[Stacks]:
@@ -246,48 +221,46 @@ def _processes(rows: Sequence[Row]) -> List[ProcessCode]:
     ]
 
 
-def places(rows: Sequence[Row]) -> List[CodePlace]:
-    """What most of the time goes to first, then the functions that take it themselves."""
+def places(rows: Sequence[Row], idle: Idle = ()) -> List[CodePlace]:
+    """What most of the time goes to first, then the functions that take it themselves.
+
+    Args:
+        idle: stacks of waits for work, in the same program.
+    """
     whole = sum(row.weight for row in rows)
-    rows = spoken_for(rows)
-    hot = _hot(rows, whole)
-    rest = by_self(rows)
+    rows = spoken_for([row._replace(frames=without_any_call(row.frames)) for row in rows])
+    hot = _hot(rows, whole, idle)
+    rest = by_self(rows, idle)
     if hot is None:
         return rest[:PLACES_SHOWN_MAX]
     others = [each for each in rest if (each.function, each.module) != (hot.function, hot.module)]
     return [hot, *others][:PLACES_SHOWN_MAX]
 
 
-def _hot(rows: Sequence[Row], whole: int) -> Optional[CodePlace]:
+def _hot(rows: Sequence[Row], whole: int, idle: Idle) -> Optional[CodePlace]:
     """Of the functions that most samples are in, the innermost; those with a source file first.
 
     An interpreter's own functions say less than those that it interprets.
     """
     inside: Counter[Frame] = Counter()
-    depths: Counter[Frame] = Counter()
     for row in rows:
-        for frame, depth in _first_met(row.frames).items():
+        for frame in set(row.frames):
             inside[frame] += row.weight
-            depths[frame] += row.weight * depth
-    likely = [
+    likely = {
         frame
         for frame, weight in inside.items()
-        if weight >= HOT_PATH_MIN * whole and not _says_nothing(frame)
-    ]
-    if not likely:
+        if weight >= HOT_PATH_MIN * whole and not says_nothing(frame)
+    }
+    likely = {frame for frame in likely if frame.file} or likely
+    innermost: Counter[Frame] = Counter()
+    for row in rows:
+        found = next((frame for frame in reversed(row.frames) if frame in likely), None)
+        if found is not None:
+            innermost[found] += row.weight
+    if not innermost:
         return None
-    interpreted = [frame for frame in likely if frame.file]
-    found = min(interpreted or likely, key=lambda frame: depths[frame] / max(1, inside[frame]))
-    return _place(found, inside[found], whole, rows)
-
-
-def _says_nothing(frame: Frame) -> bool:
-    """It is below everything that a program does, or below all calls of the kernel."""
-    return not frame.function or frame.function in _ROOTS or _enters_kernel(frame)
-
-
-def _enters_kernel(frame: Frame) -> bool:
-    return frame.module == KERNEL and _KERNEL_ENTRY.fullmatch(frame.function or "") is not None
+    most = max(innermost, key=lambda frame: (innermost[frame], frame.named()))
+    return _place(most, inside[most], whole, rows, idle)
 
 
 def spoken_for(rows: Sequence[Row]) -> List[Row]:
@@ -322,25 +295,19 @@ def _for_all(heard: Sequence[Row], silent: Sequence[Row]) -> Sequence[Row]:
     return [row._replace(weight=round(row.weight * factor)) for row in heard]
 
 
-def _first_met(frames: Sequence[Frame]) -> Dict[Frame, int]:
-    """Function → how many others it called, where it is met innermost."""
-    found: Dict[Frame, int] = {}
-    for depth, frame in enumerate(reversed(frames)):
-        found.setdefault(frame, depth)
-    return found
-
-
-def by_self(rows: Sequence[Row]) -> List[CodePlace]:
+def by_self(rows: Sequence[Row], idle: Idle = ()) -> List[CodePlace]:
     """The functions that were running, those most often met first."""
     whole = sum(row.weight for row in rows)
     innermost: Counter[Frame] = Counter()
     for row in rows:
         innermost[row.frames[-1]] += row.weight
     ranked = sorted(innermost.items(), key=lambda item: (-item[1], item[0].named()))
-    return [_place(frame, weight, whole, rows) for frame, weight in ranked[:FUNCTIONS_SHOWN_MAX]]
+    found = ranked[:FUNCTIONS_SHOWN_MAX]
+    return [_place(frame, weight, whole, rows, idle) for frame, weight in found]
 
 
-def _place(frame: Frame, weight: int, whole: int, rows: Sequence[Row]) -> CodePlace:
+def _place(frame: Frame, weight: int, whole: int, rows: Sequence[Row], idle: Idle) -> CodePlace:
+    stack = [frame, *_usual_callers(frame, rows)]
     return CodePlace(
         function=frame.function,
         module=frame.module,
@@ -348,8 +315,28 @@ def _place(frame: Frame, weight: int, whole: int, rows: Sequence[Row]) -> CodePl
         line=frame.line,
         share_pct=100 * weight / whole if whole else 0.0,
         on=rows[0].on,
-        stack=[frame.named(), *(each.named() for each in _usual_callers(frame, rows))],
+        stack=[each.named() for each in stack],
+        own=_own(stack, idle),
     )
+
+
+def _own(stack: Sequence[Frame], idle: Idle) -> Optional[str]:
+    """The innermost function of the program's own that waits for work do not go through, too."""
+    found = own_functions(stack)
+    if not found:
+        return None
+    shared = max((_shared(stack, each) for each in idle), default=0)
+    return stack[next((at for at in found if at >= shared), found[0])].named()
+
+
+def _shared(stack: Sequence[Frame], other: Sequence[Frame]) -> int:
+    """How many functions they begin with in common; 0 where nothing tells them apart after."""
+    for at, (mine, its) in enumerate(zip(stack, other)):
+        if not mine.function or not its.function:
+            return 0
+        if mine != its:
+            return at
+    return 0
 
 
 def _usual_callers(frame: Frame, rows: Iterable[Row]) -> List[Frame]:
@@ -382,7 +369,7 @@ def _callers(frame: Frame, frames: Sequence[Frame]) -> Tuple[Frame, ...]:
     place = len(frames) - 1 - list(reversed(frames)).index(frame)
     outwards = [each for each in reversed(frames[:place]) if each != frame]
     # Between functions of source files only those: what lies between them is the interpreter.
-    outwards = [each for each in outwards if not _enters_kernel(each)]
+    outwards = [each for each in outwards if not enters_kernel(each)]
     return tuple(each for each in outwards if each.file or not frame.file)
 
 
@@ -405,20 +392,27 @@ def sleeping_processes(rows: Sequence[Row], *, sees_owing: bool) -> List[Process
     by_pid: Dict[int, List[Row]] = {}
     for row in rows:
         by_pid.setdefault(row.pid, []).append(row)
+    idle = _idle(rows) if sees_owing else []
     found = [
         ProcessSleep(
             pid=pid,
             count=sum(row.samples for row in own),
             total_us=_us(sum(row.slept_ns for row in own)),
             owing_us=_us(sum(row.owing_ns for row in own)) if sees_owing else None,
-            calls=_calls(own, sees_owing=sees_owing),
+            calls=_calls(own, idle, sees_owing=sees_owing),
         )
         for pid, own in sorted(by_pid.items())
     ]
     return sorted(found, key=lambda each: (-(each.owing_us or 0.0), -each.total_us))
 
 
-def _calls(rows: Sequence[Row], *, sees_owing: bool) -> List[SleepCall]:
+def _idle(rows: Iterable[Row]) -> List[List[Frame]]:
+    """The innermost first, as the programs called them."""
+    waits = [row for row in rows if row.call in WAITS_FOR_WORK and not row.owing_ns]
+    return [list(reversed(as_called(row.frames))) for row in waits]
+
+
+def _calls(rows: Sequence[Row], idle: Idle, *, sees_owing: bool) -> List[SleepCall]:
     by_call: Dict[str, List[Row]] = {}
     for row in rows:
         by_call.setdefault(row.call, []).append(row)
@@ -429,7 +423,7 @@ def _calls(rows: Sequence[Row], *, sees_owing: bool) -> List[SleepCall]:
             truncated=sum(row.truncated for row in own),
             total_us=_us(sum(row.slept_ns for row in own)),
             owing_us=_us(sum(row.owing_ns for row in own)) if sees_owing else None,
-            code=places(_as_called(own)),
+            code=places(_as_called(own), idle),
         )
         for call, own in sorted(by_call.items())
     ]
@@ -441,16 +435,16 @@ def _as_called(rows: Sequence[Row]) -> List[Row]:
     owing = any(row.owing_ns for row in rows)
     weighed = [row._replace(weight=row.owing_ns if owing else row.slept_ns) for row in rows]
     entries = _entries(weighed)
-    return [row._replace(frames=_entered(_called(row.frames), entries)) for row in weighed]
+    return [row._replace(frames=_entered(as_called(row.frames), entries)) for row in weighed]
 
 
 def _entries(rows: Iterable[Row]) -> Dict[Frame, Frame]:
-    """Function of the C library that sleeps → the one of it that is mostly called for that."""
+    """Function of a language that sleeps → the one of it that is mostly called for that."""
     ways: Dict[Frame, Counter[Frame]] = {}
     for row in rows:
         own = [frame for frame in row.frames if frame.module != KERNEL]
-        if len(own) > 1 and _is_libc(own[-1]):
-            ways.setdefault(own[-1], Counter())[_called(row.frames)[-1]] += row.weight
+        if len(own) > 1 and is_languages(own[-1]):
+            ways.setdefault(own[-1], Counter())[as_called(row.frames)[-1]] += row.weight
     mostly = {sleeper: found.most_common(1)[0] for sleeper, found in ways.items()}
     return {
         sleeper: entry
@@ -462,20 +456,6 @@ def _entries(rows: Iterable[Row]) -> Dict[Frame, Frame]:
 def _entered(frames: Tuple[Frame, ...], entries: Dict[Frame, Frame]) -> Tuple[Frame, ...]:
     """Whose callers are not known got there as the others did."""
     return (entries.get(frames[0], frames[0]),) if len(frames) == 1 else frames
-
-
-def _called(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
-    """Without the kernel's part, and what the C library calls in itself."""
-    own = [frame for frame in frames if frame.module != KERNEL]
-    if not own:
-        return frames
-    while len(own) > 1 and all(_is_libc(each) for each in own[-2:]):
-        own.pop()
-    return tuple(own)
-
-
-def _is_libc(frame: Frame) -> bool:
-    return _LIBC.match(frame.module or "") is not None
 
 
 def _us(ns: int) -> float:

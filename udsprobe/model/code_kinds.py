@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from udsprobe.model.code import Frame, Row, places, ran, spoken_for
+from udsprobe.model.code import Row, places, ran, spoken_for
+from udsprobe.model.code_frames import Frame
 from udsprobe.model.code_marks import KERNEL, Mark, kind_of
 from udsprobe.model.report import CodeKind, CodeThread, ProcessCode, Stacks
 from udsprobe.model.socket_calls import is_socket_call

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from udsprobe.model.code import KERNEL, Frame, Row, places, ran
+from udsprobe.model.code import Row, places, ran
+from udsprobe.model.code_frames import KERNEL, Frame
 from udsprobe.model.report import Stacks, StageCode
 from udsprobe.model.socket_calls import RECEIVES, SENDS
 from udsprobe.sample import Sample

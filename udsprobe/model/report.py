@@ -177,8 +177,9 @@ class CodePlace:
     """A function that time goes to; None: not known.
 
     `share_pct` of the samples (`on` is `cpu`) or of the time asleep (`off-cpu`). `stack`: the
-    function, then from where most of these calls came, outwards. `file` and `line` where the
-    runtime tells them.
+    function, then from where most of these calls came, outwards. `own`: the first of them that is
+    the program's own and has a name; what is before it is how the program computes or waits.
+    `file` and `line` where the runtime tells them.
     """
 
     function: Optional[str]
@@ -188,6 +189,7 @@ class CodePlace:
     share_pct: float
     on: str
     stack: List[str] = field(default_factory=list)
+    own: Optional[str] = None
 
 
 @dataclass(frozen=True)

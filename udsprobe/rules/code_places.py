@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.code import NOT_KNOWN, subject_pids
+from udsprobe.model.code import subject_pids
+from udsprobe.model.code_frames import JIT, NOT_KNOWN
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
 from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
@@ -62,8 +63,11 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     found = _sleep(root, report)
     if found is None or not found.code:
         return root
+    fact = _sleep_fact(found, report)
+    if not any(is_known(each) for each in found.code[0].stack):
+        return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
     actions = [each for each in root.actions if not _looks_for_sleep(each)]
-    return _told(root, found.code, _sleep_fact(found, report), actions)
+    return _told(root, found.code, fact, actions)
 
 
 def _told(
@@ -141,19 +145,31 @@ def _looks_for_sleep(action: Action) -> bool:
 
 def told(place: CodePlace) -> str:
     """`71 % in pbkdf2Sync ← verify (auth.js:12)`."""
+    if place.function is None and place.module == JIT:
+        return f"{percent(place.share_pct / 100)} in code made at run time, without names"
     # The module is said of the last one only, unless it is all there is to say.
-    names = [*place.stack[:1], *_caller(place.stack[1:])]
+    names = [*place.stack[:1], *_caller(place)]
     if len(names) > 1 and place.function is not None and place.file is None:
         names[0] = place.function
     return f"{percent(place.share_pct / 100)} in {' ← '.join(names)}"
 
 
-def _caller(outwards: Sequence[str]) -> Tuple[str, ...]:
-    """The nearest that is known; `…` stands for those between."""
-    known = next((each for each in outwards if not each.startswith(NOT_KNOWN)), None)
+def _caller(place: CodePlace) -> Tuple[str, ...]:
+    """The program's own function, or where that is the place the nearest caller that is known;
+    `…` stands for those between.
+    """
+    outwards = place.stack[1:]
+    known = next((each for each in outwards if is_known(each)), None)
+    if place.own is not None and place.own in outwards:
+        known = place.own
     if known is None:
         return tuple(outwards[:1])
     return (known,) if known == outwards[0] else ("…", known)
+
+
+def is_known(named: str) -> bool:
+    """Whether a function of a stack has a name."""
+    return not named.startswith(NOT_KNOWN)
 
 
 def _process(root: Suspect, report: Report) -> Optional[ProcessCode]:

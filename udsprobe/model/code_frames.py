@@ -1,0 +1,144 @@
+"""One function of a stack, and whose it is: the kernel's, a language's, or the program's own."""
+
+from __future__ import annotations
+
+import re
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+KERNEL, JIT = "[kernel]", "[jit]"
+NOT_KNOWN = "not known"
+# By which every system call, fault or interrupt enters the kernel: x86_64, arm64.
+_KERNEL_ENTRY = re.compile(
+    r"entry_\w+|do_syscall_\w+|x64_sys_call|asm_\w+|el0\w*|do_el0_svc\w*|invoke_syscall\w*"
+    r"|ret_from_fork\w*"
+)
+# The instruction alone, for any call: what it is for, its caller knows.
+_ANY_CALL = re.compile(
+    r"(internal/runtime/syscall|runtime/internal/syscall|syscall)(/linux)?"
+    r"\.([Rr]aw)?(Vfork)?(Syscall6?|SyscallNoError)(\.abi0)?"
+)
+# Where threads and programs begin: everything is below them.
+_ROOTS = frozenset(
+    (
+        *("_start", "__libc_start_main", "__libc_start_main_impl", "__libc_start_call_main"),
+        *("clone", "clone3", "__clone3", "start_thread", "main", "runtime.goexit"),
+        *("runtime.main", "runtime.goexit.abi0", "std::rt::lang_start_internal"),
+    )
+)
+# Of C, C++ and the Java virtual machine.
+_LIBRARY = re.compile(
+    r"(libc|libpthread|librt|libdl|libm|ld-musl|ld-linux|libstdc\+\+|libc\+\+|libc\+\+abi|libgcc_s"
+    r"|libjvm|libjava|libjli|libnio|libnet)[-.]"
+)
+# Packages of Go, by the first part of their paths, which no other package may have.
+_GO = re.compile(
+    r"(archive|bufio|bytes|cmp|compress|container|context|crypto|database|debug|embed|encoding"
+    r"|errors|expvar|flag|fmt|go|hash|html|image|index|internal|io|iter|log|maps|math|mime|net|os"
+    r"|path|plugin|reflect|regexp|runtime|slices|sort|strconv|strings|structs|sync|syscall"
+    r"|testing|text|time|unicode|unique|unsafe|vendor|weak|golang\.org/x/sys)(/[\w./-]+?)?"
+    # What compilers of C add to a function's name.
+    r"\.(?!(part|constprop|isra|cold|hot|lto_priv|llvm|localalias|clone)\b)[\w(]"
+)
+_CPP_OR_RUST = re.compile(
+    r"(\w+ )?(<?(std|core|alloc)|__gnu_cxx|__cxxabiv1)::(?!.* as (?!std|core|alloc))"
+)
+_JAVA = re.compile(r"(\S+ )?(java|javax|jdk|sun|com\.sun)\.")
+_SOURCES = re.compile(r"node:|<frozen |.*/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)")
+
+
+class Frame(NamedTuple):
+    """One function of a stack; None: not known."""
+
+    function: Optional[str]
+    module: Optional[str]
+    file: Optional[str]
+    line: Optional[int]
+
+    def named(self) -> str:
+        """`verify (auth.js:12)`, `memcpy (libc.so.6)`, `not known (nginx)`."""
+        where = self.module or ""
+        if self.file:
+            where = self.file.rpartition("/")[2]
+            where += f":{self.line}" if self.line is not None else ""
+        name = self.function or NOT_KNOWN
+        return f"{name} ({where})" if where else name
+
+
+def frames_of(text: str) -> Tuple[Frame, ...]:
+    """The outermost first, as `StackCounts.frames` has them."""
+    found = []
+    for line in text.split("\n"):
+        function, module, file, number = (*line.split("\t"), "", "", "", "")[:4]
+        place = int(number) if number.isdecimal() and len(number) < 10 else None
+        found.append(Frame(function or None, module or None, file or None, place))
+    return tuple(found)
+
+
+def says_nothing(frame: Frame) -> bool:
+    """It is below everything that a program does, or below all calls of the kernel.
+
+    What was made at run time does: without a name, too, it is not the runtime that calls it.
+    """
+    if not frame.function:
+        return frame.module != JIT
+    return frame.function in _ROOTS or enters_kernel(frame)
+
+
+def enters_kernel(frame: Frame) -> bool:
+    return frame.module == KERNEL and _KERNEL_ENTRY.fullmatch(frame.function or "") is not None
+
+
+def is_languages(frame: Frame) -> bool:
+    """Of the C library, or of a language's runtime and standard library."""
+    if frame.file:
+        return _SOURCES.match(frame.file) is not None
+    if _LIBRARY.match(frame.module or ""):
+        return True
+    name = frame.function or ""
+    return any(each.match(name) for each in (_GO, _CPP_OR_RUST, _JAVA))
+
+
+def is_own(frame: Frame) -> bool:
+    """A function of the program, or of a library that it chose, with a name."""
+    is_begin = frame.function in _ROOTS and frame.function != "main"
+    is_kernels = (frame.module or "").startswith("[") and frame.module != JIT
+    return bool(frame.function) and not is_begin and not is_kernels and not is_languages(frame)
+
+
+def own_functions(frames: Sequence[Frame]) -> List[int]:
+    """Places of the program's own functions; where a runtime tells source files, of those."""
+    has_source = any(frame.file for frame in frames)
+    return [
+        at for at, frame in enumerate(frames) if is_own(frame) and (frame.file or not has_source)
+    ]
+
+
+def without_any_call(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
+    """Without what only enters the kernel, for whatever call."""
+    return tuple(each for each in frames if not _enters_any(each)) or frames
+
+
+def _enters_any(frame: Frame) -> bool:
+    if _ANY_CALL.fullmatch(frame.function or ""):
+        return True
+    return frame.function == "syscall" and _LIBRARY.match(frame.module or "") is not None
+
+
+def as_called(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
+    """The stack of a sleep without the kernel's part, and what a language calls in itself.
+
+    Where it has none but functions of Go's runtime, the thread slept for its scheduler: what
+    waits is no thread, and is not known.
+    """
+    found = [frame for frame in frames if frame.module != KERNEL]
+    if not found:
+        return frames
+    if all((frame.function or "").startswith("runtime.") for frame in found):
+        return (found[-1]._replace(function=None),)
+    while len(found) > 1 and _calls_itself(*found[-2:]):
+        found.pop()
+    return tuple(found)
+
+
+def _calls_itself(caller: Frame, called: Frame) -> bool:
+    return is_languages(caller) and is_languages(called) and caller.function not in _ROOTS
