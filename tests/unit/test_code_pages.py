@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import List
 
 from tests.unit import reports
-from udsprobe.model.report import CodeStack, Report, Sleeps, Stacks
+from udsprobe.model.report import CodePlace, CodeStack, ProcessCode, Report, Sleeps, Stacks
 from udsprobe.views.dashboard.code_pages import NOTHING, flame_lines, flame_page, tree_page
 
 
@@ -41,6 +41,17 @@ def test_what_has_most_is_open_and_the_rest_is_counted_by_its_own_kind() -> None
 def test_enter_closes_what_is_open() -> None:
     lines = texts(report_of(RUNNING), "cpu", "main")
     assert "▸ main" in lines[1] and "idle" in lines[2] and len(lines) == 3
+
+
+def test_the_program_s_own_function_is_marked() -> None:
+    report = report_of(RUNNING)
+    assert report.stacks is not None
+    place = CodePlace("hash", None, None, None, 60.0, "cpu", ["hash", "serve"], "serve")
+    processes = [ProcessCode(1, 100, 0, [place])]
+    lines = texts(replace(report, stacks=replace(report.stacks, processes=processes)))
+    assert [line.endswith("serve ◂ own code") for line in lines if "%" in line] == [
+        *(False, True, False, False),
+    ]
 
 
 def test_a_name_that_is_no_text_is_shown_as_one() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Iterator, List, Sequence, Tuple
+from typing import AbstractSet, Iterator, List, NamedTuple, Sequence, Tuple
 
 from udsprobe.model.report import CodeStack, Report, Stacks
 from udsprobe.views.dashboard.lines import plain, rule
@@ -18,6 +18,9 @@ OPEN_MIN = 0.5
 """Calls that had so much of the whole are open to begin with."""
 
 SHOWN_MIN = 0.005
+OWN = " ◂ own code"
+"""Marks the program's own function, among those of its libraries and the kernel."""
+
 _BAR = 10
 NOTHING = "no stacks: --stacks takes them, and a verdict app-cpu or app-blocked does"
 
@@ -29,10 +32,11 @@ def tree_page(report: Report, turned: AbstractSet[Path], width: int) -> Table:
         turned: those that are not as they began.
     """
     lines: List[Line] = []
+    marked = frozenset() if report.stacks is None else words.own_functions(report.stacks)
     for on, title, stacks in _parts(report):
         lines += [rule(title)]
         whole = call_tree(stacks)
-        lines += _calls(whole, whole, (on,), turned, width)
+        lines += _calls(whole, whole, (on,), _Look(turned, marked, width))
         if on == "cpu" and report.stacks is not None:
             lines += _kinds(report.stacks, width)
             lines += _stages(report.stacks, width)
@@ -92,22 +96,29 @@ def _parts(report: Report) -> Iterator[Tuple[str, str, List[CodeStack]]]:
         yield "off-cpu", f"asleep: {words.slept(stacks.sleeps)}", asleep
 
 
-def _calls(
-    node: Node, whole: Node, path: Path, turned: AbstractSet[Path], width: int
-) -> Iterator[Line]:
+class _Look(NamedTuple):
+    """How calls are shown: those that are not open or closed as they began, and those to find."""
+
+    turned: AbstractSet[Path]
+    marked: AbstractSet[str]
+    width: int
+
+
+def _calls(node: Node, whole: Node, path: Path, look: _Look) -> Iterator[Line]:
     for name, below in node.dearest_first():
         share = below.weight / whole.weight if whole.weight else 0.0
         if share < SHOWN_MIN:
             continue
         own = (*path, name)
-        is_open = (share >= OPEN_MIN) != (own in turned)
+        is_open = (share >= OPEN_MIN) != (own in look.turned)
         mark = " " if not below.below else "▾" if is_open else "▸"
         bar = column("█" * round(share * _BAR), _BAR)
         indent = "  " * min(len(path) - 1, 30)
+        said = OWN if name in look.marked else ""
         text = f"{numbers.share(share):>4} % {bar} {indent}{mark} {visible(name)}"
-        yield Line(own, fit(text, width - 4))
+        yield Line(own, fit(text, look.width - 4 - len(said)) + said)
         if is_open:
-            yield from _calls(below, whole, own, turned, width)
+            yield from _calls(below, whole, own, look)
 
 
 def _table(name: str, lines: List[Line], report: Report) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from udsprobe.model.report import (
     Measurement,
@@ -121,6 +121,14 @@ def code_kinds(stacks: Stacks) -> List[Tuple[str, float, List[str]]]:
     moving = sum(ran.in_sockets for ran in stacks.processes)
     rows += [(IN_SOCKETS, moving / stacks.samples, [])] if moving else []
     return [row for row in rows if row[1] >= _WORTH_NAMING]
+
+
+def own_functions(stacks: Stacks) -> FrozenSet[str]:
+    """The programs' own ones that most of their time goes to, running and in each call asleep."""
+    sleeping = () if stacks.sleeps is None else stacks.sleeps.processes
+    places = [each.code[:1] for each in stacks.processes]
+    places += [call.code[:1] for each in sleeping for call in each.calls]
+    return frozenset(place.own for found in places for place in found if place.own is not None)
 
 
 def slept(sleeps: Sleeps) -> str:

@@ -299,6 +299,7 @@ def _code(report: Report) -> Dict[str, Any]:
         {
             "function": each.stack[0],
             "share": numbers.share(each.share_pct / 100),
+            "own": each.own or "–",
             "callers": " ← ".join(each.stack[1 : 1 + CALLERS_MAX]),
         }
         for each in stacks.functions
@@ -306,6 +307,7 @@ def _code(report: Report) -> Dict[str, Any]:
     columns = (
         Column("function", "function", "text"),
         Column("share", "%"),
+        Column("own", "own code", "text"),
         Column("callers", "called from, mostly", "prose"),
     )
     caption = "Functions that were running, by their part of the samples."
@@ -363,6 +365,7 @@ def _asleep(report: Report) -> Dict[str, Any]:
             "process": f"{comms.get(process.pid, '')} {process.pid}".strip(),
             "call": call.call or "–",
             "time": numbers.duration(call.total_us),
+            "own": (call.code[0].own if call.code else None) or "–",
             "from": " ← ".join(call.code[0].stack[: 1 + CALLERS_MAX]) if call.code else "–",
         }
         for process in sleeps.processes
@@ -372,6 +375,7 @@ def _asleep(report: Report) -> Dict[str, Any]:
         Column("process", "process", "text"),
         Column("call", "system call", "text"),
         Column("time", "asleep"),
+        Column("own", "own code", "text"),
         Column("from", "called from, mostly", "prose"),
     )
     caption = "System calls that threads slept in, all threads together."
