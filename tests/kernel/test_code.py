@@ -626,3 +626,32 @@ def test_and_those_of_sleep_by_their_time(asleep: str, tmp_path: Path, require: 
     counts = raw_counts(pprof, require)
     assert sum(count for count, _ in counts) == sleeps["count"]
     assert sum(ns for _, ns in counts) == pytest.approx(sleeps["total_us"] * 1000, abs=len(counts))
+
+
+HOSTILE = b"\x1b[31m<script>alert(1)</script>;a\n\tb\xff" + b"x" * 60_000
+
+
+def test_a_function_s_name_does_no_harm(tmp_path: Path, require: Require) -> None:
+    """A symbol that a terminal, a page or a reader of another format would act on."""
+    (program,) = built("hot.c", tmp_path, require, "-O2")
+    placeholder = "P" * len(HOSTILE)
+    rename = [require("objcopy")["objcopy"], "--redefine-sym", f"planted_dear={placeholder}"]
+    subprocess.run([*rename, program], check=True)
+    whole = Path(program).read_bytes()
+    assert whole.count(placeholder.encode()) == 1
+    Path(program).write_bytes(whole.replace(placeholder.encode(), HOSTILE))
+    recording = recorded([program], tmp_path)
+    page, folded, pprof = (tmp_path / name for name in ("page.html", "folded", "pprof"))
+    of_recording(recording, "--html", str(page))
+    of_recording(recording, "--folded", str(folded))
+    of_recording(recording, "--pprof", str(pprof))
+    shown = of_recording(recording), page.read_text(), folded.read_text()
+    for text in (*shown, of_recording(recording, "--json")):
+        assert "\x1b" not in text and "\\x1b" in text
+        assert "x" * 1000 not in text
+    assert "<script>alert" not in page.read_text()
+    # The format has `;` between frames and one stack a line.
+    lines = folded.read_text().splitlines()
+    assert all("planted_caller (hot);\\x1b[31m" in each for each in lines if "alert" in each)
+    assert any("alert(1)</script>:a" in each for each in lines)
+    assert raw_counts(pprof, require)
