@@ -85,6 +85,7 @@ def says_nothing(frame: Frame) -> bool:
 
 
 def enters_kernel(frame: Frame) -> bool:
+    """It is of the kernel's way in: of any system call, fault or interrupt."""
     return frame.module == KERNEL and _KERNEL_ENTRY.fullmatch(frame.function or "") is not None
 
 
