@@ -49,7 +49,7 @@ class Incident:
         listed: the autopsy that overlaps it most; None: there is none.
         cause: what the report of that names.
         full: from when to when that has full detail; None: it has none.
-        others: causes of autopsies of times in which the service was well.
+        others: causes that were named while the service was well.
         error: why it could not be tried.
     """
 
@@ -74,6 +74,14 @@ class Incident:
         return self.full_after_s is not None and self.full_after_s <= FULL_WITHIN_S
 
     @property
+    def open_before(self) -> bool:
+        """Whether the window was open for something else: then it proves nothing.
+
+        A window of the schedule is shorter.
+        """
+        return self.full_after_s is not None and began_before(self.full, self.ill)
+
+    @property
     def full_share(self) -> float:
         """The part of it that has full detail."""
         return 0.0 if self.full is None else overlap_s(self.full, self.ill) / span_s(self.ill)
@@ -81,7 +89,8 @@ class Incident:
     @property
     def right(self) -> bool:
         """Whether it is listed with its cause, in full detail in time, and nothing else is."""
-        return self.cause == self.illness.cause and self.in_time and not self.others
+        is_told = self.cause == self.illness.cause and self.in_time
+        return is_told and not self.others and not self.open_before
 
 
 def span_s(span: Span) -> float:
@@ -92,6 +101,11 @@ def span_s(span: Span) -> float:
 def overlap_s(one: Span, other: Span) -> float:
     """How long both last; below 0 where they do not meet."""
     return min(one[1], other[1]) - max(one[0], other[0])
+
+
+def began_before(span: Optional[Span], ill: Span) -> bool:
+    """Whether it began clearly before the illness did."""
+    return span is not None and span[0] < ill[0] - FULL_WITHIN_S
 
 
 def attempt(illness: Illness, before_s: float, ill_s: float, kept: Optional[Path]) -> Incident:
@@ -158,6 +172,8 @@ def found(illness: Illness, ill: Span, recording: Path) -> Incident:
     if not of_it:
         return Incident(illness, ill, others=others)
     most = max(of_it, key=lambda each: overlap_s(_span_of(each), within))
+    if began_before(_span_of(most), ill):
+        others.append(most["causes"][0])
     at = ["--autopsy", str(most["number"])]
     report = json.loads(udsprobe("report", str(recording), "--json", *at))
     replayed = udsprobe("replay", str(recording), "--jsonl", *at)
@@ -207,7 +223,7 @@ def cells_of(incident: Incident) -> Tuple[str, ...]:
         incident.illness.name,
         "no" if incident.listed is None else "yes",
         (incident.error or incident.cause or "–") + others,
-        "–" if after_s is None else f"{after_s:.1f} s",
+        "–" if after_s is None else "before" if incident.open_before else f"{after_s:.1f} s",
         f"{100 * incident.full_share:.0f} %",
         "ERROR" if incident.error else "yes" if incident.right else "NO",
     )
@@ -228,7 +244,9 @@ def score_of(incidents: Sequence[Incident]) -> str:
         f"{sum(one.right for one in tried)} of {len(tried)} right: "
         f"{sum(one.listed is not None for one in tried)} listed, "
         f"{sum(one.cause == one.illness.cause for one in tried)} with their cause, "
-        f"{sum(one.in_time for one in tried)} in full detail within {FULL_WITHIN_S:g} s; "
+        f"{sum(one.in_time and not one.open_before for one in tried)} in full detail within "
+        f"{FULL_WITHIN_S:g} s; {sum(one.open_before for one in tried)} in a window that was open "
+        "for something else; "
         f"false alarms in {sum(bool(one.others) for one in tried)}; "
         f"{len(incidents) - len(tried)} not tried"
     )
@@ -245,6 +263,7 @@ def document_of(incident: Incident) -> Dict[str, Any]:
         "ill_unix_s": incident.ill,
         "full_unix_s": incident.full,
         "full_after_s": incident.full_after_s,
+        "open_before": incident.open_before,
         "false_alarms": incident.others,
         "error": incident.error or None,
     }

@@ -59,7 +59,8 @@ def test_they_begin_at_moments_spread_over_the_period_of_windows() -> None:
 
 def test_an_incident_is_right_with_its_cause_and_full_detail_in_time() -> None:
     assert (RIGHT.right, RIGHT.full_after_s, RIGHT.full_share) == (True, 1.5, 18.5 / 20)
-    assert replace(RIGHT, full=(990.0, 1025.0)).full_after_s == 0.0
+    scheduled = replace(RIGHT, full=(999.0, 1025.0))
+    assert (scheduled.right, scheduled.full_after_s) == (True, 0.0)
     late = replace(RIGHT, full=(1002.5, 1025.0))
     before = replace(RIGHT, full=(990.0, 999.0))
     assert before.full_after_s is None
@@ -67,14 +68,15 @@ def test_an_incident_is_right_with_its_cause_and_full_detail_in_time() -> None:
         late,
         before,
         replace(RIGHT, full=None),
+        replace(RIGHT, full=(990.0, 1025.0)),
         replace(RIGHT, cause="app-blocked"),
         replace(RIGHT, others=["send-blocked"]),
         Incident(BUSY, ILL),
     ]
     assert not any(each.right for each in wrong)
     assert score_of([RIGHT, *wrong, Incident(BUSY, error="not installed: node")]) == (
-        "1 of 7 right: 6 listed, 5 with their cause, 3 in full detail within 2 s; "
-        "false alarms in 1; 1 not tried"
+        "1 of 8 right: 7 listed, 6 with their cause, 3 in full detail within 2 s; "
+        "1 in a window that was open for something else; false alarms in 1; 1 not tried"
     )
 
 
@@ -101,6 +103,9 @@ def test_what_a_recording_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told.others == ["send-blocked", "fd-limit"]
     shown[1] = report(1001.5, "app-cpu", "light")
     assert found(BUSY, ILL, Path("recording")).full is None
+    listed[1] = autopsy(2, 997.0, 1024.0, "cpu-contention")
+    listed[1]["causes"].append("app-cpu")
+    assert found(BUSY, ILL, Path("recording")).others[2:] == ["cpu-contention"]
     del listed[1]
     assert found(BUSY, ILL, Path("recording")).listed is None
 
