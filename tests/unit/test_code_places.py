@@ -201,6 +201,8 @@ PARKED = (("runtime.futex.abi0", GO), ("runtime.notesleep", GO), ("runtime.mcall
         (LOCKED, f"{LOCKED[1][0]} (app)", f"{LOCKED[2][0]} (app)"),
         (SYNCED, "os.(*File).Sync (server)", "shop.example/db.save (server)"),
         (PARKED, "not known (server)", None),
+        ((("epoll_wait", LIBC), ("uv_run", "node")), "epoll_wait (libc.so.6)", None),
+        ((("poll", LIBC), ("f", "select.cpython-311.so")), "poll (libc.so.6)", None),
         ((("time.part.0", APP), ("main", APP)), "time.part.0 (app)", "time.part.0 (app)"),
     ],
 )

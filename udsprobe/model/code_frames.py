@@ -43,6 +43,11 @@ _CPP_OR_RUST = re.compile(
     r"(\w+ )?(<?(std|core|alloc)|__gnu_cxx|__cxxabiv1)::(?!.* as (?!std|core|alloc))"
 )
 _JAVA = re.compile(r"(\S+ )?(java|javax|jdk|sun|com\.sun)\.")
+# All in these is an interpreter's, or an extension of it: the program is what they interpret.
+_INTERPRETERS = re.compile(
+    r"(node|nodejs|python[\d.]*|php(-fpm|-cgi)?[\d.]*|ruby[\d.]*|perl[\d.]*|java|[^/]*\.cpython-[^/]*"
+    r"|lib(node|python|php|ruby|perl)[^/]*\.so[^/]*)"
+)
 _SOURCES = re.compile(r"node:|<frozen |.*/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)")
 
 
@@ -103,7 +108,12 @@ def is_own(frame: Frame) -> bool:
     """A function of the program, or of a library that it chose, with a name."""
     is_begin = frame.function in _ROOTS and frame.function != "main"
     is_kernels = (frame.module or "").startswith("[") and frame.module != JIT
-    return bool(frame.function) and not is_begin and not is_kernels and not is_languages(frame)
+    is_others = is_kernels or is_languages(frame) or _is_interpreters(frame)
+    return bool(frame.function) and not is_begin and not is_others
+
+
+def _is_interpreters(frame: Frame) -> bool:
+    return not frame.file and _INTERPRETERS.fullmatch(frame.module or "") is not None
 
 
 def own_functions(frames: Sequence[Frame]) -> List[int]:
