@@ -139,13 +139,13 @@ def test_a_pid_that_exits_during_attach_is_reported() -> None:
     # The process is there when it is looked up and gone when the probes are.
     script = (
         "import subprocess, sys\n"
-        "from udsprobe import cli, observe\n"
+        "from udsprobe import cli, strategies\n"
         "child = subprocess.Popen(['sleep', '1000'])\n"
-        "class Tracer(observe.Tracer):\n"
+        "class Tracer(strategies.Tracer):\n"
         "    def __init__(self, **given):\n"
         "        child.kill(); child.wait()\n"
         "        super().__init__(**given)\n"
-        "observe.Tracer = Tracer\n"
+        "strategies.Tracer = Tracer\n"
         "from udsprobe.commands.options import selecting\n"
         "from udsprobe.kernel.proc.procfs import Procfs\n"
         "from udsprobe.kernel.selectors import Chosen\n"
