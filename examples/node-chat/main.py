@@ -178,7 +178,9 @@ def _held(seen: Observation) -> Optional[int]:
 
 
 def _nagle(seen: Observation) -> List[str]:
-    return [each["id"] for each in seen.report["findings"] if each["id"] == "nagle"]
+    """Where it is most of a turn, it is the verdict's and no finding beside it."""
+    named = [each["id"] for each in seen.report["findings"] if each["id"] == "nagle"]
+    return named or (["nagle"] if "Nagle" in seen.report["verdict"]["summary"] else [])
 
 
 def _wrong(plain: Dict[str, List[Chat]], seen: Dict[str, Chat]) -> List[str]:
@@ -190,7 +192,7 @@ def _wrong(plain: Dict[str, List[Chat]], seen: Dict[str, Chat]) -> List[str]:
                 wrong.append(f"{name}: {one.sent} lines sent, {counts}")
         observation = seen[name].seen
         if observation is None or bool(_nagle(observation)) != (name == "TCP"):
-            wrong.append(f"{name}: the finding nagle is of TCP without TCP_NODELAY, and only there")
+            wrong.append(f"{name}: Nagle is named of TCP without TCP_NODELAY, and only there")
     return wrong
 
 
