@@ -6,6 +6,7 @@
 /* include/uapi/asm-generic/errno.h */
 #define EINTR 4
 #define EAGAIN 11
+#define EEXIST 17
 #define ENFILE 23
 #define EMFILE 24
 #define EINPROGRESS 115

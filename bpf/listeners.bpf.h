@@ -138,22 +138,20 @@ static __always_inline void listen_returned(address_t sk, u64 inode, u8 endpoint
 					    core.sysctl_somaxconn);
 }
 
-/* False when it is known already or cannot be known. What waits for a living listener waits
- * until it is accepted, so an entry of another listener is of another connection.
+/* Only the program that is told of arrivals makes one, and that never runs twice at once on a CPU
+ * (kernel/bpf/trampoline.c, __bpf_prog_enter_recur; of tracepoints Linux kernel commit 05b24ff9b2cf
+ * "bpf: Prevent bpf program recursion for raw tracepoint probes", older than sk_data_ready).
  */
-static __always_inline bool queue_connection(address_t sk, address_t at, struct listener *listener,
-					     ns_t now)
+static __always_inline struct connection *connection_to_queue(struct listener *listener,
+							      address_t at, ns_t now)
 {
-	struct connection *known = bpf_map_lookup_elem(&connections, &sk), *fresh;
+	struct connection *fresh;
+	u32 only = 0;
 
-	if (known && known->phase == PHASE_QUEUED && known->listener == at &&
-	    known->listener_inode == listener->inode)
-		return false;
-	fresh = blank_connection(sk);
-	if (!fresh) {
-		shared_add(&listener->no_room, 1);
-		return false;
-	}
+	fresh = bpf_map_lookup_elem(&connection_to_add, &only);
+	if (!fresh)
+		return NULL;
+	__builtin_memset(fresh, 0, sizeof(*fresh));
 	fresh->listener = at;
 	fresh->listener_inode = listener->inode;
 	fresh->established_ns = now;
@@ -161,7 +159,46 @@ static __always_inline bool queue_connection(address_t sk, address_t at, struct 
 	fresh->endpoint = listener->endpoint;
 	fresh->unread = listener->established;
 	fresh->phase = PHASE_QUEUED;
-	return true;
+	return fresh;
+}
+
+static __always_inline bool is_queued_at(struct connection *known, address_t at,
+					 struct listener *listener)
+{
+	return known->phase == PHASE_QUEUED && known->listener == at &&
+	       known->listener_inode == listener->inode;
+}
+
+/* Another CPU took it out of the queue before its listener was told of it. Until it is accepted it
+ * has no inode.
+ */
+static __always_inline bool is_accepted(struct connection *known, address_t sk)
+{
+	return known->inode && known->inode == inode_of_socket((struct sock *)sk);
+}
+
+/* False when it is known already or cannot be known. What waits for a living listener waits
+ * until it is accepted, so an entry of another listener is of another connection. It is added
+ * whole: at any moment another CPU may accept it, and close it.
+ */
+static __always_inline bool queue_connection(address_t sk, address_t at, struct listener *listener,
+					     ns_t now)
+{
+	struct connection *known = bpf_map_lookup_elem(&connections, &sk), *fresh;
+	long error;
+
+	if (known && (is_queued_at(known, at, listener) || is_accepted(known, sk)))
+		return false;
+	fresh = connection_to_queue(listener, at, now);
+	if (!fresh)
+		return false;
+	follow(sk);
+	error = bpf_map_update_elem(&connections, &sk, fresh, known ? BPF_ANY : BPF_NOEXIST);
+	if (!error || error == -EEXIST)
+		return !error;
+	shared_add(&connections_turned_away, 1);
+	shared_add(&listener->no_room, 1);
+	return false;
 }
 
 /* Connections queued before attach are at the head of the queue, and no event reports them. At least
@@ -298,7 +335,8 @@ static __always_inline bool connection_left_queue(struct task_struct *task, addr
 	shared_add(&listener->accepted, 1);
 	count_acceptor(sk, inode, task);
 	if (queued) {
-		wait = now - queued->established_ns;
+		/* Another CPU may have queued it after this call ended. */
+		wait = elapsed(queued->established_ns, now);
 	} else if (listener->accepted_early < listener->queued_before) {
 		shared_add(&listener->accepted_early, 1);
 		wait = now - listener->seen_ns;

@@ -232,6 +232,14 @@ struct {
 	__type(value, struct connection);
 } connections SEC(".maps");
 
+/* Where one is made that is then added to `connections` whole: too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct connection);
+} connection_to_add SEC(".maps");
+
 /* Allocated when a listener appears: 11 KB each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
