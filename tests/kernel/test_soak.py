@@ -24,8 +24,9 @@ pytestmark = [
 SECONDS = float(os.environ.get("UDSPROBE_TEST_SOAK_S", "30"))
 # As many as a machine makes that is slow a hundred times.
 CALLS_MIN = 100_000
-# In so short a time Python's heap still takes its shape.
-DRIFT_MAX_BYTES = 4 << 20
+# In so short a time Python's heap still takes its shape, and the 2,000 different stacks that are
+# kept still fill, with 2 KB each. scripts/soak, of half an hour, allows less.
+DRIFT_MAX_BYTES = 8 << 20
 
 
 @pytest.mark.timeout(SECONDS + 10 * PATIENCE_S)

@@ -54,8 +54,11 @@ class _Sums:
     def __init__(self) -> None:
         self.samples = self.truncated = self.ns = self.owing_ns = self.owing = 0
         self.threads: Dict[int, int] = {}
+        # Most are as they were a second ago: two samples share what was told of them.
+        self.told: Optional[StackCounts] = None
 
     def add(self, samples: int, ns: int, owing_ns: int, *, is_whole: bool) -> None:
+        self.told = None
         self.samples += samples
         self.truncated += 0 if is_whole else samples
         self.ns += ns
@@ -120,10 +123,15 @@ class StackProfile:
         for sleep in self._sleeps.values():
             _count(going_on.setdefault(sleep.row, _Sums()), sleep)
         rows = {**dict.fromkeys(self._counts), **dict.fromkeys(going_on)}
-        none = _Sums()
-        return tuple(
-            _told(row, self._counts.get(row, none), going_on.get(row, none)) for row in rows
-        )
+        return tuple(self._told(row, going_on.get(row)) for row in rows)
+
+    def _told(self, row: Row, going_on: Optional[_Sums]) -> StackCounts:
+        counted = self._counts.get(row) or _Sums()
+        if going_on is not None:
+            return _told(row, counted, going_on)
+        if counted.told is None:
+            counted.told = _told(row, counted, _Sums())
+        return counted.told
 
     def settle(self) -> None:
         """No more is heard of the sleeps that go on."""
