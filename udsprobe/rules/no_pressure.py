@@ -192,6 +192,7 @@ def _where(time: RequestTime, transport: TransportShare) -> str:
         "send": "readers",
         "accept": "accept()",
         "client": "waiting for its client to send the rest of it",
+        "other_clients": "waiting for what another client sends: a blocking queue, a long poll",
     }
     part = time.share(largest)
     if largest == "transport" and transport.max_gain_pct is not None:

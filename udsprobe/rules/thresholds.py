@@ -54,6 +54,9 @@ CODE_KIND_SHARE_MIN = 0.5
 SLOW_REQUESTS_MIN = 5
 # "Slow" for that purpose.
 SLOW_REQUEST_US = 100_000.0
+# So much of the waits in a poller ends with another client's message, before replies are said to
+# wait for that: less can be chance.
+OTHERS_SHARE_MIN = 0.9
 # Calls on sockets without a single turn: traffic that is not request and response.
 STREAM_CALLS_MIN = 1_000
 # A thread that lived for less of the window has no share worth comparing.

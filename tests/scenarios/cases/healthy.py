@@ -141,6 +141,23 @@ def nginx_health_checks(bench: Bench) -> Subject:
 
 
 @case("Redis", BOTH, needs=("redis-server",))
+def redis_blocking_queue(bench: Bench) -> Subject:
+    """Ten workers wait for 40 jobs a second."""
+    redis = bench.redis()
+    bench.load(
+        redis.address,
+        b"*3\r\n$5\r\nRPUSH\r\n$1\r\nq\r\n$1\r\n1\r\n",
+        "resp",
+        connections=1,
+        rate=40,
+    )
+    bench.load(
+        redis.address, b"*3\r\n$5\r\nBLPOP\r\n$1\r\nq\r\n$1\r\n0\r\n", "resp", connections=10
+    )
+    return Subject([redis.pid])
+
+
+@case("Redis", BOTH, needs=("redis-server",))
 def redis_moderate(bench: Bench) -> Subject:
     """1,000 small reads a second."""
     redis = bench.redis()

@@ -23,6 +23,8 @@ from udsprobe.rules.thresholds import (
 
 WAITS = ("runq", "upstream", "lock", "disk", "timer", "sleep", "send")
 BLOCKED = ("lock", "disk", "timer", "sleep")
+# Of the clients' making.
+CLIENTS = ("client", "other_clients")
 # Of the report's `app_time_pct`.
 _PART_OF_APP = {
     "cpu": "cpu",
@@ -43,7 +45,7 @@ class RequestTime:
         parts_us: `cpu`, `transport`, the waits `runq`, `upstream`, `lock`,
             `disk`, `timer`, `sleep`, `send`, and `accept`: for an accept() that nobody
             made though the serving threads had time; `client`: for the rest of the request,
-            which its client sends late.
+            which its client sends late; `other_clients`: for what another client sends.
         queue_us: of these, before the server began with the request.
         total_us: their sum.
         occupied: part of the window in which the serving threads had something to do.
@@ -87,7 +89,7 @@ def request_time(service: Service, starved: bool = False) -> RequestTime:
     occupied = occupation(service, app, behind)
     use = _use(service, occupied)
     accept_us = before_us if starved and use < THREAD_BUSY_MIN else 0.0
-    parts = dict.fromkeys(("cpu", "transport", *WAITS, "accept", "client"), 0.0)
+    parts = dict.fromkeys(("cpu", "transport", *WAITS, "accept", *CLIENTS), 0.0)
     _add(parts, {**app, "accept": accept_us})
     _add(parts, _divided(queue_us - accept_us, service, occupied, parts["runq"]))
     _add(parts, _in_calls(service, within["recv"], within["send"], parts["runq"]))
@@ -149,6 +151,8 @@ def app_parts(service: Service) -> Dict[str, float]:
     parts = {
         part: known_us * service.app_pct.get(name, 0.0) / 100 for name, part in _PART_OF_APP.items()
     }
+    others_us = service.others_share * parts["timer"]
+    _add(parts, {"other_clients": others_us}, taken_from="timer")
     _add(parts, _of_other_threads(service, parts["timer"]), taken_from="timer")
     _add(parts, {"send": _asleep_in_sends_us(service, parts["upstream"])}, taken_from="upstream")
     _add(parts, _handed_over_parts(service, handed_us))

@@ -19,6 +19,7 @@ from udsprobe.model.report import (
     Wait,
 )
 from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
+from udsprobe.rules.accounts.other_clients import share_of_other_clients
 from udsprobe.rules.thresholds import (
     SERVING_PART_MIN,
     SOCKET_SHARE_MIN,
@@ -51,6 +52,7 @@ class Service:
         delivering_runq: the part in which the kernel moved packets.
         acceptors: threads that accepted connections.
         repliers: threads that sent the replies of requests kept whole.
+        others_share: part of the waits in a poller that end with what another client sends.
         waits: of its threads, and who ended them.
         clients: (pid of a process, pid of one at the other end of a connection that it serves);
             partners: of any connection.
@@ -81,6 +83,7 @@ class Service:
     clients: FrozenSet[Tuple[int, int]] = frozenset()
     partners: FrozenSet[Tuple[int, int]] = frozenset()
     at_once: float = 1.0
+    others_share: float = 0.0
 
     @property
     def total_us(self) -> float:
@@ -133,6 +136,7 @@ def whole_service(report: Report) -> Service:
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
         repliers=_repliers(report),
+        others_share=share_of_other_clients(report, None),
         waits=tuple(report.waits or ()),
         clients=_partners(report, "served"),
         partners=_partners(report, "served", "upstream", "unknown"),
@@ -239,6 +243,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         foreign_runq=foreign_runq(report),
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
+        others_share=share_of_other_clients(report, pids),
         waits=tuple(row for row in report.waits or () if row.pid in pids),
         clients=_partners(report, "served"),
         partners=_partners(report, "served", "upstream", "unknown"),

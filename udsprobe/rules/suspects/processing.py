@@ -8,7 +8,7 @@ from typing import FrozenSet, List, Optional, Tuple
 from udsprobe.model.report import Evidence, Latency, Report
 from udsprobe.rules import remedies
 from udsprobe.rules.accounts.moving import moving
-from udsprobe.rules.accounts.request_time import WAITS, RequestTime
+from udsprobe.rules.accounts.request_time import CLIENTS, WAITS, RequestTime
 from udsprobe.rules.accounts.saturation import Saturation, busy, saturation
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads, serving_time
 from udsprobe.rules.causes import CAUSE_OF_BUSY, PARTS, WAITING
@@ -222,7 +222,7 @@ def _too_slow(processing: Processing) -> Optional[Pressure]:
     slo_us, latency = processing.slo_us, processing.service.latency
     if slo_us is None or latency is None or latency.p99 is None or latency.p99 <= slo_us:
         return None
-    if processing.time.share("client") >= WAIT_SHARE_MIN:  # of its clients' making
+    if processing.time.share(*CLIENTS) >= WAIT_SHARE_MIN:
         return None
     says = f"p99 is {duration(latency.p99)}, more than the {duration(slo_us)} asked for"
     fact = evidence("p99_us", latency.p99, "µs", says, slo_us)

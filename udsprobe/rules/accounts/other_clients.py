@@ -1,0 +1,54 @@
+"""Requests whose reply follows what another client of the server sent.
+
+A consumer of a blocking queue, a long poll, a member of a chat: until somebody else sends
+something, there is nothing to reply. The wait is of no server's making.
+"""
+
+from __future__ import annotations
+
+from typing import FrozenSet, List, Optional, Sequence
+
+from udsprobe.model.report import Report, WholeRequest
+from udsprobe.rules.thresholds import OTHERS_SHARE_MIN, SLOW_REQUESTS_MIN
+
+
+def share_of_other_clients(report: Report, pids: Optional[FrozenSet[int]]) -> float:
+    """The part of the waits in a poller that a message of another client ended, of 1.
+
+    By the requests that were kept whole: the slowest, and those taken by chance, which are to say
+    the same. Who polls for many clients also happens to receive from one just before it replies to
+    another, the more often the busier it is: 0 unless nearly all of that time is of such requests.
+
+    Args:
+        pids: of the service; None for all targets.
+    """
+    slowest = _waited(report.requests.slowest, pids)
+    sampled = _waited(report.requests.sampled, pids)
+    if len(slowest) + len(sampled) < SLOW_REQUESTS_MIN:
+        return 0.0
+    least = min(_ended_by_others(each) for each in (slowest, sampled) if each)
+    return least if least >= OTHERS_SHARE_MIN else 0.0
+
+
+def follows_another_client(request: WholeRequest) -> bool:
+    """Its thread last slept until another client's bytes came, and replied when it had them."""
+    received = []
+    for call in reversed(request.calls or ()):
+        if call.asleep_us > 0:
+            break
+        if call.waits_for == "recv" and (call.result or 0) > 0:
+            received.append(call.whose)
+    return bool(received) and set(received) == {"other"}
+
+
+def _waited(
+    kept: Optional[Sequence[WholeRequest]], pids: Optional[FrozenSet[int]]
+) -> List[WholeRequest]:
+    rows = [each for each in kept or () if pids is None or each.pid in pids]
+    return [each for each in rows if each.parts_us.get("poll", 0.0) > 0]
+
+
+def _ended_by_others(waited: Sequence[WholeRequest]) -> float:
+    whole_us = sum(each.parts_us["poll"] for each in waited)
+    ended_us = sum(each.parts_us["poll"] for each in waited if follows_another_client(each))
+    return ended_us / whole_us
