@@ -255,7 +255,10 @@ def test_all_at_once(folder: Path, tmp_path: Path, kind: str) -> None:
     assert row["accepted_early"] == 0
     assert taken(row, accepting) == {str(pid): n for pid, n in zip(accepting, shares)}
     assert sum(row["depth"]["histogram"].values()) == clients * each
-    assert row["depth"]["max"] <= row["depth"]["limit"]
+    # TCP asks whether there is room before it adds, and other CPUs do so meanwhile
+    # (net/ipv4/tcp_ipv4.c, tcp_v4_syn_recv_sock).
+    beyond = (os.cpu_count() or 1) - 1 if kind == "tcp" else 0
+    assert row["depth"]["max"] <= row["depth"]["limit"] + beyond
     least_ns = sum(a["before_ns"] for a in took) - sum(a["after_ns"] for a in connected)
     most_ns = sum(a["after_ns"] for a in took) - sum(a["before_ns"] for a in connected)
     total_us = row["wait_us"]["mean"] * row["wait_us"]["count"]

@@ -19,7 +19,12 @@ EMPTIED = frozenset({HASH, LRU_HASH, STACK})
 ZEROED = frozenset({"calls", "cpus", "cpu_stays", "upstreams"})
 """Arrays that are added to: those of their entries that were used."""
 
-MADE_ANEW = frozenset({"thread_states", "thread_pasts", "call_journals", "whole_requests"})
+MADE_ANEW = frozenset(
+    (
+        *("thread_states", "thread_pasts", "call_journals", "whole_requests"),
+        "connection_to_add",
+    )
+)
 """Arrays whose entries are taken, and read by who took them: what one says of before is overwritten
 or not looked at, within an observation as well (bpf/thread_slots.bpf.h, whole_requests.bpf.h)."""
 
