@@ -431,6 +431,21 @@ ENDED_PID = 0
 
 
 @dataclass(frozen=True)
+class CpuPriority:
+    """What decides how much CPU time a process has beside the targets.
+
+    Attributes:
+        kind: `nice` of its threads; `session`: that number of its session (sched(7), autogroup);
+            `cgroup`: the weight of its cgroup, or of one above that no target is in.
+        file: of the last two, which has the number. value: now; None when not known.
+    """
+
+    kind: str
+    file: Optional[str]
+    value: Optional[int]
+
+
+@dataclass(frozen=True)
 class CpuHolder:
     """Who was on a CPU while threads of the targets waited for it.
 
@@ -441,6 +456,7 @@ class CpuHolder:
         comm: None when it was gone before it could be read.
         waited_ns: how long they did, all together, of the waits that are over.
         is_partner: it was at the other end of a target's connection, or a target's child.
+        priority: of who was looked at: neither target nor partner, and waited for much.
     """
 
     pid: int
@@ -449,6 +465,7 @@ class CpuHolder:
     is_target: bool
     waited_ns: int
     is_partner: bool = False
+    priority: Optional[CpuPriority] = None
 
 
 @dataclass(frozen=True)

@@ -123,10 +123,14 @@ def test_who_never_polls_is_no_loop(tmp_path: Path) -> None:
 
 
 @contextmanager
-def pinned(code: str) -> Iterator[subprocess.Popen[str]]:
-    """A Python program on the first CPU of ours."""
+def pinned(code: str, *, in_session: bool = False) -> Iterator[subprocess.Popen[str]]:
+    """A Python program on the first CPU of ours; `in_session`: of its own."""
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=in_session,
     )
     try:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
@@ -182,6 +186,33 @@ def test_who_holds_the_cpu_is_named() -> None:
     assert first["comm"].startswith("python")
     # The kernel keeps a twentieth of each second from real-time programs, for whoever wants it.
     assert first["share_pct"] > 75
+
+
+def sessions_share_the_cpus() -> bool:
+    """Of processes at the root of the cgroups (sched(7), autogroup)."""
+    try:
+        enabled = Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip()
+    except FileNotFoundError:
+        return False
+    return enabled == "1" and _is_at_the_root()
+
+
+def _is_at_the_root() -> bool:
+    lines = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    found = [path for _, names, path in lines if "cpu" in names.split(",") or not names]
+    return all(path == "/" for path in found)
+
+
+@pytest.mark.parametrize("in_session", [False, True])
+def test_what_shares_the_cpu_out_with_who_holds_it(in_session: bool) -> None:
+    with pinned(TARGET) as target, pinned(BURNER, in_session=in_session) as burner:
+        os.setpriority(os.PRIO_PROCESS, burner.pid, 1)
+        first = holders_of(target, burner)["cpu_holders"][0]
+    assert first["pid"] == burner.pid
+    expected = {"kind": "nice", "file": None, "value": 1}
+    if in_session and sessions_share_the_cpus():
+        expected = {"kind": "session", "file": f"/proc/{burner.pid}/autogroup", "value": 0}
+    assert first["priority"] == expected
 
 
 def test_targets_hold_each_other_s_cpu() -> None:

@@ -149,6 +149,10 @@ class Bench:
         self.wait_until(lambda: answers(address), f"{argv[0]} answers at {address}", server)
         return server
 
+    def pids(self) -> List[int]:
+        """Of all processes of the case that live."""
+        return [pid for process in self._processes for pid in family_of(process.pid)]
+
     def family(self, pid: int) -> List[int]:
         """A process and its living descendants."""
         return family_of(pid)

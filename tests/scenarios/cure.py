@@ -6,10 +6,11 @@ Harm is what the clients account for; udsprobe measures none of it.
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from tests.patience import PATIENCE_S
 from tests.scenarios import judge
@@ -103,12 +104,21 @@ def first_command(verdict: Judgement) -> Optional[str]:
 
 def _is_of_the_case(command: str, bench: Bench, subject: Subject) -> bool:
     """Whether a command touches nothing but the case's processes and files."""
+    if is_slowing_down(command, bench.pids()):
+        return True
     words = [word for word in shlex.split(command) if word != "sudo"]
     own = [str(pid) for first in subject.pids for pid in bench.family(first)]
     named = any(word.rpartition("=")[2] in own for word in words)
     inside = any(word.startswith(f"{bench.folder}/") for word in words)
     ports = {name.rpartition(":")[2] for name in subject.names if ":" in name}
     return _program(words) in KEPT_TO_THE_CASE and (named or inside or not ports.isdisjoint(words))
+
+
+def is_slowing_down(command: str, own: Collection[int]) -> bool:
+    """Whether it gives a lower priority to the case's own processes and to nobody else."""
+    asked = re.fullmatch(r"(?:sudo renice|echo 19 \| sudo tee) .*", command)
+    pids = re.findall(r'(?:/proc/|-p "|(?<=\d) )(\d+)', command)
+    return asked is not None and bool(pids) and {int(pid) for pid in pids} <= set(own)
 
 
 def _program(words: Sequence[str]) -> str:

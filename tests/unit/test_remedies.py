@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 from dataclasses import replace
-from typing import Dict, Iterator, Tuple
+from typing import Dict, Iterator, Optional, Tuple
 
 import pytest
 
 from tests.unit import ill
 from tests.unit.reports import crowded
 from udsprobe.model.action import CHANGES, EFFECTS, RESTARTS, Action
-from udsprobe.model.report import CpuHolder, Fds, Namespace, Peer, Report
+from udsprobe.model.report import CpuHolder, CpuPriority, Fds, Namespace, Peer, Report
 from udsprobe.rules.causes import CAUSES, HEALTHY, UNKNOWN
 from udsprobe.rules.remedy import choice, queues
 from udsprobe.rules.remedy.row import Value
@@ -39,7 +39,8 @@ PLAIN: Dict[str, Value] = {
     "bytes": 1 << 20,
     "holder": "ffmpeg 666",
     "holder_pids": (666, 667),
-    "nice": 0,
+    "files": ("/proc/666/autogroup", "/sys/fs/cgroup/a b/cpu.weight"),
+    "least": 1,
     "cpus": 2,
     "quota": "max",
     "cpu_max": "/sys/fs/cgroup/web/cpu.max",
@@ -82,7 +83,7 @@ def test_what_needs_a_value_that_is_not_known_is_left_out() -> None:
     (by_hand,) = remedies("backlog-unix", GENERIC, backlog=1024, address="/run/x")
     assert by_hand.run is None
     (act,) = remedies("stranger", holder="x 6", holder_pids=(6,))
-    assert act.run == "sudo renice -n 19 -p 6" and act.undo is None
+    assert act.run is not None and "renice" in act.run and act.undo is None
 
 
 def test_every_cause_has_remedies_for_any_server() -> None:
@@ -175,7 +176,9 @@ def holding(holder: CpuHolder, **extra: object) -> Report:
 
 def test_only_a_stranger_is_slowed_down() -> None:
     stranger = CpuHolder(666, "ffmpeg", False, 4e6, 90.0)
-    assert choice.cpu_holder(holding(stranger), stranger)[0].run == "sudo renice -n 19 -p 666"
+    (act,) = choice.cpu_holder(holding(stranger), stranger)
+    # Each of its threads: a nice value is of one.
+    assert act.run == 'sudo renice -n 19 -p $(ps -L -o lwp= -p "666")'
     client = ill.connection(peer=Peer(666, "ffmpeg"))
     assert no_renice(holding(stranger, connections=[client]), stranger)
     assert no_renice(holding(stranger, listeners=[replace(crowded(), pids=[666])]), stranger)
@@ -200,8 +203,61 @@ def test_of_a_crowd_of_strangers_each_is_slowed_down() -> None:
     assert report.time is not None
     report = replace(report, time=replace(report.time, cpu_holders=[*crowd, *others]))
     (act,) = choice.cpu_holder(report, crowd[0])
-    assert act.run == "sudo renice -n 19 -p 61 62 63"
+    assert act.run is not None and '-p "61 62 63"' in act.run
     assert "cc1 61 and 2 like it" in act.say
+
+
+SESSION = CpuPriority("session", "/proc/666/autogroup", 0)
+WEIGHT = CpuPriority("cgroup", "/sys/fs/cgroup/system.slice/backup.service/cpu.weight", 100)
+
+
+@pytest.mark.parametrize(
+    ("priority", "run", "undo"),
+    [
+        (
+            CpuPriority("nice", None, 5),
+            'sudo renice -n 19 -p $(ps -L -o lwp= -p "666")',
+            'sudo renice -n 5 -p $(ps -L -o lwp= -p "666")',
+        ),
+        (
+            SESSION,
+            "echo 19 | sudo tee /proc/666/autogroup",
+            "echo 0 | sudo tee /proc/666/autogroup",
+        ),
+        (
+            WEIGHT,
+            f"echo 1 | sudo tee {WEIGHT.file}",
+            f"echo 100 | sudo tee {WEIGHT.file}",
+        ),
+        (
+            CpuPriority("cgroup", "/sys/fs/cgroup/cpu/backup/cpu.shares", None),
+            "echo 2 | sudo tee /sys/fs/cgroup/cpu/backup/cpu.shares",
+            None,
+        ),
+    ],
+)
+def test_what_shares_the_cpus_out_is_changed(
+    priority: CpuPriority, run: str, undo: Optional[str]
+) -> None:
+    stranger = CpuHolder(666, "ffmpeg", False, 4e6, 90.0, priority=priority)
+    (act,) = choice.cpu_holder(holding(stranger), stranger)
+    assert (act.run, act.undo) == (run, undo)
+
+
+def test_strangers_in_several_places_are_slowed_down_in_each() -> None:
+    rows = [
+        CpuHolder(61, "cc1", False, 1e6, 25.0, priority=WEIGHT),
+        CpuHolder(62, "cc1", False, 1e6, 25.0, priority=WEIGHT),
+        CpuHolder(63, "tar", False, 1e6, 25.0, priority=SESSION),
+        CpuHolder(64, "tar", False, 1e6, 25.0),
+    ]
+    report = holding(rows[0])
+    assert report.time is not None
+    report = replace(report, time=replace(report.time, cpu_holders=rows))
+    cgroup, session, nice = choice.cpu_holder(report, rows[0])
+    assert cgroup.run == f"echo 1 | sudo tee {WEIGHT.file}" and "and 1 like it" in cgroup.say
+    assert session.run == "echo 19 | sudo tee /proc/666/autogroup"
+    assert nice.run is not None and "renice" in nice.run and nice.undo is None
 
 
 def no_renice(report: Report, holder: CpuHolder) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, Set
 
 import pytest
 
@@ -128,3 +128,20 @@ def test_only_commands_that_change_something_are_remedies(
     verdict = Judgement("fd-limit", "", report={"verdict": {"actions": [action]}})
     assert cure.first_command(verdict) == command
     assert cure.first_command(Judgement("–", "", report={"verdict": None})) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "own", "is_it"),
+    [
+        ('sudo renice -n 19 -p $(ps -L -o lwp= -p "666 667")', {666, 667, 668}, True),
+        ('sudo renice -n 19 -p $(ps -L -o lwp= -p "666 667")', {666}, False),
+        ("echo 19 | sudo tee /proc/666/autogroup", {666}, True),
+        ("echo 19 | sudo tee /proc/666/autogroup /proc/1/autogroup", {666}, False),
+        ("echo 1 | sudo tee /sys/fs/cgroup/user.slice/cpu.weight", {666}, False),
+        ("sudo kill 666", {666}, False),
+    ],
+)
+def test_only_the_case_s_own_processes_are_slowed_down(
+    command: str, own: Set[int], is_it: bool
+) -> None:
+    assert cure.is_slowing_down(command, own) is is_it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from udsprobe.model.report import CpuHolder
+from udsprobe.model.report import CpuHolder, CpuPriority
 from udsprobe.sample import ENDED_PID, Sample
 from udsprobe.sample import CpuHolder as Holder
 
@@ -57,6 +57,12 @@ def cpu_holders(first: Sample, last: Sample) -> Optional[List[CpuHolder]]:
             waited_ns / _NS_PER_US,
             100 * waited_ns / whole_ns,
             who.is_partner,
+            _priority(who),
         )
         for waited_ns, who in rows[:HOLDERS_SHOWN_MAX]
     ]
+
+
+def _priority(who: Holder) -> Optional[CpuPriority]:
+    known = who.priority
+    return None if known is None else CpuPriority(known.kind, known.file, known.value)

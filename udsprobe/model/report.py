@@ -411,13 +411,28 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class CpuPriority:
+    """What decides how much CPU time a process has beside the targets.
+
+    `kind`: `nice` of its threads; `session`: that number of its session (sched(7), autogroup);
+    `cgroup`: the weight of its cgroup, or of one above that no target is in. `file`: of the last
+    two, which has the number. `value`: now; None when not known.
+    """
+
+    kind: str
+    file: Optional[str] = None
+    value: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class CpuHolder:
     """Who was on a CPU while threads of the targets waited for it; `pid` 0: it was idle.
 
     `pid` 0 and no `comm`: processes that ended, all together.
 
     `waited_us`: how long they did together; `share_pct` of all waits that ended.
-    `is_partner`: at the other end of a target's connection, or a target's child.
+    `is_partner`: at the other end of a target's connection, or a target's child. `priority`: of
+    others that much is waited for; None: not looked at.
     """
 
     pid: int
@@ -426,6 +441,7 @@ class CpuHolder:
     waited_us: float
     share_pct: float
     is_partner: bool = False
+    priority: Optional[CpuPriority] = None
 
     @property
     def is_idle(self) -> bool:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import AbstractSet, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from udsprobe.kernel.proc.cgroups import CgroupMount, mounts
+from udsprobe.kernel.proc.cgroups import CgroupMount
+from udsprobe.kernel.proc.cpu_cgroups import CpuCgroups
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.printable import printable
 from udsprobe.sample import QuotaReading
@@ -70,9 +71,7 @@ class QuotaTable:
     """
 
     def __init__(self, procfs: Procfs, hierarchies: Optional[Sequence[CgroupMount]] = None) -> None:
-        self._procfs = procfs
-        shown = mounts() if hierarchies is None else hierarchies
-        self._mounts = [mount for mount in shown if _controls_cpus(mount)]
+        self._cgroups = CpuCgroups(procfs, hierarchies)
         self._members: Dict[int, Optional[Dict[Path, int]]] = {}
         self._looked_at: Set[Path] = set()
         self._known: Dict[Path, _Known] = {}
@@ -106,22 +105,10 @@ class QuotaTable:
         """By the first of them that still is there."""
         found: Optional[Dict[Path, int]] = {}
         for pid in sorted(pids):
-            found = self._directories(pid)
+            found = self._cgroups.directories(pid)
             if found != {}:
                 break
         return found
-
-    def _directories(self, pid: int) -> Optional[Dict[Path, int]]:
-        """Its cgroups with a CPU controller and all above → version; None when hidden."""
-        paths = self._procfs.cgroup_paths(pid)
-        for mount in self._mounts:
-            path = next((paths[names] for names in paths if _is_of(names, mount)), None)
-            directory = mount.directory(path) if path is not None else None
-            if directory is not None:
-                above = (directory, *directory.parents)
-                return {each: mount.version for each in above if _is_below(each, mount.path)}
-        # It ended since: there is nothing to hide.
-        return None if paths else {}
 
     def _look_at(self, directories: Dict[Path, int], now_ns: int) -> None:
         for path, version in directories.items():
@@ -206,21 +193,3 @@ def _number(path: Path) -> Optional[int]:
         return int(path.read_text())
     except OSError:
         return None
-
-
-def _controls_cpus(mount: CgroupMount) -> bool:
-    if mount.version == 1:
-        return "cpu" in mount.controllers
-    try:
-        return "cpu" in (mount.path / "cgroup.controllers").read_text().split()
-    except OSError:
-        return False
-
-
-def _is_of(names: str, mount: CgroupMount) -> bool:
-    """Whether a line of /proc/PID/cgroup is of this hierarchy."""
-    return not names if mount.version == 2 else "cpu" in names.split(",")
-
-
-def _is_below(path: Path, root: Path) -> bool:
-    return path == root or root in path.parents

@@ -8,9 +8,10 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.objects.shared_memory import SharedGlobals
+from udsprobe.kernel.proc.cpu_priority import CpuPriorities
 from udsprobe.kernel.proc.procfs import Process, Procfs
 from udsprobe.kernel.tables.partner_chains import PartnerChains
-from udsprobe.sample import ENDED_PID, CpuHolder
+from udsprobe.sample import ENDED_PID, CpuHolder, CpuPriority
 
 # A report shows 20; the others of an interval hardly matter.
 NAMES_READ_MAX = 100
@@ -63,6 +64,8 @@ class CpuHolders:
         self._ended_ns: Dict[_Kind, int] = dict.fromkeys(_KINDS, 0)
         self._partners: Set[_Who] = set()
         self._chains = PartnerChains(procfs)
+        self._look = CpuPriorities(procfs)
+        self._priorities: Dict[_Who, CpuPriority] = {}
         self._looked_at: Dict[_Who, int] = {}  # stranger → at which read
         self._kept_max = KEPT_MIN
         self._reads = 0
@@ -92,6 +95,7 @@ class CpuHolders:
                 is_target=bool(entry.is_target),
                 waited_ns=entry.waited_ns,
                 is_partner=(pid, started_ns) in self._partners,
+                priority=self._priorities.get((pid, started_ns)),
             )
             for (pid, started_ns), entry in entries.items()
         )
@@ -118,6 +122,7 @@ class CpuHolders:
             is_target = bool(entry.is_target)
             self._ended_ns[is_target, who in self._partners and not is_target] += entry.waited_ns
             self._comms.pop(who, None)
+            self._priorities.pop(who, None)
             self._partners.discard(who)
             pid, started_ns = who
             self._object.delete("cpu_holders", bytes(self._key(started_ns=started_ns, tgid=pid)))
@@ -160,7 +165,9 @@ class CpuHolders:
         self._partners.update(who for who in strangers if who[0] in pids)
         asked = self._to_look_at(entries, [who for who in strangers if who[0] not in pids])
         if asked:
-            self._follow_chains(asked, targets, pids)
+            living = list(targets)
+            self._follow_chains(asked, living, pids)
+            self._read_priorities(asked, living)
 
     def _follow_chains(self, asked: List[_Who], targets: Iterable[int], partners: Set[int]) -> None:
         """Who works for a partner works for the targets' requests, too."""
@@ -171,6 +178,13 @@ class CpuHolders:
         reached = self._chains.reached([who[0] for who in asked], *ends)
         self._partners.update(who for who in asked if who[0] in reached)
         self._looked_at.update(dict.fromkeys(asked, self._reads))
+
+    def _read_priorities(self, asked: List[_Who], targets: List[int]) -> None:
+        looked_at = {who: at for who, at in self._priorities.items() if who in self._looked_at}
+        strangers = [who for who in asked if who not in self._partners]
+        # Of one that has ended, what was known stays.
+        found = {who: self._look.beside(who[0], targets) for who in strangers}
+        self._priorities = {**looked_at, **{who: at for who, at in found.items() if at is not None}}
 
     def _to_look_at(self, entries: Dict[_Who, Any], strangers: List[_Who]) -> List[_Who]:
         """Those that targets waited for a good part since the last time, the longest first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, Optional, Tuple
+from typing import Dict, FrozenSet, List, Optional, Tuple
 
 from udsprobe.model.action import Action
 from udsprobe.model.report import (
@@ -31,6 +31,8 @@ FD_FREE_MIN = 0.5
 CROWD_SHARE_MIN = 0.2
 """Of what the largest stranger holds: who holds less changes little."""
 
+# Of the files of both versions of cgroups.
+_LEAST_WEIGHT = {"cpu.shares": 2, "cpu.weight": 1}
 _DENIED = ("EACCES", "EPERM")
 # Of the period that the kernel gives a group that asks for no other.
 _QUOTA_PERIOD_US = 100_000
@@ -269,19 +271,47 @@ def cpu_holder(report: Report, holder: CpuHolder) -> Tuple[Action, ...]:
         return remedies("kernel-thread", holder=who)
     if not is_stranger(report, holder):
         return remedies("partner", holder=who)
-    pids = _crowd(report, holder)
-    if len(pids) > 1:
-        who += f" and {len(pids) - 1} like it"
-    return remedies("stranger", holder=who, holder_pids=pids)
+    crowd = _crowd(report, holder)
+    by_kind: Dict[str, List[CpuHolder]] = {}
+    for each in crowd:
+        by_kind.setdefault(_shared_by(each), []).append(each)
+    found = [_slowed_down(kind, alike) for kind, alike in by_kind.items()]
+    return tuple(action for actions in found for action in actions)
 
 
-def _crowd(report: Report, largest: CpuHolder) -> Tuple[int, ...]:
+def _shared_by(holder: CpuHolder) -> str:
+    """What shares the CPUs out between it and the targets: where nobody knows, nice values."""
+    known = holder.priority
+    if known is None or known.file is None:
+        return "nice"
+    return known.file.rpartition("/")[2]
+
+
+def _slowed_down(kind: str, alike: List[CpuHolder]) -> Tuple[Action, ...]:
+    """Strangers that one line slows down, the largest first."""
+    who = f"{alike[0].comm or 'pid'} {alike[0].pid}"
+    if len(alike) > 1:
+        who += f" and {len(alike) - 1} like it"
+    known = [each.priority for each in alike if each.priority is not None]
+    values = {each.value for each in known}
+    was = values.pop() if len(known) == len(alike) and len(values) == 1 else None
+    if kind == "nice":
+        pids = tuple(each.pid for each in alike)
+        return remedies("stranger", holder=who, holder_pids=pids, was=was)
+    files = tuple(dict.fromkeys(each.file for each in known if each.file is not None))
+    if kind == "autogroup":
+        return remedies("stranger-session", holder=who, files=files, was=was)
+    least = _LEAST_WEIGHT[kind]
+    return remedies("stranger-cgroup", holder=who, files=files, least=least, was=was)
+
+
+def _crowd(report: Report, largest: CpuHolder) -> Tuple[CpuHolder, ...]:
     """The strangers to slow down: that one, and those that hold about as much.
 
     Of many one alone leaves its time to the others.
     """
     like_it = (
-        each.pid
+        each
         for each in foreign_holders(report)
         if each.pid != largest.pid
         and each.waited_us >= CROWD_SHARE_MIN * largest.waited_us
@@ -289,7 +319,7 @@ def _crowd(report: Report, largest: CpuHolder) -> Tuple[int, ...]:
         and "/" not in (each.comm or "")
         and is_stranger(report, each)
     )
-    return (largest.pid, *like_it)
+    return (largest, *like_it)
 
 
 def is_stranger(report: Report, holder: CpuHolder) -> bool:

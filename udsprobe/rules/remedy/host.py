@@ -142,13 +142,38 @@ NOFILE_HOST: Dict[str, Tuple[Row, ...]] = {
     )
 }
 
+# A nice value is of one thread (sched(7)), so that each is named.
+_THREADS = '$(ps -L -o lwp= -p "{holder_pids}")'
 STRANGER: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         now(
-            "sudo renice -n 19 -p {holder_pids}",
+            f"sudo renice -n 19 -p {_THREADS}",
             "give the lowest priority to {holder} (not part of this service)",
             "the server then runs first; the others still get idle CPU time",
-            "sudo renice -n {nice} -p {holder_pids}",
+            f"sudo renice -n {{was}} -p {_THREADS}",
+        ),
+    )
+}
+STRANGER_SESSION: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            "echo 19 | sudo tee {files}",
+            "give the lowest priority to the session of {holder} (not part of this service)",
+            "this kernel shares the CPUs out among sessions (sched(7), autogroup): renice has no "
+            "effect on another session",
+            "echo {was} | sudo tee {files}",
+        ),
+    )
+}
+STRANGER_CGROUP: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            "echo {least} | sudo tee {files}",
+            "give the least CPU weight to the cgroup of {holder} (not part of this service); for "
+            "good: CPUWeight= in its systemd unit, --cpu-shares of its container",
+            "the CPUs are shared out among cgroups by their weights: renice has no effect on "
+            "another cgroup",
+            "echo {was} | sudo tee {files}",
         ),
     )
 }

@@ -9,7 +9,7 @@ from typing import Mapping, Optional, Tuple, Union
 from udsprobe.model.action import CHANGES, LOOKS, RESTARTS, Action, by_hand, command
 from udsprobe.rules import shell
 
-Value = Union[str, int, Tuple[int, ...], None]
+Value = Union[str, int, Tuple[int, ...], Tuple[str, ...], None]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def line(template: str, values: Mapping[str, Value]) -> Optional[str]:
 
 def _words(value: Value) -> Value:
     if isinstance(value, tuple):
-        return " ".join(map(str, value))
+        return " ".join(shell.word(each) if isinstance(each, str) else str(each) for each in value)
     return shell.word(value) if isinstance(value, str) else value
 
 

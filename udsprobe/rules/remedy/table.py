@@ -110,6 +110,12 @@ KINDS: Dict[str, Kind] = {
     "quota": Kind("cpu-contention", "a CPU quota", host.QUOTA),
     "too-many-threads": Kind("cpu-contention", "too many threads", host.TOO_MANY_THREADS),
     "stranger": Kind("cpu-contention", "an unrelated process has the CPU", host.STRANGER),
+    "stranger-session": Kind(
+        "cpu-contention", "a process of another session has the CPU", host.STRANGER_SESSION
+    ),
+    "stranger-cgroup": Kind(
+        "cpu-contention", "a process of another cgroup has the CPU", host.STRANGER_CGROUP
+    ),
     "partner": Kind("cpu-contention", "a partner has the CPU", host.PARTNER),
     "kernel-thread": Kind("cpu-contention", "the kernel has the CPU", host.KERNEL_THREAD),
     "short-lived": Kind("cpu-contention", "short-lived processes", host.SHORT_LIVED),

@@ -1,0 +1,53 @@
+"""The cgroups with a CPU controller that a process is in, of both versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, Optional, Sequence
+
+from udsprobe.kernel.proc.cgroups import CgroupMount, mounts
+from udsprobe.kernel.proc.procfs import Procfs
+
+
+class CpuCgroups:
+    """Looks them up.
+
+    Args:
+        procfs: for the cgroups of a process.
+        hierarchies: default: the mounted ones.
+    """
+
+    def __init__(self, procfs: Procfs, hierarchies: Optional[Sequence[CgroupMount]] = None) -> None:
+        self._procfs = procfs
+        shown = mounts() if hierarchies is None else hierarchies
+        self._mounts = [mount for mount in shown if _controls_cpus(mount)]
+
+    def directories(self, pid: int) -> Optional[Dict[Path, int]]:
+        """Its cgroup and all above, that first → version; None when hidden, empty when it ended."""
+        paths = self._procfs.cgroup_paths(pid)
+        for mount in self._mounts:
+            path = next((paths[names] for names in paths if _is_of(names, mount)), None)
+            directory = mount.directory(path) if path is not None else None
+            if directory is not None:
+                above = (directory, *directory.parents)
+                return {each: mount.version for each in above if _is_below(each, mount.path)}
+        # It ended since: there is nothing to hide.
+        return None if paths else {}
+
+
+def _controls_cpus(mount: CgroupMount) -> bool:
+    if mount.version == 1:
+        return "cpu" in mount.controllers
+    try:
+        return "cpu" in (mount.path / "cgroup.controllers").read_text().split()
+    except OSError:
+        return False
+
+
+def _is_of(names: str, mount: CgroupMount) -> bool:
+    """Whether a line of /proc/PID/cgroup is of this hierarchy."""
+    return not names if mount.version == 2 else "cpu" in names.split(",")
+
+
+def _is_below(path: Path, root: Path) -> bool:
+    return path == root or root in path.parents
