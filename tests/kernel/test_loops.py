@@ -207,7 +207,7 @@ def _is_at_the_root() -> bool:
 def test_what_shares_the_cpu_out_with_who_holds_it(in_session: bool) -> None:
     with pinned(TARGET) as target, pinned(BURNER, in_session=in_session) as burner:
         os.setpriority(os.PRIO_PROCESS, burner.pid, 1)
-        first = holders_of(target, burner)["cpu_holders"][0]
+        first = time_of(target, burner)["cpu_holders"][0]
     assert first["pid"] == burner.pid
     expected = {"kind": "nice", "file": None, "value": 1}
     if in_session and sessions_share_the_cpus():
