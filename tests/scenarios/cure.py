@@ -89,8 +89,10 @@ def _by_command(bench: Bench, subject: Subject, verdict: Judgement) -> Optional[
     command = first_command(verdict)
     if command is None or not _is_of_the_case(command, bench, subject):
         return None
+    # The lab runs as root, on machines that may have no sudo.
+    line = f'sudo() {{ "$@"; }}\n{command}'
     done = subprocess.run(
-        ["bash", "-c", command], capture_output=True, timeout=PATIENCE_S, check=False
+        ["bash", "-c", line], capture_output=True, timeout=PATIENCE_S, check=False
     )
     return bench.measure(WINDOW_S) if done.returncode == 0 else None
 
