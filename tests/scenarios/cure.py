@@ -24,6 +24,11 @@ WINDOW_S = 3.0
 MORE_MIN = 0.15
 # Commands that can be kept to the case's own processes and files.
 KEPT_TO_THE_CASE = ("prlimit", "chmod", "setfacl", "redis-cli")
+# With whom they slow down.
+SLOWING_DOWN = (
+    r'sudo renice -n 19 -p \$\(ps -L -o lwp= -p "([\d ]+)"\)',
+    r"echo 19 \| sudo tee((?: /proc/\d+/autogroup)+)",
+)
 
 
 @dataclass(frozen=True)
@@ -118,9 +123,9 @@ def _is_of_the_case(command: str, bench: Bench, subject: Subject) -> bool:
 
 def is_slowing_down(command: str, own: Collection[int]) -> bool:
     """Whether it gives a lower priority to the case's own processes and to nobody else."""
-    asked = re.fullmatch(r"(?:sudo renice|echo 19 \| sudo tee) .*", command)
-    pids = re.findall(r'(?:/proc/|-p "|(?<=\d) )(\d+)', command)
-    return asked is not None and bool(pids) and {int(pid) for pid in pids} <= set(own)
+    found = (re.fullmatch(pattern, command) for pattern in SLOWING_DOWN)
+    pids = [int(pid) for each in found if each for pid in re.findall(r"\d+", each.group(1))]
+    return bool(pids) and set(pids) <= set(own)
 
 
 def _program(words: Sequence[str]) -> str:

@@ -54,7 +54,7 @@ class Host:
         controllers = frozenset() if self.version == 2 else frozenset(("cpu", "cpuacct"))
         mount = CgroupMount(self.cgroups, True, self.version, controllers)
         procfs, root = Procfs(str(self.proc)), str(self.proc)
-        return CpuPriorities(procfs, [mount], root).beside(OTHER, targets or (TARGET,))
+        return CpuPriorities(procfs, [mount], root).beside([OTHER], targets or (TARGET,)).get(OTHER)
 
 
 @pytest.fixture

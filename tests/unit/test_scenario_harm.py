@@ -137,6 +137,7 @@ def test_only_commands_that_change_something_are_remedies(
         ('sudo renice -n 19 -p $(ps -L -o lwp= -p "666 667")', {666}, False),
         ("echo 19 | sudo tee /proc/666/autogroup", {666}, True),
         ("echo 19 | sudo tee /proc/666/autogroup /proc/1/autogroup", {666}, False),
+        ("echo 19 | sudo tee /proc/666/autogroup; reboot", {666}, False),
         ("echo 1 | sudo tee /sys/fs/cgroup/user.slice/cpu.weight", {666}, False),
         ("sudo kill 666", {666}, False),
     ],

@@ -9,31 +9,26 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterable, Optional, Sequence, Set
 
 from udsprobe.kernel.proc.cgroups import CgroupMount
 from udsprobe.kernel.proc.cpu_cgroups import CpuCgroups
+from udsprobe.kernel.proc.limits import read_int
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.printable import printable
 from udsprobe.sample import CpuPriority
 
 # Of cgroups of version 1 and 2.
 _WEIGHT_FILES = {1: "cpu.shares", 2: "cpu.weight"}
-# Word of /proc/PID/stat behind the name (proc_pid_stat(5), field 19).
-_NICE_WORD = 16
 TARGETS_LOOKED_AT_MAX = 64
-
-
-class _Session(NamedTuple):
-    name: str
-    nice: int
+_Groups = Dict[Path, Path]
 
 
 class CpuPriorities:
-    """Looks at two processes.
+    """Looks at processes beside others.
 
     Args:
-        procfs: for cgroups.
+        procfs: for cgroups, sessions and nice values.
         hierarchies: default: the mounted ones. root: of /proc.
     """
 
@@ -43,28 +38,30 @@ class CpuPriorities:
         hierarchies: Optional[Sequence[CgroupMount]] = None,
         root: str = "/proc",
     ) -> None:
+        self._procfs = procfs
         self._cgroups = CpuCgroups(procfs, hierarchies)
-        self._root = Path(root)
+        self._root = root
 
-    def beside(self, pid: int, targets: Iterable[int]) -> Optional[CpuPriority]:
-        """What decides how much CPU time a process has beside these others; None when not known.
+    def beside(self, pids: Iterable[int], targets: Iterable[int]) -> Dict[int, CpuPriority]:
+        """What decides how much CPU time each has beside the targets, of those where it is known.
 
         Args:
             targets: those that live.
         """
         looked_at = sorted(targets)[:TARGETS_LOOKED_AT_MAX]
-        own = self._groups(pid)
-        theirs = [found for found in map(self._groups, looked_at) if found is not None]
-        if own is None or not theirs:
-            return None
+        theirs = [groups for groups in map(self._groups, looked_at) if groups is not None]
+        if not theirs:
+            return {}
         shared = {path for groups in theirs for path in groups}
-        apart = next((path for path in own if path not in shared), None)
-        if apart is not None:
-            file = own[apart]
-            return CpuPriority("cgroup", printable(os.fsencode(file)), _number(_text(file)))
-        return self._within_a_group(pid, looked_at, is_root=not own)
+        sessions = self._sessions(looked_at)
+        found = {pid: self._groups(pid) for pid in pids}
+        return {
+            pid: self._by_cgroup(own, shared) or self._within_a_cgroup(pid, own, sessions)
+            for pid, own in found.items()
+            if own is not None
+        }
 
-    def _groups(self, pid: int) -> Optional[Dict[Path, Path]]:
+    def _groups(self, pid: int) -> Optional[_Groups]:
         """Those with a weight, the outermost first → the file of it; None when not known."""
         found = self._cgroups.directories(pid)
         if not found:
@@ -74,38 +71,23 @@ class CpuPriorities:
         files = {path: path / _WEIGHT_FILES[version] for path, version in below}
         return {path: file for path, file in files.items() if file.exists()}
 
-    def _within_a_group(self, pid: int, targets: List[int], *, is_root: bool) -> CpuPriority:
-        session = self._session(pid) if is_root else None
-        if session is not None and session.name not in {
-            found.name for found in map(self._session, targets) if found is not None
-        }:
-            return CpuPriority("session", f"{self._root}/{pid}/autogroup", session.nice)
-        return CpuPriority("nice", None, self._nice(pid))
-
-    def _session(self, pid: int) -> Optional[_Session]:
-        """None where there is no sharing among sessions."""
-        if _number(_text(self._root / "sys/kernel/sched_autogroup_enabled")) != 1:
+    def _sessions(self, pids: Iterable[int]) -> Optional[Set[str]]:
+        """Their names; None where the CPUs are not shared out among sessions."""
+        if read_int(f"{self._root}/sys/kernel/sched_autogroup_enabled") != 1:
             return None
-        # kernel/sched/autogroup.c, proc_sched_autogroup_show_task: "/autogroup-25 nice 0".
-        words = _text(self._root / str(pid) / "autogroup").split()
-        nice = _number(words[2]) if len(words) == 3 else None
-        return None if nice is None else _Session(words[0], nice)
+        found = map(self._procfs.session, pids)
+        return {session.name for session in found if session is not None}
 
-    def _nice(self, pid: int) -> Optional[int]:
-        words = _text(self._root / str(pid) / "stat").rpartition(")")[2].split()
-        return _number(words[_NICE_WORD]) if len(words) > _NICE_WORD else None
+    def _by_cgroup(self, own: _Groups, shared: Set[Path]) -> Optional[CpuPriority]:
+        file = next((file for path, file in own.items() if path not in shared), None)
+        if file is None:
+            return None
+        return CpuPriority("cgroup", printable(os.fsencode(file)), read_int(str(file)))
 
-
-def _text(path: Path) -> str:
-    """Empty when it is gone or hidden."""
-    try:
-        return path.read_text("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def _number(text: str) -> Optional[int]:
-    try:
-        return int(text)
-    except ValueError:
-        return None
+    def _within_a_cgroup(self, pid: int, own: _Groups, sessions: Optional[Set[str]]) -> CpuPriority:
+        # Only those at the root of all cgroups are in one that counts.
+        session = self._procfs.session(pid) if sessions is not None and not own else None
+        if session is not None and session.name not in (sessions or ()):
+            return CpuPriority("session", f"{self._root}/{pid}/autogroup", session.nice)
+        process = self._procfs.process(pid)
+        return CpuPriority("nice", None, process.nice if process is not None else None)

@@ -34,6 +34,7 @@ class Process:
         state: one letter, `R`, `S`, `Z` …
         start_ticks: clock ticks after boot; with the PID it names a process
             for good, because a reused PID starts later.
+        nice: of its first thread.
     """
 
     pid: int
@@ -44,11 +45,20 @@ class Process:
     threads: int
     start_ticks: int
     kernel_thread: bool
+    nice: int = 0
 
     @property
     def ended(self) -> bool:
         """A zombie or on its way out: it holds nothing any more."""
         return self.state in "ZXx"
+
+
+@dataclass(frozen=True)
+class Session:
+    """What sessions share the CPUs out by (sched(7), autogroup): its name, and its nice value."""
+
+    name: str
+    nice: int
 
 
 @dataclass(frozen=True)
@@ -90,6 +100,13 @@ class Procfs:
         """The process, or None when there is none with this PID."""
         raw = self._read(pid, "stat")
         return _parse_stat(raw) if raw else None
+
+    def session(self, pid: int) -> Optional[Session]:
+        """That of a process; None when gone, hidden, or of no session."""
+        # kernel/sched/autogroup.c, proc_sched_autogroup_show_task: "/autogroup-25 nice 0".
+        words = (self._read(pid, "autogroup") or b"").split()
+        nice = _signed(words[2]) if len(words) == 3 else None
+        return None if nice is None else Session(printable(words[0]), nice)
 
     def processes(self) -> Iterator[Process]:
         """Every process, kernel threads and zombies included."""
@@ -385,11 +402,17 @@ def _parse_stat(raw: bytes) -> Optional[Process]:
         threads=threads,
         start_ticks=started,
         kernel_thread=bool(flags & _PF_KTHREAD),
+        nice=_signed(fields[16]) or 0,
     )
 
 
 def _number(text: bytes) -> Optional[int]:
     return int(text) if text.isdigit() and len(text) <= _DIGITS_MAX else None
+
+
+def _signed(text: bytes) -> Optional[int]:
+    number = _number(text[1:] if text.startswith(b"-") else text)
+    return -number if number is not None and text.startswith(b"-") else number
 
 
 def same_file(path: bytes, device: int, inode: int) -> bool:

@@ -181,10 +181,10 @@ class CpuHolders:
 
     def _read_priorities(self, asked: List[_Who], targets: List[int]) -> None:
         looked_at = {who: at for who, at in self._priorities.items() if who in self._looked_at}
-        strangers = [who for who in asked if who not in self._partners]
+        strangers = {who[0]: who for who in asked if who not in self._partners}
+        found = self._look.beside(strangers, targets)
         # Of one that has ended, what was known stays.
-        found = {who: self._look.beside(who[0], targets) for who in strangers}
-        self._priorities = {**looked_at, **{who: at for who, at in found.items() if at is not None}}
+        self._priorities = {**looked_at, **{strangers[pid]: at for pid, at in found.items()}}
 
     def _to_look_at(self, entries: Dict[_Who, Any], strangers: List[_Who]) -> List[_Who]:
         """Those that targets waited for a good part since the last time, the longest first."""

@@ -32,13 +32,13 @@ def share_of_other_clients(report: Report, pids: Optional[FrozenSet[int]]) -> fl
 
 def follows_another_client(request: WholeRequest) -> bool:
     """Its thread last slept until another client's bytes came, and replied when it had them."""
-    received = []
+    received = set()
     for call in reversed(request.calls or ()):
         if call.asleep_us > 0:
             break
         if call.waits_for == "recv" and (call.result or 0) > 0:
-            received.append(call.whose)
-    return bool(received) and set(received) == {"other"}
+            received.add(call.whose)
+    return received == {"other"}
 
 
 def _waited(

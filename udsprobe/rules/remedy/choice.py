@@ -271,20 +271,13 @@ def cpu_holder(report: Report, holder: CpuHolder) -> Tuple[Action, ...]:
         return remedies("kernel-thread", holder=who)
     if not is_stranger(report, holder):
         return remedies("partner", holder=who)
-    crowd = _crowd(report, holder)
-    by_kind: Dict[str, List[CpuHolder]] = {}
-    for each in crowd:
-        by_kind.setdefault(_shared_by(each), []).append(each)
-    found = [_slowed_down(kind, alike) for kind, alike in by_kind.items()]
+    alike: Dict[str, List[CpuHolder]] = {}
+    for each in _crowd(report, holder):
+        # Where nobody knows, nice values.
+        kind = each.priority.kind if each.priority is not None else "nice"
+        alike.setdefault(kind, []).append(each)
+    found = [_slowed_down(kind, rows) for kind, rows in alike.items()]
     return tuple(action for actions in found for action in actions)
-
-
-def _shared_by(holder: CpuHolder) -> str:
-    """What shares the CPUs out between it and the targets: where nobody knows, nice values."""
-    known = holder.priority
-    if known is None or known.file is None:
-        return "nice"
-    return known.file.rpartition("/")[2]
 
 
 def _slowed_down(kind: str, alike: List[CpuHolder]) -> Tuple[Action, ...]:
@@ -299,9 +292,10 @@ def _slowed_down(kind: str, alike: List[CpuHolder]) -> Tuple[Action, ...]:
         pids = tuple(each.pid for each in alike)
         return remedies("stranger", holder=who, holder_pids=pids, was=was)
     files = tuple(dict.fromkeys(each.file for each in known if each.file is not None))
-    if kind == "autogroup":
+    if kind == "session":
         return remedies("stranger-session", holder=who, files=files, was=was)
-    least = _LEAST_WEIGHT[kind]
+    # A host has its CPU weights in cgroups of one version.
+    least = _LEAST_WEIGHT[files[0].rpartition("/")[2]]
     return remedies("stranger-cgroup", holder=who, files=files, least=least, was=was)
 
 
