@@ -431,6 +431,19 @@ ENDED_PID = 0
 
 
 @dataclass(frozen=True)
+class LoweredPriority:
+    """What gives a target less CPU time than is usual.
+
+    Attributes:
+        file, value: as of `CpuPriority`.
+    """
+
+    pid: int
+    file: Optional[str]
+    value: int
+
+
+@dataclass(frozen=True)
 class CpuPriority:
     """What decides how much CPU time a process has beside the targets.
 
@@ -438,11 +451,14 @@ class CpuPriority:
         kind: `nice` of its threads; `session`: that number of its session (sched(7), autogroup);
             `cgroup`: the weight of its cgroup, or of one above that no target is in.
         file: of the last two, which has the number. value: now; None when not known.
+        lowered: targets, or one of each session or cgroup, with less than the usual share: a nice
+            value above 0, a weight below the default.
     """
 
     kind: str
     file: Optional[str]
     value: Optional[int]
+    lowered: Tuple[LoweredPriority, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -670,6 +686,26 @@ class QuotaReading:
 
 
 @dataclass(frozen=True)
+class AffinityReading:
+    """Targets that may not run on every CPU of the host, the same for all their threads.
+
+    Attributes:
+        cpus: where they may run; others: the host's other CPUs; both ascending.
+        pids: living targets, ascending.
+        cpusets: files of the cgroups that leave CPUs out, escaped, the outermost first; empty
+            where sched_setaffinity(2) did it.
+        others_idle, others_total: time of the other CPUs since boot, in clock ticks.
+    """
+
+    cpus: Tuple[int, ...]
+    others: Tuple[int, ...]
+    pids: Tuple[int, ...]
+    cpusets: Tuple[str, ...]
+    others_idle: int
+    others_total: int
+
+
+@dataclass(frozen=True)
 class OpenFiles:
     """Open files of the whole host and their limit (`fs.file-nr`)."""
 
@@ -689,12 +725,14 @@ class CpuReading:
         pressure_read_ns: CLOCK_MONOTONIC when the kernel said `pressure_some_us`, which it
             brings up to date for whoever reads it: some ms behind the sample's own moment.
             None in recordings of earlier versions.
+        affinities: None when /proc/stat is not readable, and in recordings of earlier versions.
     """
 
     host: Optional[HostCpuReading]
     pressure_some_us: Optional[int]
     cgroups: Optional[Tuple[QuotaReading, ...]]
     pressure_read_ns: Optional[int] = None
+    affinities: Optional[Tuple[AffinityReading, ...]] = None
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ import pytest
 from udsprobe.kernel.proc.cgroups import CgroupMount
 from udsprobe.kernel.proc.cpu_priority import CpuPriorities
 from udsprobe.kernel.proc.procfs import Procfs
-from udsprobe.sample import CpuPriority
+from udsprobe.sample import CpuPriority, LoweredPriority
 
 TARGET, OTHER = 10, 20
+USUAL_WEIGHT = {1: 1024, 2: 100}
 STAT = "{pid} (a) b) S 1 {pid} {pid} 0 -1 0 0 0 0 0 1 2 0 0 {priority} {nice} 1 0 500 0 0\n"
 
 
@@ -89,15 +90,48 @@ def test_not_of_a_thread_of_no_session(host: Host) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_among_cgroups_the_first_that_no_target_is_in(tmp_path: Path, version: int) -> None:
-    host = Host(tmp_path, version)
+    host, usual = Host(tmp_path, version), USUAL_WEIGHT[version]
     for path in ("system", "system/web", "user", "user/jobs", "user/jobs/7"):
-        host.cgroup(path, 100)
+        host.cgroup(path, usual)
     host.process(TARGET, "/system/web", "/autogroup-5 nice 0\n")
     host.process(OTHER, "/user/jobs/7", "/autogroup-6 nice 0\n")
-    assert host.beside() == CpuPriority("cgroup", str(host.cgroup("user")), 100)
+    assert host.beside() == CpuPriority("cgroup", str(host.cgroup("user")), usual)
     # Another target has the outer one in common.
     host.process(11, "/user", "/autogroup-7 nice 0\n")
-    assert host.beside(TARGET, 11) == CpuPriority("cgroup", str(host.cgroup("user/jobs")), 100)
+    assert host.beside(TARGET, 11) == CpuPriority("cgroup", str(host.cgroup("user/jobs")), usual)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_target_in_a_cgroup_of_small_weight(tmp_path: Path, version: int) -> None:
+    host, usual = Host(tmp_path, version), USUAL_WEIGHT[version]
+    for path, weight in (("system", usual), ("batch", 7), ("batch/web", 3), ("user", usual)):
+        host.cgroup(path, weight)
+    host.process(TARGET, "/batch/web", "/autogroup-5 nice 0\n", nice=19)
+    host.process(11, "/batch", "/autogroup-5 nice 0\n")
+    host.process(12, "/system", "/autogroup-5 nice 0\n")
+    host.process(OTHER, "/user", "/autogroup-6 nice 0\n")
+    found = host.beside(TARGET, 11, 12)
+    # The outermost counts beside one outside of it, once for all that are in it.
+    low = LoweredPriority(TARGET, str(host.cgroup("batch")), 7)
+    assert found == CpuPriority("cgroup", str(host.cgroup("user")), usual, (low,))
+
+
+def test_targets_with_a_nice_value(host: Host) -> None:
+    host.process(TARGET, session="/autogroup-5 nice 4\n", nice=19)
+    host.process(11, session="/autogroup-5 nice 4\n", nice=-1)
+    host.process(OTHER, session="/autogroup-5 nice 4\n")
+    low = LoweredPriority(TARGET, None, 19)
+    assert host.beside(TARGET, 11) == CpuPriority("nice", None, 0, (low,))
+
+
+def test_targets_in_a_session_with_a_nice_value(host: Host) -> None:
+    host.process(TARGET, session="/autogroup-5 nice 4\n", nice=19)
+    host.process(11, session="/autogroup-5 nice 4\n")
+    host.process(12, session="/autogroup-7 nice 0\n")
+    host.process(OTHER, session="/autogroup-6 nice 0\n")
+    low = LoweredPriority(TARGET, f"{host.proc}/{TARGET}/autogroup", 4)
+    file = f"{host.proc}/{OTHER}/autogroup"
+    assert host.beside(TARGET, 11, 12) == CpuPriority("session", file, 0, (low,))
 
 
 def test_a_cgroup_without_a_weight_is_that_above(host: Host) -> None:

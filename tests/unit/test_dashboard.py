@@ -576,12 +576,15 @@ async def test_the_chain_of_targets_and_who_served_what() -> None:
 
 
 async def test_a_targets_loops_quota_and_who_has_the_cpus() -> None:
-    async with dashboard(frame(verdicts.with_cpu(verdicts.spinning())), size=(100, 60)) as screen:
+    async with dashboard(frame(verdicts.with_cpu(verdicts.spinning())), size=(100, 70)) as screen:
         await focus(screen, "targets")
         await screen.press("enter")
         assert screen.row("node 4711 ", "50.0", "15.5ms", "65.1ms")
         assert screen.row("busy", "100 % of 2 CPUs (user 90.0, system 10.0")
         assert screen.row("periods throttled", "THROTTLED 12 of 100 (12.0 %), 480 ms in all")
+        assert screen.row("may run on", "CPU 0-1,3")
+        assert screen.row("may not run on", "CPU 2, idle 4.00 % of the time")
+        assert screen.row("set by", "sched_setaffinity(2)")
         assert screen.row("clang 99", "44.3ms", "86.1 %")
         assert screen.row("none: idle or CPU quota", "13.9 %")
 

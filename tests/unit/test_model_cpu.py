@@ -7,6 +7,8 @@ import pytest
 from tests.unit.samples import BOOT_NS, SECOND_NS, cpu, host_cpu, observation, quota, sample
 from udsprobe.model.cpu_use import cpu_use
 from udsprobe.model.difference import report
+from udsprobe.model.report import CpuAffinity
+from udsprobe.sample import AffinityReading
 
 
 def test_shares_are_of_all_cpus_and_add_up() -> None:
@@ -82,3 +84,21 @@ def test_pressure_by_a_clock_that_runs_faster_is_all_of_the_time() -> None:
     ahead = cpu(pressure_some_us=1_000_500, pressure_read_ns=BOOT_NS + SECOND_NS)
     found = cpu_use(first, sample(1.0, cpu=ahead))
     assert found is not None and found.pressure_some_pct == 100.0
+
+
+def test_cpus_that_targets_may_not_use_and_how_idle_those_were() -> None:
+    first = AffinityReading((0,), (1, 2), (4711,), (), 100, 300)
+    last = AffinityReading((0,), (1, 2), (4711, 4712), (), 250, 500)
+    found = cpu_use(sample(cpu=cpu(affinities=(first,))), sample(10.0, cpu=cpu(affinities=(last,))))
+    assert found is not None and found.affinities == [
+        CpuAffinity([0], [1, 2], 75.0, [], [4711, 4712])
+    ]
+
+
+def test_a_limit_that_was_set_in_the_window_has_no_share() -> None:
+    seen = AffinityReading((0,), (1,), (4711,), ("/sys/fs/cgroup/a/cpuset.cpus",), 100, 300)
+    found = cpu_use(sample(cpu=cpu(affinities=())), sample(10.0, cpu=cpu(affinities=(seen,))))
+    assert found is not None and found.affinities is not None
+    assert found.affinities[0].others_idle_pct is None
+    old = cpu_use(sample(), sample(10.0, cpu=cpu(affinities=None)))
+    assert old is not None and old.affinities is None

@@ -9,6 +9,7 @@ from udsprobe.model.report import (
     BusyTime,
     Connection,
     Cpu,
+    CpuAffinity,
     CpuCgroup,
     CpuHolder,
     Fds,
@@ -119,8 +120,9 @@ def with_cpu(report: Report) -> Report:
         ],
     )
     quota = CpuCgroup("/app.slice", 2, 1.0, 100, 12, 480_000.0, 12.0, 0.98, [4711])
+    limit = CpuAffinity([0, 1, 3], [2], 4.0, [], [4711])
     host = HostCpu(100.0, 90.0, 10.0, 0.0, 0.0, 2, 15)
-    return replace(report, time=time, cpu=Cpu(host, [quota], 98.7))
+    return replace(report, time=time, cpu=Cpu(host, [quota], 98.7, [limit]))
 
 
 KINDS = [spinning, warming_up, healthy, everything_at_once, unreachable]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from udsprobe.model.report import CpuHolder, CpuPriority
+from udsprobe.model.report import CpuHolder, CpuPriority, LoweredPriority
 from udsprobe.sample import ENDED_PID, Sample
 from udsprobe.sample import CpuHolder as Holder
 
@@ -65,4 +65,7 @@ def cpu_holders(first: Sample, last: Sample) -> Optional[List[CpuHolder]]:
 
 def _priority(who: Holder) -> Optional[CpuPriority]:
     known = who.priority
-    return None if known is None else CpuPriority(known.kind, known.file, known.value)
+    if known is None:
+        return None
+    lowered = [LoweredPriority(each.pid, each.file, each.value) for each in known.lowered]
+    return CpuPriority(known.kind, known.file, known.value, lowered)

@@ -1,12 +1,12 @@
-"""CPUs of the host and quotas of the targets in a window, from its first and last sample."""
+"""CPUs of the host in a window, and what targets may have of them, from two samples."""
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import List, Optional, Sequence, Tuple
 
 from udsprobe.model.counters import grown, grown_if_measured, percent, ratio
-from udsprobe.model.report import Cpu, CpuCgroup, HostCpu
-from udsprobe.sample import HostCpuReading, QuotaReading, Sample
+from udsprobe.model.report import Cpu, CpuAffinity, CpuCgroup, HostCpu
+from udsprobe.sample import AffinityReading, HostCpuReading, QuotaReading, Sample
 
 _NS_PER_US = 1000
 
@@ -19,6 +19,34 @@ def cpu_use(first: Sample, last: Sample) -> Optional[Cpu]:
         host=_host(first.cpu.host, last.cpu.host),
         cgroups=_cgroups(first, last),
         pressure_some_pct=_pressure_pct(first, last),
+        affinities=_affinities(first.cpu.affinities, last.cpu.affinities),
+    )
+
+
+def _affinities(
+    first: Optional[Sequence[AffinityReading]], last: Optional[Sequence[AffinityReading]]
+) -> Optional[List[CpuAffinity]]:
+    if last is None:
+        return None
+    before = {each.others: each for each in first or ()}
+    return [_affinity(each, before.get(each.others)) for each in last]
+
+
+def _others(reading: AffinityReading) -> Tuple[int, int]:
+    return reading.others_idle, reading.others_total
+
+
+def _affinity(reading: AffinityReading, before: Optional[AffinityReading]) -> CpuAffinity:
+    # The kernel's own account of idle and iowait can go back a little (proc(5)).
+    earlier = (reading.others_idle, reading.others_total) if before is None else _others(before)
+    total = max(0, reading.others_total - earlier[1])
+    idle = min(max(0, reading.others_idle - earlier[0]), total)
+    return CpuAffinity(
+        cpus=list(reading.cpus),
+        others=list(reading.others),
+        others_idle_pct=percent(idle, total),
+        cpusets=list(reading.cpusets),
+        pids=list(reading.pids),
     )
 
 

@@ -411,17 +411,31 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class LoweredPriority:
+    """A target's nice value or weight that gives it less CPU time than is usual.
+
+    `file`, `value`: as of `CpuPriority`.
+    """
+
+    pid: int
+    file: Optional[str]
+    value: int
+
+
+@dataclass(frozen=True)
 class CpuPriority:
     """What decides how much CPU time a process has beside the targets.
 
     `kind`: `nice` of its threads; `session`: that number of its session (sched(7), autogroup);
     `cgroup`: the weight of its cgroup, or of one above that no target is in. `file`: of the last
-    two, which has the number. `value`: now; None when not known.
+    two, which has the number. `value`: now; None when not known. `lowered`: targets, or one of
+    each session or cgroup, with a nice value above 0 or a weight below the default.
     """
 
     kind: str
     file: Optional[str] = None
     value: Optional[int] = None
+    lowered: List[LoweredPriority] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -982,12 +996,29 @@ class CpuCgroup:
 
 
 @dataclass(frozen=True)
+class CpuAffinity:
+    """Targets that may run on some CPUs of the host only, the same for all their threads.
+
+    `cpus`, `others`: the numbers of these, and of the host's other CPUs; `others_idle_pct`: of
+    their time. `cpusets`: files of the cgroups that say so, the outermost first; empty:
+    sched_setaffinity(2) did. `pids`: living targets.
+    """
+
+    cpus: List[int]
+    others: List[int]
+    others_idle_pct: Optional[float]
+    cpusets: List[str]
+    pids: List[int]
+
+
+@dataclass(frozen=True)
 class Cpu:
     """Who has the CPUs, and what the targets may have of them."""
 
     host: Optional[HostCpu]
     cgroups: Optional[List[CpuCgroup]]
     pressure_some_pct: Optional[float]
+    affinities: Optional[List[CpuAffinity]] = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The cgroups with a CPU controller that a process is in, of both versions."""
+"""The cgroups with a controller of CPUs that a process is in, of both versions."""
 
 from __future__ import annotations
 
@@ -15,18 +15,25 @@ class CpuCgroups:
     Args:
         procfs: for the cgroups of a process.
         hierarchies: default: the mounted ones.
+        controller: `cpu` (time), or `cpuset` (which CPUs).
     """
 
-    def __init__(self, procfs: Procfs, hierarchies: Optional[Sequence[CgroupMount]] = None) -> None:
+    def __init__(
+        self,
+        procfs: Procfs,
+        hierarchies: Optional[Sequence[CgroupMount]] = None,
+        controller: str = "cpu",
+    ) -> None:
         self._procfs = procfs
+        self._controller = controller
         shown = mounts() if hierarchies is None else hierarchies
-        self._mounts = [mount for mount in shown if _controls_cpus(mount)]
+        self._mounts = [mount for mount in shown if _has(mount, controller)]
 
     def directories(self, pid: int) -> Optional[Dict[Path, int]]:
         """Its cgroup and all above, that first → version; None when hidden, empty when it ended."""
         paths = self._procfs.cgroup_paths(pid)
         for mount in self._mounts:
-            path = next((paths[names] for names in paths if _is_of(names, mount)), None)
+            path = next((paths[names] for names in paths if self._is_of(names, mount)), None)
             directory = mount.directory(path) if path is not None else None
             if directory is not None:
                 above = (directory, *directory.parents)
@@ -34,19 +41,18 @@ class CpuCgroups:
         # It ended since: there is nothing to hide.
         return None if paths else {}
 
+    def _is_of(self, names: str, mount: CgroupMount) -> bool:
+        """Whether a line of /proc/PID/cgroup is of this hierarchy."""
+        return not names if mount.version == 2 else self._controller in names.split(",")
 
-def _controls_cpus(mount: CgroupMount) -> bool:
+
+def _has(mount: CgroupMount, controller: str) -> bool:
     if mount.version == 1:
-        return "cpu" in mount.controllers
+        return controller in mount.controllers
     try:
-        return "cpu" in (mount.path / "cgroup.controllers").read_text().split()
+        return controller in (mount.path / "cgroup.controllers").read_text().split()
     except OSError:
         return False
-
-
-def _is_of(names: str, mount: CgroupMount) -> bool:
-    """Whether a line of /proc/PID/cgroup is of this hierarchy."""
-    return not names if mount.version == 2 else "cpu" in names.split(",")
 
 
 def _is_below(path: Path, root: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What /proc and the cgroup files say of CPUs: of the host, and of the targets' quotas.
+"""What /proc and the cgroup files say of CPUs: of the host, and what targets may have of them.
 
 Knows the text of /proc/stat and /proc/pressure/cpu. Scans nothing.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import time
-from typing import AbstractSet, Mapping, Optional
+from typing import AbstractSet, Dict, Mapping, Optional, Sequence, Tuple
 
+from udsprobe.kernel.proc.cpu_affinity import AffinityTable, CpuTime
 from udsprobe.kernel.proc.cpu_quota import QuotaTable
 from udsprobe.kernel.proc.procfs import Procfs
-from udsprobe.sample import CpuReading, HostCpuReading
+from udsprobe.sample import AffinityReading, CpuReading, HostCpuReading
 
 _READ_BYTES = 1 << 20
 
@@ -26,6 +27,7 @@ class CpuFiles:
 
     def __init__(self, procfs: Procfs, root: str = "/proc") -> None:
         self._quotas = QuotaTable(procfs)
+        self._affinities = AffinityTable(procfs)
         self._stat = _opened(f"{root}/stat")
         self._pressure = _opened(f"{root}/pressure/cpu")
 
@@ -38,12 +40,22 @@ class CpuFiles:
         """
         pressure = pressure_some_us(_text(self._pressure))
         pressure_read_ns = time.monotonic_ns()
+        stat = _text(self._stat)
         return CpuReading(
-            host=host_cpus(_text(self._stat)),
+            host=host_cpus(stat),
             pressure_some_us=pressure,
             cgroups=self._quotas.read(groups, now_ns),
             pressure_read_ns=pressure_read_ns,
+            affinities=self._affinities_of(groups, stat),
         )
+
+    def _affinities_of(
+        self, groups: Mapping[int, AbstractSet[int]], stat: str
+    ) -> Optional[Tuple[AffinityReading, ...]]:
+        cpus = cpu_times(stat)
+        if not cpus:
+            return None
+        return self._affinities.read({pid for pids in groups.values() for pid in pids}, cpus)
 
     def close(self) -> None:
         """Let go of the files. May be called twice."""
@@ -77,6 +89,21 @@ def _host_cpus(text: str) -> Optional[HostCpuReading]:
         cpus=sum(1 for words in lines if words and words[0][:3] == "cpu") - 1,
         runnable=int(running[1]),
     )
+
+
+def cpu_times(text: str) -> Dict[int, CpuTime]:
+    """Each online CPU of /proc/stat; empty when it is not it."""
+    try:
+        lines = [line.split() for line in text.splitlines() if line.startswith("cpu")]
+        # The last two are in the first two already (proc_stat(5), guest).
+        return {int(words[0][3:]): _time(words[1:9]) for words in lines if words[0] != "cpu"}
+    except (ValueError, IndexError):
+        return {}
+
+
+def _time(words: Sequence[str]) -> CpuTime:
+    spent = [int(word) for word in words]
+    return CpuTime(spent[3] + spent[4], sum(spent))
 
 
 def pressure_some_us(text: str) -> Optional[int]:

@@ -148,12 +148,18 @@ class Procfs:
         deleted = b" (deleted)"
         return os.path.basename(path[: -len(deleted)] if path.endswith(deleted) else path)
 
+    def thread_ids(self, pid: int) -> List[int]:
+        """Of its living threads; empty when it is gone or hidden."""
+        try:
+            return [int(tid) for tid in os.listdir(f"{self._root}/{pid}/task")]
+        except OSError:
+            return []
+
     def busy_ns(self, pid: int) -> Optional[int]:
         """CPU time of its living threads and their waits for a CPU; None when it is not told."""
         total_ns = 0
-        try:
-            tids = os.listdir(f"{self._root}/{pid}/task")
-        except OSError:
+        tids = self.thread_ids(pid)
+        if not tids:
             return None
         for tid in tids:
             words = (self._read(pid, f"task/{tid}/schedstat") or b"").split()

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import List
 
 from udsprobe.model.coverage import observed_s
-from udsprobe.model.report import Cpu, CpuCgroup, HostCpu, Loop, Report, Target, ThreadTime
+from udsprobe.model.cpu_list import cpu_list
+from udsprobe.model.report import (
+    Cpu,
+    CpuAffinity,
+    CpuCgroup,
+    HostCpu,
+    Loop,
+    Report,
+    Target,
+    ThreadTime,
+)
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.lines import LABEL, Fact, plain, rests_on, rule, section
 from udsprobe.views.dashboard.table import Line
@@ -96,7 +106,7 @@ def _loop(loop: Loop, seconds: float) -> Line:
 
 
 def _cpu(report: Report, pid: int, width: int) -> List[Line]:
-    """The host's CPUs, and every quota over this process."""
+    """The host's CPUs, every quota over this process, and which of them it may use."""
     cpu = report.cpu
     if cpu is None:
         return []
@@ -104,7 +114,20 @@ def _cpu(report: Report, pid: int, width: int) -> List[Line]:
     groups = [group for group in cpu.cgroups or [] if pid in group.pids]
     for group in groups:
         lines += _quota(group, width)
+    for limit in cpu.affinities or []:
+        lines += _affinity(limit, width) if pid in limit.pids else []
     return lines
+
+
+def _affinity(limit: CpuAffinity, width: int) -> List[Line]:
+    idle = numbers.percentage(limit.others_idle_pct)
+    files = ", ".join(map(visible, limit.cpusets))
+    facts = [
+        ("may run on", f"CPU {cpu_list(limit.cpus)}"),
+        ("may not run on", f"CPU {cpu_list(limit.others)}, idle {idle} % of the time"),
+        ("set by", files or "sched_setaffinity(2)"),
+    ]
+    return section("CPUs that it may use", facts, width)
 
 
 def _host(cpu: Cpu) -> List[Fact]:
