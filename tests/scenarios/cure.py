@@ -24,10 +24,11 @@ WINDOW_S = 3.0
 MORE_MIN = 0.15
 # Commands that can be kept to the case's own processes and files.
 KEPT_TO_THE_CASE = ("prlimit", "chmod", "setfacl", "redis-cli")
-# With whom they slow down.
-SLOWING_DOWN = (
-    r'sudo renice -n 19 -p \$\(ps -L -o lwp= -p "([\d ]+)"\)',
-    r"echo 19 \| sudo tee((?: /proc/\d+/autogroup)+)",
+# With whom they change how the CPUs are shared out.
+SHARING_OUT = (
+    r'sudo renice -n (?:0|19) -p \$\(ps -L -o lwp= -p "([\d ]+)"\)',
+    r"echo (?:0|19) \| sudo tee((?: /proc/\d+/autogroup)+)",
+    r"for pid in ([\d ]+); do sudo taskset -apc [\d,-]+ \$pid; done",
 )
 
 
@@ -111,7 +112,7 @@ def first_command(verdict: Judgement) -> Optional[str]:
 
 def _is_of_the_case(command: str, bench: Bench, subject: Subject) -> bool:
     """Whether a command touches nothing but the case's processes and files."""
-    if is_slowing_down(command, bench.pids()):
+    if is_sharing_out(command, bench.pids()):
         return True
     words = [word for word in shlex.split(command) if word != "sudo"]
     own = [str(pid) for first in subject.pids for pid in bench.family(first)]
@@ -121,9 +122,9 @@ def _is_of_the_case(command: str, bench: Bench, subject: Subject) -> bool:
     return _program(words) in KEPT_TO_THE_CASE and (named or inside or not ports.isdisjoint(words))
 
 
-def is_slowing_down(command: str, own: Collection[int]) -> bool:
-    """Whether it gives a lower priority to the case's own processes and to nobody else."""
-    found = (re.fullmatch(pattern, command) for pattern in SLOWING_DOWN)
+def is_sharing_out(command: str, own: Collection[int]) -> bool:
+    """Whether it sets priorities or CPUs of the case's own processes, and of nobody else."""
+    found = (re.fullmatch(pattern, command) for pattern in SHARING_OUT)
     pids = [int(pid) for each in found if each for pid in re.findall(r"\d+", each.group(1))]
     return bool(pids) and set(pids) <= set(own)
 

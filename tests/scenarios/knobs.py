@@ -40,6 +40,8 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "own_burners": ("cpu-contention", 0),
     "backends": ("cpu-contention", 1),
     "cpu_pct": ("cpu-contention", 400),
+    "pinned": ("cpu-contention", False),
+    "session_nice": ("cpu-contention", 0),
     "bytes_each": ("transport", 1024),
     "piece_bytes": ("transport", 8192),
     "nodelay": ("transport", True),

@@ -14,7 +14,7 @@ from tests.unit.reports import crowded
 from udsprobe.model.action import CHANGES, EFFECTS, RESTARTS, Action
 from udsprobe.model.report import CpuHolder, CpuPriority, Fds, Namespace, Peer, Report
 from udsprobe.rules.causes import CAUSES, HEALTHY, UNKNOWN
-from udsprobe.rules.remedy import choice, queues
+from udsprobe.rules.remedy import choice, cpus, queues
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.servers import DATABASES, GENERIC, SERVERS, recognise
@@ -41,7 +41,12 @@ PLAIN: Dict[str, Value] = {
     "holder_pids": (666, 667),
     "files": ("/proc/666/autogroup", "/sys/fs/cgroup/a b/cpu.weight"),
     "least": 1,
-    "cpus": 2,
+    "cpus": "0",
+    "others": "1-3",
+    "all": "0-3",
+    "pids": (4711, 4712),
+    "usual": 100,
+    "files_back": ("/sys/fs/cgroup/a b/cpu.weight",),
     "quota": "max",
     "cpu_max": "/sys/fs/cgroup/web/cpu.max",
 }
@@ -176,7 +181,7 @@ def holding(holder: CpuHolder, **extra: object) -> Report:
 
 def test_only_a_stranger_is_slowed_down() -> None:
     stranger = CpuHolder(666, "ffmpeg", False, 4e6, 90.0)
-    (act,) = choice.cpu_holder(holding(stranger), stranger)
+    (act,) = cpus.cpu_holder(holding(stranger), stranger)
     # Each of its threads: a nice value is of one.
     assert act.run == 'sudo renice -n 19 -p $(ps -L -o lwp= -p "666")'
     client = ill.connection(peer=Peer(666, "ffmpeg"))
@@ -202,7 +207,7 @@ def test_of_a_crowd_of_strangers_each_is_slowed_down() -> None:
     report = holding(crowd[0])
     assert report.time is not None
     report = replace(report, time=replace(report.time, cpu_holders=[*crowd, *others]))
-    (act,) = choice.cpu_holder(report, crowd[0])
+    (act,) = cpus.cpu_holder(report, crowd[0])
     assert act.run is not None and '-p "61 62 63"' in act.run
     assert "cc1 61 and 2 like it" in act.say
 
@@ -240,7 +245,7 @@ def test_what_shares_the_cpus_out_is_changed(
     priority: CpuPriority, run: str, undo: Optional[str]
 ) -> None:
     stranger = CpuHolder(666, "ffmpeg", False, 4e6, 90.0, priority=priority)
-    (act,) = choice.cpu_holder(holding(stranger), stranger)
+    (act,) = cpus.cpu_holder(holding(stranger), stranger)
     assert (act.run, act.undo) == (run, undo)
 
 
@@ -254,14 +259,14 @@ def test_strangers_in_several_places_are_slowed_down_in_each() -> None:
     report = holding(rows[0])
     assert report.time is not None
     report = replace(report, time=replace(report.time, cpu_holders=rows))
-    cgroup, session, nice = choice.cpu_holder(report, rows[0])
+    cgroup, session, nice = cpus.cpu_holder(report, rows[0])
     assert cgroup.run == f"echo 1 | sudo tee {WEIGHT.file}" and "and 1 like it" in cgroup.say
     assert session.run == "echo 19 | sudo tee /proc/666/autogroup"
     assert nice.run is not None and "renice" in nice.run and nice.undo is None
 
 
 def no_renice(report: Report, holder: CpuHolder) -> bool:
-    actions = choice.cpu_holder(report, holder)
+    actions = cpus.cpu_holder(report, holder)
     return bool(actions) and all("renice" not in action.do for action in actions)
 
 

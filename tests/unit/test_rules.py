@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Sequence
 
 import pytest
 
@@ -20,12 +20,15 @@ from tests.unit.reports import (
 )
 from udsprobe.model.report import (
     Cpu,
+    CpuAffinity,
     CpuCgroup,
     CpuHolder,
+    CpuPriority,
     EventsLost,
     Fds,
     Finding,
     Hop,
+    LoweredPriority,
     OwnRequests,
     Peer,
     ProcessTime,
@@ -373,6 +376,72 @@ def test_a_quota_is_named_whoever_runs_meanwhile() -> None:
     found = verdict(waiting_for_a_cpu(idle, cpu=Cpu(None, [group], None)))
     assert (found.cause, found.subject) == ("cpu-contention", "/sys/fs/cgroup/web")
     assert "0.5 CPUs" in found.summary
+
+
+def limited(idle_pct: float, holder: CpuHolder, cpusets: Sequence[str] = ()) -> Report:
+    limit = CpuAffinity([0], [1], idle_pct, list(cpusets), [4711])
+    return waiting_for_a_cpu(holder, cpu=Cpu(None, [], None, [limit]))
+
+
+def test_cpus_that_it_may_not_use_are_idle() -> None:
+    """Even where its own threads are those that it waits for."""
+    own = CpuHolder(4711, "node", True, 4e6, 90.0)
+    found = verdict(limited(97.0, own))
+    assert (found.cause, found.subject) == ("cpu-contention", "node")
+    assert "waits for CPU 0, and may not run elsewhere: CPU 1 is idle 97 %" in found.summary
+    (act,) = found.actions
+    assert act.run == "for pid in 4711; do sudo taskset -apc 0-1 $pid; done"
+    assert act.undo == "for pid in 4711; do sudo taskset -apc 0 $pid; done"
+    # Where the others are busy, too, it is its own demand as ever.
+    assert verdict(limited(20.0, own)).cause == "app-cpu"
+
+
+def test_a_cpuset_is_widened_before_a_stranger_is_slowed_down() -> None:
+    stranger = CpuHolder(666, "ffmpeg", False, 4e6, 90.0)
+    file = "/sys/fs/cgroup/web.slice/cpuset.cpus"
+    found = verdict(limited(97.0, stranger, cpusets=[file]))
+    assert (found.cause, found.subject) == ("cpu-contention", "ffmpeg 666")
+    first, second = found.actions
+    assert first.run == f"echo 0-1 | sudo tee {file}"
+    assert second.run is not None and "renice" in second.run
+
+
+@pytest.mark.parametrize(
+    ("priority", "run"),
+    [
+        (
+            CpuPriority("nice", None, 0, [LoweredPriority(4711, None, 19)]),
+            'sudo renice -n 0 -p $(ps -L -o lwp= -p "4711")',
+        ),
+        (
+            CpuPriority(
+                "session",
+                "/proc/666/autogroup",
+                0,
+                [LoweredPriority(4711, "/proc/4711/autogroup", 10)],
+            ),
+            "echo 0 | sudo tee /proc/4711/autogroup",
+        ),
+        (
+            CpuPriority(
+                "cgroup", "/c/user/cpu.weight", 100, [LoweredPriority(4711, "/c/web/cpu.weight", 1)]
+            ),
+            "echo 100 | sudo tee /c/web/cpu.weight",
+        ),
+    ],
+)
+def test_a_target_of_low_priority_gets_the_usual_one_first(priority: CpuPriority, run: str) -> None:
+    found = verdict(
+        waiting_for_a_cpu(CpuHolder(666, "ffmpeg", False, 4e6, 90.0, priority=priority))
+    )
+    assert (found.cause, found.actions[0].run) == ("cpu-contention", run)
+    assert "gets no CPU: " in found.summary and "that of ffmpeg 666" in found.summary
+
+
+def test_a_low_priority_matters_only_beside_a_higher_one() -> None:
+    alike = CpuPriority("nice", None, 19, [LoweredPriority(4711, None, 19)])
+    found = verdict(waiting_for_a_cpu(CpuHolder(666, "ffmpeg", False, 4e6, 90.0, priority=alike)))
+    assert "ffmpeg 666 holds it" in found.summary
 
 
 def test_requests_in_bursts_queue_for_a_thread_that_is_not_always_busy() -> None:

@@ -140,9 +140,12 @@ def test_only_commands_that_change_something_are_remedies(
         ("echo 19 | sudo tee /proc/666/autogroup; reboot", {666}, False),
         ("echo 1 | sudo tee /sys/fs/cgroup/user.slice/cpu.weight", {666}, False),
         ("sudo kill 666", {666}, False),
+        ("echo 0 | sudo tee /proc/666/autogroup", {666}, True),
+        ("for pid in 666 667; do sudo taskset -apc 0-1 $pid; done", {666, 667}, True),
+        ("for pid in 666 1; do sudo taskset -apc 0-1 $pid; done", {666}, False),
     ],
 )
 def test_only_the_case_s_own_processes_are_slowed_down(
     command: str, own: Set[int], is_it: bool
 ) -> None:
-    assert cure.is_slowing_down(command, own) is is_it
+    assert cure.is_sharing_out(command, own) is is_it

@@ -6,18 +6,22 @@ from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
+from udsprobe.model.cpu_list import cpu_list
 from udsprobe.model.report import (
     CpuHolder,
     Evidence,
+    LoweredPriority,
     Report,
     Syscall,
     ThreadTime,
     Upstream,
 )
+from udsprobe.rules.accounts.affinity import confinement
 from udsprobe.rules.accounts.asleep import TIMER, waited_for
 from udsprobe.rules.accounts.authors import LastAuthor, last_author
 from udsprobe.rules.accounts.cpu_holders import (
     foreign_holders,
+    foreign_share,
     has_too_many_threads,
     runnable_per_cpu,
     throttling,
@@ -26,11 +30,12 @@ from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.saturation import Saturation
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.accounts.upstream_pool import at_once, full_pool, is_full, is_queueing
-from udsprobe.rules.remedy import choice
+from udsprobe.rules.remedy import choice, cpus
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.buffers import binding_buffer, bytes_per_request
 from udsprobe.rules.thresholds import (
     HOLDER_SHARE_MIN,
+    IDLE_ELSEWHERE_PCT_MIN,
     RUNNABLE_PER_CPU_MAX,
     THREAD_BUSY_MIN,
     THROTTLED_PERIODS_PCT_MIN,
@@ -327,7 +332,12 @@ def _cpu_contention(case: _Case) -> Remedy:
     )
     fact = evidence("runq_wait_us", waited_us, "µs", says)
     name = case.service.name
-    return _quota(case, fact) or _too_many_threads(case, fact) or _others(case, name, fact)
+    return (
+        _quota(case, fact)
+        or _confined(case, fact)
+        or _too_many_threads(case, fact)
+        or _others(case, name, fact)
+    )
 
 
 def _quota(case: _Case, fact: Evidence) -> Optional[Remedy]:
@@ -343,8 +353,32 @@ def _quota(case: _Case, fact: Evidence) -> Optional[Remedy]:
         group.path,
         f"{case.service.name} has used up its CPU quota of {quota:.3g} CPUs and is throttled",
         (fact, cut),
-        choice.quota(group),
+        cpus.quota(group),
     )
+
+
+def _confined(case: _Case, fact: Evidence) -> Optional[Remedy]:
+    limit = confinement(case.report)
+    if limit is None:
+        return None
+    name, idle_pct = case.service.name, limit.others_idle_pct or 0.0
+    others = f"CPU {limit.others[0]} is" if len(limit.others) == 1 else "the others are"
+    says = (
+        f"it may run on {_cpus(limit.cpus)} of {case.report.host.cpus} CPUs only, and {others} "
+        f"idle {percent(idle_pct / 100)} of the time"
+    )
+    idle = evidence("others_idle_pct", idle_pct, "%", says, IDLE_ELSEWHERE_PCT_MIN)
+    headline = f"{name} waits for {_cpus(limit.cpus)}, and may not run elsewhere: {others} idle "
+    headline += f"{percent(idle_pct / 100)} of the time"
+    actions = cpus.confined(limit, name)
+    if foreign_share(case.report) < HOLDER_SHARE_MIN:
+        return Remedy(name, headline, (fact, idle), actions)
+    held = _others(case, name, fact)
+    return Remedy(held.subject, headline, (fact, idle, *held.facts[1:]), (*actions, *held.actions))
+
+
+def _cpus(cpus_of: Sequence[int]) -> str:
+    return f"CPU{'s' if len(cpus_of) > 1 else ''} {cpu_list(cpus_of)}"
 
 
 def _too_many_threads(case: _Case, fact: Evidence) -> Optional[Remedy]:
@@ -353,12 +387,11 @@ def _too_many_threads(case: _Case, fact: Evidence) -> Optional[Remedy]:
     each = runnable_per_cpu(case.report)
     says = f"on average {each:.1f} of its threads want each CPU"
     many = evidence("runnable_per_cpu", each, "threads", says, RUNNABLE_PER_CPU_MAX)
-    cpus = case.service.cpus
     return Remedy(
         case.service.name,
         f"{case.service.name} runs more threads than there are CPUs: {each:.1f} per CPU",
         (fact, many),
-        choice.too_many_threads(case.report, cpus),
+        cpus.too_many_threads(case.report, case.service.cpus),
     )
 
 
@@ -388,12 +421,25 @@ def _others(case: _Case, name: str, fact: Evidence) -> Remedy:
 
 def _held_by(report: Report, first: CpuHolder, name: str, facts: Tuple[Evidence, ...]) -> Remedy:
     lacks = f"{name} is ready to run but gets no CPU"
-    actions = choice.cpu_holder(report, first)
+    actions = cpus.cpu_holder(report, first)
     if not first.pid:
         short_lived = f"{lacks}: short-lived processes hold it"
         return Remedy("short-lived processes", short_lived, facts, actions)
     who = f"{first.comm or 'pid'} {first.pid}"
+    low = cpus.lowered_beside(first)
+    if low and cpus.is_stranger(report, first):
+        fact = _lowered_fact(first, low[0])
+        return Remedy(who, f"{lacks}: {fact.says}", (*facts, fact), actions)
     return Remedy(who, f"{lacks}: {who} {_holds(first)}", facts, actions)
+
+
+def _lowered_fact(holder: CpuHolder, low: LoweredPriority) -> Evidence:
+    kind = holder.priority.kind if holder.priority is not None else "nice"
+    its = {"session": "the nice value of its session", "cgroup": "the CPU weight of its cgroup"}
+    value = holder.priority.value if holder.priority is not None else None
+    that = f", that of {holder.comm or 'pid'} {holder.pid} {value}" if value is not None else ""
+    says = f"{its.get(kind, 'its nice value')} is {low.value}{that}"
+    return evidence("target_priority", low.value, "nice" if kind != "cgroup" else "weight", says)
 
 
 def _holds(holder: CpuHolder) -> str:

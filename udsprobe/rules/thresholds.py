@@ -143,6 +143,8 @@ UNLISTED_BUSY_MAX = 0.01
 THROTTLED_PERIODS_PCT_MIN = 5.0
 # Of the waits for a CPU: who held it for less of them is one of several, and not who holds it.
 HOLDER_SHARE_MIN = 0.5
+# CPUs that targets may not use and that are idle for so much of the time would take their waits.
+IDLE_ELSEWHERE_PCT_MIN = 50.0
 # Runnable threads for each CPU from which on they are too many: below, it is plain demand.
 RUNNABLE_PER_CPU_MAX = 4.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from tests.scenarios.bench import Bench
 from tests.scenarios.case import BOTH, TCP, Subject, case
@@ -15,6 +16,13 @@ BURN = "while True: pass"
 def _burn(bench: Bench, each_cpu: int) -> None:
     for _ in range(each_cpu * (os.cpu_count() or 1)):
         bench.start([sys.executable, "-c", BURN], "burner")
+
+
+def _pin(bench: Bench, pid: int) -> None:
+    """Keep a process and its children on the first CPU."""
+    for each in bench.family(pid):
+        for tid in os.listdir(f"/proc/{each}/task"):
+            os.sched_setaffinity(int(tid), {min(os.sched_getaffinity(0))})
 
 
 @case("Node", BOTH, needs=("node",))
@@ -77,3 +85,35 @@ def workers_beside_burners(bench: Bench, burners_per_cpu: int = 3, spin_ms: int 
     _burn(bench, burners_per_cpu)
     bench.load(server.address, connections=4, rate=160)
     return Subject([server.pid])
+
+
+@case("Node", BOTH, needs=("node",))
+def node_kept_on_a_busy_cpu(bench: Bench, pinned: bool = True) -> Subject:
+    """Node may run on the CPU of a burner only, while another CPU is idle."""
+    node = bench.node("spin_ms=2")
+    _pin(bench, bench.start([sys.executable, "-c", BURN], "burner").pid)
+    if pinned:
+        _pin(bench, node.pid)
+    bench.load(node.address, connections=4, rate=250)
+    return Subject([node.pid])
+
+
+@case("gunicorn")
+def workers_kept_on_one_cpu(bench: Bench, pinned: bool = True) -> Subject:
+    """Four workers may run on one CPU only; they need more, and another CPU is idle."""
+    server = bench.gunicorn(workers=4, SPIN_MS=5)
+    bench.load(server.address, connections=3, rate=20)  # answered, so there are workers
+    if pinned:
+        _pin(bench, server.pid)
+    bench.load(server.address, connections=8, rate=220)
+    return Subject([server.pid])
+
+
+@case("Node", needs=("node",))
+def node_of_low_priority(bench: Bench, session_nice: int = 19) -> Subject:
+    """The session of Node has the lowest priority, beside one burner for each CPU."""
+    node = bench.node("spin_ms=2")
+    Path(f"/proc/{node.pid}/autogroup").write_text(f"{session_nice}\n")
+    _burn(bench, 1)
+    bench.load(node.address, connections=4, rate=150)
+    return Subject([node.pid])

@@ -6,6 +6,7 @@ from typing import List, Optional, Set
 
 from udsprobe.model.report import CpuCgroup, CpuHolder, Report
 from udsprobe.model.thread_time import busy_share
+from udsprobe.rules.accounts.affinity import allowed_cpus, confinement
 from udsprobe.rules.thresholds import (
     HOLDER_SHARE_MIN,
     RUNNABLE_PER_CPU_MAX,
@@ -20,15 +21,21 @@ def foreign_runq(report: Report) -> float:
     """The part of the waits for a CPU that is not the service's own demand, 0 to 1.
 
     Its own, that of its clients and upstreams, and packets on their way, are a load it has to
-    carry; a quota, too many threads and everybody else are not. 1 when not measured.
+    carry; a limit (a quota, CPUs that they may not use), too many threads and everybody else are
+    not. 1 when not measured.
     """
     holders = report.time.cpu_holders if report.time is not None else None
-    if not holders or throttling(report) is not None or has_too_many_threads(report):
+    if not holders or is_limited(report) or has_too_many_threads(report):
         return 1.0
-    return _foreign_share(report)
+    return foreign_share(report)
 
 
-def _foreign_share(report: Report) -> float:
+def is_limited(report: Report) -> bool:
+    """Targets wait for a CPU because they may not use more of those that there are."""
+    return throttling(report) is not None or confinement(report) is not None
+
+
+def foreign_share(report: Report) -> float:
     """Of the waits for a CPU that somebody held, the part that strangers did."""
     holders = (report.time.cpu_holders if report.time is not None else None) or []
     whole = sum(each.waited_us for each in holders if not each.is_idle)
@@ -82,13 +89,14 @@ def has_too_many_threads(report: Report) -> bool:
     """Far more of its own threads want to run than there are CPUs, and not for strangers' sake."""
     if runnable_per_cpu(report) < RUNNABLE_PER_CPU_MAX:
         return False
-    return _foreign_share(report) < HOLDER_SHARE_MIN
+    return foreign_share(report) < HOLDER_SHARE_MIN
 
 
 def runnable_per_cpu(report: Report) -> float:
-    """Threads of the targets that ran or waited for a CPU, on average, for each CPU."""
+    """Threads of the targets that ran or waited, on average, for each CPU that they may use."""
     time, seconds = report.time, report.window.duration_s
-    if time is None or not seconds or not report.host.cpus:
+    cpus = allowed_cpus(report)
+    if time is None or not seconds or not cpus:
         return 0.0
     wanted_s = busy_share(time.total) * time.total_s
-    return wanted_s / seconds / report.host.cpus
+    return wanted_s / seconds / cpus

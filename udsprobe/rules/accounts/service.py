@@ -18,6 +18,7 @@ from udsprobe.model.report import (
     Upstream,
     Wait,
 )
+from udsprobe.rules.accounts.affinity import allowed_cpus
 from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.accounts.other_clients import share_of_other_clients
 from udsprobe.rules.thresholds import (
@@ -41,6 +42,7 @@ class Service:
         name: of the program.
         pids: None for all targets.
         duration_s: of the window.
+        cpus: that they may use.
         count: requests served; latency: of them, None when not measured.
         stage_sums_us: stage → its time, all requests together, in µs.
         app_pct: what the `app` stage consisted of (`requests.served.app_time_pct`).
@@ -120,7 +122,7 @@ def whole_service(report: Report) -> Service:
         name=_name(report),
         pids=None,
         duration_s=report.window.duration_s,
-        cpus=report.host.cpus,
+        cpus=allowed_cpus(report),
         count=served.count if served is not None else 0,
         latency=served.latency_us if served is not None else None,
         stages=served.stages_us if served is not None else Stages(),
@@ -228,7 +230,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         name=hop.comm or f"pid {hop.pid}",
         pids=pids,
         duration_s=report.window.duration_s,
-        cpus=report.host.cpus,
+        cpus=allowed_cpus(report, pids),
         count=hop.count,
         latency=Latency(hop.count, hop.latency_mean_us),
         stages=Stages(),

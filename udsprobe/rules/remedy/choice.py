@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, List, Optional, Tuple
+from typing import Dict, FrozenSet, Optional, Tuple
 
 from udsprobe.model.action import Action
 from udsprobe.model.report import (
     CodeKind,
     Connection,
-    CpuCgroup,
-    CpuHolder,
     Listener,
     Peer,
     Report,
     Target,
 )
-from udsprobe.rules.accounts.cpu_holders import foreign_holders, partner_pids
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
@@ -28,15 +25,7 @@ NOFILE_MIN = 65_536
 FD_FREE_MIN = 0.5
 """Part of the descriptors that are free where EMFILE was not for want of them."""
 
-CROWD_SHARE_MIN = 0.2
-"""Of what the largest stranger holds: who holds less changes little."""
-
-# Of the files of both versions of cgroups.
-_LEAST_WEIGHT = {"cpu.shares": 2, "cpu.weight": 1}
 _DENIED = ("EACCES", "EPERM")
-# Of the period that the kernel gives a group that asks for no other.
-_QUOTA_PERIOD_US = 100_000
-_OWN_NAMES = ("udsprobe",)
 
 
 def queue_full(report: Report, listener: Listener) -> Tuple[Action, ...]:
@@ -235,91 +224,3 @@ def pool(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
     """Requests wait for one of few connections to an upstream."""
     target = next((each for each in report.targets if pids is None or each.pid in pids), None)
     return remedies("pool", server_of(target))
-
-
-def quota(group: CpuCgroup) -> Tuple[Action, ...]:
-    """A CPU quota stops the targets."""
-    v2 = group.version == 2
-    was = (
-        f"{group.quota_cpus * _QUOTA_PERIOD_US:.0f} {_QUOTA_PERIOD_US}" if group.quota_cpus else ""
-    )
-    return remedies(
-        "quota",
-        quota="max" if v2 else "-1",
-        cpu_max=f"{group.path}/{'cpu.max' if v2 else 'cpu.cfs_quota_us'}",
-        path=group.path,
-        was=was if v2 and was else None,
-    )
-
-
-def too_many_threads(report: Report, cpus: int) -> Tuple[Action, ...]:
-    """The targets run more threads than there are CPUs for."""
-    server = server_of(report.targets[0] if report.targets else None)
-    return remedies("too-many-threads", server, cpus=cpus)
-
-
-def cpu_holder(report: Report, holder: CpuHolder) -> Tuple[Action, ...]:
-    """Somebody else is on the CPU that the targets wait for.
-
-    Only a stranger is slowed down: not who serves the targets, is served by them, or measures
-    them.
-    """
-    if not holder.pid:
-        return remedies("short-lived")
-    who = f"{holder.comm or 'pid'} {holder.pid}"
-    if holder.comm is not None and "/" in holder.comm:  # the kernel's: ksoftirqd/0, kworker/1:2
-        return remedies("kernel-thread", holder=who)
-    if not is_stranger(report, holder):
-        return remedies("partner", holder=who)
-    alike: Dict[str, List[CpuHolder]] = {}
-    for each in _crowd(report, holder):
-        # Where nobody knows, nice values.
-        kind = each.priority.kind if each.priority is not None else "nice"
-        alike.setdefault(kind, []).append(each)
-    found = [_slowed_down(kind, rows) for kind, rows in alike.items()]
-    return tuple(action for actions in found for action in actions)
-
-
-def _slowed_down(kind: str, alike: List[CpuHolder]) -> Tuple[Action, ...]:
-    """Strangers that one line slows down, the largest first."""
-    who = f"{alike[0].comm or 'pid'} {alike[0].pid}"
-    if len(alike) > 1:
-        who += f" and {len(alike) - 1} like it"
-    known = [each.priority for each in alike if each.priority is not None]
-    values = {each.value for each in known}
-    was = values.pop() if len(known) == len(alike) and len(values) == 1 else None
-    if kind == "nice":
-        pids = tuple(each.pid for each in alike)
-        return remedies("stranger", holder=who, holder_pids=pids, was=was)
-    files = tuple(dict.fromkeys(each.file for each in known if each.file is not None))
-    if kind == "session":
-        return remedies("stranger-session", holder=who, files=files, was=was)
-    # A host has its CPU weights in cgroups of one version.
-    least = _LEAST_WEIGHT[files[0].rpartition("/")[2]]
-    return remedies("stranger-cgroup", holder=who, files=files, least=least, was=was)
-
-
-def _crowd(report: Report, largest: CpuHolder) -> Tuple[CpuHolder, ...]:
-    """The strangers to slow down: that one, and those that hold about as much.
-
-    Of many one alone leaves its time to the others.
-    """
-    like_it = (
-        each
-        for each in foreign_holders(report)
-        if each.pid != largest.pid
-        and each.waited_us >= CROWD_SHARE_MIN * largest.waited_us
-        and each.pid
-        and "/" not in (each.comm or "")
-        and is_stranger(report, each)
-    )
-    return (largest, *like_it)
-
-
-def is_stranger(report: Report, holder: CpuHolder) -> bool:
-    """It has no part in the requests of the targets, nor in this observation."""
-    if holder.is_target or holder.pid in {each.pid for each in report.targets}:
-        return False
-    if holder.pid in partner_pids(report) or (holder.comm or "").startswith(_OWN_NAMES):
-        return False
-    return not any(holder.pid in (row.pids or ()) for row in report.listeners or [])

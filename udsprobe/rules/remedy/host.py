@@ -144,6 +144,39 @@ NOFILE_HOST: Dict[str, Tuple[Row, ...]] = {
 
 # A nice value is of one thread (sched(7)), so that each is named.
 _THREADS = '$(ps -L -o lwp= -p "{holder_pids}")'
+_OWN_THREADS = '$(ps -L -o lwp= -p "{pids}")'
+LOWERED: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            f"sudo renice -n 0 -p {_OWN_THREADS}",
+            "give {who} the usual priority; for good: Nice= of its systemd unit",
+            "its nice value is above that of {holder}, which therefore runs first",
+            f"sudo renice -n {{was}} -p {_OWN_THREADS}",
+        ),
+    )
+}
+LOWERED_SESSION: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            "echo 0 | sudo tee {files}",
+            "give the session of {who} the usual priority",
+            "this kernel shares the CPUs out among sessions (sched(7), autogroup), "
+            "and the nice value of this one is above that of {holder}",
+            "echo {was} | sudo tee {files}",
+        ),
+    )
+}
+LOWERED_CGROUP: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            "echo {usual} | sudo tee {files}",
+            "give the cgroup of {who} the usual CPU weight; for good: CPUWeight= of its systemd "
+            "unit, --cpu-shares of its container",
+            "the CPUs are shared out among cgroups by their weights, and {holder} has more",
+            "echo {was} | sudo tee {files}",
+        ),
+    )
+}
 STRANGER: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         now(
@@ -220,6 +253,28 @@ QUOTA: Dict[str, Tuple[Row, ...]] = {
             "systemd unit, --cpus of its container",
             "the quota stops all its threads until the next period, even if CPUs are free",
             "echo {was} | sudo tee {cpu_max}",
+        ),
+    )
+}
+AFFINITY: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            "for pid in {pids}; do sudo taskset -apc {all} $pid; done",
+            "let {who} run on all CPUs; for good: without taskset, CPUAffinity= of its systemd "
+            "unit, worker_cpu_affinity of nginx",
+            "sched_setaffinity(2) keeps it on CPU {cpus}",
+            "for pid in {pids}; do sudo taskset -apc {cpus} $pid; done",
+        ),
+    )
+}
+CPUSET: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            "echo {all} | sudo tee {files}",
+            "let the cgroup of {who} run on all CPUs; for good: AllowedCPUs= of its systemd unit, "
+            "--cpuset-cpus of its container",
+            "its cpuset keeps it on CPU {cpus}",
+            "echo {cpus} | sudo tee {files_back}",
         ),
     )
 }

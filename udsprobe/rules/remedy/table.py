@@ -108,6 +108,8 @@ KINDS: Dict[str, Kind] = {
     "upstream": Kind("upstream-wait", "the upstream that answers late", work.UPSTREAM),
     "pool": Kind("upstream-wait", "few connections to it, all busy", work.POOL),
     "quota": Kind("cpu-contention", "a CPU quota", host.QUOTA),
+    "affinity": Kind("cpu-contention", "its affinity keeps it from idle CPUs", host.AFFINITY),
+    "cpuset": Kind("cpu-contention", "a cpuset keeps it from idle CPUs", host.CPUSET),
     "too-many-threads": Kind("cpu-contention", "too many threads", host.TOO_MANY_THREADS),
     "stranger": Kind("cpu-contention", "an unrelated process has the CPU", host.STRANGER),
     "stranger-session": Kind(
@@ -115,6 +117,13 @@ KINDS: Dict[str, Kind] = {
     ),
     "stranger-cgroup": Kind(
         "cpu-contention", "a process of another cgroup has the CPU", host.STRANGER_CGROUP
+    ),
+    "lowered": Kind("cpu-contention", "the target has a low priority", host.LOWERED),
+    "lowered-session": Kind(
+        "cpu-contention", "the target's session has a low priority", host.LOWERED_SESSION
+    ),
+    "lowered-cgroup": Kind(
+        "cpu-contention", "the target's cgroup has a small CPU weight", host.LOWERED_CGROUP
     ),
     "partner": Kind("cpu-contention", "a partner has the CPU", host.PARTNER),
     "kernel-thread": Kind("cpu-contention", "the kernel has the CPU", host.KERNEL_THREAD),

@@ -17,6 +17,7 @@ from udsprobe.model.report import (
     ThreadTime,
 )
 from udsprobe.model.thread_time import busy_share
+from udsprobe.rules.accounts.affinity import allowed_cpus
 from udsprobe.rules.accounts.service import ON_CPU
 from udsprobe.rules.accounts.stopped import stopped_of, stopped_words
 from udsprobe.rules.harm import REFUSED, SLOW, STUCK, connects
@@ -351,7 +352,7 @@ def _burst_us(report: Report, listener: Listener) -> float:
     owners = _acceptors(listener)
     processes = report.time.processes if report.time is not None else []
     busy_us = sum(busy_share(p.share) * p.observed_s * 1e6 for p in processes if p.pid in owners)
-    at_once = max(1, min(len(listener.accepted_by_thread or {}), report.host.cpus))
+    at_once = max(1, min(len(listener.accepted_by_thread or {}), allowed_cpus(report, owners)))
     return mean_depth * busy_us / accepted / at_once
 
 

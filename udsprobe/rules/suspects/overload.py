@@ -8,7 +8,7 @@ for a CPU because of them has time, as soon as they are let in.
 from __future__ import annotations
 
 from udsprobe.model.report import Listener, Report
-from udsprobe.rules.accounts.cpu_holders import has_too_many_threads, throttling
+from udsprobe.rules.accounts.cpu_holders import has_too_many_threads, is_limited
 from udsprobe.rules.accounts.request_time import app_account, occupation
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads, serving_time
 from udsprobe.rules.suspects.accept_queue import turned_away
@@ -22,7 +22,7 @@ def is_retried(listener: Listener) -> bool:
 
 def has_time(report: Report, service: Service) -> bool:
     """Its threads could take connections, but for the CPU that connects in vain take from them."""
-    if throttling(report) is not None or has_too_many_threads(report):
+    if is_limited(report) or has_too_many_threads(report):
         return False
     work = max(_own_work(service), _busiest_thread(service), _part_of_host(service))
     return work < THREAD_BUSY_MIN

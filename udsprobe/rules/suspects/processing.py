@@ -291,4 +291,4 @@ def _who(found: Saturation) -> str:
         return f"{found.comm} {found.pid}, whose threads contend for one lock,"
     if found.how == "processes":
         return f"{found.comm}, whose processes contend for one lock,"
-    return f"{found.comm} {found.pid} with all CPUs of the host"
+    return f"{found.comm} {found.pid} with all CPUs that it may use"
