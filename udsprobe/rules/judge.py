@@ -392,11 +392,17 @@ def _summary(
 ) -> str:
     """What users suffer, its root, what follows from that, and what it says of the transport."""
     queues = [each.headline for each in symptoms_of(root, suspects) if each.cause in QUEUES]
-    chain = f"; as a result, {queues[0]}" if queues else ""
+    chain = f"; as a result, {_result(root.headline, queues[0])}" if queues else ""
     class_ = CAUSES[root.cause].class_
     # Of those that got in a free transport could save much, and let in nobody else.
     gain = "" if class_ == causes.SET_UP else _gain(share)
     return f"{suffered.says}: {root.headline}{chain}. {_CLASS_WORDS[class_]}{gain}."
+
+
+def _result(root: str, symptom: str) -> str:
+    """What follows, without the root's words once more."""
+    again = f"{root} and "
+    return f"it {symptom[len(again) :]}" if symptom.startswith(again) else symptom
 
 
 def _gain(share: TransportShare) -> str:

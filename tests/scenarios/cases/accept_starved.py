@@ -46,7 +46,6 @@ def gunicorn_held_by_silent_clients(bench: Bench, silent_clients: int = 2) -> Su
 def node_stopped(bench: Bench, stopped: bool = True) -> Subject:
     """The process is stopped, as by a debugger; its clients connect and wait."""
     node = bench.node()
-    bench.load(node.address, connections=4, think_ms=50)
     if stopped:
         os.kill(node.pid, signal.SIGSTOP)
     bench.load(node.address, connections=40, warm=0)
