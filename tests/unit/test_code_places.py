@@ -99,6 +99,29 @@ def test_what_the_verdict_is_about_is_named(part: Optional[str], first: str) -> 
     assert named.evidence[0].says.startswith(first)
 
 
+FAULT = (("main", APP), ("lookup", APP), ("handle_mm_fault", "[kernel]"))
+
+
+@pytest.mark.parametrize("metric", ["app_disk_us", "app_sleep_us"])
+def test_memory_that_is_read_from_the_disk(metric: str) -> None:
+    """Outside of any system call only a page fault waits for a disk."""
+    report = replace(reports.measured(), stacks=found(slept("", *FAULT, ms=300, owing_ms=250)))
+    named = with_code(suspect("app-blocked", metric), report)
+    if metric == "app_disk_us":
+        words = "page faults read its memory from the disk: 100 % in lookup ← main (app)"
+        assert named.headline == f"it sleeps; {words}"
+        assert [each.effect for each in named.actions] == ["looks", "restarts"]
+        assert "memory.max" in (named.actions[0].run or "")
+    else:
+        assert (named.headline, named.actions) == ("it sleeps: 100 % in lookup ← main (app)", ())
+
+
+def test_without_names_of_the_kernel_no_page_fault_is_told() -> None:
+    report = replace(reports.measured(), stacks=found(slept("", *FAULT[:2], ms=300, owing_ms=250)))
+    named = with_code(suspect("app-blocked", "app_disk_us"), report)
+    assert named.headline == "it sleeps: 100 % in lookup ← main (app)"
+
+
 def test_the_window_has_what_was_added_in_it() -> None:
     half = tuple(
         replace(each, samples=1, slept_ns=each.slept_ns // 2, owing_ns=each.owing_ns // 2)

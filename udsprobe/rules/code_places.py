@@ -12,11 +12,14 @@ from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, Slee
 from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy import choice
+from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_SAMPLES_MIN
 from udsprobe.rules.wording import count, duration, evidence, percent
 
 _RUNNING, _ASLEEP = "app-cpu", "app-blocked"
+# mm/memory.c: of a page that is not there, in a system call and outside of any.
+_PAGE_FAULT = "handle_mm_fault ([kernel])"
 _PROFILER, _WHERE_IT_SLEEPS = "sudo perf record", "sudo head -v /proc/"
 # Calls in which a thread waits for others to speak: while requests wait, its rest.
 _FOR_EVENTS = frozenset(
@@ -67,7 +70,23 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     if not any(is_known(each) for each in found.code[0].stack):
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
     actions = [each for each in root.actions if not _looks_for_sleep(each)]
-    return _told(root, found.code, fact, actions)
+    pid = _faults_of(found, root, report)
+    if pid is None:
+        return _told(root, found.code, fact, actions)
+    headline = f"{root.headline}; page faults read its memory from the disk"
+    return _told(
+        replace(root, headline=headline), found.code, fact, (*remedies("memory", pid=pid), *actions)
+    )
+
+
+def _faults_of(found: SleepCall, root: Suspect, report: Report) -> Optional[int]:
+    """The process that sleeps in page faults, where its wait for the disk is that; else None."""
+    stacks = report.stacks
+    if stacks is None or stacks.sleeps is None or found.call is not None or _part(root) != "disk":
+        return None
+    pid = next((each.pid for each in stacks.sleeps.processes if found in each.calls), None)
+    asleep = (each for each in stacks.stacks if each.pid == pid and each.on == "off-cpu")
+    return pid if any(_PAGE_FAULT in each.frames for each in asleep) else None
 
 
 def _told(

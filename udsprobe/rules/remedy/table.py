@@ -102,6 +102,7 @@ KINDS: Dict[str, Kind] = {
     "code-process-creation": Kind("app-cpu", "processes start and end", code_kinds.PROCESSES),
     "sleeps": Kind("app-blocked", "what it sleeps in", work.SLEEPS),
     "disk": Kind("app-blocked", "the disk", work.DISK),
+    "memory": Kind("app-blocked", "page faults that read from the disk", code_kinds.RECLAIM),
     "pipe-full": Kind("app-blocked", "who reads a pipe is slow", work.PIPE_FULL),
     "hung": Kind("app-blocked", "nothing completes", work.HUNG),
     "holder": Kind("app-blocked", "a process that holds a file lock", work.HOLDER),
