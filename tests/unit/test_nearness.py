@@ -82,8 +82,8 @@ def test_nothing_is_a_finding_below_the_limit_that_it_prints(per_s: int) -> None
     assert "connection-churn" not in [each.id for each in report.findings or []]
 
 
-def test_long_polls_are_told_while_none_is_answered() -> None:
-    row = ServedBy(
+def owing(replies: int) -> ServedBy:
+    return ServedBy(
         pid=4711,
         comm="node",
         count=0,
@@ -97,13 +97,29 @@ def test_long_polls_are_told_while_none_is_answered() -> None:
         in_progress=Waiting(0, None),
         unread=Waiting(0, None),
         asking=Waiting(0, None),
-        unanswered=Waiting(48, 19_000_000.0),
+        unanswered=Waiting(replies, 19_000_000.0),
     )
-    report = ill.service(ill.served(0), ill.thread(user=0.01))
-    found = verdict(replace(report, requests=replace(report.requests, served_by=[row])))
+
+
+def served_beside(replies: int, served: int) -> Verdict:
+    report = ill.service(ill.served(served, app=150.0), ill.thread(user=0.01))
+    return verdict(replace(report, requests=replace(report.requests, served_by=[owing(replies)])))
+
+
+def test_long_polls_are_told_while_none_is_answered() -> None:
+    found = served_beside(48, 0)
     assert found.cause == "unknown"
     assert found.summary.startswith("48 replies are outstanding, the oldest for 19 s: long polls")
     assert found.harm.says.startswith("48 replies are outstanding")
+
+
+def test_replies_that_are_outstanding_make_health_less_sure() -> None:
+    """Half of the requests hang: those that are served say nothing of them."""
+    found, sure = served_beside(56, 56), served_beside(0, 56)
+    assert found.cause == sure.cause == "healthy"
+    assert "; 56 replies are outstanding, the oldest for 19 s: long polls, or" in found.summary
+    assert found.evidence[0].metric == "replies_owed"
+    assert found.confidence < 0.5 < sure.confidence
 
 
 def test_most_of_a_request_waiting_for_a_cpu_is_not_healthy_without_a_word() -> None:

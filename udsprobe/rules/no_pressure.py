@@ -132,8 +132,8 @@ def healthy(
     near: Mapping[str, float],
 ) -> Verdict:
     """Nothing is significant; says how far away each limit is."""
-    facts = [*_thread_room(report), *_queue_room(report), *_descriptor_room(report)]
-    facts += owed_replies(report)
+    owed = owed_replies(report)
+    facts = [*owed, *_thread_room(report), *_queue_room(report), *_descriptor_room(report)]
     locks = _lock_room(report, service)
     facts += locks
     cause, value = _nearest(near)
@@ -149,8 +149,9 @@ def healthy(
         transport_bound=False,
         transport_share_pct=share.share_pct,
         max_gain_pct=share.max_gain_pct,
-        confidence=_confidence(service, value),
-        summary=f"No bottleneck: {where}{_near_words(cause, value)}{_lock_words(locks)}{gain}",
+        confidence=_confidence(service, value, owed),
+        summary=f"No bottleneck: {_with_owed(where, owed)}{_near_words(cause, value)}"
+        f"{_lock_words(locks)}{gain}",
         subject=None,
         evidence=facts,
         class_=HEALTHY,
@@ -170,8 +171,14 @@ def _near_words(cause: str, value: float) -> str:
     return f" Near a limit: {cause} is at {percent(value)} of it." if cause else ""
 
 
-def _confidence(service: Service, near: float) -> float:
-    amount = (service.count + 1) / (service.count + 1 + REQUESTS_MIN)
+def _with_owed(where: str, owed: List[Evidence]) -> str:
+    return "; ".join((where.rstrip("."), *(fact.says for fact in owed))) + "."
+
+
+def _confidence(service: Service, near: float, owed: List[Evidence]) -> float:
+    """Less where part of the requests may hang."""
+    missing = REQUESTS_MIN + sum(fact.value for fact in owed)
+    amount = (service.count + 1) / (service.count + 1 + missing)
     return round(min(0.99, amount * (0.5 + 0.5 * clearness(near))), 2)
 
 
