@@ -260,8 +260,18 @@ def test_a_verdict_ends_with_who_waits() -> None:
     assert told(place) == "99 % in epoll_wait ← … ← pg_sleep (app)"
 
 
-def test_of_a_wait_nobody_is_known_of_the_verdict_says_nothing() -> None:
-    report = replace(reports.measured(), stacks=found(asleep_in("futex", ("runtime.futex", GO))))
+@pytest.mark.parametrize(
+    "stack",
+    [
+        ("runtime.futex",),
+        ("runtime.mcall", "runtime.netpoll", "internal/runtime/syscall.EpollWait"),
+        ("runtime.mcall", "runtime.netpoll", "internal/runtime/syscall/linux.EpollWait"),
+    ],
+)
+def test_of_a_wait_nobody_is_known_of_the_verdict_says_nothing(stack: Tuple[str, ...]) -> None:
+    """Of Go's scheduler, in whatever package of its runtime."""
+    slept_in = asleep_in("futex", *((name, GO) for name in stack))
+    report = replace(reports.measured(), stacks=found(slept_in))
     one = suspect("app-blocked", "app_lock_us")
     named = with_code(one, report)
     assert (named.headline, named.actions) == (one.headline, one.actions)

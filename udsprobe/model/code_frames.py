@@ -39,6 +39,7 @@ _GO = re.compile(
     # What compilers of C add to a function's name.
     r"\.(?!(part|constprop|isra|cold|hot|lto_priv|llvm|localalias|clone)\b)[\w(]"
 )
+_GO_RUNTIME = re.compile(r"(internal/)?runtime(/[\w/]+)?\.")
 _CPP_OR_RUST = re.compile(
     r"(\w+ )?(<?(std|core|alloc)|__gnu_cxx|__cxxabiv1)::(?!.* as (?!std|core|alloc))"
 )
@@ -144,7 +145,7 @@ def as_called(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
     found = [frame for frame in frames if frame.module != KERNEL]
     if not found:
         return frames
-    if all((frame.function or "").startswith("runtime.") for frame in found):
+    if all(_GO_RUNTIME.match(frame.function or "") for frame in found):
         return (found[-1]._replace(function=None),)
     while len(found) > 1 and _calls_itself(*found[-2:]):
         found.pop()

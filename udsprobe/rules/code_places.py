@@ -170,6 +170,8 @@ def told(place: CodePlace) -> str:
     names = [*place.stack[:1], *_caller(place)]
     if len(names) > 1 and place.function is not None and place.file is None:
         names[0] = place.function
+    if not is_known(names[0]):
+        names[0] = f"a function that is {names[0]}"
     return f"{percent(place.share_pct / 100)} in {' ← '.join(names)}"
 
 
