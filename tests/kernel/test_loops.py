@@ -207,11 +207,14 @@ def _is_at_the_root() -> bool:
 def test_what_shares_the_cpu_out_with_who_holds_it(in_session: bool) -> None:
     with pinned(TARGET) as target, pinned(BURNER, in_session=in_session) as burner:
         os.setpriority(os.PRIO_PROCESS, burner.pid, 1)
+        os.setpriority(os.PRIO_PROCESS, target.pid, 2)
         first = time_of(target, burner)["cpu_holders"][0]
     assert first["pid"] == burner.pid
-    expected = {"kind": "nice", "file": None, "value": 1}
+    low = {"pid": target.pid, "file": None, "value": 2}
+    expected = {"kind": "nice", "file": None, "value": 1, "lowered": [low]}
     if in_session and sessions_share_the_cpus():
-        expected = {"kind": "session", "file": f"/proc/{burner.pid}/autogroup", "value": 0}
+        file = f"/proc/{burner.pid}/autogroup"
+        expected = {"kind": "session", "file": file, "value": 0, "lowered": []}
     assert first["priority"] == expected
 
 

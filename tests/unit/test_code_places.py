@@ -278,6 +278,15 @@ def test_of_a_wait_nobody_is_known_of_the_verdict_says_nothing(stack: Tuple[str,
     assert named.code[0].function is None
 
 
+def test_a_call_of_go_whose_callers_are_not_known_goes_to_those_that_are() -> None:
+    """Short sleeps: of most of them only the function that makes any call is known."""
+    call = "internal/runtime/syscall.Syscall6"
+    known = asleep_in("fsync", (call, GO), ("os.(*File).Sync", GO), ("main.save", GO))
+    bare = slept("fsync", (call, GO), ms=20, owing_ms=20, truncated=4)
+    (process,) = found(known, bare).sleeps.processes  # type: ignore[union-attr]
+    assert "main.save" in process.calls[0].code[0].stack[-1]
+
+
 def test_what_has_half_is_named_where_others_are_nearer_to_their_callers() -> None:
     """KEYS of Redis: what matches is deep, what goes through the keys is called from the same."""
     command = (("main", APP), ("keys", APP))

@@ -145,11 +145,16 @@ def as_called(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
     found = [frame for frame in frames if frame.module != KERNEL]
     if not found:
         return frames
-    if all(_GO_RUNTIME.match(frame.function or "") for frame in found):
+    if all(_is_of_scheduler(frame.function or "") for frame in found):
         return (found[-1]._replace(function=None),)
     while len(found) > 1 and _calls_itself(*found[-2:]):
         found.pop()
     return tuple(found)
+
+
+def _is_of_scheduler(function: str) -> bool:
+    """Of Go's; whoever makes any call may be a goroutine whose callers are not known."""
+    return bool(_GO_RUNTIME.match(function)) and not _ANY_CALL.fullmatch(function)
 
 
 def _calls_itself(caller: Frame, called: Frame) -> bool:
