@@ -127,8 +127,9 @@ CAUSES: Dict[str, Cause] = {
             NOT_TRANSPORT,
             "`runq` makes up a quarter of a request, 0.3 ms at least or a p99 far above the "
             "median, or most of a busy thread's time",
-            "other processes, a CPU quota, far more threads than CPUs",
-            "`time.cpu_holders`, `cpu.cgroups`",
+            "other processes, a CPU quota, an affinity that leaves idle CPUs out, far more threads "
+            "than CPUs",
+            "`time.cpu_holders`, `cpu.cgroups`, `cpu.affinities`",
             parts=("runq",),
             is_wait=True,
             busy_with="runq",
