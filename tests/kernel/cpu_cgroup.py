@@ -6,12 +6,10 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Dict
 
-from tests.conftest import give_up
+from tests.kernel.hierarchy import hierarchy
 from tests.patience import PATIENCE_S
-from udsprobe.kernel.proc.cgroups import mounts
 
 QUOTA_US, PERIOD_US = 20_000, 100_000
 BURNER = """
@@ -34,7 +32,7 @@ class Quota:
     """
 
     def __init__(self) -> None:
-        self.version, root = _hierarchy()
+        self.version, root = hierarchy("cpu")
         self.path = root / f"udsprobe-test-{os.getpid()}"
         self.below = self.path / "below"
 
@@ -97,15 +95,3 @@ class Burner:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
-
-
-def _hierarchy() -> tuple[int, Path]:
-    """Version 2 if its children may have CPU files, otherwise version 1."""
-    for mount in mounts():
-        enabled = mount.path / "cgroup.subtree_control"
-        if mount.version == 2 and "cpu" in enabled.read_text().split():
-            return 2, mount.path
-        if mount.version == 1 and "cpu" in mount.controllers:
-            return 1, mount.path
-    give_up("no cgroup hierarchy with a CPU controller is mounted")
-    raise AssertionError

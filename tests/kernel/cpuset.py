@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
-from tests.conftest import give_up
-from udsprobe.kernel.proc.cgroups import mounts
+from tests.kernel.hierarchy import hierarchy
 
 
 class Cpuset:
@@ -17,7 +15,7 @@ class Cpuset:
     """
 
     def __init__(self) -> None:
-        self._version, self._root = _hierarchy()
+        self._version, self._root = hierarchy("cpuset")
         self.path = self._root / f"udsprobe-test-{os.getpid()}"
         self.cpu = min(os.sched_getaffinity(0))
 
@@ -35,15 +33,3 @@ class Cpuset:
 
     def __exit__(self, *_: object) -> None:
         self.path.rmdir()
-
-
-def _hierarchy() -> tuple[int, Path]:
-    """Version 2 if its children may have CPU sets, otherwise version 1."""
-    for mount in mounts():
-        enabled = mount.path / "cgroup.subtree_control"
-        if mount.version == 2 and "cpuset" in enabled.read_text().split():
-            return 2, mount.path
-        if mount.version == 1 and "cpuset" in mount.controllers:
-            return 1, mount.path
-    give_up("no cgroup hierarchy with a cpuset controller is mounted")
-    raise AssertionError
