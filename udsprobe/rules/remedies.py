@@ -363,18 +363,18 @@ def _confined(case: _Case, fact: Evidence) -> Optional[Remedy]:
         return None
     name, idle_pct = case.service.name, limit.others_idle_pct or 0.0
     others = f"CPU {limit.others[0]} is" if len(limit.others) == 1 else "the others are"
-    says = (
-        f"it may run on {_cpus(limit.cpus)} of {case.report.host.cpus} CPUs only, and {others} "
-        f"idle {percent(idle_pct / 100)} of the time"
-    )
-    idle = evidence("others_idle_pct", idle_pct, "%", says, IDLE_ELSEWHERE_PCT_MIN)
-    headline = f"{name} waits for {_cpus(limit.cpus)}, and may not run elsewhere: {others} idle "
-    headline += f"{percent(idle_pct / 100)} of the time"
+    idle = f"{others} idle {percent(idle_pct / 100)} of the time"
+    own = _cpus(limit.cpus)
+    says = f"it may run on {own} of {case.report.host.cpus} CPUs only, and {idle}"
+    elsewhere = evidence("others_idle_pct", idle_pct, "%", says, IDLE_ELSEWHERE_PCT_MIN)
+    headline = f"{name} waits for {own}, and may not run elsewhere: {idle}"
     actions = cpus.confined(limit, name)
     if foreign_share(case.report) < HOLDER_SHARE_MIN:
-        return Remedy(name, headline, (fact, idle), actions)
+        return Remedy(name, headline, (fact, elsewhere), actions)
     held = _others(case, name, fact)
-    return Remedy(held.subject, headline, (fact, idle, *held.facts[1:]), (*actions, *held.actions))
+    return Remedy(
+        held.subject, headline, (fact, elsewhere, *held.facts[1:]), (*actions, *held.actions)
+    )
 
 
 def _cpus(cpus_of: Sequence[int]) -> str:
