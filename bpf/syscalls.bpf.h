@@ -90,10 +90,11 @@ static __always_inline void resolve_endpoint(struct task_struct *task, struct th
 	resolve_own_fd(task, state, call->fd, ref);
 }
 
-static __subprogram int note_closing(struct task_struct *task, u32 fd, struct socket_ref *ref)
+static __subprogram int note_closing(struct task_struct *task, struct thread_state *state, u32 fd,
+				     struct socket_ref *ref)
 {
 	ref->sk = as_number(ref->sk);
-	connection_closing(task, fd, ref);
+	connection_closing(task, state, fd, ref);
 	return 0;
 }
 
@@ -112,7 +113,7 @@ static __always_inline void describe_call(struct task_struct *task, struct threa
 	if (!ref.is_socket)
 		return;
 	if (call->call == CALL_CLOSE)
-		note_closing(task, call->fd, &ref);
+		note_closing(task, state, call->fd, &ref);
 	else if (is_about_first(call))
 		remember_kind(state);
 }

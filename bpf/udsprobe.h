@@ -49,6 +49,7 @@ enum limits {
 	SLOWEST_KEPT = 20,	/* requests of one interval, */
 	SAMPLED_KEPT = 4,	/* and of all others, taken by chance */
 	REQUESTS_KEPT = 32,	/* places for them, a power of two, in each of two banks */
+	GOODBYE_NS = 10000000,	/* bytes that a connection's end follows sooner ask for no reply */
 	AT_ONCE_NS = 1000000000,	/* who closes a connection sooner did not wait for its client */
 	PID_OUTSIDE = 1 << 30,	/* beside the host's number of who is not in our PID namespace */
 };
@@ -795,6 +796,9 @@ struct server {
 	count_t multiplexed;
 	count_t leftovers_dropped;	/* bytes left over that were no request */
 	count_t began;
+	count_t given_up;	/* requests without a reply whose client was gone when it was closed: */
+	ns_t given_up_ns;	/* since they were received, */
+	ns_t given_up_upstream_ns;	/* of that asleep with an own request outstanding */
 	count_t at_once;	/* requests in progress at each reply, that one too, added up */
 	ns_t share_ns;
 	ns_t event_ns;

@@ -556,6 +556,20 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class GivenUpCounts:
+    """Requests without a reply whose client had closed before the process did, cumulative.
+
+    Attributes:
+        total_ns: from the last byte of each to the close; `upstream_ns` of that their process slept
+            with requests of its own outstanding.
+    """
+
+    count: int
+    total_ns: int
+    upstream_ns: int
+
+
+@dataclass(frozen=True)
 class ServerReading:
     """The requests of one process, cumulative but for what waits now.
 
@@ -570,6 +584,7 @@ class ServerReading:
         unread: connections with bytes it has not begun to receive.
         asking: own requests without an answer yet.
         at_once: requests in progress when a reply began, that one too, added up over replies.
+        given_up: None when not measured.
     """
 
     pid: int
@@ -590,6 +605,7 @@ class ServerReading:
     multiplexed: Optional[int] = None
     latency: Optional[LatencyCounts] = None
     at_once: Optional[int] = None
+    given_up: Optional[GivenUpCounts] = None
 
 
 @dataclass(frozen=True)

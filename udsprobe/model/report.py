@@ -574,6 +574,20 @@ class StageMeans:
 
 
 @dataclass(frozen=True)
+class GivenUp:
+    """Requests that ended without a byte of reply, by their clients.
+
+    The client had closed the connection before the process did, 10 ms or more after the last byte
+    of the request: before that it is a goodbye. Means in µs from that byte on; None without any.
+    Of `waited_mean_us` the process slept `upstream_mean_us` with own requests outstanding.
+    """
+
+    count: int
+    waited_mean_us: Optional[float]
+    upstream_mean_us: Optional[float]
+
+
+@dataclass(frozen=True)
 class ServedBy:
     """The requests of one target process.
 
@@ -585,7 +599,8 @@ class ServedBy:
     have none), `unread` connections with bytes it has not begun to receive, `asking`
     requests of its own without an answer yet. `unanswered` are those in progress
     whether or not the process has ever replied: long polls, say. `at_once` requests were in
-    progress when a reply began, that one too, on average; None when not measured.
+    progress when a reply began, that one too, on average. `at_once` and `given_up` are None when
+    not measured.
     """
 
     pid: int
@@ -604,6 +619,7 @@ class ServedBy:
     unanswered: Waiting = Waiting(0, None)
     multiplexed: Optional[int] = None
     at_once: Optional[float] = None
+    given_up: Optional[GivenUp] = None
 
 
 @dataclass(frozen=True)

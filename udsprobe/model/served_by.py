@@ -6,9 +6,23 @@ from typing import Dict, List, Mapping, Optional
 
 from udsprobe.model.counters import grown, grown_if_measured, ratio
 from udsprobe.model.histogram import latency_us, subtract
-from udsprobe.model.report import Latency, OwnRequests, Peer, ServedBy, StageMeans, Waiting
+from udsprobe.model.report import (
+    GivenUp,
+    Latency,
+    OwnRequests,
+    Peer,
+    ServedBy,
+    StageMeans,
+    Waiting,
+)
 from udsprobe.model.served_requests import app_growth_ns, app_parts_ns, shares_pct
-from udsprobe.sample import LatencyCounts, OwnRequestCounts, Sample, ServerReading
+from udsprobe.sample import (
+    GivenUpCounts,
+    LatencyCounts,
+    OwnRequestCounts,
+    Sample,
+    ServerReading,
+)
 from udsprobe.sample import Waiting as WaitingNow
 
 _NS_PER_S = 1_000_000_000
@@ -56,7 +70,22 @@ def _row(
         unanswered=_waiting(reading.in_progress, now_ns),
         multiplexed=_measured("multiplexed", reading, before),
         at_once=_at_once(reading, before, count),
+        given_up=_given_up(reading, before),
     )
+
+
+def _given_up(reading: ServerReading, before: Optional[ServerReading]) -> Optional[GivenUp]:
+    now = reading.given_up
+    if now is None:
+        return None
+    earlier = (before.given_up if before is not None else None) or GivenUpCounts(0, 0, 0)
+    who = f"process {reading.pid} given up"
+    count = grown(who, now.count, earlier.count)
+    if not count:
+        return GivenUp(0, None, None)
+    waited_ns = grown(f"{who} ns", now.total_ns, earlier.total_ns)
+    upstream_ns = grown(f"{who} upstream ns", now.upstream_ns, earlier.upstream_ns)
+    return GivenUp(count, waited_ns / count / _NS_PER_US, upstream_ns / count / _NS_PER_US)
 
 
 def _at_once(
@@ -157,4 +186,5 @@ def _waiting(waiting: WaitingNow, now_ns: int) -> Waiting:
 
 def _is_of_interest(row: ServedBy) -> bool:
     waiting = row.unanswered.count + row.unread.count + row.asking.count
-    return bool(row.count or row.upstream or waiting)
+    given_up = row.given_up is not None and row.given_up.count
+    return bool(row.count or row.upstream or waiting or given_up)

@@ -106,7 +106,8 @@ CAUSES: Dict[str, Cause] = {
             "app-blocked",
             NOT_TRANSPORT,
             "sleep for a lock, the disk, a timer or another thing makes up most of a request: "
-            "1 ms of it, or half of all request time is in a slow tail",
+            "1 ms of it, or half of all request time is in a slow tail; or clients give up on "
+            "requests that nothing answers (`given_up`)",
             "a blocking call, lock contention, `sleep()`",
             "the function that the verdict names, and the call it sleeps in",
             parts=BLOCKED,
@@ -116,7 +117,7 @@ CAUSES: Dict[str, Cause] = {
             "upstream-wait",
             NOT_TRANSPORT,
             "sleep for upstream requests makes up most of a request: 1 ms of it, or half of "
-            "all request time is in a slow tail",
+            "all request time is in a slow tail; or clients give up meanwhile",
             "a slow database or service",
             "attach to the process that the verdict names",
             parts=("upstream",),

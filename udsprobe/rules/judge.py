@@ -26,6 +26,7 @@ from udsprobe.rules.suspects.churn import accepted_churn, is_most_of_the_work, o
 from udsprobe.rules.suspects.closed_unread import closed_unread_suspects
 from udsprobe.rules.suspects.connects import connect_suspects
 from udsprobe.rules.suspects.descriptors import descriptor_suspects
+from udsprobe.rules.suspects.given_up import with_given_up
 from udsprobe.rules.suspects.hung import hung_suspects
 from udsprobe.rules.suspects.losses import account_findings
 from udsprobe.rules.suspects.nagle import nagle_findings, with_nagle
@@ -50,6 +51,7 @@ def judged(
     if slo_us is None:
         judged_services = without_waits_for_the_healthy(judged_services)
     suspects = [*_around(report), *(each for one in judged_services for each in one.suspects)]
+    suspects = with_given_up(report, suspects)
     near = nearness.highest(
         [
             *(

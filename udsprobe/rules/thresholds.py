@@ -93,6 +93,12 @@ FAILED_CONNECTS_MIN = 3
 # Of all connects to that address.
 FAILED_CONNECTS_SHARE_MIN = 0.01
 
+# -- clients that give up -------------------------------------------------------------------
+# One client that leaves is a user who went on; a third is a pattern.
+GIVEN_UP_MIN = 3
+# Of the requests that end, answered or not.
+GIVEN_UP_SHARE_MIN = 0.01
+
 # -- file descriptors ---------------------------------------------------------------------
 # Under a tenth of the descriptors left.
 FD_USE_MIN = 0.9

@@ -10,7 +10,14 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.tables.connection_table import ConnectionTable
 from udsprobe.kernel.tables.counters import Counters, enum_names, latency_of
-from udsprobe.sample import LatencyCounts, OwnRequestCounts, PeerReading, ServerReading, Waiting
+from udsprobe.sample import (
+    GivenUpCounts,
+    LatencyCounts,
+    OwnRequestCounts,
+    PeerReading,
+    ServerReading,
+    Waiting,
+)
 
 NOTHING_WAITS = Waiting(0, None)
 
@@ -80,6 +87,7 @@ class ServerTable:
             pipelined=entry.pipelined,
             multiplexed=entry.multiplexed,
             at_once=entry.at_once,
+            given_up=GivenUpCounts(entry.given_up, entry.given_up_ns, entry.given_up_upstream_ns),
             upstream=tuple(upstream),
             in_progress=self._waiting(entry, "PENDING_IN_PROGRESS"),
             unread=self._waiting(entry, "PENDING_UNREAD"),
@@ -96,6 +104,7 @@ class ServerTable:
             pipelined=None,
             multiplexed=None,
             at_once=None,
+            given_up=None,
         )
 
     def _latency(self, pid: int, entry: Any) -> LatencyCounts:

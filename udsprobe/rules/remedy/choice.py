@@ -220,6 +220,12 @@ def stuck(report: Report, pid: int) -> Tuple[Action, ...]:
     return remedies("hung", server_of(target), pid=pid)
 
 
+def unanswered(report: Report, pid: int) -> Tuple[Action, ...]:
+    """A server leaves requests without a reply, and nothing that it waits for is seen."""
+    target = next((each for each in report.targets if each.pid == pid), None)
+    return remedies("unanswered", server_of(target), pid=pid)
+
+
 def pool(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
     """Requests wait for one of few connections to an upstream."""
     target = next((each for each in report.targets if pids is None or each.pid in pids), None)

@@ -105,6 +105,7 @@ KINDS: Dict[str, Kind] = {
     "memory": Kind("app-blocked", "page faults that read from the disk", code_kinds.RECLAIM),
     "pipe-full": Kind("app-blocked", "who reads a pipe is slow", work.PIPE_FULL),
     "hung": Kind("app-blocked", "nothing completes", work.HUNG),
+    "unanswered": Kind("app-blocked", "requests that nothing answers", work.UNANSWERED),
     "holder": Kind("app-blocked", "a process that holds a file lock", work.HOLDER),
     "upstream": Kind("upstream-wait", "the upstream that answers late", work.UPSTREAM),
     "pool": Kind("upstream-wait", "few connections to it, all busy", work.POOL),

@@ -271,6 +271,26 @@ HUNG: Dict[str, Tuple[Row, ...]] = {
         _STOPPED_IN,
     ),
 }
+_INSIDE = (
+    "what they wait for is inside the program: a callback, a promise, a channel or a queue that "
+    "nobody serves"
+)
+UNANSWERED: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "give whatever a request waits for a timeout, and each way through its handler a "
+            "reply, errors too",
+            f"{_INSIDE}; the program's own log says which requests begin and do not end",
+        ),
+    ),
+    "node": (
+        restart(
+            "end the response on each way through its handler, error callbacks too, and let no "
+            "promise stay open: give it a timeout",
+            f"{_INSIDE}; the program's own log says which requests begin and do not end",
+        ),
+    ),
+}
 HOLDER: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         look(

@@ -62,7 +62,7 @@ def _asking(report: Report, row: ServedBy) -> Optional[Suspect]:
     found = _suspect(
         row,
         "upstream-wait",
-        f"{_name(row)} has waited {duration(oldest_us)} for {who}{_pool(row, asked)}",
+        f"{name_of(row)} has waited {duration(oldest_us)} for {who}{_pool(row, asked)}",
         fact,
         _stuck("reply", "replies", row.in_progress, "outstanding"),
     )
@@ -135,7 +135,7 @@ def _computes(report: Report, thread: ThreadTime, waited_us: float) -> bool:
 
 def _unread(report: Report, row: ServedBy) -> Optional[Suspect]:
     oldest_us = row.unread.oldest_us or 0.0
-    doing, share = _does(report, row.pid)
+    doing, share = does(report, row.pid)
     is_free = doing == "blocked_poll" and row.count > 0
     if oldest_us < HUNG_US_MIN or is_free or doing in ("user", "runq"):
         return None
@@ -144,7 +144,7 @@ def _unread(report: Report, row: ServedBy) -> Optional[Suspect]:
     return _suspect(
         row,
         "app-blocked",
-        f"{_name(row)} does not read its requests; its threads spend {percent(share)} "
+        f"{name_of(row)} does not read its requests; its threads spend {percent(share)} "
         f"of the time {ACTIVITY_WORDS.get(doing, doing)}",
         fact,
         _stuck("request", "requests", row.unread, "unread"),
@@ -155,7 +155,7 @@ def _unread(report: Report, row: ServedBy) -> Optional[Suspect]:
 
 def _unanswered(report: Report, row: ServedBy) -> Optional[Suspect]:
     oldest_us = row.in_progress.oldest_us or 0.0
-    doing, share = _does(report, row.pid)
+    doing, share = does(report, row.pid)
     if oldest_us < HUNG_US_MIN or doing not in _ASLEEP or share < THREAD_BUSY_MIN:
         return None
     says = (
@@ -166,7 +166,7 @@ def _unanswered(report: Report, row: ServedBy) -> Optional[Suspect]:
     return _suspect(
         row,
         "app-blocked",
-        f"{_name(row)} is {ACTIVITY_WORDS.get(doing, doing)}",
+        f"{name_of(row)} is {ACTIVITY_WORDS.get(doing, doing)}",
         fact,
         _stuck("request", "requests", row.in_progress, "without a reply"),
     )
@@ -183,11 +183,11 @@ def _suspect(
 ) -> Suspect:
     return Suspect(
         cause=cause,
-        name=f"{cause}:{_name(row)}",
+        name=f"{cause}:{name_of(row)}",
         severity=CRITICAL,
         is_pressure=True,
         share_pct=100.0,
-        subject=_name(row),
+        subject=name_of(row),
         headline=headline,
         evidence=(fact,),
         actions=remedies("hung", pid=row.pid),
@@ -198,8 +198,11 @@ def _suspect(
     )
 
 
-def _does(report: Report, pid: int) -> Tuple[str, float]:
-    """What its threads that serve did most, and the part of their time."""
+def does(report: Report, pid: int) -> Tuple[str, float]:
+    """The activity that its threads that serve did most, and the part of their time.
+
+    `""` where no time of threads is known.
+    """
     shares: Dict[str, float] = {}
     for thread in _servers(report, pid):
         for name, share in thread.share.items():
@@ -211,5 +214,6 @@ def _does(report: Report, pid: int) -> Tuple[str, float]:
     return name, shares[name] / whole
 
 
-def _name(row: ServedBy) -> str:
+def name_of(row: ServedBy) -> str:
+    """`node 4711`."""
     return f"{row.comm} {row.pid}" if row.comm else f"pid {row.pid}"

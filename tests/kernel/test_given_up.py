@@ -1,0 +1,138 @@
+"""Clients that close before they have a reply, against servers that know what they left."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Dict, Iterator
+
+import pytest
+
+from tests.kernel.tool import Attached
+from tests.patience import PATIENCE_S
+from tests.workloads import leaving_server
+
+pytestmark = [pytest.mark.root]
+
+Row = Dict[str, Any]
+LEFT, ANSWERED, CLIENT_WAITS_S = 23, 40, 0.05
+
+
+class Server:
+    """The workload; `account` once it has ended."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._kind, self._place = kind, folder / kind
+        argv = [sys.executable, leaving_server.__file__, kind, str(self._place)]
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.pid = self._process.pid
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+        self.account: Dict[str, int] = {}
+
+    def client(self) -> socket.socket:
+        if self._kind == "tcp":
+            port = int(self._place.read_text(encoding="ascii"))
+            return socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(PATIENCE_S)
+        sock.connect(str(self._place))
+        return sock
+
+    def end(self) -> None:
+        said, _ = self._process.communicate(timeout=PATIENCE_S)
+        self.account = json.loads(said)
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
+    started = Server(str(request.param), folder)
+    yield started
+    if not started.account:
+        started.end()
+
+
+@contextmanager
+def observed(server: Server, folder: Path) -> Iterator[Row]:
+    """The report's row of the server, filled in at the end."""
+    row: Row = {}
+    with Attached(["--pid", str(server.pid)], folder) as watched:
+        yield row
+        asks(server, b"answer")  # the server has seen all that went before it
+    row.update(watched.report["requests"]["served_by"][0], verdict=watched.report["verdict"])
+
+
+def asks(server: Server, word: bytes) -> None:
+    with server.client() as sock:
+        sock.sendall(word)
+        assert sock.recv(64) == (b"reply" if word == b"answer" else b"")
+
+
+def gives_up(server: Server) -> None:
+    with server.client() as sock:
+        sock.sendall(b"leave")
+        sock.settimeout(CLIENT_WAITS_S)
+        with pytest.raises(socket.timeout):
+            sock.recv(64)
+
+
+def test_clients_that_give_up_are_counted(server: Server, folder: Path) -> None:
+    with observed(server, folder) as row:
+        for _ in range(ANSWERED):
+            asks(server, b"answer")
+        for _ in range(LEFT):
+            gives_up(server)
+    server.end()
+    assert server.account["ended_without_a_reply"] == row["given_up"]["count"] == LEFT
+    assert server.account["answered"] == row["count"] == ANSWERED + 1
+    assert row["given_up"]["waited_mean_us"] >= 1e6 * CLIENT_WAITS_S * 0.9
+    assert row["given_up"]["upstream_mean_us"] == 0
+    assert row["in_progress"]["count"] == row["unanswered"]["count"] == 0
+    told = row["verdict"]
+    assert (told["cause"], told["harm"]["kind"]) == ("app-blocked", "failed")
+    assert told["harm"]["count"] == LEFT
+    share_pct = 100 * LEFT / (LEFT + ANSWERED + 1)
+    assert told["harm"]["share_pct"] == pytest.approx(share_pct, abs=0.001)
+
+
+def says_goodbye(server: Server) -> None:
+    with server.client() as sock:
+        sock.sendall(b"answer")
+        assert sock.recv(64) == b"reply"
+        sock.sendall(b"bye")
+
+
+def leaves_at_once(server: Server) -> None:
+    with server.client() as sock:
+        sock.sendall(b"leave")
+
+
+def is_dropped(server: Server) -> None:
+    asks(server, b"drop")
+
+
+def closes_half(server: Server) -> None:
+    """It sends no more, and has its reply."""
+    with server.client() as sock:
+        sock.sendall(b"answer")
+        assert sock.recv(64) == b"reply"
+        sock.shutdown(socket.SHUT_WR)
+        assert sock.recv(64) == b""
+
+
+OTHERS = [says_goodbye, leaves_at_once, is_dropped, closes_half]
+
+
+@pytest.mark.parametrize("what", OTHERS, ids=lambda each: each.__name__)
+def test_others_that_end_are_none(server: Server, folder: Path, what: Any) -> None:
+    with observed(server, folder) as row:
+        for _ in range(LEFT):
+            what(server)
+    assert row["given_up"] == {"count": 0, "waited_mean_us": None, "upstream_mean_us": None}
+    assert row["verdict"]["harm"]["kind"] != "failed"

@@ -1,0 +1,69 @@
+"""An event loop that answers some requests, leaves others, and says what it did.
+
+    leaving_server.py unix PATH|tcp PORT_FILE
+
+A request is one word: `answer` gets `reply`, `leave` nothing, `drop` has its connection closed, and
+`bye` is a goodbye. A connection that ends is closed, half closed ones too once they have their
+reply. Prints "ready" when it listens, and at the end of its input, as JSON, how many connections
+ended while their request was left.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import sys
+from typing import Dict
+
+left: Dict[socket.socket, bytes] = {}
+counts = {"answered": 0, "ended_without_a_reply": 0, "dropped": 0}
+
+
+def listening(kind: str, place: str) -> socket.socket:
+    if kind == "unix":
+        at = socket.socket(socket.AF_UNIX)
+        at.bind(place)
+    else:
+        at = socket.create_server(("127.0.0.1", 0))
+        with open(place, "w", encoding="ascii") as file:
+            file.write(str(at.getsockname()[1]))
+    at.listen(512)
+    return at
+
+
+def serve(connection: socket.socket, loop: selectors.BaseSelector) -> None:
+    data = connection.recv(64)
+    word = data or left.pop(connection, b"")
+    if data == b"answer":
+        connection.sendall(b"reply")
+        counts["answered"] += 1
+        return
+    if data == b"leave":
+        left[connection] = data
+        return
+    counts["ended_without_a_reply"] += not data and word == b"leave"
+    counts["dropped"] += data == b"drop"
+    loop.unregister(connection)
+    connection.close()
+
+
+def main(kind: str, place: str) -> None:
+    loop = selectors.DefaultSelector()
+    at = listening(kind, place)
+    loop.register(at, selectors.EVENT_READ)
+    loop.register(sys.stdin, selectors.EVENT_READ)
+    print("ready", flush=True)
+    while True:
+        for key, _ in loop.select():
+            if key.fileobj is sys.stdin:
+                return
+            if key.fileobj is at:
+                loop.register(at.accept()[0], selectors.EVENT_READ)
+            else:
+                serve(key.fileobj, loop)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])
+    print(json.dumps(counts), flush=True)

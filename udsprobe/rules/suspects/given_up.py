@@ -1,0 +1,152 @@
+"""Clients that close their connection before they have a reply: they gave up.
+
+It is the harm of whatever makes their requests late or holds them up. Where nothing that is seen
+does, the program itself leaves them without a reply: a callback that is never called, a queue that
+nobody empties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import List, Optional, Sequence
+
+from udsprobe.model.harm import Harm
+from udsprobe.model.report import Evidence, GivenUp, Report, ServedBy
+from udsprobe.rules.accounts.asked import only_upstream
+from udsprobe.rules.causes import PARTS
+from udsprobe.rules.harm import FAILED, STUCK
+from udsprobe.rules.remedy import choice
+from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.suspects.hung import does, name_of
+from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
+from udsprobe.rules.thresholds import (
+    ACCOUNTED_FOR_MIN,
+    GIVEN_UP_MIN,
+    GIVEN_UP_SHARE_MIN,
+    WAIT_SHARE_MIN,
+)
+from udsprobe.rules.wording import ACTIVITY_WORDS, count, duration, evidence, part, percent
+
+
+def with_given_up(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
+    """The suspects; clients that gave up are the harm of one of them, or one of their own."""
+    found = list(suspects)
+    for row in report.requests.served_by or []:
+        given_up = _of_pattern(row)
+        if given_up is None:
+            continue
+        reason = _reason(row, given_up, found)
+        if reason is None:
+            found.append(_suspect(report, row, given_up))
+        else:
+            found[found.index(reason)] = _suffered(reason, row, given_up)
+    return found
+
+
+def _of_pattern(row: ServedBy) -> Optional[GivenUp]:
+    """More than a few, who waited longer than who got a reply: nobody waits less who must not."""
+    given_up = row.given_up
+    if given_up is None or given_up.count < GIVEN_UP_MIN:
+        return None
+    if _share(row, given_up) < GIVEN_UP_SHARE_MIN:
+        return None
+    return given_up if _waited_us(given_up) >= _slow_us(row) else None
+
+
+def _share(row: ServedBy, given_up: GivenUp) -> float:
+    return given_up.count / (given_up.count + row.count)
+
+
+def _waited_us(given_up: GivenUp) -> float:
+    return given_up.waited_mean_us or 0.0
+
+
+def _slow_us(row: ServedBy) -> float:
+    """Of those that it answered, the slow ones."""
+    return row.latency_us.p99 or row.latency_us.max or 0.0
+
+
+def _reason(row: ServedBy, given_up: GivenUp, suspects: Sequence[Suspect]) -> Optional[Suspect]:
+    """What makes its requests so late that some clients do not wait for them, or holds them up."""
+    inside = [each for each in suspects if each.cause in PARTS and row.pid in each.pids]
+    stuck = [each for each in inside if each.harm is not None and each.harm.kind == STUCK]
+    late = _slow_us(row) >= ACCOUNTED_FOR_MIN * _waited_us(given_up)
+    slow = [each for each in inside if each.is_pressure and late]
+    return max(stuck or slow, key=lambda each: each.share_pct, default=None)
+
+
+def _suffered(reason: Suspect, row: ServedBy, given_up: GivenUp) -> Suspect:
+    return replace(
+        reason,
+        is_pressure=True,
+        severity=CRITICAL,
+        seen=max(reason.seen, given_up.count),
+        harm=_harm(row, given_up),
+        evidence=(*reason.evidence, _fact(given_up)),
+    )
+
+
+def _harm(row: ServedBy, given_up: GivenUp) -> Harm:
+    share = _share(row, given_up)
+    says = (
+        f"{part(share)} of requests end without a reply: their clients give up after "
+        f"{duration(_waited_us(given_up))} on average"
+    )
+    return Harm(FAILED, 100 * share, given_up.count, None, says)
+
+
+def _fact(given_up: GivenUp) -> Evidence:
+    gone = count(given_up.count, "client was", "clients were")
+    says = f"{gone} gone before the program closed the connection, without a byte of a reply"
+    return evidence("given_up", given_up.count, "requests", says, GIVEN_UP_MIN)
+
+
+def _suspect(report: Report, row: ServedBy, given_up: GivenUp) -> Suspect:
+    found = Suspect(
+        cause="app-blocked",
+        name=f"app-blocked:given-up:{name_of(row)}",
+        severity=CRITICAL,
+        is_pressure=True,
+        share_pct=100 * _share(row, given_up),
+        subject=name_of(row),
+        headline=_headline(report, row),
+        evidence=(_fact(given_up),),
+        actions=choice.unanswered(report, row.pid),
+        seen=given_up.count,
+        pids=frozenset([row.pid]),
+        harm=_harm(row, given_up),
+    )
+    upstream = (given_up.upstream_mean_us or 0.0) / max(1.0, _waited_us(given_up))
+    return found if upstream < WAIT_SHARE_MIN else _for_upstream(report, row, found, upstream)
+
+
+def _headline(report: Report, row: ServedBy) -> str:
+    doing, share = does(report, row.pid)
+    meanwhile = ""
+    if doing:
+        words = ACTIVITY_WORDS.get(doing, doing)
+        meanwhile = f", and its threads that serve are {words} for {percent(share)} of the time"
+    return f"{name_of(row)} does not answer them{meanwhile}"
+
+
+def _for_upstream(report: Report, row: ServedBy, found: Suspect, share: float) -> Suspect:
+    """It waited for its own requests meanwhile."""
+    asked = only_upstream(report, row)
+    who = "an upstream" if asked is None else asked.where
+    says = f"it waited for requests of its own for {percent(share)} of that time"
+    found = replace(
+        found,
+        cause="upstream-wait",
+        name="upstream-wait:given-up" if asked is None else f"upstream-wait:{asked.address}",
+        headline=f"{name_of(row)} waits for {who} meanwhile",
+        evidence=(*found.evidence, evidence("upstream", share, "of 1", says, WAIT_SHARE_MIN)),
+        actions=(),
+    )
+    if asked is None:
+        return found
+    return replace(
+        found,
+        subject=asked.address,
+        actions=remedies("upstream", peer_pid=asked.pid, who=asked.who),
+        waits_for=asked.pids,
+    )
