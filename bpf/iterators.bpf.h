@@ -533,7 +533,7 @@ static __always_inline void write_connection(struct seq_file *seq, address_t *ke
 
 	if (is_still_idle(connection)) {
 		connections_open++;
-		note_waiting(connection, 0);
+		note_waiting(connection, *key, 0);
 		return;
 	}
 	__builtin_memset(&record, 0, sizeof(record));
@@ -551,11 +551,11 @@ static __always_inline void write_connection(struct seq_file *seq, address_t *ke
 	/* Quiet since the last sample and with nothing queued: nothing new to say. */
 	if (connection->active + 1 < interval && !was_filled && !record.recv_queue_bytes &&
 	    !record.send_queue_bytes) {
-		note_waiting(connection, 0);
+		note_waiting(connection, *key, 0);
 		return;
 	}
 	if (!record.send_queue_bytes && is_too_light(connection)) {
-		note_waiting(connection, record.recv_queue_bytes);
+		note_waiting(connection, *key, record.recv_queue_bytes);
 		return;
 	}
 	read_buffers(sk, connection->endpoint, &record);
@@ -587,7 +587,7 @@ static __always_inline void write_connection(struct seq_file *seq, address_t *ke
 		return;
 	}
 	listed++;
-	note_waiting(connection, record.recv_queue_bytes);
+	note_waiting(connection, *key, record.recv_queue_bytes);
 }
 
 /* Detail "light": accept() is not seen, so one that was closed unused would stay in its queue. So

@@ -39,15 +39,6 @@ static __always_inline u32 depth_slot(u32 depth)
 	return slot < DEPTH_SLOTS ? slot : DEPTH_SLOTS - 1;
 }
 
-/* A load that faults gives 0, as a failed read does. */
-static __always_inline u64 inode_of_socket(struct sock *sk)
-{
-	if (!direct_loads)
-		return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
-	sk = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
-	return sk->sk_socket->file->f_inode->i_ino;
-}
-
 /* An address that was used again by another socket has another inode. */
 static __always_inline struct listener *listener_of(address_t sk)
 {

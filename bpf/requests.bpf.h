@@ -37,20 +37,6 @@ static __always_inline bool has_unread(address_t sk, u8 endpoint)
 	return direct_loads ? has_unread_direct(sk, endpoint) : has_unread_probed(sk, endpoint);
 }
 
-/* Its client has not closed it. A program that shuts a TCP connection down before it closes it does
- * so first.
- */
-static __always_inline bool client_is_there(address_t at, u8 endpoint)
-{
-	struct sock *sk = (void *)at, *peer;
-	u8 state = state_of_socket(at);
-
-	if (endpoint == ENDPOINT_TCP)
-		return state == TCP_ESTABLISHED || state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2;
-	peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
-	return peer && BPF_CORE_READ(peer, __sk_common.skc_state) != TCP_CLOSE;
-}
-
 static __always_inline struct listener *accepted_from(struct connection *connection)
 {
 	address_t at = connection->listener;

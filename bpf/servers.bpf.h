@@ -15,6 +15,7 @@
 
 #include "latency.bpf.h"
 #include "namespaces.bpf.h"
+#include "sockets.bpf.h"
 
 /* Received that often and never answered: a protocol without replies, or a large upload. */
 #define RECEIVES_MAX 64
@@ -282,7 +283,16 @@ static __always_inline void note_pending(struct pending *pending, ns_t since_ns)
 		pending->oldest_ns = since_ns;
 }
 
-static __subprogram int note_what_waits(struct connection *connection)
+static __always_inline void note_turn_that_waits(struct server *server,
+						 struct connection *connection, address_t sk)
+{
+	note_pending(&server->pending[PENDING_IN_PROGRESS], connection->turn_ns);
+	if (connection->inode == inode_of_socket((struct sock *)sk) &&
+	    !client_is_there(sk, connection->endpoint))
+		note_pending(&server->pending[PENDING_ABANDONED], connection->turn_ns);
+}
+
+static __subprogram int note_what_waits(struct connection *connection, address_t sk)
 {
 	ns_t arrived_ns = connection->arrived_ns ? connection->arrived_ns : seeded_ns;
 	bool is_turn = connection->phase == PHASE_RECEIVING && !connection->is_multiplexed;
@@ -308,7 +318,7 @@ static __subprogram int note_what_waits(struct connection *connection)
 	if (connection->phase == PHASE_ASKING) {
 		note_pending(&server->pending[PENDING_ASKING], connection->turn_ns);
 	} else if (is_turn) {
-		note_pending(&server->pending[PENDING_IN_PROGRESS], connection->turn_ns);
+		note_turn_that_waits(server, connection, sk);
 	} else {
 		note_pending(&server->pending[PENDING_UNREAD], arrived_ns);
 	}
@@ -316,11 +326,12 @@ static __subprogram int note_what_waits(struct connection *connection)
 }
 
 /* Once for each connection in a listing, which user space numbers; most wait for nothing. */
-static __always_inline void note_waiting(struct connection *connection, bytes_t unread)
+static __always_inline void note_waiting(struct connection *connection, address_t sk,
+					 bytes_t unread)
 {
 	if (connection->phase == PHASE_ASKING || connection->phase == PHASE_RECEIVING ||
 	    (unread && connection->role == ROLE_SERVED))
-		note_what_waits(connection);
+		note_what_waits(connection, sk);
 }
 
 #endif

@@ -24,6 +24,29 @@ static __always_inline u8 state_of_socket(address_t at)
 	return sk->__sk_common.skc_state;
 }
 
+/* A load that faults gives 0, as a failed read does. */
+static __always_inline u64 inode_of_socket(struct sock *sk)
+{
+	if (!direct_loads)
+		return BPF_CORE_READ(sk, sk_socket, file, f_inode, i_ino);
+	sk = bpf_rdonly_cast(sk, bpf_core_type_id_kernel(struct sock));
+	return sk->sk_socket->file->f_inode->i_ino;
+}
+
+/* Its client has not closed it. A program that shuts a TCP connection down before it closes it does
+ * so first.
+ */
+static __always_inline bool client_is_there(address_t at, u8 endpoint)
+{
+	struct sock *sk = (void *)at, *peer;
+	u8 state = state_of_socket(at);
+
+	if (endpoint == ENDPOINT_TCP)
+		return state == TCP_ESTABLISHED || state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2;
+	peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
+	return peer && BPF_CORE_READ(peer, __sk_common.skc_state) != TCP_CLOSE;
+}
+
 /* A slot of the table is a pointer to a pointer, a scalar to the verifier. */
 static __always_inline struct file *file_of_fd(struct task_struct *task, u32 fd)
 {

@@ -777,7 +777,8 @@ enum pending_kind {
 	PENDING_IN_PROGRESS = 0,	/* received, reply not begun */
 	PENDING_UNREAD = 1,	/* not begun to receive */
 	PENDING_ASKING = 2,	/* its own, not answered */
-	PENDING_MAX = 3,
+	PENDING_ABANDONED = 3,	/* in progress, and its client has closed its end */
+	PENDING_MAX = 4,
 };
 
 struct pending {

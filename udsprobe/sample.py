@@ -583,6 +583,7 @@ class ServerReading:
         in_progress: received, and the reply has not begun.
         unread: connections with bytes it has not begun to receive.
         asking: own requests without an answer yet.
+        abandoned: of those in progress, whose clients have closed their end.
         at_once: requests in progress when a reply began, that one too, added up over replies.
         given_up: None when not measured.
     """
@@ -606,6 +607,7 @@ class ServerReading:
     latency: Optional[LatencyCounts] = None
     at_once: Optional[int] = None
     given_up: Optional[GivenUpCounts] = None
+    abandoned: Waiting = Waiting(0, None)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class Server:
     """The workload; `account` once it has ended."""
 
     def __init__(self, kind: str, folder: Path) -> None:
-        self._kind, self._place = kind, folder / kind
+        self.transport, self._place = kind, folder / kind
         argv = [sys.executable, leaving_server.__file__, kind, str(self._place)]
         self._process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -36,10 +36,13 @@ class Server:
         assert self._process.stdout.readline() == "ready\n"
         self.account: Dict[str, int] = {}
 
+    @property
+    def port(self) -> int:
+        return int(self._place.read_text(encoding="ascii"))
+
     def client(self) -> socket.socket:
-        if self._kind == "tcp":
-            port = int(self._place.read_text(encoding="ascii"))
-            return socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        if self.transport == "tcp":
+            return socket.create_connection(("127.0.0.1", self.port), PATIENCE_S)
         sock = socket.socket(socket.AF_UNIX)
         sock.settimeout(PATIENCE_S)
         sock.connect(str(self._place))
@@ -74,9 +77,9 @@ def asks(server: Server, word: bytes) -> None:
         assert sock.recv(64) == (b"reply" if word == b"answer" else b"")
 
 
-def gives_up(server: Server) -> None:
+def gives_up(server: Server, word: bytes = b"leave") -> None:
     with server.client() as sock:
-        sock.sendall(b"leave")
+        sock.sendall(word)
         sock.settimeout(CLIENT_WAITS_S)
         with pytest.raises(socket.timeout):
             sock.recv(64)
@@ -99,6 +102,26 @@ def test_clients_that_give_up_are_counted(server: Server, folder: Path) -> None:
     assert told["harm"]["count"] == LEFT
     share_pct = 100 * LEFT / (LEFT + ANSWERED + 1)
     assert told["harm"]["share_pct"] == pytest.approx(share_pct, abs=0.001)
+
+
+def test_those_whose_connections_the_server_keeps(server: Server, folder: Path) -> None:
+    with observed(server, folder) as row:
+        for _ in range(LEFT):
+            gives_up(server, b"keep")
+    assert row["abandoned"]["count"] == row["unanswered"]["count"] == LEFT
+    assert row["abandoned"]["oldest_us"] == row["unanswered"]["oldest_us"]
+    assert (row["given_up"]["count"], row["given_up"]["kept_open"]) == (0, LEFT)
+    if server.transport == "tcp":
+        assert close_wait(server) == LEFT
+    told = row["verdict"]
+    assert (told["cause"], told["harm"]["kind"]) == ("app-blocked", "failed")
+    assert told["harm"]["count"] == LEFT
+
+
+def close_wait(server: Server) -> int:
+    """What ss says of its side."""
+    argv = ["ss", "-Htn", "state", "close-wait", f"( sport = :{server.port} )"]
+    return len(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines())
 
 
 def says_goodbye(server: Server) -> None:
@@ -134,5 +157,10 @@ def test_others_that_end_are_none(server: Server, folder: Path, what: Any) -> No
     with observed(server, folder) as row:
         for _ in range(LEFT):
             what(server)
-    assert row["given_up"] == {"count": 0, "waited_mean_us": None, "upstream_mean_us": None}
+    assert row["given_up"] == {
+        "count": 0,
+        "kept_open": 0,
+        "waited_mean_us": None,
+        "upstream_mean_us": None,
+    }
     assert row["verdict"]["harm"]["kind"] != "failed"

@@ -2,10 +2,10 @@
 
     leaving_server.py unix PATH|tcp PORT_FILE
 
-A request is one word: `answer` gets `reply`, `leave` nothing, `drop` has its connection closed, and
-`bye` is a goodbye. A connection that ends is closed, half closed ones too once they have their
-reply. Prints "ready" when it listens, and at the end of its input, as JSON, how many connections
-ended while their request was left.
+A request is one word: `answer` gets `reply`, `leave` and `keep` nothing, `drop` has its connection
+closed, and `bye` is a goodbye. A connection that ends is closed, but for one with `keep`, which is
+looked at no more. Prints "ready" when it listens, and at the end of its input, as JSON, how many
+connections ended while their request was left.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import json
 import selectors
 import socket
 import sys
-from typing import Dict
+from typing import Dict, List
 
 left: Dict[socket.socket, bytes] = {}
+kept: List[socket.socket] = []
 counts = {"answered": 0, "ended_without_a_reply": 0, "dropped": 0}
 
 
@@ -41,6 +42,10 @@ def serve(connection: socket.socket, loop: selectors.BaseSelector) -> None:
         return
     if data == b"leave":
         left[connection] = data
+        return
+    if data == b"keep":
+        loop.unregister(connection)
+        kept.append(connection)
         return
     counts["ended_without_a_reply"] += not data and word == b"leave"
     counts["dropped"] += data == b"drop"

@@ -580,9 +580,11 @@ class GivenUp:
     The client had closed the connection before the process did, 10 ms or more after the last byte
     of the request: before that it is a goodbye. Means in µs from that byte on; None without any.
     Of `waited_mean_us` the process slept `upstream_mean_us` with own requests outstanding.
+    `kept_open`: so many more requests than at the window's beginning are `abandoned`.
     """
 
     count: int
+    kept_open: int
     waited_mean_us: Optional[float]
     upstream_mean_us: Optional[float]
 
@@ -599,8 +601,9 @@ class ServedBy:
     have none), `unread` connections with bytes it has not begun to receive, `asking`
     requests of its own without an answer yet. `unanswered` are those in progress
     whether or not the process has ever replied: long polls, say. `at_once` requests were in
-    progress when a reply began, that one too, on average. `at_once` and `given_up` are None when
-    not measured.
+    progress when a reply began, that one too, on average. `abandoned` are those of `unanswered`
+    whose clients have closed their end, while the process has not closed its own.
+    `at_once` and `given_up` are None when not measured.
     """
 
     pid: int
@@ -620,6 +623,7 @@ class ServedBy:
     multiplexed: Optional[int] = None
     at_once: Optional[float] = None
     given_up: Optional[GivenUp] = None
+    abandoned: Waiting = Waiting(0, None)
 
 
 @dataclass(frozen=True)

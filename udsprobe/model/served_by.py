@@ -71,6 +71,7 @@ def _row(
         multiplexed=_measured("multiplexed", reading, before),
         at_once=_at_once(reading, before, count),
         given_up=_given_up(reading, before),
+        abandoned=_waiting(reading.abandoned, now_ns),
     )
 
 
@@ -81,11 +82,15 @@ def _given_up(reading: ServerReading, before: Optional[ServerReading]) -> Option
     earlier = (before.given_up if before is not None else None) or GivenUpCounts(0, 0, 0)
     who = f"process {reading.pid} given up"
     count = grown(who, now.count, earlier.count)
+    were = before.abandoned.count if before is not None else 0
+    kept_open = max(0, reading.abandoned.count - were)
     if not count:
-        return GivenUp(0, None, None)
+        return GivenUp(0, kept_open, None, None)
     waited_ns = grown(f"{who} ns", now.total_ns, earlier.total_ns)
     upstream_ns = grown(f"{who} upstream ns", now.upstream_ns, earlier.upstream_ns)
-    return GivenUp(count, waited_ns / count / _NS_PER_US, upstream_ns / count / _NS_PER_US)
+    return GivenUp(
+        count, kept_open, waited_ns / count / _NS_PER_US, upstream_ns / count / _NS_PER_US
+    )
 
 
 def _at_once(

@@ -92,6 +92,7 @@ class ServerTable:
             in_progress=self._waiting(entry, "PENDING_IN_PROGRESS"),
             unread=self._waiting(entry, "PENDING_UNREAD"),
             asking=self._waiting(entry, "PENDING_ASKING"),
+            abandoned=self._waiting(entry, "PENDING_ABANDONED"),
             latency=self._latency(pid, entry),
         )
         if self._sees_calls:

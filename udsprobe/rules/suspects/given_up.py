@@ -23,6 +23,7 @@ from udsprobe.rules.thresholds import (
     ACCOUNTED_FOR_MIN,
     GIVEN_UP_MIN,
     GIVEN_UP_SHARE_MIN,
+    HUNG_US_MIN,
     WAIT_SHARE_MIN,
 )
 from udsprobe.rules.wording import ACTIVITY_WORDS, count, duration, evidence, part, percent
@@ -46,19 +47,27 @@ def with_given_up(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
 def _of_pattern(row: ServedBy) -> Optional[GivenUp]:
     """More than a few, who waited longer than who got a reply: nobody waits less who must not."""
     given_up = row.given_up
-    if given_up is None or given_up.count < GIVEN_UP_MIN:
+    if given_up is None or _count(given_up) < GIVEN_UP_MIN:
         return None
     if _share(row, given_up) < GIVEN_UP_SHARE_MIN:
         return None
-    return given_up if _waited_us(given_up) >= _slow_us(row) else None
+    return given_up if _waited_us(row, given_up) >= _slow_us(row) else None
+
+
+def _count(given_up: GivenUp) -> int:
+    return given_up.count + given_up.kept_open
 
 
 def _share(row: ServedBy, given_up: GivenUp) -> float:
-    return given_up.count / (given_up.count + row.count)
+    return _count(given_up) / (_count(given_up) + row.count)
 
 
-def _waited_us(given_up: GivenUp) -> float:
-    return given_up.waited_mean_us or 0.0
+def _waited_us(row: ServedBy, given_up: GivenUp) -> float:
+    """Of those whose connections are still open it is not known when their clients left."""
+    if given_up.waited_mean_us is not None:
+        return given_up.waited_mean_us
+    oldest_us = row.abandoned.oldest_us or 0.0
+    return oldest_us if oldest_us >= HUNG_US_MIN else 0.0
 
 
 def _slow_us(row: ServedBy) -> float:
@@ -68,9 +77,11 @@ def _slow_us(row: ServedBy) -> float:
 
 def _reason(row: ServedBy, given_up: GivenUp, suspects: Sequence[Suspect]) -> Optional[Suspect]:
     """What makes its requests so late that some clients do not wait for them, or holds them up."""
-    inside = [each for each in suspects if each.cause in PARTS and row.pid in each.pids]
+    inside = [
+        each for each in suspects if each.cause in PARTS and (row.pid in each.pids or not each.pids)
+    ]
     stuck = [each for each in inside if each.harm is not None and each.harm.kind == STUCK]
-    late = _slow_us(row) >= ACCOUNTED_FOR_MIN * _waited_us(given_up)
+    late = _slow_us(row) >= ACCOUNTED_FOR_MIN * _waited_us(row, given_up)
     slow = [each for each in inside if each.is_pressure and late]
     return max(stuck or slow, key=lambda each: each.share_pct, default=None)
 
@@ -80,25 +91,38 @@ def _suffered(reason: Suspect, row: ServedBy, given_up: GivenUp) -> Suspect:
         reason,
         is_pressure=True,
         severity=CRITICAL,
-        seen=max(reason.seen, given_up.count),
+        seen=max(reason.seen, _count(given_up)),
         harm=_harm(row, given_up),
-        evidence=(*reason.evidence, _fact(given_up)),
+        evidence=(*reason.evidence, *_facts(row, given_up)),
     )
 
 
 def _harm(row: ServedBy, given_up: GivenUp) -> Harm:
-    share = _share(row, given_up)
+    share, waited_us = _share(row, given_up), given_up.waited_mean_us
+    after = "" if waited_us is None else f" after {duration(waited_us)} on average"
+    says = f"{part(share)} of requests end without a reply: their clients give up{after}"
+    return Harm(FAILED, 100 * share, _count(given_up), None, says)
+
+
+def _facts(row: ServedBy, given_up: GivenUp) -> List[Evidence]:
     says = (
-        f"{part(share)} of requests end without a reply: their clients give up after "
-        f"{duration(_waited_us(given_up))} on average"
+        f"{count(_count(given_up), 'client')} left without a byte of a reply, "
+        f"{_waited_words(row, given_up)}"
     )
-    return Harm(FAILED, 100 * share, given_up.count, None, says)
+    found = [evidence("given_up", _count(given_up), "requests", says, GIVEN_UP_MIN)]
+    if row.abandoned.count:
+        says = (
+            f"{count(row.abandoned.count, 'connection')} whose client has left (CLOSE_WAIT where "
+            "it is TCP) the program has not closed"
+        )
+        found.append(evidence("abandoned", row.abandoned.count, "connections", says))
+    return found
 
 
-def _fact(given_up: GivenUp) -> Evidence:
-    gone = count(given_up.count, "client was", "clients were")
-    says = f"{gone} gone before the program closed the connection, without a byte of a reply"
-    return evidence("given_up", given_up.count, "requests", says, GIVEN_UP_MIN)
+def _waited_words(row: ServedBy, given_up: GivenUp) -> str:
+    if given_up.waited_mean_us is not None:
+        return f"after {duration(given_up.waited_mean_us)} on average"
+    return f"the oldest of their requests is {duration(row.abandoned.oldest_us or 0.0)} old"
 
 
 def _suspect(report: Report, row: ServedBy, given_up: GivenUp) -> Suspect:
@@ -110,13 +134,13 @@ def _suspect(report: Report, row: ServedBy, given_up: GivenUp) -> Suspect:
         share_pct=100 * _share(row, given_up),
         subject=name_of(row),
         headline=_headline(report, row),
-        evidence=(_fact(given_up),),
+        evidence=tuple(_facts(row, given_up)),
         actions=choice.unanswered(report, row.pid),
-        seen=given_up.count,
+        seen=_count(given_up),
         pids=frozenset([row.pid]),
         harm=_harm(row, given_up),
     )
-    upstream = (given_up.upstream_mean_us or 0.0) / max(1.0, _waited_us(given_up))
+    upstream = (given_up.upstream_mean_us or 0.0) / max(1.0, given_up.waited_mean_us or 0.0)
     return found if upstream < WAIT_SHARE_MIN else _for_upstream(report, row, found, upstream)
 
 

@@ -1,0 +1,143 @@
+"""Clients that give up: the harm of what makes them wait, or an illness of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Optional
+
+import pytest
+
+from tests.unit import ill
+from tests.unit.reports import target
+from udsprobe.model.report import (
+    Connection,
+    GivenUp,
+    Latency,
+    Peer,
+    Report,
+    ServedBy,
+    StageMeans,
+    ThreadTime,
+    Verdict,
+    Waiting,
+)
+from udsprobe.rules import judged
+
+NONE, PID = Waiting(0, None), 4711
+
+
+def left(count: int = 50, after_us: Optional[float] = 1e6, **changes: Any) -> GivenUp:
+    return replace(
+        GivenUp(count, 0, after_us if count else None, 0.0 if count else None), **changes
+    )
+
+
+def row(given_up: Optional[GivenUp], served: int = 150, **changes: Any) -> ServedBy:
+    fixed = ServedBy(
+        *(PID, "node", served, served / 10, ill.flat(served, 400.0), StageMeans(), None, 0, 0, []),
+        in_progress=NONE,
+        unread=NONE,
+        asking=NONE,
+        given_up=given_up,
+    )
+    return replace(fixed, **changes)
+
+
+def reported(one: ServedBy, *threads: ThreadTime, app_us: float = 150.0) -> Report:
+    report = ill.service(ill.served(one.count, app=app_us), *(threads or (ill.thread(),)))
+    requests = replace(report.requests, served_by=[one])
+    return replace(report, requests=requests, targets=[target(PID, one.comm or "node")])
+
+
+def verdict(report: Report) -> Verdict:
+    found = judged(report).verdict
+    assert found is not None
+    return found
+
+
+def test_a_loop_that_leaves_requests_without_a_reply() -> None:
+    found = verdict(reported(row(left()), ill.thread(user=0.02, blocked_poll=0.98)))
+    assert (found.cause, found.class_, found.subject) == (
+        "app-blocked",
+        "not-transport",
+        "node 4711",
+    )
+    assert (found.harm.kind, found.harm.count, found.harm.share_pct) == ("failed", 50, 25.0)
+    assert found.summary.startswith(
+        "25 % of requests end without a reply: their clients give up after 1 s on average: "
+        "node 4711 does not answer them, and its threads that serve are asleep in its poller for "
+        "98 % of the time"
+    )
+    assert found.actions[0].run is None and "timeout" in found.actions[0].say
+
+
+def test_of_those_whose_connections_stay_open_it_is_not_known_when_they_left() -> None:
+    kept = row(left(0, kept_open=50), abandoned=Waiting(60, 40e6), unanswered=Waiting(60, 40e6))
+    found = verdict(reported(kept))
+    assert (found.cause, found.harm.kind, found.harm.count) == ("app-blocked", "failed", 50)
+    assert "give up: node 4711 does not answer them" in found.summary
+    assert [(each.metric, each.value) for each in found.evidence] == [
+        ("given_up", 50),
+        ("abandoned", 60),
+    ]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        row(None),
+        row(left(0)),
+        row(left(2)),
+        row(left(50), served=10_000),
+        # Who did not wait as long as the slow ones that got a reply.
+        row(left(after_us=10_000.0), latency_us=ill.flat(150, 20_000.0)),
+        # A moment ago; its reply may be on its way.
+        row(left(0, kept_open=50), abandoned=Waiting(50, 0.2e6)),
+        # Of long ago.
+        row(left(0), abandoned=Waiting(50, 3600e6)),
+    ],
+    ids=["not measured", "none", "two", "one in two hundred", "impatient", "just now", "old"],
+)
+def test_what_is_none(one: ServedBy) -> None:
+    found = verdict(reported(one))
+    assert (found.cause, found.harm.kind) == ("healthy", "none")
+
+
+def test_what_makes_requests_that_late_is_the_reason() -> None:
+    slow = row(left(after_us=100_000.0), latency_us=ill.flat(150, 80_000.0))
+    slow = replace(slow, stages_mean_us=StageMeans(app=80_000.0))
+    busy = ill.thread(user=0.97, sys_socket=0.02)
+    found = verdict(reported(slow, busy, app_us=80_000.0))
+    assert (found.cause, found.harm.kind, found.harm.count) == ("app-cpu", "failed", 50)
+    assert found.summary.startswith("25 % of requests end without a reply: their clients give up")
+    assert "given_up" in [each.metric for each in found.evidence]
+
+
+def test_what_is_far_quicker_is_not() -> None:
+    """A loop that is busy with quick requests does not explain a second."""
+    found = verdict(reported(row(left()), ill.thread(user=0.97, sys_socket=0.02)))
+    assert (found.cause, found.subject) == ("app-blocked", "node 4711")
+
+
+def test_waiting_for_an_upstream_meanwhile() -> None:
+    asked = Peer(498, "postgres", address="/run/pg.sock")
+    waited = row(left(upstream_mean_us=0.9e6))
+    report = reported(waited)
+    found = verdict(replace(report, connections=[upstream(asked)], connections_total=1))
+    assert (found.cause, found.subject) == ("upstream-wait", "unix:/run/pg.sock")
+    assert "node 4711 waits for postgres 498 at unix:/run/pg.sock meanwhile" in found.summary
+    assert found.actions[0].run == "sudo udsprobe attach --pid 498"
+    several = verdict(report)
+    assert (several.cause, "waits for an upstream meanwhile" in several.summary) == (
+        "upstream-wait",
+        True,
+    )
+
+
+def upstream(peer: Peer) -> Connection:
+    return replace(ill.connection(), pid=PID, role="upstream", transport="unix", peer=peer)
+
+
+def test_latency_without_percentiles() -> None:
+    old = row(left(after_us=1e6), latency_us=Latency(count=150, mean=400.0, max=2e6))
+    assert verdict(reported(old)).cause == "healthy"
