@@ -185,6 +185,7 @@ static __always_inline void tcp_state_changed(struct sock *sk, int before, int a
 		return;
 	if (before == TCP_SYN_SENT && connection->role == ROLE_UPSTREAM)
 		failed_in_background(sk, connection->established_ns);
+	note_tcp_end(connection, before);
 	connection_gone(connection);
 	bpf_map_delete_elem(&connections, &address);
 }

@@ -34,6 +34,7 @@
 #define SOCK_SEQPACKET 5
 #define SOCK_TYPE_MASK 0xf
 #define MSG_PEEK 2
+#define SHUT_RD 0
 
 /* include/uapi/linux/in.h */
 #define IPPROTO_TCP 6

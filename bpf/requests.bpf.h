@@ -72,40 +72,6 @@ static __always_inline void note_first_byte(struct connection *connection)
 		shared_add(&listener->read_from, 1);
 }
 
-/* A client that is gone before it has a reply did not want to wait any longer: but for goodbyes, as
- * of PostgreSQL, MySQL and TLS, which no reply follows and the end of the connection does at once.
- */
-static __subprogram int note_given_up(struct server *server, struct connection *connection,
-				      address_t sk, ns_t now)
-{
-	ns_t waited_ns = elapsed(connection->received_ns, now);
-
-	if (connection->phase != PHASE_RECEIVING || connection->leftover ||
-	    connection->is_multiplexed || waited_ns < GOODBYE_NS ||
-	    client_is_there(sk, connection->endpoint))
-		return 0;
-	shared_add(&server->given_up, 1);
-	shared_add(&server->given_up_ns, waited_ns);
-	shared_add(&server->given_up_upstream_ns,
-		   elapsed(connection->share_before_ns, server->share_ns));
-	return 0;
-}
-
-/* What its process has waited for upstream until now counts with what is outstanding until now. */
-static __always_inline void note_end(struct task_struct *task, struct thread_state *state,
-				     struct connection *connection, address_t sk)
-{
-	u32 tgid = connection->in_progress_at ?: connection->asks ? connection->asked_by : 0;
-	struct server *server = tgid ? bpf_map_lookup_elem(&servers, &tgid) : NULL;
-	ns_t now = bpf_ktime_get_ns();
-
-	if (!server)
-		return;
-	settle_shares(server, state, (u64)task, now);
-	if (connection->in_progress_at)
-		note_given_up(server, connection, sk, now);
-}
-
 static __always_inline void connection_closing(struct task_struct *task,
 					       struct thread_state *state, u32 fd,
 					       struct socket_ref *ref)
@@ -119,9 +85,22 @@ static __always_inline void connection_closing(struct task_struct *task,
 	if (!file || !is_last_reference(file))
 		return;
 	note_closed_unread(connection, ref->sk);
-	note_end(task, state, connection, ref->sk);
+	no_reply_will_come(task, state, connection, ref->sk);
 	connection_gone(connection);
 	bpf_map_delete_elem(&connections, &ref->sk);
+}
+
+/* shutdown(): as Node does before it closes what its client has closed. */
+static __always_inline void sends_no_more(struct task_struct *task, struct thread_state *state,
+					  struct socket_ref *ref)
+{
+	struct connection *connection = connection_of(ref->sk, ref->inode);
+
+	if (!connection || connection->phase != PHASE_RECEIVING)
+		return;
+	no_reply_will_come(task, state, connection, ref->sk);
+	request_gone(connection);
+	connection->phase = PHASE_IDLE;
 }
 
 /* Whom they wake is woken in the same breath (sock_def_readable). */

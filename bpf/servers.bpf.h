@@ -225,6 +225,59 @@ static __subprogram int count_own_request(u32 tgid, u32 upstream, u32 peer_tgid,
 	return 0;
 }
 
+/* A client that is gone before it has a reply did not want to wait any longer: but for goodbyes, as
+ * of PostgreSQL, MySQL and TLS, which no reply follows and the end of the connection does at once.
+ */
+static __subprogram int note_given_up(struct server *server, struct connection *connection,
+				      ns_t now)
+{
+	ns_t waited_ns = elapsed(connection->received_ns, now);
+
+	if (connection->phase != PHASE_RECEIVING || connection->leftover ||
+	    connection->is_multiplexed || waited_ns < GOODBYE_NS)
+		return 0;
+	shared_add(&server->given_up, 1);
+	shared_add(&server->given_up_ns, waited_ns);
+	shared_add(&server->given_up_upstream_ns,
+		   elapsed(connection->share_before_ns, server->share_ns));
+	return 0;
+}
+
+/* The program ends it. What it has waited for upstream until now counts with what is outstanding
+ * until now.
+ */
+static __always_inline void no_reply_will_come(struct task_struct *task,
+					       struct thread_state *state,
+					       struct connection *connection, address_t sk)
+{
+	u32 tgid = connection->in_progress_at ?: connection->asks ? connection->asked_by : 0;
+	struct server *server = tgid ? bpf_map_lookup_elem(&servers, &tgid) : NULL;
+	ns_t now = bpf_ktime_get_ns();
+
+	if (!server)
+		return;
+	settle_shares(server, state, (u64)task, now);
+	if (connection->in_progress_at && !client_is_there(sk, connection->endpoint))
+		note_given_up(server, connection, now);
+}
+
+/* TCP, from whatever context: the client has reset it, or has acknowledged that this end, which
+ * learned of the client's end first, has closed too. What exits does not look for its clients.
+ */
+static __always_inline void note_tcp_end(struct connection *connection, int before)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	u32 tgid = connection->in_progress_at;
+	struct server *server = tgid ? bpf_map_lookup_elem(&servers, &tgid) : NULL;
+
+	if (!server || is_light ||
+	    (before != TCP_ESTABLISHED && before != TCP_CLOSE_WAIT && before != TCP_LAST_ACK))
+		return;
+	if (before != TCP_LAST_ACK && BPF_CORE_READ(task, flags) & PF_EXITING)
+		return;
+	note_given_up(server, connection, bpf_ktime_get_ns());
+}
+
 /* The connection is closed: replies that it owed will not come. */
 static __always_inline void connection_gone(struct connection *connection)
 {

@@ -98,6 +98,20 @@ static __subprogram int note_closing(struct task_struct *task, struct thread_sta
 	return 0;
 }
 
+static __subprogram int note_shutdown(struct task_struct *task, struct thread_state *state,
+				      struct socket_ref *ref)
+{
+	ref->sk = as_number(ref->sk);
+	sends_no_more(task, state, ref);
+	return 0;
+}
+
+static __always_inline bool ends_sending(struct pt_regs *regs, struct call_in_flight *call)
+{
+	return call->call == CALL_SHUTDOWN && is_about_first(call) &&
+	       second_argument(regs, call->abi == ABI_COMPAT) != SHUT_RD;
+}
+
 /* What a call is about; it must be asked at entry, when a close has not happened yet. */
 static __always_inline void describe_call(struct task_struct *task, struct thread_state *state,
 					  struct pt_regs *regs)
@@ -116,6 +130,8 @@ static __always_inline void describe_call(struct task_struct *task, struct threa
 		note_closing(task, state, call->fd, &ref);
 	else if (is_about_first(call))
 		remember_kind(state);
+	if (ends_sending(regs, call))
+		note_shutdown(task, state, &ref);
 }
 
 static __always_inline void identify_call(struct task_struct *task, struct pt_regs *regs, int nr,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -25,9 +26,9 @@ LEFT, ANSWERED, CLIENT_WAITS_S = 23, 40, 0.05
 class Server:
     """The workload; `account` once it has ended."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
+    def __init__(self, kind: str, folder: Path, how: str) -> None:
         self.transport, self._place = kind, folder / kind
-        argv = [sys.executable, leaving_server.__file__, kind, str(self._place)]
+        argv = [sys.executable, leaving_server.__file__, kind, str(self._place), how]
         self._process = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -53,9 +54,10 @@ class Server:
         self.account = json.loads(said)
 
 
-@pytest.fixture(params=["unix", "tcp"])
+@pytest.fixture(params=["unix close", "tcp close", "unix shutdown", "tcp shutdown"])
 def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
-    started = Server(str(request.param), folder)
+    kind, how = str(request.param).split()
+    started = Server(kind, folder, how)
     yield started
     if not started.account:
         started.end()
@@ -77,20 +79,23 @@ def asks(server: Server, word: bytes) -> None:
         assert sock.recv(64) == (b"reply" if word == b"answer" else b"")
 
 
-def gives_up(server: Server, word: bytes = b"leave") -> None:
+def gives_up(server: Server, word: bytes = b"leave", *, with_reset: bool = False) -> None:
     with server.client() as sock:
+        if with_reset:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         sock.sendall(word)
         sock.settimeout(CLIENT_WAITS_S)
         with pytest.raises(socket.timeout):
             sock.recv(64)
 
 
-def test_clients_that_give_up_are_counted(server: Server, folder: Path) -> None:
+@pytest.mark.parametrize("with_reset", [False, True], ids=["", "reset"])
+def test_clients_that_give_up_are_counted(server: Server, folder: Path, with_reset: bool) -> None:
     with observed(server, folder) as row:
         for _ in range(ANSWERED):
             asks(server, b"answer")
         for _ in range(LEFT):
-            gives_up(server)
+            gives_up(server, with_reset=with_reset)
     server.end()
     assert server.account["ended_without_a_reply"] == row["given_up"]["count"] == LEFT
     assert server.account["answered"] == row["count"] == ANSWERED + 1

@@ -31,6 +31,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "endless_after": ("app-cpu", 1_000_000_000),
     "spin_rounds": ("app-cpu", 1),
     "sleep_ms": ("app-blocked", 0),
+    "forgets": ("app-blocked", False),
     "held": ("app-blocked", False),
     "pipe_rate": ("app-blocked", 100_000),
     "pool": ("upstream-wait", 64),

@@ -1,15 +1,16 @@
 """An event loop that answers some requests, leaves others, and says what it did.
 
-    leaving_server.py unix PATH|tcp PORT_FILE
+    leaving_server.py unix PATH|tcp PORT_FILE [shutdown]
 
 A request is one word: `answer` gets `reply`, `leave` and `keep` nothing, `drop` has its connection
-closed, and `bye` is a goodbye. A connection that ends is closed, but for one with `keep`, which is
-looked at no more. Prints "ready" when it listens, and at the end of its input, as JSON, how many
-connections ended while their request was left.
+closed, and `bye` is a goodbye. A connection that ends is closed (with `shutdown`, shut down first,
+as Node does), but for one with `keep`, which is looked at no more. Prints "ready" when it listens,
+and at the end of its input, as JSON, how many connections ended while their request was left.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import selectors
 import socket
@@ -33,8 +34,22 @@ def listening(kind: str, place: str) -> socket.socket:
     return at
 
 
-def serve(connection: socket.socket, loop: selectors.BaseSelector) -> None:
-    data = connection.recv(64)
+def received(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(64)
+    except ConnectionResetError:
+        return b""
+
+
+def end(connection: socket.socket, *, shut_down: bool) -> None:
+    if shut_down:
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_WR)
+    connection.close()
+
+
+def serve(connection: socket.socket, loop: selectors.BaseSelector, *, shut_down: bool) -> None:
+    data = received(connection)
     word = data or left.pop(connection, b"")
     if data == b"answer":
         connection.sendall(b"reply")
@@ -50,10 +65,10 @@ def serve(connection: socket.socket, loop: selectors.BaseSelector) -> None:
     counts["ended_without_a_reply"] += not data and word == b"leave"
     counts["dropped"] += data == b"drop"
     loop.unregister(connection)
-    connection.close()
+    end(connection, shut_down=shut_down)
 
 
-def main(kind: str, place: str) -> None:
+def main(kind: str, place: str, how: str = "") -> None:
     loop = selectors.DefaultSelector()
     at = listening(kind, place)
     loop.register(at, selectors.EVENT_READ)
@@ -66,9 +81,9 @@ def main(kind: str, place: str) -> None:
             if key.fileobj is at:
                 loop.register(at.accept()[0], selectors.EVENT_READ)
             else:
-                serve(key.fileobj, loop)  # type: ignore[arg-type]
+                serve(key.fileobj, loop, shut_down=how == "shutdown")  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(*sys.argv[1:4])
     print(json.dumps(counts), flush=True)

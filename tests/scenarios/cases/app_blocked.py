@@ -36,6 +36,22 @@ def node_timer(bench: Bench, sleep_ms: int = 50) -> Subject:
     return Subject([node.pid])
 
 
+@case("Node", BOTH, needs=("node",), quick=TCP)
+def node_forgets_replies(bench: Bench, forgets: bool = True) -> Subject:
+    """One request in three waits for a promise that nothing settles; clients wait for 0.3 s."""
+    node = bench.node(*(["one_in=3", "forget=1"] if forgets else []))
+    bench.load(node.address, connections=8, rate=100, timeout_ms=300)
+    return Subject([node.pid], ["give up", f"node {node.pid}"])
+
+
+@case("asyncio", BOTH)
+def asyncio_forgets_replies(bench: Bench, forgets: bool = True) -> Subject:
+    """The same with asyncio's streams, which keep the connections of clients that are gone."""
+    server = bench.asyncio(*(["one_in=3", "forget=1"] if forgets else []))
+    bench.load(server.address, connections=8, rate=100, timeout_ms=300)
+    return Subject([server.pid], ["give up", "CLOSE_WAIT"])
+
+
 @case("Node", needs=("node",))
 def node_child(bench: Bench, sleep_ms: int = 100) -> Subject:
     """Each request runs a child process that takes 100 ms."""

@@ -67,6 +67,20 @@ def nginx_before_a_slow_app(bench: Bench, upstream_ms: int = 40) -> Subject:
     return Subject([nginx.pid], [node.address])
 
 
+@case("nginx", BOTH, needs=("nginx", "node"))
+def nginx_whose_clients_give_up(bench: Bench, upstream_ms: int = 3000) -> Subject:
+    """The app needs 3 s for one request in four, and clients give up after 0.4 s (status 499)."""
+    node = bench.node("one_in=4", f"sleep_ms={upstream_ms}")
+    at = f"unix:{node.address}" if node.address.startswith("/") else node.address
+    nginx = bench.nginx(
+        'proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection "";',
+        upstream=f"upstream app {{ server {at}; keepalive 32; }}",
+        address=bench.address("nginx"),
+    )
+    bench.load(nginx.address, connections=8, rate=100, timeout_ms=400)
+    return Subject([nginx.pid], [node.address, "give up"])
+
+
 @case("Node", BOTH, needs=("node", "postgres", "initdb"))
 def node_asks_postgres(bench: Bench, upstream_ms: int = 50) -> Subject:
     """Each request is a query that takes 50 ms in PostgreSQL."""

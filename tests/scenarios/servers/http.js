@@ -3,6 +3,7 @@
 //   spin_ms=T      computes for T ms in each request       stuck_ms=T  the main thread sleeps (a lock)
 //   sleep_ms=T     a timer                                 pool_ms=T   computes in the thread pool
 //   child_s=T      runs `sleep T`                          body=N      bytes of the reply
+//   forget=1       a promise that nothing settles
 //   one_in=N       only each Nth request does the above
 //   upstream=ADDRESS  asks an HTTP server first            query=SQL, postgres=PATH   asks PostgreSQL
 //   redis=ADDRESS, command=TEXT  asks Redis                keep=0      a new upstream connection each
@@ -150,6 +151,7 @@ async function work() {
   if (options.child_s) {
     await new Promise((resolve) => spawn('sleep', [options.child_s]).on('exit', resolve));
   }
+  if (options.forget) await new Promise(() => {});
   if (ask) await ask();
 }
 

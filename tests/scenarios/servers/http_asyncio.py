@@ -2,6 +2,7 @@
 
 sleep_ms=T asyncio.sleep · spin_ms=T computes · stuck_ms=T time.sleep in the loop · body=N bytes
 lock_ms=T a thread holds a lock for T ms · upstream=ADDRESS asks an HTTP server first
+forget=1 an event that nobody sets
 pool=N with at most N connections to it
 backlog=N · leak=1 keeps a descriptor open for each request · one_in=N only each Nth is slow
 pause_every_ms=E, pause_ms=T: housekeeping that sleeps in the loop
@@ -61,6 +62,8 @@ class Service:
             time.sleep(self._ms("stuck_ms"))
         if "sleep_ms" in self._options:
             await asyncio.sleep(self._ms("sleep_ms"))
+        if "forget" in self._options:
+            await asyncio.Event().wait()
         if "lock_ms" in self._options:
             await asyncio.get_running_loop().run_in_executor(None, self._hold_lock)
         if "leak" in self._options:
