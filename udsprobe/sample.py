@@ -585,7 +585,7 @@ class ServerReading:
         asking: own requests without an answer yet.
         abandoned: of those in progress, whose clients have closed their end.
         at_once: requests in progress when a reply began, that one too, added up over replies.
-        given_up: None when not measured.
+        `given_up` and `abandoned` are None when not measured.
     """
 
     pid: int
@@ -607,7 +607,7 @@ class ServerReading:
     latency: Optional[LatencyCounts] = None
     at_once: Optional[int] = None
     given_up: Optional[GivenUpCounts] = None
-    abandoned: Waiting = Waiting(0, None)
+    abandoned: Optional[Waiting] = None
 
 
 @dataclass(frozen=True)

@@ -603,7 +603,7 @@ class ServedBy:
     whether or not the process has ever replied: long polls, say. `at_once` requests were in
     progress when a reply began, that one too, on average. `abandoned` are those of `unanswered`
     whose clients have closed their end, while the process has not closed its own.
-    `at_once` and `given_up` are None when not measured.
+    `at_once`, `given_up` and `abandoned` are None when not measured.
     """
 
     pid: int
@@ -623,7 +623,7 @@ class ServedBy:
     multiplexed: Optional[int] = None
     at_once: Optional[float] = None
     given_up: Optional[GivenUp] = None
-    abandoned: Waiting = Waiting(0, None)
+    abandoned: Optional[Waiting] = None
 
 
 @dataclass(frozen=True)

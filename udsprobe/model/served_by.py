@@ -71,7 +71,7 @@ def _row(
         multiplexed=_measured("multiplexed", reading, before),
         at_once=_at_once(reading, before, count),
         given_up=_given_up(reading, before),
-        abandoned=_waiting(reading.abandoned, now_ns),
+        abandoned=None if reading.abandoned is None else _waiting(reading.abandoned, now_ns),
     )
 
 
@@ -82,8 +82,7 @@ def _given_up(reading: ServerReading, before: Optional[ServerReading]) -> Option
     earlier = (before.given_up if before is not None else None) or GivenUpCounts(0, 0, 0)
     who = f"process {reading.pid} given up"
     count = grown(who, now.count, earlier.count)
-    were = before.abandoned.count if before is not None else 0
-    kept_open = max(0, reading.abandoned.count - were)
+    kept_open = max(0, _abandoned(reading) - _abandoned(before))
     if not count:
         return GivenUp(0, kept_open, None, None)
     waited_ns = grown(f"{who} ns", now.total_ns, earlier.total_ns)
@@ -91,6 +90,10 @@ def _given_up(reading: ServerReading, before: Optional[ServerReading]) -> Option
     return GivenUp(
         count, kept_open, waited_ns / count / _NS_PER_US, upstream_ns / count / _NS_PER_US
     )
+
+
+def _abandoned(reading: Optional[ServerReading]) -> int:
+    return reading.abandoned.count if reading is not None and reading.abandoned is not None else 0
 
 
 def _at_once(

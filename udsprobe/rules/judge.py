@@ -35,7 +35,7 @@ from udsprobe.rules.suspects.overload import has_time, is_retried
 from udsprobe.rules.suspects.stuck import stuck_suspects
 from udsprobe.rules.suspects.suspect import SEVERITIES, Suspect
 from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, NEAR_LIMIT, RUNNER_UP_SHARE_PCT_MIN
-from udsprobe.rules.wording import percent
+from udsprobe.rules.wording import at_most
 
 
 def judged(
@@ -411,8 +411,7 @@ def _gain(share: TransportShare) -> str:
     """One figure: the part of a request that a free transport would save."""
     if share.max_gain_pct is None:
         return ""
-    gain = percent(share.max_gain_pct / 100)
-    return f": a free transport would save at most {gain} of request time"
+    return f": a free transport would save {at_most(share.max_gain_pct / 100)} of request time"
 
 
 def _runners_up(root: Suspect, suspects: Sequence[Suspect]) -> List[RunnerUp]:

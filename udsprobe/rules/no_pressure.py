@@ -23,7 +23,7 @@ from udsprobe.rules.thresholds import (
     THREAD_BUSY_MIN,
     WAIT_SHARE_MIN,
 )
-from udsprobe.rules.wording import count, duration, evidence, percent
+from udsprobe.rules.wording import at_most, count, duration, evidence, percent
 
 
 def unknown(report: Report, service: Service, share: TransportShare) -> Optional[Verdict]:
@@ -96,6 +96,9 @@ def owed_replies(report: Report) -> List[Evidence]:
         f"{duration(oldest_us)}: "
         "long polls, or requests that hang"
     )
+    gone = sum(row.abandoned.count for row in report.requests.served_by or [] if row.abandoned)
+    if gone:
+        says += f"; the clients of {gone:,} have closed their end"
     return [evidence("replies_owed", owed, "replies", says)]
 
 
@@ -140,10 +143,7 @@ def healthy(
     where = _where(time, share)
     gain = ""
     if share.max_gain_pct is not None:
-        gain = (
-            f" A free transport would save at most {percent(share.max_gain_pct / 100)} of request "
-            "time."
-        )
+        gain = f" A free transport would save {at_most(share.max_gain_pct / 100)} of request time."
     return Verdict(
         cause="healthy",
         transport_bound=False,

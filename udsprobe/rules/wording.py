@@ -31,6 +31,11 @@ def percent(share: float) -> str:
     return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"
 
 
+def at_most(share: float) -> str:
+    """`at most 62 %`, `less than 0.1 %`."""
+    return "less than 0.1 %" if 0 < share < 0.001 else f"at most {percent(share)}"
+
+
 def part(share: float) -> str:
     """Like `percent`; never 100 % of what is not all."""
     value = share * 100

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import List, Optional, Sequence
 
 from udsprobe.model.harm import Harm
-from udsprobe.model.report import Evidence, GivenUp, Report, ServedBy
+from udsprobe.model.report import Evidence, GivenUp, Report, ServedBy, Waiting
 from udsprobe.rules.accounts.asked import only_upstream
 from udsprobe.rules.causes import PARTS
 from udsprobe.rules.harm import FAILED, STUCK
@@ -66,8 +66,12 @@ def _waited_us(row: ServedBy, given_up: GivenUp) -> float:
     """Of those whose connections are still open it is not known when their clients left."""
     if given_up.waited_mean_us is not None:
         return given_up.waited_mean_us
-    oldest_us = row.abandoned.oldest_us or 0.0
+    oldest_us = _abandoned(row).oldest_us or 0.0
     return oldest_us if oldest_us >= HUNG_US_MIN else 0.0
+
+
+def _abandoned(row: ServedBy) -> Waiting:
+    return row.abandoned or Waiting(0, None)
 
 
 def _slow_us(row: ServedBy) -> float:
@@ -110,19 +114,20 @@ def _facts(row: ServedBy, given_up: GivenUp) -> List[Evidence]:
         f"{_waited_words(row, given_up)}"
     )
     found = [evidence("given_up", _count(given_up), "requests", says, GIVEN_UP_MIN)]
-    if row.abandoned.count:
+    abandoned = _abandoned(row)
+    if abandoned.count:
         says = (
-            f"{count(row.abandoned.count, 'connection')} whose client has left (CLOSE_WAIT where "
+            f"{count(abandoned.count, 'connection')} whose client has left (CLOSE_WAIT where "
             "it is TCP) the program has not closed"
         )
-        found.append(evidence("abandoned", row.abandoned.count, "connections", says))
+        found.append(evidence("abandoned", abandoned.count, "connections", says))
     return found
 
 
 def _waited_words(row: ServedBy, given_up: GivenUp) -> str:
     if given_up.waited_mean_us is not None:
         return f"after {duration(given_up.waited_mean_us)} on average"
-    return f"the oldest of their requests is {duration(row.abandoned.oldest_us or 0.0)} old"
+    return f"the oldest of their requests is {duration(_abandoned(row).oldest_us or 0.0)} old"
 
 
 def _suspect(report: Report, row: ServedBy, given_up: GivenUp) -> Suspect:

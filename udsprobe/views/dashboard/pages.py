@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence
 
-from udsprobe.model.report import Connect, Latency, Report, Served, Syscall
+from udsprobe.model.report import Connect, Latency, Report, Served, ServedBy, Syscall
 from udsprobe.views.dashboard.connection_pages import connection_page
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.lines import (
@@ -272,7 +272,24 @@ def _served_by(report: Report) -> List[Line]:
         )
         name = column(fit(cells.process(row.pid, row.comm), LABEL - 1), LABEL)
         lines.append(plain(name + "".join(f"{value:>9}" for value in cells_of)))
-    return [*lines, plain("")]
+    return [*lines, *_given_up(rows), plain("")]
+
+
+def _given_up(rows: Sequence[ServedBy]) -> List[Line]:
+    """Clients that left without a reply, where there are any."""
+    lines = []
+    for row in rows:
+        given_up = row.given_up
+        if given_up is None or not given_up.count + given_up.kept_open:
+            continue
+        after = numbers.duration(given_up.waited_mean_us) if given_up.count else None
+        told = f"{given_up.count + given_up.kept_open:,} clients left without a reply"
+        told += f", after {after} on average" if after else ""
+        if row.abandoned is not None and row.abandoned.count:
+            told += f"; {row.abandoned.count:,} not closed"
+        name = column(fit(cells.process(row.pid, row.comm), LABEL - 1), LABEL)
+        lines.append(plain(f"{name}{told}"))
+    return lines
 
 
 def _share_line(name: str, amount: str, share: float) -> Line:

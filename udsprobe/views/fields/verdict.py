@@ -145,4 +145,5 @@ def _transport(verdict: Verdict) -> str:
     if gain is None:
         return "the part of the transport in a request was not measured"
     of = "the time of served requests" if verdict.class_ == "set-up" else "request time"
-    return f"a free transport would save at most {numbers.spoken(gain)} % of {of}"
+    bound = "less than 0.1" if 0 < gain < 0.1 else f"at most {numbers.spoken(gain)}"
+    return f"a free transport would save {bound} % of {of}"
