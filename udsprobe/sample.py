@@ -124,6 +124,7 @@ class TargetReading:
         parent: process id of its parent now.
         cgroup: its path, escaped; None when it was gone before it could be read.
         stopped: by what it may not run now: `signal`, `tracer` or `freezer`; None: it may.
+        language: that its program is written in, `go`; None: another, or not told.
     """
 
     pid: int
@@ -139,6 +140,7 @@ class TargetReading:
     parent: Optional[int] = None
     cgroup: Optional[str] = None
     stopped: Optional[str] = None
+    language: Optional[str] = None
 
 
 @dataclass(frozen=True)

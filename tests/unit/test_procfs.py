@@ -11,10 +11,12 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator, List, Optional
 
 import pytest
 
+from tests.conftest import give_up
+from tests.patience import PATIENCE_S
 from udsprobe.kernel.proc.procfs import Procfs, same_file
 from udsprobe.printable import printable
 
@@ -217,6 +219,49 @@ def test_a_thread_names_its_process() -> None:
     finally:
         done.set()
         thread.join()
+
+
+NOTE = b"\x04\0\0\0\x53\0\0\0\x04\0\0\0Go\0\0"
+
+
+@pytest.mark.parametrize(
+    ("start", "language"),
+    [
+        (b"\x7fELF" + bytes(4000) + NOTE + b"id", "go"),
+        (b"\x7fELF" + bytes(4000) + NOTE.replace(b"Go", b"GO"), None),
+        (b"\x7fELF" + bytes(40_000) + NOTE, None),
+        (b"#!/bin/sh\n" + NOTE, None),
+        (b"", None),
+    ],
+    ids=["go", "gnu", "too far in", "no program", "empty"],
+)
+def test_the_language_of_a_program(tmp_path: Path, start: bytes, language: Optional[str]) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "exe").write_bytes(start)
+    assert Procfs(str(tmp_path)).language(7) == language
+    assert Procfs(str(tmp_path)).language(8) is None
+
+
+def test_the_language_of_real_programs(tmp_path: Path) -> None:
+    """Of one that was linked with C's libraries and stripped, too."""
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "exe").symlink_to(sys.executable)
+    assert Procfs(str(tmp_path)).language(7) is None
+    for number, flags in enumerate(["", "-linkmode=external -s -w"]):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "exe").symlink_to(go_program(tmp_path, flags))
+        assert Procfs(str(tmp_path)).language(number) == "go", flags
+
+
+def go_program(folder: Path, flags: str) -> Path:
+    source, made = folder / "main.go", folder / f"program{flags.replace(' ', '')}"
+    source.write_text("package main\n\nfunc main() {}\n")
+    argv = ["go", "build", "-ldflags", flags, "-o", str(made), str(source)]
+    try:
+        subprocess.run(argv, check=True, capture_output=True, timeout=PATIENCE_S)
+    except FileNotFoundError:
+        give_up("go is not installed")
+    return made
 
 
 def test_cgroup_paths_may_hold_colons(tmp_path: Path) -> None:

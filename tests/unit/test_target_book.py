@@ -47,6 +47,10 @@ class Proc:
         comm = self.comms.get(pid)
         return None if comm is None else f"/bin/{comm} {self.arguments}"
 
+    def language(self, pid: int) -> Optional[str]:
+        self.asked.append(("language", pid))
+        return "go" if self.comms.get(pid) == "caddy" else None
+
     def cgroup(self, pid: int) -> Optional[str]:
         self.asked.append(("cgroup", pid))
         comm = self.comms.get(pid)
@@ -148,6 +152,31 @@ def test_an_exec_is_seen_at_the_next_look() -> None:
     proc.comms[7] = "node"
     targets.tell({7: process("node")})
     assert targets.readings()[0].comm == "node"
+
+
+def test_the_language_is_that_of_the_program_that_runs_now() -> None:
+    proc = Proc(p7="sh")
+    targets = book(proc, 7)
+    targets.tell({7: process("sh")})
+    assert targets.readings()[0].language is None
+    proc.comms[7] = "caddy"
+    targets.tell({7: process("caddy")})
+    assert targets.readings()[0].language == "go"
+    proc.asked.clear()
+    targets.tell({7: process("caddy")}, ran={7})
+    assert ("language", 7) not in proc.asked
+    assert targets.readings()[0].language == "go"
+
+
+def test_the_language_of_a_command_to_be_run_is_told_when_it_runs() -> None:
+    proc = Proc(p7="python")
+    targets = book(proc, 7)
+    targets.expect_program(7, "caddy", "/bin/caddy -x")
+    targets.tell({7: process("python")})
+    assert targets.readings()[0].language is None
+    proc.comms[7] = "caddy"
+    targets.tell({7: process("caddy")}, ran={7})
+    assert targets.readings()[0].language == "go"
 
 
 def test_the_cgroup_is_looked_up_again_after_an_exec() -> None:

@@ -140,7 +140,8 @@ class Target:
     anyone who creates cgroups chooses these names. None: the names do not say.
 
     `stopped`: by what it may not run at the end of the window: `signal` (SIGSTOP and its like),
-    `tracer` (a debugger, strace) or `freezer` (of its cgroup); None: it may.
+    `tracer` (a debugger, strace) or `freezer` (of its cgroup); None: it may. `language`: that the
+    program is written in, where the program tells: `go`.
     """
 
     pid: int
@@ -155,6 +156,7 @@ class Target:
     runtime: Optional[str] = None
     pod: Optional[str] = None
     stopped: Optional[str] = None
+    language: Optional[str] = None
 
 
 @dataclass(frozen=True)

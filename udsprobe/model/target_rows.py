@@ -73,6 +73,7 @@ def _row(reading: TargetReading, before: Optional[TargetReading], elapsed_s: flo
         runtime=where.runtime,
         pod=where.pod,
         stopped=reading.stopped,
+        language=reading.language,
     )
 
 

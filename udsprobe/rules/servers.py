@@ -81,5 +81,8 @@ def recognise(comm: str, cmdline: Optional[str] = None) -> str:
 
 
 def server_of(target: Optional[Target]) -> str:
-    """`recognise` for a target; `generic` for none."""
-    return recognise(target.comm, target.cmdline) if target is not None else GENERIC
+    """`recognise` for a target, or the language of its program; `generic` for none."""
+    if target is None:
+        return GENERIC
+    found = recognise(target.comm, target.cmdline)
+    return target.language or GENERIC if found == GENERIC else found

@@ -52,6 +52,14 @@ def asyncio_forgets_replies(bench: Bench, forgets: bool = True) -> Subject:
     return Subject([server.pid], ["give up", "CLOSE_WAIT"])
 
 
+@case("Go", BOTH, needs=("go",))
+def go_forgets_replies(bench: Bench, forgets: bool = True) -> Subject:
+    """The same with a channel into which nobody sends."""
+    server = bench.go(*(["one_in=3", "forget=1"] if forgets else []))
+    bench.load(server.address, connections=8, rate=100, timeout_ms=300)
+    return Subject([server.pid], ["give up", "CLOSE_WAIT", "ctx.Done()"])
+
+
 @case("Node", needs=("node",))
 def node_child(bench: Bench, sleep_ms: int = 100) -> Subject:
     """Each request runs a child process that takes 100 ms."""

@@ -127,7 +127,7 @@ def go_computes(bench: Bench, spin_ms: int = 10) -> Subject:
     """10 ms of computing in each request, as many clients as CPUs: the process has them all."""
     server = bench.go(f"spin_ms={spin_ms}")
     bench.load(server.address, connections=os.cpu_count() or 1)
-    return Subject([server.pid])
+    return Subject([server.pid], ["GOMAXPROCS"])
 
 
 @case("PostgreSQL", needs=("postgres", "initdb", "pgbench"))

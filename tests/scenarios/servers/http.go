@@ -1,6 +1,7 @@
 // An HTTP server on net/http: http-go ADDRESS [option=value …]. ADDRESS: a path or HOST:PORT.
 //
 // spin_ms=T computes · sleep_ms=T · mutex_ms=T one lock held for T ms · body=N bytes ·
+// one_in=N, forget=1 each Nth request waits for a channel into which nobody sends ·
 // upstream=ADDRESS asks an HTTP server first · keep=0 with a new connection each ·
 // threads=N N goroutines on N threads compute all the time beside it
 package main
@@ -16,12 +17,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 var options = map[string]string{}
 var lock sync.Mutex
 var sink int
+var requests atomic.Int64
 
 func milliseconds(name string) time.Duration {
 	value, _ := strconv.ParseFloat(options[name], 64)
@@ -87,6 +90,8 @@ func main() {
 	for i := 0; i < threads; i++ {
 		go burn()
 	}
+	oneIn, _ := strconv.ParseInt(options["one_in"], 10, 64)
+	nothing := make(chan int)
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		spin(milliseconds("spin_ms"))
 		time.Sleep(milliseconds("sleep_ms"))
@@ -94,6 +99,9 @@ func main() {
 			lock.Lock()
 			time.Sleep(milliseconds("mutex_ms"))
 			lock.Unlock()
+		}
+		if options["forget"] != "" && requests.Add(1)%oneIn == 0 {
+			<-nothing
 		}
 		if options["upstream"] != "" && ask(client) != nil {
 			w.WriteHeader(502)

@@ -9,6 +9,7 @@ Knows nothing of selectors, listeners or samples other than `TargetReading`.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,10 @@ _CMDLINE_MAX_BYTES = 4096
 # Of a thread: time on CPUs, time waiting for one, ns; how often it ran.
 _SCHEDSTAT_WORDS = 3
 _DIGITS_MAX = 20  # of a u64
+# The note that Go's linker writes, and how far into a file Go looks for it itself
+# (cmd/internal/buildid, readSize): size of the name, size of the id, type, name.
+_GO_BUILD_ID = re.compile(rb"\x04\0\0\0.{4}\x04\0\0\0Go\0\0", re.DOTALL)
+_PROGRAM_START_BYTES = 32 * 1024
 
 
 @dataclass(frozen=True)
@@ -138,6 +143,15 @@ class Procfs:
             return printable(raw.rstrip(b"\0").replace(b"\0", b" "))
         process = self.process(pid)
         return f"[{process.comm}]" if process else None
+
+    def language(self, pid: int) -> Optional[str]:
+        """What its program is written in: `go` where Go's build id says so.
+
+        None: another language, not told (`-ldflags=-buildid=`), gone or hidden.
+        """
+        start = self._read(pid, "exe", _PROGRAM_START_BYTES) or b""
+        is_go = start.startswith(b"\x7fELF") and _GO_BUILD_ID.search(start)
+        return "go" if is_go else None
 
     def executable_name(self, pid: int) -> Optional[bytes]:
         """Last part of the path of its executable; None when hidden or none."""
@@ -364,6 +378,7 @@ class Procfs:
             via=via,
             start_ticks=process.start_ticks,
             parent=process.ppid,
+            language=self.language(pid),
         )
 
     def open_files(self) -> Optional[OpenFiles]:

@@ -145,6 +145,8 @@ class TargetBook:
         self._cgroup_paths: Dict[int, str] = {}
         self._groups: Optional[Dict[int, Set[int]]] = None
         self._cmdlines_due: Dict[int, None] = {}
+        # Another program than when it was looked at last, whatever its command line.
+        self._languages_due: Set[int] = set()
         self._pids: Optional[FrozenSet[int]] = None
         self._readings: Optional[Tuple[TargetReading, ...]] = None
 
@@ -159,7 +161,8 @@ class TargetBook:
 
     def expect_program(self, pid: int, name: str, cmdline: str) -> None:
         """A chosen process will become this program; say so even if it is over at once."""
-        self._alive[pid] = replace(self._alive[pid], comm=name, cmdline=cmdline)
+        self._alive[pid] = replace(self._alive[pid], comm=name, cmdline=cmdline, language=None)
+        self._languages_due.add(pid)
         self._held[pid] = name
         self._touched()
 
@@ -224,6 +227,7 @@ class TargetBook:
             self._alive[pid] = found
             if found.cmdline is None or found.comm != known.comm:
                 self._cmdlines_due[pid] = None
+                self._languages_due.add(pid)
 
     def _is_awaited(self, pid: int, program: str) -> bool:
         """Whether it has yet to become the program it was started for."""
@@ -251,6 +255,7 @@ class TargetBook:
             start_ticks=record.started_ns // NS_PER_TICK,
             parent=record.parent,
             cgroup=known.cgroup if is_there else self._cgroup(pid, record.cgroups),
+            language=known.language,
         )
 
     def _cgroup(self, pid: int, cgroups: int) -> Optional[str]:
@@ -280,9 +285,12 @@ class TargetBook:
                     continue
             del self._cmdlines_due[pid]
             cmdline = self._procfs.cmdline(pid)
-            if cmdline is not None and cmdline != known.cmdline:
-                self._alive[pid] = replace(known, cmdline=cmdline)
-                self._touched()
+            if cmdline is None or (cmdline == known.cmdline and pid not in self._languages_due):
+                continue
+            self._languages_due.discard(pid)
+            language = self._procfs.language(pid)
+            self._alive[pid] = replace(known, cmdline=cmdline, language=language)
+            self._touched()
 
     def _take_away(self, table: Mapping[int, Any], vias: Mapping[int, str]) -> None:
         for pid, process in table.items():
@@ -297,6 +305,7 @@ class TargetBook:
     def _end(self, pid: int, last: TargetReading) -> None:
         self._exited.append(last)
         self._places.forget(pid)
+        self._languages_due.discard(pid)
         self._groups = None
         self._touched()
 

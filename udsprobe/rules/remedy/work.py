@@ -203,7 +203,13 @@ _SLEEPS = look(
     "see in which system call each thread sleeps",
     "the call in which it sleeps shows what it waits for while requests wait for its reply",
 )
+_GOROUTINES = restart(
+    "see where its goroutines wait: /debug/pprof/goroutine?debug=2 where it serves net/http/pprof; "
+    "else `sudo kill -QUIT {pid}` writes them all to its standard error, and ends it",
+    "goroutines wait inside the program, where the kernel does not see for what",
+)
 SLEEPS: Dict[str, Tuple[Row, ...]] = {
+    "go": (_SLEEPS, _GOROUTINES),
     "generic": (_SLEEPS,),
     "python": (_PY_SPY, _SLEEPS),
     "gunicorn": (_PY_SPY, _SLEEPS),
@@ -242,6 +248,7 @@ _STOPPED_IN = look(
 _ENDS_IT = "what waits goes on when that session commits, rolls back or ends"
 HUNG: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (_STOPPED_IN,),
+    "go": (_GOROUTINES, _STOPPED_IN),
     "python": (_PY_SPY, _STOPPED_IN),
     "gunicorn": (_PY_SPY, _STOPPED_IN),
     "uvicorn": (_PY_SPY, _STOPPED_IN),
@@ -282,6 +289,14 @@ UNANSWERED: Dict[str, Tuple[Row, ...]] = {
             "reply, errors too",
             f"{_INSIDE}; the program's own log says which requests begin and do not end",
         ),
+    ),
+    "go": (
+        restart(
+            "give whatever a handler waits for the request's context and a timeout "
+            "(context.WithTimeout; select with ctx.Done() beside each channel)",
+            f"{_INSIDE}; a goroutine that waits for ever holds its request for ever",
+        ),
+        _GOROUTINES,
     ),
     "node": (
         restart(

@@ -151,9 +151,10 @@ def _suspect(report: Report, row: ServedBy, given_up: GivenUp) -> Suspect:
 
 def _headline(report: Report, row: ServedBy) -> str:
     doing, share = does(report, row.pid)
+    # What idle threads of a pool sleep in is no reason.
     meanwhile = ""
-    if doing:
-        words = ACTIVITY_WORDS.get(doing, doing)
+    if doing == "blocked_poll":
+        words = ACTIVITY_WORDS[doing]
         meanwhile = f", and its threads that serve are {words} for {percent(share)} of the time"
     return f"{name_of(row)} does not answer them{meanwhile}"
 
