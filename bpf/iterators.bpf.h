@@ -249,6 +249,22 @@ static __always_inline void write_process(struct seq_file *seq, struct task_stru
 	bpf_seq_write(seq, &record, sizeof(record));
 }
 
+/* It had a reply before, and its last bytes came after that and are received: they may ask for
+ * another (tcp_info: tcpi_last_data_recv, tcpi_last_data_sent). Within one tick nobody can tell.
+ */
+static __always_inline u32 asked_ticks(struct sock *sk, u8 endpoint)
+{
+	struct inet_connection_sock *connection = (void *)sk;
+	struct tcp_sock *tcp = (void *)sk;
+	u32 now = current_tick(), asked;
+
+	if (endpoint != ENDPOINT_TCP || !now || !BPF_CORE_READ(tcp, bytes_acked) ||
+	    unread_bytes_probed((u64)sk, endpoint))
+		return 0;
+	asked = BPF_CORE_READ(connection, icsk_ack.lrcvtime);
+	return (s32)(asked - BPF_CORE_READ(tcp, lsndtime)) > 0 ? now - asked : 0;
+}
+
 /* Sockets of targets, and everybody's listeners: a process may serve connections that its
  * parent accepted, as those of PostgreSQL do, and hold no listener itself.
  */
@@ -272,6 +288,8 @@ static __always_inline void write_socket(struct seq_file *seq, struct task_struc
 	record.endpoint = ref.endpoint;
 	record.tgid = tgid_of(task);
 	record.fd = fd;
+	if (record.state == TCP_ESTABLISHED)
+		record.asked_ticks = asked_ticks(sk, ref.endpoint);
 	record.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 	if (ref.endpoint == ENDPOINT_UNIX_STREAM || ref.endpoint == ENDPOINT_UNIX_SEQPACKET)
 		record.unix_address = (u64)BPF_CORE_READ((struct unix_sock *)sk, addr);

@@ -310,6 +310,7 @@ struct tcp_sock {
 	u32 mss_cache;
 	u32 total_retrans;
 	u32 lsndtime;
+	u64 bytes_acked;
 	u32 chrono_start;
 	u32 chrono_stat[3];
 	u8 chrono_type : 2;
@@ -378,6 +379,9 @@ struct inet_bind_bucket {
 struct inet_connection_sock {
 	struct request_sock_queue icsk_accept_queue;
 	struct inet_bind_bucket *icsk_bind_hash;
+	struct {
+		u32 lrcvtime;
+	} icsk_ack;
 };
 
 struct socket {

@@ -243,6 +243,8 @@ static __subprogram int light_bytes_sent(struct message *message, struct connect
 	}
 	if (connection->role != ROLE_SERVED)
 		return 0;
+	if (connection->phase == PHASE_ASKED_BEFORE)
+		connection->phase = PHASE_REPLYING;
 	is_empty = connection->arrived_ns && !has_unread(sk, endpoint);
 	if (is_empty && connection->phase != PHASE_RECEIVING)
 		begin_light_turn(connection, message->now);

@@ -408,6 +408,8 @@ static __always_inline void bytes_sent(struct task_struct *task, struct thread_s
 					call->send_blocked_before_ns);
 	if (connection->role == ROLE_UPSTREAM)
 		upstream_asked(task, state, connection, call, now);
+	if (connection->phase == PHASE_ASKED_BEFORE)
+		connection->phase = PHASE_REPLYING;
 	if (connection->phase != PHASE_RECEIVING || connection->role != ROLE_SERVED)
 		return;
 	/* The send call began before the request came: a push, for example, not the reply. */

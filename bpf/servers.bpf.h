@@ -345,7 +345,7 @@ static __always_inline void note_turn_that_waits(struct server *server,
 		note_pending(&server->pending[PENDING_ABANDONED], connection->turn_ns);
 }
 
-static __subprogram int note_what_waits(struct connection *connection, address_t sk)
+static __always_inline int note_what_waits(struct connection *connection, address_t sk)
 {
 	ns_t arrived_ns = connection->arrived_ns ? connection->arrived_ns : seeded_ns;
 	bool is_turn = connection->phase == PHASE_RECEIVING && !connection->is_multiplexed;
@@ -368,7 +368,9 @@ static __subprogram int note_what_waits(struct connection *connection, address_t
 		if (!connection->arrived_ns)
 			arrived_ns = connection->turn_ns;
 	}
-	if (connection->phase == PHASE_ASKING) {
+	if (connection->phase == PHASE_ASKED_BEFORE) {
+		note_pending(&server->pending[PENDING_ASKED_BEFORE], connection->turn_ns);
+	} else if (connection->phase == PHASE_ASKING) {
 		note_pending(&server->pending[PENDING_ASKING], connection->turn_ns);
 	} else if (is_turn) {
 		note_turn_that_waits(server, connection, sk);
@@ -379,12 +381,14 @@ static __subprogram int note_what_waits(struct connection *connection, address_t
 }
 
 /* Once for each connection in a listing, which user space numbers; most wait for nothing. */
-static __always_inline void note_waiting(struct connection *connection, address_t sk,
-					 bytes_t unread)
+static __subprogram int note_waiting(struct connection *connection, address_t sk, bytes_t unread)
 {
-	if (connection->phase == PHASE_ASKING || connection->phase == PHASE_RECEIVING ||
+	u8 phase = connection->phase;
+
+	if (phase == PHASE_ASKING || phase == PHASE_RECEIVING || phase == PHASE_ASKED_BEFORE ||
 	    (unread && connection->role == ROLE_SERVED))
 		note_what_waits(connection, sk);
+	return 0;
 }
 
 #endif

@@ -550,6 +550,7 @@ enum phase {
 	PHASE_REPLYING = 2,
 	PHASE_QUEUED = 3,	/* established and not accepted */
 	PHASE_ASKING = 4,	/* upstream: sent, nothing received yet */
+	PHASE_ASKED_BEFORE = 5,	/* when we came: its client had spoken last, after a reply */
 };
 
 /* Where a socket is: a Unix name, or an address and a port. */
@@ -778,7 +779,8 @@ enum pending_kind {
 	PENDING_UNREAD = 1,	/* not begun to receive */
 	PENDING_ASKING = 2,	/* its own, not answered */
 	PENDING_ABANDONED = 3,	/* in progress, and its client has closed its end */
-	PENDING_MAX = 4,
+	PENDING_ASKED_BEFORE = 4,
+	PENDING_MAX = 5,
 };
 
 struct pending {
@@ -975,9 +977,11 @@ struct socket_record {
 	unsigned int tgid;
 	unsigned int fd;
 	unsigned int netns;
+	unsigned int asked_ticks;	/* ago the other end spoke last, after a reply; 0: it did not */
 	unsigned short local_port;
 	unsigned char endpoint;
 	unsigned char state;	/* TCP_ESTABLISHED 1, TCP_LISTEN 10; Unix sockets too */
+	unsigned int pad;
 };
 
 /* Strategy "bcc", where tasks have no storage for state (bcc_syscalls.c). */

@@ -160,7 +160,7 @@ class Collector:
             calls=counted.calls,
             in_flight=counted.in_flight(),
             syscalls_by_name=None if self._tracer.by_functions else counters.calls_by_name(row),
-            threads=self._ongoing.told(counted.activities(), rows, rows_open, monotonic_ns),
+            threads=self._threads(counted, rows, rows_open, seen.listeners, monotonic_ns),
             exited_activity_ns=counted.exited_activity_ns,
             targets=self._book.readings(),
             targets_exited=counters.targets_exited(),
@@ -263,6 +263,18 @@ class Collector:
             bpf_runs_by_program=None if ran is None else ran.runs_by_program,
             maps_bytes=self._maps_bytes(),
             calls_left=self._tracer.counters.calls_left(),
+        )
+
+    def _threads(
+        self,
+        counted: _Counted,
+        connections: Sequence[ConnectionReading],
+        connections_open: int,
+        listeners: Sequence[ListenerReading],
+        now_ns: int,
+    ) -> Tuple[ThreadActivities, ...]:
+        return self._ongoing.told(
+            counted.activities(), connections, connections_open, listeners, now_ns
         )
 
     def _kept_requests(

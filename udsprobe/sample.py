@@ -587,7 +587,9 @@ class ServerReading:
         asking: own requests without an answer yet.
         abandoned: of those in progress, whose clients have closed their end.
         at_once: requests in progress when a reply began, that one too, added up over replies.
-        `given_up` and `abandoned` are None when not measured.
+        asked_before: connections whose client had spoken last when the observation began, after a
+            reply; since then neither end has. Of TCP.
+        `given_up`, `abandoned` and `asked_before` are None when not measured.
     """
 
     pid: int
@@ -610,6 +612,7 @@ class ServerReading:
     at_once: Optional[int] = None
     given_up: Optional[GivenUpCounts] = None
     abandoned: Optional[Waiting] = None
+    asked_before: Optional[Waiting] = None
 
 
 @dataclass(frozen=True)
@@ -625,7 +628,8 @@ class ThreadActivities:
         kind: of its sleep, as `WaitCounts.kind`; None when awake, or not told.
         call: that it sleeps in, by kernel name. object: of a lock, the address of the futex;
             inode: of the socket that the call is about; 0 where there is none, or not known.
-        polls_clients: it sleeps in a poller that watches a connection which its process serves;
+        polls_clients: it sleeps in a poller that watches a connection which its process serves, or
+            a listener;
             lock_holder: who holds the file lock. None: not known.
     """
 

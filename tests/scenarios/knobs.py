@@ -30,6 +30,8 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "lock_spin_ms": ("app-cpu", 0),
     "endless_after": ("app-cpu", 1_000_000_000),
     "spin_rounds": ("app-cpu", 1),
+    "hang_after": ("app-blocked", 1_000_000_000),
+    "upstream_hangs_after": ("upstream-wait", 1_000_000_000),
     "sleep_ms": ("app-blocked", 0),
     "forgets": ("app-blocked", False),
     "held": ("app-blocked", False),

@@ -72,7 +72,7 @@ def test_a_socket_that_several_descriptors_name_is_one() -> None:
 
 def test_from_the_kernels_record() -> None:
     fields = {name: number for number, name in enumerate(SocketRecord.__dataclass_fields__)}
-    assert SocketRecord.of(SimpleNamespace(**fields)) == SocketRecord(*range(9))
+    assert SocketRecord.of(SimpleNamespace(**fields)) == SocketRecord(*range(10))
 
 
 RECORDS = st.builds(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import struct
+import time
 from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError
@@ -27,7 +28,7 @@ from udsprobe.kernel.programs.kept import KeptPrograms
 from udsprobe.kernel.programs.loaded import LoadedPrograms, load_programs
 from udsprobe.kernel.programs.loader import refusal, series_max
 from udsprobe.kernel.sockets.socket_roles import SocketRecord, served_sockets
-from udsprobe.kernel.tables.connection_table import ConnectionTable
+from udsprobe.kernel.tables.connection_table import TICK_NS, ConnectionTable
 from udsprobe.kernel.tables.counters import Counters, target_names
 from udsprobe.kernel.tables.cpu_holders import CpuHolders
 from udsprobe.kernel.tables.listener_table import ListenerTable
@@ -291,10 +292,15 @@ class Tracer:
             self.seeded_sockets.setdefault(record.tgid, {})[record.fd] = record.inode
         value = self._object.btf.structure("connection")()
         value.role = self._object.btf.enum("role")["ROLE_SERVED"]
+        phases = self._object.btf.enum("phase")
+        now_ns = time.monotonic_ns()
         keys, values = bytearray(), bytearray()
         for record in served_sockets(sockets):
             value.inode, value.endpoint = record.inode, record.endpoint
             value.tgid = record.tgid
+            asked = record.asked_ticks > 0
+            value.phase = phases["PHASE_ASKED_BEFORE" if asked else "PHASE_IDLE"]
+            value.turn_ns = now_ns - record.asked_ticks * TICK_NS if asked else 0
             self.counters.follow(record.sk)
             keys += struct.pack("<Q", record.sk)
             values += bytes(value)

@@ -605,7 +605,9 @@ class ServedBy:
     whether or not the process has ever replied: long polls, say. `at_once` requests were in
     progress when a reply began, that one too, on average. `abandoned` are those of `unanswered`
     whose clients have closed their end, while the process has not closed its own.
-    `at_once`, `given_up` and `abandoned` are None when not measured.
+    `asked_before` are TCP connections whose client had spoken last when the observation began, and
+    neither end since: requests that hang, long polls, or messages that nobody answers.
+    `at_once`, `given_up`, `abandoned` and `asked_before` are None when not measured.
     """
 
     pid: int
@@ -626,6 +628,7 @@ class ServedBy:
     at_once: Optional[float] = None
     given_up: Optional[GivenUp] = None
     abandoned: Optional[Waiting] = None
+    asked_before: Optional[Waiting] = None
 
 
 @dataclass(frozen=True)
@@ -1123,9 +1126,9 @@ class WaitNow:
     last wait for that futex; it need not hold anything. `connection`: `served`, `upstream` or
     `unknown` of the one that its call is about, or the only one of a process of one thread whose
     call is about none; `peer` is its other end. `polls_clients`: of a thread in epoll_wait(): it
-    watches a connection that its process serves; False: no client can wake it. `held_by`: who
-    holds the file lock. `is_serving`: the thread has moved bytes on sockets and slept in a receive
-    call or a poller.
+    watches a connection that its process serves, or a listener; False: no client can wake it.
+    `held_by`: who holds the file lock. `is_serving`: the thread has moved bytes on sockets and
+    slept in a receive call or a poller.
     """
 
     pid: int

@@ -72,6 +72,9 @@ def _row(
         at_once=_at_once(reading, before, count),
         given_up=_given_up(reading, before),
         abandoned=None if reading.abandoned is None else _waiting(reading.abandoned, now_ns),
+        asked_before=(
+            None if reading.asked_before is None else _waiting(reading.asked_before, now_ns)
+        ),
     )
 
 
@@ -194,5 +197,7 @@ def _waiting(waiting: WaitingNow, now_ns: int) -> Waiting:
 
 def _is_of_interest(row: ServedBy) -> bool:
     waiting = row.unanswered.count + row.unread.count + row.asking.count
+    if row.asked_before is not None:
+        waiting += row.asked_before.count
     given_up = row.given_up is not None and row.given_up.count
     return bool(row.count or row.upstream or waiting or given_up)

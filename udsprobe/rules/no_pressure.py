@@ -32,7 +32,7 @@ def unknown(report: Report, service: Service, share: TransportShare) -> Optional
         return None
     if _has_no_socket(report):
         return _no_socket(share)
-    owed = owed_replies(report)
+    owed = owed_replies(report) or asked_before(report)
     missing = REQUESTS_MIN - service.count
     says = f"{count(service.count, 'request')} served, {REQUESTS_MIN} are needed"
     return Verdict(
@@ -100,6 +100,21 @@ def owed_replies(report: Report) -> List[Evidence]:
     if gone:
         says += f"; the clients of {gone:,} have closed their end"
     return [evidence("replies_owed", owed, "replies", says)]
+
+
+def asked_before(report: Report) -> List[Evidence]:
+    """Clients that had spoken last when we came, and have no answer since."""
+    rows = [row.asked_before for row in report.requests.served_by or [] if row.asked_before]
+    oldest_us = max((row.oldest_us or 0.0 for row in rows), default=0.0)
+    if oldest_us < HUNG_US_MIN:
+        return []
+    asked = sum(row.count for row in rows)
+    says = (
+        f"on {count(asked, 'connection')} the client has spoken last, the longest ago "
+        f"{duration(oldest_us)}, before this observation began: requests that hang, long polls, or "
+        "messages that need no reply"
+    )
+    return [evidence("asked_before", asked, "connections", says)]
 
 
 def untold(report: Report) -> Verdict:

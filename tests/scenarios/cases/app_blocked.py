@@ -60,6 +60,16 @@ def go_forgets_replies(bench: Bench, forgets: bool = True) -> Subject:
     return Subject([server.pid], ["give up", "CLOSE_WAIT", "ctx.Done()"])
 
 
+@case("Node", BOTH, needs=("node",))
+def node_that_hangs(bench: Bench, hang_after: int = 200) -> Subject:
+    """Since before udsprobe came its loop waits for a child process, which takes a minute."""
+    node = bench.node(f"hang_after={hang_after}")
+    bench.load(node.address, connections=8, rate=400)
+    if hang_after < 1_000_000:
+        bench.wait_until(lambda: b"hangs" in node.log.read_bytes(), "it hangs", node)
+    return Subject([node.pid], ["of which none can be its client's"])
+
+
 @case("Node", needs=("node",))
 def node_child(bench: Bench, sleep_ms: int = 100) -> Subject:
     """Each request runs a child process that takes 100 ms."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.scenarios.bench import Bench
+import sys
+
+from tests.scenarios.bench import Bench, answers
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 from tests.scenarios.postgres import Postgres, pgbouncer
 
@@ -65,6 +67,25 @@ def nginx_before_a_slow_app(bench: Bench, upstream_ms: int = 40) -> Subject:
     )
     bench.load(nginx.address, connections=8)
     return Subject([nginx.pid], [node.address])
+
+
+@case("asyncio", BOTH)
+def asyncio_that_hangs(bench: Bench, upstream_hangs_after: int = 200) -> Subject:
+    """Since before udsprobe came its loop waits for an upstream that says nothing."""
+    silent = bench.address("silent", TCP)
+    program = (
+        "import socket, sys\nhost, port = sys.argv[1].split(':')\n"
+        "at, kept = socket.create_server((host, int(port))), []\n"
+        "while True: kept.append(at.accept())\n"
+    )
+    bench.wait_until(
+        lambda: answers(silent), "it listens", bench.start([sys.executable, "-c", program, silent])
+    )
+    server = bench.asyncio(f"hang_after={upstream_hangs_after}", f"hang_at={silent}")
+    bench.load(server.address, connections=8, rate=400)
+    if upstream_hangs_after < 1_000_000:
+        bench.wait_until(lambda: b"hangs" in server.log.read_bytes(), "it hangs", server)
+    return Subject([server.pid], [silent])
 
 
 @case("nginx", BOTH, needs=("nginx", "node"))

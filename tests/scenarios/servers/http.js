@@ -10,6 +10,7 @@
 //   backlog=N      keepalive=0    Connection: close        workers=N   a cluster
 //   log_to=PATH    writes a line of 2,000 bytes there for each request, and waits for it
 //   endless_after=N  a loop that never ends, after N requests
+//   hang_after=N   a child that takes a minute, waited for in the loop, after N requests
 //   knobs=FILE     other options, a line each, which it reads at SIGUSR2
 //   probe=ADDRESS  tries this address each 100 ms and goes on without it
 'use strict';
@@ -18,7 +19,7 @@ const crypto = require('crypto');
 const fs = require('fs');
 const http = require('http');
 const net = require('net');
-const { spawn } = require('child_process');
+const { execSync, spawn } = require('child_process');
 
 const where = process.argv[2];
 const parsed = (texts) => Object.fromEntries(texts.map((text) => {
@@ -141,6 +142,10 @@ async function work() {
   if (requests > number('endless_after', Infinity)) {
     console.log('endless');
     for (;;);
+  }
+  if (requests > number('hang_after', Infinity)) {
+    console.log('hangs');
+    execSync('sleep 60');
   }
   if (log !== undefined) fs.writeSync(log, line);
   if (options.sleep_ms) await new Promise((resolve) => setTimeout(resolve, number('sleep_ms')));

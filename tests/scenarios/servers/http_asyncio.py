@@ -3,6 +3,7 @@
 sleep_ms=T asyncio.sleep · spin_ms=T computes · stuck_ms=T time.sleep in the loop · body=N bytes
 lock_ms=T a thread holds a lock for T ms · upstream=ADDRESS asks an HTTP server first
 forget=1 an event that nobody sets
+hang_after=N, hang_at=ADDRESS after N requests the loop waits for bytes from there
 pool=N with at most N connections to it
 backlog=N · leak=1 keeps a descriptor open for each request · one_in=N only each Nth is slow
 pause_every_ms=E, pause_ms=T: housekeeping that sleeps in the loop
@@ -52,7 +53,11 @@ class Service:
 
     async def work(self) -> None:
         """What a request costs."""
-        if next(self._count) % int(self._options.get("one_in", 1)):
+        number = next(self._count)
+        if number >= int(self._options.get("hang_after", 1 << 30)):
+            print("hangs", flush=True)
+            hang(self._options["hang_at"])
+        if number % int(self._options.get("one_in", 1)):
             return
         if self._log is not None:
             self._log.send(b"<13>a request")
@@ -122,6 +127,14 @@ async def connect(address: str) -> Streams:
         return await asyncio.open_unix_connection(address)
     host, port = address.rsplit(":", 1)
     return await asyncio.open_connection(host, int(port))
+
+
+def hang(address: str) -> None:
+    """Wait for bytes that nobody sends, as a library without asyncio does."""
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port))) as upstream:
+        upstream.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        upstream.recv(64)
 
 
 def turn_knobs(options: Dict[str, str]) -> None:

@@ -15,7 +15,12 @@ TCP_ESTABLISHED, TCP_LISTEN = 1, 10
 
 @dataclass(frozen=True)
 class SocketRecord:
-    """A socket of a target, or a listener of anybody (`struct socket_record`)."""
+    """A socket of a target, or a listener of anybody (`struct socket_record`).
+
+    Attributes:
+        asked_ticks: ago, in ticks of the kernel, the other end spoke last and after a reply; 0: it
+            did not, or it is not known (Unix sockets).
+    """
 
     sk: int
     inode: int
@@ -26,6 +31,7 @@ class SocketRecord:
     local_port: int
     endpoint: int
     state: int
+    asked_ticks: int = 0
 
     @classmethod
     def of(cls, record: Any) -> SocketRecord:

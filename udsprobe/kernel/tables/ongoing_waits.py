@@ -7,7 +7,7 @@ from typing import Dict, Mapping, Optional, Sequence, Set, Tuple
 
 from udsprobe.kernel.proc.asleep import file_lock_holders, polled_inodes
 from udsprobe.kernel.proc.procfs import Procfs
-from udsprobe.sample import ConnectionReading, PeerReading, ThreadActivities
+from udsprobe.sample import ConnectionReading, ListenerReading, PeerReading, ThreadActivities
 
 # Shorter waits are soon among those that ended.
 LASTED_NS_MIN = 1_000_000_000
@@ -32,6 +32,7 @@ class OngoingWaits:
         threads: Sequence[ThreadActivities],
         connections: Sequence[ConnectionReading],
         connections_open: int,
+        listeners: Sequence[ListenerReading],
         now_ns: int,
     ) -> Tuple[ThreadActivities, ...]:
         """The threads; of those that sleep for long with what they wait for.
@@ -43,21 +44,25 @@ class OngoingWaits:
         for each in connections if connections_open <= len(connections) else ():
             if each.role == "served":
                 clients.setdefault(each.pid, set()).add(each.inode)
+        comes = {each.inode for each in listeners}
         asleep = [each for each in threads if each.slept_ns(now_ns) >= LASTED_NS_MIN]
-        more: Dict[_Who, ThreadActivities] = {**self._polling(asleep, clients)}
+        more: Dict[_Who, ThreadActivities] = {**self._polling(asleep, clients, comes)}
         more.update(self._locked(asleep))
         return tuple(more.get((each.pid, each.tid), each) for each in threads)
 
     def _polling(
-        self, asleep: Sequence[ThreadActivities], clients: Mapping[int, Set[int]]
+        self,
+        asleep: Sequence[ThreadActivities],
+        clients: Mapping[int, Set[int]],
+        listeners: Set[int],
     ) -> Dict[_Who, ThreadActivities]:
-        """Who polls for none of its process's clients is busy with something else."""
+        """Who polls for no client, nor for a new one, is busy with something else."""
         wanted = [each for each in asleep if each.pid in clients and _is_epoll(each.call)]
         found = {}
         for each in wanted[:POLLERS_MAX]:
             inodes = polled_inodes(each.tid)
             if inodes is not None:
-                polls = bool(inodes & clients[each.pid])
+                polls = bool(inodes & (clients[each.pid] | listeners))
                 found[each.pid, each.tid] = replace(each, polls_clients=polls)
         return found
 

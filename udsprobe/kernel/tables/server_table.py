@@ -93,6 +93,7 @@ class ServerTable:
             unread=self._waiting(entry, "PENDING_UNREAD"),
             asking=self._waiting(entry, "PENDING_ASKING"),
             abandoned=self._waiting(entry, "PENDING_ABANDONED"),
+            asked_before=self._waiting(entry, "PENDING_ASKED_BEFORE"),
             latency=self._latency(pid, entry),
         )
         if self._sees_calls:

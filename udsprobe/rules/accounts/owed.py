@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
 from udsprobe.model.report import Report, ServedBy, Waiting, WaitNow
+from udsprobe.rules.accounts.stalled import left_waiting, what_stalls
 from udsprobe.rules.thresholds import HUNG_US_MIN
 
+OWED, EARLY = "owed", "early"
 # For the reply of somebody else.
 _UPSTREAM = ("recv", "connect")
 # In these a thread is in the middle of something, whoever its clients are.
@@ -26,7 +28,8 @@ class HeldUp:
 
     Attributes:
         owed: requests without a reply. waits: of the threads that can have them, the longest first.
-        is_early: they came before we did: that they did is concluded from the waits.
+        how: `OWED`, or they came before we did: `UNREAD`, `BEFORE`, or `EARLY`, where that they did
+            is concluded from the waits.
         meanwhile: the only thread of the process that is in the middle of something else, if any.
     """
 
@@ -34,7 +37,7 @@ class HeldUp:
     comm: str
     owed: Waiting
     waits: Tuple[WaitNow, ...]
-    is_early: bool = False
+    how: str = OWED
     meanwhile: Optional[WaitNow] = None
 
     @property
@@ -70,7 +73,7 @@ def _process(report: Report, row: Optional[ServedBy], waits: List[WaitNow]) -> O
         return None
     is_alone = is_of_one_thread(report, first.pid)
     if not first.replies_owed:
-        return _early(first) if is_alone else None
+        return _stalled(report, row, waits) or (_early(first) if is_alone else None)
     why = [each for each in waits if (_is_no_wait_for_clients if is_alone else _has_it)(each)]
     if not is_alone and _has_event_loop(report, first.pid, waits):
         return None
@@ -82,6 +85,16 @@ def _process(report: Report, row: Optional[ServedBy], waits: List[WaitNow]) -> O
         return None
     longest = tuple(sorted(why, key=lambda each: -each.lasted_us))
     return HeldUp(first.pid, first.comm, owed, longest, meanwhile=_meanwhile(waits, why))
+
+
+def _stalled(report: Report, row: Optional[ServedBy], waits: List[WaitNow]) -> Optional[HeldUp]:
+    found = None if row is None else left_waiting(row)
+    if row is None or found is None:
+        return None
+    how, owed = found
+    why = what_stalls(report, row, waits, how)
+    longest = tuple(sorted(why, key=lambda each: -each.lasted_us))
+    return HeldUp(row.pid, row.comm or waits[0].comm, owed, longest, how) if why else None
 
 
 def is_of_one_thread(report: Report, pid: int) -> bool:
@@ -101,7 +114,7 @@ def _early(wait: WaitNow) -> Optional[HeldUp]:
     is_at_work = wait.kind in _AT_WORK or wait.polls_clients is False
     if wait.connection != "served" or wait.is_serving or not is_at_work:
         return None
-    return HeldUp(wait.pid, wait.comm, Waiting(1, wait.lasted_us), (wait,), is_early=True)
+    return HeldUp(wait.pid, wait.comm, Waiting(1, wait.lasted_us), (wait,), how=EARLY)
 
 
 def _is_no_wait_for_clients(wait: WaitNow) -> bool:

@@ -12,7 +12,8 @@ from udsprobe.model.action import Action
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Evidence, Peer, Report, WaitNow
 from udsprobe.rules.accounts.authors import DOING, thread_name
-from udsprobe.rules.accounts.owed import HeldUp, held_up, kind_of
+from udsprobe.rules.accounts.owed import EARLY, HeldUp, held_up, kind_of
+from udsprobe.rules.accounts.stalled import BEFORE, UNREAD
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
@@ -59,7 +60,7 @@ def _suspect(report: Report, cause: str, members: List[Tuple[HeldUp, WaitNow]]) 
         is_pressure=_presses(harm),
         share_pct=harm.share_pct or 0.0,
         subject=subject,
-        headline=f"{_headline(wait)}{_and_others(len(members) - 1)}",
+        headline=f"{_headline(report, wait)}{_and_others(len(members) - 1)}",
         evidence=tuple(_facts(oldest, wait, [each for each, _ in members])),
         actions=_actions(report, cause, wait),
         seen=_seen([each for each, _ in members]),
@@ -76,7 +77,7 @@ def _presses(harm: Harm) -> bool:
 
 def _seen(members: List[HeldUp]) -> int:
     """More the more there are, and the longer they wait; one that is concluded is one."""
-    if all(each.is_early for each in members):
+    if all(each.how == EARLY for each in members):
         return len(members)
     longest_s = max(each.oldest_us for each in members) / _US_PER_S
     return round(sum(each.owed.count for each in members) * longest_s)
@@ -87,17 +88,26 @@ def _harm(report: Report, members: List[HeldUp]) -> Harm:
     owed = sum(each.owed.count for each in members)
     share = owed / (owed + (served.count if served is not None else 0))
     since_s = max(each.oldest_us for each in members) / _US_PER_S
-    says = f"{count(owed, 'reply', 'replies')} outstanding, the oldest for "
-    says += duration(_US_PER_S * since_s)
-    if all(each.is_early for each in members):
+    unread = all(each.how == UNREAD for each in members)
+    what = "request unread" if unread else "reply outstanding"
+    many = "requests unread" if unread else "replies outstanding"
+    says = f"{count(owed, what, many)}, the oldest for {duration(_US_PER_S * since_s)}"
+    if all(each.how == EARLY or _is_since_before(report, each) for each in members):
         says += " or longer"
     return Harm(STUCK, 100 * share, owed, since_s, says)
 
 
-def _headline(wait: WaitNow) -> str:
+def _is_since_before(report: Report, each: HeldUp) -> bool:
+    """What was unread already has been since we came, for all that is known."""
+    return each.how == UNREAD and each.oldest_us >= _US_PER_S * report.window.duration_s
+
+
+def _headline(report: Report, wait: WaitNow) -> str:
     who = thread_name(wait.comm, wait.pid, wait.tid)
     call = "" if wait.call is None else f" ({wait.call})"
-    what = f"{who} has been {DOING.get(wait.kind, wait.kind)}{call} for {duration(wait.lasted_us)}"
+    since_before = wait.lasted_us >= _US_PER_S * report.window.duration_s
+    lasted = f"{duration(wait.lasted_us)}{' or longer' if since_before else ''}"
+    what = f"{who} has been {DOING.get(wait.kind, wait.kind)}{call} for {lasted}"
     return f"{what}{_whose_turn(wait)}"
 
 
@@ -132,14 +142,24 @@ def _and_others(others: int) -> str:
     return f", and {count(others, 'more process', 'more processes')} like it" if others else ""
 
 
-def _facts(oldest: HeldUp, wait: WaitNow, members: List[HeldUp]) -> List[Evidence]:
-    owed = sum(each.owed.count for each in members)
-    says = f"{count(owed, 'request')} without a reply, the oldest for {duration(oldest.oldest_us)}"
-    if oldest.is_early:
-        says = (
+def _owed_words(oldest: HeldUp, owed: int) -> str:
+    age = duration(oldest.oldest_us)
+    if oldest.how == UNREAD:
+        return f"{count(owed, 'request')} unread, the oldest for {age}"
+    if oldest.how == BEFORE:
+        where = count(owed, "connection")
+        return f"on {where} the client has spoken last, {age} ago, and no byte has passed since"
+    if oldest.how == EARLY:
+        return (
             f"{count(owed, 'connection')} whose process has moved no byte, nor waited for any, "
             f"since this observation began: a request from before"
         )
+    return f"{count(owed, 'request')} without a reply, the oldest for {age}"
+
+
+def _facts(oldest: HeldUp, wait: WaitNow, members: List[HeldUp]) -> List[Evidence]:
+    owed = sum(each.owed.count for each in members)
+    says = _owed_words(oldest, owed)
     facts = [evidence("in_progress_oldest_us", oldest.oldest_us, "µs", says, HUNG_US_MIN)]
     many = len(oldest.waits)
     if many > 1:
@@ -193,4 +213,4 @@ def _actions(report: Report, cause: str, wait: WaitNow) -> Tuple[Action, ...]:
     kind = "reader-unix" if cause == "send-blocked" else "upstream"
     if wait.held_by is not None:
         kind, pid = "holder", wait.held_by.pid
-    return (*remedies(kind, peer_pid=pid, who=who)[:1], *remedies("hung", pid=wait.pid))
+    return (*remedies(kind, peer_pid=pid, who=who)[:1], *choice.stuck(report, wait.pid))

@@ -1,0 +1,74 @@
+"""TCP clients that had spoken last before udsprobe came, against what they know, and ss."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import List, Tuple
+
+import pytest
+
+from tests.kernel.leaving import Server
+from tests.kernel.tool import Attached
+
+pytestmark = [pytest.mark.root]
+
+ASKED, ANSWERED, NEVER_ANSWERED = 13, 5, 4
+# The kernel notes when an end spoke last by its ticks, of 10 ms at most.
+THINKS_S = 0.03
+
+
+def ask(clients: List[socket.socket], word: bytes) -> None:
+    for client in clients:
+        client.sendall(word)
+    for client in clients if word == b"answer" else ():
+        assert client.recv(64) == b"reply"
+
+
+def spoke_last(server: Server) -> int:
+    """Connections of the server whose client did, after it had a reply, by ss."""
+    argv = ["ss", "-Htin", "state", "established", f"( sport = :{server.port} )"]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    found = 0
+    for line in said.splitlines():
+        times = dict(re.findall(r"\b(lastsnd|lastrcv):(\d+)", line))
+        if "bytes_acked" in line:  # ss leaves out what is 0
+            found += int(times.get("lastrcv", 0)) < int(times.get("lastsnd", 0))
+    return found
+
+
+@pytest.fixture
+def server(folder: Path) -> Server:
+    return Server("tcp", folder, "close")
+
+
+def opened(server: Server, stack: ExitStack) -> Tuple[List[socket.socket], ...]:
+    sizes = (ASKED, ANSWERED, NEVER_ANSWERED)
+    return tuple([stack.enter_context(server.client()) for _ in range(size)] for size in sizes)
+
+
+@pytest.mark.parametrize("detail", ["full", "light"])
+def test_those_that_asked_and_have_no_reply(server: Server, folder: Path, detail: str) -> None:
+    with ExitStack() as stack:
+        asked, answered, silent = opened(server, stack)
+        ask([*asked, *answered], b"answer")
+        time.sleep(THINKS_S)
+        ask(asked, b"leave")
+        ask(silent, b"leave")
+        ask(answered[:1], b"answer")  # the server has seen all that went before it
+        assert spoke_last(server) == ASKED
+        with Attached(["--pid", str(server.pid), "--detail", detail], folder) as watched:
+            time.sleep(THINKS_S)
+        (row,) = watched.report["requests"]["served_by"]
+        assert row["asked_before"]["count"] == ASKED
+        assert row["asked_before"]["oldest_us"] >= 1e6 * THINKS_S
+        assert (row["count"], row["unanswered"]["count"]) == (0, 0)
+        with Attached(["--pid", str(server.pid), "--detail", detail], folder) as watched:
+            ask(asked[:3], b"answer")
+        (row,) = watched.report["requests"]["served_by"]
+        assert (row["count"], row["asked_before"]["count"]) == (3, ASKED - 3)
+    server.end()

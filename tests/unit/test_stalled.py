@@ -1,0 +1,106 @@
+"""Servers that answer nobody since before udsprobe came: what keeps them, where it can be told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Optional
+
+import pytest
+
+from tests.unit import ill
+from tests.unit.test_stuck import NONE, OTHER, owing, reported, verdict, wait
+from udsprobe.model.report import Report, ServedBy, Waiting, WaitNow
+
+UPSTREAM = {"kind": "recv", "call": "recvfrom", "connection": "upstream", "peer": OTHER}
+
+
+def before(asked: int = 4, unread: int = 0) -> ServedBy:
+    return replace(
+        owing(owed=0),
+        asked_before=Waiting(asked, 9e6) if asked else NONE,
+        unread=Waiting(unread, 10e6) if unread else NONE,
+    )
+
+
+def asleep(tid: int, **changes: Any) -> WaitNow:
+    return wait(tid, **{"replies_owed": 0, "is_serving": False, "lasted_us": 10e6, **changes})
+
+
+def hangs(*waits: WaitNow, row: Optional[ServedBy] = None) -> Report:
+    return reported(*waits, threads=8, row=before() if row is None else row)
+
+
+def poller(polls_clients: Optional[bool], tid: int = 4711, call: str = "epoll_wait") -> WaitNow:
+    return asleep(tid, kind="poll", call=call, lock=None, polls_clients=polls_clients)
+
+
+def test_threads_that_all_wait_for_one_lock() -> None:
+    """Another one waits for messages, in the background."""
+    locked = [asleep(tid) for tid in (4712, 4713, 4714, 4715)]
+    found = verdict(hangs(*locked, asleep(4716, **UPSTREAM, lock=None)))
+    assert (found.cause, found.harm.kind, found.harm.count) == ("app-blocked", "stuck", 4)
+    assert found.summary.startswith("4 replies outstanding, the oldest for 9 s: ")
+    assert "waiting for a lock (futex) for 10 s or longer" in found.summary
+    assert "on 4 connections the client has spoken last, 9 s ago" in found.evidence[0].says
+
+
+@pytest.mark.parametrize(
+    ("main", "cause", "says"),
+    [
+        (asleep(4711, **UPSTREAM), "upstream-wait", "postgres 498 has sent nothing since"),
+        (asleep(4711, kind="child", call="wait4"), "app-blocked", "(wait4) for 10 s or longer"),
+        (asleep(4711, kind="sleep"), "app-blocked", "for 10 s or longer"),
+        (poller(False), "app-blocked", "of which none can be its client's"),
+    ],
+    ids=["upstream", "child", "sleep", "another set"],
+)
+@pytest.mark.parametrize("unread", [0, 3])
+def test_an_event_loop_that_waits_for_something_else(
+    main: WaitNow, cause: str, says: str, unread: int
+) -> None:
+    """However many threads of its pool have no work."""
+    pool = [asleep(tid) for tid in (4712, 4713, 4714, 4715)]
+    found = verdict(hangs(main, *pool, row=before(unread=unread)))
+    assert (found.cause, says in found.summary) == (cause, True)
+    assert found.summary.startswith(
+        "3 requests unread, the oldest for 10 s or longer"
+        if unread
+        else "4 replies outstanding, the oldest for 9 s: "
+    )
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        [poller(True), asleep(4712), asleep(4713)],
+        # Of poll() it is not known for whom.
+        [poller(None, call="poll"), asleep(4712), asleep(4713)],
+        [asleep(4711, kind="recv", connection="served"), asleep(4712), asleep(4713)],
+        # Each waits for something of its own.
+        [asleep(4712, lock="0x1"), asleep(4713, lock="0x2")],
+        [asleep(4711, kind="other"), asleep(4712, kind="sleep")],
+    ],
+    ids=["polls clients", "poll()", "receives", "two locks", "not told"],
+)
+def test_what_cannot_be_told(waits: Any) -> None:
+    found = verdict(hangs(*waits))
+    assert (found.cause, found.harm.kind) == ("unknown", "unknown")
+    assert found.summary.startswith("On 4 connections the client has spoken last, ")
+    assert "requests that hang, long polls, or messages that need no reply" in found.summary
+
+
+def test_who_computes_waits_for_nothing() -> None:
+    report = replace(
+        hangs(poller(False), row=before(unread=3)), time=ill.time_of(ill.thread(4713, user=1.0))
+    )
+    assert verdict(report).cause == "app-cpu"
+
+
+def test_who_serves_is_not_hung() -> None:
+    found = verdict(hangs(poller(False), row=replace(before(), count=3)))
+    assert found.cause == "unknown"
+
+
+def test_nobody_waits() -> None:
+    found = verdict(hangs(poller(False), row=before(asked=0)))
+    assert (found.cause, found.evidence[0].metric) == ("unknown", "requests")
