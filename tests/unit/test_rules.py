@@ -396,6 +396,21 @@ def test_cpus_that_it_may_not_use_are_idle() -> None:
     assert verdict(limited(20.0, own)).cause == "app-cpu"
 
 
+@pytest.mark.parametrize(
+    ("language", "idle_pct", "told"), [("go", 97.0, True), ("go", 20.0, False), (None, 97.0, False)]
+)
+def test_go_computes_on_the_cpus_that_it_may_use(
+    language: Optional[str], idle_pct: float, told: bool
+) -> None:
+    """Its threads are no more than these, so none of them waits for another one."""
+    limit = CpuAffinity([0], [1], idle_pct, [], [4711])
+    report = ill.service(ill.served(4000, app=2000.0), ill.thread(user=0.97, comm="api"))
+    target = replace(report.targets[0], comm="api", cmdline="/bin/api", language=language)
+    found = verdict(replace(report, targets=[target], cpu=Cpu(None, [], None, [limit])))
+    assert found.cause == "app-cpu"
+    assert any("start it without its limit to CPU 0" in each.say for each in found.actions) == told
+
+
 def test_a_cpuset_is_widened_before_a_stranger_is_slowed_down() -> None:
     stranger = CpuHolder(666, "ffmpeg", False, 4e6, 90.0)
     file = "/sys/fs/cgroup/web.slice/cpuset.cpus"

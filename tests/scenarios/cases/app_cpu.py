@@ -130,6 +130,14 @@ def go_computes(bench: Bench, spin_ms: int = 10) -> Subject:
     return Subject([server.pid], ["GOMAXPROCS"])
 
 
+@case("Go", needs=("go",))
+def go_kept_on_one_cpu(bench: Bench, spin_ms: int = 3) -> Subject:
+    """Computes more than one CPU can, and may use no other since its start."""
+    server = bench.go(f"spin_ms={spin_ms}", prefix=["taskset", "-c", "0"])
+    bench.load(server.address, connections=8, rate=330)
+    return Subject([server.pid], ["start it without its limit to CPU 0", "CPU 1 is idle"])
+
+
 @case("PostgreSQL", needs=("postgres", "initdb", "pgbench"))
 def postgres_computes(bench: Bench, spin_rounds: int = 20_000) -> Subject:
     """A query that hashes 20,000 numbers, one client."""

@@ -33,13 +33,21 @@ def confinement(report: Report) -> Optional[CpuAffinity]:
     def behind(row: CpuAffinity) -> float:
         return sum(waited_s.get(pid, 0.0) for pid in row.pids)
 
-    idle_elsewhere = [
-        row for row in _affinities(report) if (row.others_idle_pct or 0.0) >= IDLE_ELSEWHERE_PCT_MIN
-    ]
-    most = max(idle_elsewhere, key=behind, default=None)
+    most = max(_idle_elsewhere(report), key=behind, default=None)
     if most is None or not whole_s or behind(most) < HOLDER_SHARE_MIN * whole_s:
         return None
     return most
+
+
+def idle_beside(report: Report, pid: int) -> Optional[CpuAffinity]:
+    """What keeps a process, whether it waits or not, from CPUs that are idle most of the time."""
+    return next((row for row in _idle_elsewhere(report) if pid in row.pids), None)
+
+
+def _idle_elsewhere(report: Report) -> List[CpuAffinity]:
+    return [
+        row for row in _affinities(report) if (row.others_idle_pct or 0.0) >= IDLE_ELSEWHERE_PCT_MIN
+    ]
 
 
 def _affinities(report: Report) -> List[CpuAffinity]:

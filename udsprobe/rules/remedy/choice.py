@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Dict, FrozenSet, Optional, Tuple
 
 from udsprobe.model.action import Action
+from udsprobe.model.cpu_list import cpu_list
 from udsprobe.model.report import (
     CodeKind,
     Connection,
@@ -13,6 +14,7 @@ from udsprobe.model.report import (
     Report,
     Target,
 )
+from udsprobe.rules.accounts.affinity import idle_beside
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
@@ -165,7 +167,18 @@ def busy(report: Report, pid: int, tid: int, comm: str) -> Tuple[Action, ...]:
     heard = _heard(report, pid)
     values: Dict[str, Value] = {"pid": pid, "tid": tid}
     values.update(_server_address(heard) if heard is not None else {})
-    return (*remedies("profile", server, **values), *remedies("more-cpu", server, **values))
+    profile, more = (remedies(kind, server, **values) for kind in ("profile", "more-cpu"))
+    return (*profile, *_with_idle_cpus(report, target), *more)
+
+
+def _with_idle_cpus(report: Report, target: Optional[Target]) -> Tuple[Action, ...]:
+    """Of Go no thread waits for CPUs that it may not use: it has no more threads than CPUs."""
+    if target is None or target.language != "go":
+        return ()
+    limit = idle_beside(report, target.pid)
+    if limit is None:
+        return ()
+    return remedies("few-cpus", cpus=cpu_list(limit.cpus), others=cpu_list(limit.others))
 
 
 def code_kind(report: Report, pid: int, kind: CodeKind) -> Tuple[Action, ...]:

@@ -86,6 +86,7 @@ KINDS: Dict[str, Kind] = {
     "profile": Kind("app-cpu", "where its CPU time goes", work.PROFILE),
     "code-names": Kind("app-cpu", "its functions have no names", work.CODE_NAMES),
     "more-cpu": Kind("app-cpu", "more of it", work.MORE_CPU),
+    "few-cpus": Kind("app-cpu", "CPUs that it may not use are idle", work.FEW_CPUS),
     "code-garbage-collection": Kind("app-cpu", "garbage collection", code_kinds.GARBAGE),
     "code-garbage-collection-young": Kind(
         "app-cpu", "garbage collection, of short-lived objects", code_kinds.YOUNG_GARBAGE

@@ -110,6 +110,17 @@ CODE_NAMES: Dict[str, Tuple[Row, ...]] = {
     ),
 }
 
+FEW_CPUS: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "start it without its limit to CPU {cpus} (taskset, CPUAffinity=, a cpuset): CPU "
+            "{others} is idle most of the time",
+            "Go computes on as many CPUs as it may use at its start; from Go 1.25 on it follows "
+            "a change by itself",
+        ),
+    ),
+}
+
 _DATABASE = "a further server of the same data needs replication; a cheaper query needs nothing"
 MORE_CPU: Dict[str, Tuple[Row, ...]] = {
     "generic": (
