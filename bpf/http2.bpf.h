@@ -3,6 +3,8 @@
  * Whether a connection speaks HTTP/2. Its streams share the connection, so bytes in, then bytes out,
  * is not a request. The first receive calls of a connection are checked, in the caller's memory. A
  * connection that was open at attach is recognised by its frames, if they end where the bytes end.
+ *
+ * And whether it is a WebSocket, whose messages need no reply.
  */
 #ifndef HTTP2_BPF_H
 #define HTTP2_BPF_H
@@ -36,6 +38,14 @@ enum frame_type {
 	FRAME_WINDOW_UPDATE = 8,
 	FRAME_CONTINUATION = 9,
 };
+
+/* RFC 6455, 5.2: FIN, two reserved bits that nobody uses, the opcode; then MASK and the length. */
+#define WEBSOCKET_FIRST 0xb0
+#define WEBSOCKET_FIN 0x80
+#define WEBSOCKET_MASK 0x80
+#define WEBSOCKET_OPCODES 0x706U	/* a bit each: text, binary, close, ping, pong */
+#define WEBSOCKET_LENGTH_16 126
+#define WEBSOCKET_HEAD 6	/* with the mask; 2 more with a longer length */
 
 struct user_buffer {
 	u64 at;
@@ -107,6 +117,24 @@ static __always_inline bool is_preface(u64 at, u64 bytes)
 	return start[0] == PREFACE_START && start[1] == PREFACE_NEXT;
 }
 
+/* Exactly one frame of a client, which masks what it sends; of less than 64 KiB. */
+static __always_inline bool is_websocket_frame(u64 at, u64 bytes)
+{
+	u8 head[4] = {};
+	u64 length;
+
+	if (bytes < WEBSOCKET_HEAD || bpf_probe_read_user(head, sizeof(head), (void *)at))
+		return false;
+	if ((head[0] & WEBSOCKET_FIRST) != WEBSOCKET_FIN || !(head[1] & WEBSOCKET_MASK) ||
+	    !(WEBSOCKET_OPCODES >> (head[0] & 0xf) & 1))
+		return false;
+	length = head[1] & ~WEBSOCKET_MASK;
+	if (length < WEBSOCKET_LENGTH_16)
+		return bytes == WEBSOCKET_HEAD + length;
+	return length == WEBSOCKET_LENGTH_16 &&
+	       bytes == WEBSOCKET_HEAD + 2 + ((u64)head[2] << 8 | head[3]);
+}
+
 /* The first one that a call filled; its length is 0 where it is not known. */
 static __always_inline void first_buffer(struct pt_regs *regs, struct call_in_flight *call,
 					 u64 bytes, struct user_buffer *buffer)
@@ -141,6 +169,10 @@ static __subprogram int look_for_http2(struct pt_regs *regs, struct call_in_flig
 	if (bytes > buffer.length ? is_preface(buffer.at, buffer.length) :
 				    is_preface(buffer.at, bytes) || are_frames(buffer.at, bytes)) {
 		connection->is_multiplexed = 1;
+		connection->looks = LOOKS_MAX;
+	} else if ((connection->turns || !connection->listener) && bytes <= buffer.length &&
+		   is_websocket_frame(buffer.at, bytes)) {
+		connection->is_websocket = 1;
 		connection->looks = LOOKS_MAX;
 	}
 	return 0;

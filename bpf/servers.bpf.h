@@ -97,6 +97,9 @@ static __always_inline void request_began(struct task_struct *task, struct threa
 	if (!server || (connection->leftover && !answers_leftovers(server)))
 		return;
 	settle_shares(server, state, (u64)task, now);
+	/* The process before it had the same number. */
+	if (server->exited_ns)
+		server->exited_ns = 0;
 	shared_add(&server->began, 1);
 	shared_add(&server->in_progress, 1);
 	connection->in_progress_at = tgid_of(task);
@@ -231,10 +234,11 @@ static __subprogram int count_own_request(u32 tgid, u32 upstream, u32 peer_tgid,
 static __subprogram int note_given_up(struct server *server, struct connection *connection,
 				      ns_t now)
 {
-	ns_t waited_ns = elapsed(connection->received_ns, now);
+	/* Of a process that exits, its memory is torn down before its connections are closed. */
+	ns_t waited_ns = elapsed(connection->received_ns, server->exited_ns ?: now);
 
 	if (connection->phase != PHASE_RECEIVING || connection->leftover ||
-	    connection->is_multiplexed || waited_ns < GOODBYE_NS)
+	    connection->is_multiplexed || connection->is_websocket || waited_ns < GOODBYE_NS)
 		return 0;
 	shared_add(&server->given_up, 1);
 	shared_add(&server->given_up_ns, waited_ns);
@@ -325,6 +329,7 @@ static __always_inline void server_exited(u32 tgid)
 	server->epoch++;
 	server->asking = 0;
 	server->in_progress = 0;
+	server->exited_ns = bpf_ktime_get_ns();
 }
 
 /* ------------------------------------------------------------ what waits at this moment */
@@ -348,7 +353,8 @@ static __always_inline void note_turn_that_waits(struct server *server,
 static __always_inline int note_what_waits(struct connection *connection, address_t sk)
 {
 	ns_t arrived_ns = connection->arrived_ns ? connection->arrived_ns : seeded_ns;
-	bool is_turn = connection->phase == PHASE_RECEIVING && !connection->is_multiplexed;
+	bool is_shared = connection->is_multiplexed || connection->is_websocket;
+	bool is_turn = connection->phase == PHASE_RECEIVING && !is_shared;
 	struct server *server;
 
 	server = connection->tgid ? server_of(connection->tgid) : NULL;
@@ -359,7 +365,7 @@ static __always_inline int note_what_waits(struct connection *connection, addres
 		__builtin_memset(server->pending, 0, sizeof(server->pending));
 	}
 	/* Its last frame may be one that nobody answers. */
-	if (connection->is_multiplexed && !connection->arrived_ns)
+	if (is_shared && !connection->arrived_ns)
 		return 0;
 	if (is_leftover_only(connection)) {
 		if (!answers_leftovers(server) && !connection->arrived_ns)

@@ -745,6 +745,7 @@ struct connection {
 	unsigned char is_multiplexed;	/* it speaks HTTP/2 */
 	unsigned char leftover;
 	unsigned char window_known;	/* what follows is told from a beginning on */
+	unsigned char is_websocket;	/* its messages need no reply */
 	unsigned char is_held;	/* bytes wait because of Nagle's algorithm, since `held_since` */
 	/* In the queue when the last receive call returned; of a leftover, what is still there; while
 	 * it is in the accept queue, how many had entered that.
@@ -807,6 +808,7 @@ struct server {
 	ns_t event_ns;
 	u64_t event_thread;
 	ns_t event_asleep_ns;	/* of that thread, all its waits so far */
+	ns_t exited_ns;		/* 0: it has not */
 	int in_progress;
 	int asking;
 	unsigned int epoch;	/* how often it was without a request in progress */

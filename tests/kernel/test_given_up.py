@@ -107,6 +107,22 @@ def leaves_at_once(server: Server) -> None:
         sock.sendall(b"leave")
 
 
+def messages(size: int, first: int = 0x81) -> Any:
+    """A client of a WebSocket, whose message nobody answers, and who leaves without a goodbye."""
+    length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
+
+    def sends(server: Server) -> None:
+        with server.client() as sock:
+            sock.sendall(b"answer")
+            assert sock.recv(64) == b"reply"
+            sock.sendall(bytes([first]) + length + b"mask" + bytes(size))
+            sock.settimeout(CLIENT_WAITS_S)
+            with pytest.raises(socket.timeout):
+                sock.recv(64)
+
+    return sends
+
+
 def is_dropped(server: Server) -> None:
     asks(server, b"drop")
 
@@ -120,10 +136,19 @@ def closes_half(server: Server) -> None:
         assert sock.recv(64) == b""
 
 
-OTHERS = [says_goodbye, leaves_at_once, is_dropped, closes_half]
+OTHERS = {
+    "says goodbye": says_goodbye,
+    "leaves at once": leaves_at_once,
+    "is dropped": is_dropped,
+    "closes half": closes_half,
+    "empty message": messages(0),
+    "message": messages(50),
+    "compressed": messages(50, 0xC1),
+    "long": messages(300),
+}
 
 
-@pytest.mark.parametrize("what", OTHERS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("what", OTHERS.values(), ids=OTHERS)
 def test_others_that_end_are_none(server: Server, folder: Path, what: Any) -> None:
     with observed(server, folder) as row:
         for _ in range(LEFT):

@@ -3,9 +3,10 @@
     leaving_server.py unix PATH|tcp PORT_FILE [shutdown]
 
 A request is one word: `answer` gets `reply`, `leave` and `keep` nothing, `drop` has its connection
-closed, and `bye` is a goodbye. A connection that ends is closed (with `shutdown`, shut down first,
-as Node does), but for one with `keep`, which is looked at no more. Prints "ready" when it listens,
-and at the end of its input, as JSON, how many connections ended while their request was left.
+closed, and `bye` is a goodbye. A text frame of a WebSocket gets nothing. A connection that ends is
+closed (with `shutdown`, shut down first, as Node does), but for one with `keep`, which is looked at
+no more. Prints "ready" when it listens, and at the end of its input, as JSON, how many connections
+ended while their request was left.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import socket
 import sys
 from typing import Dict, List
 
+WEBSOCKET_TEXT = (b"\x81", b"\xc1")  # plain and compressed
 left: Dict[socket.socket, bytes] = {}
 kept: List[socket.socket] = []
 counts = {"answered": 0, "ended_without_a_reply": 0, "dropped": 0}
@@ -36,7 +38,7 @@ def listening(kind: str, place: str) -> socket.socket:
 
 def received(connection: socket.socket) -> bytes:
     try:
-        return connection.recv(64)
+        return connection.recv(1024)
     except ConnectionResetError:
         return b""
 
@@ -54,6 +56,8 @@ def serve(connection: socket.socket, loop: selectors.BaseSelector, *, shut_down:
     if data == b"answer":
         connection.sendall(b"reply")
         counts["answered"] += 1
+        return
+    if data[:1] in WEBSOCKET_TEXT:
         return
     if data == b"leave":
         left[connection] = data
