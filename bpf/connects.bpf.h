@@ -178,14 +178,16 @@ static __always_inline void tcp_state_changed(struct sock *sk, int before, int a
 			counts->established_child = address;
 		return;
 	}
-	if (after != TCP_CLOSE)
+	if (after != TCP_CLOSE && after != TCP_FIN_WAIT1)
 		return;
 	connection = bpf_map_lookup_elem(&connections, &address);
 	if (!connection)
 		return;
+	note_tcp_end(connection, before, after);
+	if (after != TCP_CLOSE)
+		return;
 	if (before == TCP_SYN_SENT && connection->role == ROLE_UPSTREAM)
 		failed_in_background(sk, connection->established_ns);
-	note_tcp_end(connection, before);
 	connection_gone(connection);
 	bpf_map_delete_elem(&connections, &address);
 }

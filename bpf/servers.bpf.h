@@ -228,18 +228,35 @@ static __subprogram int count_own_request(u32 tgid, u32 upstream, u32 peer_tgid,
 	return 0;
 }
 
-/* A client that is gone before it has a reply did not want to wait any longer: but for goodbyes, as
- * of PostgreSQL, MySQL and TLS, which no reply follows and the end of the connection does at once.
+/* How long a request had been received when its connection ended without a byte of a reply. 0: it
+ * was none that asked for one, or a goodbye, as of PostgreSQL, MySQL and TLS, which no reply follows
+ * and the end of the connection does at once. Of a process that exits, its memory is torn down
+ * before its connections are closed.
  */
-static __subprogram int note_given_up(struct server *server, struct connection *connection,
-				      ns_t now)
+static __always_inline ns_t unanswered_ns(struct server *server, struct connection *connection,
+					  ns_t now)
 {
-	/* Of a process that exits, its memory is torn down before its connections are closed. */
 	ns_t waited_ns = elapsed(connection->received_ns, server->exited_ns ?: now);
 
 	if (connection->phase != PHASE_RECEIVING || connection->leftover ||
 	    connection->is_multiplexed || connection->is_websocket || waited_ns < GOODBYE_NS)
 		return 0;
+	return waited_ns;
+}
+
+/* The client did not want to wait any longer, or the program did not want to reply. */
+static __subprogram int note_unanswered(struct server *server, struct connection *connection,
+					ns_t now, bool client_left)
+{
+	ns_t waited_ns = unanswered_ns(server, connection, now);
+
+	if (!waited_ns)
+		return 0;
+	if (!client_left) {
+		shared_add(&server->dropped, 1);
+		shared_add(&server->dropped_ns, waited_ns);
+		return 0;
+	}
 	shared_add(&server->given_up, 1);
 	shared_add(&server->given_up_ns, waited_ns);
 	shared_add(&server->given_up_upstream_ns,
@@ -261,25 +278,30 @@ static __always_inline void no_reply_will_come(struct task_struct *task,
 	if (!server)
 		return;
 	settle_shares(server, state, (u64)task, now);
-	if (connection->in_progress_at && !client_is_there(sk, connection->endpoint))
-		note_given_up(server, connection, now);
+	if (connection->in_progress_at)
+		note_unanswered(server, connection, now,
+				!client_is_there(sk, connection->endpoint));
 }
 
 /* TCP, from whatever context: the client has reset it, or has acknowledged that this end, which
- * learned of the client's end first, has closed too. What exits does not look for its clients.
+ * learned of the client's end first, has closed too; or the process exits, since close() and
+ * shutdown() are seen before.
  */
-static __always_inline void note_tcp_end(struct connection *connection, int before)
+static __always_inline void note_tcp_end(struct connection *connection, int before, int after)
 {
+	bool client_left = after == TCP_CLOSE && (before == TCP_ESTABLISHED ||
+						  before == TCP_CLOSE_WAIT ||
+						  before == TCP_LAST_ACK);
 	struct task_struct *task = (void *)bpf_get_current_task();
+	bool is_exiting = BPF_CORE_READ(task, flags) & PF_EXITING;
 	u32 tgid = connection->in_progress_at;
 	struct server *server = tgid ? bpf_map_lookup_elem(&servers, &tgid) : NULL;
 
-	if (!server || is_light ||
-	    (before != TCP_ESTABLISHED && before != TCP_CLOSE_WAIT && before != TCP_LAST_ACK))
+	if (!server || is_light)
 		return;
-	if (before != TCP_LAST_ACK && BPF_CORE_READ(task, flags) & PF_EXITING)
+	if (client_left ? is_exiting && before != TCP_LAST_ACK : after != TCP_FIN_WAIT1)
 		return;
-	note_given_up(server, connection, bpf_ktime_get_ns());
+	note_unanswered(server, connection, bpf_ktime_get_ns(), client_left);
 }
 
 /* The connection is closed: replies that it owed will not come. */

@@ -803,6 +803,8 @@ struct server {
 	count_t given_up;	/* requests without a reply whose client was gone when it was closed: */
 	ns_t given_up_ns;	/* since they were received, */
 	ns_t given_up_upstream_ns;	/* of that asleep with an own request outstanding */
+	count_t dropped;	/* requests without a reply whose connection the program ended first: */
+	ns_t dropped_ns;	/* since they were received */
 	count_t at_once;	/* requests in progress at each reply, that one too, added up */
 	ns_t share_ns;
 	ns_t event_ns;

@@ -572,6 +572,18 @@ class GivenUpCounts:
 
 
 @dataclass(frozen=True)
+class DroppedCounts:
+    """Requests without a reply whose connection the process ended first, cumulative.
+
+    Attributes:
+        total_ns: from the last byte of each to the end.
+    """
+
+    count: int
+    total_ns: int
+
+
+@dataclass(frozen=True)
 class ServerReading:
     """The requests of one process, cumulative but for what waits now.
 
@@ -589,7 +601,7 @@ class ServerReading:
         at_once: requests in progress when a reply began, that one too, added up over replies.
         asked_before: connections whose client had spoken last when the observation began, after a
             reply; since then neither end has. Of TCP.
-        `given_up`, `abandoned` and `asked_before` are None when not measured.
+        `given_up`, `dropped`, `abandoned` and `asked_before` are None when not measured.
     """
 
     pid: int
@@ -611,6 +623,7 @@ class ServerReading:
     latency: Optional[LatencyCounts] = None
     at_once: Optional[int] = None
     given_up: Optional[GivenUpCounts] = None
+    dropped: Optional[DroppedCounts] = None
     abandoned: Optional[Waiting] = None
     asked_before: Optional[Waiting] = None
 

@@ -39,6 +39,9 @@ class Server:
         sock.connect(str(self._place))
         return sock
 
+    def wait(self) -> None:
+        self._process.communicate(timeout=PATIENCE_S)
+
     def end(self) -> None:
         said, _ = self._process.communicate(timeout=PATIENCE_S)
         self.account = json.loads(said)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import struct
 import subprocess
@@ -13,6 +15,7 @@ import pytest
 
 from tests.kernel.leaving import Server
 from tests.kernel.tool import Attached
+from tests.workloads import leaving_server
 
 pytestmark = [pytest.mark.root]
 
@@ -127,6 +130,43 @@ def is_dropped(server: Server) -> None:
     asks(server, b"drop")
 
 
+def test_those_that_the_server_ends_are_counted(server: Server, folder: Path) -> None:
+    with observed(server, folder) as row:
+        for _ in range(ANSWERED):
+            asks(server, b"answer")
+        for _ in range(LEFT):
+            asks(server, b"fail")
+    server.end()
+    assert server.account["failed"] == row["dropped"]["count"] == LEFT
+    assert row["dropped"]["waited_mean_us"] >= 1e6 * leaving_server.FAILS_AFTER_S
+    assert row["given_up"]["count"] == 0
+    told = row["verdict"]
+    assert (told["cause"], told["harm"]["kind"]) == ("app-blocked", "failed")
+    assert told["harm"]["count"] == LEFT
+
+
+def test_those_that_it_has_when_it_is_killed_are_counted(folder: Path) -> None:
+    """Of TCP: nothing tells of the end of a Unix socket."""
+    server, kept = Server("tcp", folder, "close"), []
+    with Attached(["--pid", str(server.pid)], folder) as watched:
+        asks(server, b"answer")
+        for _ in range(LEFT):
+            kept.append(server.client())
+            kept[-1].sendall(b"leave")
+        gives_up(server)
+        os.kill(server.pid, signal.SIGKILL)
+        for sock in kept:
+            assert sock.recv(64) == b""
+            sock.close()
+    (row,) = watched.report["requests"]["served_by"]
+    assert (row["dropped"]["count"], row["given_up"]["count"]) == (LEFT, 1)
+    server.account = {"killed": 1}
+    server.wait()
+    told = watched.report["verdict"]
+    assert (told["cause"], told["harm"]["kind"]) == ("app-blocked", "failed")
+    assert "ended with them in hand" in told["summary"]
+
+
 def closes_half(server: Server) -> None:
     """It sends no more, and has its reply."""
     with server.client() as sock:
@@ -159,4 +199,5 @@ def test_others_that_end_are_none(server: Server, folder: Path, what: Any) -> No
         "waited_mean_us": None,
         "upstream_mean_us": None,
     }
+    assert row["dropped"] == {"count": 0, "waited_mean_us": None}
     assert row["verdict"]["harm"]["kind"] != "failed"

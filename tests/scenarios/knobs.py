@@ -34,6 +34,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "upstream_hangs_after": ("upstream-wait", 1_000_000_000),
     "sleep_ms": ("app-blocked", 0),
     "forgets": ("app-blocked", False),
+    "drops": ("app-blocked", False),
     "held": ("app-blocked", False),
     "pipe_rate": ("app-blocked", 100_000),
     "pool": ("upstream-wait", 64),

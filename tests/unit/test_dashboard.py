@@ -14,7 +14,7 @@ from tests.unit import reports, verdicts
 from tests.unit.feeds import FailingFeed, ListFeed, frame
 from tests.unit.screens import SIZES, Size, dashboard, focus
 from udsprobe.errors import KernelCannotError
-from udsprobe.model.report import GivenUp, Report, Waiting
+from udsprobe.model.report import Dropped, GivenUp, Report, Waiting
 from udsprobe.views.dashboard import Frame, run_dashboard
 from udsprobe.views.dashboard.app import Dashboard
 
@@ -374,6 +374,7 @@ async def test_clients_that_left_are_told_on_the_page_of_requests() -> None:
         verdicts.node_served(),
         given_up=GivenUp(20, 3, 310_000.0, 0.0),
         abandoned=Waiting(5, 2_000_000.0),
+        dropped=Dropped(7, 20_000.0),
     )
     left = replace(report, requests=replace(report.requests, served_by=[row]))
     async with dashboard(frame(left), size=(110, 60)) as screen:
@@ -381,6 +382,7 @@ async def test_clients_that_left_are_told_on_the_page_of_requests() -> None:
         await screen.press("enter", "end")
         told = "23 clients left without a reply, after 310ms on average; 5 not closed"
         assert screen.row("node 4711", told)
+        assert screen.row("node 4711", "7 ended by it without a reply, after 20.0ms on average")
 
 
 async def test_outgoing_connects_and_their_failures() -> None:

@@ -11,6 +11,7 @@ from tests.unit import ill
 from tests.unit.reports import target
 from udsprobe.model.report import (
     Connection,
+    Dropped,
     GivenUp,
     Latency,
     Peer,
@@ -141,3 +142,31 @@ def upstream(peer: Peer) -> Connection:
 def test_latency_without_percentiles() -> None:
     old = row(left(after_us=1e6), latency_us=Latency(count=150, mean=400.0, max=2e6))
     assert verdict(reported(old)).cause == "healthy"
+
+
+def ends(count: int, served: int = 150, state: str = "running") -> Report:
+    report = reported(replace(row(left(0), served=served), dropped=Dropped(count, 20_000.0)))
+    return replace(report, targets=[replace(report.targets[0], state=state)])
+
+
+@pytest.mark.parametrize(
+    ("state", "says"), [("running", "closes their connections"), ("exited", "ended with them")]
+)
+def test_a_program_that_ends_requests_without_a_reply(state: str, says: str) -> None:
+    found = verdict(ends(50, state=state))
+    assert (found.cause, found.harm.kind, found.harm.share_pct) == ("app-blocked", "failed", 25.0)
+    assert found.summary.startswith("25 % of requests end without a reply: node 4711 " + says)
+    assert "20 ms after it received them on average" in found.summary
+    assert "in the log of node 4711" in found.actions[0].say
+
+
+@pytest.mark.parametrize(("count", "served"), [(2, 20), (50, 10_000), (50, 0)])
+def test_few_of_them_or_a_protocol_without_replies(count: int, served: int) -> None:
+    found = verdict(ends(count, served=served))
+    assert found.cause == ("unknown" if not served else "healthy")
+
+
+@pytest.mark.parametrize(("after_us", "cause"), [(200_000.0, "unknown"), (2e6, "app-blocked")])
+def test_who_never_replied_may_not_have_to(after_us: float, cause: str) -> None:
+    """Half-closed uploads end so; clients that leave after seconds had hoped for something."""
+    assert verdict(reported(row(left(after_us=after_us), served=0))).cause == cause

@@ -3,10 +3,10 @@
     leaving_server.py unix PATH|tcp PORT_FILE [shutdown]
 
 A request is one word: `answer` gets `reply`, `leave` and `keep` nothing, `drop` has its connection
-closed, and `bye` is a goodbye. A text frame of a WebSocket gets nothing. A connection that ends is
-closed (with `shutdown`, shut down first, as Node does), but for one with `keep`, which is looked at
-no more. Prints "ready" when it listens, and at the end of its input, as JSON, how many connections
-ended while their request was left.
+closed, `fail` too after a while, and `bye` is a goodbye. A text frame of a WebSocket gets nothing.
+A connection that ends is closed (with `shutdown`, shut down first, as Node does), but for one with
+`keep`, which is looked at no more. Prints "ready" when it listens, and at the end of its input, as
+JSON, how many connections ended while their request was left.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import json
 import selectors
 import socket
 import sys
+import time
 from typing import Dict, List
 
+FAILS_AFTER_S = 0.02
 WEBSOCKET_TEXT = (b"\x81", b"\xc1")  # plain and compressed
 left: Dict[socket.socket, bytes] = {}
 kept: List[socket.socket] = []
-counts = {"answered": 0, "ended_without_a_reply": 0, "dropped": 0}
+counts = {"answered": 0, "ended_without_a_reply": 0, "dropped": 0, "failed": 0}
 
 
 def listening(kind: str, place: str) -> socket.socket:
@@ -59,6 +61,9 @@ def serve(connection: socket.socket, loop: selectors.BaseSelector, *, shut_down:
         return
     if data[:1] in WEBSOCKET_TEXT:
         return
+    if data == b"fail":
+        time.sleep(FAILS_AFTER_S)
+        counts["failed"] += 1
     if data == b"leave":
         left[connection] = data
         return

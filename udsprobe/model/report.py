@@ -592,6 +592,18 @@ class GivenUp:
 
 
 @dataclass(frozen=True)
+class Dropped:
+    """Requests that ended without a byte of reply, by the process.
+
+    It closed their connection, or exited, 10 ms or more after the last byte of the request, while
+    the client was there. `waited_mean_us` from that byte on; None without any.
+    """
+
+    count: int
+    waited_mean_us: Optional[float]
+
+
+@dataclass(frozen=True)
 class ServedBy:
     """The requests of one target process.
 
@@ -607,7 +619,7 @@ class ServedBy:
     whose clients have closed their end, while the process has not closed its own.
     `asked_before` are TCP connections whose client had spoken last when the observation began, and
     neither end since: requests that hang, long polls, or messages that nobody answers.
-    `at_once`, `given_up`, `abandoned` and `asked_before` are None when not measured.
+    `at_once`, `given_up`, `dropped`, `abandoned` and `asked_before` are None when not measured.
     """
 
     pid: int
@@ -627,6 +639,7 @@ class ServedBy:
     multiplexed: Optional[int] = None
     at_once: Optional[float] = None
     given_up: Optional[GivenUp] = None
+    dropped: Optional[Dropped] = None
     abandoned: Optional[Waiting] = None
     asked_before: Optional[Waiting] = None
 

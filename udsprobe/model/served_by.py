@@ -7,6 +7,7 @@ from typing import Dict, List, Mapping, Optional
 from udsprobe.model.counters import grown, grown_if_measured, ratio
 from udsprobe.model.histogram import latency_us, subtract
 from udsprobe.model.report import (
+    Dropped,
     GivenUp,
     Latency,
     OwnRequests,
@@ -17,6 +18,7 @@ from udsprobe.model.report import (
 )
 from udsprobe.model.served_requests import app_growth_ns, app_parts_ns, shares_pct
 from udsprobe.sample import (
+    DroppedCounts,
     GivenUpCounts,
     LatencyCounts,
     OwnRequestCounts,
@@ -71,6 +73,7 @@ def _row(
         multiplexed=_measured("multiplexed", reading, before),
         at_once=_at_once(reading, before, count),
         given_up=_given_up(reading, before),
+        dropped=_dropped(reading, before),
         abandoned=None if reading.abandoned is None else _waiting(reading.abandoned, now_ns),
         asked_before=(
             None if reading.asked_before is None else _waiting(reading.asked_before, now_ns)
@@ -93,6 +96,18 @@ def _given_up(reading: ServerReading, before: Optional[ServerReading]) -> Option
     return GivenUp(
         count, kept_open, waited_ns / count / _NS_PER_US, upstream_ns / count / _NS_PER_US
     )
+
+
+def _dropped(reading: ServerReading, before: Optional[ServerReading]) -> Optional[Dropped]:
+    now = reading.dropped
+    if now is None:
+        return None
+    earlier = (before.dropped if before is not None else None) or DroppedCounts(0, 0)
+    count = grown(f"process {reading.pid} dropped", now.count, earlier.count)
+    if not count:
+        return Dropped(0, None)
+    waited_ns = grown(f"process {reading.pid} dropped ns", now.total_ns, earlier.total_ns)
+    return Dropped(count, waited_ns / count / _NS_PER_US)
 
 
 def _abandoned(reading: Optional[ServerReading]) -> int:
@@ -199,5 +214,5 @@ def _is_of_interest(row: ServedBy) -> bool:
     waiting = row.unanswered.count + row.unread.count + row.asking.count
     if row.asked_before is not None:
         waiting += row.asked_before.count
-    given_up = row.given_up is not None and row.given_up.count
-    return bool(row.count or row.upstream or waiting or given_up)
+    ended = [each.count for each in (row.given_up, row.dropped) if each is not None]
+    return bool(row.count or row.upstream or waiting or sum(ended))

@@ -26,6 +26,7 @@ from udsprobe.rules.suspects.churn import accepted_churn, is_most_of_the_work, o
 from udsprobe.rules.suspects.closed_unread import closed_unread_suspects
 from udsprobe.rules.suspects.connects import connect_suspects
 from udsprobe.rules.suspects.descriptors import descriptor_suspects
+from udsprobe.rules.suspects.dropped import dropped_suspects
 from udsprobe.rules.suspects.given_up import with_given_up
 from udsprobe.rules.suspects.hung import hung_suspects
 from udsprobe.rules.suspects.losses import account_findings
@@ -246,6 +247,7 @@ def _around(report: Report) -> List[Suspect]:
         *buffer_suspects(report),
         *narrow_buffer_suspects(report),
         *_stuck(report),
+        *dropped_suspects(report),
         *opened_churn(report),
     ]
 

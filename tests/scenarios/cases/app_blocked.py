@@ -52,6 +52,14 @@ def asyncio_forgets_replies(bench: Bench, forgets: bool = True) -> Subject:
     return Subject([server.pid], ["give up", "CLOSE_WAIT"])
 
 
+@case("asyncio", BOTH)
+def asyncio_drops_requests(bench: Bench, drops: bool = True) -> Subject:
+    """One request in four fails after 20 ms, and has its connection closed without a reply."""
+    server = bench.asyncio(*(["one_in=4", "sleep_ms=20", "drop=1"] if drops else []))
+    bench.load(server.address, connections=8, rate=200)
+    return Subject([server.pid], ["closes their connections"])
+
+
 @case("Go", BOTH, needs=("go",))
 def go_forgets_replies(bench: Bench, forgets: bool = True) -> Subject:
     """The same with a channel into which nobody sends."""

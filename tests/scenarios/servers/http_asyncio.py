@@ -2,7 +2,7 @@
 
 sleep_ms=T asyncio.sleep · spin_ms=T computes · stuck_ms=T time.sleep in the loop · body=N bytes
 lock_ms=T a thread holds a lock for T ms · upstream=ADDRESS asks an HTTP server first
-forget=1 an event that nobody sets
+forget=1 an event that nobody sets · drop=1 an error, and the connection is closed
 hang_after=N, hang_at=ADDRESS after N requests the loop waits for bytes from there
 pool=N with at most N connections to it
 backlog=N · leak=1 keeps a descriptor open for each request · one_in=N only each Nth is slow
@@ -69,6 +69,8 @@ class Service:
             await asyncio.sleep(self._ms("sleep_ms"))
         if "forget" in self._options:
             await asyncio.Event().wait()
+        if "drop" in self._options:
+            raise ConnectionError("it fails")
         if "lock_ms" in self._options:
             await asyncio.get_running_loop().run_in_executor(None, self._hold_lock)
         if "leak" in self._options:

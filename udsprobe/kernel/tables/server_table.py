@@ -11,6 +11,7 @@ from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.tables.connection_table import ConnectionTable
 from udsprobe.kernel.tables.counters import Counters, enum_names, latency_of
 from udsprobe.sample import (
+    DroppedCounts,
     GivenUpCounts,
     LatencyCounts,
     OwnRequestCounts,
@@ -87,8 +88,9 @@ class ServerTable:
             pipelined=entry.pipelined,
             multiplexed=entry.multiplexed,
             at_once=entry.at_once,
-            given_up=GivenUpCounts(entry.given_up, entry.given_up_ns, entry.given_up_upstream_ns),
             upstream=tuple(upstream),
+            given_up=GivenUpCounts(entry.given_up, entry.given_up_ns, entry.given_up_upstream_ns),
+            dropped=DroppedCounts(entry.dropped, entry.dropped_ns),
             in_progress=self._waiting(entry, "PENDING_IN_PROGRESS"),
             unread=self._waiting(entry, "PENDING_UNREAD"),
             asking=self._waiting(entry, "PENDING_ASKING"),
@@ -107,6 +109,7 @@ class ServerTable:
             multiplexed=None,
             at_once=None,
             given_up=None,
+            dropped=None,
         )
 
     def _latency(self, pid: int, entry: Any) -> LatencyCounts:

@@ -239,6 +239,12 @@ def unanswered(report: Report, pid: int) -> Tuple[Action, ...]:
     return remedies("unanswered", server_of(target), pid=pid)
 
 
+def dropped(report: Report, pid: int, who: str) -> Tuple[Action, ...]:
+    """A server ends requests without a reply."""
+    target = next((each for each in report.targets if each.pid == pid), None)
+    return remedies("dropped", server_of(target), who=who)
+
+
 def pool(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
     """Requests wait for one of few connections to an upstream."""
     target = next((each for each in report.targets if pids is None or each.pid in pids), None)

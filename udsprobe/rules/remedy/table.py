@@ -107,6 +107,7 @@ KINDS: Dict[str, Kind] = {
     "pipe-full": Kind("app-blocked", "who reads a pipe is slow", work.PIPE_FULL),
     "hung": Kind("app-blocked", "nothing completes", work.HUNG),
     "unanswered": Kind("app-blocked", "requests that nothing answers", work.UNANSWERED),
+    "dropped": Kind("app-blocked", "it ends requests without a reply", work.DROPPED),
     "holder": Kind("app-blocked", "a process that holds a file lock", work.HOLDER),
     "upstream": Kind("upstream-wait", "the upstream that answers late", work.UPSTREAM),
     "pool": Kind("upstream-wait", "few connections to it, all busy", work.POOL),

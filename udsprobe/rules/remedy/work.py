@@ -317,6 +317,37 @@ UNANSWERED: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
 }
+_ENDS_THEM = "whoever waits for such a reply gets an empty one, and nginx before it answers 502"
+DROPPED: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "look in the log of {who} for an error or a time limit of its own at these times, and "
+            "let it reply with an error",
+            _ENDS_THEM,
+        ),
+    ),
+    "gunicorn": (
+        restart(
+            "look in the log of gunicorn for `WORKER TIMEOUT` and errors; raise --timeout only "
+            "where requests may take that long",
+            _ENDS_THEM,
+        ),
+    ),
+    "uwsgi": (
+        restart(
+            "look in the log of uWSGI for `HARAKIRI` and errors; raise `harakiri` only where "
+            "requests may take that long",
+            _ENDS_THEM,
+        ),
+    ),
+    "php-fpm": (
+        restart(
+            "look in the log of PHP-FPM for `terminating` and `exited on signal`; raise "
+            "request_terminate_timeout only where requests may take that long",
+            _ENDS_THEM,
+        ),
+    ),
+}
 HOLDER: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         look(

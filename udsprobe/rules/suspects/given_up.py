@@ -51,7 +51,9 @@ def _of_pattern(row: ServedBy) -> Optional[GivenUp]:
         return None
     if _share(row, given_up) < GIVEN_UP_SHARE_MIN:
         return None
-    return given_up if _waited_us(row, given_up) >= _slow_us(row) else None
+    # Who never replied may speak a protocol without replies.
+    least_us = _slow_us(row) if row.count else HUNG_US_MIN
+    return given_up if _waited_us(row, given_up) >= least_us else None
 
 
 def _count(given_up: GivenUp) -> int:

@@ -276,20 +276,31 @@ def _served_by(report: Report) -> List[Line]:
 
 
 def _given_up(rows: Sequence[ServedBy]) -> List[Line]:
-    """Clients that left without a reply, where there are any."""
+    """Requests that ended without a reply, where there are any."""
     lines = []
     for row in rows:
-        given_up = row.given_up
-        if given_up is None or not given_up.count + given_up.kept_open:
-            continue
-        after = numbers.duration(given_up.waited_mean_us) if given_up.count else None
-        told = f"{given_up.count + given_up.kept_open:,} clients left without a reply"
-        told += f", after {after} on average" if after else ""
-        if row.abandoned is not None and row.abandoned.count:
-            told += f"; {row.abandoned.count:,} not closed"
         name = column(fit(cells.process(row.pid, row.comm), LABEL - 1), LABEL)
-        lines.append(plain(f"{name}{told}"))
+        lines += [plain(f"{name}{told}") for told in (_left(row), _dropped(row)) if told]
     return lines
+
+
+def _left(row: ServedBy) -> str:
+    given_up = row.given_up
+    if given_up is None or not given_up.count + given_up.kept_open:
+        return ""
+    told = f"{given_up.count + given_up.kept_open:,} clients left without a reply"
+    if given_up.count:
+        told += f", after {numbers.duration(given_up.waited_mean_us)} on average"
+    if row.abandoned is not None and row.abandoned.count:
+        told += f"; {row.abandoned.count:,} not closed"
+    return told
+
+
+def _dropped(row: ServedBy) -> str:
+    if row.dropped is None or not row.dropped.count:
+        return ""
+    after = numbers.duration(row.dropped.waited_mean_us)
+    return f"{row.dropped.count:,} ended by it without a reply, after {after} on average"
 
 
 def _share_line(name: str, amount: str, share: float) -> Line:
