@@ -243,7 +243,7 @@ static __always_inline bool bytes_received(struct task_struct *task, struct thre
 		begin_turn(connection, state, call, now);
 		request_began(task, state, connection, now);
 	} else {
-		request_continued(connection);
+		request_continued(connection, now);
 		connection->recv_ns += now - call->start_ns;
 		connection->app_ns += elapsed(connection->received_ns, call->start_ns);
 	}

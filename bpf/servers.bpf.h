@@ -19,6 +19,10 @@
 
 /* Received that often and never answered: a protocol without replies, or a large upload. */
 #define RECEIVES_MAX 64
+/* Beside that number: its client went on to send without a reply, so it waits for none, or sends its
+ * request slowly.
+ */
+#define SPOKE_AGAIN 0x80
 #define ASKS_MAX 255
 
 static __always_inline struct server *server_of(u32 tgid)
@@ -152,9 +156,16 @@ static __always_inline void request_answered(struct server *server, u32 tgid,
 	request_left(server);
 }
 
-static __always_inline void request_continued(struct connection *connection)
+static __always_inline void request_continued(struct connection *connection, ns_t now)
 {
-	if (connection->receives < RECEIVES_MAX && ++connection->receives == RECEIVES_MAX)
+	u8 receives = connection->receives & ~SPOKE_AGAIN;
+
+	if (elapsed(connection->received_ns, now) >= GOODBYE_NS)
+		connection->receives |= SPOKE_AGAIN;
+	if (receives >= RECEIVES_MAX)
+		return;
+	connection->receives++;
+	if (receives + 1 == RECEIVES_MAX)
 		request_gone(connection);
 }
 
@@ -239,7 +250,8 @@ static __always_inline ns_t unanswered_ns(struct server *server, struct connecti
 	ns_t waited_ns = elapsed(connection->received_ns, server->exited_ns ?: now);
 
 	if (connection->phase != PHASE_RECEIVING || connection->leftover ||
-	    connection->is_multiplexed || connection->is_websocket || waited_ns < GOODBYE_NS)
+	    connection->is_multiplexed || connection->is_websocket ||
+	    connection->receives & SPOKE_AGAIN || waited_ns < GOODBYE_NS)
 		return 0;
 	return waited_ns;
 }
@@ -367,7 +379,8 @@ static __always_inline void note_turn_that_waits(struct server *server,
 						 struct connection *connection, address_t sk)
 {
 	note_pending(&server->pending[PENDING_IN_PROGRESS], connection->turn_ns);
-	if (connection->inode == inode_of_socket((struct sock *)sk) &&
+	if (!(connection->receives & SPOKE_AGAIN) &&
+	    connection->inode == inode_of_socket((struct sock *)sk) &&
 	    !client_is_there(sk, connection->endpoint))
 		note_pending(&server->pending[PENDING_ABANDONED], connection->turn_ns);
 }

@@ -176,7 +176,20 @@ def closes_half(server: Server) -> None:
         assert sock.recv(64) == b""
 
 
+def speaks_on(server: Server) -> None:
+    """Its messages need no reply: it does not wait for one before the next."""
+    with server.client() as sock:
+        sock.sendall(b"answer")
+        assert sock.recv(64) == b"reply"
+        sock.settimeout(CLIENT_WAITS_S)
+        for _ in range(2):
+            sock.sendall(b"leave")
+            with pytest.raises(socket.timeout):
+                sock.recv(64)
+
+
 OTHERS = {
+    "speaks on": speaks_on,
     "says goodbye": says_goodbye,
     "leaves at once": leaves_at_once,
     "is dropped": is_dropped,
