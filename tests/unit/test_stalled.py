@@ -49,10 +49,9 @@ def test_threads_that_all_wait_for_one_lock() -> None:
     [
         (asleep(4711, **UPSTREAM), "upstream-wait", "postgres 498 has sent nothing since"),
         (asleep(4711, kind="child", call="wait4"), "app-blocked", "(wait4) for 10 s or longer"),
-        (asleep(4711, kind="sleep"), "app-blocked", "for 10 s or longer"),
         (poller(False), "app-blocked", "of which none can be its client's"),
     ],
-    ids=["upstream", "child", "sleep", "another set"],
+    ids=["upstream", "child", "another set"],
 )
 @pytest.mark.parametrize("unread", [0, 3])
 def test_an_event_loop_that_waits_for_something_else(
@@ -79,14 +78,22 @@ def test_an_event_loop_that_waits_for_something_else(
         # Each waits for something of its own.
         [asleep(4712, lock="0x1"), asleep(4713, lock="0x2")],
         [asleep(4711, kind="other"), asleep(4712, kind="sleep")],
+        # The loop, or a first thread that leaves all work to the others.
+        [asleep(4711, kind="sleep"), asleep(4712), asleep(4713)],
     ],
-    ids=["polls clients", "poll()", "receives", "two locks", "not told"],
+    ids=["polls clients", "poll()", "receives", "two locks", "not told", "sleeps"],
 )
 def test_what_cannot_be_told(waits: Any) -> None:
     found = verdict(hangs(*waits))
     assert (found.cause, found.harm.kind) == ("unknown", "unknown")
     assert found.summary.startswith("On 4 connections the client has spoken last, ")
     assert "requests that hang, long polls, or messages that need no reply" in found.summary
+
+
+def test_the_only_thread_sleeps() -> None:
+    found = verdict(hangs(asleep(4711, kind="sleep", call="clock_nanosleep")))
+    assert found.cause == "app-blocked"
+    assert "(clock_nanosleep) for 10 s or longer" in found.summary
 
 
 def test_who_computes_waits_for_nothing() -> None:

@@ -38,9 +38,12 @@ def what_stalls(report: Report, row: ServedBy, waits: List[WaitNow], how: str) -
         return []
     # Of an event loop it is the first thread that counts; the others are those of a pool.
     main = [each for each in waits if each.tid == each.pid]
-    if any(_is_at_work(each) or each.kind in ("poll", "sleep") for each in main):
+    if any(_is_at_work(each) or each.kind == "poll" for each in main):
         return main
-    return _most([each for each in waits if _is_at_work(each) or each.kind == "lock"])
+    found = _most([each for each in waits if _is_at_work(each) or each.kind == "lock"])
+    # It is the loop, or it leaves all work to the others.
+    sleeps = [each for each in main if each.kind == "sleep"]
+    return [] if found and sleeps else found or sleeps
 
 
 def _is_at_work(wait: WaitNow) -> bool:
