@@ -111,6 +111,20 @@ def test_a_request_from_before_we_came() -> None:
     assert is_quiet(reported(replace(row, kind="sleep"), row=owing(owed=0)))
 
 
+def test_a_worker_that_has_a_client_and_waits_for_its_upstream_since_before_we_came() -> None:
+    row = wait(
+        replies_owed=0, kind="recv", call="recvfrom", connection="upstream", peer=OTHER, lock=None
+    )
+    row = replace(row, is_serving=False)
+    report = reported(row, row=owing(owed=0))
+    assert is_quiet(report)
+    report = replace(report, waits_now=[replace(row, clients=1)])
+    found = verdict(report)
+    assert (found.cause, found.subject) == ("upstream-wait", "postgres 498")
+    assert found.summary.startswith("1 reply outstanding, the oldest for 3 s or longer: ")
+    assert is_quiet(replace(report, targets=[replace(report.targets[0], threads=2)]))
+
+
 def test_a_thread_that_takes_no_requests_itself_may_have_no_work() -> None:
     """One of a pool; and any of a process in which another one polls for all."""
     assert is_quiet(reported(wait(is_serving=False), threads=8))

@@ -1141,7 +1141,8 @@ class WaitNow:
     call is about none; `peer` is its other end. `polls_clients`: of a thread in epoll_wait(): it
     watches a connection that its process serves, or a listener; False: no client can wake it.
     `held_by`: who holds the file lock. `is_serving`: the thread has moved bytes on sockets and
-    slept in a receive call or a poller.
+    slept in a receive call or a poller. `clients`: connections that its process serves; None where
+    not all are known.
     """
 
     pid: int
@@ -1159,6 +1160,7 @@ class WaitNow:
     polls_clients: Optional[bool] = None
     held_by: Optional[Peer] = None
     is_serving: bool = False
+    clients: Optional[int] = None
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,13 @@ class _Connections:
         self._threads = Counter(each.pid for each in sample.threads or ())
         # Where some are not listed, one that is listed need not be the only one.
         complete = sample.connections_open is not None and sample.connections_open <= len(kept)
+        served = Counter(each.pid for each in kept if each.role == "served")
+        self._clients = served if complete else None
         self._only = {each.pid: each for each in kept if complete and pids[each.pid] == 1}
+
+    def clients(self, pid: int) -> Optional[int]:
+        """Connections that a process serves; None where not all are listed."""
+        return None if self._clients is None else self._clients[pid]
 
     def of(self, thread: ThreadActivities) -> Optional[ConnectionReading]:
         """That of its call; of no socket, the only one of a process of one thread."""
@@ -66,7 +72,7 @@ def waits_now(last: Sample) -> Optional[WaitsNow]:
     wakers = _last_wakers(last.waits)
     connections = _Connections(last)
     rows = [
-        _row(each, last, owed, wakers.get((each.pid, each.object)), connections.of(each))
+        _row(each, last, owed, wakers.get((each.pid, each.object)), connections)
         for each in told
         if each.slept_ns(last.monotonic_ns) >= LASTED_NS_MIN
     ]
@@ -100,8 +106,9 @@ def _row(
     sample: Sample,
     owed: Optional[Dict[int, int]],
     waker: Optional[WaitCounts],
-    connection: Optional[ConnectionReading],
+    connections: _Connections,
 ) -> WaitNow:
+    connection = connections.of(thread)
     lasted_ns = thread.slept_ns(sample.monotonic_ns)
     since = datetime.fromtimestamp(sample.unix_s - lasted_ns / _NS_PER_S, tz=timezone.utc)
     return WaitNow(
@@ -120,6 +127,7 @@ def _row(
         polls_clients=thread.polls_clients,
         held_by=None if thread.lock_holder is None else _process(thread.lock_holder),
         is_serving=_is_serving(thread, sample.monotonic_ns),
+        clients=connections.clients(thread.pid),
     )
 
 

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import sys
 
-from tests.scenarios.bench import Bench, answers
+from tests.scenarios.bench import Bench, Process
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 from tests.scenarios.postgres import Postgres, pgbouncer
 
+SILENT = (
+    "import socket, sys\n"
+    "at = sys.argv[1]\n"
+    "host, _, port = at.rpartition(':')\n"
+    "s = socket.socket(socket.AF_UNIX if at[0] == '/' else socket.AF_INET)\n"
+    "s.bind(at if at[0] == '/' else (host, int(port)))\n"
+    "s.listen()\n"
+    "print('listens', flush=True)\n"
+    "kept = []\n"
+    "while True:\n"
+    "    kept.append(s.accept())\n"
+    "    print('accepted', flush=True)\n"
+)
 SPIN = "for i=1,{} do end return 1"
 
 
@@ -69,23 +82,39 @@ def nginx_before_a_slow_app(bench: Bench, upstream_ms: int = 40) -> Subject:
     return Subject([nginx.pid], [node.address])
 
 
+def _silent(bench: Bench, address: str) -> Process:
+    """Accepts there, says so, and never answers."""
+    started = bench.start([sys.executable, "-c", SILENT, address], "silent")
+    bench.wait_until(lambda: b"listens" in started.log.read_bytes(), "it listens", started)
+    return started
+
+
 @case("asyncio", BOTH)
 def asyncio_that_hangs(bench: Bench, upstream_hangs_after: int = 200) -> Subject:
     """Since before udsprobe came its loop waits for an upstream that says nothing."""
     silent = bench.address("silent", TCP)
-    program = (
-        "import socket, sys\nhost, port = sys.argv[1].split(':')\n"
-        "at, kept = socket.create_server((host, int(port))), []\n"
-        "while True: kept.append(at.accept())\n"
-    )
-    bench.wait_until(
-        lambda: answers(silent), "it listens", bench.start([sys.executable, "-c", program, silent])
-    )
+    _silent(bench, silent)
     server = bench.asyncio(f"hang_after={upstream_hangs_after}", f"hang_at={silent}")
     bench.load(server.address, connections=8, rate=400)
     if upstream_hangs_after < 1_000_000:
         bench.wait_until(lambda: b"hangs" in server.log.read_bytes(), "it hangs", server)
     return Subject([server.pid], [silent])
+
+
+@case("gunicorn", BOTH)
+def gunicorn_that_hangs(bench: Bench, upstream_hangs_after: int = 0) -> Subject:
+    """Since before udsprobe came both sync workers wait for an upstream that says nothing."""
+    silent = bench.address("silent", UNIX)
+    upstream = _silent(bench, silent)
+    if upstream_hangs_after:
+        server = bench.gunicorn()
+        bench.load(server.address, connections=2, rate=20)
+        return Subject([server.pid])
+    server = bench.gunicorn(UPSTREAM=silent, COMMAND="GET x")
+    bench.load(server.address, connections=2, rate=20, warm=0)
+    has_both = lambda: upstream.log.read_bytes().count(b"accepted") == 2  # noqa: E731
+    bench.wait_until(has_both, "both workers hang", server)
+    return Subject([server.pid], [f"python {upstream.pid} has sent nothing"])
 
 
 @case("nginx", BOTH, needs=("nginx", "node"))

@@ -111,10 +111,16 @@ def _owed(row: Optional[ServedBy], replies: int, why: List[WaitNow]) -> Waiting:
 
 def _early(wait: WaitNow) -> Optional[HeldUp]:
     """It has a client, has moved no byte since we came, and is busy with something else."""
-    is_at_work = wait.kind in _AT_WORK or wait.polls_clients is False
-    if wait.connection != "served" or wait.is_serving or not is_at_work:
+    if wait.is_serving:
         return None
-    return HeldUp(wait.pid, wait.comm, Waiting(1, wait.lasted_us), (wait,), how=EARLY)
+    is_at_work = wait.kind in _AT_WORK or wait.polls_clients is False
+    if wait.connection == "served" and is_at_work:
+        return HeldUp(wait.pid, wait.comm, Waiting(1, wait.lasted_us), (wait,), how=EARLY)
+    if wait.kind in _UPSTREAM and wait.connection == "upstream" and wait.clients:
+        return HeldUp(
+            wait.pid, wait.comm, Waiting(wait.clients, wait.lasted_us), (wait,), how=EARLY
+        )
+    return None
 
 
 def _is_no_wait_for_clients(wait: WaitNow) -> bool:
