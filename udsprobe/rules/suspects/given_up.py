@@ -157,7 +157,7 @@ def _headline(report: Report, row: ServedBy) -> str:
     meanwhile = ""
     if doing == "blocked_poll":
         words = ACTIVITY_WORDS[doing]
-        meanwhile = f", and its threads that serve are {words} for {percent(share)} of the time"
+        meanwhile = f", and its threads that serve are {words} for {part(share)} of the time"
     return f"{name_of(row)} does not answer them{meanwhile}"
 
 
