@@ -8,7 +8,7 @@ import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import List, Tuple
+from typing import Iterator, List, Tuple
 
 import pytest
 
@@ -42,8 +42,10 @@ def spoke_last(server: Server) -> int:
 
 
 @pytest.fixture
-def server(folder: Path) -> Server:
-    return Server("tcp", folder, "close")
+def server(folder: Path) -> Iterator[Server]:
+    started = Server("tcp", folder, "close")
+    yield started
+    started.end()
 
 
 def opened(server: Server, stack: ExitStack) -> Tuple[List[socket.socket], ...]:
@@ -71,4 +73,3 @@ def test_those_that_asked_and_have_no_reply(server: Server, folder: Path, detail
             ask(asked[:3], b"answer")
         (row,) = watched.report["requests"]["served_by"]
         assert (row["count"], row["asked_before"]["count"]) == (3, ASKED - 3)
-    server.end()

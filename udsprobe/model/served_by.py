@@ -74,10 +74,8 @@ def _row(
         at_once=_at_once(reading, before, count),
         given_up=_given_up(reading, before),
         dropped=_dropped(reading, before),
-        abandoned=None if reading.abandoned is None else _waiting(reading.abandoned, now_ns),
-        asked_before=(
-            None if reading.asked_before is None else _waiting(reading.asked_before, now_ns)
-        ),
+        abandoned=_waiting_if_measured(reading.abandoned, now_ns),
+        asked_before=_waiting_if_measured(reading.asked_before, now_ns),
     )
 
 
@@ -208,6 +206,10 @@ def _waiting(waiting: WaitingNow, now_ns: int) -> Waiting:
         return Waiting(waiting.count, None)
     # The listing is a moment after the sample's own.
     return Waiting(waiting.count, max(0, now_ns - waiting.oldest_ns) / _NS_PER_US)
+
+
+def _waiting_if_measured(waiting: Optional[WaitingNow], now_ns: int) -> Optional[Waiting]:
+    return None if waiting is None else _waiting(waiting, now_ns)
 
 
 def _is_of_interest(row: ServedBy) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import List, Mapping, Optional, Tuple
+from typing import Iterable, List, Mapping, Optional, Tuple
 
-from udsprobe.model.report import Evidence, Report, Verdict
+from udsprobe.model.report import Evidence, Report, Verdict, Waiting
 from udsprobe.model.thread_time import busy_share
 from udsprobe.rules.accounts.lock_use import busiest_lock
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
@@ -86,35 +86,41 @@ def _told(facts: List[Evidence]) -> str:
 
 def owed_replies(report: Report) -> List[Evidence]:
     """Requests that wait for their reply for long: nobody completes, and long polls look so."""
-    rows = [row.unanswered for row in report.requests.served_by or [] if row.unanswered.count]
-    oldest_us = max((row.oldest_us or 0.0 for row in rows), default=0.0)
-    if oldest_us < HUNG_US_MIN:
+    served = report.requests.served_by or []
+    owed = _for_long(row.unanswered for row in served)
+    if owed is None:
         return []
-    owed = sum(row.count for row in rows)
     says = (
-        f"{count(owed, 'reply is', 'replies are')} outstanding, the oldest for "
-        f"{duration(oldest_us)}: "
+        f"{count(owed.count, 'reply is', 'replies are')} outstanding, the oldest for "
+        f"{duration(owed.oldest_us or 0.0)}: "
         "long polls, or requests that hang"
     )
-    gone = sum(row.abandoned.count for row in report.requests.served_by or [] if row.abandoned)
+    gone = sum(row.abandoned.count for row in served if row.abandoned)
     if gone:
         says += f"; the clients of {gone:,} have closed their end"
-    return [evidence("replies_owed", owed, "replies", says)]
+    return [evidence("replies_owed", owed.count, "replies", says)]
 
 
 def asked_before(report: Report) -> List[Evidence]:
     """Clients that had spoken last when we came, and have no answer since."""
-    rows = [row.asked_before for row in report.requests.served_by or [] if row.asked_before]
-    oldest_us = max((row.oldest_us or 0.0 for row in rows), default=0.0)
-    if oldest_us < HUNG_US_MIN:
+    asked = _for_long(row.asked_before for row in report.requests.served_by or [])
+    if asked is None:
         return []
-    asked = sum(row.count for row in rows)
     says = (
-        f"on {count(asked, 'connection')} the client has spoken last, the longest ago "
-        f"{duration(oldest_us)}, before this observation began: requests that hang, long polls, or "
-        "messages that need no reply"
+        f"on {count(asked.count, 'connection')} the client has spoken last, the longest ago "
+        f"{duration(asked.oldest_us or 0.0)}, before this observation began: requests that hang, "
+        "long polls, or messages that need no reply"
     )
-    return [evidence("asked_before", asked, "connections", says)]
+    return [evidence("asked_before", asked.count, "connections", says)]
+
+
+def _for_long(rows: Iterable[Optional[Waiting]]) -> Optional[Waiting]:
+    """All of them together; None where none has waited for a second."""
+    known = [row for row in rows if row is not None and row.count]
+    oldest_us = max((row.oldest_us or 0.0 for row in known), default=0.0)
+    if oldest_us < HUNG_US_MIN:
+        return None
+    return Waiting(sum(row.count for row in known), oldest_us)
 
 
 def untold(report: Report) -> Verdict:

@@ -12,14 +12,10 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
 from udsprobe.model.report import Report, ServedBy, Waiting, WaitNow
-from udsprobe.rules.accounts.stalled import left_waiting, what_stalls
+from udsprobe.rules.accounts.stalled import AT_WORK, FOR_OTHERS, left_waiting, what_stalls
 from udsprobe.rules.thresholds import HUNG_US_MIN
 
 OWED, EARLY = "owed", "early"
-# For the reply of somebody else.
-_UPSTREAM = ("recv", "connect")
-# In these a thread is in the middle of something, whoever its clients are.
-_AT_WORK = ("lock", "file_lock", "disk", "child", "pipe")
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class HeldUp:
 
 def kind_of(wait: WaitNow) -> str:
     """`upstream`, `send`, `lock`; `work` for any other."""
-    if wait.kind in _UPSTREAM:
+    if wait.kind in FOR_OTHERS:
         return "upstream"
     return wait.kind if wait.kind in ("send", "lock") else "work"
 
@@ -113,10 +109,10 @@ def _early(wait: WaitNow) -> Optional[HeldUp]:
     """It has a client, has moved no byte since we came, and is busy with something else."""
     if wait.is_serving:
         return None
-    is_at_work = wait.kind in _AT_WORK or wait.polls_clients is False
+    is_at_work = wait.kind in ("lock", *AT_WORK) or wait.polls_clients is False
     if wait.connection == "served" and is_at_work:
         return HeldUp(wait.pid, wait.comm, Waiting(1, wait.lasted_us), (wait,), how=EARLY)
-    if wait.kind in _UPSTREAM and wait.connection == "upstream" and wait.clients:
+    if wait.kind in FOR_OTHERS and wait.connection == "upstream" and wait.clients:
         return HeldUp(
             wait.pid, wait.comm, Waiting(wait.clients, wait.lasted_us), (wait,), how=EARLY
         )
@@ -126,7 +122,7 @@ def _early(wait: WaitNow) -> Optional[HeldUp]:
 def _is_no_wait_for_clients(wait: WaitNow) -> bool:
     if wait.kind == "poll":
         return wait.polls_clients is False
-    if wait.kind in _UPSTREAM:
+    if wait.kind in FOR_OTHERS:
         return wait.connection == "upstream"
     return wait.kind != "accept"
 
@@ -156,5 +152,5 @@ def _is_epoll(call: Optional[str]) -> bool:
 
 def _meanwhile(waits: List[WaitNow], why: List[WaitNow]) -> Optional[WaitNow]:
     """Who may have what they wait for: a thread that waits for no lock, and for no work."""
-    found = [each for each in waits if each not in why and each.kind in _AT_WORK[1:]]
+    found = [each for each in waits if each not in why and each.kind in AT_WORK]
     return found[0] if len(found) == 1 else None

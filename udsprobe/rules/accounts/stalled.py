@@ -15,8 +15,10 @@ from udsprobe.model.thread_time import busy_share
 from udsprobe.rules.thresholds import HUNG_US_MIN, THREAD_BUSY_MIN
 
 UNREAD, BEFORE = "unread", "before"
+# For the reply of somebody else.
+FOR_OTHERS = ("recv", "connect")
 # In these a thread is in the middle of something, whoever its clients are.
-_AT_WORK = ("file_lock", "disk", "child", "pipe", "send")
+AT_WORK = ("file_lock", "disk", "child", "pipe")
 
 
 def left_waiting(row: ServedBy) -> Optional[Tuple[str, Waiting]]:
@@ -47,9 +49,9 @@ def what_stalls(report: Report, row: ServedBy, waits: List[WaitNow], how: str) -
 
 
 def _is_at_work(wait: WaitNow) -> bool:
-    if wait.kind in ("recv", "connect"):
+    if wait.kind in FOR_OTHERS:
         return wait.connection == "upstream"
-    return wait.kind in _AT_WORK
+    return wait.kind == "send" or wait.kind in AT_WORK
 
 
 def _may_be_for_clients(wait: WaitNow, how: str) -> bool:

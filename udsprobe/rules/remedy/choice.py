@@ -162,7 +162,7 @@ def send_buffer(report: Report, needed: float) -> Tuple[Action, ...]:
 
 def busy(report: Report, pid: int, tid: int, comm: str) -> Tuple[Action, ...]:
     """A thread computes all the time: where, and how to have more of it."""
-    target = next((each for each in report.targets if each.pid == pid), None)
+    target = _target(report, pid)
     server = recognise(comm) if target is None else server_of(target)
     heard = _heard(report, pid)
     values: Dict[str, Value] = {"pid": pid, "tid": tid}
@@ -189,7 +189,7 @@ def code_kind(report: Report, pid: int, kind: CodeKind) -> Tuple[Action, ...]:
     name = f"code-{kind.kind}"
     if kind.part is not None and f"{name}-{kind.part}" in KINDS:
         name = f"{name}-{kind.part}"
-    target = next((each for each in report.targets if each.pid == pid), None)
+    target = _target(report, pid)
     server, heard = server_of(target), _heard(report, pid)
     has_own = server != GENERIC and server in KINDS[name].by_server
     if not has_own and kind.runtime is not None:
@@ -198,13 +198,17 @@ def code_kind(report: Report, pid: int, kind: CodeKind) -> Tuple[Action, ...]:
     return remedies(name, server, **values)
 
 
+def _target(report: Report, pid: int) -> Optional[Target]:
+    return next((each for each in report.targets if each.pid == pid), None)
+
+
 def _heard(report: Report, pid: int) -> Optional[Listener]:
     return next((row for row in report.listeners or [] if pid in (row.pids or ())), None)
 
 
 def code_names(report: Report, pid: int, *, is_nameless: bool) -> Tuple[Action, ...]:
     """For code that a runtime makes or interprets, and for any whose functions have no names."""
-    target = next((each for each in report.targets if each.pid == pid), None)
+    target = _target(report, pid)
     server = server_of(target)
     runtime_has_a_way = server != GENERIC and server in CODE_NAMES
     if not (runtime_has_a_way or is_nameless):
@@ -220,7 +224,7 @@ def sleeps(
     Args:
         is_occupied: all that serve are asleep in a request nearly always, and others queue.
     """
-    target = next((each for each in report.targets if each.pid == pid), None)
+    target = _target(report, pid)
     server = server_of(target)
     found = remedies("sleeps", server, pid=pid)
     found += remedies("disk") if on_disk else ()
@@ -229,19 +233,19 @@ def sleeps(
 
 def stuck(report: Report, pid: int) -> Tuple[Action, ...]:
     """A server waits while it owes a reply, and who will end that is not known."""
-    target = next((each for each in report.targets if each.pid == pid), None)
+    target = _target(report, pid)
     return remedies("hung", server_of(target), pid=pid)
 
 
 def unanswered(report: Report, pid: int) -> Tuple[Action, ...]:
     """A server leaves requests without a reply, and nothing that it waits for is seen."""
-    target = next((each for each in report.targets if each.pid == pid), None)
+    target = _target(report, pid)
     return remedies("unanswered", server_of(target), pid=pid)
 
 
 def dropped(report: Report, pid: int, who: str) -> Tuple[Action, ...]:
     """A server ends requests without a reply."""
-    target = next((each for each in report.targets if each.pid == pid), None)
+    target = _target(report, pid)
     return remedies("dropped", server_of(target), who=who)
 
 

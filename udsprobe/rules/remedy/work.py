@@ -293,12 +293,13 @@ _INSIDE = (
     "what they wait for is inside the program: a callback, a promise, a channel or a queue that "
     "nobody serves"
 )
+_LEFT_INSIDE = f"{_INSIDE}; the program's own log says which requests begin and do not end"
 UNANSWERED: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         restart(
             "give whatever a request waits for a timeout, and each way through its handler a "
             "reply, errors too",
-            f"{_INSIDE}; the program's own log says which requests begin and do not end",
+            _LEFT_INSIDE,
         ),
     ),
     "go": (
@@ -313,7 +314,7 @@ UNANSWERED: Dict[str, Tuple[Row, ...]] = {
         restart(
             "end the response on each way through its handler, error callbacks too, and let no "
             "promise stay open: give it a timeout",
-            f"{_INSIDE}; the program's own log says which requests begin and do not end",
+            _LEFT_INSIDE,
         ),
     ),
 }
