@@ -107,7 +107,8 @@ CAUSES: Dict[str, Cause] = {
             NOT_TRANSPORT,
             "sleep for a lock, the disk, a timer or another thing makes up most of a request: "
             "1 ms of it, or half of all request time is in a slow tail; or clients give up on "
-            "requests that nothing answers (`given_up`)",
+            "requests that nothing answers (`given_up`), or the program ends them without a "
+            "reply (`dropped`)",
             "a blocking call, lock contention, `sleep()`",
             "the function that the verdict names, and the call it sleeps in",
             parts=BLOCKED,
