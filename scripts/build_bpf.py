@@ -4,7 +4,7 @@
 What BCC compiles on the user's machine, `bpf/bcc_*.c`, is laid beside them with its headers.
 
 Run by setup.py when a wheel, an sdist or an editable install is made, or by
-hand. Objects are current when `sources.sha256` beside them matches the
+hand. Objects are current when `sources.crc32` beside them matches the
 sources and flags; then no compiler is needed. Time stamps are not used:
 unpacking an archive does not keep their order.
 
@@ -14,12 +14,12 @@ library only, because it runs in an isolated build environment.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 from typing import List, Mapping, NamedTuple, Optional
 
@@ -101,14 +101,14 @@ def sources_for_bcc(root: Path = ROOT) -> List[Path]:
 
 
 def source_digest(root: Path = ROOT) -> str:
-    """SHA-256 over this file, which has the flags, and every C source and header.
+    """CRC-32 over this file, which has the flags, and every C source and header.
 
     `udsprobe/kernel/abilities/built_objects.py` asks the same when it runs from a checkout.
     """
-    digest = hashlib.sha256(Path(__file__).read_bytes())
+    digest = zlib.crc32(Path(__file__).read_bytes())
     for path in sorted([*(root / "bpf").glob("*.c"), *(root / "bpf").glob("*.h")]):
-        digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
+        digest = zlib.crc32(f"\0{path.name}\0".encode() + path.read_bytes(), digest)
+    return f"{digest:08x}"
 
 
 def build_or_exit() -> None:
@@ -122,7 +122,7 @@ def build_or_exit() -> None:
 
 
 def _stamp(root: Path) -> Path:
-    return root / "udsprobe" / "_bpf" / "sources.sha256"
+    return root / "udsprobe" / "_bpf" / "sources.crc32"
 
 
 def _current(root: Path, wanted: Mapping[Path, Source], digest: str) -> bool:

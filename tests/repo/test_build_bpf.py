@@ -106,7 +106,7 @@ def test_a_wrong_program_fails_with_the_compilers_words(tree: Path, require: Req
     with pytest.raises(build_bpf.BuildError, match=r"one\.bpf\.c does not compile") as caught:
         build_bpf.build(tree)
     assert "error:" in caught.value.detail
-    assert not (tree / "udsprobe" / "_bpf" / "sources.sha256").exists()
+    assert not (tree / "udsprobe" / "_bpf" / "sources.crc32").exists()
 
 
 def test_a_tree_without_programs_is_refused(tree: Path) -> None:

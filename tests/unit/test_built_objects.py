@@ -19,7 +19,7 @@ STACK_BYTES = 512  # MAX_BPF_STACK, of all functions that call each other togeth
 def checkout(tmp_path: Path) -> Path:
     """What the answer rests on, copied."""
     shutil.copytree(ROOT / "bpf", tmp_path / "bpf")
-    for name in ("scripts/build_bpf.py", "udsprobe/_bpf/sources.sha256"):
+    for name in ("scripts/build_bpf.py", "udsprobe/_bpf/sources.crc32"):
         (tmp_path / name).parent.mkdir(parents=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path

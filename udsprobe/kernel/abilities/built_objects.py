@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import zlib
 from pathlib import Path
 
 import udsprobe
@@ -85,13 +86,12 @@ def is_stale(root: Path) -> bool:
     Args:
         root: of the checkout, above the package.
     """
-    builder, built = root / "scripts/build_bpf.py", root / "udsprobe/_bpf/sources.sha256"
+    builder, built = root / "scripts/build_bpf.py", root / "udsprobe/_bpf/sources.crc32"
     if not (builder.is_file() and built.is_file()):
         return False
-    import hashlib
-
     # As in scripts/build_bpf.py, which is not imported: it brings the compiler's side along.
-    digest = hashlib.sha256(builder.read_bytes())
+    # No digest by hashlib: that takes 4 MB with it.
+    digest = zlib.crc32(builder.read_bytes())
     for path in sorted([*(root / "bpf").glob("*.c"), *(root / "bpf").glob("*.h")]):
-        digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
-    return built.read_text().strip() != digest.hexdigest()
+        digest = zlib.crc32(f"\0{path.name}\0".encode() + path.read_bytes(), digest)
+    return built.read_text().strip() != f"{digest:08x}"
