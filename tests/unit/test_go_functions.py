@@ -13,6 +13,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from tests.conftest import Require
+from udsprobe.symbols.elf_file import ElfFile
 from udsprobe.symbols.elf_image import ElfImage
 from udsprobe.symbols.go_functions import go_functions
 
@@ -51,7 +52,7 @@ def test_each_is_where_its_symbol_is(
 ) -> None:
     with built(tmp_path, require, *options).open("rb") as file:
         elf = ELFFile(file)
-        by_symbol, found = symbols(elf), list(go_functions(elf))
+        by_symbol, found = symbols(elf), list(go_functions(ElfFile(file)))
     assert len(found) > 1000
     known = [each for each in found if each.start in by_symbol]
     assert len(known) > 0.95 * len(found)
@@ -67,7 +68,7 @@ def test_a_stripped_program_has_them(how: str, tmp_path: Path, require: Require)
     whole = built(tmp_path, require)
     with whole.open("rb") as file:
         (planted,) = (
-            each for each in go_functions(ELFFile(file)) if each.name == b"main.plantedDigest"
+            each for each in go_functions(ElfFile(file)) if each.name == b"main.plantedDigest"
         )
     if how == "strip":
         subprocess.run([require("strip")["strip"], str(whole)], check=True)
@@ -83,7 +84,7 @@ def test_a_stripped_program_has_them(how: str, tmp_path: Path, require: Require)
 def test_caddy_as_it_is_packaged(require: Require) -> None:
     """With C code, by Go 1.19."""
     with Path(require("caddy")["caddy"]).open("rb") as file:
-        names = {each.name for each in go_functions(ELFFile(file))}
+        names = {each.name for each in go_functions(ElfFile(file))}
     assert {b"runtime.mallocgc", b"net/http.(*conn).serve"} <= names
 
 
@@ -94,4 +95,4 @@ def test_a_table_that_lies_has_no_names(tmp_path: Path, require: Require) -> Non
     for place, value in ((8 + 16, 0x1234), (8, 1 << 40), (8 + 24, 1 << 40)):
         lying = bytearray(raw)
         struct.pack_into("<Q", lying, section + place, value)
-        assert not list(go_functions(ELFFile(BytesIO(bytes(lying)))))
+        assert not list(go_functions(ElfFile(BytesIO(bytes(lying)))))

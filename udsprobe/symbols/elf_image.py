@@ -5,37 +5,19 @@ from __future__ import annotations
 import lzma
 import struct
 from io import BytesIO
-from typing import IO, Iterator, List, NamedTuple, Optional, Tuple
+from typing import IO, Iterator, List, Optional, Tuple
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-
+from udsprobe.symbols.elf_file import ElfFile, Section, numbered
 from udsprobe.symbols.function_table import Function, FunctionTable
 from udsprobe.symbols.go_functions import go_functions
 
 TABLE_BYTES_MAX = 128 << 20
 """Of one symbol table with its names: several times those of a browser."""
 
-SECTIONS_MAX = 20_000
-SEGMENTS_MAX = 1_000
 NAME_BYTES_MAX = 4096
 EXPANDED_BYTES_MAX = 64 << 20
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNCTION, _INDIRECT, _UNDEFINED = 2, 10, 0
-_LOADED, _EXECUTABLE = "PT_LOAD", 1
-# What the reader raises for lies that it was not written for, too.
-_DAMAGE = (
-    *(ELFError, ValueError, KeyError, IndexError, struct.error, UnicodeError, OverflowError),
-    *(AttributeError, TypeError, AssertionError, MemoryError, RecursionError, ZeroDivisionError),
-)
-
-
-class Segment(NamedTuple):
-    """A loadable part: `size_bytes` at `offset` of the file go to `address`."""
-
-    offset: int
-    size_bytes: int
-    address: int
 
 
 class ElfImage:
@@ -57,21 +39,20 @@ class ElfImage:
 
     def __init__(self, file: IO[bytes]) -> None:
         try:
-            elf = ELFFile(file)
-            if elf.elfclass != 64 or not elf.little_endian:
-                raise ValueError("not a 64-bit little-endian file")
-            if elf.num_sections() > SECTIONS_MAX or elf.num_segments() > SEGMENTS_MAX:
-                raise ValueError("more sections than any program has")
-            self.segments = list(_segments(elf))
-            self.build_id = _build_id(elf)
-            self.debug_link = _debug_link(elf)
-            self.functions = FunctionTable(_functions(elf, ".symtab"))
-            self.is_stripped = not len(self.functions)
-            if self.is_stripped:
-                exported = _functions(elf, ".dynsym")
-                self.functions = FunctionTable([*exported, *_mini(elf), *go_functions(elf)])
-        except _DAMAGE as error:
+            with ElfFile(file) as elf:
+                self._read(elf)
+        except (struct.error, MemoryError, OverflowError, OSError) as error:
             raise ValueError(f"damaged ELF file: {error}") from error
+
+    def _read(self, elf: ElfFile) -> None:
+        self.segments = [each for each in elf.segments if each.is_executable]
+        self.build_id = _build_id(elf)
+        self.debug_link = _debug_link(elf)
+        self.functions = FunctionTable(_functions(elf, b".symtab"))
+        self.is_stripped = not len(self.functions)
+        if self.is_stripped:
+            exported = _functions(elf, b".dynsym")
+            self.functions = FunctionTable([*exported, *_mini(elf), *go_functions(elf)])
 
     def address_of(self, offset: int) -> Optional[int]:
         """Of a place in the file: its address in the symbol tables."""
@@ -81,23 +62,15 @@ class ElfImage:
         return None
 
 
-def _segments(elf: ELFFile) -> Iterator[Segment]:
-    for each in elf.iter_segments(_LOADED):
-        if each["p_flags"] & _EXECUTABLE:
-            yield Segment(each["p_offset"], each["p_filesz"], each["p_vaddr"])
-
-
-def _functions(elf: ELFFile, name: str) -> Iterator[Function]:
-    table = elf.get_section_by_name(name)
-    if table is None or table["sh_entsize"] != _SYMBOL.size or table["sh_type"] == "SHT_NOBITS":
+def _functions(elf: ElfFile, name: bytes) -> Iterator[Function]:
+    table = elf.section(name)
+    if table is None or table.entry_bytes != _SYMBOL.size or not table.is_raw:
         return
-    names = elf.get_section(table["sh_link"])
+    names = numbered(elf.sections, table.link)
     # What is compressed could expand without end.
-    if table.compressed or names.compressed:
+    if names is None or not names.is_raw or table.size_bytes + names.size_bytes > TABLE_BYTES_MAX:
         return
-    if table["sh_size"] + names["sh_size"] > TABLE_BYTES_MAX:
-        return
-    raw, texts = table.data(), names.data()
+    raw, texts = elf.data(table), elf.data(names)
     whole = len(raw) - len(raw) % _SYMBOL.size
     for at, info, _, section, start, size_bytes in _SYMBOL.iter_unpack(raw[:whole]):
         if info & 0xF in (_FUNCTION, _INDIRECT) and section != _UNDEFINED and at < len(texts):
@@ -107,32 +80,36 @@ def _functions(elf: ELFFile, name: str) -> Iterator[Function]:
                 yield Function(start, size_bytes, text)
 
 
-def _mini(elf: ELFFile) -> List[Function]:
+def _mini(elf: ElfFile) -> List[Function]:
     """Of `.gnu_debugdata`, where Fedora keeps the names of what is not exported."""
-    section = elf.get_section_by_name(".gnu_debugdata")
-    if section is None or section.compressed or section["sh_size"] > EXPANDED_BYTES_MAX:
+    section = _small(elf, b".gnu_debugdata", EXPANDED_BYTES_MAX)
+    if section is None:
         return []
     try:
-        expanded = lzma.LZMADecompressor().decompress(section.data(), EXPANDED_BYTES_MAX)
-    except lzma.LZMAError:
+        expanded = lzma.LZMADecompressor().decompress(elf.data(section), EXPANDED_BYTES_MAX)
+        with ElfFile(BytesIO(expanded)) as mini:
+            return list(_functions(mini, b".symtab"))
+    except (lzma.LZMAError, ValueError):
         return []
-    return list(_functions(ELFFile(BytesIO(expanded)), ".symtab"))
 
 
-def _build_id(elf: ELFFile) -> str:
-    section = elf.get_section_by_name(".note.gnu.build-id")
-    if section is None or section.compressed or section["sh_size"] > NAME_BYTES_MAX:
+def _small(elf: ElfFile, name: bytes, most_bytes: int = NAME_BYTES_MAX) -> Optional[Section]:
+    section = elf.section(name)
+    if section is None or not section.is_raw or section.size_bytes > most_bytes:
+        return None
+    return section
+
+
+def _build_id(elf: ElfFile) -> str:
+    section = _small(elf, b".note.gnu.build-id")
+    return "" if section is None else elf.data(section)[16:].hex()
+
+
+def _debug_link(elf: ElfFile) -> str:
+    section = _small(elf, b".gnu_debuglink")
+    if section is None:
         return ""
-    raw: bytes = section.data()
-    return raw[16:].hex()
-
-
-def _debug_link(elf: ELFFile) -> str:
-    section = elf.get_section_by_name(".gnu_debuglink")
-    if section is None or section.compressed or section["sh_size"] > NAME_BYTES_MAX:
-        return ""
-    name: bytes = section.data().split(b"\0", 1)[0]
-    text = name.decode("ascii", "replace")
+    text = elf.data(section).split(b"\0", 1)[0].decode("ascii", "replace")
     return "" if "/" in text or text in (".", "..") else text
 
 

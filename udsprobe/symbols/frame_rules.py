@@ -11,9 +11,11 @@ import os
 from functools import cache
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
-LIBRARY, ELF_LIBRARY = "libdw.so.1", "libelf.so.1"
+from udsprobe.symbols.elf_file import libelf
+
+LIBRARY = "libdw.so.1"
 # Not mapped: who cuts a file off that is mapped here would end udsprobe.
-_EV_CURRENT, _READ = 1, 1
+_READ = 1
 _RULES_MAX = 200_000
 _pointer, _int, _word = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64
 
@@ -63,22 +65,18 @@ MACHINES = {"x86_64": Machine(fp=6, sp=7, link=16), "aarch64": Machine(fp=29, sp
 
 @cache
 def _libraries() -> Tuple[Any, Any]:
-    dw, elf = ctypes.CDLL(LIBRARY), ctypes.CDLL(ELF_LIBRARY)
-    elf.elf_version(_EV_CURRENT)
-    for library, name, result, arguments in (
-        (elf, "elf_begin", _pointer, [_int, _int, _pointer]),
-        (elf, "elf_memory", _pointer, [_pointer, ctypes.c_size_t]),
-        (elf, "elf_end", _int, [_pointer]),
-        (dw, "dwarf_getcfi_elf", _pointer, [_pointer]),
-        (dw, "dwarf_cfi_end", _int, [_pointer]),
-        (dw, "dwarf_cfi_addrframe", _int, [_pointer, _word, _pointer]),
-        (dw, "dwarf_frame_info", _int, [_pointer] * 4),
-        (dw, "dwarf_frame_cfa", _int, [_pointer] * 3),
-        (dw, "dwarf_frame_register", _int, [_pointer, _int, _pointer, _pointer, _pointer]),
+    library = ctypes.CDLL(LIBRARY)
+    for name, result, arguments in (
+        ("dwarf_getcfi_elf", _pointer, [_pointer]),
+        ("dwarf_cfi_end", _int, [_pointer]),
+        ("dwarf_cfi_addrframe", _int, [_pointer, _word, _pointer]),
+        ("dwarf_frame_info", _int, [_pointer] * 4),
+        ("dwarf_frame_cfa", _int, [_pointer] * 3),
+        ("dwarf_frame_register", _int, [_pointer, _int, _pointer, _pointer, _pointer]),
     ):
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
-    return dw, elf
+    return library, libelf()
 
 
 def is_here() -> bool:
@@ -93,55 +91,63 @@ def is_here() -> bool:
 class FrameRules:
     """Of one file, each stretch decoded once.
 
+    The library keeps all of the file's unwinding information in memory: 3.4 MB of Node's. It is
+    read when a stretch is asked for that is not known yet, until `rest`.
+
     Args:
-        file: a descriptor, which stays the caller's and open; or the whole image.
+        file: a descriptor, which stays the caller's and open.
+
+    Attributes:
+        is_there: the file has any.
 
     Raises:
         OSError, AttributeError: there is no libdw.
     """
 
-    def __init__(self, machine: Machine, *, file: int = -1, image: bytes = b"") -> None:
+    def __init__(self, machine: Machine, file: int) -> None:
         self._dw, self._elf_library = _libraries()
         self._machine = machine
-        self._image = ctypes.create_string_buffer(image, len(image)) if image else None
-        self._file = -1 if image else os.dup(file)
-        self._elf = (
-            self._elf_library.elf_memory(self._image, len(image))
-            if image
-            else self._elf_library.elf_begin(self._file, _READ, None)
-        )
-        self._cfi = self._dw.dwarf_getcfi_elf(self._elf) if self._elf else None
+        self._elf = self._cfi = None
         self._known: Dict[int, Optional[Rule]] = {}
         self._free = ctypes.CDLL(None).free
         self._free.argtypes, self._free.restype = [_pointer], None
-
-    @property
-    def is_there(self) -> bool:
-        """The file has any."""
-        return bool(self._cfi)
+        self._file = os.dup(file)
+        self._begin()
+        self.is_there = bool(self._cfi)
 
     def at(self, address: int) -> Optional[Rule]:
         """Of the file's own address; None where it has no rule, or one not understood."""
         if address not in self._known:
             if len(self._known) >= _RULES_MAX:
                 self._known.clear()
-            self._known[address] = self._decoded(address) if self._cfi else None
+            self._known[address] = self._decoded(address) if self.is_there else None
         return self._known[address]
 
-    def close(self) -> None:
-        """Give it back. May be called twice."""
+    def rest(self) -> None:
+        """Let the library forget the file; what was decoded stays."""
         if self._elf:
             if self._cfi:
                 self._dw.dwarf_cfi_end(self._cfi)
             self._elf_library.elf_end(self._elf)
             self._elf = self._cfi = None
+
+    def close(self) -> None:
+        """Give it back. May be called twice."""
+        self.rest()
+        self.is_there = False
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
+    def _begin(self) -> None:
+        self._elf = self._elf_library.elf_begin(self._file, _READ, None)
+        self._cfi = self._dw.dwarf_getcfi_elf(self._elf) if self._elf else None
+
     def _decoded(self, address: int) -> Optional[Rule]:
+        if not self._elf:
+            self._begin()
         frame = _pointer()
-        if self._dw.dwarf_cfi_addrframe(self._cfi, address, ctypes.byref(frame)):
+        if not self._cfi or self._dw.dwarf_cfi_addrframe(self._cfi, address, ctypes.byref(frame)):
             return None
         try:
             return self._rule(frame)

@@ -10,8 +10,7 @@ import re
 import struct
 from typing import Iterator, NamedTuple, Optional
 
-from elftools.elf.elffile import ELFFile
-
+from udsprobe.symbols.elf_file import ElfFile
 from udsprobe.symbols.function_table import Function
 
 TABLE_BYTES_MAX = 256 << 20
@@ -19,11 +18,11 @@ NAME_BYTES_MAX, NAMES_BYTES_MAX = 4096, 64 << 20
 FUNCTIONS_MAX = 1 << 20
 """The largest programs have a quarter of that."""
 
-_SECTIONS = (".gopclntab", ".data.rel.ro.gopclntab")
+_SECTIONS = (b".gopclntab", b".data.rel.ro.gopclntab")
 _MAGICS = (0xFFFFFFF0, 0xFFFFFFF1)
 _HEADER = struct.Struct("<IHBB8Q")
 _ENTRY, _NAME = struct.Struct("<II"), struct.Struct("<4xi")
-_POINTER_BYTES, _EXECUTABLE = 8, 1
+_POINTER_BYTES = 8
 # Where a program starts that no C library starts.
 _START = re.compile(rb"_rt0_[a-z0-9]+_linux")
 
@@ -46,7 +45,7 @@ class _Named(NamedTuple):
     name: bytes
 
 
-def go_functions(elf: ELFFile) -> Iterator[Function]:
+def go_functions(elf: ElfFile) -> Iterator[Function]:
     """None where it is no Go program, or where its code begins cannot be proved."""
     try:
         table = _table(elf)
@@ -58,14 +57,12 @@ def go_functions(elf: ELFFile) -> Iterator[Function]:
             yield Function(base + each.begin, each.end - each.begin, each.name)
 
 
-def _table(elf: ELFFile) -> Optional[_Table]:
-    sections = (elf.get_section_by_name(name) for name in _SECTIONS)
+def _table(elf: ElfFile) -> Optional[_Table]:
+    sections = (elf.section(name) for name in _SECTIONS)
     section = next((each for each in sections if each is not None), None)
-    if section is None or section.compressed or section["sh_type"] == "SHT_NOBITS":
+    if section is None or not section.is_raw or section.size_bytes > TABLE_BYTES_MAX:
         return None
-    if section["sh_size"] > TABLE_BYTES_MAX:
-        return None
-    raw: bytes = section.data()
+    raw = elf.data(section)
     magic, _, _, pointer, count, _, text, names, _, _, _, entries = _HEADER.unpack_from(raw)
     if magic not in _MAGICS or pointer != _POINTER_BYTES:
         return None
@@ -97,7 +94,7 @@ def _named(table: _Table) -> Iterator[_Named]:
         yield _Named(begin, end, raw[start:stop])
 
 
-def _base(elf: ELFFile, table: _Table) -> Optional[int]:
+def _base(elf: ElfFile, table: _Table) -> Optional[int]:
     """Where the code begins: it must agree with the file, or else all names would be wrong.
 
     The entry point is Go's own where no C library starts the program. Since Go 1.26 the table
@@ -109,7 +106,7 @@ def _base(elf: ELFFile, table: _Table) -> Optional[int]:
         last = each.end
         if _START.fullmatch(each.name):
             starts.append(each.begin)
-    likely = [int(elf["e_entry"]) - begin for begin in starts]
+    likely = [elf.entry - begin for begin in starts]
     agreed = [base for base in likely if table.text in (0, base)]
     for base in (*agreed, table.text):
         if base > 0 and first is not None and _is_code(elf, base + first, base + last):
@@ -117,10 +114,8 @@ def _base(elf: ELFFile, table: _Table) -> Optional[int]:
     return None
 
 
-def _is_code(elf: ELFFile, begin: int, end: int) -> bool:
+def _is_code(elf: ElfFile, begin: int, end: int) -> bool:
     return any(
-        each["p_flags"] & _EXECUTABLE
-        and each["p_vaddr"] <= begin
-        and end <= each["p_vaddr"] + each["p_filesz"]
-        for each in elf.iter_segments("PT_LOAD")
+        each.is_executable and each.address <= begin and end <= each.address + each.size_bytes
+        for each in elf.segments
     )

@@ -8,6 +8,7 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
 from udsprobe.sample import StackCounts
 from udsprobe.symbols.frame_rules import MACHINES
+from udsprobe.symbols.freed_memory import give_back
 from udsprobe.symbols.kernel_functions import KernelFunctions
 from udsprobe.symbols.process_names import CodeFrame, ProcessNames
 from udsprobe.symbols.target_images import TargetImages
@@ -116,6 +117,8 @@ class StackProfile:
                 self._slept(event)
         for sums in came.untold:
             self._add_untold(sums)
+        self._images.rest()
+        give_back()
 
     def counts(self) -> Tuple[StackCounts, ...]:
         """All stacks that were seen; sleeps that go on count with what they have had so far."""

@@ -81,6 +81,12 @@ class TargetImages:
             self._took_s += time.monotonic() - began_s
         return self._images[key]
 
+    def rest(self) -> None:
+        """Until more is asked for: keep what is known, and as little memory as that takes."""
+        for image in self._images.values():
+            if image.rules is not None:
+                image.rules.rest()
+
     def close(self) -> None:
         """Let go of all."""
         for image in self._images.values():
@@ -103,7 +109,7 @@ class TargetImages:
                 functions = self._debug_functions(pid, elf, mapping) or functions
             rules = None
             if self._machine is not None and os.fstat(descriptor).st_size <= RULES_BYTES_MAX:
-                rules = FrameRules(self._machine, file=descriptor)
+                rules = FrameRules(self._machine, descriptor)
             return Image(elf, functions, rules)
         except (ValueError, OSError):
             return NOT_READ
