@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator
 
 import pytest
 
+from tests.kernel.exporting import Exporting
 from tests.kernel.leaving import Server
 from tests.kernel.tool import Attached
 from tests.workloads import leaving_server
@@ -143,6 +144,26 @@ def test_those_that_the_server_ends_are_counted(server: Server, folder: Path) ->
     told = row["verdict"]
     assert (told["cause"], told["harm"]["kind"]) == ("app-blocked", "failed")
     assert told["harm"]["count"] == LEFT
+
+
+def test_both_are_metrics(folder: Path) -> None:
+    server = Server("unix", folder, "close")
+    with Exporting(
+        ["--pid", str(server.pid), "--interval", "0.2", "--detail", "full"]
+    ) as exporting:
+        for _ in range(LEFT):
+            gives_up(server)
+        for _ in range(ANSWERED):
+            asks(server, b"fail")
+        asks(server, b"answer")  # the server has seen all that went before it
+        exporting.wait_for_samples(2)
+        found = exporting.series()
+        assert exporting.end().code == 0
+    server.end()
+    name = "udsprobe_served_requests_unanswered_total"
+    by_client, by_program = (found[name, (("ended_by", who),)] for who in ("client", "program"))
+    assert by_client == server.account["ended_without_a_reply"] == LEFT
+    assert by_program == server.account["failed"] == ANSWERED
 
 
 def test_those_that_it_has_when_it_is_killed_are_counted(folder: Path) -> None:

@@ -10,7 +10,7 @@ from tests.unit.metric_pages import series
 from tests.unit.test_auto_reports import full_report, unprobed, unprobed_report
 from tests.unit.test_light import light, light_report
 from udsprobe.auto.composing import FullWindow, composed
-from udsprobe.sample import Sample
+from udsprobe.sample import DroppedCounts, GivenUpCounts, Sample
 from udsprobe.views.metrics.book import MetricsBook
 from udsprobe.views.metrics.page import Page
 
@@ -55,6 +55,21 @@ def test_windows_add_up() -> None:
     assert values(found, "udsprobe_syscall_calls_total", READ) == [10, 13, 20]
     durations = values(found, "udsprobe_syscall_duration_seconds", READ)
     assert [each.count for each in durations] == [10, 13, 20]
+
+
+def test_requests_without_a_reply_add_up_over_windows() -> None:
+    """Light does not see them."""
+    base = window(1, 1)
+    none, some = (
+        samples.server(),
+        samples.server(given_up=GivenUpCounts(7, 7_000, 0), dropped=DroppedCounts(2, 2_000)),
+    )
+    taken = replace(base[0], served_by=(none,)), replace(base[1], served_by=(some,))
+    found = pages(taken, taken)
+    name = "udsprobe_served_requests_unanswered_total"
+    assert values(found, name, ("client",)) == [7, 14]
+    assert values(found, name, ("program",)) == [2, 4]
+    assert values(pages(base), name, ("client",)) == [None]
 
 
 def test_pages_within_a_window_count_nothing_twice() -> None:

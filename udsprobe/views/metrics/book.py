@@ -24,6 +24,7 @@ from udsprobe.views.metrics.traffic_series import (
     write_destinations,
     write_served,
     write_traffic,
+    write_unanswered,
 )
 from udsprobe.views.metrics.window_series import WindowSeries
 
@@ -73,6 +74,7 @@ class MetricsBook:
         write_traffic(sheet, sample)
         if sample.served is not None:
             write_served(sheet, sample.served)
+        write_unanswered(sheet, sample)
         write_listeners(sheet, sample, report)
         write_destinations(sheet, sample)
         write_connections(sheet, sample)

@@ -120,6 +120,12 @@ ALL_CALLS = _counter(
 
 # --- requests
 SERVED = _counter("served.requests", "{request}", (), "Requests served by the targets.")
+UNANSWERED = _counter(
+    "served.requests.unanswered",
+    "{request}",
+    ("ended_by",),
+    "Requests whose connection ended without a byte of reply; ended_by: client, or program.",
+)
 SERVED_DURATION = _histogram(
     "served.request.duration", (), "From the first byte queued to the reply sent.", FINE_NS
 )

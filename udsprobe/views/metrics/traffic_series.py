@@ -84,6 +84,15 @@ def write_stages(sheet: Sheet, served: ServedCounts) -> None:
     _write_parts(sheet, served)
 
 
+def write_unanswered(sheet: Sheet, sample: Sample) -> None:
+    """Requests that ended without a reply, by who ended them."""
+    for reading in sample.served_by or ():
+        for ended_by, counted in (("client", reading.given_up), ("program", reading.dropped)):
+            if counted is not None:
+                key = ended_by, str(reading.pid)
+                sheet.count(c.UNANSWERED, counted.count, (ended_by,), key)
+
+
 def _write_odd_ones(sheet: Sheet, served: ServedCounts) -> None:
     for metric, count in (
         (c.HANDED_OVER, served.handed_over),

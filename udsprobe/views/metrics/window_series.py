@@ -19,6 +19,7 @@ from udsprobe.views.metrics.traffic_series import (
     write_connects,
     write_requests,
     write_stages,
+    write_unanswered,
     write_upstream,
 )
 
@@ -48,6 +49,7 @@ class WindowSeries:
         write_connects(self._sheet, sample)
         if sample.served is not None:
             write_stages(self._sheet, sample.served)
+        write_unanswered(self._sheet, sample)
         for reading in sample.listeners or ():
             write_window_events(self._sheet, reading)
         for target in sample.targets:
