@@ -9,6 +9,7 @@
 
 #include "handshakes.bpf.h"
 #include "listeners.bpf.h"
+#include "upstream.bpf.h"
 
 /* Stands for the voluntary switches of a thread that slept in connect() at attach: a number that
  * no thread reaches.
@@ -188,6 +189,8 @@ static __always_inline void tcp_state_changed(struct sock *sk, int before, int a
 		return;
 	if (before == TCP_SYN_SENT && connection->role == ROLE_UPSTREAM)
 		failed_in_background(sk, connection->established_ns);
+	else if (connection->role == ROLE_UPSTREAM)
+		upstream_reset(connection, sk);
 	connection_gone(connection);
 	bpf_map_delete_elem(&connections, &address);
 }

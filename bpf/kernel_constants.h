@@ -6,6 +6,8 @@
 /* include/uapi/asm-generic/errno.h */
 #define EINTR 4
 #define EAGAIN 11
+#define EPIPE 32
+#define ECONNRESET 104
 #define EEXIST 17
 #define ENFILE 23
 #define EMFILE 24

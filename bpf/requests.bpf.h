@@ -85,6 +85,8 @@ static __always_inline void connection_closing(struct task_struct *task,
 	if (!file || !is_last_reference(file))
 		return;
 	note_closed_unread(connection, ref->sk);
+	if (connection->role == ROLE_UPSTREAM)
+		upstream_closed(connection, ref->sk);
 	no_reply_will_come(task, state, connection, ref->sk);
 	connection_gone(connection);
 	bpf_map_delete_elem(&connections, &ref->sk);
@@ -420,6 +422,23 @@ static __always_inline void bytes_sent(struct task_struct *task, struct thread_s
 	if (counts)
 		record_turn(task, counts, state, connection, call, now);
 	connection->turns++;
+}
+
+/* A call met the end of the other side: where an answer is due, or a request cannot be sent any
+ * more. An answer that came before is there to be read.
+ */
+static __subprogram int peer_gone(struct call_in_flight *call, bool sends, ns_t now)
+{
+	struct connection *connection = connection_of(call->sk, call->inode);
+
+	if (!connection || connection->role != ROLE_UPSTREAM ||
+	    client_is_there(call->sk, connection->endpoint))
+		return 0;
+	if (sends ? connection->phase == PHASE_ENDED || has_unread(call->sk, connection->endpoint) :
+		    connection->phase != PHASE_ASKING)
+		return 0;
+	note_no_answer(connection, now, false);
+	return 0;
 }
 
 /* The buffer is full, and the call is non-blocking. */

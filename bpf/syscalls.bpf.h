@@ -326,6 +326,17 @@ static __subprogram int follow_bytes(struct task_struct *task, struct thread_sta
 	return false;
 }
 
+/* Of a call that moved nothing. */
+static __subprogram int follow_end(struct call_in_flight *call, long ret, ns_t now)
+{
+	bool sends = call->traits & TRAIT_SENDS;
+
+	if (is_followed(call->sk) &&
+	    (ret == -ECONNRESET || (sends ? ret == -EPIPE : !ret)))
+		peer_gone(call, sends, now);
+	return 0;
+}
+
 static __always_inline void remember_upstream(struct task_struct *task, struct call_in_flight *call,
 					      ns_t now)
 {
@@ -397,6 +408,8 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		record_error(counts, ret);
 		if (ret == -EAGAIN && call->traits & TRAIT_SENDS && call->sk)
 			send_refused(task, state, call, now);
+		else if (call->traits & (TRAIT_SENDS | TRAIT_RECEIVES))
+			follow_end(call, ret, now);
 		return;
 	}
 	if (call->traits & TRAIT_MESSAGES)
@@ -408,6 +421,8 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		if (is_followed(call->sk) && !is_peek(regs, call) &&
 		    follow_bytes(task, state, call, bytes, now))
 			look_for_http2(regs, call, bytes);
+	} else if (call->traits & TRAIT_RECEIVES) {
+		follow_end(call, ret, now);
 	}
 }
 

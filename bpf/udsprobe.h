@@ -550,6 +550,7 @@ enum phase {
 	PHASE_REPLYING = 2,
 	PHASE_QUEUED = 3,	/* established and not accepted */
 	PHASE_ASKING = 4,	/* upstream: sent, nothing received yet */
+	PHASE_ENDED = 6,	/* upstream: the other end is gone, and a request was not answered */
 	PHASE_ASKED_BEFORE = 5,	/* when we came: its client had spoken last, after a reply */
 };
 
@@ -875,6 +876,11 @@ struct upstream {
 	unsigned int endpoint;
 	unsigned int peer_tgid;	/* who answered last */
 	struct latency latency;	/* first byte sent to first byte received */
+	count_t dropped;	/* requests without a byte of answer: the other end closed first; */
+	ns_t dropped_ns;	/* since they were sent; */
+	count_t dropped_kept;	/* of these, on connections that had answered before */
+	count_t given_up;	/* this end did not wait any longer */
+	ns_t given_up_ns;
 };
 
 struct upstream_key {

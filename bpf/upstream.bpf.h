@@ -7,6 +7,7 @@
 #define UPSTREAM_BPF_H
 
 #include "listeners.bpf.h"
+#include "queues.bpf.h"
 #include "sockets.bpf.h"
 
 #define NR_IO_URING_ENTER 426	/* include/uapi/asm-generic/unistd.h: of all architectures */
@@ -188,8 +189,12 @@ static __always_inline void upstream_asked(struct task_struct *task, struct thre
 					   struct call_in_flight *call, ns_t now)
 {
 	own_request_sent(tgid_of(task), state, (u64)task, connection, now);
-	if (connection->phase == PHASE_ASKING)
+	if (connection->phase == PHASE_ASKING) {
+		if (elapsed(connection->turn_ns, now) >= GOODBYE_NS)
+			connection->receives |= SPOKE_AGAIN;
 		return;
+	}
+	connection->receives = 0;
 	connection->phase = PHASE_ASKING;
 	connection->turn_ns = call->start_ns;
 }
@@ -217,6 +222,58 @@ static __always_inline void upstream_answered(struct task_struct *task,
 	connection->turns++;
 	own_request_answered(state, (u64)task, connection, now);
 	count_answer(tgid_of(task), connection, now);
+}
+
+/* Nobody answers: what a connection of many requests at once, or of messages, had open is not known. */
+static __always_inline void note_no_answer(struct connection *connection, ns_t now, bool is_there)
+{
+	struct upstream *upstream = upstream_entry(connection->upstream);
+	ns_t waited_ns = 0;
+
+	if (!upstream || connection->is_multiplexed || connection->is_websocket)
+		return;
+	if (connection->phase == PHASE_ASKING)
+		waited_ns = elapsed(connection->turn_ns, now);
+	connection->phase = PHASE_ENDED;
+	if (is_there) {
+		shared_add(&upstream->given_up, 1);
+		shared_add(&upstream->given_up_ns, waited_ns);
+		return;
+	}
+	if (connection->peer_tgid)
+		upstream->peer_tgid = connection->peer_tgid;
+	shared_add(&upstream->dropped, 1);
+	shared_add(&upstream->dropped_ns, waited_ns);
+	if (connection->turns)
+		shared_add(&upstream->dropped_kept, 1);
+}
+
+/* This end closes it. A goodbye, and what is sent where no answers come, ask for none. */
+static __always_inline void upstream_closed(struct connection *connection, address_t sk)
+{
+	ns_t now = bpf_ktime_get_ns();
+
+	if (connection->phase == PHASE_ASKING && !(connection->receives & SPOKE_AGAIN) &&
+	    elapsed(connection->turn_ns, now) >= GOODBYE_NS)
+		note_no_answer(connection, now, client_is_there(sk, connection->endpoint));
+}
+
+/* TCP, while its state is still that before: the other end has reset it. So it does where it had
+ * closed the connection before, in the send call of the request.
+ */
+static __always_inline void upstream_reset(struct connection *connection, struct sock *sk)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct tcp_sock *tcp = (struct tcp_sock *)sk;
+	bool is_unacked = BPF_CORE_READ(tcp, snd_nxt) != BPF_CORE_READ(tcp, snd_una);
+
+	if (is_light || connection->phase == PHASE_ENDED || BPF_CORE_READ(task, flags) & PF_EXITING)
+		return;
+	if (connection->phase != PHASE_ASKING && !is_unacked)
+		return;
+	if (!unread_tcp(BPF_CORE_READ(tcp, rcv_nxt), BPF_CORE_READ(tcp, copied_seq),
+			state_of_socket((address_t)sk)))
+		note_no_answer(connection, bpf_ktime_get_ns(), false);
 }
 
 /* A send call slept because the receiver does not drain. */

@@ -249,10 +249,13 @@ static __always_inline void record_operation(struct task_struct *task, struct th
 		record_error(counts, ret);
 		if (ret == -EMFILE || ret == -ENFILE)
 			count_exhausted(task, call, ret);
+	}
+	if (!(call->traits & (TRAIT_SENDS | TRAIT_RECEIVES)))
+		return;
+	if (ret <= 0) {
+		follow_end(call, ret, now);
 		return;
 	}
-	if (!ret || !(call->traits & (TRAIT_SENDS | TRAIT_RECEIVES)))
-		return;
 	count_add(&counts->bytes, ret);
 	if (!request->is_peek)
 		follow_bytes(task, state, call, ret, now);

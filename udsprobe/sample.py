@@ -233,6 +233,18 @@ class PeerReading:
 
 
 @dataclass(frozen=True)
+class UnansweredCounts:
+    """Requests without a byte of reply whose connection one of the ends ended, cumulative.
+
+    Attributes:
+        total_ns: of a served request from its last byte, of an own one from the first, to the end.
+    """
+
+    count: int
+    total_ns: int
+
+
+@dataclass(frozen=True)
 class UpstreamCounts:
     """Requests of the targets to one destination.
 
@@ -240,6 +252,10 @@ class UpstreamCounts:
         opened: connections to it.
         latency: the send call that starts the request begins → the receive
             call with the first byte of the reply returns.
+        dropped: the other end ended them; `dropped_kept` of these on connections that had answered
+            before.
+        given_up: the target ended them.
+        All three are None when not measured.
     """
 
     transport: str
@@ -247,6 +263,9 @@ class UpstreamCounts:
     peer: Optional[PeerReading]
     opened: int
     latency: LatencyCounts
+    dropped: Optional[UnansweredCounts] = None
+    dropped_kept: Optional[int] = None
+    given_up: Optional[UnansweredCounts] = None
 
 
 # A report shows the busiest 50; more are kept so that two samples hold the same ones.
@@ -572,18 +591,6 @@ class GivenUpCounts:
 
 
 @dataclass(frozen=True)
-class DroppedCounts:
-    """Requests without a reply whose connection the process ended first, cumulative.
-
-    Attributes:
-        total_ns: from the last byte of each to the end.
-    """
-
-    count: int
-    total_ns: int
-
-
-@dataclass(frozen=True)
 class ServerReading:
     """The requests of one process, cumulative but for what waits now.
 
@@ -623,7 +630,7 @@ class ServerReading:
     latency: Optional[LatencyCounts] = None
     at_once: Optional[int] = None
     given_up: Optional[GivenUpCounts] = None
-    dropped: Optional[DroppedCounts] = None
+    dropped: Optional[UnansweredCounts] = None
     abandoned: Optional[Waiting] = None
     asked_before: Optional[Waiting] = None
 

@@ -14,7 +14,7 @@ from tests.unit import reports, verdicts
 from tests.unit.feeds import FailingFeed, ListFeed, frame
 from tests.unit.screens import SIZES, Size, dashboard, focus
 from udsprobe.errors import KernelCannotError
-from udsprobe.model.report import Dropped, GivenUp, Report, Waiting
+from udsprobe.model.report import GivenUp, Report, Unanswered, Waiting
 from udsprobe.views.dashboard import Frame, run_dashboard
 from udsprobe.views.dashboard.app import Dashboard
 
@@ -374,7 +374,7 @@ async def test_clients_that_left_are_told_on_the_page_of_requests() -> None:
         verdicts.node_served(),
         given_up=GivenUp(20, 3, 310_000.0, 0.0),
         abandoned=Waiting(5, 2_000_000.0),
-        dropped=Dropped(7, 20_000.0),
+        dropped=Unanswered(7, 20_000.0),
     )
     left = replace(report, requests=replace(report.requests, served_by=[row]))
     async with dashboard(frame(left), size=(110, 60)) as screen:

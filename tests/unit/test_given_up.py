@@ -11,7 +11,6 @@ from tests.unit import ill
 from tests.unit.reports import target
 from udsprobe.model.report import (
     Connection,
-    Dropped,
     GivenUp,
     Latency,
     Peer,
@@ -19,6 +18,7 @@ from udsprobe.model.report import (
     ServedBy,
     StageMeans,
     ThreadTime,
+    Unanswered,
     Verdict,
     Waiting,
 )
@@ -145,7 +145,7 @@ def test_latency_without_percentiles() -> None:
 
 
 def ends(count: int, served: int = 150, state: str = "running") -> Report:
-    report = reported(replace(row(left(0), served=served), dropped=Dropped(count, 20_000.0)))
+    report = reported(replace(row(left(0), served=served), dropped=Unanswered(count, 20_000.0)))
     return replace(report, targets=[replace(report.targets[0], state=state)])
 
 

@@ -10,7 +10,7 @@ from tests.unit.metric_pages import series
 from tests.unit.test_auto_reports import full_report, unprobed, unprobed_report
 from tests.unit.test_light import light, light_report
 from udsprobe.auto.composing import FullWindow, composed
-from udsprobe.sample import DroppedCounts, GivenUpCounts, Sample
+from udsprobe.sample import GivenUpCounts, Sample, UnansweredCounts
 from udsprobe.views.metrics.book import MetricsBook
 from udsprobe.views.metrics.page import Page
 
@@ -62,7 +62,7 @@ def test_requests_without_a_reply_add_up_over_windows() -> None:
     base = window(1, 1)
     none, some = (
         samples.server(),
-        samples.server(given_up=GivenUpCounts(7, 7_000, 0), dropped=DroppedCounts(2, 2_000)),
+        samples.server(given_up=GivenUpCounts(7, 7_000, 0), dropped=UnansweredCounts(2, 2_000)),
     )
     taken = replace(base[0], served_by=(none,)), replace(base[1], served_by=(some,))
     found = pages(taken, taken)

@@ -3,7 +3,8 @@
     leaving_server.py unix PATH|tcp PORT_FILE [shutdown]
 
 A request is one word: `answer` gets `reply`, `leave` and `keep` nothing, `drop` has its connection
-closed, `fail` too after a while, and `bye` is a goodbye. A text frame of a WebSocket gets nothing.
+closed, `fail` too after a while, `last` after its reply, and `bye` is a goodbye. A text frame of a
+WebSocket gets nothing.
 A connection that ends is closed (with `shutdown`, shut down first, as Node does), but for one with
 `keep`, which is looked at no more. Prints "ready" when it listens, and at the end of its input, as
 JSON, how many connections ended while their request was left.
@@ -59,6 +60,9 @@ def serve(connection: socket.socket, loop: selectors.BaseSelector, *, shut_down:
         connection.sendall(b"reply")
         counts["answered"] += 1
         return
+    if data == b"last":
+        connection.sendall(b"reply")
+        counts["answered"] += 1
     if data[:1] in WEBSOCKET_TEXT:
         return
     if data == b"fail":

@@ -177,7 +177,7 @@ class Tracer:
             self.counters,
             procfs,
             tells_arrival=tells_arrivals(self.attached),
-            sees_sleep=self.detail == "full",
+            sees_calls=self.detail == "full",
         )
 
     def server_table(self, connections: ConnectionTable) -> ServerTable:

@@ -9,6 +9,7 @@ from udsprobe.model.counters import grown
 from udsprobe.model.growth import by_name, growth
 from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
 from udsprobe.model.report import Connection, Latency, Peer, SendBlocked, Upstream
+from udsprobe.model.unanswered import together, unanswered
 from udsprobe.sample import (
     CONNECTIONS_KEPT_MAX,
     ConnectionReading,
@@ -55,14 +56,40 @@ def upstream_rows(first: Sample, last: Sample) -> Optional[List[Upstream]]:
     for (transport, address), parts in _by_destination(last.upstream).items():
         earlier = added([part.latency for part in before.get((transport, address), [])])
         latency = subtract(f"upstream {address}", added([p.latency for p in parts]), earlier)
-        if not latency.count:
-            continue
         peer = _peer(next((p.peer for p in parts if p.peer is not None), None))
         row = Upstream(transport, address, peer, latency.count, latency_us(latency))
+        row = _with_unanswered(row, parts, before.get((transport, address), []))
+        if not has_requests(row):
+            continue
         opened = sum(p.opened for p in parts)
         opened -= sum(p.opened for p in before.get((transport, address), []))
         rows.append(_with_pool(row, opened, first, last))
     return sorted(rows, key=lambda row: (-row.count, row.address))
+
+
+def has_requests(row: Upstream) -> bool:
+    """That were answered, or ended otherwise."""
+    ended = [each.count for each in (row.dropped, row.given_up) if each is not None]
+    return bool(row.count or sum(ended))
+
+
+def _with_unanswered(
+    row: Upstream, parts: List[UpstreamCounts], before: List[UpstreamCounts]
+) -> Upstream:
+    name = f"upstream {row.address}"
+    kept = [part.dropped_kept for part in parts if part.dropped_kept is not None]
+    return replace(
+        row,
+        dropped=unanswered(
+            name, together(p.dropped for p in parts), together(p.dropped for p in before)
+        ),
+        dropped_kept=grown(f"{name} kept", sum(kept), sum(p.dropped_kept or 0 for p in before))
+        if kept
+        else None,
+        given_up=unanswered(
+            name, together(p.given_up for p in parts), together(p.given_up for p in before)
+        ),
+    )
 
 
 def _with_pool(row: Upstream, opened: int, first: Sample, last: Sample) -> Upstream:

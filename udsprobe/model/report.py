@@ -521,11 +521,25 @@ class Peer:
 
 
 @dataclass(frozen=True)
+class Unanswered:
+    """Requests that ended without a byte of reply, by whose end it is told.
+
+    10 ms or more after the last byte of the request: before that it is a goodbye, but where a call
+    met the other's end. `waited_mean_us` since that byte; None without any.
+    """
+
+    count: int
+    waited_mean_us: Optional[float]
+
+
+@dataclass(frozen=True)
 class Upstream:
     """Requests to one other service.
 
     `connections` to it that were kept, and the part of the window in which each waited for an
-    answer, on average; both None where they are not kept, or not all are known.
+    answer, on average; both None where they are not kept, or not all are known. Requests without a
+    byte of an answer: `dropped`, the other end had closed the connection, `dropped_kept` of them
+    one that had answered before; `given_up`, the target closed it. None when not measured.
     """
 
     transport: str
@@ -535,6 +549,9 @@ class Upstream:
     latency_us: Latency
     connections: Optional[int] = None
     busy_pct: Optional[float] = None
+    dropped: Optional[Unanswered] = None
+    dropped_kept: Optional[int] = None
+    given_up: Optional[Unanswered] = None
 
 
 @dataclass(frozen=True)
@@ -592,18 +609,6 @@ class GivenUp:
 
 
 @dataclass(frozen=True)
-class Dropped:
-    """Requests that ended without a byte of reply, by the process.
-
-    It closed their connection, or exited, 10 ms or more after the last byte of the request, while
-    the client was there. `waited_mean_us` from that byte on; None without any.
-    """
-
-    count: int
-    waited_mean_us: Optional[float]
-
-
-@dataclass(frozen=True)
 class ServedBy:
     """The requests of one target process.
 
@@ -639,7 +644,7 @@ class ServedBy:
     multiplexed: Optional[int] = None
     at_once: Optional[float] = None
     given_up: Optional[GivenUp] = None
-    dropped: Optional[Dropped] = None
+    dropped: Optional[Unanswered] = None
     abandoned: Optional[Waiting] = None
     asked_before: Optional[Waiting] = None
 

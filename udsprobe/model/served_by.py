@@ -7,7 +7,6 @@ from typing import Dict, List, Mapping, Optional
 from udsprobe.model.counters import grown, grown_if_measured, ratio
 from udsprobe.model.histogram import latency_us, subtract
 from udsprobe.model.report import (
-    Dropped,
     GivenUp,
     Latency,
     OwnRequests,
@@ -17,8 +16,8 @@ from udsprobe.model.report import (
     Waiting,
 )
 from udsprobe.model.served_requests import app_growth_ns, app_parts_ns, shares_pct
+from udsprobe.model.unanswered import unanswered
 from udsprobe.sample import (
-    DroppedCounts,
     GivenUpCounts,
     LatencyCounts,
     OwnRequestCounts,
@@ -73,7 +72,9 @@ def _row(
         multiplexed=_measured("multiplexed", reading, before),
         at_once=_at_once(reading, before, count),
         given_up=_given_up(reading, before),
-        dropped=_dropped(reading, before),
+        dropped=unanswered(
+            f"process {reading.pid}", reading.dropped, before.dropped if before else None
+        ),
         abandoned=_waiting_if_measured(reading.abandoned, now_ns),
         asked_before=_waiting_if_measured(reading.asked_before, now_ns),
     )
@@ -94,18 +95,6 @@ def _given_up(reading: ServerReading, before: Optional[ServerReading]) -> Option
     return GivenUp(
         count, kept_open, waited_ns / count / _NS_PER_US, upstream_ns / count / _NS_PER_US
     )
-
-
-def _dropped(reading: ServerReading, before: Optional[ServerReading]) -> Optional[Dropped]:
-    now = reading.dropped
-    if now is None:
-        return None
-    earlier = (before.dropped if before is not None else None) or DroppedCounts(0, 0)
-    count = grown(f"process {reading.pid} dropped", now.count, earlier.count)
-    if not count:
-        return Dropped(0, None)
-    waited_ns = grown(f"process {reading.pid} dropped ns", now.total_ns, earlier.total_ns)
-    return Dropped(count, waited_ns / count / _NS_PER_US)
 
 
 def _abandoned(reading: Optional[ServerReading]) -> int:

@@ -32,6 +32,7 @@ from udsprobe.rules.suspects.hung import hung_suspects
 from udsprobe.rules.suspects.losses import account_findings
 from udsprobe.rules.suspects.nagle import nagle_findings, with_nagle
 from udsprobe.rules.suspects.narrow_buffers import narrow_buffer_suspects
+from udsprobe.rules.suspects.no_answer import with_no_answer
 from udsprobe.rules.suspects.overload import has_time, is_retried
 from udsprobe.rules.suspects.stuck import stuck_suspects
 from udsprobe.rules.suspects.suspect import SEVERITIES, Suspect
@@ -52,7 +53,7 @@ def judged(
     if slo_us is None:
         judged_services = without_waits_for_the_healthy(judged_services)
     suspects = [*_around(report), *(each for one in judged_services for each in one.suspects)]
-    suspects = with_given_up(report, suspects)
+    suspects = with_given_up(report, with_no_answer(report, suspects))
     near = nearness.highest(
         [
             *(

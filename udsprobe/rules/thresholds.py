@@ -98,6 +98,11 @@ FAILED_CONNECTS_SHARE_MIN = 0.01
 GIVEN_UP_MIN = 3
 # Of the requests that end, answered or not.
 GIVEN_UP_SHARE_MIN = 0.01
+# A request that meets the end of a connection, which the other end closed while it was idle, has
+# waited for no reply: on one host that is told within a millisecond.
+KEPT_TOO_LONG_US_MAX = 1_000.0
+# Of the requests that an upstream drops: the others are few.
+KEPT_TOO_LONG_SHARE_MIN = 0.9
 
 # -- file descriptors ---------------------------------------------------------------------
 # Under a tenth of the descriptors left.

@@ -42,6 +42,29 @@ def go_asks_a_slow_service(bench: Bench, upstream_ms: int = 30) -> Subject:
     return Subject([server.pid], [slow.address])
 
 
+@case("nginx", BOTH, needs=("nginx",), quick=UNIX)
+def nginx_whose_upstream_drops_requests(bench: Bench, upstream_drops: bool = True) -> Subject:
+    """Its upstream closes the connection of one request in four after 20 ms: nginx replies 502."""
+    upstream = bench.asyncio(*(["one_in=4", "sleep_ms=20", "drop=1"] if upstream_drops else []))
+    at = upstream.address
+    nginx = bench.nginx(f"proxy_pass http://{f'unix:{at}' if at[0] == '/' else at};")
+    bench.load(nginx.address, connections=8, rate=200)
+    says = f"python {upstream.pid} closes their connections"
+    return Subject(bench.family(nginx.pid), [at, says])
+
+
+@case("nginx", BOTH, needs=("nginx", "node"))
+def nginx_whose_upstream_forgets_replies(bench: Bench, upstream_forgets: bool = True) -> Subject:
+    """Its upstream never answers one request in four: nginx replies 504 after 0.3 s."""
+    node = bench.node(*(["one_in=4", "forget=1"] if upstream_forgets else []))
+    at = f"unix:{node.address}" if node.address[0] == "/" else node.address
+    nginx = bench.nginx(f"proxy_pass http://{at}; proxy_read_timeout 300ms;")
+    bench.load(nginx.address, connections=8, rate=60)
+    return Subject(
+        bench.family(nginx.pid), [node.address, "has not answered when they are given up"]
+    )
+
+
 @case("asyncio", BOTH)
 def asyncio_with_a_full_pool(bench: Bench, upstream_ms: int = 20) -> Subject:
     """Two connections to an upstream that takes 20 ms, for 24 clients: the loop is idle."""

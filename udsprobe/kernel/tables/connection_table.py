@@ -17,6 +17,7 @@ from udsprobe.sample import (
     CONNECTIONS_KEPT_MAX,
     ConnectionReading,
     PeerReading,
+    UnansweredCounts,
     UpstreamCounts,
 )
 
@@ -78,7 +79,7 @@ class ConnectionTable:
         procfs: for the peers' names.
         tells_arrival: the kernel half is told when bytes come; without it nobody
             knows how full receive queues were in between.
-        sees_sleep: how long senders sleep is measured.
+        sees_calls: so it is known how long senders sleep, and which requests are not answered.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class ConnectionTable:
         procfs: Procfs,
         *,
         tells_arrival: bool = True,
-        sees_sleep: bool = True,
+        sees_calls: bool = True,
     ) -> None:
         self._object = loaded
         self._counters = counters
@@ -96,7 +97,7 @@ class ConnectionTable:
         self._record = loaded.btf.structure("connection_record")
         self._peek = words_of(self._record, IDENTITY + WEIGHT)
         self._tells_arrival = tells_arrival
-        self._sees_sleep = sees_sleep
+        self._sees_calls = sees_calls
         self._flags = loaded.btf.enum("queue_flag")
         self._upstream = loaded.btf.structure("upstream")
         self._outside = loaded.btf.enum("limits")["PID_OUTSIDE"]
@@ -181,10 +182,19 @@ class ConnectionTable:
                     peer=self.peer(entry.peer_tgid),
                     opened=entry.opened,
                     latency=latency_of(entry.latency),
+                    **(self._unanswered(entry) if self._sees_calls else {}),
                 )
             )
         self._destinations = tuple(found)
         return self._destinations
+
+    @staticmethod
+    def _unanswered(entry: Any) -> Dict[str, Any]:
+        return {
+            "dropped": UnansweredCounts(entry.dropped, entry.dropped_ns),
+            "dropped_kept": entry.dropped_kept,
+            "given_up": UnansweredCounts(entry.given_up, entry.given_up_ns),
+        }
 
     def destination(self, index: int) -> Optional[UpstreamCounts]:
         """The destination of that index; None when it is newer than the last `upstream`."""
@@ -290,7 +300,7 @@ class ConnectionTable:
             stops=record.stops,
             window_full_ns=record.window_full * TICK_NS if transport == "tcp" else None,
         )
-        return reading if self._sees_sleep else _without_sleep(reading)
+        return reading if self._sees_calls else _without_sleep(reading)
 
 
 def _without_sleep(reading: ConnectionReading) -> ConnectionReading:

@@ -11,12 +11,12 @@ from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.tables.connection_table import ConnectionTable
 from udsprobe.kernel.tables.counters import Counters, enum_names, latency_of
 from udsprobe.sample import (
-    DroppedCounts,
     GivenUpCounts,
     LatencyCounts,
     OwnRequestCounts,
     PeerReading,
     ServerReading,
+    UnansweredCounts,
     Waiting,
 )
 
@@ -90,7 +90,7 @@ class ServerTable:
             at_once=entry.at_once,
             upstream=tuple(upstream),
             given_up=GivenUpCounts(entry.given_up, entry.given_up_ns, entry.given_up_upstream_ns),
-            dropped=DroppedCounts(entry.dropped, entry.dropped_ns),
+            dropped=UnansweredCounts(entry.dropped, entry.dropped_ns),
             in_progress=self._waiting(entry, "PENDING_IN_PROGRESS"),
             unread=self._waiting(entry, "PENDING_UNREAD"),
             asking=self._waiting(entry, "PENDING_ASKING"),

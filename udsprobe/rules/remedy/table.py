@@ -110,6 +110,12 @@ KINDS: Dict[str, Kind] = {
     "dropped": Kind("app-blocked", "it ends requests without a reply", work.DROPPED),
     "holder": Kind("app-blocked", "a process that holds a file lock", work.HOLDER),
     "upstream": Kind("upstream-wait", "the upstream that answers late", work.UPSTREAM),
+    "upstream-drops": Kind(
+        "upstream-wait", "the upstream that ends requests without an answer", work.UPSTREAM_DROPS
+    ),
+    "kept-too-long": Kind(
+        "upstream-wait", "an upstream that closes idle connections first", work.KEPT_TOO_LONG
+    ),
     "pool": Kind("upstream-wait", "few connections to it, all busy", work.POOL),
     "quota": Kind("cpu-contention", "a CPU quota", host.QUOTA),
     "affinity": Kind("cpu-contention", "its affinity keeps it from idle CPUs", host.AFFINITY),

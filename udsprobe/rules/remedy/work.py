@@ -368,6 +368,26 @@ UPSTREAM: Dict[str, Tuple[Row, ...]] = {
     )
 }
 
+UPSTREAM_DROPS: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        look(
+            "sudo udsprobe attach --pid {peer_pid}",
+            "see in which way {who} ends them",
+            "shows how long it had had them, and whether it still runs",
+        ),
+    )
+}
+KEPT_TOO_LONG: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "have {who} keep idle connections for longer than who asks it does (Node: "
+            "server.keepAliveTimeout, 5 s by default; gunicorn: --keep-alive, 2 s), or ask again "
+            "where a request fails so",
+            "who closes first is never met by a request: the end that asks has to be the one",
+        ),
+    )
+}
+
 _ONE_EACH = "a connection carries one request at a time; the others queue for it"
 POOL: Dict[str, Tuple[Row, ...]] = {
     "generic": (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import List, Optional
 
 from udsprobe.model.harm import Harm
-from udsprobe.model.report import Dropped, Report, ServedBy
+from udsprobe.model.report import Report, ServedBy, Unanswered
 from udsprobe.rules.harm import FAILED
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.hung import name_of
@@ -49,7 +49,7 @@ def _suspect(report: Report, row: ServedBy) -> Optional[Suspect]:
     )
 
 
-def _headline(report: Report, row: ServedBy, dropped: Dropped) -> str:
+def _headline(report: Report, row: ServedBy, dropped: Unanswered) -> str:
     after = duration(dropped.waited_mean_us or 0.0)
     has_ended = any(each.pid == row.pid and each.state == "exited" for each in report.targets)
     how = "ended with them in hand" if has_ended else "closes their connections"

@@ -20,6 +20,7 @@ from udsprobe.model.report import (
     Peer,
     Syscall,
     Target,
+    Upstream,
 )
 from udsprobe.views.fields import numbers
 from udsprobe.views.fields.bars import limit_bar
@@ -238,6 +239,12 @@ def connect_errors(row: Connect) -> Dict[str, int]:
 def connect_failed(row: Connect) -> bool:
     """Whether any failed; one that goes on in the background did not."""
     return any(calls for error, calls in connect_errors(row).items() if error not in _UNDER_WAY)
+
+
+def no_answer(row: Upstream) -> str:
+    """`201 without an answer`; empty where all had one, or it is not measured."""
+    ended = sum(each.count for each in (row.dropped, row.given_up) if each is not None)
+    return f"{numbers.count(ended)} without an answer" if ended else ""
 
 
 def by_trouble(rows: Sequence[Connect]) -> List[Connect]:

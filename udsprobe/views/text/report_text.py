@@ -239,12 +239,11 @@ def _chain(report: Report, width: int, most: int) -> List[Text]:
     for upstream in upstreams:
         quantiles = cells.latency(upstream.latency_us)
         where = fit(f"{upstream.transport}:{upstream.address}", 36, keep="middle")
-        body.append(
-            Text(
-                f"{_INDENT}upstream {where}  {numbers.count(upstream.count)}"
-                f"  p50 {quantiles['p50']}  p99 {quantiles['p99']}"
-            )
-        )
+        line = f"upstream {where}  {numbers.count(upstream.count)}"
+        lost = cells.no_answer(upstream)
+        line += f"  {lost}" if lost else ""
+        line += f"  p50 {quantiles['p50']}  p99 {quantiles['p99']}"
+        body.append(Text(_INDENT + fit(line, width - 2), style=WARNING if lost else ""))
     return [*body[:most], *_more(len(body) - most, "hop or destination", "hops or destinations")]
 
 

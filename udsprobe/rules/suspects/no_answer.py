@@ -1,0 +1,156 @@
+"""Requests of the targets' own that end without an answer: the proxy's 502 and 504.
+
+The upstream closes the connection, or the target does not wait any longer.
+"""
+
+from __future__ import annotations
+
+from typing import FrozenSet, List, Optional, Sequence, Tuple
+
+from udsprobe.model.harm import Harm
+from udsprobe.model.report import Action, Evidence, Report, Unanswered, Upstream
+from udsprobe.rules.harm import FAILED
+from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.servers import GENERIC, recognise
+from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
+from udsprobe.rules.thresholds import (
+    GIVEN_UP_MIN,
+    GIVEN_UP_SHARE_MIN,
+    HUNG_US_MIN,
+    KEPT_TOO_LONG_SHARE_MIN,
+    KEPT_TOO_LONG_US_MAX,
+)
+from udsprobe.rules.wording import count, duration, evidence, part
+
+NONE = Unanswered(0, None)
+
+
+def with_no_answer(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
+    """The suspects, where the wait for such an upstream is one with its failing."""
+    found = [each for each in map(_Asked(report).suspect, report.requests.upstream or []) if each]
+    failing = {each.name for each in found if each.is_pressure}
+    return [*(each for each in suspects if each.name not in failing), *found]
+
+
+class _Asked:
+    """By the targets of one report."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+
+    def suspect(self, row: Upstream) -> Optional[Suspect]:
+        """None where no more than a few have no answer."""
+        dropped, given_up = row.dropped or NONE, _of_pattern(row)
+        ended = dropped.count + given_up.count
+        if ended < GIVEN_UP_MIN or ended / (ended + row.count) < GIVEN_UP_SHARE_MIN:
+            return None
+        if _is_kept_too_long(row, dropped) and not given_up.count:
+            return self._kept_too_long(row, dropped)
+        share_pct = 100 * ended / (ended + row.count)
+        says = f"{part(share_pct / 100)} of requests to {_place(row)} end without an answer"
+        return Suspect(
+            cause="upstream-wait",
+            name=f"upstream-wait:{_place(row)}",
+            severity=CRITICAL,
+            is_pressure=True,
+            share_pct=share_pct,
+            subject=_place(row),
+            headline=_headline(row, dropped, given_up),
+            evidence=_facts(row, dropped, given_up),
+            actions=_actions(row, dropped),
+            seen=ended,
+            pids=self._askers(row),
+            waits_for=_answering(row),
+            harm=Harm(FAILED, share_pct, ended, None, says),
+        )
+
+    def _kept_too_long(self, row: Upstream, dropped: Unanswered) -> Suspect:
+        """Many programs ask again by themselves then, so nobody may suffer."""
+        ended = dropped.count
+        return Suspect(
+            cause="upstream-wait",
+            name=f"upstream-wait:kept-too-long:{_place(row)}",
+            severity=WARNING,
+            is_pressure=False,
+            share_pct=100 * ended / (ended + row.count),
+            subject=_place(row),
+            headline=f"{_who(row)} had closed kept connections before requests came on them",
+            evidence=_facts(row, dropped, NONE),
+            actions=remedies("kept-too-long", who=_who(row)),
+            seen=ended,
+            pids=self._askers(row),
+        )
+
+    def _askers(self, row: Upstream) -> FrozenSet[int]:
+        """Of the targets those that had an answer from there; empty, for all, where none had."""
+        place = row.transport, row.address
+        return frozenset(
+            each.pid
+            for each in self._report.requests.served_by or []
+            if any((own.transport, own.address) == place for own in each.upstream)
+        )
+
+
+def _of_pattern(row: Upstream) -> Unanswered:
+    """Who waited longer than for what was answered: a program may also have lost its own client."""
+    given_up = row.given_up or NONE
+    slow_us = (row.latency_us.p99 or row.latency_us.max or 0.0) if row.count else HUNG_US_MIN
+    return given_up if (given_up.waited_mean_us or 0.0) >= slow_us else NONE
+
+
+def _is_kept_too_long(row: Upstream, dropped: Unanswered) -> bool:
+    kept = row.dropped_kept or 0
+    is_at_once = (dropped.waited_mean_us or 0.0) <= KEPT_TOO_LONG_US_MAX
+    return bool(kept) and is_at_once and kept >= KEPT_TOO_LONG_SHARE_MIN * dropped.count
+
+
+def _headline(row: Upstream, dropped: Unanswered, given_up: Unanswered) -> str:
+    if dropped.count >= given_up.count:
+        after = duration(dropped.waited_mean_us or 0.0)
+        return f"{_subject(row)} closes their connections, after {after} on average"
+    after = duration(given_up.waited_mean_us or 0.0)
+    return f"{_subject(row)} has not answered when they are given up, after {after} on average"
+
+
+def _facts(row: Upstream, dropped: Unanswered, given_up: Unanswered) -> Tuple[Evidence, ...]:
+    found = []
+    if dropped.count:
+        says = f"{_place(row)} closed the connection of {count(dropped.count, 'request')}"
+        if row.dropped_kept:
+            says += f", {row.dropped_kept:,} of them on a connection that it had answered on before"
+        found.append(evidence("dropped", dropped.count, "requests", says, GIVEN_UP_MIN))
+    if given_up.count:
+        says = f"{count(given_up.count, 'request')} to {_place(row)} had no answer when given up"
+        found.append(evidence("given_up", given_up.count, "requests", says, GIVEN_UP_MIN))
+    says = f"{count(row.count, 'request')} to {_place(row)} had an answer"
+    if row.latency_us.mean is not None:
+        says += f", after {duration(row.latency_us.mean)} on average"
+    return (*found, evidence("answered", row.count, "requests", says))
+
+
+def _actions(row: Upstream, dropped: Unanswered) -> Tuple[Action, ...]:
+    pid = row.peer.pid if row.peer is not None else None
+    if not dropped.count:
+        return remedies("upstream", peer_pid=pid, who=_who(row))
+    server = recognise(row.peer.comm) if row.peer is not None and row.peer.comm else GENERIC
+    looks = remedies("upstream-drops", peer_pid=pid, who=_who(row))
+    return (*looks, *remedies("dropped", server, who=_who(row)))
+
+
+def _answering(row: Upstream) -> FrozenSet[int]:
+    pid = row.peer.pid if row.peer is not None else None
+    return frozenset([pid] if pid else [])
+
+
+def _place(row: Upstream) -> str:
+    return f"{row.transport}:{row.address}"
+
+
+def _who(row: Upstream) -> str:
+    peer = row.peer
+    return f"{peer.comm} {peer.pid}" if peer is not None and peer.comm else _place(row)
+
+
+def _subject(row: Upstream) -> str:
+    """In a sentence that has named its place."""
+    return "it" if _who(row) == _place(row) else _who(row)
