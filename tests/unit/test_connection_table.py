@@ -20,6 +20,7 @@ from udsprobe.sample import (
     ConnectionReading,
     Endpoint,
     PeerReading,
+    UnansweredCounts,
     UpstreamCounts,
 )
 
@@ -331,9 +332,11 @@ def test_destinations(kernel: Kernel, table: ConnectionTable) -> None:
         kernel.destination(b"\0x", 1, tgid=0),
     ]
     kernel.used = 2
+    none = UnansweredCounts(0, 0)
+    nginx, ended = PeerReading(33, "nginx"), (none, 0, none)
     assert table.upstream() == (
-        UpstreamCounts("unix", "/run/db", PeerReading(33, "nginx"), 2, latency([5_000, 7_000])),
-        UpstreamCounts("unix", "@x", None, 2, latency([1])),
+        UpstreamCounts("unix", "/run/db", nginx, 2, latency([5_000, 7_000]), *ended),
+        UpstreamCounts("unix", "@x", None, 2, latency([1]), *ended),
     )
 
 

@@ -32,7 +32,7 @@ from udsprobe.rules.suspects.hung import hung_suspects
 from udsprobe.rules.suspects.losses import account_findings
 from udsprobe.rules.suspects.nagle import nagle_findings, with_nagle
 from udsprobe.rules.suspects.narrow_buffers import narrow_buffer_suspects
-from udsprobe.rules.suspects.no_answer import with_no_answer
+from udsprobe.rules.suspects.no_answer import kept_too_long_findings, with_no_answer
 from udsprobe.rules.suspects.overload import has_time, is_retried
 from udsprobe.rules.suspects.stuck import stuck_suspects
 from udsprobe.rules.suspects.suspect import SEVERITIES, Suspect
@@ -459,4 +459,9 @@ def _findings(
         )
         for each in ranked
     ]
-    return [*found, *nagle_findings(report, shown), *account_findings(report)]
+    return [
+        *found,
+        *nagle_findings(report, shown),
+        *kept_too_long_findings(report),
+        *account_findings(report),
+    ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import FrozenSet, List, Optional, Sequence, Tuple
 
 from udsprobe.model.harm import Harm
-from udsprobe.model.report import Action, Evidence, Report, Unanswered, Upstream
+from udsprobe.model.report import Action, Evidence, Finding, Report, Unanswered, Upstream
 from udsprobe.rules.harm import FAILED
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import GENERIC, recognise
@@ -32,6 +32,28 @@ def with_no_answer(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]
     return [*(each for each in suspects if each.name not in failing), *found]
 
 
+def kept_too_long_findings(report: Report) -> List[Finding]:
+    """Connections that an upstream had closed before requests came on them.
+
+    Many programs ask again by themselves then, so nobody may suffer.
+    """
+    return [
+        Finding(
+            id="kept-too-long",
+            severity=WARNING,
+            subject=_place(row),
+            summary=f"{_who(row)} had closed kept connections to {_place(row)} before requests "
+            f"came on them: {count(row.dropped.count, 'request')} without an answer",
+            evidence=list(_facts(row, row.dropped, NONE)),
+            actions=list(remedies("kept-too-long", who=_who(row))),
+        )
+        for row in report.requests.upstream or []
+        if row.dropped is not None
+        and row.dropped.count >= GIVEN_UP_MIN
+        and _is_kept_too_long(row, row.dropped)
+    ]
+
+
 class _Asked:
     """By the targets of one report."""
 
@@ -45,7 +67,7 @@ class _Asked:
         if ended < GIVEN_UP_MIN or ended / (ended + row.count) < GIVEN_UP_SHARE_MIN:
             return None
         if _is_kept_too_long(row, dropped) and not given_up.count:
-            return self._kept_too_long(row, dropped)
+            return None
         share_pct = 100 * ended / (ended + row.count)
         says = f"{part(share_pct / 100)} of requests to {_place(row)} end without an answer"
         return Suspect(
@@ -62,23 +84,6 @@ class _Asked:
             pids=self._askers(row),
             waits_for=_answering(row),
             harm=Harm(FAILED, share_pct, ended, None, says),
-        )
-
-    def _kept_too_long(self, row: Upstream, dropped: Unanswered) -> Suspect:
-        """Many programs ask again by themselves then, so nobody may suffer."""
-        ended = dropped.count
-        return Suspect(
-            cause="upstream-wait",
-            name=f"upstream-wait:kept-too-long:{_place(row)}",
-            severity=WARNING,
-            is_pressure=False,
-            share_pct=100 * ended / (ended + row.count),
-            subject=_place(row),
-            headline=f"{_who(row)} had closed kept connections before requests came on them",
-            evidence=_facts(row, dropped, NONE),
-            actions=remedies("kept-too-long", who=_who(row)),
-            seen=ended,
-            pids=self._askers(row),
         )
 
     def _askers(self, row: Upstream) -> FrozenSet[int]:
