@@ -4,7 +4,7 @@
  * is not a request. The first receive calls of a connection are checked, in the caller's memory. A
  * connection that was open at attach is recognised by its frames, if they end where the bytes end.
  *
- * And whether it is a WebSocket, whose messages need no reply.
+ * And whether it is a WebSocket, whose messages need no reply, or TLS, whose goodbye needs none.
  */
 #ifndef HTTP2_BPF_H
 #define HTTP2_BPF_H
@@ -46,6 +46,11 @@ enum frame_type {
 #define WEBSOCKET_OPCODES 0x706U	/* a bit each: text, binary, close, ping, pong */
 #define WEBSOCKET_LENGTH_16 126
 #define WEBSOCKET_HEAD 6	/* with the mask; 2 more with a longer length */
+
+/* RFC 8446, 5.1: types of records, and the version that all have. */
+#define TLS_FIRST 20
+#define TLS_LAST 23
+#define TLS_MAJOR 3
 
 struct user_buffer {
 	u64 at;
@@ -135,6 +140,14 @@ static __always_inline bool is_websocket_frame(u64 at, u64 bytes)
 	       bytes == WEBSOCKET_HEAD + 2 + ((u64)head[2] << 8 | head[3]);
 }
 
+static __always_inline bool is_tls_record(u64 at, u64 bytes)
+{
+	u8 head[2] = {};
+
+	return bytes >= sizeof(head) && !bpf_probe_read_user(head, sizeof(head), (void *)at) &&
+	       head[0] >= TLS_FIRST && head[0] <= TLS_LAST && head[1] == TLS_MAJOR;
+}
+
 /* The first one that a call filled; its length is 0 where it is not known. */
 static __always_inline void first_buffer(struct pt_regs *regs, struct call_in_flight *call,
 					 u64 bytes, struct user_buffer *buffer)
@@ -174,6 +187,8 @@ static __subprogram int look_for_http2(struct pt_regs *regs, struct call_in_flig
 		   is_websocket_frame(buffer.at, bytes)) {
 		connection->is_websocket = 1;
 		connection->looks = LOOKS_MAX;
+	} else if (is_tls_record(buffer.at, bytes < buffer.length ? bytes : buffer.length)) {
+		connection->is_tls = 1;
 	}
 	return 0;
 }

@@ -747,6 +747,7 @@ struct connection {
 	unsigned char leftover;
 	unsigned char window_known;	/* what follows is told from a beginning on */
 	unsigned char is_websocket;	/* its messages need no reply */
+	unsigned char is_tls;	/* ends with bytes that need no reply */
 	unsigned char is_held;	/* bytes wait because of Nagle's algorithm, since `held_since` */
 	/* In the queue when the last receive call returned; of a leftover, what is still there; while
 	 * it is in the accept queue, how many had entered that.

@@ -224,16 +224,19 @@ static __always_inline void upstream_answered(struct task_struct *task,
 	count_answer(tgid_of(task), connection, now);
 }
 
-/* Nobody answers: what a connection of many requests at once, or of messages, had open is not known. */
+/* Nobody answers: what a connection of many requests at once, or of messages, had open is not known,
+ * and a goodbye of TLS, which may find that the other end is gone, asks for nothing.
+ */
 static __always_inline void note_no_answer(struct connection *connection, ns_t now, bool is_there)
 {
 	struct upstream *upstream = upstream_entry(connection->upstream);
 	ns_t waited_ns = 0;
 
-	if (!upstream || connection->is_multiplexed || connection->is_websocket)
-		return;
 	if (connection->phase == PHASE_ASKING)
 		waited_ns = elapsed(connection->turn_ns, now);
+	if (!upstream || connection->is_multiplexed || connection->is_websocket ||
+	    (connection->is_tls && waited_ns < GOODBYE_NS))
+		return;
 	connection->phase = PHASE_ENDED;
 	if (is_there) {
 		shared_add(&upstream->given_up, 1);

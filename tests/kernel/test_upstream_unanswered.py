@@ -97,6 +97,8 @@ def test_those_on_connections_that_were_closed_before(server: Server, folder: Pa
     assert found["answered"] == ANSWERED + ENDED
 
 
-def test_goodbyes_are_none(server: Server, folder: Path) -> None:
-    found = asked(server, folder, answer=ANSWERED, bye=ENDED)
+@pytest.mark.parametrize("word", ["bye", "tls"])
+def test_goodbyes_are_none(server: Server, folder: Path, word: str) -> None:
+    """One of TLS is waited for, until the other end is gone."""
+    found = asked(server, folder, answer=ANSWERED, **{word: ENDED})
     assert counts(found["row"]) == {"answered": ANSWERED + ENDED, "ended": 0, "given_up": 0}

@@ -3,9 +3,10 @@
     asking_client.py unix PATH|tcp PORT_FILE
 
 Prints "ready", and reads lines of a word and a number. Each word is sent so many times, on a
-connection of its own, which is closed when nothing came for 50 ms. Two more words: `stale` asks
-again on a connection that the server has closed after its reply; `bye` says goodbye after a reply,
-and closes at once. Prints "done" after each line, and what came of all at the end, as JSON.
+connection of its own, which is closed when nothing came for 50 ms. More words: `stale` asks again
+on a connection that the server has closed after its reply; `bye` says goodbye after a reply, and
+closes at once; `tls` does so as TLS does, and waits for the other end. Prints "done" after each
+line, and what came of all at the end, as JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Dict
 
 WAITS_S = 0.05
 PATIENCE_MS = 60_000
+TLS_RECORD = bytes([22, 3, 3])
 counts = {"answered": 0, "ended": 0, "given_up": 0}
 
 
@@ -57,6 +59,10 @@ def ask_once(sock: socket.socket, word: bytes) -> None:
     elif word == b"bye":
         ask(sock, b"answer")
         sock.sendall(b"bye")
+    elif word == b"tls":
+        ask(sock, TLS_RECORD)
+        sock.sendall(b"bye")
+        sock.recv(64)
     else:
         ask(sock, word)
 

@@ -4,7 +4,7 @@
 
 A request is one word: `answer` gets `reply`, `leave` and `keep` nothing, `drop` has its connection
 closed, `fail` too after a while, `last` after its reply, and `bye` is a goodbye. A text frame of a
-WebSocket gets nothing.
+WebSocket gets nothing, and the beginning of a TLS record gets itself.
 A connection that ends is closed (with `shutdown`, shut down first, as Node does), but for one with
 `keep`, which is looked at no more. Prints "ready" when it listens, and at the end of its input, as
 JSON, how many connections ended while their request was left.
@@ -22,6 +22,7 @@ from typing import Dict, List
 
 FAILS_AFTER_S = 0.02
 WEBSOCKET_TEXT = (b"\x81", b"\xc1")  # plain and compressed
+TLS_RECORD = bytes([22, 3, 3])
 left: Dict[socket.socket, bytes] = {}
 kept: List[socket.socket] = []
 counts = {"answered": 0, "ended_without_a_reply": 0, "dropped": 0, "failed": 0}
@@ -63,6 +64,10 @@ def serve(connection: socket.socket, loop: selectors.BaseSelector, *, shut_down:
     if data == b"last":
         connection.sendall(b"reply")
         counts["answered"] += 1
+    if data == TLS_RECORD:
+        connection.sendall(data)
+        counts["answered"] += 1
+        return
     if data[:1] in WEBSOCKET_TEXT:
         return
     if data == b"fail":

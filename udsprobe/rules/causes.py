@@ -118,9 +118,9 @@ CAUSES: Dict[str, Cause] = {
             "upstream-wait",
             NOT_TRANSPORT,
             "sleep for upstream requests makes up most of a request: 1 ms of it, or half of "
-            "all request time is in a slow tail; or clients give up meanwhile; or own requests end "
-            "without an answer: the upstream closes their connection (`dropped`), or they are given "
-            "up later than others are answered (`given_up`)",
+            "all request time is in a slow tail; or clients give up meanwhile; or own requests "
+            "end without an answer: the upstream closes their connection (`dropped`), or they "
+            "are given up later than others are answered (`given_up`)",
             "a slow or failing database or service",
             "attach to the process that the verdict names",
             parts=("upstream",),
