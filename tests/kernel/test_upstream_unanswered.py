@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator
 
 import pytest
 
+from tests.kernel.exporting import Exporting
 from tests.kernel.leaving import Server
 from tests.kernel.tool import Attached
 from tests.patience import PATIENCE_S
@@ -102,3 +103,22 @@ def test_goodbyes_are_none(server: Server, folder: Path, word: str) -> None:
     """One of TLS is waited for, until the other end is gone."""
     found = asked(server, folder, answer=ANSWERED, **{word: ENDED})
     assert counts(found["row"]) == {"answered": ANSWERED + ENDED, "ended": 0, "given_up": 0}
+
+
+def test_they_are_metrics(server: Server, folder: Path) -> None:
+    client = Client(server, folder)
+    options = ["--pid", str(client.pid), "--interval", "0.2", "--detail", "full"]
+    with Exporting(options) as exporting:
+        client.ask("drop", ENDED)
+        client.ask("leave", ENDED - 1)
+        exporting.wait_for_samples(2)
+        found = exporting.series()
+        assert exporting.end().code == 0
+    client.end()
+    by = {
+        dict(labels)["ended_by"]: value
+        for (name, labels), value in found.items()
+        if name == "udsprobe_upstream_requests_unanswered_total"
+    }
+    assert by == {"upstream": client.account["ended"], "target": client.account["given_up"]}
+    assert by == {"upstream": ENDED, "target": ENDED - 1}

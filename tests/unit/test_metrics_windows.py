@@ -72,6 +72,19 @@ def test_requests_without_a_reply_add_up_over_windows() -> None:
     assert values(pages(base), name, ("client",)) == [None]
 
 
+def test_so_do_those_of_the_targets_own() -> None:
+    base, name = window(1, 1), "udsprobe_upstream_requests_unanswered_total"
+    none, some = (
+        samples.upstream(),
+        samples.upstream(dropped=UnansweredCounts(7, 7_000), given_up=UnansweredCounts(2, 2_000)),
+    )
+    taken = replace(base[0], upstream=(none,)), replace(base[1], upstream=(some,))
+    found = pages(taken, taken)
+    place = ("unix", "/run/db.sock")
+    assert values(found, name, (*place, "upstream")) == [7, 14]
+    assert values(found, name, (*place, "target")) == [2, 4]
+
+
 def test_pages_within_a_window_count_nothing_twice() -> None:
     """A window that pressure keeps open is on a page for each of its samples."""
     book, observed = MetricsBook(samples.START_UNIX_S), samples.observation()

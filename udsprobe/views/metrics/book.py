@@ -25,6 +25,7 @@ from udsprobe.views.metrics.traffic_series import (
     write_served,
     write_traffic,
     write_unanswered,
+    write_upstream_unanswered,
 )
 from udsprobe.views.metrics.window_series import WindowSeries
 
@@ -75,6 +76,7 @@ class MetricsBook:
         if sample.served is not None:
             write_served(sheet, sample.served)
         write_unanswered(sheet, sample)
+        write_upstream_unanswered(sheet, sample)
         write_listeners(sheet, sample, report)
         write_destinations(sheet, sample)
         write_connections(sheet, sample)

@@ -156,6 +156,12 @@ MULTIPLEXED = _counter(
 UPSTREAM_DURATION = _histogram(
     "upstream.request.duration", _DESTINATION, "Requests of the targets by destination.", FINE_NS
 )
+UPSTREAM_UNANSWERED = _counter(
+    "upstream.requests.unanswered",
+    "{request}",
+    (*_DESTINATION, "ended_by"),
+    "Requests of the targets that ended without a byte of answer; ended_by: upstream, or target.",
+)
 UPSTREAM_OPENED = _counter(
     "upstream.connections", "{connection}", _DESTINATION, "Connections opened for them."
 )

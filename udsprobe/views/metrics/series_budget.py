@@ -42,7 +42,10 @@ _METRICS: Mapping[str, Tuple[Metric, ...]] = {
         *(c.ESTABLISHED, c.ACCEPTED, c.ACCEPT_WAIT, c.BLOCKED_CONNECT, c.BLOCKED_NOW, c.REFUSED),
         *(c.DROPS, c.SYN_QUEUE),
     ),
-    "upstream": (c.UPSTREAM_DURATION, c.UPSTREAM_OPENED),
+    "upstream": (
+        *(c.UPSTREAM_DURATION, c.UPSTREAM_OPENED),
+        *(c.UPSTREAM_UNANSWERED,) * 2,  # by the upstream, by the target
+    ),
     "connects": (c.CONNECT_DURATION,),
     "targets": (
         *(c.TARGET_INFO, c.TARGET_THREADS, c.TARGET_FDS, c.TARGET_FDS_LIMIT),

@@ -125,6 +125,16 @@ def write_upstream(sheet: Sheet, sample: Sample) -> None:
         sheet.count(c.UPSTREAM_OPENED, upstream.opened, place, key)
 
 
+def write_upstream_unanswered(sheet: Sheet, sample: Sample) -> None:
+    """Requests upstream that ended without an answer, by where they went and who ended them."""
+    for upstream in sample.upstream or ():
+        key = shown((upstream.transport, upstream.address))
+        for ended_by, counted in (("upstream", upstream.dropped), ("target", upstream.given_up)):
+            if counted is not None:
+                labels = (*sheet.places["upstream"].of(key), ended_by)
+                sheet.count(c.UPSTREAM_UNANSWERED, counted.count, labels, (key, ended_by))
+
+
 def write_connects(sheet: Sheet, sample: Sample) -> None:
     """connect() calls, by where they went."""
     for connect in sample.connects or ():

@@ -21,6 +21,7 @@ from udsprobe.views.metrics.traffic_series import (
     write_stages,
     write_unanswered,
     write_upstream,
+    write_upstream_unanswered,
 )
 
 
@@ -50,6 +51,7 @@ class WindowSeries:
         if sample.served is not None:
             write_stages(self._sheet, sample.served)
         write_unanswered(self._sheet, sample)
+        write_upstream_unanswered(self._sheet, sample)
         for reading in sample.listeners or ():
             write_window_events(self._sheet, reading)
         for target in sample.targets:
