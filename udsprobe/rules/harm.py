@@ -14,7 +14,7 @@ from udsprobe.model.report import Latency, Report
 from udsprobe.rules.causes import FAILED_CONNECTS
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import TAIL_TIMES_MEDIAN, TAIL_US_MIN
-from udsprobe.rules.wording import duration, part
+from udsprobe.rules.wording import duration, part, place
 
 REFUSED, FAILED, STUCK, SLOW, NONE = "refused", "failed", "stuck", "slow", "none"
 # Turned away is worse than no answer yet, and that is worse than a late one.
@@ -52,7 +52,7 @@ def felt(suspect: Suspect, report: Report) -> float:
         return suspect.share_pct
     if suspect.cause not in FAILED_CONNECTS or served is None or not served.count:
         return harm.share_pct
-    if suspect.subject in {f"{row.transport}:{row.address}" for row in report.listeners or ()}:
+    if suspect.subject in {place(row) for row in report.listeners or ()}:
         return harm.share_pct
     return 100 * min(1.0, (harm.count or 0) / served.count)
 

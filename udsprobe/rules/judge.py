@@ -37,7 +37,7 @@ from udsprobe.rules.suspects.overload import has_time, is_retried
 from udsprobe.rules.suspects.stuck import stuck_suspects
 from udsprobe.rules.suspects.suspect import SEVERITIES, Suspect
 from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, NEAR_LIMIT, RUNNER_UP_SHARE_PCT_MIN
-from udsprobe.rules.wording import at_most
+from udsprobe.rules.wording import at_most, place
 
 
 def judged(
@@ -285,9 +285,7 @@ def _explains(
     """More arrives than such a thread can take; a burst would have found it free again."""
     if not processing.overloads or queue.refuses:
         return False
-    rows = [
-        row for row in report.listeners or [] if f"{row.transport}:{row.address}" == queue.subject
-    ]
+    rows = [row for row in report.listeners or [] if place(row) == queue.subject]
     if any(is_retried(row) and is_short(report, row) for row in rows):
         return False
     if any(map(is_retried, rows)):

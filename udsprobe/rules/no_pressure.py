@@ -23,7 +23,7 @@ from udsprobe.rules.thresholds import (
     THREAD_BUSY_MIN,
     WAIT_SHARE_MIN,
 )
-from udsprobe.rules.wording import at_most, count, duration, evidence, percent
+from udsprobe.rules.wording import at_most, count, duration, evidence, percent, place
 
 
 def unknown(report: Report, service: Service, share: TransportShare) -> Optional[Verdict]:
@@ -270,10 +270,7 @@ def _queue_room(report: Report) -> List[Evidence]:
         return []
     fullest = max(rows, key=lambda row: (row.depth.max or 0) / max(row.depth.limit, 1))
     depth = fullest.depth
-    says = (
-        f"accept queue of {fullest.transport}:{fullest.address}: at most {depth.max}, the "
-        f"limit is {depth.limit}"
-    )
+    says = f"accept queue of {place(fullest)}: at most {depth.max}, the limit is {depth.limit}"
     return [evidence("accept_queue_depth_max", depth.max or 0, "connections", says, depth.limit)]
 
 

@@ -40,7 +40,7 @@ from udsprobe.rules.thresholds import (
     THREAD_BUSY_MIN,
     THROTTLED_PERIODS_PCT_MIN,
 )
-from udsprobe.rules.wording import count, duration, evidence, percent
+from udsprobe.rules.wording import count, duration, evidence, percent, place
 
 # System calls in which a thread sleeps without a poller, a lock or a disk.
 _SLEEPS = {
@@ -269,7 +269,7 @@ def _upstream_wait(case: _Case) -> Remedy:
         return Remedy(None, f"{case.service.name} waits for another process's reply")
     worst = rows[0]
     mean_us = worst.latency_us.mean or 0.0
-    subject = f"{worst.transport}:{worst.address}"
+    subject = place(worst)
     peer = worst.peer
     who = f"{peer.comm} {peer.pid}" if peer is not None and peer.comm else subject
     where = subject if who == subject else f"{who} at {subject}"
@@ -309,10 +309,7 @@ def _busy(row: Upstream) -> float:
 
 def _upstream_fact(row: Upstream) -> Evidence:
     mean_us = row.latency_us.mean or 0.0
-    says = (
-        f"{row.transport}:{row.address} answers in {duration(mean_us)} on average, "
-        f"{count(row.count, 'request')}"
-    )
+    says = f"{place(row)} answers in {duration(mean_us)} on average, {count(row.count, 'request')}"
     if is_full(row):
         size = count(row.connections or 0, "connection")
         says += f"; {size} to it, {percent(_busy(row))} busy"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Union
 
-from udsprobe.model.report import Evidence
+from udsprobe.model.report import Connect, Evidence, Listener, Upstream
 
 ACTIVITY_WORDS = {
     "user": "running its own code",
@@ -55,6 +55,16 @@ def duration(value_us: float) -> str:
 def count(number: int, one: str, many: Optional[str] = None) -> str:
     """`1 connection`, `2,000 connections`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def process(pid: Optional[int], comm: Optional[str]) -> str:
+    """`node 4711`; `pid 4711` where the name is not known."""
+    return f"{comm} {pid}" if comm else f"pid {pid}"
+
+
+def place(row: Union[Connect, Listener, Upstream]) -> str:
+    """`unix:/run/app.sock`."""
+    return f"{row.transport}:{row.address}"
 
 
 def evidence(

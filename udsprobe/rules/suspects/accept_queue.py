@@ -33,7 +33,7 @@ from udsprobe.rules.thresholds import (
     THREAD_BUSY_MIN,
     WAIT_MEAN_US_MIN,
 )
-from udsprobe.rules.wording import ACTIVITY_WORDS, count, duration, evidence, percent
+from udsprobe.rules.wording import ACTIVITY_WORDS, count, duration, evidence, percent, place
 
 # Asleep until a connection that was accepted already says something.
 _SEATED = ("blocked_poll", "blocked_recv")
@@ -361,7 +361,7 @@ def _acceptors(listener: Listener) -> FrozenSet[int]:
 
 
 def _subject(listener: Listener) -> str:
-    return f"{listener.transport}:{listener.address}"
+    return place(listener)
 
 
 def _full_evidence(listener: Listener, refused: int, waited: int, wait_us: float) -> List[Evidence]:
@@ -398,7 +398,7 @@ def _full_elsewhere(report: Report, row: Connect) -> List[Suspect]:
     slow = row.transport == "unix" and row.calls and mean_us >= WAIT_MEAN_US_MIN
     if not refused and not slow:
         return []
-    subject = f"{row.transport}:{row.address}"
+    subject = place(row)
     what = f"{count(refused, 'connect')} of {row.calls:,} failed with EAGAIN"
     if not refused:
         what = f"connect() takes {duration(mean_us)} on average"

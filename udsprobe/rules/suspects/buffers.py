@@ -30,7 +30,7 @@ from udsprobe.rules.thresholds import (
     SEND_BLOCKED_SHARE_MIN,
     TCP_BUFFER_FILL_MIN,
 )
-from udsprobe.rules.wording import count, duration, evidence, percent
+from udsprobe.rules.wording import count, duration, evidence, percent, process
 
 
 def buffer_suspects(report: Report) -> List[Suspect]:
@@ -150,7 +150,7 @@ def reader(row: Connection) -> str:
     """Who reads, or should: `redis-cli 4711`, `the peer of unix:/run/app.sock`."""
     peer = row.peer
     if peer is not None and peer.pid:
-        return f"{peer.comm} {peer.pid}" if peer.comm else f"pid {peer.pid}"
+        return process(peer.pid, peer.comm)
     if peer is not None and peer.address and row.transport != "unix":
         return f"{row.transport}:{peer.address}"
     return f"the peer of {row.transport}:{row.local}" if row.local else "the peer"

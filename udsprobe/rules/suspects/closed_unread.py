@@ -17,7 +17,7 @@ from udsprobe.rules.harm import REFUSED, connects
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import FAILED_CONNECTS_MIN, FAILED_CONNECTS_SHARE_MIN
-from udsprobe.rules.wording import count, evidence, percent
+from udsprobe.rules.wording import count, evidence, percent, place
 
 
 def closed_unread_suspects(report: Report) -> List[Suspect]:
@@ -52,7 +52,7 @@ def _is_served_at(row: Connection, listener: Listener) -> bool:
 
 def _suspect(report: Report, listener: Listener) -> Suspect:
     closed, accepted = listener.closed_unread or 0, listener.accepted or 1
-    subject = f"{listener.transport}:{listener.address}"
+    subject = place(listener)
     # One that was accepted before the window began can be closed in it.
     share = min(1.0, closed / accepted)
     return Suspect(

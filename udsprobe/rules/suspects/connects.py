@@ -9,7 +9,7 @@ from udsprobe.rules.harm import FAILED, connects
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import CRITICAL, INFO, WARNING, Suspect
 from udsprobe.rules.thresholds import FAILED_CONNECTS_MIN, FAILED_CONNECTS_SHARE_MIN
-from udsprobe.rules.wording import count, evidence
+from udsprobe.rules.wording import count, evidence, place
 
 # Not failures: under way, interrupted, connected already; EAGAIN is a full queue.
 _NO_FAILURE = ("EINPROGRESS", "EALREADY", "EISCONN", "EINTR", "EAGAIN")
@@ -59,7 +59,7 @@ def _failing(row: Connect, has_fallback: bool) -> Optional[Suspect]:
     share = min(1.0, total / row.calls) if row.calls else 1.0
     is_minor = has_fallback or row.address.startswith(_OPTIONAL)
     is_pattern = total >= FAILED_CONNECTS_MIN and share >= FAILED_CONNECTS_SHARE_MIN
-    subject = f"{row.transport}:{row.address}"
+    subject = place(row)
     error = max(failed, key=lambda name: failed[name])
     return Suspect(
         cause="connect-failing",
@@ -82,7 +82,7 @@ def _refused_at(listener: Listener) -> Optional[Suspect]:
     total = sum(failed.values())
     if not total:
         return None
-    subject = f"{listener.transport}:{listener.address}"
+    subject = place(listener)
     error = max(failed, key=lambda name: failed[name])
     came = (listener.established or 0) + sum(refused.values())
     return Suspect(

@@ -17,7 +17,7 @@ from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import HUNG_US_MIN, REQUESTS_MIN, THREAD_BUSY_MIN
-from udsprobe.rules.wording import ACTIVITY_WORDS, count, duration, evidence, percent
+from udsprobe.rules.wording import ACTIVITY_WORDS, count, duration, evidence, percent, process
 
 _ASLEEP = ("blocked_lock", "blocked_disk", "blocked_other", "blocked_recv", "blocked_connect")
 
@@ -216,4 +216,4 @@ def does(report: Report, pid: int) -> Tuple[str, float]:
 
 def name_of(row: ServedBy) -> str:
     """`node 4711`."""
-    return f"{row.comm} {row.pid}" if row.comm else f"pid {row.pid}"
+    return process(row.pid, row.comm)

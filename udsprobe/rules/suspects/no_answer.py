@@ -20,14 +20,15 @@ from udsprobe.rules.thresholds import (
     KEPT_TOO_LONG_SHARE_MIN,
     KEPT_TOO_LONG_US_MAX,
 )
-from udsprobe.rules.wording import count, duration, evidence, part
+from udsprobe.rules.wording import count, duration, evidence, part, place, process
 
 NONE = Unanswered(0, None)
 
 
 def with_no_answer(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
     """The suspects, where the wait for such an upstream is one with its failing."""
-    found = [each for each in map(_Asked(report).suspect, report.requests.upstream or []) if each]
+    rows = report.requests.upstream or []
+    found = [each for each in (_suspect(report, row) for row in rows) if each is not None]
     failing = {each.name for each in found if each.is_pressure}
     return [*(each for each in suspects if each.name not in failing), *found]
 
@@ -41,8 +42,8 @@ def kept_too_long_findings(report: Report) -> List[Finding]:
         Finding(
             id="kept-too-long",
             severity=WARNING,
-            subject=_place(row),
-            summary=f"{_who(row)} had closed kept connections to {_place(row)} before requests "
+            subject=place(row),
+            summary=f"{_who(row)} had closed kept connections to {place(row)} before requests "
             f"came on them: {count(row.dropped.count, 'request')} without an answer",
             evidence=list(_facts(row, row.dropped, NONE)),
             actions=list(remedies("kept-too-long", who=_who(row))),
@@ -54,46 +55,41 @@ def kept_too_long_findings(report: Report) -> List[Finding]:
     ]
 
 
-class _Asked:
-    """By the targets of one report."""
+def _suspect(report: Report, row: Upstream) -> Optional[Suspect]:
+    """None where no more than a few have no answer."""
+    dropped, given_up = row.dropped or NONE, _of_pattern(row)
+    ended = dropped.count + given_up.count
+    if ended < GIVEN_UP_MIN or ended / (ended + row.count) < GIVEN_UP_SHARE_MIN:
+        return None
+    if _is_kept_too_long(row, dropped) and not given_up.count:
+        return None
+    share_pct = 100 * ended / (ended + row.count)
+    says = f"{part(share_pct / 100)} of requests to {place(row)} end without an answer"
+    return Suspect(
+        cause="upstream-wait",
+        name=f"upstream-wait:{place(row)}",
+        severity=CRITICAL,
+        is_pressure=True,
+        share_pct=share_pct,
+        subject=place(row),
+        headline=_headline(row, dropped, given_up),
+        evidence=_facts(row, dropped, given_up),
+        actions=_actions(row, dropped),
+        seen=ended,
+        pids=_askers(report, row),
+        waits_for=_answering(row),
+        harm=Harm(FAILED, share_pct, ended, None, says),
+    )
 
-    def __init__(self, report: Report) -> None:
-        self._report = report
 
-    def suspect(self, row: Upstream) -> Optional[Suspect]:
-        """None where no more than a few have no answer."""
-        dropped, given_up = row.dropped or NONE, _of_pattern(row)
-        ended = dropped.count + given_up.count
-        if ended < GIVEN_UP_MIN or ended / (ended + row.count) < GIVEN_UP_SHARE_MIN:
-            return None
-        if _is_kept_too_long(row, dropped) and not given_up.count:
-            return None
-        share_pct = 100 * ended / (ended + row.count)
-        says = f"{part(share_pct / 100)} of requests to {_place(row)} end without an answer"
-        return Suspect(
-            cause="upstream-wait",
-            name=f"upstream-wait:{_place(row)}",
-            severity=CRITICAL,
-            is_pressure=True,
-            share_pct=share_pct,
-            subject=_place(row),
-            headline=_headline(row, dropped, given_up),
-            evidence=_facts(row, dropped, given_up),
-            actions=_actions(row, dropped),
-            seen=ended,
-            pids=self._askers(row),
-            waits_for=_answering(row),
-            harm=Harm(FAILED, share_pct, ended, None, says),
-        )
-
-    def _askers(self, row: Upstream) -> FrozenSet[int]:
-        """Of the targets those that had an answer from there; empty, for all, where none had."""
-        place = row.transport, row.address
-        return frozenset(
-            each.pid
-            for each in self._report.requests.served_by or []
-            if any((own.transport, own.address) == place for own in each.upstream)
-        )
+def _askers(report: Report, row: Upstream) -> FrozenSet[int]:
+    """Of the targets those that had an answer from there; empty, for all, where none had."""
+    asked = row.transport, row.address
+    return frozenset(
+        each.pid
+        for each in report.requests.served_by or []
+        if any((own.transport, own.address) == asked for own in each.upstream)
+    )
 
 
 def _of_pattern(row: Upstream) -> Unanswered:
@@ -120,14 +116,14 @@ def _headline(row: Upstream, dropped: Unanswered, given_up: Unanswered) -> str:
 def _facts(row: Upstream, dropped: Unanswered, given_up: Unanswered) -> Tuple[Evidence, ...]:
     found = []
     if dropped.count:
-        says = f"{_place(row)} closed the connection of {count(dropped.count, 'request')}"
+        says = f"{place(row)} closed the connection of {count(dropped.count, 'request')}"
         if row.dropped_kept:
             says += f", {row.dropped_kept:,} of them on a connection that it had answered on before"
         found.append(evidence("dropped", dropped.count, "requests", says, GIVEN_UP_MIN))
     if given_up.count:
-        says = f"{count(given_up.count, 'request')} to {_place(row)} had no answer when given up"
+        says = f"{count(given_up.count, 'request')} to {place(row)} had no answer when given up"
         found.append(evidence("given_up", given_up.count, "requests", says, GIVEN_UP_MIN))
-    says = f"{count(row.count, 'request')} to {_place(row)} had an answer"
+    says = f"{count(row.count, 'request')} to {place(row)} had an answer"
     if row.latency_us.mean is not None:
         says += f", after {duration(row.latency_us.mean)} on average"
     return (*found, evidence("answered", row.count, "requests", says))
@@ -147,15 +143,11 @@ def _answering(row: Upstream) -> FrozenSet[int]:
     return frozenset([pid] if pid else [])
 
 
-def _place(row: Upstream) -> str:
-    return f"{row.transport}:{row.address}"
-
-
 def _who(row: Upstream) -> str:
     peer = row.peer
-    return f"{peer.comm} {peer.pid}" if peer is not None and peer.comm else _place(row)
+    return process(peer.pid, peer.comm) if peer is not None and peer.pid else place(row)
 
 
 def _subject(row: Upstream) -> str:
     """In a sentence that has named its place."""
-    return "it" if _who(row) == _place(row) else _who(row)
+    return "it" if _who(row) == place(row) else _who(row)

@@ -19,7 +19,7 @@ from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import HUNG_US_MIN, STUCK_SHARE_MIN
-from udsprobe.rules.wording import count, duration, evidence
+from udsprobe.rules.wording import count, duration, evidence, process
 
 # Of a process whose threads wait for several, what the others wait for.
 _ROOTS = (
@@ -135,7 +135,7 @@ def _other_end(wait: WaitNow) -> Optional[str]:
 def _name(peer: Optional[Peer]) -> Optional[str]:
     if peer is None or not peer.pid:
         return None if peer is None else peer.address
-    return f"{peer.comm} {peer.pid}" if peer.comm else f"pid {peer.pid}"
+    return process(peer.pid, peer.comm)
 
 
 def _and_others(others: int) -> str:
