@@ -310,6 +310,7 @@ struct tcp_sock {
 	u32 mss_cache;
 	u32 total_retrans;
 	u32 lsndtime;
+	u64 bytes_received;
 	u64 bytes_acked;
 	u32 chrono_start;
 	u32 chrono_stat[3];

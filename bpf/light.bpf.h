@@ -160,14 +160,15 @@ static __always_inline void begin_light_turn(struct connection *connection, ns_t
 static __always_inline void light_answer_received(struct message *message,
 						  struct connection *connection)
 {
+	bool is_answer = connection->phase == PHASE_ASKING;
 	u32 asked_by = connection->asked_by;
 	struct server *server;
 
 	connection->arrived_ns = 0;
 	connection->stopped_since_ns = 0;
-	if (connection->phase != PHASE_ASKING)
-		return;
 	connection->phase = PHASE_IDLE;
+	if (!is_answer)
+		return;
 	connection->turns++;
 	server = connection->asks ? bpf_map_lookup_elem(&servers, &asked_by) : NULL;
 	if (server)
@@ -236,6 +237,11 @@ static __subprogram int light_bytes_sent(struct message *message, struct connect
 	if (is_full(sk, endpoint))
 		light_sender_stopped(connection, message->now);
 	if (connection->role == ROLE_UPSTREAM) {
+		if (connection->phase == PHASE_ASKING &&
+		    is_one_way(connection, (struct sock *)sk, message->now))
+			connection->phase = PHASE_ONE_WAY;
+		if (connection->phase == PHASE_ONE_WAY)
+			return 0;
 		if (connection->phase != PHASE_ASKING)
 			connection->turn_ns = message->now;
 		connection->phase = PHASE_ASKING;

@@ -50,6 +50,7 @@ enum limits {
 	SAMPLED_KEPT = 4,	/* and of all others, taken by chance */
 	REQUESTS_KEPT = 32,	/* places for them, a power of two, in each of two banks */
 	GOODBYE_NS = 10000000,	/* bytes that a connection's end follows sooner ask for no reply */
+	ONE_WAY_NS = 100000000,	/* who goes on to send for longer waits for no answer */
 	AT_ONCE_NS = 1000000000,	/* who closes a connection sooner did not wait for its client */
 	PID_OUTSIDE = 1 << 30,	/* beside the host's number of who is not in our PID namespace */
 };
@@ -550,8 +551,9 @@ enum phase {
 	PHASE_REPLYING = 2,
 	PHASE_QUEUED = 3,	/* established and not accepted */
 	PHASE_ASKING = 4,	/* upstream: sent, nothing received yet */
-	PHASE_ENDED = 6,	/* upstream: the other end is gone, and a request was not answered */
 	PHASE_ASKED_BEFORE = 5,	/* when we came: its client had spoken last, after a reply */
+	PHASE_ENDED = 6,	/* upstream: the other end is gone, and a request was not answered */
+	PHASE_ONE_WAY = 7,	/* upstream: of messages that nobody answers, as those of a log */
 };
 
 /* Where a socket is: a Unix name, or an address and a port. */

@@ -184,10 +184,34 @@ static __always_inline void connection_opened(struct task_struct *task, struct s
 		shared_add(&upstream->opened, 1);
 }
 
+/* It sends on, nothing ever came back, and the reader has taken what was sent before: a log, metrics.
+ * One that hangs takes nothing; a kept connection that hangs since before we came has answered (TCP).
+ */
+static __always_inline bool is_one_way(struct connection *connection, struct sock *sk, ns_t now)
+{
+	struct tcp_sock *tcp = (struct tcp_sock *)sk;
+	struct sock *peer;
+
+	if (connection->bytes_in || elapsed(connection->turn_ns, now) < ONE_WAY_NS)
+		return false;
+	if (connection->endpoint == ENDPOINT_TCP)
+		return !BPF_CORE_READ(tcp, bytes_received);
+	peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
+	return peer && BPF_CORE_READ(peer, sk_receive_queue.qlen) <= 1;
+}
+
 static __always_inline void upstream_asked(struct task_struct *task, struct thread_state *state,
 					   struct connection *connection,
 					   struct call_in_flight *call, ns_t now)
 {
+	if (connection->phase == PHASE_ONE_WAY)
+		return;
+	if (connection->phase == PHASE_ASKING &&
+	    is_one_way(connection, (struct sock *)call->sk, now)) {
+		connection->phase = PHASE_ONE_WAY;
+		own_request_answered(state, (u64)task, connection, now);
+		return;
+	}
 	own_request_sent(tgid_of(task), state, (u64)task, connection, now);
 	if (connection->phase == PHASE_ASKING) {
 		if (elapsed(connection->turn_ns, now) >= GOODBYE_NS)
@@ -215,10 +239,12 @@ static __always_inline void upstream_answered(struct task_struct *task,
 					      struct thread_state *state,
 					      struct connection *connection, ns_t now)
 {
+	bool is_answer = connection->phase == PHASE_ASKING;
+
 	connection->arrived_ns = 0;
-	if (connection->phase != PHASE_ASKING)
-		return;
 	connection->phase = PHASE_IDLE;
+	if (!is_answer)
+		return;
 	connection->turns++;
 	own_request_answered(state, (u64)task, connection, now);
 	count_answer(tgid_of(task), connection, now);
