@@ -26,6 +26,7 @@ from udsprobe.rules.accounts.cpu_holders import (
     runnable_per_cpu,
     throttling,
 )
+from udsprobe.rules.accounts.lookups import Lookups, lookups
 from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.saturation import Saturation
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
@@ -237,12 +238,28 @@ def _app_blocked(case: _Case) -> Remedy:
         for name, us in parts
         if us >= 1
     )
+    asked = lookups(case.report, case.time.count) if part == "timer" and author is None else None
+    if asked is not None:
+        return _looks_names_up(case, asked, facts, _wakes(case, part, author, pid))
     by = "" if author is None else f": {author.clause()}"
     return Remedy(
         on if author is None else author.name,
         f"{case.service.name} sleeps on {on} while requests wait for its reply{by}",
         facts if author is None else (*facts, author.fact()),
         _wakes(case, part, author, pid),
+    )
+
+
+def _looks_names_up(
+    case: _Case, asked: Lookups, facts: Tuple[Evidence, ...], otherwise: Tuple[Action, ...]
+) -> Remedy:
+    """That it waits for the answers is not seen: they come by UDP."""
+    return Remedy(
+        asked.where,
+        f"{case.service.name} sleeps in its poller while requests wait for its reply, and asks the "
+        f"name server {asked.where} {asked.per_request:.1f} times for each of them",
+        (asked.fact(), *facts),
+        (*choice.lookups(case.report, case.service.pids, asked.where), *otherwise),
     )
 
 

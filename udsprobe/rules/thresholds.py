@@ -104,6 +104,9 @@ KEPT_TOO_LONG_US_MAX = 1_000.0
 # Of the requests that an upstream drops: the others are few.
 KEPT_TOO_LONG_SHARE_MIN = 0.9
 
+# Connects to a name server. A program that keeps what it has looked up makes few.
+LOOKUPS_PER_REQUEST_MIN = 0.5
+
 # -- file descriptors ---------------------------------------------------------------------
 # Under a tenth of the descriptors left.
 FD_USE_MIN = 0.9

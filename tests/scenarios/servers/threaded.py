@@ -8,6 +8,7 @@ worker_ms=T one other thread computes T ms for each request · parts=2 head and 
 nodelay=1 TCP_NODELAY
 upstream=ADDRESS asks an HTTP server first, over pool_to=N connections that all threads share;
 ask_parts=2 in two sends
+lookup=NAME looks its address up
 backlog=N · log=PATH a line for each request to a datagram socket
 speaks=1 as daytime does (RFC 867): a line for each connection, which is closed; nothing is read
 """
@@ -90,6 +91,8 @@ class Service:
     def _work(self) -> None:
         if self._log is not None:
             self._log.send(b"<13>a request")
+        if "lookup" in self._options:
+            socket.gethostbyname(self._options["lookup"])
         if self._ms("lock_ms"):
             with self._lock:
                 time.sleep(self._ms("lock_ms"))

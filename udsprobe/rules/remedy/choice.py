@@ -249,6 +249,12 @@ def dropped(report: Report, pid: int, who: str) -> Tuple[Action, ...]:
     return remedies("dropped", server_of(target), who=who)
 
 
+def lookups(report: Report, pids: Optional[FrozenSet[int]], where: str) -> Tuple[Action, ...]:
+    """Requests wait for a name server."""
+    target = next((each for each in report.targets if pids is None or each.pid in pids), None)
+    return remedies("lookups", server_of(target), who=where)
+
+
 def pool(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
     """Requests wait for one of few connections to an upstream."""
     target = next((each for each in report.targets if pids is None or each.pid in pids), None)

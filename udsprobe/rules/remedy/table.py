@@ -109,6 +109,7 @@ KINDS: Dict[str, Kind] = {
     "unanswered": Kind("app-blocked", "requests that nothing answers", work.UNANSWERED),
     "dropped": Kind("app-blocked", "it ends requests without a reply", work.DROPPED),
     "holder": Kind("app-blocked", "a process that holds a file lock", work.HOLDER),
+    "lookups": Kind("app-blocked", "it looks names up for each request", work.LOOKUPS),
     "upstream": Kind("upstream-wait", "the upstream that answers late", work.UPSTREAM),
     "upstream-drops": Kind(
         "upstream-wait", "the upstream that ends requests without an answer", work.UPSTREAM_DROPS

@@ -358,6 +358,22 @@ HOLDER: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+LOOKUPS: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "keep what was looked up: connections that stay open, a cache in the program, or one "
+            "on the host (systemd-resolved, nscd, dnsmasq); and see why {who} takes so long",
+            "a request that needs no lookup does not wait for one",
+        ),
+    ),
+    "node": (
+        restart(
+            "new http.Agent({{ keepAlive: true }}), and a cache of names (cacheable-lookup) or "
+            "addresses instead of names; lookups take the four threads of libuv, one each",
+            "a request that needs no lookup does not wait for one",
+        ),
+    ),
+}
 UPSTREAM: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(

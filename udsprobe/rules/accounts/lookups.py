@@ -1,0 +1,42 @@
+"""Names that are looked up for each request: by UDP, whose answers are not followed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from udsprobe.model.report import Connect, Evidence, Report
+from udsprobe.rules.thresholds import LOOKUPS_PER_REQUEST_MIN
+from udsprobe.rules.wording import evidence, place
+
+_UDP, _DNS_PORT = "udp", ":53"  # RFC 1035, 4.2.1
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """`where`: `udp:127.0.0.53:53`, who is asked most. `per_request`: connects to name servers."""
+
+    where: str
+    calls: int
+    per_request: float
+
+    def fact(self) -> Evidence:
+        """For the verdict."""
+        says = f"{self.calls:,} connects to {self.where}, a name server, "
+        says += f"{self.per_request:.1f} for each request"
+        unit = "per request"
+        return evidence("lookups", self.per_request, unit, says, LOOKUPS_PER_REQUEST_MIN)
+
+
+def lookups(report: Report, requests: int) -> Optional[Lookups]:
+    """None where not each second request looks a name up, or it is not measured."""
+    rows = [row for row in report.connects or [] if _is_name_server(row)]
+    calls = sum(row.calls for row in rows)
+    if not requests or calls < LOOKUPS_PER_REQUEST_MIN * requests:
+        return None
+    most = max(rows, key=lambda row: row.calls)
+    return Lookups(place(most), calls, calls / requests)
+
+
+def _is_name_server(row: Connect) -> bool:
+    return row.transport == _UDP and row.address.endswith(_DNS_PORT)
