@@ -11,6 +11,7 @@ from tests.unit import ill, samples
 from tests.unit.reports import target
 from udsprobe.model.connection_rows import upstream_rows
 from udsprobe.model.report import (
+    GivenUp,
     OwnRequests,
     Peer,
     Report,
@@ -102,6 +103,18 @@ def test_one_that_never_answers() -> None:
 def test_no_illness(row: Upstream) -> None:
     found = verdict(reported(row))
     assert (found.cause, found.harm.kind) == ("healthy", "none")
+
+
+def test_who_gives_up_with_its_clients_is_not_who_suffers() -> None:
+    """A proxy closes its own connection when its client has left: the harm is that client's."""
+    report = reported(asked(given_up=Unanswered(50, 400_000.0)))
+    by = report.requests.served_by[0] if report.requests.served_by else None
+    assert by is not None
+    left = replace(by, given_up=GivenUp(50, 0, 400_000.0, 390_000.0))
+    report = replace(report, requests=replace(report.requests, served_by=[left]))
+    found = verdict(report)
+    assert (found.cause, found.harm.kind) == ("upstream-wait", "failed")
+    assert "their clients give up" in found.harm.says
 
 
 def test_connections_that_were_kept_too_long() -> None:

@@ -57,7 +57,7 @@ def kept_too_long_findings(report: Report) -> List[Finding]:
 
 def _suspect(report: Report, row: Upstream) -> Optional[Suspect]:
     """None where no more than a few have no answer."""
-    dropped, given_up = row.dropped or NONE, _of_pattern(row)
+    dropped, given_up = row.dropped or NONE, _given_up_late(report, row)
     ended = dropped.count + given_up.count
     if ended < GIVEN_UP_MIN or ended / (ended + row.count) < GIVEN_UP_SHARE_MIN:
         return None
@@ -92,11 +92,19 @@ def _askers(report: Report, row: Upstream) -> FrozenSet[int]:
     )
 
 
-def _of_pattern(row: Upstream) -> Unanswered:
-    """Who waited longer than for what was answered: a program may also have lost its own client."""
-    given_up = row.given_up or NONE
+def _given_up_late(report: Report, row: Upstream) -> Unanswered:
+    """By the targets themselves: later than others are answered, and not because their own clients
+    have left.
+    """
+    given_up, askers = row.given_up or NONE, _askers(report, row)
+    left = sum(
+        each.given_up.count
+        for each in report.requests.served_by or []
+        if each.given_up is not None and (each.pid in askers or not askers)
+    )
     slow_us = (row.latency_us.p99 or row.latency_us.max or 0.0) if row.count else HUNG_US_MIN
-    return given_up if (given_up.waited_mean_us or 0.0) >= slow_us else NONE
+    is_late = (given_up.waited_mean_us or 0.0) >= slow_us
+    return given_up if is_late and given_up.count - left >= GIVEN_UP_MIN else NONE
 
 
 def _is_kept_too_long(row: Upstream, dropped: Unanswered) -> bool:
