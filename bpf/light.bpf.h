@@ -160,7 +160,7 @@ static __always_inline void begin_light_turn(struct connection *connection, ns_t
 static __always_inline void light_answer_received(struct message *message,
 						  struct connection *connection)
 {
-	bool is_answer = connection->phase == PHASE_ASKING;
+	bool is_answer = connection->phase == PHASE_ASKING || connection->phase == PHASE_ONE_WAY;
 	u32 asked_by = connection->asked_by;
 	struct server *server;
 

@@ -184,15 +184,21 @@ static __always_inline void connection_opened(struct task_struct *task, struct s
 		shared_add(&upstream->opened, 1);
 }
 
-/* It sends on, nothing ever came back, and the reader has taken what was sent before: a log, metrics.
- * One that hangs takes nothing; a kept connection that hangs since before we came has answered (TCP).
+/* It sends on, for another client than at first, nothing ever came back, and the reader has taken what
+ * was sent before: a log, metrics. One that hangs takes nothing; a kept connection that hangs since
+ * before we came has answered (TCP); an upload is for one client.
  */
 static __always_inline bool is_one_way(struct connection *connection, struct sock *sk, ns_t now)
 {
 	struct tcp_sock *tcp = (struct tcp_sock *)sk;
+	u32 tgid = connection->asked_by;
+	struct server *server;
 	struct sock *peer;
 
 	if (connection->bytes_in || elapsed(connection->turn_ns, now) < ONE_WAY_NS)
+		return false;
+	server = connection->asks ? bpf_map_lookup_elem(&servers, &tgid) : NULL;
+	if (server && connection->asked_after == (u32)server->began)
 		return false;
 	if (connection->endpoint == ENDPOINT_TCP)
 		return !BPF_CORE_READ(tcp, bytes_received);
@@ -239,7 +245,7 @@ static __always_inline void upstream_answered(struct task_struct *task,
 					      struct thread_state *state,
 					      struct connection *connection, ns_t now)
 {
-	bool is_answer = connection->phase == PHASE_ASKING;
+	bool is_answer = connection->phase == PHASE_ASKING || connection->phase == PHASE_ONE_WAY;
 
 	connection->arrived_ns = 0;
 	connection->phase = PHASE_IDLE;
