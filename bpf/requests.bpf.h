@@ -434,8 +434,7 @@ static __subprogram int peer_gone(struct call_in_flight *call, bool sends, ns_t 
 	if (!connection || connection->role != ROLE_UPSTREAM ||
 	    client_is_there(call->sk, connection->endpoint))
 		return 0;
-	if (sends ? connection->phase == PHASE_ENDED || has_unread(call->sk, connection->endpoint) :
-		    connection->phase != PHASE_ASKING)
+	if (sends ? has_unread(call->sk, connection->endpoint) : connection->phase != PHASE_ASKING)
 		return 0;
 	note_no_answer(connection, now, false);
 	return 0;

@@ -256,8 +256,8 @@ static __always_inline void upstream_answered(struct task_struct *task,
 	count_answer(tgid_of(task), connection, now);
 }
 
-/* Nobody answers: what a connection of many requests at once, or of messages, had open is not known,
- * and a goodbye of TLS, which may find that the other end is gone, asks for nothing.
+/* Once for each connection that ends so. What one of many requests at once, or of messages, had open is
+ * not known, and a goodbye of TLS, which may find that the other end is gone, asks for nothing.
  */
 static __always_inline void note_no_answer(struct connection *connection, ns_t now, bool is_there)
 {
@@ -266,7 +266,8 @@ static __always_inline void note_no_answer(struct connection *connection, ns_t n
 
 	if (connection->phase == PHASE_ASKING)
 		waited_ns = elapsed(connection->turn_ns, now);
-	if (!upstream || connection->is_multiplexed || connection->is_websocket ||
+	if (!upstream || connection->phase == PHASE_ENDED || connection->phase == PHASE_ONE_WAY ||
+	    connection->is_multiplexed || connection->is_websocket ||
 	    (connection->is_tls && waited_ns < GOODBYE_NS))
 		return;
 	connection->phase = PHASE_ENDED;
@@ -302,7 +303,7 @@ static __always_inline void upstream_reset(struct connection *connection, struct
 	struct tcp_sock *tcp = (struct tcp_sock *)sk;
 	bool is_unacked = BPF_CORE_READ(tcp, snd_nxt) != BPF_CORE_READ(tcp, snd_una);
 
-	if (is_light || connection->phase == PHASE_ENDED || BPF_CORE_READ(task, flags) & PF_EXITING)
+	if (is_light || BPF_CORE_READ(task, flags) & PF_EXITING)
 		return;
 	if (connection->phase != PHASE_ASKING && !is_unacked)
 		return;
