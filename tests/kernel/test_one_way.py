@@ -82,8 +82,7 @@ def test_a_log_that_is_read(log: Log, folder: Path) -> None:
     row = served(log, folder, taken=True)
     assert log.bytes == REQUESTS * len(b"a request\n")
     assert row["asking"]["count"] == 0
-    assert row["verdict"]["cause"] == "app-blocked"
-    assert "a timer" in row["verdict"]["summary"]
+    assert row["verdict"]["cause"] == "app-blocked", row["verdict"]
 
 
 def test_one_that_takes_nothing_may_hang(folder: Path) -> None:
