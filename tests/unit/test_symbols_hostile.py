@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import tracemalloc
+from contextlib import closing
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Iterator, List
@@ -140,5 +141,5 @@ def test_what_was_forgotten_of_call_frames_is_read_again(tmp_path: Path) -> None
 
 
 def segments(file: BinaryIO) -> List[Segment]:
-    with ElfFile(file) as elf:
+    with closing(ElfFile(file)) as elf:
         return [each for each in elf.segments if each.is_executable]

@@ -9,7 +9,7 @@ from udsprobe.model.counters import grown
 from udsprobe.model.growth import by_name, growth
 from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
 from udsprobe.model.report import Connection, Latency, Peer, SendBlocked, Upstream
-from udsprobe.model.unanswered import together, unanswered
+from udsprobe.model.unanswered import ended, together, unanswered
 from udsprobe.sample import (
     CONNECTIONS_KEPT_MAX,
     ConnectionReading,
@@ -59,18 +59,12 @@ def upstream_rows(first: Sample, last: Sample) -> Optional[List[Upstream]]:
         peer = _peer(next((p.peer for p in parts if p.peer is not None), None))
         row = Upstream(transport, address, peer, latency.count, latency_us(latency))
         row = _with_unanswered(row, parts, before.get((transport, address), []))
-        if not has_requests(row):
+        if not row.count + ended(row.dropped, row.given_up):
             continue
         opened = sum(p.opened for p in parts)
         opened -= sum(p.opened for p in before.get((transport, address), []))
         rows.append(_with_pool(row, opened, first, last))
     return sorted(rows, key=lambda row: (-row.count, row.address))
-
-
-def has_requests(row: Upstream) -> bool:
-    """That were answered, or ended otherwise."""
-    ended = [each.count for each in (row.dropped, row.given_up) if each is not None]
-    return bool(row.count or sum(ended))
 
 
 def _with_unanswered(

@@ -16,7 +16,7 @@ from udsprobe.model.report import (
     Waiting,
 )
 from udsprobe.model.served_requests import app_growth_ns, app_parts_ns, shares_pct
-from udsprobe.model.unanswered import unanswered
+from udsprobe.model.unanswered import ended, unanswered
 from udsprobe.sample import (
     GivenUpCounts,
     LatencyCounts,
@@ -205,5 +205,4 @@ def _is_of_interest(row: ServedBy) -> bool:
     waiting = row.unanswered.count + row.unread.count + row.asking.count
     if row.asked_before is not None:
         waiting += row.asked_before.count
-    ended = [each.count for each in (row.given_up, row.dropped) if each is not None]
-    return bool(row.count or row.upstream or waiting or sum(ended))
+    return bool(row.count or row.upstream or waiting or ended(row.given_up, row.dropped))

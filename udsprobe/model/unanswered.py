@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Iterable, Optional
+from typing import Iterable, Optional, Union
 
 from udsprobe.model.counters import grown
-from udsprobe.model.report import Unanswered
+from udsprobe.model.report import GivenUp, Unanswered
 from udsprobe.sample import UnansweredCounts
 
 _NS_PER_US = 1000
@@ -30,6 +30,11 @@ def unanswered(
         return Unanswered(0, None)
     waited_ns = grown(f"{name} unanswered ns", now.total_ns, earlier.total_ns)
     return Unanswered(count, waited_ns / count / _NS_PER_US)
+
+
+def ended(*counts: Union[Unanswered, GivenUp, None]) -> int:
+    """How many requests all of these are; what is not measured is none."""
+    return sum(each.count for each in counts if each is not None)
 
 
 def together(counts: Iterable[Optional[UnansweredCounts]]) -> Optional[UnansweredCounts]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 from io import BytesIO
-from types import TracebackType
-from typing import IO, Any, Iterator, List, NamedTuple, Optional, Type
+from typing import IO, Any, Iterator, List, NamedTuple, Optional
 
 LIBRARY = "libelf.so.1"
 SECTIONS_MAX = 20_000
@@ -125,17 +124,6 @@ class ElfFile:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> ElfFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give its memory back. May be called twice."""

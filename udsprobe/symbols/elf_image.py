@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import struct
+from contextlib import closing
 from io import BytesIO
 from typing import IO, Iterator, List, Optional, Tuple
 
@@ -39,7 +40,7 @@ class ElfImage:
 
     def __init__(self, file: IO[bytes]) -> None:
         try:
-            with ElfFile(file) as elf:
+            with closing(ElfFile(file)) as elf:
                 self._read(elf)
         except (struct.error, MemoryError, OverflowError, OSError) as error:
             raise ValueError(f"damaged ELF file: {error}") from error
@@ -87,7 +88,7 @@ def _mini(elf: ElfFile) -> List[Function]:
         return []
     try:
         expanded = lzma.LZMADecompressor().decompress(elf.data(section), EXPANDED_BYTES_MAX)
-        with ElfFile(BytesIO(expanded)) as mini:
+        with closing(ElfFile(BytesIO(expanded))) as mini:
             return list(_functions(mini, b".symtab"))
     except (lzma.LZMAError, ValueError):
         return []

@@ -57,7 +57,8 @@ def kept_too_long_findings(report: Report) -> List[Finding]:
 
 def _suspect(report: Report, row: Upstream) -> Optional[Suspect]:
     """None where no more than a few have no answer."""
-    dropped, given_up = row.dropped or NONE, _given_up_late(report, row)
+    askers = _askers(report, row)
+    dropped, given_up = row.dropped or NONE, _given_up_late(report, row, askers)
     ended = dropped.count + given_up.count
     if ended < GIVEN_UP_MIN or ended / (ended + row.count) < GIVEN_UP_SHARE_MIN:
         return None
@@ -76,7 +77,7 @@ def _suspect(report: Report, row: Upstream) -> Optional[Suspect]:
         evidence=_facts(row, dropped, given_up),
         actions=_actions(row, dropped),
         seen=ended,
-        pids=_askers(report, row),
+        pids=askers,
         waits_for=_answering(row),
         harm=Harm(FAILED, share_pct, ended, None, says),
     )
@@ -92,11 +93,11 @@ def _askers(report: Report, row: Upstream) -> FrozenSet[int]:
     )
 
 
-def _given_up_late(report: Report, row: Upstream) -> Unanswered:
+def _given_up_late(report: Report, row: Upstream, askers: FrozenSet[int]) -> Unanswered:
     """By the targets themselves: later than others are answered, and not because their own clients
     have left.
     """
-    given_up, askers = row.given_up or NONE, _askers(report, row)
+    given_up = row.given_up or NONE
     left = sum(
         each.given_up.count
         for each in report.requests.served_by or []

@@ -22,6 +22,7 @@ from udsprobe.model.report import (
     Target,
     Upstream,
 )
+from udsprobe.model.unanswered import ended
 from udsprobe.views.fields import numbers
 from udsprobe.views.fields.bars import limit_bar
 from udsprobe.views.fields.columns import CONNECTIONS, LISTENERS, TARGETS, figures
@@ -243,8 +244,8 @@ def connect_failed(row: Connect) -> bool:
 
 def no_answer(row: Upstream) -> str:
     """`201 without an answer`; empty where all had one, or it is not measured."""
-    ended = sum(each.count for each in (row.dropped, row.given_up) if each is not None)
-    return f"{numbers.count(ended)} without an answer" if ended else ""
+    lost = ended(row.dropped, row.given_up)
+    return f"{numbers.count(lost)} without an answer" if lost else ""
 
 
 def by_trouble(rows: Sequence[Connect]) -> List[Connect]:
