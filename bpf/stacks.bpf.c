@@ -21,7 +21,6 @@
 #define BPF_F_USER_STACK (1ULL << 8)
 #define BPF_RB_NO_WAKEUP 1
 #define BPF_RB_AVAIL_DATA 0
-#define BPF_RB_RING_SIZE 1
 
 /* include/linux/sched.h: it is ending. */
 #define TASK_DEAD 0x80
@@ -47,7 +46,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, RING_BYTES_MAX);
+	__uint(max_entries, RING_BYTES);
 } ring SEC(".maps");
 
 /* Too large for the stack. */
@@ -272,8 +271,7 @@ static __always_inline bool is_due(struct sleeper *sleeper, u64 now)
 		return false;
 	if (due - now > TAKEN_AHEAD_NS / 2 && bpf_get_prandom_u32() & 7)
 		return false;
-	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >
-	    bpf_ringbuf_query(&ring, BPF_RB_RING_SIZE) / 2)
+	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > RING_BYTES / 2)
 		return false;
 	sleeper->due_ns = due + TAKEN_EVERY_NS;
 	return true;

@@ -13,7 +13,7 @@ enum stack_limits {
 	COPY_BYTES_MAX = COPY_CHUNK_BYTES * COPY_CHUNKS_MAX,
 	RED_ZONE_BYTES = 128,	/* x86-64 ABI, 3.2.2 */
 	SAMPLED_PROCESSES_MAX = 1024,
-	RING_BYTES_MAX = 1 << 22,	/* less on hosts of few CPUs: map_bounds.py */
+	RING_BYTES = 1 << 22,
 	SLEEPERS_MAX = 8192,
 	/* So often a thread's stacks are taken when it falls asleep: on average, and at once. */
 	TAKEN_EVERY_NS = 2500000,

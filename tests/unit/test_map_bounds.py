@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
@@ -65,11 +64,3 @@ def test_without_the_host_limits_there_is_the_usual_room(
     monkeypatch.setattr(map_bounds, "FILE_MAX", tmp_path / "none")
     assert map_bounds.connections_max(allocates_late=True) <= map_bounds.CONNECTIONS_USUAL
     assert map_bounds.connections_max(allocates_late=False) == map_bounds.CONNECTIONS_PREALLOCATED
-
-
-@pytest.mark.parametrize(
-    ("cpus", "mb"), [(1, 1), (2, 1), (3, 2), (4, 2), (6, 4), (8, 4), (96, 4), (None, 4)]
-)
-def test_room_for_stacks(cpus: Optional[int], mb: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: cpus)
-    assert map_bounds.stacks_bytes() == mb << 20

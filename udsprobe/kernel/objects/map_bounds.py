@@ -21,8 +21,6 @@ SHARE_OF_MEMORY = 32
 CONNECTIONS_MIN, CONNECTIONS_MAX = 8192, 1 << 19
 # A listing walks through all buckets, used or not: half a million take 6 ms of every sample.
 CONNECTIONS_USUAL, GROWTH = 1 << 17, 4
-# Stacks of 99 a second and CPU, 16 KB each and looked at 20 times a second, are 80 KB a CPU.
-STACKS_BYTES_OF_A_CPU, STACKS_BYTES_MIN, STACKS_BYTES_MAX = 1 << 19, 1 << 20, 1 << 22
 # Where the whole map is allocated at load.
 CONNECTIONS_PREALLOCATED = 65536
 
@@ -59,18 +57,6 @@ def threads_max() -> int:
 def journals_max() -> int:
     """How many threads' last calls are kept at once; of requests of others, none are known."""
     return min(threads_max(), JOURNALS_USUAL) + 1
-
-
-def stacks_bytes() -> int:
-    """Size of the ring of stacks that wait to be named.
-
-    libbpf maps it twice, so it counts twice as resident memory.
-
-    Returns:
-        A power of two: half a megabyte for each CPU, 1 to 4 MB.
-    """
-    wanted = STACKS_BYTES_OF_A_CPU * (os.cpu_count() or 8)
-    return max(STACKS_BYTES_MIN, min(STACKS_BYTES_MAX, 1 << (wanted - 1).bit_length()))
 
 
 def bounded_power(wanted: int) -> int:

@@ -12,7 +12,6 @@ from typing import Callable, Dict, Optional
 
 from udsprobe.kernel.abilities.built_objects import built_program
 from udsprobe.kernel.objects.libbpf import LibbpfError
-from udsprobe.kernel.objects.map_bounds import stacks_bytes
 from udsprobe.kernel.objects.probe_object import HASH, ProbeObject
 
 LEAVING, SLEEPERS = "leave_cpu", "tell_sleepers"
@@ -93,7 +92,6 @@ def _load(options: Dict[str, bytes], change: Callable[[ProbeObject], None]) -> P
     made = ProbeObject(built_program(_OBJECT))
     try:
         made.set_options(options)
-        made.resize("ring", stacks_bytes())
         change(made)
         made.load()
     except BaseException:
