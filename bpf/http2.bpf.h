@@ -148,7 +148,13 @@ static __always_inline bool is_tls_record(u64 at, u64 bytes)
 	       head[0] >= TLS_FIRST && head[0] <= TLS_LAST && head[1] == TLS_MAJOR;
 }
 
-/* The first one that a call filled; its length is 0 where it is not known. */
+static __always_inline bool has_one_buffer(u8 call)
+{
+	return call == CALL_READ || call == CALL_RECVFROM || call == CALL_WRITE ||
+	       call == CALL_SENDTO;
+}
+
+/* The first one that a call filled or sent; its length is 0 where it is not known. */
 static __always_inline void first_buffer(struct pt_regs *regs, struct call_in_flight *call,
 					 u64 bytes, struct user_buffer *buffer)
 {
@@ -159,12 +165,12 @@ static __always_inline void first_buffer(struct pt_regs *regs, struct call_in_fl
 	vector = arguments.second;
 	buffer->at = vector;
 	buffer->length = bytes;
-	if (call->call == CALL_READ || call->call == CALL_RECVFROM)
+	if (has_one_buffer(call->call))
 		return;
 	buffer->length = 0;
-	if (call->call == CALL_RECVMSG)
+	if (call->call == CALL_RECVMSG || call->call == CALL_SENDMSG || call->call == CALL_SENDMMSG)
 		bpf_probe_read_user(&vector, sizeof(vector), (void *)(vector + MSG_IOV_AT));
-	else if (call->call != CALL_READV)
+	else if (call->call != CALL_READV && call->call != CALL_WRITEV)
 		return;
 	bpf_probe_read_user(buffer, sizeof(*buffer), (void *)vector);
 }

@@ -207,6 +207,12 @@ static __always_inline void note_unread(struct connection *connection, struct ca
 	}
 }
 
+/* What is looked for in the first bytes that a call moved. */
+enum look {
+	LOOK_PROTOCOL = 1,
+	LOOK_REPLY = 2,
+};
+
 /* True when what it speaks may be told by these bytes. */
 static __always_inline bool is_worth_a_look(struct connection *connection)
 {
@@ -216,14 +222,33 @@ static __always_inline bool is_worth_a_look(struct connection *connection)
 	return true;
 }
 
-/* Returns whether the bytes are to be looked at. */
-static __always_inline bool bytes_received(struct task_struct *task, struct thread_state *state,
+/* At replies that are HTTP always, at others while they may be the answer to a login. */
+static __always_inline bool is_reply_worth_a_look(struct connection *connection)
+{
+	if (connection->reply_looks == SPEAKS_HTTP)
+		return true;
+	if (connection->reply_looks >= REPLY_LOOKS_MAX)
+		return false;
+	connection->reply_looks++;
+	return true;
+}
+
+static __always_inline int looks_at_answer(struct connection *connection, bool is_answer)
+{
+	int looks = is_worth_a_look(connection) ? LOOK_PROTOCOL : 0;
+
+	return is_answer && is_reply_worth_a_look(connection) ? looks | LOOK_REPLY : looks;
+}
+
+/* Returns what is to be looked for in the bytes. */
+static __always_inline int bytes_received(struct task_struct *task, struct thread_state *state,
 					   struct call_in_flight *call, bytes_t bytes, ns_t now)
 {
 	struct connection *connection = connection_of(call->sk, call->inode);
+	bool is_first;
 
 	if (!connection)
-		return false;
+		return 0;
 	note_whose(call, connection, bytes);
 	if (!connection->bytes_in)
 		note_first_byte(connection);
@@ -234,8 +259,10 @@ static __always_inline bool bytes_received(struct task_struct *task, struct thre
 		hold_ended(connection, call->sk);
 	if (connection->role == ROLE_UPSTREAM) {
 		connection->stopped_since_ns = 0;
-		upstream_answered(task, state, connection, now);
-		return is_worth_a_look(connection);
+		/* Some servers speak first. */
+		is_first = connection->bytes_in == bytes;
+		return looks_at_answer(connection,
+				       upstream_answered(task, state, connection, now) || is_first);
 	}
 	if (connection->phase == PHASE_RECEIVING && connection->leftover == LEFTOVER_READ) {
 		leftover_dropped(connection);
@@ -254,7 +281,7 @@ static __always_inline bool bytes_received(struct task_struct *task, struct thre
 	connection->receiver = (u64)task;
 	for (u32 i = 0; i < ACTIVITY_MAX; i++)
 		connection->app_activity_ns[i] = state->activity_ns[i];
-	return is_worth_a_look(connection);
+	return is_worth_a_look(connection) ? LOOK_PROTOCOL : 0;
 }
 
 /* What the thread did between the last receive call and this send call. */
@@ -388,14 +415,15 @@ static __always_inline void record_turn(struct task_struct *task, struct cpu_cou
 		shared_add(&server->handed_over, 1);
 }
 
-static __always_inline void bytes_sent(struct task_struct *task, struct thread_state *state,
-				       struct call_in_flight *call, bytes_t bytes, ns_t now)
+/* Returns what is to be looked for in the bytes. */
+static __always_inline int bytes_sent(struct task_struct *task, struct thread_state *state,
+				      struct call_in_flight *call, bytes_t bytes, ns_t now)
 {
 	struct connection *connection = connection_of(call->sk, call->inode);
 	struct cpu_counts *counts;
 
 	if (!connection)
-		return;
+		return 0;
 	note_whose(call, connection, bytes);
 	connection->bytes_out += bytes;
 	connection->tgid = tgid_of(task);
@@ -413,15 +441,17 @@ static __always_inline void bytes_sent(struct task_struct *task, struct thread_s
 	if (connection->phase == PHASE_ASKED_BEFORE)
 		connection->phase = PHASE_REPLYING;
 	if (connection->phase != PHASE_RECEIVING || connection->role != ROLE_SERVED)
-		return;
+		return 0;
 	/* The send call began before the request came: a push, for example, not the reply. */
 	if (call->start_ns < connection->received_ns)
-		return;
+		return 0;
 	connection->phase = PHASE_REPLYING;
+	connection->replied_after_ns = elapsed(connection->turn_ns, now);
 	counts = cpu_counts();
 	if (counts)
 		record_turn(task, counts, state, connection, call, now);
 	connection->turns++;
+	return is_reply_worth_a_look(connection) ? LOOK_REPLY : 0;
 }
 
 /* A call met the end of the other side: where an answer is due, or a request cannot be sent any

@@ -11,6 +11,7 @@
 #include "latency.bpf.h"
 #include "listeners.bpf.h"
 #include "registers.bpf.h"
+#include "replies.bpf.h"
 #include "requests.bpf.h"
 #include "sockets.bpf.h"
 #include "threads.bpf.h"
@@ -315,15 +316,24 @@ static __noinline bool is_peek(struct pt_regs *regs, struct call_in_flight *call
 	return has_peek_flag(call->call, &arguments);
 }
 
-/* True when the bytes are worth a look. */
+/* Returns what is to be looked for in the bytes. */
 static __subprogram int follow_bytes(struct task_struct *task, struct thread_state *state,
 				     struct call_in_flight *call, bytes_t bytes, ns_t now)
 {
 	if (call->traits & TRAIT_RECEIVES)
 		return bytes_received(task, state, call, bytes, now);
 	if (call->traits & TRAIT_SENDS)
-		bytes_sent(task, state, call, bytes, now);
-	return false;
+		return bytes_sent(task, state, call, bytes, now);
+	return 0;
+}
+
+static __always_inline void look_at(struct pt_regs *regs, struct call_in_flight *call,
+				    bytes_t bytes, int looks)
+{
+	if (looks & LOOK_PROTOCOL)
+		look_for_http2(regs, call, bytes);
+	if (looks & LOOK_REPLY)
+		look_at_reply(regs, call, bytes);
 }
 
 /* Of a call that moved nothing. */
@@ -418,9 +428,8 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		bytes = ret;
 	if (bytes) {
 		count_add(&counts->bytes, bytes);
-		if (is_followed(call->sk) && !is_peek(regs, call) &&
-		    follow_bytes(task, state, call, bytes, now))
-			look_for_http2(regs, call, bytes);
+		if (is_followed(call->sk) && !is_peek(regs, call))
+			look_at(regs, call, bytes, follow_bytes(task, state, call, bytes, now));
 	} else if (call->traits & TRAIT_RECEIVES) {
 		follow_end(call, ret, now);
 	}

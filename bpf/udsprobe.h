@@ -38,7 +38,10 @@ enum limits {
 	KNOWN_SOCKETS = 4,	/* of each thread, a power of two */
 	CPU_STAYS = 32,		/* remembered of each CPU, a power of two */
 	EPISODES = 16,		/* remembered of each thread, a power of two */
+	SPEAKS_HTTP = 255,	/* in place of a number of looks */
 	LOOKS_MAX = 8,		/* at what a connection receives first, or first before us */
+	REPLY_LOOKS_MAX = 4,	/* at first replies that are not HTTP: two offers of encryption, a login */
+	STATUSES = 16,		/* 500 to 514, and all others */
 	MESSAGES_MAX = 1024,	/* UIO_MAXIOV bounds sendmmsg and recvmmsg */
 	LISTED_MAX = 1024,	/* connections in a listing, but for those that outweigh or hold bytes */
 	FOLLOWED_SLOTS = 65536,	/* a power of two; an address has one by its hash */
@@ -608,6 +611,7 @@ struct listener {
 	/* Accepted, and closed at once by the program itself: nothing was received from them. */
 	count_t closed_unread;
 	count_t closed_unread_sent;	/* of these, their client had sent something by then */
+	count_t no_seat;	/* accepted, and told that the program has all connections that it allows */
 	count_t depth_max;
 	struct recent_depth recent[2];	/* of this interval and the one before */
 	count_t depth[DEPTH_SLOTS];
@@ -751,6 +755,7 @@ struct connection {
 	unsigned char is_websocket;	/* its messages need no reply */
 	unsigned char is_tls;	/* ends with bytes that need no reply */
 	unsigned char is_held;	/* bytes wait because of Nagle's algorithm, since `held_since` */
+	unsigned char reply_looks;	/* replies that were looked at, or SPEAKS_HTTP */
 	/* In the queue when the last receive call returned; of a leftover, what is still there; while
 	 * it is in the accept queue, how many had entered that.
 	 */
@@ -769,6 +774,7 @@ struct connection {
 	ns_t asleep_in_call_ns;	/* of the send call in progress, until it fell asleep last */
 	unsigned int stops;
 	unsigned int calls_before;	/* `calls_ended` of the thread that began to receive, then */
+	ns_t replied_after_ns;	/* the last reply, since its request */
 };
 
 enum queue_flag {
@@ -791,6 +797,24 @@ enum pending_kind {
 struct pending {
 	count_t count;
 	ns_t oldest_ns;		/* since when */
+};
+
+/* By the protocol in which it says that it has all the connections that it allows. */
+enum database {
+	DATABASE_NONE,
+	DATABASE_POSTGRESQL,
+	DATABASE_MYSQL,
+	DATABASE_REDIS,
+	DATABASE_MEMCACHED,
+	DATABASE_MAX,
+};
+
+/* What replies say of themselves (replies.bpf.h). */
+struct replies {
+	count_t http;		/* HTTP/1 replies that were looked at */
+	count_t failed;		/* of these, with a status of 500 and above; */
+	ns_t failed_ns;		/* since their requests */
+	count_t statuses[STATUSES];
 };
 
 /* The requests of one process (servers.bpf.h). */
@@ -821,6 +845,7 @@ struct server {
 	unsigned int listing;	/* in which `pending` was counted */
 	struct pending pending[PENDING_MAX];
 	struct latency latency;
+	struct replies replies;
 };
 
 enum whole_flag {
@@ -884,6 +909,10 @@ struct upstream {
 	count_t dropped_kept;	/* of these, on connections that had answered before */
 	count_t given_up;	/* this end did not wait any longer */
 	ns_t given_up_ns;
+	struct replies replies;
+	count_t no_seat;	/* as of a listener */
+	unsigned int no_seat_by;	/* enum database: who said so last */
+	unsigned int pad;
 };
 
 struct upstream_key {
@@ -1089,6 +1118,7 @@ struct abi_types {
 	enum phase phase;
 	enum queue_flag queue_flag;
 	enum pending_kind pending_kind;
+	enum database database;
 	enum leftover leftover;
 	enum whole_flag whole_flag;
 	enum bcc_program bcc_program;

@@ -241,7 +241,8 @@ static __always_inline void count_answer(u32 tgid, struct connection *connection
 			  now - connection->turn_ns);
 }
 
-static __always_inline void upstream_answered(struct task_struct *task,
+/* True when that is the beginning of an answer. */
+static __always_inline bool upstream_answered(struct task_struct *task,
 					      struct thread_state *state,
 					      struct connection *connection, ns_t now)
 {
@@ -250,10 +251,12 @@ static __always_inline void upstream_answered(struct task_struct *task,
 	connection->arrived_ns = 0;
 	connection->phase = PHASE_IDLE;
 	if (!is_answer)
-		return;
+		return false;
 	connection->turns++;
+	connection->replied_after_ns = elapsed(connection->turn_ns, now);
 	own_request_answered(state, (u64)task, connection, now);
 	count_answer(tgid_of(task), connection, now);
+	return true;
 }
 
 /* Once for each connection that ends so. What one of many requests at once, or of messages, had open is

@@ -170,10 +170,12 @@ class QueueCounts:
         closed_unread: of the accepted, those that the program closed within 1 s, before their
             client did, and of which it had not received a byte; to `closed_unread_sent` of them
             the client had sent something by then.
+        no_seat: of the accepted, those to which a database replied, in its protocol, that it has
+            all the connections that it allows (`bpf/replies.bpf.h`).
 
     `accepted_by`, `accepted_by_thread`, `wait`, `refused`, `read_from`, `closed_unread`,
-    `closed_unread_sent` and, of Unix, `blocked` are None where no system call is seen; what was
-    accepted is then what came and is not in the queue.
+    `closed_unread_sent`, `no_seat` and, of Unix, `blocked` are None where no system call is seen;
+    what was accepted is then what came and is not in the queue.
     """
 
     since_ns: int
@@ -195,6 +197,7 @@ class QueueCounts:
     read_from: Optional[Total] = None
     closed_unread: Optional[Total] = None
     closed_unread_sent: Optional[Total] = None
+    no_seat: Optional[Total] = None
 
 
 @dataclass(frozen=True)
@@ -245,6 +248,21 @@ class UnansweredCounts:
 
 
 @dataclass(frozen=True)
+class HttpReplyCounts:
+    """Replies that began with a final HTTP/1 status, cumulative.
+
+    Attributes:
+        failed: of these, with a status of 500 and above; `failed_ns` from their requests to them.
+        statuses: of the failed, `503` → how many; `other` above 514.
+    """
+
+    count: Total
+    failed: Total
+    failed_ns: Total
+    statuses: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class UpstreamCounts:
     """Requests of the targets to one destination.
 
@@ -255,7 +273,10 @@ class UpstreamCounts:
         dropped: the other end ended them; `dropped_kept` of these on connections that had answered
             before.
         given_up: the target ended them.
-        All three are None when not measured.
+        http: answers with an HTTP/1 status.
+        no_seat: connections on which it answered that it has all that it allows; no_seat_by: in
+            the protocol of `postgresql`, `mysql`, `redis` or `memcached`, the last time.
+        All six are None when not measured.
     """
 
     transport: str
@@ -266,6 +287,9 @@ class UpstreamCounts:
     dropped: Optional[UnansweredCounts] = None
     dropped_kept: Optional[int] = None
     given_up: Optional[UnansweredCounts] = None
+    http: Optional[HttpReplyCounts] = None
+    no_seat: Optional[int] = None
+    no_seat_by: Optional[str] = None
 
 
 # A report shows the busiest 50; more are kept so that two samples hold the same ones.
@@ -608,7 +632,8 @@ class ServerReading:
         at_once: requests in progress when a reply began, that one too, added up over replies.
         asked_before: connections whose client had spoken last when the observation began, after a
             reply; since then neither end has. Of TCP.
-        `given_up`, `dropped`, `abandoned` and `asked_before` are None when not measured.
+        http: its replies with an HTTP/1 status.
+        `given_up`, `dropped`, `abandoned`, `asked_before` and `http` are None when not measured.
     """
 
     pid: int
@@ -633,6 +658,7 @@ class ServerReading:
     dropped: Optional[UnansweredCounts] = None
     abandoned: Optional[Waiting] = None
     asked_before: Optional[Waiting] = None
+    http: Optional[HttpReplyCounts] = None
 
 
 @dataclass(frozen=True)

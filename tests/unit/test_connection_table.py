@@ -19,6 +19,7 @@ from udsprobe.sample import (
     CONNECTIONS_KEPT_MAX,
     ConnectionReading,
     Endpoint,
+    HttpReplyCounts,
     PeerReading,
     UnansweredCounts,
     UpstreamCounts,
@@ -333,7 +334,7 @@ def test_destinations(kernel: Kernel, table: ConnectionTable) -> None:
     ]
     kernel.used = 2
     none = UnansweredCounts(0, 0)
-    nginx, ended = PeerReading(33, "nginx"), (none, 0, none)
+    nginx, ended = PeerReading(33, "nginx"), (none, 0, none, HttpReplyCounts(0, 0, 0, {}), 0)
     assert table.upstream() == (
         UpstreamCounts("unix", "/run/db", nginx, 2, latency([5_000, 7_000]), *ended),
         UpstreamCounts("unix", "@x", None, 2, latency([1]), *ended),

@@ -122,6 +122,7 @@ def test_a_unix_listener(kernel: Kernel, table: ListenerTable) -> None:
         entry.established, entry.accepted, entry.accepted_early = 9, 6, 2
         entry.depth_max = 5
         entry.read_from, entry.closed_unread, entry.closed_unread_sent = 5, 2, 1
+        entry.no_seat = 3
         entry.depth[1], entry.depth[33] = 7, 2
         write_latency(entry.wait, 1_000, 5_000)
         write_latency(entry.blocked, 2_000_000)
@@ -159,6 +160,7 @@ def test_a_unix_listener(kernel: Kernel, table: ListenerTable) -> None:
             read_from=5,
             closed_unread=2,
             closed_unread_sent=1,
+            no_seat=3,
         ),
     )
 

@@ -8,6 +8,8 @@ from typing import Any, Dict, List, Optional, Tuple
 from udsprobe.model.counters import grown
 from udsprobe.model.growth import by_name, growth
 from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
+from udsprobe.model.http_replies import http_replies
+from udsprobe.model.http_replies import together as in_all
 from udsprobe.model.report import Connection, Latency, Peer, SendBlocked, Upstream
 from udsprobe.model.unanswered import ended, together, unanswered
 from udsprobe.sample import (
@@ -59,7 +61,8 @@ def upstream_rows(first: Sample, last: Sample) -> Optional[List[Upstream]]:
         peer = _peer(next((p.peer for p in parts if p.peer is not None), None))
         row = Upstream(transport, address, peer, latency.count, latency_us(latency))
         row = _with_unanswered(row, parts, before.get((transport, address), []))
-        if not row.count + ended(row.dropped, row.given_up):
+        row = _with_replies(row, parts, before.get((transport, address), []))
+        if not row.count + ended(row.dropped, row.given_up) + (row.no_seat or 0):
             continue
         opened = sum(p.opened for p in parts)
         opened -= sum(p.opened for p in before.get((transport, address), []))
@@ -71,19 +74,37 @@ def _with_unanswered(
     row: Upstream, parts: List[UpstreamCounts], before: List[UpstreamCounts]
 ) -> Upstream:
     name = f"upstream {row.address}"
-    kept = [part.dropped_kept for part in parts if part.dropped_kept is not None]
     return replace(
         row,
         dropped=unanswered(
             name, together(p.dropped for p in parts), together(p.dropped for p in before)
         ),
-        dropped_kept=grown(f"{name} kept", sum(kept), sum(p.dropped_kept or 0 for p in before))
-        if kept
-        else None,
+        dropped_kept=_grown_together(f"{name} kept", "dropped_kept", parts, before),
         given_up=unanswered(
             name, together(p.given_up for p in parts), together(p.given_up for p in before)
         ),
     )
+
+
+def _with_replies(
+    row: Upstream, parts: List[UpstreamCounts], before: List[UpstreamCounts]
+) -> Upstream:
+    name = f"upstream {row.address}"
+    return replace(
+        row,
+        http=http_replies(name, in_all(p.http for p in parts), in_all(p.http for p in before)),
+        no_seat=_grown_together(f"{name} no seat", "no_seat", parts, before),
+        no_seat_by=next((p.no_seat_by for p in parts if p.no_seat_by is not None), None),
+    )
+
+
+def _grown_together(
+    name: str, field: str, parts: List[UpstreamCounts], before: List[UpstreamCounts]
+) -> Optional[int]:
+    now = [getattr(each, field) for each in parts if getattr(each, field) is not None]
+    if not now:
+        return None
+    return grown(name, sum(now), sum(getattr(each, field) or 0 for each in before))
 
 
 def _with_pool(row: Upstream, opened: int, first: Sample, last: Sample) -> Upstream:

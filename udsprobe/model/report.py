@@ -533,13 +533,30 @@ class Unanswered:
 
 
 @dataclass(frozen=True)
+class HttpReplies:
+    """Replies that began with a final HTTP/1 status.
+
+    `failed` of them with a status of 500 and above, `failed_mean_us` after their requests on
+    average; `statuses` of these: `503` → how many, `other` above 514. What is encrypted or HTTP/2
+    is not looked into.
+    """
+
+    count: int
+    failed: int
+    failed_mean_us: Optional[float]
+    statuses: Dict[str, int]
+
+
+@dataclass(frozen=True)
 class Upstream:
     """Requests to one other service.
 
     `connections` to it that were kept, and the part of the window in which each waited for an
     answer, on average; both None where they are not kept, or not all are known. Requests without a
     byte of an answer: `dropped`, the other end had closed the connection, `dropped_kept` of them
-    one that had answered before; `given_up`, the target closed it. None when not measured.
+    one that had answered before; `given_up`, the target closed it. `http`: answers with an HTTP/1
+    status. `no_seat`: connections on which it answered, as databases do, that it has all that it
+    allows; `no_seat_by` is the database by its protocol. None when not measured.
     """
 
     transport: str
@@ -552,6 +569,9 @@ class Upstream:
     dropped: Optional[Unanswered] = None
     dropped_kept: Optional[int] = None
     given_up: Optional[Unanswered] = None
+    http: Optional[HttpReplies] = None
+    no_seat: Optional[int] = None
+    no_seat_by: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -624,7 +644,9 @@ class ServedBy:
     whose clients have closed their end, while the process has not closed its own.
     `asked_before` are TCP connections whose client had spoken last when the observation began, and
     neither end since: requests that hang, long polls, or messages that nobody answers.
-    `at_once`, `given_up`, `dropped`, `abandoned` and `asked_before` are None when not measured.
+    `http`: its replies with an HTTP/1 status.
+    `at_once`, `given_up`, `dropped`, `abandoned`, `asked_before` and `http` are None when not
+    measured.
     """
 
     pid: int
@@ -647,6 +669,7 @@ class ServedBy:
     dropped: Optional[Unanswered] = None
     abandoned: Optional[Waiting] = None
     asked_before: Optional[Waiting] = None
+    http: Optional[HttpReplies] = None
 
 
 @dataclass(frozen=True)
@@ -884,7 +907,8 @@ class Listener:
     that is not `address`, as with a container's. `read_from`: accepted connections of which a
     first byte was received. `closed_unread`: those that the program closed within 1 s, before
     their client did, without having received a byte; of `closed_unread_sent` of them the client
-    had sent something by then.
+    had sent something by then. `no_seat`: accepted connections to which the program replied, as
+    databases do, that it has all that it allows.
     """
 
     transport: str
@@ -911,6 +935,7 @@ class Listener:
     read_from: Optional[int] = None
     closed_unread: Optional[int] = None
     closed_unread_sent: Optional[int] = None
+    no_seat: Optional[int] = None
 
 
 @dataclass(frozen=True)

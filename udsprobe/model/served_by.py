@@ -6,6 +6,7 @@ from typing import Dict, List, Mapping, Optional
 
 from udsprobe.model.counters import grown, grown_if_measured, ratio
 from udsprobe.model.histogram import latency_us, subtract
+from udsprobe.model.http_replies import http_replies
 from udsprobe.model.report import (
     GivenUp,
     Latency,
@@ -77,6 +78,7 @@ def _row(
         ),
         abandoned=_waiting_if_measured(reading.abandoned, now_ns),
         asked_before=_waiting_if_measured(reading.asked_before, now_ns),
+        http=http_replies(f"process {reading.pid}", reading.http, before.http if before else None),
     )
 
 

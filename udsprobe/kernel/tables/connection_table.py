@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tup
 from udsprobe.kernel.objects.probe_object import ProbeObject, words_of
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.sockets.socket_names import SocketName
-from udsprobe.kernel.tables.counters import Counters, enum_names, latency_of
+from udsprobe.kernel.tables.counters import Counters, enum_names, http_replies_of, latency_of
 from udsprobe.kernel.tables.cpu_holders import OUTSIDE
 from udsprobe.kernel.tables.silent_peers import SilentPeers
 from udsprobe.sample import (
@@ -101,6 +101,7 @@ class ConnectionTable:
         self._flags = loaded.btf.enum("queue_flag")
         self._upstream = loaded.btf.structure("upstream")
         self._outside = loaded.btf.enum("limits")["PID_OUTSIDE"]
+        self._databases = enum_names(loaded.btf.enum("database"), "DATABASE_")
         self._upstreams_max = loaded.btf.enum("limits")["UPSTREAMS_MAX"]
         self._roles = enum_names(loaded.btf.enum("role"), "ROLE_")
         self._known: Dict[Key, ConnectionReading] = {}
@@ -182,18 +183,20 @@ class ConnectionTable:
                     peer=self.peer(entry.peer_tgid),
                     opened=entry.opened,
                     latency=latency_of(entry.latency),
-                    **(self._unanswered(entry) if self._sees_calls else {}),
+                    **(self._failing(entry) if self._sees_calls else {}),
                 )
             )
         self._destinations = tuple(found)
         return self._destinations
 
-    @staticmethod
-    def _unanswered(entry: Any) -> Dict[str, Any]:
+    def _failing(self, entry: Any) -> Dict[str, Any]:
         return {
             "dropped": UnansweredCounts(entry.dropped, entry.dropped_ns),
             "dropped_kept": entry.dropped_kept,
             "given_up": UnansweredCounts(entry.given_up, entry.given_up_ns),
+            "http": http_replies_of(entry.replies),
+            "no_seat": entry.no_seat,
+            "no_seat_by": self._databases[entry.no_seat_by] if entry.no_seat else None,
         }
 
     def destination(self, index: int) -> Optional[UpstreamCounts]:

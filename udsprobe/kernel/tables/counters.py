@@ -28,6 +28,7 @@ from udsprobe.sample import (
     CallCounts,
     CallInFlight,
     Endpoint,
+    HttpReplyCounts,
     LatencyCounts,
     LoopCounts,
     ServedCounts,
@@ -40,6 +41,8 @@ KERNEL_ERRNO_NAMES = {0: "above EHWPOISON", 35: "EDEADLK", 95: "EOPNOTSUPP"}
 ABIS = ("native", "compat")
 # `enum direction`
 DIRECTIONS = ("sent", "received")
+# Of `statuses` in `struct replies`.
+FIRST_FAILED_STATUS = 500
 # bpf/maps.bpf.h
 FOLLOWED_HASH, FOLLOWED_SHIFT = 0x9E3779B97F4A7C15, 48
 TURNED_AWAY = (
@@ -532,6 +535,14 @@ def error_name(number: int) -> str:
 def latency_of(record: Any) -> LatencyCounts:
     """From the ctypes twin of `struct latency`."""
     return LatencyCounts(record.count, record.total_ns, record.max_ns, tuple(record.slots))
+
+
+def http_replies_of(record: Any) -> HttpReplyCounts:
+    """From the ctypes twin of `struct replies`."""
+    names = (str(FIRST_FAILED_STATUS + at) for at in range(len(record.statuses) - 1))
+    counted = zip((*names, "other"), record.statuses) if record.failed else ()
+    statuses = {status: count for status, count in counted if count}
+    return HttpReplyCounts(record.http, record.failed, record.failed_ns, statuses)
 
 
 def latency_of_words(words: Sequence[int]) -> LatencyCounts:

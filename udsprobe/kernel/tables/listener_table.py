@@ -170,6 +170,7 @@ class ListenerTable:
             read_from=None,
             closed_unread=None,
             closed_unread_sent=None,
+            no_seat=None,
         )
 
     def _drops_of(self, counts: Any, record: Any) -> int:

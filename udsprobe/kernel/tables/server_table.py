@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.tables.connection_table import ConnectionTable
-from udsprobe.kernel.tables.counters import Counters, enum_names, latency_of
+from udsprobe.kernel.tables.counters import Counters, enum_names, http_replies_of, latency_of
 from udsprobe.sample import (
     GivenUpCounts,
     LatencyCounts,
@@ -21,6 +21,13 @@ from udsprobe.sample import (
 )
 
 NOTHING_WAITS = Waiting(0, None)
+_PENDING = {
+    "in_progress": "PENDING_IN_PROGRESS",
+    "unread": "PENDING_UNREAD",
+    "asking": "PENDING_ASKING",
+    "abandoned": "PENDING_ABANDONED",
+    "asked_before": "PENDING_ASKED_BEFORE",
+}
 
 
 class ServerTable:
@@ -91,12 +98,9 @@ class ServerTable:
             upstream=tuple(upstream),
             given_up=GivenUpCounts(entry.given_up, entry.given_up_ns, entry.given_up_upstream_ns),
             dropped=UnansweredCounts(entry.dropped, entry.dropped_ns),
-            in_progress=self._waiting(entry, "PENDING_IN_PROGRESS"),
-            unread=self._waiting(entry, "PENDING_UNREAD"),
-            asking=self._waiting(entry, "PENDING_ASKING"),
-            abandoned=self._waiting(entry, "PENDING_ABANDONED"),
-            asked_before=self._waiting(entry, "PENDING_ASKED_BEFORE"),
+            **{name: self._waiting(entry, kind) for name, kind in _PENDING.items()},
             latency=self._latency(pid, entry),
+            http=http_replies_of(entry.replies),
         )
         if self._sees_calls:
             return reading
@@ -110,6 +114,7 @@ class ServerTable:
             at_once=None,
             given_up=None,
             dropped=None,
+            http=None,
         )
 
     def _latency(self, pid: int, entry: Any) -> LatencyCounts:

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a reply says of itself: an HTTP/1 status, or that a database has all the connections that it
+ * allows. Its first bytes are compared in the caller's memory, and none is kept.
+ */
+#ifndef REPLIES_BPF_H
+#define REPLIES_BPF_H
+
+#include "http2.bpf.h"
+#include "listeners.bpf.h"
+#include "requests.bpf.h"
+
+#define WORD(a, b, c, d, e, f, g, h)                                            \
+	((u64)(a) | (u64)(b) << 8 | (u64)(c) << 16 | (u64)(d) << 24 | (u64)(e) << 32 | \
+	 (u64)(f) << 40 | (u64)(g) << 48 | (u64)(h) << 56)
+#define WORD_LOW 0xffffffffULL
+
+/* RFC 9112, 4: "HTTP/1.1 503", and what follows. */
+#define STATUS_LINE WORD('H', 'T', 'T', 'P', '/', '1', '.', 0)
+#define STATUS_LINE_MASK 0x00ffffffffffffffULL
+#define STATUS_FINAL 200	/* below it another reply follows */
+#define STATUS_FAILED 500
+
+/* PostgreSQL, "Message Formats": a type, a length that counts itself, and fields that end with 0. */
+#define LOGIN_MESSAGES 4	/* the end of authentication, then the error */
+#define FATAL_FIRST WORD('S', 'F', 'A', 'T', 'A', 'L', 0, 'V')
+#define FATAL_53300 WORD('F', 'A', 'T', 'A', 'L', 0, 'C', '5')	/* too_many_connections */
+#define FATAL_53300_NEXT WORD('3', '3', '0', '0', 0, 0, 0, 0)
+#define FATAL_08P01 WORD('F', 'A', 'T', 'A', 'L', 0, 'C', '0')	/* PgBouncer: "no more …" */
+#define FATAL_08P01_NEXT WORD('8', 'P', '0', '1', 0, 'M', 'n', 'o')
+
+/* MySQL, "ERR_Packet", in place of the handshake; ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS. */
+#define MYSQL_HEAD 4
+#define MYSQL_ERROR 0xff
+#define MYSQL_CONNECTIONS 1040
+#define MYSQL_USER_CONNECTIONS 1203
+
+/* networking.c of Redis; memcached.c. */
+#define REDIS_FULL WORD('-', 'E', 'R', 'R', ' ', 'm', 'a', 'x')
+#define REDIS_FULL_NEXT WORD(' ', 'n', 'u', 'm', 'b', 'e', 'r', ' ')
+#define MEMCACHED_FULL WORD('E', 'R', 'R', 'O', 'R', ' ', 'T', 'o')
+#define MEMCACHED_FULL_NEXT WORD('o', ' ', 'm', 'a', 'n', 'y', ' ', 'o')
+
+struct login_message {
+	u8 type;
+	u8 length[4];
+} __attribute__((packed));
+
+struct mysql_error {
+	u8 length[3];
+	u8 sequence;
+	u8 header;
+	u8 code[2];
+} __attribute__((packed));
+
+static __always_inline bool is_digit(u8 byte)
+{
+	return byte >= '0' && byte <= '9';
+}
+
+/* 0: no HTTP/1 reply begins there. */
+static __always_inline u32 http_status(u64 at, u64 bytes)
+{
+	union {
+		u64 words[2];
+		u8 bytes[16];
+	} line = {};
+	u8 *digits = line.bytes + 9;
+
+	if (bytes < 12 || bpf_probe_read_user(&line, 12, (void *)at))
+		return 0;
+	if ((line.words[0] & STATUS_LINE_MASK) != STATUS_LINE || line.bytes[8] != ' ' ||
+	    !is_digit(digits[0]) || !is_digit(digits[1]) || !is_digit(digits[2]))
+		return 0;
+	return (digits[0] - '0') * 100 + (digits[1] - '0') * 10 + digits[2] - '0';
+}
+
+static __always_inline bool is_postgres_full(u64 at, u64 bytes)
+{
+	for (u32 i = 0; i < LOGIN_MESSAGES; i++) {
+		struct login_message head = {};
+		u64 fields[3] = {};
+		u32 size;
+
+		if (bytes < sizeof(head) + sizeof(fields) ||
+		    bpf_probe_read_user(&head, sizeof(head), (void *)at))
+			return false;
+		size = 1 + ((u32)head.length[0] << 24 | head.length[1] << 16 |
+			    head.length[2] << 8 | head.length[3]);
+		if (head.type == 'E') {
+			if (bpf_probe_read_user(fields, sizeof(fields),
+						(void *)(at + sizeof(head))))
+				return false;
+			return fields[0] == FATAL_FIRST &&
+			       ((fields[1] == FATAL_53300 &&
+				 (fields[2] & WORD_LOW) == FATAL_53300_NEXT) ||
+				(fields[1] == FATAL_08P01 && fields[2] == FATAL_08P01_NEXT));
+		}
+		if (head.type != 'R' || size > bytes)
+			return false;
+		at += size;
+		bytes -= size;
+	}
+	return false;
+}
+
+static __always_inline bool is_mysql_full(u64 at, u64 bytes)
+{
+	struct mysql_error error = {};
+	u32 length, code;
+
+	if (bytes < sizeof(error) || bpf_probe_read_user(&error, sizeof(error), (void *)at))
+		return false;
+	length = error.length[0] | error.length[1] << 8 | (u32)error.length[2] << 16;
+	code = error.code[0] | error.code[1] << 8;
+	return MYSQL_HEAD + length == bytes && !error.sequence && error.header == MYSQL_ERROR &&
+	       (code == MYSQL_CONNECTIONS || code == MYSQL_USER_CONNECTIONS);
+}
+
+static __always_inline enum database full_by_text(u64 at, u64 bytes)
+{
+	u64 text[2] = {};
+
+	if (bytes < sizeof(text) || bpf_probe_read_user(text, sizeof(text), (void *)at))
+		return DATABASE_NONE;
+	if (text[0] == REDIS_FULL && text[1] == REDIS_FULL_NEXT)
+		return DATABASE_REDIS;
+	if (text[0] == MEMCACHED_FULL && text[1] == MEMCACHED_FULL_NEXT)
+		return DATABASE_MEMCACHED;
+	return DATABASE_NONE;
+}
+
+static __always_inline enum database full_database(u64 at, u64 bytes)
+{
+	if (is_postgres_full(at, bytes))
+		return DATABASE_POSTGRESQL;
+	if (is_mysql_full(at, bytes))
+		return DATABASE_MYSQL;
+	return full_by_text(at, bytes);
+}
+
+static __always_inline void count_status(struct replies *replies, u32 status, ns_t after)
+{
+	u32 slot = status - STATUS_FAILED;
+
+	shared_add(&replies->http, 1);
+	if (status < STATUS_FAILED)
+		return;
+	shared_add(&replies->failed, 1);
+	shared_add(&replies->failed_ns, after);
+	if (slot >= STATUSES)
+		slot = STATUSES - 1;
+	shared_add(&replies->statuses[slot & (STATUSES - 1)], 1);
+}
+
+static __always_inline void status_seen(struct connection *connection, u32 status)
+{
+	u32 tgid = connection->tgid;
+	struct upstream *upstream;
+	struct server *server;
+
+	connection->reply_looks = SPEAKS_HTTP;
+	if (status < STATUS_FINAL)
+		return;
+	if (connection->role == ROLE_UPSTREAM) {
+		upstream = upstream_entry(connection->upstream);
+		if (upstream)
+			count_status(&upstream->replies, status, connection->replied_after_ns);
+		return;
+	}
+	server = bpf_map_lookup_elem(&servers, &tgid);
+	if (server)
+		count_status(&server->replies, status, connection->replied_after_ns);
+}
+
+static __always_inline void no_seat_seen(struct connection *connection, enum database database)
+{
+	struct upstream *upstream;
+	struct listener *listener;
+
+	if (connection->role == ROLE_UPSTREAM) {
+		upstream = upstream_entry(connection->upstream);
+		if (!upstream)
+			return;
+		shared_add(&upstream->no_seat, 1);
+		upstream->no_seat_by = database;
+		return;
+	}
+	listener = accepted_from(connection);
+	if (listener)
+		shared_add(&listener->no_seat, 1);
+}
+
+/* A reply of `bytes` began, or the beginning of one was received, by a call that is returning. */
+static __subprogram int look_at_reply(struct pt_regs *regs, struct call_in_flight *call,
+				      bytes_t bytes)
+{
+	struct connection *connection = connection_of(call->sk, call->inode);
+	enum database database;
+	struct user_buffer buffer;
+	u32 status;
+
+	if (!connection || call->abi == ABI_COMPAT)
+		return 0;
+	first_buffer(regs, call, bytes, &buffer);
+	if (buffer.length > bytes)
+		buffer.length = bytes;
+	status = http_status(buffer.at, buffer.length);
+	if (status) {
+		status_seen(connection, status);
+		return 0;
+	}
+	if (connection->reply_looks == SPEAKS_HTTP)
+		return 0;
+	database = full_database(buffer.at, buffer.length);
+	if (database)
+		no_seat_seen(connection, database);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,172 @@
+"""What replies say of themselves, against a client that knows each of them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Sequence
+
+import pytest
+
+from tests.kernel.tool import Attached
+from tests.patience import PATIENCE_S
+from tests.workloads import echoing_server
+
+pytestmark = [pytest.mark.root]
+
+OK = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and some more, which makes two pieces"
+FAILED = {"500": 3, "502": 5, "503": 23, "other": 4}
+# As PostgreSQL 15, MariaDB 10.11 and Redis 7.0 sent them; the others from their sources.
+POSTGRES = (
+    "E\0\0\0\x50SFATAL\0VFATAL\0C53300\0Msorry, too many clients already\0Fproc.c\0L361\0"
+    "RInitProcess\0\0"
+)
+POSTGRES_AFTER_LOGIN = "R\0\0\0\x08\0\0\0\0" + POSTGRES
+PGBOUNCER = "E\0\0\0\x4fSFATAL\0VFATAL\0C08P01\0Mno more connections allowed (max_client_conn)\0\0"
+MARIADB = "\x17\0\0\0\xff\x10\x04Too many connections"
+MYSQL = "\x1d\0\0\0\xff\x10\x04#08004Too many connections"
+REDIS = "-ERR max number of clients reached\r\n"
+MEMCACHED = "ERROR Too many open connections\r\n"
+NO_SEAT = {
+    "postgresql": [POSTGRES, POSTGRES_AFTER_LOGIN, PGBOUNCER],
+    "mysql": [MARIADB, MYSQL],
+    "redis": [REDIS],
+    "memcached": [MEMCACHED],
+}
+SEATED = [
+    "R\0\0\0\x08\0\0\0\0S\0\0\0\x1aapplication_name\0psql\0",
+    "E\0\0\0\x50SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed for user\0\0",
+    "E\0\0\0\x50SERROR\0VERROR\0C42P01\0Mrelation does not exist in this database\0\0",
+    "\x1d\0\0\0\xff\x15\x04#28000Access denied for no",
+    "-ERR unknown command, with args\r\n",
+    "+PONG\r\n",
+    "HTTP/1.1 100 Continue\r\n\r\n and more",
+    "HTTP/2.0 503 is no status line, nor",
+    "HTTP/1.1 5o3 neither, and much more",
+]
+
+
+def reply(status: str) -> str:
+    return OK.replace("200 OK", f"{'599' if status == 'other' else status} Failed")
+
+
+class Workload:
+    """One of both ends, from its first line on."""
+
+    def __init__(self, role: str, kind: str, folder: Path) -> None:
+        argv = [sys.executable, echoing_server.__file__, role, kind, str(folder / kind)]
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.pid = self._process.pid
+        self._expect("ready\n")
+
+    def ask(self, messages: Sequence[str]) -> None:
+        """On one connection."""
+        self.begin(messages)
+        self.done()
+
+    def begin(self, messages: Sequence[str]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(list(messages)) + "\n")
+        self._process.stdin.flush()
+
+    def done(self) -> None:
+        self._expect("done\n")
+
+    def _expect(self, line: str) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == line
+
+    def end(self) -> None:
+        self._process.communicate(timeout=PATIENCE_S)
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def ends(request: pytest.FixtureRequest, folder: Path) -> Iterator[List[Workload]]:
+    """The server and its client."""
+    started: List[Workload] = []
+    try:
+        started.append(Workload("serve", request.param, folder))
+        started.append(Workload("ask", request.param, folder))
+        yield started
+    finally:
+        for each in started:
+            each.end()
+
+
+def asked(ends: Sequence[Workload], folder: Path, *connections: Sequence[str]) -> Dict[str, Any]:
+    """The report of both ends."""
+    pids = [part for each in ends for part in ("--pid", str(each.pid))]
+    with Attached(pids, folder) as watched:
+        for messages in connections:
+            ends[1].ask(messages)
+    return watched.report
+
+
+def on_both_ends(report: Dict[str, Any], field: str) -> List[Any]:
+    (served,) = [row for row in report["requests"]["served_by"] if row["count"]]
+    (upstream,) = report["requests"]["upstream"]
+    return [served[field], upstream[field]]
+
+
+def test_statuses_on_one_connection_and_on_many(ends: List[Workload], folder: Path) -> None:
+    failed = [reply(status) for status, times in FAILED.items() for _ in range(times)]
+    report = asked(ends, folder, [OK] * 40, [OK, *failed], *([each] for each in failed))
+    for http in on_both_ends(report, "http"):
+        assert http["count"] == 41 + 2 * len(failed)
+        assert http["failed"] == 2 * len(failed)
+        assert http["statuses"] == {status: 2 * times for status, times in FAILED.items()}
+        assert 0 < http["failed_mean_us"] < 1e6
+    assert report["verdict"]["harm"]["count"] == 2 * len(failed)
+    assert report["verdict"]["cause"] == "app-failing"
+
+
+def test_what_is_no_status_is_none(ends: List[Workload], folder: Path) -> None:
+    report = asked(ends, folder, *([each] for each in SEATED), SEATED)
+    for http in on_both_ends(report, "http"):
+        assert http == {"count": 0, "failed": 0, "failed_mean_us": None, "statuses": {}}
+
+
+@pytest.mark.parametrize("database", NO_SEAT)
+def test_databases_without_a_free_connection(
+    ends: List[Workload], folder: Path, database: str
+) -> None:
+    turned_away = [["N", "N", each] for each in NO_SEAT[database]] * 5
+    report = asked(ends, folder, *turned_away, *([each] for each in SEATED))
+    (upstream,) = report["requests"]["upstream"]
+    (listener,) = [row for row in report["listeners"] if row["accepted"]]
+    assert upstream["no_seat"] == listener["no_seat"] == len(turned_away)
+    assert upstream["no_seat_by"] == database
+    assert report["verdict"]["cause"] == "accept-starved"
+    assert report["verdict"]["harm"]["kind"] == "refused"
+
+
+@pytest.mark.parametrize("said", [MARIADB, MYSQL, REDIS, MEMCACHED])
+def test_servers_that_speak_first(folder: Path, said: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        (folder / "tcp").write_text(str(listener.getsockname()[1]), encoding="ascii")
+        client = Workload("ask", "tcp", folder)
+        with Attached(["--pid", str(client.pid)], folder) as watched:
+            for _ in range(7):
+                client.begin(["", *[SEATED[5]] * 3])
+                with listener.accept()[0] as connection:
+                    connection.sendall(said.encode("latin-1"))
+                    for _ in range(3):
+                        connection.sendall(connection.recv(64))
+                client.done()
+        client.end()
+    (row,) = watched.report["requests"]["upstream"]
+    assert (row["no_seat"], row["count"]) == (7, 21)
+
+
+def test_a_database_that_speaks_of_it_later_does_not_turn_away(
+    ends: List[Workload], folder: Path
+) -> None:
+    report = asked(ends, folder, *[["hello"] * 5 + [POSTGRES]] * 4)
+    (upstream,) = report["requests"]["upstream"]
+    assert upstream["no_seat"] == 0
+    assert upstream["no_seat_by"] is None
