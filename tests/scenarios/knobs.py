@@ -35,6 +35,8 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "sleep_ms": ("app-blocked", 0),
     "forgets": ("app-blocked", False),
     "drops": ("app-blocked", False),
+    "waits_in_vain": ("app-blocked", False),
+    "fails": ("app-failing", False),
     "upstream_drops": ("upstream-wait", False),
     "upstream_forgets": ("upstream-wait", False),
     "held": ("app-blocked", False),

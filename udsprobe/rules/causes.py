@@ -30,6 +30,7 @@ class Cause:
         busy_with: what a thread does that is busy because of it (`Saturation.kind`).
         is_queue: connections wait for accept() because of it.
         fails_connects: connect() fails because of it, and no full queue is why.
+        fails_replies: replies say so themselves.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Cause:
     busy_with: Optional[str] = None
     is_queue: bool = False
     fails_connects: bool = False
+    fails_replies: bool = False
 
 
 CAUSES: Dict[str, Cause] = {
@@ -61,7 +63,8 @@ CAUSES: Dict[str, Cause] = {
             SET_UP,
             "connections wait 10 ms or more in a queue that is not full, and longer than it "
             "takes to serve those before them; or they wait and none is accepted; or the program "
-            "closes them as soon as it has accepted them, without a call that reads or writes",
+            "closes them as soon as it has accepted them, without a call that reads or writes; or "
+            "a database replies that all its connections are taken (`no_seat`)",
             "the accepting thread does something else, is stopped, or has no seat left",
             "the shares of the accepting threads in `time.threads`",
             is_queue=True,
@@ -127,6 +130,16 @@ CAUSES: Dict[str, Cause] = {
             is_wait=True,
         ),
         Cause(
+            "app-failing",
+            NOT_TRANSPORT,
+            "HTTP replies with a status of 500 or above (`http.failed`), three of them and 1 % of "
+            "all: of the program itself, or passed on from an upstream; not those that come as "
+            "late as what waits, nor those for own requests without an answer",
+            "an error in the program, a limit of its own, a dependency that fails",
+            "the program's log at these times",
+            fails_replies=True,
+        ),
+        Cause(
             "cpu-contention",
             NOT_TRANSPORT,
             "`runq` makes up a quarter of a request, 0.3 ms at least or a p99 far above the "
@@ -187,6 +200,7 @@ PARTS: Dict[str, Tuple[str, ...]] = {
     name: cause.parts for name, cause in CAUSES.items() if cause.parts
 }
 """Causes inside a service → the parts of request time that are their own."""
+FAILING = tuple(name for name, cause in CAUSES.items() if cause.fails_replies)
 WAITING = tuple(name for name, cause in CAUSES.items() if cause.is_wait)
 QUEUES = tuple(name for name, cause in CAUSES.items() if cause.is_queue)
 FAILED_CONNECTS = tuple(name for name, cause in CAUSES.items() if cause.fails_connects)

@@ -11,7 +11,7 @@ from udsprobe.rules import causes, harm, nearness
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.service import Service, services
 from udsprobe.rules.accounts.transport_share import NOT_MEASURED, TransportShare, transport_share
-from udsprobe.rules.causes import CAUSES, FAILED_CONNECTS, PARTS, QUEUES
+from udsprobe.rules.causes import CAUSES, FAILED_CONNECTS, FAILING, PARTS, QUEUES
 from udsprobe.rules.code_places import with_code
 from udsprobe.rules.no_pressure import healthy, unknown, untold
 from udsprobe.rules.suspects import processing as inside
@@ -27,12 +27,14 @@ from udsprobe.rules.suspects.closed_unread import closed_unread_suspects
 from udsprobe.rules.suspects.connects import connect_suspects
 from udsprobe.rules.suspects.descriptors import descriptor_suspects
 from udsprobe.rules.suspects.dropped import dropped_suspects
+from udsprobe.rules.suspects.failing_replies import with_failing_replies
 from udsprobe.rules.suspects.given_up import with_given_up
 from udsprobe.rules.suspects.hung import hung_suspects
 from udsprobe.rules.suspects.losses import account_findings
 from udsprobe.rules.suspects.nagle import nagle_findings, with_nagle
 from udsprobe.rules.suspects.narrow_buffers import narrow_buffer_suspects
 from udsprobe.rules.suspects.no_answer import kept_too_long_findings, with_no_answer
+from udsprobe.rules.suspects.no_seat import with_no_seat
 from udsprobe.rules.suspects.overload import has_time, is_retried
 from udsprobe.rules.suspects.stuck import stuck_suspects
 from udsprobe.rules.suspects.suspect import SEVERITIES, Suspect
@@ -54,6 +56,7 @@ def judged(
         judged_services = without_waits_for_the_healthy(judged_services)
     suspects = [*_around(report), *(each for one in judged_services for each in one.suspects)]
     suspects = with_given_up(report, with_no_answer(report, suspects))
+    suspects = with_failing_replies(report, with_no_seat(report, suspects))
     near = nearness.highest(
         [
             *(
@@ -152,7 +155,7 @@ def root_cause(
     failing, queue = _first(pressing, FAILED_CONNECTS), _first(pressing, QUEUES)
     if failing is not None and (queue is None or _is_felt_more(failing, queue, report)):
         return failing
-    processing = _innermost([each for each in pressing if each.cause in PARTS])
+    processing = _innermost([each for each in pressing if each.cause in _INSIDE])
     if queue is not None:
         if processing is None or not _explains(processing, queue, report, judged_services):
             return queue
@@ -165,14 +168,19 @@ def root_cause(
     return _first(churns, ("connection-churn",)) or processing
 
 
+# Of a service itself, and those of them that can be another one's.
+_INSIDE = (*PARTS, *FAILING)
+_OF_OTHERS = ("upstream-wait", *FAILING)
+
+
 def _innermost(pressing: Sequence[Suspect]) -> Optional[Suspect]:
     """Who waits for another target waits for whatever that one suffers from."""
-    found = _first(pressing, tuple(PARTS))
+    found = _first(pressing, _INSIDE)
     passed = []
-    while found is not None and found.cause == "upstream-wait" and found not in passed:
+    while found is not None and found.cause in _OF_OTHERS and found not in passed:
         passed.append(found)
         deeper = [each for each in pressing if each.pids & found.waits_for]
-        found = _first(deeper, tuple(PARTS)) or found
+        found = _first(deeper, _INSIDE) or found
     return found
 
 
@@ -342,20 +350,26 @@ def _verdict(
 def _confidence(root: Suspect, suspects: Sequence[Suspect], near: Mapping[str, float]) -> float:
     """More when much was seen, far from the limit, and when no rival comes near.
 
-    What follows from the root is no rival, nor what hurts less than being turned away does.
+    What follows from the root is no rival, nor what hurts less than being turned away does, or
+    than a failure.
     """
     symptoms = symptoms_of(root, suspects)
     others = [
         each.share_pct
         for each in suspects
         if each.cause != root.cause and each.is_pressure and each not in symptoms
-        if not root.refuses or harm.rank(each) >= harm.rank(root)
+        if not _is_told_by_replies(root) or harm.rank(each) >= harm.rank(root)
     ]
     margin = 1.0 - 0.5 * min(1.0, max(others, default=0.0) / max(root.share_pct, 1.0))
     amount = root.seen / (root.seen + 2.0)
     at_limit = near.get(root.cause, 0.0)
     clear = nearness.clearness(at_limit) if harm.rank(root) <= 1 and at_limit else 1.0
     return round(min(0.99, margin * amount * (0.5 + 0.5 * clear)), 2)
+
+
+def _is_told_by_replies(root: Suspect) -> bool:
+    """The program turns clients away, or fails, by its own decision."""
+    return root.refuses or root.cause in FAILING
 
 
 def symptoms_of(root: Suspect, suspects: Sequence[Suspect]) -> List[Suspect]:

@@ -98,6 +98,9 @@ FAILED_CONNECTS_SHARE_MIN = 0.01
 GIVEN_UP_MIN = 3
 # Of the requests that end, answered or not.
 GIVEN_UP_SHARE_MIN = 0.01
+# Replies that say that the server failed, against the others, on average: a wait that ends with a
+# time limit is longer than one that does not.
+FAILS_LATE_TIMES = 2.0
 # A request that meets the end of a connection, which the other end closed while it was idle, has
 # waited for no reply: on one host that is told within a millisecond.
 KEPT_TOO_LONG_US_MAX = 1_000.0

@@ -61,6 +61,15 @@ def asyncio_drops_requests(bench: Bench, drops: bool = True) -> Subject:
     return Subject([server.pid], ["closes their connections"])
 
 
+@case("asyncio", BOTH)
+def asyncio_that_waits_in_vain(bench: Bench, waits_in_vain: bool = True) -> Subject:
+    """One request in four waits 300 ms for something that does not come, and is answered 504."""
+    ill = ("one_in=4", "sleep_ms=300", "status=504")
+    server = bench.asyncio(*(ill if waits_in_vain else []))
+    bench.load(server.address, connections=16, rate=100)
+    return Subject([server.pid], ["an event in its poller"])
+
+
 @case("Go", BOTH, needs=("go",))
 def go_forgets_replies(bench: Bench, forgets: bool = True) -> Subject:
     """The same with a channel into which nobody sends."""

@@ -3,6 +3,7 @@
 sleep_ms=T asyncio.sleep · spin_ms=T computes · stuck_ms=T time.sleep in the loop · body=N bytes
 lock_ms=T a thread holds a lock for T ms · upstream=ADDRESS asks an HTTP server first
 forget=1 an event that nobody sets · drop=1 an error, and the connection is closed
+status=N replies with that one, of a failure
 hang_after=N, hang_at=ADDRESS after N requests the loop waits for bytes from there
 pool=N with at most N connections to it
 backlog=N · leak=1 keeps a descriptor open for each request · one_in=N only each Nth is slow
@@ -33,6 +34,10 @@ def log_at(path: str) -> Optional[socket.socket]:
     log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     log.connect(path)
     return log
+
+
+class FailedRequest(Exception):
+    """Its text is the status of the reply."""
 
 
 class Service:
@@ -71,6 +76,8 @@ class Service:
             await asyncio.Event().wait()
         if "drop" in self._options:
             raise ConnectionError("it fails")
+        if "status" in self._options:
+            raise FailedRequest(self._options["status"])
         if "lock_ms" in self._options:
             await asyncio.get_running_loop().run_in_executor(None, self._hold_lock)
         if "leak" in self._options:
@@ -96,8 +103,11 @@ class Service:
         try:
             while True:
                 await reader.readuntil(b"\r\n\r\n")
-                await self.work()
-                writer.write(self._reply)
+                try:
+                    await self.work()
+                    writer.write(self._reply)
+                except FailedRequest as failure:
+                    writer.write(reply_of(0, f"{failure} Failed"))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -111,9 +121,9 @@ class Service:
             time.sleep(self._ms("pause_ms"))
 
 
-def reply_of(size: int) -> bytes:
+def reply_of(size: int, status: str = "200 OK") -> bytes:
     """An HTTP reply with `size` bytes."""
-    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (size, b"x" * size)
+    return f"HTTP/1.1 {status}\r\nContent-Length: {size}\r\n\r\n".encode() + b"x" * size
 
 
 def spin(seconds: float) -> None:

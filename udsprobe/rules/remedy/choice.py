@@ -13,6 +13,7 @@ from udsprobe.model.report import (
     Peer,
     Report,
     Target,
+    Upstream,
 )
 from udsprobe.rules.accounts.affinity import idle_beside
 from udsprobe.rules.remedy.row import Value
@@ -104,10 +105,13 @@ def _place(listener: Listener) -> Dict[str, Value]:
 
 def _server_address(listener: Listener) -> Dict[str, Value]:
     """What the clients of a database are told to find it."""
-    if listener.transport == "unix":
-        path = listener.host_path or listener.address
-        return {"path": path if path.startswith("/") else None}
-    host, _, port = listener.address.rpartition(":")
+    return _for_clients(listener.transport, listener.host_path or listener.address)
+
+
+def _for_clients(transport: str, address: str) -> Dict[str, Value]:
+    if transport == "unix":
+        return {"path": address if address.startswith("/") else None}
+    host, _, port = address.rpartition(":")
     host = {"0.0.0.0": "127.0.0.1", "*": "127.0.0.1", "[::]": "::1"}.get(host, host.strip("[]"))
     return {"host": host, "port": int(port) if port.isdigit() else None}
 
@@ -247,6 +251,20 @@ def dropped(report: Report, pid: int, who: str) -> Tuple[Action, ...]:
     """A server ends requests without a reply."""
     target = _target(report, pid)
     return remedies("dropped", server_of(target), who=who)
+
+
+def failing(report: Report, pid: int, who: str) -> Tuple[Action, ...]:
+    """A server replies that it failed."""
+    target = _target(report, pid)
+    unit = target.unit if target is not None and not target.container else None
+    return remedies("failing", server_of(target), who=who, unit=unit)
+
+
+def no_seat(row: Upstream) -> Tuple[Action, ...]:
+    """A database that is asked has all the connections that it allows."""
+    own = recognise(row.peer.comm) if row.peer is not None and row.peer.comm else GENERIC
+    server = own if own != GENERIC else row.no_seat_by or GENERIC
+    return remedies("seats", server, **_for_clients(row.transport, row.address))
 
 
 def lookups(report: Report, pids: Optional[FrozenSet[int]], where: str) -> Tuple[Action, ...]:

@@ -108,6 +108,8 @@ KINDS: Dict[str, Kind] = {
     "hung": Kind("app-blocked", "nothing completes", work.HUNG),
     "unanswered": Kind("app-blocked", "requests that nothing answers", work.UNANSWERED),
     "dropped": Kind("app-blocked", "it ends requests without a reply", work.DROPPED),
+    "failing": Kind("app-failing", "it replies with HTTP 5xx", work.FAILING),
+    "passes-on": Kind("app-failing", "an upstream answers with HTTP 5xx", work.PASSES_ON),
     "holder": Kind("app-blocked", "a process that holds a file lock", work.HOLDER),
     "lookups": Kind("app-blocked", "it looks names up for each request", work.LOOKUPS),
     "upstream": Kind("upstream-wait", "the upstream that answers late", work.UPSTREAM),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Dict, Tuple
 
+from udsprobe.model.action import LOOKS
 from udsprobe.rules.remedy.row import Row, look, now, reload, restart
 from udsprobe.rules.servers import GENERIC
 
@@ -348,6 +349,51 @@ DROPPED: Dict[str, Tuple[Row, ...]] = {
             _ENDS_THEM,
         ),
     ),
+}
+_LOG_TELLS = "the replies say that it failed, and its log says why"
+_UNIT_LOG = look(
+    "sudo journalctl -u {unit} -p warning -n 100 --no-pager",
+    "read the warnings and errors of {unit}",
+    _LOG_TELLS,
+)
+_LOG = Row(
+    "read the log of {who} at these times for errors, and for a limit of its own that answers 503",
+    _LOG_TELLS,
+    effect=LOOKS,
+)
+FAILING: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (_UNIT_LOG, _LOG),
+    "nginx": (
+        look(
+            "sudo nginx -T 2>/dev/null | grep -nE 'limit_(req|conn)|return +5|error_log|_pass '",
+            "see which of nginx's own rules answers so (limit_req and limit_conn: 503), and where "
+            "its error log is",
+            "it answers without having asked an upstream, or after an error that its log names",
+        ),
+        _LOG,
+    ),
+    "uvicorn": (
+        _UNIT_LOG,
+        restart(
+            "read the log of {who} at these times; where it answers 503, raise --limit-concurrency "
+            "or --workers",
+            "above --limit-concurrency uvicorn answers 503",
+        ),
+    ),
+}
+PASSES_ON: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        look(
+            "sudo udsprobe attach --pid {peer_pid}",
+            "see whether {who} fails by itself or passes on what another answers",
+            "it answers that it failed; who asks it only passes that on",
+        ),
+        Row(
+            "read the log of {who} at these times for errors",
+            _LOG_TELLS,
+            effect=LOOKS,
+        ),
+    )
 }
 HOLDER: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (

@@ -17,7 +17,7 @@ from udsprobe.rules.harm import REFUSED, connects
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import FAILED_CONNECTS_MIN, FAILED_CONNECTS_SHARE_MIN
-from udsprobe.rules.wording import count, evidence, percent, place
+from udsprobe.rules.wording import count, evidence, percent, place, process
 
 
 def closed_unread_suspects(report: Report) -> List[Suspect]:
@@ -62,7 +62,7 @@ def _suspect(report: Report, listener: Listener) -> Suspect:
         is_pressure=True,
         share_pct=100 * share,
         subject=subject,
-        headline=f"{_who(report, listener)} closes {percent(share)} of what it accepts at "
+        headline=f"{accepting(report, listener)} closes {percent(share)} of what it accepts at "
         f"{subject} at once: its own limit of connections is reached",
         evidence=tuple(_evidence(listener)),
         actions=choice.seats_taken(report, listener),
@@ -72,13 +72,12 @@ def _suspect(report: Report, listener: Listener) -> Suspect:
     )
 
 
-def _who(report: Report, listener: Listener) -> str:
+def accepting(report: Report, listener: Listener) -> str:
+    """`nginx 4711`, who accepted most of its connections."""
     accepted_by = listener.accepted_by or {}
     most: Optional[str] = max(accepted_by, key=lambda pid: accepted_by[pid], default=None)
     names = {str(target.pid): target.comm for target in report.targets}
-    if most is None:
-        return "the program"
-    return f"{names[most]} {most}" if most in names else f"pid {most}"
+    return "the program" if most is None else process(int(most), names.get(most))
 
 
 def _evidence(listener: Listener) -> List[Evidence]:

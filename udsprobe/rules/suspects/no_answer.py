@@ -12,6 +12,7 @@ from udsprobe.model.report import Action, Evidence, Finding, Report, Unanswered,
 from udsprobe.rules.harm import FAILED
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import GENERIC, recognise
+from udsprobe.rules.suspects.answering import pid_of, pids_of, who
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
     GIVEN_UP_MIN,
@@ -20,7 +21,7 @@ from udsprobe.rules.thresholds import (
     KEPT_TOO_LONG_SHARE_MIN,
     KEPT_TOO_LONG_US_MAX,
 )
-from udsprobe.rules.wording import count, duration, evidence, part, place, process
+from udsprobe.rules.wording import count, duration, evidence, part, place
 
 NONE = Unanswered(0, None)
 
@@ -43,10 +44,10 @@ def kept_too_long_findings(report: Report) -> List[Finding]:
             id="kept-too-long",
             severity=WARNING,
             subject=place(row),
-            summary=f"{_who(row)} had closed kept connections to {place(row)} before requests "
+            summary=f"{who(row)} had closed kept connections to {place(row)} before requests "
             f"came on them: {count(row.dropped.count, 'request')} without an answer",
             evidence=list(_facts(row, row.dropped, NONE)),
-            actions=list(remedies("kept-too-long", who=_who(row))),
+            actions=list(remedies("kept-too-long", who=who(row))),
         )
         for row in report.requests.upstream or []
         if row.dropped is not None
@@ -78,7 +79,7 @@ def _suspect(report: Report, row: Upstream) -> Optional[Suspect]:
         actions=_actions(row, dropped),
         seen=ended,
         pids=askers,
-        waits_for=_answering(row),
+        waits_for=pids_of(row),
         harm=Harm(FAILED, share_pct, ended, None, says),
     )
 
@@ -139,24 +140,14 @@ def _facts(row: Upstream, dropped: Unanswered, given_up: Unanswered) -> Tuple[Ev
 
 
 def _actions(row: Upstream, dropped: Unanswered) -> Tuple[Action, ...]:
-    pid = row.peer.pid if row.peer is not None else None
+    pid = pid_of(row)
     if not dropped.count:
-        return remedies("upstream", peer_pid=pid, who=_who(row))
+        return remedies("upstream", peer_pid=pid, who=who(row))
     server = recognise(row.peer.comm) if row.peer is not None and row.peer.comm else GENERIC
-    looks = remedies("upstream-drops", peer_pid=pid, who=_who(row))
-    return (*looks, *remedies("dropped", server, who=_who(row)))
-
-
-def _answering(row: Upstream) -> FrozenSet[int]:
-    pid = row.peer.pid if row.peer is not None else None
-    return frozenset([pid] if pid else [])
-
-
-def _who(row: Upstream) -> str:
-    peer = row.peer
-    return process(peer.pid, peer.comm) if peer is not None and peer.pid else place(row)
+    looks = remedies("upstream-drops", peer_pid=pid, who=who(row))
+    return (*looks, *remedies("dropped", server, who=who(row)))
 
 
 def _subject(row: Upstream) -> str:
     """In a sentence that has named its place."""
-    return "it" if _who(row) == place(row) else _who(row)
+    return "it" if who(row) == place(row) else who(row)
