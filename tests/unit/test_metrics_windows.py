@@ -10,7 +10,7 @@ from tests.unit.metric_pages import series
 from tests.unit.test_auto_reports import full_report, unprobed, unprobed_report
 from tests.unit.test_light import light, light_report
 from udsprobe.auto.composing import FullWindow, composed
-from udsprobe.sample import GivenUpCounts, Sample, UnansweredCounts
+from udsprobe.sample import GivenUpCounts, HttpReplyCounts, Sample, UnansweredCounts
 from udsprobe.views.metrics.book import MetricsBook
 from udsprobe.views.metrics.page import Page
 
@@ -83,6 +83,21 @@ def test_so_do_those_of_the_targets_own() -> None:
     place = ("unix", "/run/db.sock")
     assert values(found, name, (*place, "upstream")) == [7, 14]
     assert values(found, name, (*place, "target")) == [2, 4]
+
+
+def test_so_do_replies_by_their_outcome() -> None:
+    base = window(1, 1)
+    counted = HttpReplyCounts(9, 4, 4_000, {"503": 4})
+    some = replace(
+        base[1],
+        served_by=(samples.server(http=counted),),
+        upstream=(samples.upstream(http=counted),),
+    )
+    taken = replace(base[0], served_by=(samples.server(),), upstream=(samples.upstream(),)), some
+    found = pages(taken, taken)
+    place = ("unix", "/run/db.sock")
+    assert values(found, "udsprobe_served_http_replies_total", ("failed",)) == [4, 8]
+    assert values(found, "udsprobe_upstream_http_replies_total", (*place, "answered")) == [5, 10]
 
 
 def test_pages_within_a_window_count_nothing_twice() -> None:

@@ -276,11 +276,12 @@ def _served_by(report: Report) -> List[Line]:
 
 
 def _given_up(rows: Sequence[ServedBy]) -> List[Line]:
-    """Requests that ended without a reply, where there are any."""
+    """Requests that ended without a reply, or with one that failed, where there are any."""
     lines = []
     for row in rows:
         name = column(fit(cells.process(row.pid, row.comm), LABEL - 1), LABEL)
-        lines += [plain(f"{name}{told}") for told in (_left(row), _dropped(row)) if told]
+        ends = (_left(row), _dropped(row), _failed(row))
+        lines += [plain(f"{name}{told}") for told in ends if told]
     return lines
 
 
@@ -301,6 +302,11 @@ def _dropped(row: ServedBy) -> str:
         return ""
     after = numbers.duration(row.dropped.waited_mean_us)
     return f"{row.dropped.count:,} ended by it without a reply, after {after} on average"
+
+
+def _failed(row: ServedBy) -> str:
+    failed = cells.http_failed(row.http)
+    return f"replied {', '.join(failed)}" if failed else ""
 
 
 def _share_line(name: str, amount: str, share: float) -> Line:

@@ -243,7 +243,7 @@ def _upstream(upstream: Upstream, frame: Frame, state: ViewState, width: int) ->
     latency = cells.latency(upstream.latency_us, state.units, ("upstream", upstream.address))
     rate = cells.per_second(upstream.count, observed_s(frame.interval, "upstream_requests"))
     right = f"{numbers.rate(rate):>5}/s  p50 {latency['p50']:>6}  p99 {latency['p99']:>6}"
-    lost = cells.no_answer(upstream)
+    lost = cells.failed_asking(upstream)
     right = f"{lost}  {right}" if lost else right
     room = width - len(right) - 11
     where = fit(f"{upstream.transport}:{upstream.address}", room, keep="middle")

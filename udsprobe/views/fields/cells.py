@@ -15,6 +15,7 @@ from udsprobe.model.report import (
     Connection,
     Fds,
     Hop,
+    HttpReplies,
     Latency,
     Listener,
     Peer,
@@ -242,10 +243,23 @@ def connect_failed(row: Connect) -> bool:
     return any(calls for error, calls in connect_errors(row).items() if error not in _UNDER_WAY)
 
 
-def no_answer(row: Upstream) -> str:
-    """`201 without an answer`; empty where all had one, or it is not measured."""
+def failed_asking(row: Upstream) -> str:
+    """`201 without an answer, 17 HTTP 503`; empty where none failed, or it is not measured."""
     lost = ended(row.dropped, row.given_up)
-    return f"{numbers.count(lost)} without an answer" if lost else ""
+    told = [f"{numbers.count(lost)} without an answer"] if lost else []
+    if row.no_seat:
+        told.append(f"{numbers.count(row.no_seat)} turned away")
+    return ", ".join([*told, *http_failed(row.http)])
+
+
+def http_failed(http: Optional[HttpReplies]) -> List[str]:
+    """`17 HTTP 503` and so on, most first; what is not measured is none."""
+    statuses = http.statuses if http is not None else {}
+    ranked = sorted(statuses, key=lambda status: (-statuses[status], status))
+    return [
+        f"{numbers.count(statuses[status])} HTTP {status if status != 'other' else '5xx'}"
+        for status in ranked
+    ]
 
 
 def by_trouble(rows: Sequence[Connect]) -> List[Connect]:

@@ -559,7 +559,7 @@ def _upstreams(report: Report) -> Optional[Table]:
             "address": f"{row.transport}:{row.address}",
             "peer": cells.peer(row.peer),
             "count": numbers.count(row.count),
-            "lost": cells.no_answer(row),
+            "lost": cells.failed_asking(row),
             **cells.latency(row.latency_us),
         }
         for row in report.requests.upstream or ()
@@ -568,7 +568,7 @@ def _upstreams(report: Report) -> Optional[Table]:
         Column("address", "destination", "text"),
         Column("peer", "answered by", "text"),
         Column("count", "requests"),
-        Column("lost", "unanswered", "prose"),
+        Column("lost", "failed", "prose"),
         Column("p50", "p50"),
         Column("p99", "p99"),
         Column("max", "max"),

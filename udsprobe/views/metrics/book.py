@@ -22,9 +22,11 @@ from udsprobe.views.metrics.traffic_series import (
     write_calls,
     write_connections,
     write_destinations,
+    write_http_replies,
     write_served,
     write_traffic,
     write_unanswered,
+    write_upstream_http_replies,
     write_upstream_unanswered,
 )
 from udsprobe.views.metrics.window_series import WindowSeries
@@ -77,6 +79,8 @@ class MetricsBook:
             write_served(sheet, sample.served)
         write_unanswered(sheet, sample)
         write_upstream_unanswered(sheet, sample)
+        write_http_replies(sheet, sample)
+        write_upstream_http_replies(sheet, sample)
         write_listeners(sheet, sample, report)
         write_destinations(sheet, sample)
         write_connections(sheet, sample)

@@ -126,6 +126,12 @@ UNANSWERED = _counter(
     ("ended_by",),
     "Requests whose connection ended without a byte of reply; ended_by: client, or program.",
 )
+HTTP_REPLIES = _counter(
+    "served.http.replies",
+    "{reply}",
+    ("outcome",),
+    "Replies with an HTTP/1 status; outcome: failed where it is 500 or above, or answered.",
+)
 SERVED_DURATION = _histogram(
     "served.request.duration", (), "From the first byte queued to the reply sent.", FINE_NS
 )
@@ -161,6 +167,12 @@ UPSTREAM_UNANSWERED = _counter(
     "{request}",
     (*_DESTINATION, "ended_by"),
     "Requests of the targets that ended without a byte of answer; ended_by: upstream, or target.",
+)
+UPSTREAM_HTTP_REPLIES = _counter(
+    "upstream.http.replies",
+    "{reply}",
+    (*_DESTINATION, "outcome"),
+    "Answers with an HTTP/1 status; outcome: failed where it is 500 or above, or answered.",
 )
 UPSTREAM_OPENED = _counter(
     "upstream.connections", "{connection}", _DESTINATION, "Connections opened for them."

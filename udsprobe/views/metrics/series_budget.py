@@ -45,6 +45,7 @@ _METRICS: Mapping[str, Tuple[Metric, ...]] = {
     "upstream": (
         *(c.UPSTREAM_DURATION, c.UPSTREAM_OPENED),
         *(c.UPSTREAM_UNANSWERED,) * 2,  # by the upstream, by the target
+        *(c.UPSTREAM_HTTP_REPLIES,) * 2,  # failed, answered
     ),
     "connects": (c.CONNECT_DURATION,),
     "targets": (

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Dict, List
+from typing import Dict, Iterator, List, Optional, Tuple
 
-from udsprobe.sample import CallCounts, ConnectionReading, Sample, ServedCounts
+from udsprobe.sample import (
+    CallCounts,
+    ConnectionReading,
+    HttpReplyCounts,
+    Sample,
+    ServedCounts,
+)
 from udsprobe.views.metrics import catalogue as c
 from udsprobe.views.metrics.ledger import Labels
 from udsprobe.views.metrics.page import Sheet, shown
@@ -93,6 +99,19 @@ def write_unanswered(sheet: Sheet, sample: Sample) -> None:
                 sheet.count(c.UNANSWERED, counted.count, (ended_by,), key)
 
 
+def write_http_replies(sheet: Sheet, sample: Sample) -> None:
+    """Replies of the targets with an HTTP/1 status, by whether they failed."""
+    for reading in sample.served_by or ():
+        for outcome, count in _outcomes(reading.http):
+            sheet.count(c.HTTP_REPLIES, count, (outcome,), (outcome, str(reading.pid)))
+
+
+def _outcomes(http: Optional[HttpReplyCounts]) -> Iterator[Tuple[str, int]]:
+    if http is not None:
+        yield "failed", http.failed
+        yield "answered", http.count - http.failed
+
+
 def _write_odd_ones(sheet: Sheet, served: ServedCounts) -> None:
     for metric, count in (
         (c.HANDED_OVER, served.handed_over),
@@ -133,6 +152,15 @@ def write_upstream_unanswered(sheet: Sheet, sample: Sample) -> None:
             if counted is not None:
                 labels = (*sheet.places["upstream"].of(key), ended_by)
                 sheet.count(c.UPSTREAM_UNANSWERED, counted.count, labels, (key, ended_by))
+
+
+def write_upstream_http_replies(sheet: Sheet, sample: Sample) -> None:
+    """Answers to the targets with an HTTP/1 status, by where they came from."""
+    for upstream in sample.upstream or ():
+        key = shown((upstream.transport, upstream.address))
+        for outcome, count in _outcomes(upstream.http):
+            labels = (*sheet.places["upstream"].of(key), outcome)
+            sheet.count(c.UPSTREAM_HTTP_REPLIES, count, labels, (key, outcome))
 
 
 def write_connects(sheet: Sheet, sample: Sample) -> None:

@@ -17,10 +17,12 @@ from udsprobe.views.metrics.target_series import write_refused_fds, write_thread
 from udsprobe.views.metrics.traffic_series import (
     write_calls,
     write_connects,
+    write_http_replies,
     write_requests,
     write_stages,
     write_unanswered,
     write_upstream,
+    write_upstream_http_replies,
     write_upstream_unanswered,
 )
 
@@ -52,6 +54,8 @@ class WindowSeries:
             write_stages(self._sheet, sample.served)
         write_unanswered(self._sheet, sample)
         write_upstream_unanswered(self._sheet, sample)
+        write_http_replies(self._sheet, sample)
+        write_upstream_http_replies(self._sheet, sample)
         for reading in sample.listeners or ():
             write_window_events(self._sheet, reading)
         for target in sample.targets:

@@ -31,6 +31,7 @@ _HEADINGS = 2
 _SOON_S = 3600.0
 DRAWN_LINES = 10
 _PLACES_SHOWN = 5
+FAILING_SHOWN = 3
 _INDENT = "  "
 _EVIDENCE = "  evidence: "
 _DEEPER = " " * 9
@@ -203,6 +204,7 @@ def _requests(report: Report, width: int, shown: _Shown) -> List[Text]:
         why = no_turns(served)
         if why is not None:
             body.append(Text(_INDENT + why, style=WARNING))
+        body += _failed_replies(report, width)
     else:
         body[-1].append(": no reply was sent yet on a connection the target accepted")
     if report.requests.syscalls_per_request is not None:
@@ -210,6 +212,17 @@ def _requests(report: Report, width: int, shown: _Shown) -> List[Text]:
         text = words.per_request(report.requests.syscalls_per_request, room)
         body += _wrapped(text, width)
     return [*body, *_chain(report, width, shown.chain), *_connects(report, width, shown.connects)]
+
+
+def _failed_replies(report: Report, width: int) -> List[Text]:
+    """`nginx 4711 replied 17 HTTP 503`, of the processes with most of them."""
+    failing = [row for row in report.requests.served_by or () if row.http and row.http.failed]
+    failing.sort(key=lambda row: row.http.failed if row.http is not None else 0, reverse=True)
+    lines = [
+        f"{cells.process(row.pid, row.comm)} replied {', '.join(cells.http_failed(row.http))}"
+        for row in failing[:FAILING_SHOWN]
+    ]
+    return [Text(_INDENT + fit(line, width - 2), style=WARNING) for line in lines]
 
 
 def _slowest(report: Report, width: int) -> List[Text]:
@@ -240,7 +253,7 @@ def _chain(report: Report, width: int, most: int) -> List[Text]:
         quantiles = cells.latency(upstream.latency_us)
         where = fit(f"{upstream.transport}:{upstream.address}", 36, keep="middle")
         line = f"upstream {where}  {numbers.count(upstream.count)}"
-        lost = cells.no_answer(upstream)
+        lost = cells.failed_asking(upstream)
         line += f"  {lost}" if lost else ""
         line += f"  p50 {quantiles['p50']}  p99 {quantiles['p99']}"
         body.append(Text(_INDENT + fit(line, width - 2), style=WARNING if lost else ""))
