@@ -14,20 +14,22 @@
 	((u64)(a) | (u64)(b) << 8 | (u64)(c) << 16 | (u64)(d) << 24 | (u64)(e) << 32 | \
 	 (u64)(f) << 40 | (u64)(g) << 48 | (u64)(h) << 56)
 #define WORD_LOW 0xffffffffULL
+#define WORD_ALL_BUT_LAST 0x00ffffffffffffffULL
 
 /* RFC 9112, 4: "HTTP/1.1 503", and what follows. */
 #define STATUS_LINE WORD('H', 'T', 'T', 'P', '/', '1', '.', 0)
-#define STATUS_LINE_MASK 0x00ffffffffffffffULL
 #define STATUS_FINAL 200	/* below it another reply follows */
 #define STATUS_FAILED 500
 
 /* PostgreSQL, "Message Formats": a type, a length that counts itself, and fields that end with 0. */
 #define LOGIN_MESSAGES 4	/* the end of authentication, then the error */
-#define FATAL_FIRST WORD('S', 'F', 'A', 'T', 'A', 'L', 0, 'V')
-#define FATAL_53300 WORD('F', 'A', 'T', 'A', 'L', 0, 'C', '5')	/* too_many_connections */
-#define FATAL_53300_NEXT WORD('3', '3', '0', '0', 0, 0, 0, 0)
-#define FATAL_08P01 WORD('F', 'A', 'T', 'A', 'L', 0, 'C', '0')	/* PgBouncer: "no more …" */
-#define FATAL_08P01_NEXT WORD('8', 'P', '0', '1', 0, 'M', 'n', 'o')
+#define FATAL_V WORD('S', 'F', 'A', 'T', 'A', 'L', 0, 'V')	/* as of 9.6 */
+#define FATAL_V_53300 WORD('F', 'A', 'T', 'A', 'L', 0, 'C', '5')	/* too_many_connections */
+#define FATAL_V_53300_NEXT WORD('3', '3', '0', '0', 0, 0, 0, 0)
+#define FATAL_C WORD('S', 'F', 'A', 'T', 'A', 'L', 0, 'C')
+#define FATAL_C_53300 WORD('5', '3', '3', '0', '0', 0, 'M', 0)
+#define FATAL_C_08P01 WORD('0', '8', 'P', '0', '1', 0, 'M', 'n')	/* PgBouncer: "no more c…" */
+#define FATAL_C_08P01_NEXT WORD('o', ' ', 'm', 'o', 'r', 'e', ' ', 'c')
 
 /* MySQL, "ERR_Packet", in place of the handshake; ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS. */
 #define MYSQL_HEAD 4
@@ -69,10 +71,19 @@ static __always_inline u32 http_status(u64 at, u64 bytes)
 
 	if (bytes < 12 || bpf_probe_read_user(&line, 12, (void *)at))
 		return 0;
-	if ((line.words[0] & STATUS_LINE_MASK) != STATUS_LINE || line.bytes[8] != ' ' ||
+	if ((line.words[0] & WORD_ALL_BUT_LAST) != STATUS_LINE || line.bytes[8] != ' ' ||
 	    !is_digit(digits[0]) || !is_digit(digits[1]) || !is_digit(digits[2]))
 		return 0;
 	return (digits[0] - '0') * 100 + (digits[1] - '0') * 10 + digits[2] - '0';
+}
+
+static __always_inline bool is_too_many(const u64 fields[3])
+{
+	if (fields[0] == FATAL_V)
+		return fields[1] == FATAL_V_53300 && (fields[2] & WORD_LOW) == FATAL_V_53300_NEXT;
+	return fields[0] == FATAL_C && ((fields[1] & WORD_ALL_BUT_LAST) == FATAL_C_53300 ||
+					(fields[1] == FATAL_C_08P01 &&
+					 fields[2] == FATAL_C_08P01_NEXT));
 }
 
 static __always_inline bool is_postgres_full(u64 at, u64 bytes)
@@ -87,15 +98,10 @@ static __always_inline bool is_postgres_full(u64 at, u64 bytes)
 			return false;
 		size = 1 + ((u32)head.length[0] << 24 | head.length[1] << 16 |
 			    head.length[2] << 8 | head.length[3]);
-		if (head.type == 'E') {
-			if (bpf_probe_read_user(fields, sizeof(fields),
-						(void *)(at + sizeof(head))))
-				return false;
-			return fields[0] == FATAL_FIRST &&
-			       ((fields[1] == FATAL_53300 &&
-				 (fields[2] & WORD_LOW) == FATAL_53300_NEXT) ||
-				(fields[1] == FATAL_08P01 && fields[2] == FATAL_08P01_NEXT));
-		}
+		if (head.type == 'E')
+			return !bpf_probe_read_user(fields, sizeof(fields),
+						    (void *)(at + sizeof(head))) &&
+			       is_too_many(fields);
 		if (head.type != 'R' || size > bytes)
 			return false;
 		at += size;

@@ -19,25 +19,27 @@ pytestmark = [pytest.mark.root]
 
 OK = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and some more, which makes two pieces"
 FAILED = {"500": 3, "502": 5, "503": 23, "other": 4}
-# As PostgreSQL 15, MariaDB 10.11 and Redis 7.0 sent them; the others from their sources.
+# As PostgreSQL 15, PgBouncer 1.18, MariaDB 10.11 and Redis 7.0 sent them; the others from sources.
 POSTGRES = (
     "E\0\0\0\x50SFATAL\0VFATAL\0C53300\0Msorry, too many clients already\0Fproc.c\0L361\0"
     "RInitProcess\0\0"
 )
+OLD_POSTGRES = "E\0\0\0\x40SFATAL\0C53300\0Msorry, too many clients already\0Fproc.c\0\0"
 POSTGRES_AFTER_LOGIN = "R\0\0\0\x08\0\0\0\0" + POSTGRES
-PGBOUNCER = "E\0\0\0\x4fSFATAL\0VFATAL\0C08P01\0Mno more connections allowed (max_client_conn)\0\0"
+PGBOUNCER = "E\0\0\0\x42SFATAL\0C08P01\0Mno more connections allowed (max_client_conn)\0\0"
 MARIADB = "\x17\0\0\0\xff\x10\x04Too many connections"
 MYSQL = "\x1d\0\0\0\xff\x10\x04#08004Too many connections"
 REDIS = "-ERR max number of clients reached\r\n"
 MEMCACHED = "ERROR Too many open connections\r\n"
 NO_SEAT = {
-    "postgresql": [POSTGRES, POSTGRES_AFTER_LOGIN, PGBOUNCER],
+    "postgresql": [POSTGRES, OLD_POSTGRES, POSTGRES_AFTER_LOGIN, PGBOUNCER],
     "mysql": [MARIADB, MYSQL],
     "redis": [REDIS],
     "memcached": [MEMCACHED],
 }
 SEATED = [
     "R\0\0\0\x08\0\0\0\0S\0\0\0\x1aapplication_name\0psql\0",
+    "E\0\0\0\x29SFATAL\0C08P01\0Mbouncer config error\0\0",
     "E\0\0\0\x50SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed for user\0\0",
     "E\0\0\0\x50SERROR\0VERROR\0C42P01\0Mrelation does not exist in this database\0\0",
     "\x1d\0\0\0\xff\x15\x04#28000Access denied for no",
@@ -152,7 +154,7 @@ def test_servers_that_speak_first(folder: Path, said: str) -> None:
         client = Workload("ask", "tcp", folder)
         with Attached(["--pid", str(client.pid)], folder) as watched:
             for _ in range(7):
-                client.begin(["", *[SEATED[5]] * 3])
+                client.begin(["", *["+PONG\r\n"] * 3])
                 with listener.accept()[0] as connection:
                     connection.sendall(said.encode("latin-1"))
                     for _ in range(3):
