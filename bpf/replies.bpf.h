@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a reply says of itself: an HTTP/1 status, or that a database has all the connections that it
+ * What a reply says of itself: an HTTP status (HTTP/1, FastCGI), or that a database has all the connections that it
  * allows. Its first bytes are compared in the caller's memory, and none is kept.
  */
 #ifndef REPLIES_BPF_H
@@ -18,8 +18,16 @@
 
 /* RFC 9112, 4: "HTTP/1.1 503", and what follows. */
 #define STATUS_LINE WORD('H', 'T', 'T', 'P', '/', '1', '.', 0)
+#define STATUS_OK 200
 #define STATUS_FINAL 200	/* below it another reply follows */
 #define STATUS_FAILED 500
+
+/* FastCGI, 3.3 and 5.3; RFC 3875, 6.3.3: "Status: 503", which PHP sends first, or 200. */
+#define FASTCGI_VERSION 1
+#define FASTCGI_STDOUT 6
+#define FASTCGI_STDERR 7
+#define FASTCGI_RECORDS 3	/* warnings, then the reply */
+#define CGI_STATUS WORD('S', 't', 'a', 't', 'u', 's', ':', ' ')
 
 /* PostgreSQL, "Message Formats": a type, a length that counts itself, and fields that end with 0. */
 #define LOGIN_MESSAGES 4	/* the end of authentication, then the error */
@@ -43,6 +51,21 @@
 #define MEMCACHED_FULL WORD('E', 'R', 'R', 'O', 'R', ' ', 'T', 'o')
 #define MEMCACHED_FULL_NEXT WORD('o', ' ', 'm', 'a', 'n', 'y', ' ', 'o')
 
+struct fastcgi_head {
+	u8 version;
+	u8 type;
+	u8 id[2];
+	u8 length[2];
+	u8 padding;
+	u8 reserved;
+};
+
+#define LINE_LOOKED_AT 12
+union line {
+	u64 words[2];
+	u8 bytes[16];
+};
+
 struct login_message {
 	u8 type;
 	u8 length[4];
@@ -60,21 +83,60 @@ static __always_inline bool is_digit(u8 byte)
 	return byte >= '0' && byte <= '9';
 }
 
+/* 0 where there are none. */
+static __always_inline u32 three_digits(const u8 *digits)
+{
+	if (!is_digit(digits[0]) || !is_digit(digits[1]) || !is_digit(digits[2]))
+		return 0;
+	return (digits[0] - '0') * 100 + (digits[1] - '0') * 10 + digits[2] - '0';
+}
+
 /* 0: no HTTP/1 reply begins there. */
 static __always_inline u32 http_status(u64 at, u64 bytes)
 {
-	union {
-		u64 words[2];
-		u8 bytes[16];
-	} line = {};
-	u8 *digits = line.bytes + 9;
+	union line line = {};
 
-	if (bytes < 12 || bpf_probe_read_user(&line, 12, (void *)at))
+	if (bytes < LINE_LOOKED_AT || bpf_probe_read_user(&line, LINE_LOOKED_AT, (void *)at))
 		return 0;
-	if ((line.words[0] & WORD_ALL_BUT_LAST) != STATUS_LINE || line.bytes[8] != ' ' ||
-	    !is_digit(digits[0]) || !is_digit(digits[1]) || !is_digit(digits[2]))
+	if ((line.words[0] & WORD_ALL_BUT_LAST) != STATUS_LINE || line.bytes[8] != ' ')
 		return 0;
-	return (digits[0] - '0') * 100 + (digits[1] - '0') * 10 + digits[2] - '0';
+	return three_digits(line.bytes + 9);
+}
+
+/* The reply's first header is its status, or it has the usual one. */
+static __always_inline u32 cgi_status(u64 at, u64 bytes)
+{
+	union line line = {};
+
+	if (bytes < LINE_LOOKED_AT || bpf_probe_read_user(&line, LINE_LOOKED_AT, (void *)at))
+		return 0;
+	if (line.words[0] == CGI_STATUS)
+		return three_digits(line.bytes + 8);
+	return line.bytes[0] >= 'A' && line.bytes[0] <= 'Z' ? STATUS_OK : 0;
+}
+
+/* 0: no FastCGI reply begins there. */
+static __always_inline u32 fastcgi_status(u64 at, u64 bytes)
+{
+	for (u32 i = 0; i < FASTCGI_RECORDS; i++) {
+		struct fastcgi_head head = {};
+		u32 length;
+
+		if (bytes < sizeof(head) || bpf_probe_read_user(&head, sizeof(head), (void *)at))
+			return 0;
+		if (head.version != FASTCGI_VERSION || head.reserved || head.id[0] || !head.id[1])
+			return 0;
+		at += sizeof(head);
+		bytes -= sizeof(head);
+		if (head.type == FASTCGI_STDOUT)
+			return cgi_status(at, bytes);
+		length = (head.length[0] << 8 | head.length[1]) + head.padding;
+		if (head.type != FASTCGI_STDERR || length > bytes)
+			return 0;
+		at += length;
+		bytes -= length;
+	}
+	return 0;
 }
 
 static __always_inline bool is_too_many(const u64 fields[3])
@@ -212,6 +274,8 @@ static __subprogram int look_at_reply(struct pt_regs *regs, struct call_in_fligh
 	if (buffer.length > bytes)
 		buffer.length = bytes;
 	status = http_status(buffer.at, buffer.length);
+	if (!status)
+		status = fastcgi_status(buffer.at, buffer.length);
 	if (status) {
 		status_seen(connection, status);
 		return 0;

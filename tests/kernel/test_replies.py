@@ -48,7 +48,22 @@ SEATED = [
     "HTTP/1.1 100 Continue\r\n\r\n and more",
     "HTTP/2.0 503 is no status line, nor",
     "HTTP/1.1 5o3 neither, and much more",
+    "\x01\x06\0\x01\0\x10\0\0\x7fELF binary, not headers",
+    "\x01\x07\0\x01\x7f\xff\0\0a record that is longer than what came",
 ]
+
+
+def fastcgi(kind: int, content: str) -> str:
+    """A record with padding, as PHP-FPM sends it."""
+    padding = -len(content) % 8
+    head = "\x01" + chr(kind) + "\0\x01" + chr(len(content) >> 8) + chr(len(content) & 0xFF)
+    return head + chr(padding) + "\0" + content + "\0" * padding
+
+
+PHP_OK = fastcgi(6, "X-Powered-By: PHP/8.2.24\r\nContent-type: text/html\r\n\r\nok")
+PHP_FAILED = fastcgi(6, "Status: 500 Internal Server Error\r\nContent-type: text/html\r\n\r\n")
+# Short enough for the first piece, which is looked at.
+PHP_WARNED = fastcgi(7, "Warning:") + PHP_FAILED
 
 
 def reply(status: str) -> str:
@@ -125,6 +140,12 @@ def test_statuses_on_one_connection_and_on_many(ends: List[Workload], folder: Pa
         assert 0 < http["failed_mean_us"] < 1e6
     assert report["verdict"]["harm"]["count"] == 2 * len(failed)
     assert report["verdict"]["cause"] == "app-failing"
+
+
+def test_statuses_of_fastcgi(ends: List[Workload], folder: Path) -> None:
+    messages = [PHP_OK] * 9 + [PHP_FAILED] * 4 + [PHP_WARNED] * 3
+    for http in on_both_ends(asked(ends, folder, messages), "http"):
+        assert (http["count"], http["failed"], http["statuses"]) == (16, 7, {"500": 7})
 
 
 def test_what_is_no_status_is_none(ends: List[Workload], folder: Path) -> None:

@@ -115,6 +115,32 @@ def test_with_both_attached_it_is_who_fails() -> None:
     assert "app-failing" not in [each.cause for each in found.runners_up]
 
 
+def test_several_upstreams_fail_together() -> None:
+    some = [asked(30, address=f"127.0.0.1:{port}") for port in (3000, 3001, 3002)]
+    found = verdict(reported(serving(NGINX, "nginx", http(90), some), upstream=some))
+    assert "at tcp:127.0.0.1:3000 and 2 others answer so, and nginx 4711" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("peer", "says"),
+    [
+        (Peer(NODE, "node"), "whether tcp:127.0.0.1:3000 answered so first is not seen"),
+        (None, "whether tcp:127.0.0.1:3000 answered so first is not seen"),
+        (Peer(NODE, "postgres"), "nginx 4711 answers so itself"),
+    ],
+)
+def test_answers_without_a_status(peer: Optional[Peer], says: str) -> None:
+    unseen = asked(0, http=HttpReplies(0, 0, None, {}), peer=peer)
+    found = verdict(reported(serving(NGINX, "nginx", http(90), [unseen]), upstream=[unseen]))
+    assert says in found.summary
+
+
+def test_of_several_processes_the_one_that_fails_is_named() -> None:
+    rows = serving(NODE, "node", http(0)), serving(NODE + 1, "node", http(100))
+    found = verdict(reported(*rows))
+    assert found.summary.startswith("12 % of replies are HTTP 503: node 813 answers so itself")
+
+
 def test_an_upstream_that_fails_now_and_then_is_not_whose_most_failures_are() -> None:
     failing = asked(40)
     found = verdict(reported(serving(NGINX, "nginx", http(100), [failing]), upstream=[failing]))

@@ -17,6 +17,7 @@ from udsprobe.rules.causes import WAITING
 from udsprobe.rules.harm import FAILED
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.servers import DATABASES, recognise
 from udsprobe.rules.suspects.answering import pid_of, pids_of, who, who_there
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import (
@@ -32,20 +33,28 @@ CAUSE = "app-failing"
 
 @dataclass(frozen=True)
 class _Program:
-    """The processes of one name, what they replied, and whom they ask."""
+    """The processes of one name, what they replied, and whom they ask.
+
+    `failing`: those of `rows` that replied so; `upstream`: with failures, most first.
+    """
 
     rows: Tuple[ServedBy, ...]
     http: HttpReplies
     upstream: Tuple[Upstream, ...]
 
     @property
+    def failing(self) -> List[ServedBy]:
+        rows = [row for row in self.rows if row.http is not None and row.http.failed]
+        return sorted(rows, key=lambda row: row.http.failed if row.http else 0, reverse=True)
+
+    @property
     def who(self) -> str:
-        row = self.rows[0]
-        return process(row.pid, row.comm) if len(self.rows) == 1 else row.comm or "the program"
+        row = self.failing[0]
+        return process(row.pid, row.comm) if len(self.failing) == 1 else row.comm or "the program"
 
     @property
     def pids(self) -> FrozenSet[int]:
-        return frozenset(row.pid for row in self.rows)
+        return frozenset(row.pid for row in self.failing)
 
     @property
     def count(self) -> int:
@@ -63,11 +72,25 @@ class _Program:
         return (self.http.failed_mean_us or 0.0) >= FAILS_LATE_TIMES * mean_us
 
     @property
-    def failing_upstream(self) -> Optional[Upstream]:
-        """Whose failures are most of its own."""
-        failing = [row for row in self.upstream if row.http is not None and row.http.failed]
-        most = max(failing, key=_failed, default=None)
-        return most if _failed(most) >= ACCOUNTED_FOR_MIN * self.http.failed else None
+    def failing_upstream(self) -> Tuple[Upstream, ...]:
+        """Those whose failures together are most of its own, most first; else none."""
+        failing = sorted(filter(_failed, self.upstream), key=_failed, reverse=True)
+        is_theirs = sum(map(_failed, failing)) >= ACCOUNTED_FOR_MIN * self.http.failed
+        return tuple(failing) if is_theirs else ()
+
+    @property
+    def unseen_upstream(self) -> Optional[Upstream]:
+        """Whose answers may be what it passes on, and have no status that is seen: of TLS, say."""
+        return next(
+            (
+                row
+                for row in self.upstream
+                if row.count >= ACCOUNTED_FOR_MIN * self.count
+                and (row.http is None or row.http.count < ACCOUNTED_FOR_MIN * row.count)
+                and not _is_database(row)
+            ),
+            None,
+        )
 
 
 def with_failing_replies(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
@@ -106,13 +129,18 @@ def _is_pattern(failed: int, answered: int) -> bool:
     return failed >= GIVEN_UP_MIN and failed >= GIVEN_UP_SHARE_MIN * answered
 
 
-def _failed(row: Optional[Upstream]) -> int:
-    return row.http.failed if row is not None and row.http is not None else 0
+def _failed(row: Upstream) -> int:
+    return row.http.failed if row.http is not None else 0
+
+
+def _is_database(row: Upstream) -> bool:
+    comm = row.peer.comm if row.peer is not None else None
+    return bool(comm) and recognise(comm or "") in DATABASES
 
 
 def _reason(program: _Program, suspects: Sequence[Suspect]) -> Optional[Suspect]:
     """What they wait for, where failures come at the end of a wait."""
-    if not program.fails_late or program.failing_upstream is not None:
+    if not program.fails_late or program.failing_upstream:
         return None
     pressing = [
         each
@@ -136,7 +164,8 @@ def _suffered(reason: Suspect, program: _Program) -> Suspect:
 
 
 def _suspect(report: Report, program: _Program, suspects: Sequence[Suspect]) -> Suspect:
-    upstream, http = program.failing_upstream, program.http
+    http, asked = program.http, program.failing_upstream
+    upstream = asked[0] if asked else None
     elsewhere = _failed_asking(report, suspects) >= ACCOUNTED_FOR_MIN * http.failed
     facts = [_fact(program.who, http)]
     if upstream is not None and upstream.http is not None:
@@ -148,12 +177,12 @@ def _suspect(report: Report, program: _Program, suspects: Sequence[Suspect]) -> 
         is_pressure=not elsewhere,
         share_pct=_share_pct(program),
         subject=program.who if upstream is None else place(upstream),
-        headline=_headline(program, upstream, elsewhere),
+        headline=_headline(program, asked, elsewhere),
         evidence=tuple(facts),
         actions=_actions(report, program, upstream),
         seen=http.failed,
         pids=program.pids,
-        waits_for=frozenset() if upstream is None else pids_of(upstream),
+        waits_for=frozenset[int]().union(*map(pids_of, asked)),
         harm=_harm(program),
     )
 
@@ -189,13 +218,21 @@ def _statuses(http: HttpReplies) -> str:
     return f"HTTP {' and '.join(named) if not more else ', '.join(named)}{more}"
 
 
-def _headline(program: _Program, upstream: Optional[Upstream], elsewhere: bool) -> str:
-    if upstream is not None:
-        return f"{who_there(upstream)} answers so, and {program.who} passes it on"
-    after = duration(program.http.failed_mean_us or 0.0)
+def _headline(program: _Program, asked: Sequence[Upstream], elsewhere: bool) -> str:
+    if asked:
+        more = f" and {count(len(asked) - 1, 'other')}" if len(asked) > 1 else ""
+        verb = "answer" if more else "answers"
+        return f"{who_there(asked[0])}{more} {verb} so, and {program.who} passes it on"
+    after = f"after {duration(program.http.failed_mean_us or 0.0)} on average"
     if elsewhere:
         return f"{program.who} replies so where its own requests fail"
-    return f"{program.who} answers so itself, after {after} on average"
+    unseen = program.unseen_upstream
+    if unseen is not None:
+        return (
+            f"{program.who} replies so, {after}; whether {place(unseen)} answered so first is not "
+            "seen"
+        )
+    return f"{program.who} answers so itself, {after}"
 
 
 def _fact(who: str, http: HttpReplies) -> Evidence:
@@ -209,7 +246,7 @@ def _fact(who: str, http: HttpReplies) -> Evidence:
 
 def _actions(report: Report, program: _Program, upstream: Optional[Upstream]) -> Tuple[Action, ...]:
     if upstream is None:
-        return choice.failing(report, program.rows[0].pid, program.who)
+        return choice.failing(report, program.failing[0].pid, program.who)
     return _passes_on(upstream)
 
 
