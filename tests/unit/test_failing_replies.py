@@ -26,6 +26,7 @@ from udsprobe.model.report import (
 )
 from udsprobe.rules import judged
 from udsprobe.sample import HttpReplyCounts
+from udsprobe.views.fields import cells
 
 NODE, NGINX, COUNT = 812, 4711, 400
 NONE = Waiting(0, None)
@@ -240,3 +241,20 @@ def test_destinations_of_one_name_are_one_row() -> None:
     assert rows is not None
     assert rows[0].http == HttpReplies(10, 3, 2.0, {"500": 3})
     assert (rows[0].no_seat, rows[0].no_seat_by) == (2, "redis")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "told"),
+    [
+        ({}, []),
+        ({"503": 17}, ["17 HTTP 503"]),
+        ({"500": 2, "503": 1700, "502": 3}, ["1,700 HTTP 503", "3 HTTP 502", "2 other HTTP 5xx"]),
+        ({"other": 4}, ["4 other HTTP 5xx"]),
+    ],
+)
+def test_what_a_screen_says_of_them(statuses: Dict[str, int], told: List[str]) -> None:
+    replies = HttpReplies(COUNT, sum(statuses.values()), 90.0, statuses)
+    assert cells.http_failed(replies) == told
+    assert cells.http_failed(None) == []
+    row = asked(0, http=replies, dropped=Unanswered(2, 1.0), no_seat=3)
+    assert cells.failed_asking(row).split(", ")[:2] == ["2 without an answer", "3 turned away"]

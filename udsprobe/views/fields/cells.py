@@ -36,6 +36,7 @@ NOTHING_HAPPENED = "·"
 """Shown where a percentile has no calls to rest on: measured, and there were none."""
 
 _SHORT_TYPES = {"seqpacket": "seq", "dgram": "dgram"}
+STATUSES_SHOWN = 2
 _UNDER_WAY = frozenset({"EINPROGRESS", "EALREADY"})
 # As `docker ps` and `crictl ps` write them.
 _CONTAINER_DIGITS = 12
@@ -253,13 +254,13 @@ def failed_asking(row: Upstream) -> str:
 
 
 def http_failed(http: Optional[HttpReplies]) -> List[str]:
-    """`17 HTTP 503` and so on, most first; what is not measured is none."""
-    statuses = http.statuses if http is not None else {}
+    """`17 HTTP 503`, of the statuses with most, and of the others; what is not measured is none."""
+    statuses = dict(http.statuses) if http is not None else {}
+    others = statuses.pop("other", 0)
     ranked = sorted(statuses, key=lambda status: (-statuses[status], status))
-    return [
-        f"{numbers.count(statuses[status])} HTTP {status if status != 'other' else '5xx'}"
-        for status in ranked
-    ]
+    others += sum(statuses[status] for status in ranked[STATUSES_SHOWN:])
+    told = [f"{numbers.count(statuses[each])} HTTP {each}" for each in ranked[:STATUSES_SHOWN]]
+    return [*told, f"{numbers.count(others)} other HTTP 5xx"] if others else told
 
 
 def by_trouble(rows: Sequence[Connect]) -> List[Connect]:
