@@ -7,96 +7,32 @@ one, or they come as late as all that waits with them; else they are its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import List, Optional, Sequence, Tuple
 
 from udsprobe.model.harm import Harm
-from udsprobe.model.http_replies import in_one
-from udsprobe.model.report import Action, Evidence, HttpReplies, Report, ServedBy, Upstream
+from udsprobe.model.report import Action, Evidence, HttpReplies, Report, Upstream
+from udsprobe.rules.accounts.failures import Program, programs
 from udsprobe.rules.causes import WAITING
 from udsprobe.rules.harm import FAILED
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
-from udsprobe.rules.servers import DATABASES, recognise
 from udsprobe.rules.suspects.answering import pid_of, pids_of, who, who_there
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import (
     ACCOUNTED_FOR_MIN,
-    FAILS_LATE_TIMES,
     GIVEN_UP_MIN,
     GIVEN_UP_SHARE_MIN,
 )
-from udsprobe.rules.wording import count, duration, evidence, part, place, process
+from udsprobe.rules.wording import count, duration, evidence, part, place
 
 CAUSE = "app-failing"
-
-
-@dataclass(frozen=True)
-class _Program:
-    """The processes of one name, what they replied, and whom they ask.
-
-    `failing`: those of `rows` that replied so; `upstream`: with failures, most first.
-    """
-
-    rows: Tuple[ServedBy, ...]
-    http: HttpReplies
-    upstream: Tuple[Upstream, ...]
-
-    @property
-    def failing(self) -> List[ServedBy]:
-        rows = [row for row in self.rows if row.http is not None and row.http.failed]
-        return sorted(rows, key=lambda row: row.http.failed if row.http else 0, reverse=True)
-
-    @property
-    def who(self) -> str:
-        row = self.failing[0]
-        return process(row.pid, row.comm) if len(self.failing) == 1 else row.comm or "the program"
-
-    @property
-    def pids(self) -> FrozenSet[int]:
-        return frozenset(row.pid for row in self.failing)
-
-    @property
-    def count(self) -> int:
-        return sum(row.count for row in self.rows)
-
-    @property
-    def fails_late(self) -> bool:
-        """Failures come later than other replies: at the end of a wait; where all fail, too."""
-        failed_us = (self.http.failed_mean_us or 0.0) * self.http.failed
-        total_us = sum((row.latency_us.mean or 0.0) * row.count for row in self.rows)
-        others = self.count - self.http.failed
-        if others <= 0:
-            return True
-        mean_us = max(0.0, total_us - failed_us) / others
-        return (self.http.failed_mean_us or 0.0) >= FAILS_LATE_TIMES * mean_us
-
-    @property
-    def failing_upstream(self) -> Tuple[Upstream, ...]:
-        """Those whose failures together are most of its own, most first; else none."""
-        failing = sorted(filter(_failed, self.upstream), key=_failed, reverse=True)
-        is_theirs = sum(map(_failed, failing)) >= ACCOUNTED_FOR_MIN * self.http.failed
-        return tuple(failing) if is_theirs else ()
-
-    @property
-    def unseen_upstream(self) -> Optional[Upstream]:
-        """Whose answers may be what it passes on, and have no status that is seen: of TLS, say."""
-        return next(
-            (
-                row
-                for row in self.upstream
-                if row.count >= ACCOUNTED_FOR_MIN * self.count
-                and (row.http is None or row.http.count < ACCOUNTED_FOR_MIN * row.count)
-                and not _is_database(row)
-            ),
-            None,
-        )
 
 
 def with_failing_replies(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
     """The suspects; such replies are the harm of one of them, or one of their own."""
     found = list(suspects)
-    for program in _programs(report):
+    for program in programs(report):
         if not _is_pattern(program.http.failed, program.count):
             continue
         reason = _reason(program, found)
@@ -107,38 +43,11 @@ def with_failing_replies(report: Report, suspects: Sequence[Suspect]) -> List[Su
     return [*found, *_asked_by_the_unseen(report)]
 
 
-def _programs(report: Report) -> List[_Program]:
-    by_name: Dict[Optional[str], List[ServedBy]] = {}
-    for row in report.requests.served_by or ():
-        by_name.setdefault(row.comm, []).append(row)
-    found = []
-    for rows in by_name.values():
-        http = in_one(row.http for row in rows)
-        if http is not None:
-            found.append(_Program(tuple(rows), http, _asked(report, rows)))
-    return found
-
-
-def _asked(report: Report, rows: Sequence[ServedBy]) -> Tuple[Upstream, ...]:
-    places = {(own.transport, own.address) for row in rows for own in row.upstream}
-    asked = report.requests.upstream or ()
-    return tuple(row for row in asked if (row.transport, row.address) in places or not row.count)
-
-
 def _is_pattern(failed: int, answered: int) -> bool:
     return failed >= GIVEN_UP_MIN and failed >= GIVEN_UP_SHARE_MIN * answered
 
 
-def _failed(row: Upstream) -> int:
-    return row.http.failed if row.http is not None else 0
-
-
-def _is_database(row: Upstream) -> bool:
-    comm = row.peer.comm if row.peer is not None else None
-    return bool(comm) and recognise(comm or "") in DATABASES
-
-
-def _reason(program: _Program, suspects: Sequence[Suspect]) -> Optional[Suspect]:
+def _reason(program: Program, suspects: Sequence[Suspect]) -> Optional[Suspect]:
     """What they wait for, where failures come at the end of a wait."""
     if not program.fails_late or program.failing_upstream:
         return None
@@ -152,7 +61,7 @@ def _reason(program: _Program, suspects: Sequence[Suspect]) -> Optional[Suspect]
     return max(pressing, key=lambda each: each.share_pct, default=None)
 
 
-def _suffered(reason: Suspect, program: _Program) -> Suspect:
+def _suffered(reason: Suspect, program: Program) -> Suspect:
     if reason.harm is not None:
         return reason
     return replace(
@@ -163,7 +72,7 @@ def _suffered(reason: Suspect, program: _Program) -> Suspect:
     )
 
 
-def _suspect(report: Report, program: _Program, suspects: Sequence[Suspect]) -> Suspect:
+def _suspect(report: Report, program: Program, suspects: Sequence[Suspect]) -> Suspect:
     http, asked = program.http, program.failing_upstream
     upstream = asked[0] if asked else None
     elsewhere = _failed_asking(report, suspects) >= ACCOUNTED_FOR_MIN * http.failed
@@ -198,11 +107,11 @@ def _failed_asking(report: Report, suspects: Sequence[Suspect]) -> int:
     )
 
 
-def _share_pct(program: _Program) -> float:
+def _share_pct(program: Program) -> float:
     return 100 * min(1.0, program.http.failed / max(1, program.count))
 
 
-def _harm(program: _Program) -> Harm:
+def _harm(program: Program) -> Harm:
     share_pct = _share_pct(program)
     says = f"{part(share_pct / 100)} of replies are {_statuses(program.http)}"
     return Harm(FAILED, share_pct, program.http.failed, None, says)
@@ -218,7 +127,7 @@ def _statuses(http: HttpReplies) -> str:
     return f"HTTP {' and '.join(named) if not more else ', '.join(named)}{more}"
 
 
-def _headline(program: _Program, asked: Sequence[Upstream], elsewhere: bool) -> str:
+def _headline(program: Program, asked: Sequence[Upstream], elsewhere: bool) -> str:
     if asked:
         more = f" and {count(len(asked) - 1, 'other')}" if len(asked) > 1 else ""
         verb = "answer" if more else "answers"
@@ -244,7 +153,7 @@ def _fact(who: str, http: HttpReplies) -> Evidence:
     return evidence("http_failed", http.failed, "requests", f"{says} ({statuses})", GIVEN_UP_MIN)
 
 
-def _actions(report: Report, program: _Program, upstream: Optional[Upstream]) -> Tuple[Action, ...]:
+def _actions(report: Report, program: Program, upstream: Optional[Upstream]) -> Tuple[Action, ...]:
     if upstream is None:
         return choice.failing(report, program.failing[0].pid, program.who)
     return _passes_on(upstream)
