@@ -43,7 +43,8 @@ def test_every_cause_of_harm_has_incidents() -> None:
     illnesses = all_illnesses()
     assert len(illnesses) == len({one.name for one in illnesses}) == 27
     counts = Counter(one.cause for one in illnesses)
-    assert set(counts) == set(CAUSES) - set(WELL)
+    # Light does not see what replies say: windows find it as they come, not when it begins.
+    assert set(counts) == set(CAUSES) - set(WELL) - {"app-failing"}
     assert max(counts.values()) == 3
 
 
