@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Mapping, Optional
+from typing import Dict, Iterable, List, Mapping, Optional
 
 from udsprobe.model.growth import growth
 from udsprobe.model.report import HttpReplies
@@ -28,6 +28,11 @@ def http_replies(
     mean_us = grew.failed_ns / grew.failed / _NS_PER_US if grew.failed else None
     statuses = {status: count for status, count in grew.statuses.items() if count}
     return HttpReplies(grew.count, grew.failed, mean_us, statuses)
+
+
+def most_first(statuses: Mapping[str, int]) -> List[str]:
+    """The statuses of failed replies, in the order in which they are told."""
+    return sorted(statuses, key=lambda status: (-statuses[status], status))
 
 
 def in_one(rows: Iterable[Optional[HttpReplies]]) -> Optional[HttpReplies]:

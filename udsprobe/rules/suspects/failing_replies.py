@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import List, Optional, Sequence, Tuple
 
 from udsprobe.model.harm import Harm
+from udsprobe.model.http_replies import most_first
 from udsprobe.model.report import Action, Evidence, HttpReplies, Report, Upstream
 from udsprobe.rules.accounts.failures import Program, programs
 from udsprobe.rules.causes import WAITING
@@ -119,7 +120,7 @@ def _harm(program: Program) -> Harm:
 
 def _statuses(http: HttpReplies) -> str:
     """`HTTP 503`; `HTTP 502 and 504`, most first; of many the first two."""
-    by_count = sorted(http.statuses, key=lambda status: (-http.statuses[status], status))
+    by_count = most_first(http.statuses)
     named = [each for each in by_count if each != "other"][:2]
     if not named:
         return "HTTP 5xx"
@@ -146,8 +147,8 @@ def _headline(program: Program, asked: Sequence[Upstream], elsewhere: bool) -> s
 
 def _fact(who: str, http: HttpReplies) -> Evidence:
     statuses = ", ".join(
-        f"{status if status != 'other' else 'another 5xx'}: {number:,}"
-        for status, number in sorted(http.statuses.items(), key=lambda item: (-item[1], item[0]))
+        f"{status if status != 'other' else 'another 5xx'}: {http.statuses[status]:,}"
+        for status in most_first(http.statuses)
     )
     says = f"{http.failed:,} of {count(http.count, 'HTTP reply', 'HTTP replies')} of {who} failed"
     return evidence("http_failed", http.failed, "requests", f"{says} ({statuses})", GIVEN_UP_MIN)

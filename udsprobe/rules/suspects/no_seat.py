@@ -33,8 +33,8 @@ def with_no_seat(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
 
 
 def _own(report: Report, row: Listener) -> Optional[Suspect]:
-    who = accepting(report, row)
-    return _suspect(place(row), who, row.no_seat, row.accepted, choice.seats_taken(report, row))
+    owner = accepting(report, row)
+    return _suspect(place(row), owner, row.no_seat, row.accepted, choice.seats_taken(report, row))
 
 
 def _asked(report: Report, row: Upstream) -> Optional[Suspect]:

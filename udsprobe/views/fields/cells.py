@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from udsprobe.model.http_replies import most_first
 from udsprobe.model.report import (
     Backlog,
     BlockedConnects,
@@ -257,7 +258,7 @@ def http_failed(http: Optional[HttpReplies]) -> List[str]:
     """`17 HTTP 503`, of the statuses with most, and of the others; what is not measured is none."""
     statuses = dict(http.statuses) if http is not None else {}
     others = statuses.pop("other", 0)
-    ranked = sorted(statuses, key=lambda status: (-statuses[status], status))
+    ranked = most_first(statuses)
     others += sum(statuses[status] for status in ranked[STATUSES_SHOWN:])
     told = [f"{numbers.count(statuses[each])} HTTP {each}" for each in ranked[:STATUSES_SHOWN]]
     return [*told, f"{numbers.count(others)} other HTTP 5xx"] if others else told
