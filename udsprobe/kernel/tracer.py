@@ -37,6 +37,9 @@ from udsprobe.kernel.tables.wakers import WaitTable
 from udsprobe.kernel.tables.whole_requests import WholeRequests
 from udsprobe.sample import MeasurementState
 
+# Iterators that are read for the first time long after the start, and the map of each.
+_READ_LATER = (("sweep_connections", "connections"), ("list_handshakes", "handshakes"))
+
 
 class Tracer:
     """The event programs of a strategy, live and without a target.
@@ -125,6 +128,8 @@ class Tracer:
         self.counters.say_light(self.detail == "light")
         if self._features.pid_namespace:
             self._object.iterate("learn_namespace")
+        for program, over in _READ_LATER:
+            self._object.prepare_iterator(program, over=over)
         # Programs that were attached before have skipped runs before.
         self._missed_before = {name: self._missed(name) for name in self.attached}
         for name in attach_order(self.attached):

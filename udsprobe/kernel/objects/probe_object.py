@@ -228,10 +228,10 @@ class ProbeObject:
         """
         return b"".join(self.parts(program, over=over))
 
-    def prepare_iterator(self, program: str) -> None:
+    def prepare_iterator(self, program: str, *, over: Optional[str] = None) -> None:
         """Attach it while there are privileges, once: reading it takes none."""
         if program not in self._iterators:
-            self._iterators[program] = self._attach_iterator(program, None)
+            self._iterators[program] = self._attach_iterator(program, over)
 
     def parts(self, program: str, *, over: Optional[str] = None) -> Iterator[bytes]:
         """The same in parts of whole records, where there can be very many.
@@ -239,8 +239,7 @@ class ProbeObject:
         A read hands over what is in the iterator's own buffer of 8 pages, which ends with a
         whole object (Linux kernel/bpf/bpf_iter.c, bpf_seq_read).
         """
-        if program not in self._iterators:
-            self._iterators[program] = self._attach_iterator(program, over)
+        self.prepare_iterator(program, over=over)
         link = self._bpf.functions.bpf_link__fd(self._iterators[program])
         descriptor = self._bpf.call("bpf_iter_create", link)
         try:
