@@ -154,25 +154,37 @@ static __always_inline bool has_one_buffer(u8 call)
 	       call == CALL_SENDTO;
 }
 
-/* The first one that a call filled or sent; its length is 0 where it is not known. */
-static __always_inline void first_buffer(struct pt_regs *regs, struct call_in_flight *call,
-					 u64 bytes, struct user_buffer *buffer)
+/* Where the buffers are described (struct iovec), or 0: there is one, or none that is known. */
+static __always_inline u64 buffers_of(struct call_in_flight *call, struct arguments *arguments)
+{
+	u64 vector = arguments->second;
+
+	if (call->call == CALL_READV || call->call == CALL_WRITEV)
+		return vector;
+	if (call->call != CALL_RECVMSG && call->call != CALL_SENDMSG && call->call != CALL_SENDMMSG)
+		return 0;
+	bpf_probe_read_user(&vector, sizeof(vector), (void *)(vector + MSG_IOV_AT));
+	return vector;
+}
+
+/*
+ * The first one that a call filled or sent; its length is 0 where it is not known. Returns where
+ * the next is described, or 0.
+ */
+static __always_inline u64 first_buffer(struct pt_regs *regs, struct call_in_flight *call,
+					u64 bytes, struct user_buffer *buffer)
 {
 	struct arguments arguments;
 	u64 vector;
 
 	read_arguments(regs, call, &arguments);
-	vector = arguments.second;
-	buffer->at = vector;
-	buffer->length = bytes;
-	if (has_one_buffer(call->call))
-		return;
-	buffer->length = 0;
-	if (call->call == CALL_RECVMSG || call->call == CALL_SENDMSG || call->call == CALL_SENDMMSG)
-		bpf_probe_read_user(&vector, sizeof(vector), (void *)(vector + MSG_IOV_AT));
-	else if (call->call != CALL_READV && call->call != CALL_WRITEV)
-		return;
+	buffer->at = arguments.second;
+	buffer->length = has_one_buffer(call->call) ? bytes : 0;
+	vector = buffers_of(call, &arguments);
+	if (!vector)
+		return 0;
 	bpf_probe_read_user(buffer, sizeof(*buffer), (void *)vector);
+	return vector + sizeof(*buffer);
 }
 
 /* `bytes` were received by a call that is returning. */

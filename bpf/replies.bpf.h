@@ -61,6 +61,7 @@ struct fastcgi_head {
 };
 
 #define LINE_LOOKED_AT 12
+#define LINE_PIECES 6
 union line {
 	u64 words[2];
 	u8 bytes[16];
@@ -91,16 +92,63 @@ static __always_inline u32 three_digits(const u8 *digits)
 	return (digits[0] - '0') * 100 + (digits[1] - '0') * 10 + digits[2] - '0';
 }
 
-/* 0: no HTTP/1 reply begins there. */
-static __always_inline u32 http_status(u64 at, u64 bytes)
+/* `length` bytes, 8 at most, behind the `filled` ones that the line has. */
+static __always_inline bool add_piece(union line *line, u32 filled, u64 at, u32 length)
 {
-	union line line = {};
+	u64 piece = 0;
+	u32 bit = filled % sizeof(piece) * 8;
 
-	if (bytes < LINE_LOOKED_AT || bpf_probe_read_user(&line, LINE_LOOKED_AT, (void *)at))
+	if (length > sizeof(piece) || bpf_probe_read_user(&piece, length, (void *)at))
+		return false;
+	if (filled >= sizeof(piece)) {
+		line->words[1] |= piece << bit;
+		return true;
+	}
+	line->words[0] |= piece << bit;
+	if (bit)
+		line->words[1] |= piece >> (64 - bit);
+	return true;
+}
+
+/* From several buffers: Varnish and others send each word of the line from one of its own. */
+static __always_inline bool gather_line(union line *line, struct user_buffer buffer, u64 next)
+{
+	u32 filled = 0;
+
+	for (u32 i = 0; i < LINE_PIECES && filled < LINE_LOOKED_AT; i++) {
+		u32 length = buffer.length < sizeof(u64) ? buffer.length : sizeof(u64);
+
+		if (!add_piece(line, filled, buffer.at, length))
+			return false;
+		filled += length;
+		buffer.at += length;
+		buffer.length -= length;
+		if (buffer.length)
+			continue;
+		if (bpf_probe_read_user(&buffer, sizeof(buffer), (void *)next))
+			return false;
+		next += sizeof(buffer);
+	}
+	return filled >= LINE_LOOKED_AT;
+}
+
+/* The first bytes of `bytes`, of which `buffer` has some, and those described at `next` the others. */
+static __always_inline bool read_line(union line *line, struct user_buffer *buffer, u64 next,
+				      u64 bytes)
+{
+	if (bytes < LINE_LOOKED_AT)
+		return false;
+	if (buffer->length >= LINE_LOOKED_AT)
+		return !bpf_probe_read_user(line, LINE_LOOKED_AT, (void *)buffer->at);
+	return next && gather_line(line, *buffer, next);
+}
+
+/* 0: it is not that of an HTTP/1 reply. */
+static __always_inline u32 http_status(const union line *line)
+{
+	if ((line->words[0] & WORD_ALL_BUT_LAST) != STATUS_LINE || line->bytes[8] != ' ')
 		return 0;
-	if ((line.words[0] & WORD_ALL_BUT_LAST) != STATUS_LINE || line.bytes[8] != ' ')
-		return 0;
-	return three_digits(line.bytes + 9);
+	return three_digits(line->bytes + 9);
 }
 
 /* The reply's first header is its status, or it has the usual one. */
@@ -266,14 +314,17 @@ static __subprogram int look_at_reply(struct pt_regs *regs, struct call_in_fligh
 	struct connection *connection = connection_of(call->sk, call->inode);
 	enum database database;
 	struct user_buffer buffer;
-	u32 status;
+	union line line = {};
+	u32 status = 0;
+	u64 next;
 
 	if (!connection || call->abi == ABI_COMPAT)
 		return 0;
-	first_buffer(regs, call, bytes, &buffer);
+	next = first_buffer(regs, call, bytes, &buffer);
 	if (buffer.length > bytes)
 		buffer.length = bytes;
-	status = http_status(buffer.at, buffer.length);
+	if (read_line(&line, &buffer, next, bytes))
+		status = http_status(&line);
 	if (!status)
 		status = fastcgi_status(buffer.at, buffer.length);
 	if (status) {

@@ -27,11 +27,27 @@ def in_pieces(data: bytes) -> List[bytes]:
     return [data[:40], data[40:]]
 
 
+def in_words(data: bytes) -> List[bytes]:
+    """As Varnish sends its status line; what else there is in one piece."""
+    if not data.startswith(b"HTTP"):
+        return [data]
+    return [data[:8], data[8:9], data[9:12], data[12:]]
+
+
+def cut_anywhere(data: bytes) -> List[bytes]:
+    if not data.startswith(b"HTTP"):
+        return [data]
+    return [data[:3], b"", data[3:14], data[14:]]
+
+
 SENDS: List[Callable[[socket.socket, bytes], int]] = [
     lambda sock, data: sock.send(data),
     lambda sock, data: os.write(sock.fileno(), data),
     lambda sock, data: sock.sendmsg(in_pieces(data)),
     lambda sock, data: os.writev(sock.fileno(), in_pieces(data)),
+    lambda sock, data: sock.sendmsg(in_words(data)),
+    lambda sock, data: os.writev(sock.fileno(), in_words(data)),
+    lambda sock, data: os.writev(sock.fileno(), cut_anywhere(data)),
 ]
 RECEIVES: List[Callable[[socket.socket], bytes]] = [
     lambda sock: sock.recv(LENGTH_MAX),
