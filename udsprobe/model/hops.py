@@ -8,7 +8,7 @@ from udsprobe.model.report import Hop, Listener, OwnRequests, ServedBy
 from udsprobe.sample import TargetReading
 
 # Listeners at these are reached by every address of the host.
-_ANY_HOST = ("0.0.0.0", "[::]")
+ANY_HOST = ("0.0.0.0", "[::]")
 
 Place = Tuple[str, str]
 
@@ -112,7 +112,7 @@ def _leads_to(asked: OwnRequests, place: Place) -> bool:
     if asked.transport != transport:
         return False
     host, _, port = address.rpartition(":")
-    if transport == "tcp" and host in _ANY_HOST:
+    if transport == "tcp" and host in ANY_HOST:
         # Whose host that is shows in who answered, and nobody of ours was seen to.
         return asked.address in (f"127.0.0.1:{port}", f"[::1]:{port}")
     return asked.address == address

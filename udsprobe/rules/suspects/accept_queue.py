@@ -18,6 +18,7 @@ from udsprobe.model.report import (
 )
 from udsprobe.model.thread_time import busy_share
 from udsprobe.rules.accounts.affinity import allowed_cpus
+from udsprobe.rules.accounts.kept import keep_others_out, served_at
 from udsprobe.rules.accounts.service import ON_CPU
 from udsprobe.rules.accounts.stopped import stopped_of, stopped_words
 from udsprobe.rules.harm import REFUSED, SLOW, STUCK, connects
@@ -204,10 +205,11 @@ def _starving(report: Report, listener: Listener, stuck: bool = False) -> Suspec
         share_pct=100.0,
         subject=_subject(listener),
         headline=_why_not_accepted(report, listener),
-        evidence=tuple(_starved_evidence(listener, mean_us)),
+        evidence=(*_kept_evidence(report, listener), *_starved_evidence(listener, mean_us)),
         actions=_let_in(report, listener),
         seen=accepted or (listener.depth.now or 0),
         harm=_not_let_in(listener, stuck),
+        refuses=keep_others_out(report, listener),
     )
 
 
@@ -254,6 +256,8 @@ def _not_let_in(listener: Listener, stuck: bool) -> Harm:
 
 def _is_seated(report: Report, listener: Listener) -> bool:
     """Its threads wait for connections that they have: there is no seat for another."""
+    if keep_others_out(report, listener):
+        return True
     shares = _acceptor_shares(report, listener)
     return bool(shares) and max(shares, key=lambda name: shares[name]) in _SEATED
 
@@ -377,6 +381,18 @@ def _full_evidence(listener: Listener, refused: int, waited: int, wait_us: float
         says = f"{count(waited, 'client')} waited {duration(wait_us)} on average in connect()"
         facts.append(evidence("blocked_connects", waited, "connects", says))
     return facts
+
+
+def _kept_evidence(report: Report, listener: Listener) -> List[Evidence]:
+    if not keep_others_out(report, listener):
+        return []
+    rows = served_at(report, listener)
+    answered = sum(row.requests or 0 for row in rows)
+    says = (
+        f"{count(answered, 'request')} on {count(len(rows), 'connection')} that it keeps were "
+        "answered meanwhile, and no other connection was accepted"
+    )
+    return [evidence("answered_on_kept", answered, "requests", says)]
 
 
 def _starved_evidence(listener: Listener, mean_us: float) -> List[Evidence]:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from udsprobe.model.report import Connection, Evidence, Listener, Report
+from udsprobe.model.report import Evidence, Listener, Report
+from udsprobe.rules.accounts.kept import served_at
 from udsprobe.rules.harm import REFUSED, connects
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
@@ -40,14 +41,7 @@ def _least(listener: Listener) -> float:
 
 def _serves(report: Report, listener: Listener) -> bool:
     """Others were read from: of those accepted now, or of those kept since before."""
-    return bool(listener.read_from) or any(
-        _is_served_at(row, listener) for row in report.connections or []
-    )
-
-
-def _is_served_at(row: Connection, listener: Listener) -> bool:
-    same = (row.transport, row.local) == (listener.transport, listener.address)
-    return same and row.role == "served" and bool(row.requests)
+    return bool(listener.read_from) or bool(served_at(report, listener))
 
 
 def _suspect(report: Report, listener: Listener) -> Suspect:

@@ -29,7 +29,8 @@ class Suspect:
         waits_for: of the processes whose answers it waits for.
         harm: who is turned away or gets no answer; None: slow requests at most.
         near: its lowest figure, as a part of that one's limit; None where it is not told here.
-        refuses: the program turns connections away by itself, whatever keeps it busy.
+        refuses: the program turns connections away, or lets none in, by itself, whatever keeps
+            it busy.
         code: the functions it is in, where stacks were taken; code_kinds: the kinds of code.
     """
 

@@ -1,0 +1,65 @@
+"""Workers that kept connections hold: nobody else gets in, however fast they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import List
+
+from tests.unit import ill
+from udsprobe.model.report import Connection, Listener, Report, Verdict
+from udsprobe.rules import judged
+from udsprobe.rules.accounts.kept import served_at
+
+SLEEPING = ill.thread(blocked_other=0.95, user=0.01)
+SLOW = ill.served(200, app=50_000.0, other=100.0)
+
+
+def waiting(now: int, came: int) -> Listener:
+    """`came` of those that wait now came in the window, and none was accepted."""
+    row = ill.quiet_listener()
+    depth = replace(row.depth, now=now, max=now, limit=1025, histogram={str(now): came})
+    return replace(row, depth=depth, established=came, accepted=0, wait_us=ill.flat(0, 0.0))
+
+
+def kept(*requests: int) -> List[Connection]:
+    """Served at the quiet listener; so many requests on each."""
+    address = ill.quiet_listener().address
+    return [replace(ill.connection(), local=address, requests=each) for each in requests]
+
+
+def verdict(listener: Listener, connections: List[Connection]) -> Verdict:
+    found = judged(report(listener, connections)).verdict
+    assert found is not None
+    return found
+
+
+def report(listener: Listener, connections: List[Connection]) -> Report:
+    return ill.service(SLOW, SLEEPING, listeners=[listener], connections=connections)
+
+
+def test_who_waits_behind_kept_connections_has_no_seat() -> None:
+    found = verdict(waiting(9, came=0), kept(70, 70, 60))
+    assert (found.cause, found.harm.kind, found.harm.count) == ("accept-starved", "stuck", 9)
+    assert "the limit of connections or workers is reached" in found.summary
+    assert "200 requests on 3 connections that it keeps" in found.evidence[0].says
+    assert "server.maxConnections" in found.actions[0].say
+    # That requests are slow hurts less, and is no rival.
+    assert found.confidence > 0.75
+
+
+def test_who_came_just_now_may_be_let_in_next() -> None:
+    assert verdict(waiting(1, came=1), kept(70, 70, 60)).cause == "app-blocked"
+
+
+def test_a_request_that_goes_on_may_be_what_they_wait_for() -> None:
+    assert verdict(waiting(9, came=0), kept(1, 1, 1)).cause == "app-blocked"
+
+
+def test_connections_are_those_of_the_listener() -> None:
+    any_host = replace(waiting(9, came=0), transport="tcp", address="0.0.0.0:80")
+    tcp = [replace(each, transport="tcp") for each in kept(5, 5)]
+    here = [replace(each, local="10.0.0.1:80") for each in tcp]
+    there = [replace(each, local="10.0.0.1:8080") for each in tcp]
+    assert served_at(report(any_host, [*here, *there]), any_host) == here
+    one_host = replace(any_host, address="10.0.0.2:80")
+    assert served_at(report(one_host, here), one_host) == []
