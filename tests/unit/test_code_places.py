@@ -11,6 +11,7 @@ from tests.unit import reports
 from udsprobe.model.code import sleeping_processes, stacks
 from udsprobe.model.report import CodePlace, ProcessCode, Report, Sleeps, Stacks
 from udsprobe.rules.code_places import told, with_code
+from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.wording import evidence
 from udsprobe.sample import Sample, StackCounts, StackReading
@@ -97,6 +98,28 @@ def test_what_the_verdict_is_about_is_named(part: Optional[str], first: str) -> 
     assert named.headline == f"it sleeps: {first}"
     assert named.code[0].on == "off-cpu"
     assert named.evidence[0].says.startswith(first)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (
+            "clock_nanosleep",
+            "or make it shorter: f ← main (app)",
+        ),
+        ("futex", "held for less long or divided: f ← main (app)"),
+        ("wait4", "do without that call in the request, or make it less often: f ← main (app)"),
+        ("epoll_wait", "find the timer"),
+    ],
+)
+def test_what_to_do_is_told_with_the_function(call: str, says: str) -> None:
+    """In place of the line that would look for it; what else there is to do stays."""
+    slept_in = found(slept(call, ("main", APP), ("f", APP), ms=300, owing_ms=250))
+    part = {"futex": "app_lock_us", "epoll_wait": "app_timer_us"}.get(call, "app_sleep_us")
+    actions = (*remedies("sleeps", pid=1), *remedies("disk"))
+    asked = replace(suspect("app-blocked", part), actions=actions)
+    told = with_code(asked, replace(reports.measured(), stacks=slept_in))
+    assert says in told.actions[0].say and told.actions[1:] == remedies("disk")
 
 
 FAULT = (("main", APP), ("lookup", APP), ("handle_mm_fault", "[kernel]"))

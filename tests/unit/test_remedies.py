@@ -32,6 +32,8 @@ PLAIN: Dict[str, Value] = {
     "port": 6379,
     "peer_pid": 55,
     "who": "redis-server 55",
+    "where": "usleep ← handle (app.py:12)",
+    "call": "fsync",
     "more": 65536,
     "more_hard": 65536,
     "open": 40,

@@ -37,6 +37,8 @@ _FOR_PEERS = frozenset(
 _FOR_LOCKS = frozenset(
     ("futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop")
 )
+# For as long as the program says itself.
+_ASKED_FOR = frozenset(("clock_nanosleep", "nanosleep"))
 # By the part of request time that it makes up (rules/accounts/request_time.py).
 _CALLS: Mapping[str, FrozenSet[str]] = {"lock": _FOR_LOCKS, "timer": _FOR_EVENTS}
 _PARTS = {f"app_{name}_us": name for name in ("lock", "disk", "timer", "sleep")}
@@ -69,7 +71,7 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     fact = _sleep_fact(found, report)
     if not any(is_known(each) for each in found.code[0].stack):
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
-    actions = [each for each in root.actions if not _looks_for_sleep(each)]
+    actions = _in_code(root.actions, found)
     pid = _faults_of(found, root, report)
     if pid is None:
         return _told(root, found.code, fact, actions)
@@ -77,6 +79,22 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     return _told(
         replace(root, headline=headline), found.code, fact, (*remedies("memory", pid=pid), *actions)
     )
+
+
+def _in_code(actions: Sequence[Action], found: SleepCall) -> List[Action]:
+    """What the function calls for, in place of the lines that would look for it."""
+    looks = [each for each in actions if _looks_for_sleep(each)]
+    if not looks or not is_known(found.code[0].stack[0]):
+        return [each for each in actions if each not in looks]
+    at, where = actions.index(looks[0]), named(found.code[0])
+    instead = choice.sleeps_in(_kind(found.call), found.call, where)
+    return [*actions[:at], *instead, *(each for each in actions[at:] if each not in looks)]
+
+
+def _kind(call: Optional[str]) -> str:
+    """Of sleep, by its call."""
+    kinds = (("lock", _FOR_LOCKS), ("event", _FOR_EVENTS), ("sleep", _ASKED_FOR))
+    return next((kind for kind, calls in kinds if call in calls), "call")
 
 
 def _faults_of(found: SleepCall, root: Suspect, report: Report) -> Optional[int]:
@@ -164,15 +182,20 @@ def _looks_for_sleep(action: Action) -> bool:
 
 def told(place: CodePlace) -> str:
     """`71 % in pbkdf2Sync ← verify (auth.js:12)`."""
+    return f"{percent(place.share_pct / 100)} in {named(place)}"
+
+
+def named(place: CodePlace) -> str:
+    """`pbkdf2Sync ← verify (auth.js:12)`."""
     if place.function is None and place.module == JIT:
-        return f"{percent(place.share_pct / 100)} in code made at run time, without names"
+        return "code made at run time, without names"
     # The module is said of the last one only, unless it is all there is to say.
     names = [*place.stack[:1], *_caller(place)]
     if len(names) > 1 and place.function is not None and place.file is None:
         names[0] = place.function
     if not is_known(names[0]):
         names[0] = f"a function that is {names[0]}"
-    return f"{percent(place.share_pct / 100)} in {' ← '.join(names)}"
+    return " ← ".join(names)
 
 
 def _caller(place: CodePlace) -> Tuple[str, ...]:

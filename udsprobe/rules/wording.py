@@ -59,7 +59,7 @@ def count(number: int, one: str, many: Optional[str] = None) -> str:
 
 def process(pid: Optional[int], comm: Optional[str]) -> str:
     """`node 4711`; `pid 4711` where the name is not known."""
-    return f"{comm} {pid}" if comm else f"pid {pid}"
+    return f"{comm.rstrip()} {pid}" if comm else f"pid {pid}"
 
 
 def place(row: Union[Connect, Listener, Upstream]) -> str:

@@ -119,7 +119,7 @@ def whole_service(report: Report) -> Service:
     """All targets as one."""
     served, time = report.requests.served, report.time
     return Service(
-        name=_name(report),
+        name=_name(report).rstrip(),
         pids=None,
         duration_s=report.window.duration_s,
         cpus=allowed_cpus(report),
@@ -227,7 +227,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
     time = report.time
     processes = [p for p in (time.processes if time is not None else ()) if p.pid in pids]
     return Service(
-        name=hop.comm or f"pid {hop.pid}",
+        name=(hop.comm or "").rstrip() or f"pid {hop.pid}",
         pids=pids,
         duration_s=report.window.duration_s,
         cpus=allowed_cpus(report, pids),

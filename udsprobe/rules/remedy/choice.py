@@ -232,7 +232,18 @@ def sleeps(
     server = server_of(target)
     found = remedies("sleeps", server, pid=pid)
     found += remedies("disk") if on_disk else ()
-    return (*found, *remedies("seats", server)) if is_occupied and server in ONE_EACH else found
+    if is_occupied:
+        found += remedies("seats" if server in ONE_EACH else "occupied", server)
+    return found
+
+
+def sleeps_in(kind: str, call: Optional[str], where: str) -> Tuple[Action, ...]:
+    """The function in which a server sleeps while requests wait for its reply is known.
+
+    Args:
+        kind: `lock`, `event`, `sleep` (for as long as it says itself), or `call`: any other.
+    """
+    return remedies(f"{kind}-in", where=where, call=call)
 
 
 def stuck(report: Report, pid: int) -> Tuple[Action, ...]:

@@ -230,6 +230,47 @@ SLEEPS: Dict[str, Tuple[Row, ...]] = {
     "postgresql": (*PROFILE["postgresql"], _SLEEPS),
     "mysql": (*PROFILE["mysql"], _SLEEPS),
 }
+SLEEP_IN: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "take the sleep out of the request, or make it shorter: {where}",
+            "the program asks for this sleep itself: nothing else ends it sooner",
+        ),
+    )
+}
+LOCK_IN: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "let requests wait less for that lock, held for less long or divided: {where}",
+            "each request waits there until another one lets go of it",
+        ),
+    )
+}
+CALL_IN: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "do without that call in the request, or make it less often: {where}",
+            "each request waits there until {call}() returns",
+        ),
+    )
+}
+EVENT_IN: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "find the timer (asyncio.sleep, setTimeout) or the queue in its code that requests "
+            "wait for, and wait for less",
+            "its poller sleeps until a timer of its own ends: {where}",
+        ),
+    )
+}
+OCCUPIED: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "serve with more workers or threads",
+            "all that there are sleep inside a request nearly always, and others queue",
+        ),
+    )
+}
 PIPE_FULL: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
