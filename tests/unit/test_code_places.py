@@ -117,7 +117,8 @@ def test_what_to_do_is_told_with_the_function(call: str, says: str) -> None:
     slept_in = found(slept(call, ("main", APP), ("f", APP), ms=300, owing_ms=250))
     part = {"futex": "app_lock_us", "epoll_wait": "app_timer_us"}.get(call, "app_sleep_us")
     actions = (*remedies("sleeps", pid=1), *remedies("disk"))
-    asked = replace(suspect("app-blocked", part), actions=actions)
+    subject = "a timer (clock_nanosleep)" if call == "clock_nanosleep" else None
+    asked = replace(suspect("app-blocked", part), actions=actions, subject=subject)
     told = with_code(asked, replace(reports.measured(), stacks=slept_in))
     assert says in told.actions[0].say and told.actions[1:] == remedies("disk")
 

@@ -34,6 +34,7 @@ PLAIN: Dict[str, Value] = {
     "who": "redis-server 55",
     "where": "usleep ← handle (app.py:12)",
     "call": "fsync",
+    "hint": ", and more",
     "more": 65536,
     "more_hard": 65536,
     "open": 40,

@@ -15,7 +15,7 @@ from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_SAMPLES_MIN
-from udsprobe.rules.wording import count, duration, evidence, percent
+from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, percent
 
 _RUNNING, _ASLEEP = "app-cpu", "app-blocked"
 # mm/memory.c: of a page that is not there, in a system call and outside of any.
@@ -37,8 +37,6 @@ _FOR_PEERS = frozenset(
 _FOR_LOCKS = frozenset(
     ("futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop")
 )
-# For as long as the program says itself.
-_ASKED_FOR = frozenset(("clock_nanosleep", "nanosleep"))
 # By the part of request time that it makes up (rules/accounts/request_time.py).
 _CALLS: Mapping[str, FrozenSet[str]] = {"lock": _FOR_LOCKS, "timer": _FOR_EVENTS}
 _PARTS = {f"app_{name}_us": name for name in ("lock", "disk", "timer", "sleep")}
@@ -71,7 +69,7 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     fact = _sleep_fact(found, report)
     if not any(is_known(each) for each in found.code[0].stack):
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
-    actions = _in_code(root.actions, found)
+    actions = _in_code(root, found)
     pid = _faults_of(found, root, report)
     if pid is None:
         return _told(root, found.code, fact, actions)
@@ -81,19 +79,22 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     )
 
 
-def _in_code(actions: Sequence[Action], found: SleepCall) -> List[Action]:
+def _in_code(root: Suspect, found: SleepCall) -> List[Action]:
     """What the function calls for, in place of the lines that would look for it."""
-    looks = [each for each in actions if _looks_for_sleep(each)]
+    looks = [each for each in root.actions if _looks_for_sleep(each)]
+    others = [each for each in root.actions if each not in looks]
     if not looks or not is_known(found.code[0].stack[0]):
-        return [each for each in actions if each not in looks]
-    at, where = actions.index(looks[0]), named(found.code[0])
-    instead = choice.sleeps_in(_kind(found.call), found.call, where)
-    return [*actions[:at], *instead, *(each for each in actions[at:] if each not in looks)]
+        return others
+    at = root.actions.index(looks[0])
+    instead = choice.sleeps_in(_kind(root, found.call), found.call, named(found.code[0]))
+    return [*others[:at], *instead, *others[at:]]
 
 
-def _kind(call: Optional[str]) -> str:
-    """Of sleep, by its call."""
-    kinds = (("lock", _FOR_LOCKS), ("event", _FOR_EVENTS), ("sleep", _ASKED_FOR))
+def _kind(root: Suspect, call: Optional[str]) -> str:
+    """Of sleep: by what ends it where that is known, else by its call."""
+    if (root.subject or "").startswith(OWN_TIMER):
+        return "sleep"
+    kinds = (("lock", _FOR_LOCKS), ("event", _FOR_EVENTS))
     return next((kind for kind, calls in kinds if call in calls), "call")
 
 

@@ -41,12 +41,12 @@ from udsprobe.rules.thresholds import (
     THREAD_BUSY_MIN,
     THROTTLED_PERIODS_PCT_MIN,
 )
-from udsprobe.rules.wording import count, duration, evidence, percent, place
+from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, percent, place
 
 # System calls in which a thread sleeps without a poller, a lock or a disk.
 _SLEEPS = {
-    "clock_nanosleep": "a timer (clock_nanosleep)",
-    "nanosleep": "a timer (nanosleep)",
+    "clock_nanosleep": f"{OWN_TIMER}clock_nanosleep)",
+    "nanosleep": f"{OWN_TIMER}nanosleep)",
     "wait4": "a child process (wait4)",
     "waitid": "a child process (waitid)",
     "rt_sigtimedwait": "a signal (rt_sigtimedwait)",
@@ -102,7 +102,7 @@ def sleeping_on(report: Report, service: Service, time: RequestTime) -> str:
         return "a timer, or an event in its poller other than an upstream request"
     kind = waited_for(service, part, time.sum_us(part))
     if part == "lock" and kind == TIMER:
-        return "a timer (a futex with a time limit)"
+        return f"{OWN_TIMER}a futex with a time limit)"
     if part == "lock":
         return _sleep_call(report, ("flock",)) or "a lock (futex)"
     if kind == "pipe":

@@ -21,6 +21,8 @@ ACTIVITY_WORDS = {
     "blocked_disk": "waiting for the disk",
     "blocked_other": "asleep elsewhere (sleep, pipe, child process, stopped)",
 }
+# What a program sleeps on that says itself for how long.
+OWN_TIMER = "a timer ("
 
 
 def percent(share: float) -> str:

@@ -29,6 +29,13 @@ FD_FREE_MIN = 0.5
 """Part of the descriptors that are free where EMFILE was not for want of them."""
 
 _DENIED = ("EACCES", "EPERM")
+_NO_GOOD_ANSWER = "an upstream that it does not reach, or whose answer it cannot use"
+# RFC 9110, 15.6: what a server means that answers so by itself.
+_STATUS_HINTS = {
+    "502": f": a proxy says 502 of {_NO_GOOD_ANSWER}",
+    "503": ", and for a limit of its own that answers 503",
+    "504": ": a proxy says 504 of an upstream that does not answer in its time limit",
+}
 
 
 def queue_full(report: Report, listener: Listener) -> Tuple[Action, ...]:
@@ -264,11 +271,12 @@ def dropped(report: Report, pid: int, who: str) -> Tuple[Action, ...]:
     return remedies("dropped", server_of(target), who=who)
 
 
-def failing(report: Report, pid: int, who: str) -> Tuple[Action, ...]:
-    """A server replies that it failed."""
+def failing(report: Report, pid: int, who: str, status: str) -> Tuple[Action, ...]:
+    """A server replies that it failed; `status` is what it says most often."""
     target = _target(report, pid)
     unit = target.unit if target is not None and not target.container else None
-    return remedies("failing", server_of(target), who=who, unit=unit)
+    hint = _STATUS_HINTS.get(status, "")
+    return remedies("failing", server_of(target), who=who, unit=unit, hint=hint)
 
 
 def no_seat(row: Upstream) -> Tuple[Action, ...]:

@@ -398,7 +398,7 @@ _UNIT_LOG = look(
     _LOG_TELLS,
 )
 _LOG = Row(
-    "read the log of {who} at these times for errors, and for a limit of its own that answers 503",
+    "read the log of {who} at these times for errors{hint}",
     _LOG_TELLS,
     effect=LOOKS,
 )

@@ -156,7 +156,8 @@ def _fact(who: str, http: HttpReplies) -> Evidence:
 
 def _actions(report: Report, program: Program, upstream: Optional[Upstream]) -> Tuple[Action, ...]:
     if upstream is None:
-        return choice.failing(report, program.failing[0].pid, program.who)
+        status = next(iter(most_first(program.http.statuses)), "")
+        return choice.failing(report, program.failing[0].pid, program.who, status)
     return _passes_on(upstream)
 
 
