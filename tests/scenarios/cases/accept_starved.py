@@ -72,6 +72,14 @@ def workers_held_by_clients_that_ask_slowly(bench: Bench, seats: int = 4) -> Sub
     return Subject([service.pid], [service.address, "limit of connections"])
 
 
+@case("C service", BOTH)
+def workers_that_sleep_held_by_clients_that_stay(bench: Bench, seats: int = 4) -> Subject:
+    """Four processes, each with its client for good, asleep for 20 ms a request: others wait."""
+    service = bench.service("kind=prefork", f"seats={seats}", "sleep_ms=20", "bytes=64")
+    bench.load(service.address, b"request\n", "bytes:64", connections=16, warm=4)
+    return Subject([service.pid], [service.address, "limit of connections"])
+
+
 @case("nginx", BOTH, needs=("nginx", "node"))
 def nginx_without_worker_connections(bench: Bench, seats: int = 24) -> Subject:
     """A worker may have 24, half of them to Node, which takes 20 ms: others are closed unread."""
