@@ -36,6 +36,7 @@ LOCK = (
     *(("__lll_lock_wait", LIBC), ("do_futex", "[kernel]")),
 )
 SAVE = (("main", APP), ("save", APP), ("fsync", LIBC), ("do_fsync", "[kernel]"))
+JVM = "libjvm.so"
 SLEPT = (
     slept("epoll_wait", ("main", APP), ("epoll_wait", LIBC), ms=9000, owing_ms=900),
     slept("futex", *LOCK, ms=300, owing_ms=250),
@@ -406,6 +407,33 @@ def test_where_names_lack_the_remedy_says_how_to_get_them(
     report = replace(reports.measured(), stacks=sampled, targets=[replace(target, cmdline=comm)])
     says = " ".join(each.say for each in with_code(suspect("app-cpu"), report).actions)
     assert "symbols" not in says if tells is None else tells in says
+
+
+_BEGIN = (("clone3", LIBC), ("start_thread", LIBC), ("thread_native_entry(Thread*)", JVM))
+COLLECTOR = (*_BEGIN, ("GangWorker::loop()", JVM), ("__new_sem_wait_slow64", LIBC))
+HANDLER = (*_BEGIN, ("JavaCalls::call_helper()", JVM), ("", "[jit]"), ("JVM_Sleep", JVM))
+
+
+def test_threads_of_a_virtual_machine_itself_are_not_the_programs() -> None:
+    """Its collectors sleep all the time, requests or none."""
+    own = slept("futex", *COLLECTOR, ms=9000, owing_ms=9000)
+    asked = slept("futex", *HANDLER, ms=300, owing_ms=250)
+    (process,) = found(own, asked).sleeps.processes  # type: ignore[union-attr]
+    assert (process.count, process.total_us) == (8, 9_300_000.0)
+    (call,) = process.calls
+    assert (call.count, call.owing_us) == (4, 250_000.0)
+    assert call.code[0].stack[:2] == ["JVM_Sleep (libjvm.so)", "not known ([jit])"]
+    # Where nothing else slept it is told all the same.
+    (process,) = found(own).sleeps.processes  # type: ignore[union-attr]
+    assert process.calls[0].count == 4
+
+
+def test_goroutines_are_not_known_by_the_threads_that_they_left() -> None:
+    scheduler = (("runtime.goexit", "server"), ("runtime.futexsleep", "server"))
+    parked = slept("futex", *scheduler, ms=90, owing_ms=90)
+    lock = slept("futex", *LOCK, ms=5, owing_ms=5)
+    (process,) = found(parked, lock).sleeps.processes  # type: ignore[union-attr]
+    assert process.calls[0].count == 8
 
 
 def test_no_sleeps_no_code() -> None:

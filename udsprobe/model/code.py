@@ -23,6 +23,7 @@ from udsprobe.model.code_frames import (
     enters_kernel,
     frames_of,
     is_languages,
+    is_of_a_runtime,
     own_functions,
     says_nothing,
     without_any_call,
@@ -414,7 +415,8 @@ def _idle(rows: Iterable[Row]) -> List[List[Frame]]:
 
 def _calls(rows: Sequence[Row], idle: Idle, *, sees_owing: bool) -> List[SleepCall]:
     by_call: Dict[str, List[Row]] = {}
-    for row in rows:
+    # Where a runtime's own threads sleep, the program did not call; unless nothing else slept.
+    for row in [each for each in rows if not is_of_a_runtime(each.frames)] or rows:
         by_call.setdefault(row.call, []).append(row)
     found = [
         SleepCall(

@@ -152,6 +152,18 @@ def as_called(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
     return tuple(found)
 
 
+def is_of_a_runtime(frames: Sequence[Frame]) -> bool:
+    """A whole stack of nothing but a runtime: a thread of its own, that no program called.
+
+    A Java virtual machine has some that collect and compile. Go's are none: any goroutine may have
+    been what ran there.
+    """
+    found = [frame for frame in frames if frame.module != KERNEL]
+    if not found or found[0].function not in _ROOTS or not all(map(is_languages, found)):
+        return False
+    return not all(_is_of_scheduler(frame.function or "") for frame in found)
+
+
 def _is_of_scheduler(function: str) -> bool:
     """Of Go's; whoever makes any call may be a goroutine whose callers are not known."""
     return bool(_GO_RUNTIME.match(function)) and not _ANY_CALL.fullmatch(function)

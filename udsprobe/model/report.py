@@ -283,7 +283,11 @@ class SleepCall:
 
 @dataclass(frozen=True)
 class ProcessSleep:
-    """The sleeps of the threads of one process, the calls of most time first."""
+    """The sleeps of the threads of one process, the calls of most time first.
+
+    `calls` leave out what a runtime's own threads slept (those that collect and compile in a Java
+    virtual machine), unless nothing else did.
+    """
 
     pid: int
     count: int
