@@ -18,7 +18,8 @@ def waiting(now: int, came: int) -> Listener:
     """`came` of those that wait now came in the window, and none was accepted."""
     row = ill.quiet_listener()
     depth = replace(row.depth, now=now, max=now, limit=1025, histogram={str(now): came})
-    return replace(row, depth=depth, established=came, accepted=0, wait_us=ill.flat(0, 0.0))
+    none = {"accepted": 0, "accepted_by_thread": {}, "wait_us": ill.flat(0, 0.0)}
+    return replace(row, depth=depth, established=came, **none)  # type: ignore[arg-type]
 
 
 def kept(*requests: int) -> List[Connection]:
@@ -63,3 +64,18 @@ def test_connections_are_those_of_the_listener() -> None:
     assert served_at(report(any_host, [*here, *there]), any_host) == here
     one_host = replace(any_host, address="10.0.0.2:80")
     assert served_at(report(one_host, here), one_host) == []
+
+
+def test_who_should_accept_may_be_in_a_deadlock() -> None:
+    """A thread that waits for a lock all the time, beside those that serve."""
+    locked = ill.thread(tid=4712, blocked_lock=1.0)
+    rows, still = kept(70, 70), [waiting(9, 0)]
+    beside = ill.service(SLOW, SLEEPING, locked, listeners=still, connections=rows)
+    found = judged(beside).verdict
+    assert found is not None and found.cause == "accept-starved"
+    assert "not accepted in time" in found.summary
+    assert [each.effect for each in found.actions] == ["looks", "restarts"]
+    alone = ill.service(ill.served(0), locked, listeners=[waiting(9, 9)])
+    found = judged(alone).verdict
+    assert found is not None and found.cause == "accept-starved"
+    assert "wchan" in (found.actions[0].run or "")

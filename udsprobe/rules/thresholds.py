@@ -70,6 +70,8 @@ ONE_AT_A_TIME_MAX = 1.05
 # Waking a thread on an idle CPU takes 5 to 50 µs, in a virtual machine up to 100.
 WAKE_UP_US_MAX = 100.0
 
+# All of a window, but for the moments at its edges.
+ALL_THE_TIME_MIN = 0.99
 # A request that nobody begins with or answers for this long, where nothing else completes.
 HUNG_US_MIN = 1_000_000.0
 

@@ -27,6 +27,7 @@ from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
     ACCEPT_WAIT_TIMES_SERVICE,
     ACCEPT_WAIT_US_MIN,
+    ALL_THE_TIME_MIN,
     BLOCKED_CONNECTS_SHARE_MIN,
     HUNG_US_MIN,
     QUEUE_OVERLOAD_DEPTH,
@@ -231,7 +232,18 @@ def _let_in(report: Report, listener: Listener) -> Tuple[Action, ...]:
         return choice.stopped(held)
     if _is_seated(report, listener):
         return choice.seats_taken(report, listener)
-    return choice.accepts_late(report, listener)
+    locked = _locked_thread(report, listener) if listener.accepted == 0 else None
+    looks = choice.stuck(report, locked.pid) if locked is not None else ()
+    if keep_others_out(report, listener):
+        return (*looks, *choice.seats_taken(report, listener))
+    return (*looks, *choice.accepts_late(report, listener))
+
+
+def _locked_thread(report: Report, listener: Listener) -> Optional[ThreadTime]:
+    """One that may be who should accept, and waits for a lock all the time."""
+    rows = _acceptor_threads(report, listener)
+    locked = [row for row in rows if row.share.get("blocked_lock", 0.0) >= ALL_THE_TIME_MIN]
+    return next(iter(locked), None)
 
 
 def _queued(listener: Listener) -> str:
@@ -256,7 +268,7 @@ def _not_let_in(listener: Listener, stuck: bool) -> Harm:
 
 def _is_seated(report: Report, listener: Listener) -> bool:
     """Its threads wait for connections that they have: there is no seat for another."""
-    if keep_others_out(report, listener):
+    if keep_others_out(report, listener) and _locked_thread(report, listener) is None:
         return True
     shares = _acceptor_shares(report, listener)
     return bool(shares) and max(shares, key=lambda name: shares[name]) in _SEATED
