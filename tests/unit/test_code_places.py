@@ -429,11 +429,20 @@ def test_threads_of_a_virtual_machine_itself_are_not_the_programs() -> None:
 
 
 def test_goroutines_are_not_known_by_the_threads_that_they_left() -> None:
-    scheduler = (("runtime.goexit", "server"), ("runtime.futexsleep", "server"))
+    scheduler = (("runtime.mcall", "server"), ("runtime.futexsleep", "server"))
     parked = slept("futex", *scheduler, ms=90, owing_ms=90)
     lock = slept("futex", *LOCK, ms=5, owing_ms=5)
     (process,) = found(parked, lock).sleeps.processes  # type: ignore[union-attr]
     assert process.calls[0].count == 8
+
+
+def test_the_poller_of_the_scheduler_is_no_function_that_waits() -> None:
+    call = ("internal/runtime/syscall/linux.Syscall6", "server")
+    polls = slept("epoll_pwait", ("runtime.mcall", "server"), call, ms=90, owing_ms=90)
+    alone = slept("epoll_pwait", call, ms=90, owing_ms=90)
+    for each, first in ((polls, "not known (server)"), (alone, call[0] + " (server)")):
+        (process,) = found(each).sleeps.processes  # type: ignore[union-attr]
+        assert process.calls[0].code[0].stack[0] == first
 
 
 def test_no_sleeps_no_code() -> None:

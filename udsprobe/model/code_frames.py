@@ -145,7 +145,7 @@ def as_called(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
     found = [frame for frame in frames if frame.module != KERNEL]
     if not found:
         return frames
-    if all(_is_of_scheduler(frame.function or "") for frame in found):
+    if _are_of_scheduler(found):
         return (found[-1]._replace(function=None),)
     while len(found) > 1 and _calls_itself(*found[-2:]):
         found.pop()
@@ -161,12 +161,13 @@ def is_of_a_runtime(frames: Sequence[Frame]) -> bool:
     found = [frame for frame in frames if frame.module != KERNEL]
     if not found or found[0].function not in _ROOTS or not all(map(is_languages, found)):
         return False
-    return not all(_is_of_scheduler(frame.function or "") for frame in found)
+    return not _are_of_scheduler(found)
 
 
-def _is_of_scheduler(function: str) -> bool:
-    """Of Go's; whoever makes any call may be a goroutine whose callers are not known."""
-    return bool(_GO_RUNTIME.match(function)) and not _ANY_CALL.fullmatch(function)
+def _are_of_scheduler(frames: Sequence[Frame]) -> bool:
+    """Of Go's; who makes any call may be a goroutine, unless its callers are known to be none."""
+    callers = [each.function or "" for each in frames if not _enters_any(each)]
+    return bool(callers) and all(map(_GO_RUNTIME.match, callers))
 
 
 def _calls_itself(caller: Frame, called: Frame) -> bool:

@@ -239,7 +239,8 @@ def sleeps(
     server = server_of(target)
     found = remedies("sleeps", server, pid=pid)
     found += remedies("disk") if on_disk else ()
-    if is_occupied:
+    # Of Go as many requests wait as there are: a goroutine each, not a thread.
+    if is_occupied and server != "go":
         found += remedies("seats" if server in ONE_EACH else "occupied", server)
     return found
 
