@@ -17,6 +17,7 @@ import pytest
 from tests.conftest import Require
 from tests.kernel import leftovers, strace, tool
 from tests.kernel.cases import (
+    FAMILIES_OF_CASE,
     RESTARTING,
     URING,
     VARYING,
@@ -39,15 +40,28 @@ class Observed(NamedTuple):
     report: tool.Report
 
 
-REQUEST_CASES = [case for case in all_cases() if case.name.startswith("requests")]
+def is_of_requests(case: Case) -> bool:
+    return case.name.startswith("requests")
+
+
+REQUEST_CASES = [case for case in all_cases() if is_of_requests(case)]
 REPEATABLE_CASES = [case for case in all_cases() if case.name not in RESTARTING + VARYING]
 ENTERED_CASES = [case for case in all_cases() if case.name != "denied"]
 
 
 def each_of(cases: Iterable[Case]) -> pytest.MarkDecorator:
-    """With `-n` what looks at one case runs in one process, which observes it once."""
-    shared = [pytest.param(case, marks=pytest.mark.xdist_group(str(case))) for case in cases]
-    return pytest.mark.parametrize("case", shared, ids=str)
+    """By `run`, and by `attach` once for each kind of workload: what was open before is a matter
+    of threads and roles, not of transports.
+
+    With `-n` what looks at one case runs in one process, which observes it once.
+    """
+    shared = [
+        pytest.param(how, case, marks=pytest.mark.xdist_group(str(case)), id=f"{how}-{case}")
+        for how in ("run", "attach")
+        for case in cases
+        if how == "run" or case.family == FAMILIES_OF_CASE[case.name][0] or is_of_requests(case)
+    ]
+    return pytest.mark.parametrize(("how", "case"), shared)
 
 
 each_case = each_of(all_cases())
@@ -114,9 +128,9 @@ def observe_once(workload: Workload, tmp_path_factory: pytest.TempPathFactory) -
     return observed
 
 
-@pytest.fixture(params=OBSERVERS)
-def observed(request: pytest.FixtureRequest, case: Case, observe_once: ObserveOnce) -> Observed:
-    return observe_once(case, request.param)
+@pytest.fixture
+def observed(how: str, case: Case, observe_once: ObserveOnce) -> Observed:
+    return observe_once(case, how)
 
 
 @each_case

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Callable, Dict, NamedTuple, Set, Tuple
 
@@ -21,6 +22,7 @@ from udsprobe.kernel.abilities.light_plan import PROGRAMS
 pytestmark = pytest.mark.root
 
 Workload = Callable[[int], Path]
+ObserveOnce = Callable[[Case], Tuple[Truth, tool.Report]]
 LIGHT = ("--detail", "light")
 # From a socket to a pipe no message is told, and splice() to a socket looks alike in the truth.
 SPLICED = ("splice", "requests_splice")
@@ -37,6 +39,17 @@ def observe(program: Path, case: Case, folder: Path) -> Tuple[Truth, tool.Report
     told = folder / "truth.json"
     report = tool.run(command(program, case, told), folder / "report.json", options=LIGHT)
     return read_truth(told), report
+
+
+@pytest.fixture(scope="module")
+def observe_once(workload: Workload, tmp_path_factory: pytest.TempPathFactory) -> ObserveOnce:
+    """Each case is observed at its first use, and not again."""
+
+    @cache
+    def observed(case: Case) -> Tuple[Truth, tool.Report]:
+        return observe(workload(64), case, tmp_path_factory.mktemp("observed"))
+
+    return observed
 
 
 def bytes_told(truth: Truth) -> Dict[Tuple[str, str], Bytes]:
@@ -63,14 +76,14 @@ def bytes_reported(report: tool.Report) -> Dict[Tuple[str, str], Bytes]:
 
 
 @pytest.mark.parametrize("case", SEEN, ids=str)
-def test_bytes_are_those_that_were_moved(case: Case, workload: Workload, tmp_path: Path) -> None:
-    truth, report = observe(workload(64), case, tmp_path)
+def test_bytes_are_those_that_were_moved(case: Case, observe_once: ObserveOnce) -> None:
+    truth, report = observe_once(case)
     assert bytes_reported(report) == bytes_told(truth)
 
 
 @pytest.mark.parametrize("case", REQUESTS, ids=str)
-def test_served_requests_are_the_turns_made(case: Case, workload: Workload, tmp_path: Path) -> None:
-    truth, report = observe(workload(64), case, tmp_path)
+def test_served_requests_are_the_turns_made(case: Case, observe_once: ObserveOnce) -> None:
+    truth, report = observe_once(case)
     served = report["requests"]["served"]
     assert truth.requests
     # Taken out by splice(), with the next one there before the call of the reply has returned.
