@@ -148,19 +148,39 @@ static __always_inline void destination_reached(struct arguments *arguments, u8 
 		count_destination(&destination, took_ns);
 }
 
-/* connect() returned EINPROGRESS, and the connection failed later: net/ipv4/tcp.c,
- * tcp_done_with_error (before it existed, tcp_reset and tcp_write_err) sets the error and then the
- * state. If the program closes the socket meanwhile, there is no error.
+/*
+ * connect() returned EINPROGRESS, and what became of the connection is told later. Where it failed,
+ * tcp_done_with_error (net/ipv4/tcp.c; before it existed, tcp_reset and tcp_write_err) sets the
+ * error and then the state. If the program closes the socket before that, there is none.
  */
-static __always_inline void failed_in_background(struct sock *sk, ns_t began_ns)
+static __always_inline void ended_in_background(struct sock *sk, int error, ns_t began_ns)
 {
-	struct destination destination = { .endpoint = ENDPOINT_TCP, .in_background = 1 };
+	struct destination destination = {
+		.error = error,
+		.endpoint = ENDPOINT_TCP,
+		.in_background = 1,
+	};
 
-	destination.error = BPF_CORE_READ(sk, sk_err);
-	if (!destination.error)
-		return;
 	name_of_peer(sk, &destination.name);
 	count_destination(&destination, bpf_ktime_get_ns() - began_ns);
+}
+
+static __always_inline void failed_in_background(struct sock *sk, ns_t began_ns, int if_none)
+{
+	int error = BPF_CORE_READ(sk, sk_err) ?: if_none;
+
+	if (error)
+		ended_in_background(sk, error, began_ns);
+}
+
+/* Its first SYN was not answered before connect() returned. */
+static __always_inline void connected_in_background(struct sock *sk)
+{
+	address_t address = (u64)sk;
+	struct connection *connection = bpf_map_lookup_elem(&connections, &address);
+
+	if (connection && connection->role == ROLE_UPSTREAM)
+		ended_in_background(sk, 0, connection->established_ns);
 }
 
 static __always_inline void tcp_state_changed(struct sock *sk, int before, int after)
@@ -173,6 +193,8 @@ static __always_inline void tcp_state_changed(struct sock *sk, int before, int a
 		handshake_began(address);
 	else if (before == TCP_SYN_SENT)
 		handshake_over(sk, after);
+	if (before == TCP_SYN_SENT && after == TCP_ESTABLISHED)
+		connected_in_background(sk);
 	if (before == TCP_SYN_RECV && after == TCP_ESTABLISHED) {
 		counts = cpu_counts();
 		if (counts)
@@ -188,7 +210,7 @@ static __always_inline void tcp_state_changed(struct sock *sk, int before, int a
 	if (after != TCP_CLOSE)
 		return;
 	if (before == TCP_SYN_SENT && connection->role == ROLE_UPSTREAM)
-		failed_in_background(sk, connection->established_ns);
+		failed_in_background(sk, connection->established_ns, ECANCELED);
 	else if (connection->role == ROLE_UPSTREAM)
 		upstream_reset(connection, sk);
 	connection_gone(connection);

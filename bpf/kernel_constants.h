@@ -12,6 +12,7 @@
 #define ENFILE 23
 #define EMFILE 24
 #define EINPROGRESS 115
+#define ECANCELED 125
 
 /* include/linux/errno.h: never seen by a program. */
 #define ERESTARTSYS 512

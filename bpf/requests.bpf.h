@@ -72,6 +72,13 @@ static __always_inline void note_first_byte(struct connection *connection)
 		shared_add(&listener->read_from, 1);
 }
 
+/* What becomes of it, tcp_state_changed tells. */
+static __always_inline bool is_connecting(struct connection *connection, address_t sk)
+{
+	return connection->role == ROLE_UPSTREAM && connection->endpoint == ENDPOINT_TCP &&
+	       BPF_CORE_READ((struct sock *)sk, __sk_common.skc_state) == TCP_SYN_SENT;
+}
+
 static __always_inline void connection_closing(struct task_struct *task,
 					       struct thread_state *state, u32 fd,
 					       struct socket_ref *ref)
@@ -79,7 +86,7 @@ static __always_inline void connection_closing(struct task_struct *task,
 	struct connection *connection = connection_of(ref->sk, ref->inode);
 	struct file *file;
 
-	if (!connection)
+	if (!connection || is_connecting(connection, ref->sk))
 		return;
 	file = file_of_fd(task, fd);
 	if (!file || !is_last_reference(file))

@@ -378,7 +378,7 @@ static __subprogram int follow_sockets(struct task_struct *task, struct pt_regs 
 		destination_reached(&arguments, call->endpoint, ret, now - call->start_ns);
 		if (ret == -EINPROGRESS && call->endpoint == ENDPOINT_TCP &&
 		    is_over_already(call->sk))
-			failed_in_background((struct sock *)call->sk, call->start_ns);
+			failed_in_background((struct sock *)call->sk, call->start_ns, 0);
 		else if (call->sk && (!ret || ret == -EINPROGRESS))
 			remember_upstream(task, call, now);
 	} else if (ret < 0) {

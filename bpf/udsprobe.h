@@ -682,7 +682,7 @@ struct failed_connect {
 struct destination {
 	int error;		/* 0: connected */
 	unsigned short endpoint;
-	unsigned short in_background;	/* the call was over before it failed */
+	unsigned short in_background;	/* the call was over before it connected or failed */
 	struct socket_name name;
 };
 

@@ -208,8 +208,8 @@ class ConnectCounts:
         transport: `unix`, `tcp` or `udp`.
         address: as listeners are written.
         error: errno name; None when it connected.
-        latency: of the calls; of those in the background until they failed.
-        in_background: the call had returned (EINPROGRESS) when it failed.
+        latency: of the calls; of those in the background until they connected or failed.
+        in_background: the call had returned (EINPROGRESS) when it connected or failed.
     """
 
     transport: str

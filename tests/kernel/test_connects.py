@@ -79,8 +79,29 @@ def test_tcp_destinations(host: str, tmp_path: Path) -> None:
     refused = rows["tcp", f"{shown}:{closed_port}"]
     assert results(refused) == (8, {"ECONNREFUSED": 3, "EINPROGRESS": 5})
     assert refused["failed_in_background"] == {"ECONNREFUSED": 5}
-    assert rows["tcp", f"{shown}:{open_port}"]["failed_in_background"] == {}
+    taken = rows["tcp", f"{shown}:{open_port}"]
+    assert (taken["failed_in_background"], taken["connected_later_us"]) == ({}, None)
     assert len(rows) == 2
+
+
+def test_tcp_connects_that_a_full_queue_does_not_answer(tmp_path: Path) -> None:
+    """Three whose client gives up, and two that connect when their SYN is sent again."""
+    with Actor() as server, Actor() as client:
+        heard = server.listen(tcp("127.0.0.1"), 1)
+        place = tcp("127.0.0.1", heard["port"])
+        with tool.Attached(["--pid", str(client.pid)], tmp_path) as watched:
+            for count, is_kept in ((2, True), (3, False), (2, True)):
+                tried = client.connect(place, count, blocking=False, keep=is_kept)
+                assert tried["results"] == {"EINPROGRESS": count}
+            server.do("accept", listener=heard["listener"], count=4)
+    (row,) = towards(watched.report).values()
+    assert results(row) == (7, {"EINPROGRESS": 7})
+    assert row["failed_in_background"] == {"ECANCELED": 3}
+    later = row["connected_later_us"]
+    # TCP_TIMEOUT_INIT of include/net/tcp.h, by a timer whose slot may be some ms before.
+    assert later["count"] == 2 and later["mean"] > 900_000
+    (found,) = [each for each in watched.report["findings"] if each["severity"] == "critical"]
+    assert (found["id"], found["subject"]) == ("accept-queue-full", f"tcp:{row['address']}")
 
 
 def test_the_latency_is_the_calls_own(folder: Path, tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ def _connect(results: List[ConnectCounts]) -> Connect:
     calls = [counts for counts in results if not counts.in_background]
     later = [counts for counts in results if counts.in_background]
     total = added([counts.latency for counts in calls])
+    connected = added([counts.latency for counts in later if counts.error is None])
     return Connect(
         transport=results[0].transport,
         address=results[0].address,
@@ -115,6 +116,7 @@ def _connect(results: List[ConnectCounts]) -> Connect:
         errors=_by_error(calls),
         failed_in_background=_by_error(later),
         latency_us=latency_us(total),
+        connected_later_us=latency_us(connected) if connected.count else None,
     )
 
 

@@ -969,7 +969,9 @@ class Connect:
 
     `errors`: errno → calls that failed with it; a TCP connect that goes on in
     the background is EINPROGRESS. `failed_in_background`: errno → how many of
-    those failed later. `latency_us` is of the calls, all results.
+    those failed later, ECANCELED where the program closed the socket before that.
+    `latency_us` is of the calls, all results. `connected_later_us`: of those in the background
+    that connected, from the call until then; None where none did.
     """
 
     transport: str
@@ -978,6 +980,7 @@ class Connect:
     errors: Dict[str, int]
     failed_in_background: Dict[str, int]
     latency_us: Latency
+    connected_later_us: Optional[Latency] = None
 
 
 @dataclass(frozen=True)

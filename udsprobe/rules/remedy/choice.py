@@ -136,6 +136,8 @@ def connect_failing(error: str, transport: str, address: str) -> Tuple[Action, .
         return remedies("missing", address=address)
     if error == "EADDRNOTAVAIL":
         return remedies("no-port")
+    if error in ("ECANCELED", "ETIMEDOUT") and transport == "tcp":
+        return remedies("no-answer", GENERIC, **_for_clients(transport, address))
     return remedies("nobody-unix" if transport == "unix" else "nobody-tcp", address=address)
 
 

@@ -48,6 +48,17 @@ NOBODY_TCP: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+NO_ANSWER: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "timeout 3 bash -c 'exec 3<>/dev/tcp/$0/$1 && echo open' {host} {port}",
+            "see whether it answers now: a host that is down, a firewall that drops packets and a "
+            "full accept queue there say nothing",
+            "a first packet (SYN) without an answer is sent again after a second, then after two, "
+            "until the program or the kernel gives up",
+        ),
+    )
+}
 NO_PORT: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         now(

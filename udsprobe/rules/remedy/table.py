@@ -72,6 +72,7 @@ KINDS: Dict[str, Kind] = {
     "missing": Kind("connect-failing", "ENOENT", host.MISSING),
     "nobody-unix": Kind("connect-failing", "ECONNREFUSED, Unix socket", host.NOBODY_UNIX),
     "nobody-tcp": Kind("connect-failing", "any other error", host.NOBODY_TCP),
+    "no-answer": Kind("connect-failing", "nobody answers, TCP", host.NO_ANSWER),
     "no-port": Kind("connect-failing", "EADDRNOTAVAIL", host.NO_PORT),
     "nofile": Kind("fd-limit", "of a process", host.NOFILE),
     "nofile-host": Kind("fd-limit", "ENFILE, of the host", host.NOFILE_HOST),

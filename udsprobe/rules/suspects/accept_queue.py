@@ -9,10 +9,8 @@ from udsprobe.model.action import Action
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import (
     BlockedConnects,
-    Connect,
     Evidence,
     Listener,
-    Peer,
     Report,
     ThreadTime,
 )
@@ -23,6 +21,7 @@ from udsprobe.rules.accounts.service import ON_CPU
 from udsprobe.rules.accounts.stopped import stopped_of, stopped_words
 from udsprobe.rules.harm import REFUSED, SLOW, STUCK, connects
 from udsprobe.rules.remedy import choice
+from udsprobe.rules.suspects.full_elsewhere import full_elsewhere
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
     ACCEPT_WAIT_TIMES_SERVICE,
@@ -50,7 +49,7 @@ def accept_queue_suspects(report: Report) -> List[Suspect]:
         )
         if found is not None:
             suspects.append(found)
-    suspects += [each for row in report.connects or [] for each in _full_elsewhere(report, row)]
+    suspects += [each for row in report.connects or [] for each in full_elsewhere(report, row)]
     return suspects
 
 
@@ -417,63 +416,3 @@ def _starved_evidence(listener: Listener, mean_us: float) -> List[Evidence]:
         says = f"at most {listener.depth.max} queued, the limit is {listener.depth.limit}: {state}"
         facts.append(evidence("accept_queue_depth_max", listener.depth.max, "connections", says))
     return facts
-
-
-def _full_elsewhere(report: Report, row: Connect) -> List[Suspect]:
-    """The queue that a target found full when it wanted to connect."""
-    refused = row.errors.get("EAGAIN", 0) if row.transport == "unix" else 0
-    mean_us = row.latency_us.mean or 0.0
-    slow = row.transport == "unix" and row.calls and mean_us >= WAIT_MEAN_US_MIN
-    if not refused and not slow:
-        return []
-    subject = place(row)
-    what = f"{count(refused, 'connect')} of {row.calls:,} failed with EAGAIN"
-    if not refused:
-        what = f"connect() takes {duration(mean_us)} on average"
-    facts: Tuple[Evidence, ...] = (
-        evidence("connects_refused", refused, "connects", f"{what}: no room in the queue", 1),
-        evidence("connect_mean_us", mean_us, "µs", f"connect() took {duration(mean_us)}"),
-    )
-    return [
-        Suspect(
-            cause="accept-queue-full",
-            name=f"accept-queue-full:{subject}",
-            severity=CRITICAL if refused else WARNING,
-            is_pressure=True,
-            share_pct=100 * (refused / row.calls if refused else 1.0),
-            subject=subject,
-            headline=f"accept queue of {subject}{_of_owner(row, report)} is full",
-            evidence=facts,
-            actions=choice.full_elsewhere(row.transport, row.address, owner_of(row, report)),
-            seen=refused or row.calls,
-            harm=_kept_waiting(row, refused, mean_us),
-        )
-    ]
-
-
-def _of_owner(row: Connect, report: Report) -> str:
-    """` of node 4711`, where somebody was seen to answer there."""
-    owner = owner_of(row, report)
-    return "" if owner is None else f" of {owner.comm or 'pid'} {owner.pid}"
-
-
-def owner_of(row: Connect, report: Report) -> Optional[Peer]:
-    """Who answers at the address that a target connects to."""
-    peers = [
-        each.peer
-        for each in report.requests.upstream or []
-        if (each.transport, each.address) == (row.transport, row.address)
-    ]
-    peers += [
-        each.peer
-        for each in report.connections or []
-        if each.peer is not None
-        and (each.transport, each.peer.address or each.local) == (row.transport, row.address)
-    ]
-    return next((each for each in peers if each is not None and each.pid), None)
-
-
-def _kept_waiting(row: Connect, refused: int, mean_us: float) -> Harm:
-    if refused:
-        return connects(REFUSED, refused, row.calls, "refused")
-    return Harm(SLOW, 100.0, row.calls, None, f"connects take {duration(mean_us)} on average")

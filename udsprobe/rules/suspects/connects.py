@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Dict, List, Optional, Tuple
 
 from udsprobe.model.report import Connect, Evidence, Listener, Report
+from udsprobe.rules.accounts.connecting import never_answered
 from udsprobe.rules.harm import FAILED, connects
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import CRITICAL, INFO, WARNING, Suspect
@@ -21,6 +22,7 @@ _MEANS = {
     "EACCES": "permission to the socket is denied",
     "EPERM": "it is not permitted",
     "ETIMEDOUT": "no answer",
+    "ECANCELED": "the program gave up before anybody answered",
     "EHOSTUNREACH": "there is no route to that host",
     "ENETUNREACH": "there is no route to that network",
     "EPROTOTYPE": "the socket there has another type",
@@ -36,7 +38,7 @@ _MEANS = {
 def connect_suspects(report: Report) -> List[Suspect]:
     """By the targets to others, and by others to the targets' listeners."""
     rows = report.connects or []
-    made = [_failing(row, _has_fallback(row, rows)) for row in rows if row.transport != "udp"]
+    made = [_failing(row, rows, report) for row in rows if row.transport != "udp"]
     met = [_refused_at(listener) for listener in report.listeners or []]
     return [each for each in (*made, *met) if each is not None]
 
@@ -51,16 +53,18 @@ def failures(row: Connect) -> Dict[str, int]:
     return totals
 
 
-def _failing(row: Connect, has_fallback: bool) -> Optional[Suspect]:
+def _failing(row: Connect, rows: List[Connect], report: Report) -> Optional[Suspect]:
     failed = failures(row)
     total = sum(failed.values())
-    if not total:
+    # Of a listener on this host, that one's queue is full.
+    if total <= never_answered(row, report):
         return None
+    error = max(failed, key=lambda name: failed[name])
+    has_fallback = _has_fallback(row, rows, error)
     share = min(1.0, total / row.calls) if row.calls else 1.0
     is_minor = has_fallback or row.address.startswith(_OPTIONAL)
     is_pattern = total >= FAILED_CONNECTS_MIN and share >= FAILED_CONNECTS_SHARE_MIN
     subject = place(row)
-    error = max(failed, key=lambda name: failed[name])
     return Suspect(
         cause="connect-failing",
         name=f"connect-failing:{subject}",
@@ -100,16 +104,24 @@ def _refused_at(listener: Listener) -> Optional[Suspect]:
     )
 
 
-def _has_fallback(row: Connect, rows: List[Connect]) -> bool:
-    """`localhost` is tried as ::1 and then as 127.0.0.1; the one that works is what counts."""
+def _has_fallback(row: Connect, rows: List[Connect], error: str) -> bool:
+    """Whether the same is tried in the other family of addresses, and works there.
+
+    `localhost` is tried as ::1 and then as 127.0.0.1; of other names both are tried at once, and
+    the slower attempt is given up (RFC 8305).
+    """
     host, _, port = row.address.rpartition(":")
-    other = {"[::1]": "127.0.0.1", "127.0.0.1": "[::1]"}.get(host)
-    return any(
-        each.transport == "tcp"
-        and each.address == f"{other}:{port}"
-        and each.calls > sum(failures(each).values())
-        for each in rows
-    )
+    twin = {"[::1]": "127.0.0.1", "127.0.0.1": "[::1]"}.get(host)
+    others = [each for each in rows if each.transport == "tcp"]
+    others = [each for each in others if each.calls > sum(failures(each).values())]
+    if error == "ECANCELED":
+        same = [each for each in others if each.address.rpartition(":")[2] == port]
+        return any(_is_ipv6(each) != _is_ipv6(row) for each in same)
+    return any(each.address == f"{twin}:{port}" for each in others)
+
+
+def _is_ipv6(row: Connect) -> bool:
+    return row.address.startswith("[")
 
 
 def _say(error: str) -> str:

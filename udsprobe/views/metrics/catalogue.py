@@ -181,7 +181,7 @@ CONNECT_DURATION = _histogram(
     "connect.duration",
     (*_DESTINATION, "errno", "background"),
     "connect() calls of the targets; errno is empty where they connected. background=yes: "
-    "those of EINPROGRESS that failed later, and until when.",
+    "those of EINPROGRESS that connected or failed later, and until when.",
 )
 
 # --- accept queues
