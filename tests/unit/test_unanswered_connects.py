@@ -11,6 +11,7 @@ from tests.unit import ill
 from tests.unit.reports import connect
 from udsprobe.model.report import Connect, Report
 from udsprobe.rules import judged
+from udsprobe.views.fields import cells
 
 HERE, ELSEWHERE = "127.0.0.1:9000", "10.0.0.7:5432"
 SECOND_US = 1_020_000.0
@@ -73,3 +74,9 @@ def test_the_slower_of_two_families_of_addresses_is_given_up(works: str, presses
     given_up = tried("[2001:db8::7]:443", calls=50, failed={"ECANCELED": 50})
     found = asking(given_up, tried(works, calls=50)).verdict
     assert found is not None and (found.cause == "connect-failing") is presses
+
+
+def test_the_screen_says_how_many_and_how_long() -> None:
+    row = tried(late=89, failed={"ECANCELED": 3})
+    shown = cells.connect(row, 10.0)
+    assert shown["errors"] == "EINPROGRESS 600, ECANCELED 3, 89 connected after 1.02 s"

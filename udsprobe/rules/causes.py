@@ -53,7 +53,8 @@ CAUSES: Dict[str, Cause] = {
             "accept-queue-full",
             SET_UP,
             "`refused` EAGAIN, TCP overflows or drops, `blocked_connects` at a listener; or "
-            "connects of the target that fail with EAGAIN or sleep",
+            "connects of the target that fail with EAGAIN or sleep, or whose first packet (SYN) a "
+            "listener on this host does not answer",
             "a backlog (or `somaxconn`, which limits it) smaller than the bursts",
             "the listener's `backlog`: `clamped_by` says which bound applies",
             is_queue=True,

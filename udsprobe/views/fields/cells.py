@@ -228,8 +228,16 @@ def connect(row: Connect, seconds: float, units: Optional[numbers.SteadyUnits] =
         "calls_per_s": numbers.rate(per_second(row.calls, seconds)),
         "p50": shown["p50"],
         "p99": shown["p99"],
-        "errors": errors(connect_errors(row)),
+        "errors": ", ".join(filter(None, (errors(connect_errors(row)), _connected_later(row)))),
     }
+
+
+def _connected_later(row: Connect) -> str:
+    """`89 connected after 1.02 s`, of those in the background."""
+    later = row.connected_later_us
+    if later is None:
+        return ""
+    return f"{numbers.count(later.count)} connected after {numbers.duration(later.mean)}"
 
 
 def connect_errors(row: Connect) -> Dict[str, int]:
