@@ -51,6 +51,7 @@ MEASURED: Mapping[str, str] = {
     "test_waits": "waits",
     "test_waits_bound": "waits",
     "test_waits_runtimes": "waits",
+    "test_replies": "syscalls",
     "test_nagle": "connections",
     "test_connections": "connections",
     "test_faults_account": "syscalls",

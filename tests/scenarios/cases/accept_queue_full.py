@@ -65,6 +65,15 @@ def app_behind_nginx_backlog_of_4(bench: Bench, backlog: int = 4) -> Subject:
     return Subject([nginx.pid, app.pid], [app.address])
 
 
+@case("nginx", (TCP,), needs=("nginx",))
+def nginx_whose_upstream_has_a_backlog_of_4(bench: Bench, backlog: int = 4) -> Subject:
+    """Attached to nginx alone: what the app's queue has no room for connects after a second."""
+    app = bench.asyncio(f"backlog={backlog}", address=bench.address(transport=TCP))
+    nginx = bench.nginx(f"proxy_pass http://{app.address};", address=bench.address("nginx", TCP))
+    bench.load(nginx.address, connections=64, burst_ms=250)
+    return Subject([nginx.pid], [app.address])
+
+
 @case("asyncio", (TCP,))
 def asyncio_backlog_of_2(bench: Bench, backlog: int = 2, reconnect: int = 1) -> Subject:
     """A backlog of 2 and clients that connect at once: SYNs are dropped, clients wait a second."""
