@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 from .archive import ArchiveError
-from .evidence import Evidence, evidence, together
+from .evidence import Evidence, evidence
 from .guest import Bounds, run
 from .host import HOST, Host, run_here, this_host
 from .kernels import SUITES, Kernel, cache_folder, headers, kernel, processor_of
@@ -50,11 +50,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except ArchiveError as error:
         print(f"kernel-matrix: {error}", file=sys.stderr)
         return NO_KERNEL
-    found: Dict[Place, Evidence] = {}
-    for one, strategy in places:
-        ended = _ended(_results(asked.logs, one, strategy))
-        if ended:
-            found[_title(one), strategy] = together([_found(each) for each in ended])
+    found: Dict[Place, Evidence] = {
+        (_title(one), strategy): _found(_results(asked.logs, one, strategy))
+        for one, strategy in places
+        if _is_over(_results(asked.logs, one, strategy))
+    }
     # Tests say the release in full, which is nothing to others where it is this machine's own.
     text = page(found).replace(platform.release(), this_host().release)
     if asked.write:
@@ -104,7 +104,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--jobs", type=int, default=2, help="guests at a time")
     parser.add_argument("--cpus", type=int, default=Bounds.cpus, help="of each guest")
-    parser.add_argument("--parts", type=int, default=1, help="guests that share the tests of one")
     parser.add_argument("--seconds", type=int, default=2400, help="what a guest may take")
     parser.add_argument("--refresh", action="store_true", help="look for newer kernels")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
@@ -123,9 +122,7 @@ def _run_all(places: List[Tuple[Machine, str]], asked: argparse.Namespace) -> No
             results = _results(asked.logs, one, strategy)
             shutil.rmtree(results, ignore_errors=True)
             tests = asked.tests or selected_tests(strategy)
-            for number in range(asked.parts):
-                part = tests[number :: asked.parts]
-                pool.submit(_guest, one, strategy, part, results / str(number), bounds)
+            pool.submit(_guest, one, strategy, tests, results, bounds)
 
 
 @cache
@@ -156,13 +153,8 @@ def _results(logs: Path, one: Machine, strategy: str) -> Path:
     return place
 
 
-def _ended(results: Path) -> List[Path]:
-    """What each of the guests brought that had a part of the tests; none before all have."""
-    if not results.is_dir():
-        return []
-    parts = sorted(each for each in results.iterdir() if each.is_dir())
-    over = [each for each in parts if any((each / name).is_file() for name in ("status", LOST))]
-    return over if len(over) == len(parts) else []
+def _is_over(results: Path) -> bool:
+    return any((results / name).is_file() for name in ("status", LOST))
 
 
 def _found(results: Path) -> Evidence:

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 from xml.etree import ElementTree
 
 FAILURES = ("failure", "error")
@@ -79,16 +79,6 @@ def evidence(results: Path) -> Evidence:
         line = said.read_text().strip().splitlines()[:1] if said.is_file() else []
         return Evidence(None, {}, tests, line[0] if line else "the guest brought no report")
     return Evidence(probe["strategy"], _claims(probe["measurements"]), tests)
-
-
-def together(parts: Sequence[Evidence]) -> Evidence:
-    """What guests brought that had the same kernel and strategy, and a part of the tests each."""
-    return Evidence(
-        next((each.strategy for each in parts if each.strategy is not None), None),
-        {name: claim for each in parts for name, claim in each.claims.items()},
-        tuple(test for each in parts for test in each.tests),
-        next((each.trouble for each in parts if each.trouble is not None), None),
-    )
 
 
 def _claims(measurements: object) -> Dict[str, Claim]:

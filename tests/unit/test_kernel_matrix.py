@@ -14,7 +14,7 @@ import pytest
 
 from scripts.vm import userland
 from scripts.vm.archive import ArchiveError
-from scripts.vm.evidence import Case, Claim, Evidence, evidence, together
+from scripts.vm.evidence import Case, Claim, Evidence, evidence
 from scripts.vm.guest import Bounds, LostGuestError, _command
 from scripts.vm.host import run_here, this_host
 from scripts.vm.initramfs import initramfs
@@ -93,15 +93,6 @@ def test_a_guests_files_are_read(tmp_path: Path) -> None:
 def test_a_guest_without_a_report_says_what_refused_it(tmp_path: Path) -> None:
     (tmp_path / "refusal").write_text("udsprobe: error[refused]: no\nmore\n")
     assert evidence(tmp_path).trouble == "udsprobe: error[refused]: no"
-
-
-def test_guests_that_shared_the_tests_are_one() -> None:
-    first = Evidence("tracepoint", ON, (outcome("calls", "passed"),))
-    second = Evidence("tracepoint", ON, (outcome("stages", "failed"),))
-    both = together([first, second])
-    assert (both.strategy, both.claims, both.trouble) == ("tracepoint", ON, None)
-    assert both.counts() == {"passed": 1, "failed": 1}
-    assert together([first, Evidence(None, {}, (), "lost")]).trouble == "lost"
 
 
 def test_the_page_has_each_reason_once() -> None:

@@ -37,8 +37,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Tuple[int, i
     logs: Path = tmp_path_factory.mktemp("matrix")
     chosen: List[str] = [word for each in KERNELS for word in ("--kernel", each)]
     command = [str(REPOSITORY / "scripts" / "kernel-matrix"), "--strategy", "auto", *chosen]
-    command += ["--jobs", str(JOBS), "--parts", str(JOBS)]
-    command += ["--seconds", str(GUEST_S), "--logs", str(logs)]
+    command += ["--jobs", str(JOBS), "--seconds", str(GUEST_S), "--logs", str(logs)]
     done = subprocess.run(command, capture_output=True, text=True)
     print(done.stderr[-20000:])
     return {
