@@ -148,11 +148,7 @@ static __always_inline void destination_reached(struct arguments *arguments, u8 
 		count_destination(&destination, took_ns);
 }
 
-/*
- * connect() returned EINPROGRESS, and what became of the connection is told later. Where it failed,
- * tcp_done_with_error (net/ipv4/tcp.c; before it existed, tcp_reset and tcp_write_err) sets the
- * error and then the state. If the program closes the socket before that, there is none.
- */
+/* connect() returned EINPROGRESS, and what became of the connection is told later. */
 static __always_inline void ended_in_background(struct sock *sk, int error, ns_t began_ns)
 {
 	struct destination destination = {
@@ -165,6 +161,10 @@ static __always_inline void ended_in_background(struct sock *sk, int error, ns_t
 	count_destination(&destination, bpf_ktime_get_ns() - began_ns);
 }
 
+/*
+ * tcp_done_with_error (net/ipv4/tcp.c; before it existed, tcp_reset and tcp_write_err) sets the
+ * error and then the state. Where the program closes the socket before that, there is `if_none`.
+ */
 static __always_inline void failed_in_background(struct sock *sk, ns_t began_ns, int if_none)
 {
 	int error = BPF_CORE_READ(sk, sk_err) ?: if_none;

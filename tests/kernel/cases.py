@@ -116,6 +116,11 @@ def all_cases() -> List[Case]:
     return [Case(name, family) for name in FAMILIES_OF_CASE for family in FAMILIES_OF_CASE[name]]
 
 
+def is_of_requests(case: Case) -> bool:
+    """It makes requests on connections, and knows how many."""
+    return case.name.startswith("requests")
+
+
 class Key(NamedTuple):
     name: str
     transport: str

@@ -26,6 +26,7 @@ from tests.kernel.cases import (
     Truth,
     all_cases,
     command,
+    is_of_requests,
     read_truth,
 )
 from tests.kernel.conftest import Workload
@@ -38,10 +39,6 @@ class Observed(NamedTuple):
     case: Case
     truth: Truth
     report: tool.Report
-
-
-def is_of_requests(case: Case) -> bool:
-    return case.name.startswith("requests")
 
 
 REQUEST_CASES = [case for case in all_cases() if is_of_requests(case)]

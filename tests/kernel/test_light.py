@@ -15,7 +15,7 @@ from typing import Callable, Dict, NamedTuple, Set, Tuple
 import pytest
 
 from tests.kernel import tool
-from tests.kernel.cases import URING, Case, Truth, all_cases, command, read_truth
+from tests.kernel.cases import URING, Case, Truth, all_cases, command, is_of_requests, read_truth
 from tests.workloads.queue_process import Actor
 from udsprobe.kernel.abilities.light_plan import PROGRAMS
 
@@ -27,7 +27,7 @@ LIGHT = ("--detail", "light")
 # From a socket to a pipe no message is told, and splice() to a socket looks alike in the truth.
 SPLICED = ("splice", "requests_splice")
 SEEN = [case for case in all_cases() if case.name not in SPLICED]
-REQUESTS = [case for case in all_cases() if case.name.startswith("requests")]
+REQUESTS = [case for case in all_cases() if is_of_requests(case)]
 
 
 class Bytes(NamedTuple):

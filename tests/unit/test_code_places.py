@@ -104,10 +104,7 @@ def test_what_the_verdict_is_about_is_named(part: Optional[str], first: str) -> 
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (
-            "clock_nanosleep",
-            "or make it shorter: f ← main (app)",
-        ),
+        ("nanosleep", "take the sleep out of the request, or make it shorter: f ← main (app)"),
         ("futex", "held for less long or divided: f ← main (app)"),
         ("wait4", "do without that call in the request, or make it less often: f ← main (app)"),
         ("epoll_wait", "find the timer"),
@@ -118,7 +115,7 @@ def test_what_to_do_is_told_with_the_function(call: str, says: str) -> None:
     slept_in = found(slept(call, ("main", APP), ("f", APP), ms=300, owing_ms=250))
     part = {"futex": "app_lock_us", "epoll_wait": "app_timer_us"}.get(call, "app_sleep_us")
     actions = (*remedies("sleeps", pid=1), *remedies("disk"))
-    subject = "a timer (clock_nanosleep)" if call == "clock_nanosleep" else None
+    subject = "a timer (nanosleep)" if call == "nanosleep" else None
     asked = replace(suspect("app-blocked", part), actions=actions, subject=subject)
     told = with_code(asked, replace(reports.measured(), stacks=slept_in))
     assert says in told.actions[0].say and told.actions[1:] == remedies("disk")

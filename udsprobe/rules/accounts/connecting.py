@@ -13,7 +13,7 @@ from udsprobe.model.report import Connect, Peer, Report
 
 _THIS_HOST = ("127.", "[::1]", "[::ffff:127.")
 # The program gave up, or the kernel did.
-_NO_ANSWER = ("ECANCELED", "ETIMEDOUT")
+NO_ANSWER = ("ECANCELED", "ETIMEDOUT")
 
 
 def owner_of(row: Connect, report: Report) -> Optional[Peer]:
@@ -36,7 +36,7 @@ def never_answered(row: Connect, report: Report) -> int:
     """Connects to a listener on this host that ended before it took them."""
     if not _is_tcp_of_this_host(row, report):
         return 0
-    return sum(row.failed_in_background.get(error, 0) for error in _NO_ANSWER)
+    return sum(row.failed_in_background.get(error, 0) for error in NO_ANSWER)
 
 
 def answered_late(row: Connect, report: Report) -> int:

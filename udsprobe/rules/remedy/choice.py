@@ -16,6 +16,7 @@ from udsprobe.model.report import (
     Upstream,
 )
 from udsprobe.rules.accounts.affinity import idle_beside
+from udsprobe.rules.accounts.connecting import NO_ANSWER
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
@@ -29,10 +30,10 @@ FD_FREE_MIN = 0.5
 """Part of the descriptors that are free where EMFILE was not for want of them."""
 
 _DENIED = ("EACCES", "EPERM")
-_NO_GOOD_ANSWER = "an upstream that it does not reach, or whose answer it cannot use"
 # RFC 9110, 15.6: what a server means that answers so by itself.
 _STATUS_HINTS = {
-    "502": f": a proxy says 502 of {_NO_GOOD_ANSWER}",
+    "502": ": a proxy says 502 of an upstream that it does not reach, or whose answer it cannot "
+    "use",
     "503": ", and for a limit of its own that answers 503",
     "504": ": a proxy says 504 of an upstream that does not answer in its time limit",
 }
@@ -136,7 +137,7 @@ def connect_failing(error: str, transport: str, address: str) -> Tuple[Action, .
         return remedies("missing", address=address)
     if error == "EADDRNOTAVAIL":
         return remedies("no-port")
-    if error in ("ECANCELED", "ETIMEDOUT") and transport == "tcp":
+    if error in NO_ANSWER and transport == "tcp":
         return remedies("no-answer", GENERIC, **_for_clients(transport, address))
     return remedies("nobody-unix" if transport == "unix" else "nobody-tcp", address=address)
 

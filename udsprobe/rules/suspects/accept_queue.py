@@ -49,8 +49,8 @@ def accept_queue_suspects(report: Report) -> List[Suspect]:
         )
         if found is not None:
             suspects.append(found)
-    suspects += [each for row in report.connects or [] for each in full_elsewhere(report, row)]
-    return suspects
+    elsewhere = [full_elsewhere(report, row) for row in report.connects or []]
+    return [*suspects, *(each for each in elsewhere if each is not None)]
 
 
 def queue_full(report: Report, listener: Listener) -> Optional[Suspect]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Optional, Tuple
+from typing import Optional, Tuple
 
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Connect, Evidence, Report
@@ -20,27 +20,25 @@ from udsprobe.rules.thresholds import WAIT_MEAN_US_MIN
 from udsprobe.rules.wording import count, duration, evidence, place
 
 
-def full_elsewhere(report: Report, row: Connect) -> List[Suspect]:
+def full_elsewhere(report: Report, row: Connect) -> Optional[Suspect]:
     """The queue that a target found full when it wanted to connect."""
     met = _met_elsewhere(report, row)
     if met is None:
-        return []
+        return None
     subject = place(row)
-    return [
-        Suspect(
-            cause="accept-queue-full",
-            name=f"accept-queue-full:{subject}",
-            severity=CRITICAL if met.lost else WARNING,
-            is_pressure=met.lost > 0 or met.mean_us >= WAIT_MEAN_US_MIN,
-            share_pct=met.harm.share_pct or 0.0,
-            subject=subject,
-            headline=f"accept queue of {subject}{_of_owner(row, report)} is full",
-            evidence=met.evidence,
-            actions=choice.full_elsewhere(row.transport, row.address, owner_of(row, report)),
-            seen=met.lost or row.calls,
-            harm=met.harm,
-        )
-    ]
+    return Suspect(
+        cause="accept-queue-full",
+        name=f"accept-queue-full:{subject}",
+        severity=CRITICAL if met.lost else WARNING,
+        is_pressure=met.lost > 0 or met.mean_us >= WAIT_MEAN_US_MIN,
+        share_pct=met.harm.share_pct or 0.0,
+        subject=subject,
+        headline=f"accept queue of {subject}{_of_owner(row, report)} is full",
+        evidence=met.evidence,
+        actions=choice.full_elsewhere(row.transport, row.address, owner_of(row, report)),
+        seen=met.lost or row.calls,
+        harm=met.harm,
+    )
 
 
 @dataclass(frozen=True)
