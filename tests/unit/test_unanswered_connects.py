@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit import ill
 from tests.unit.reports import connect
-from udsprobe.model.report import Connect, Report
+from udsprobe.model.report import Connect, Peer, Report
 from udsprobe.rules import judged
 from udsprobe.views.fields import cells
 
@@ -51,6 +51,27 @@ def test_one_that_never_answers_is_worse() -> None:
     assert found is not None and found.cause == "accept-queue-full"
     assert (found.harm.kind, found.harm.count) == ("failed", 45)
     assert all(each.id != "connect-failing" for each in report.findings)
+
+
+def test_refusals_and_what_nobody_answered_are_told_once_each() -> None:
+    """A listener that was restarted: first nobody listened, then its queue was full."""
+    row = tried(failed={"ECONNREFUSED": 60, "ECANCELED": 40})
+    told = {each.id: each for each in asking(row).findings or ()}
+    assert told["connect-failing"].summary.startswith("10 % of connects")
+    assert told["accept-queue-full"].summary.startswith("6.7 % of connects")
+
+
+def test_the_time_that_its_connects_take_is_not_the_poller_s() -> None:
+    """The same requests with and without them: 61 s of 90 s were spent connecting."""
+    asked = ill.upstream(590, 2_000.0, HERE)
+    requests = ill.served(600, app=150_000.0, poll=85.0, cpu=4.0)
+    upstream = replace(asked, transport="tcp", peer=Peer(4712, "python", None))
+    row = tried(late=60)
+    report = judged(replace(ill.service(requests, upstream=[upstream]), connects=[row]))
+    found = report.verdict
+    assert found is not None and found.cause == "accept-queue-full"
+    assert found.confidence >= 0.9
+    assert all(each.id != "app-blocked" for each in report.findings or ())
 
 
 def test_what_took_no_time_together_is_no_pressure() -> None:

@@ -381,8 +381,9 @@ def symptoms_of(root: Suspect, suspects: Sequence[Suspect]) -> List[Suspect]:
             continue
         if each.cause in QUEUES and root.overloads and root.cause in PARTS:
             found.append(each)
-        # Who is turned away comes again.
-        if each.cause == "connection-churn" and root.refuses and each.subject == root.subject:
+        # Who is turned away comes again; and what a short queue has no room for are these.
+        meets = root.refuses or root.cause == "accept-queue-full"
+        if each.cause == "connection-churn" and meets and each.subject == root.subject:
             found.append(each)
     grows = True
     while grows:

@@ -51,6 +51,12 @@ def late_us(row: Connect) -> float:
     return (late.mean if late is not None else None) or 0.0
 
 
+def connecting_us(row: Connect) -> float:
+    """What connects in the background took until they connected, all together."""
+    late = row.connected_later_us
+    return late.count * (late.mean or 0.0) if late is not None else 0.0
+
+
 def _is_tcp_of_this_host(row: Connect, report: Report) -> bool:
     if row.transport != "tcp":
         return False

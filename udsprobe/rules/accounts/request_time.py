@@ -153,6 +153,7 @@ def app_parts(service: Service) -> Dict[str, float]:
     }
     others_us = service.others_share * parts["timer"]
     _add(parts, {"other_clients": others_us}, taken_from="timer")
+    _add(parts, {"upstream": min(parts["timer"], service.connecting_us)}, taken_from="timer")
     _add(parts, _of_other_threads(service, parts["timer"]), taken_from="timer")
     _add(parts, {"send": _asleep_in_sends_us(service, parts["upstream"])}, taken_from="upstream")
     _add(parts, _handed_over_parts(service, handed_us))

@@ -19,6 +19,7 @@ from udsprobe.model.report import (
     Wait,
 )
 from udsprobe.rules.accounts.affinity import allowed_cpus
+from udsprobe.rules.accounts.connecting import connecting_us
 from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.accounts.other_clients import share_of_other_clients
 from udsprobe.rules.thresholds import (
@@ -55,6 +56,7 @@ class Service:
         acceptors: threads that accepted connections.
         repliers: threads that sent the replies of requests kept whole.
         others_share: part of the waits in a poller that end with what another client sends.
+        connecting_us: its connects that completed in the background took so long, all together.
         waits: of its threads, and who ended them.
         clients: (pid of a process, pid of one at the other end of a connection that it serves);
             partners: of any connection.
@@ -86,6 +88,7 @@ class Service:
     partners: FrozenSet[Tuple[int, int]] = frozenset()
     at_once: float = 1.0
     others_share: float = 0.0
+    connecting_us: float = 0.0
 
     @property
     def total_us(self) -> float:
@@ -139,6 +142,7 @@ def whole_service(report: Report) -> Service:
         acceptors=_acceptors(report),
         repliers=_repliers(report),
         others_share=share_of_other_clients(report, None),
+        connecting_us=sum(map(connecting_us, report.connects or ())),
         waits=tuple(report.waits or ()),
         clients=_partners(report, "served"),
         partners=_partners(report, "served", "upstream", "unknown"),
@@ -224,6 +228,9 @@ def _without_row(service: Service) -> ThreadTime:
 def _of_hop(report: Report, hop: Hop) -> Service:
     pids = frozenset(hop.pids)
     rows = [row for row in report.requests.served_by or () if row.pid in pids]
+    upstream = tuple(_as_upstream(report, each) for row in rows for each in row.upstream)
+    asked = {(each.transport, each.address) for each in upstream}
+    connects = [row for row in report.connects or () if (row.transport, row.address) in asked]
     time = report.time
     processes = [p for p in (time.processes if time is not None else ()) if p.pid in pids]
     return Service(
@@ -238,7 +245,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         app_pct=_app_pct(rows),
         handed_over=sum(row.handed_over or 0 for row in rows),
         at_once=_at_once(rows),
-        upstream=tuple(_as_upstream(report, each) for row in rows for each in row.upstream),
+        upstream=upstream,
         threads=tuple(t for t in (time.threads if time is not None else ()) if t.pid in pids),
         processes=tuple(processes),
         spent_s=_spent_s(processes),
@@ -246,6 +253,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
         others_share=share_of_other_clients(report, pids),
+        connecting_us=sum(map(connecting_us, connects)),
         waits=tuple(row for row in report.waits or () if row.pid in pids),
         clients=_partners(report, "served"),
         partners=_partners(report, "served", "upstream", "unknown"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Dict, List, Optional, Tuple
 
 from udsprobe.model.report import Connect, Evidence, Listener, Report
-from udsprobe.rules.accounts.connecting import never_answered
+from udsprobe.rules.accounts.connecting import NO_ANSWER, never_answered
 from udsprobe.rules.harm import FAILED, connects
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import CRITICAL, INFO, WARNING, Suspect
@@ -54,10 +54,9 @@ def failures(row: Connect) -> Dict[str, int]:
 
 
 def _failing(row: Connect, rows: List[Connect], report: Report) -> Optional[Suspect]:
-    failed = failures(row)
+    failed = _without_full_queues(row, report)
     total = sum(failed.values())
-    # Of a listener on this host, that one's queue is full.
-    if total <= never_answered(row, report):
+    if not total:
         return None
     error = max(failed, key=lambda name: failed[name])
     has_fallback = _has_fallback(row, rows, error)
@@ -78,6 +77,15 @@ def _failing(row: Connect, rows: List[Connect], report: Report) -> Optional[Susp
         seen=total,
         harm=connects(FAILED, total, row.calls, f"to {subject} fail"),
     )
+
+
+def _without_full_queues(row: Connect, report: Report) -> Dict[str, int]:
+    """As `failures`, without those that a full queue on this host does not answer."""
+    failed = failures(row)
+    if never_answered(row, report):
+        for error in NO_ANSWER:
+            failed[error] = failed.get(error, 0) - row.failed_in_background.get(error, 0)
+    return {error: number for error, number in failed.items() if number > 0}
 
 
 def _refused_at(listener: Listener) -> Optional[Suspect]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from udsprobe.model.harm import Harm
-from udsprobe.model.report import Connect, Evidence, Report
+from udsprobe.model.report import Connect, Evidence, Peer, Report
 from udsprobe.rules.accounts.connecting import (
     answered_late,
     late_us,
@@ -25,7 +25,7 @@ def full_elsewhere(report: Report, row: Connect) -> Optional[Suspect]:
     met = _met_elsewhere(report, row)
     if met is None:
         return None
-    subject = place(row)
+    subject, owner = place(row), owner_of(row, report)
     return Suspect(
         cause="accept-queue-full",
         name=f"accept-queue-full:{subject}",
@@ -33,10 +33,11 @@ def full_elsewhere(report: Report, row: Connect) -> Optional[Suspect]:
         is_pressure=met.lost > 0 or met.mean_us >= WAIT_MEAN_US_MIN,
         share_pct=met.harm.share_pct or 0.0,
         subject=subject,
-        headline=f"accept queue of {subject}{_of_owner(row, report)} is full",
+        headline=f"accept queue of {subject}{_named(owner)} is full",
         evidence=met.evidence,
-        actions=choice.full_elsewhere(row.transport, row.address, owner_of(row, report)),
+        actions=choice.full_elsewhere(row.transport, row.address, owner),
         seen=met.lost or row.calls,
+        pids=frozenset() if owner is None or not owner.pid else frozenset({owner.pid}),
         harm=met.harm,
     )
 
@@ -92,9 +93,8 @@ def _met_by_tcp(report: Report, row: Connect) -> Optional[_Met]:
     return _Met(lost, late * late_us(row) / max(row.calls, 1), harm, tuple(facts))
 
 
-def _of_owner(row: Connect, report: Report) -> str:
+def _named(owner: Optional[Peer]) -> str:
     """` of node 4711`, where somebody was seen to answer there."""
-    owner = owner_of(row, report)
     return "" if owner is None else f" of {owner.comm or 'pid'} {owner.pid}"
 
 
