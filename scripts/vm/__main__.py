@@ -105,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=2, help="guests at a time")
     parser.add_argument("--cpus", type=int, default=Bounds.cpus, help="of each guest")
     parser.add_argument("--seconds", type=int, default=2400, help="what a guest may take")
+    parser.add_argument("--short", action="store_true", help="one test of each program")
     parser.add_argument("--refresh", action="store_true", help="look for newer kernels")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument("--again", action="store_true", help="boot nothing: what the logs say")
@@ -121,7 +122,7 @@ def _run_all(places: List[Tuple[Machine, str]], asked: argparse.Namespace) -> No
         for one, strategy in places:
             results = _results(asked.logs, one, strategy)
             shutil.rmtree(results, ignore_errors=True)
-            tests = asked.tests or selected_tests(strategy)
+            tests = asked.tests or selected_tests(strategy, asked.short)
             pool.submit(_guest, one, strategy, tests, results, bounds)
 
 

@@ -22,9 +22,14 @@ TEST_SECONDS = 600
 PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def selected_tests(strategy: str = STRATEGIES[0]) -> List[str]:
-    """The tests of `selection.txt`, or of `selection_bcc.txt`."""
-    lines = (SELECTION_BCC if strategy == BCC else SELECTION).read_text().splitlines()
+def selected_tests(strategy: str = STRATEGIES[0], short: bool = False) -> List[str]:
+    """The tests of `selection.txt`, or of `selection_bcc.txt`.
+
+    Args:
+        short: those of its first paragraph.
+    """
+    text = (SELECTION_BCC if strategy == BCC else SELECTION).read_text()
+    lines = (text.split("\n\n")[0] if short else text).splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
 
