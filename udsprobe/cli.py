@@ -19,8 +19,8 @@ from udsprobe import __version__
 from udsprobe.commands.options.shared import debug_option
 from udsprobe.commands.output.delivery import DeliveryError, Outlet
 from udsprobe.encodable import never_lose
-from udsprobe.ending import ignore_signals
 from udsprobe.errors import EXIT_INTERNAL, EXIT_OK, EXIT_USAGE, UdsprobeError, UsageError
+from udsprobe.observe.ending import ignore_signals
 
 COMMANDS = {
     "attach": "Observe running processes: system calls, listeners, requests.",

@@ -11,7 +11,7 @@ from typing import Deque, List, Optional, Sequence
 
 from udsprobe.model.difference import report
 from udsprobe.model.report import Report, Verdict
-from udsprobe.model.target_rows import SettledRows
+from udsprobe.model.threads.target_rows import SettledRows
 from udsprobe.rules import judged, over_parts
 from udsprobe.sample import Observation, Sample
 from udsprobe.window_parts import PartingSamples

@@ -921,7 +921,7 @@ class KeptRequest:
         replied_ns: CLOCK_MONOTONIC when the call that starts its reply returned.
         rank: it is kept while few others of its kind have more: its latency in ns where
             `is_slow`, otherwise a number drawn by chance.
-        story: a JSON document, which `udsprobe.model.whole_requests` reads.
+        story: a JSON document, which `udsprobe.model.requests.whole_requests` reads.
     """
 
     name: str

@@ -12,7 +12,7 @@ from tests.visible import invisible
 from udsprobe.doctor.caddy_config import hops
 from udsprobe.doctor.examine import Machine, diagnosis
 from udsprobe.doctor.facts import CaddyFacts, Facts, NginxFacts, ServiceUnit, SocketUnit
-from udsprobe.doctor.nginx_config import destinations, read
+from udsprobe.doctor.nginx.config import destinations, read
 from udsprobe.doctor.unit_file import together
 from udsprobe.servers.nginx_files import Broken, statements
 from udsprobe.views.documents.doctor_document import json_text

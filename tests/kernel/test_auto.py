@@ -28,11 +28,11 @@ from tests.kernel.test_light import SEEN, Workload, bytes_reported, bytes_told
 from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import Actor, unix
 from udsprobe.auto import control, light_cost
-from udsprobe.auto_observe import AutoObserver, AutoOptions
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
-from udsprobe.live_observer import ObserverOptions
 from udsprobe.model.report import Report
+from udsprobe.observe.auto import AutoObserver, AutoOptions
+from udsprobe.observe.live_observer import ObserverOptions
 from udsprobe.recording.reader import open_recording
 from udsprobe.recording.retention import Retention
 from udsprobe.recording.writer import Recorder
@@ -73,7 +73,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "VERDICT_S", 0.0)
     monkeypatch.setattr(control, "QUIET_S", -1.0)
     monkeypatch.setattr(control, "BURST_S", 0.0)
-    monkeypatch.setattr("udsprobe.auto_observe.WINDOW_S", OFTEN_S)
+    monkeypatch.setattr("udsprobe.observe.auto.WINDOW_S", OFTEN_S)
 
 
 class Windows:
@@ -258,7 +258,7 @@ def test_targets_that_fork_or_exit_between_windows() -> None:
 def quiet_between(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first, windows are opened by pressure alone."""
     monkeypatch.setattr(control, "PERIOD_S", 3600.0)
-    monkeypatch.setattr("udsprobe.auto_observe.WINDOW_S", OFTEN_S)
+    monkeypatch.setattr("udsprobe.observe.auto.WINDOW_S", OFTEN_S)
 
 
 @pytest.mark.usefixtures("quiet_between")

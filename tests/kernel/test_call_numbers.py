@@ -15,8 +15,8 @@ from tests.kernel.at_rest import wait_until_at_rest
 from udsprobe.kernel.objects.btf import Btf
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
-from udsprobe.live_observer import ObserverOptions
-from udsprobe.observe import Observer
+from udsprobe.observe.live_observer import ObserverOptions
+from udsprobe.observe.observation import Observer
 from udsprobe.sample import CallCounts
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]

@@ -32,8 +32,8 @@ from udsprobe.kernel.programs.loaded import load_programs
 from udsprobe.kernel.programs.loader import possible_cpus
 from udsprobe.kernel.selectors import Chosen
 from udsprobe.kernel.tracer import Tracer
-from udsprobe.live_observer import ObserverOptions
-from udsprobe.observe import Observer
+from udsprobe.observe.live_observer import ObserverOptions
+from udsprobe.observe.observation import Observer
 from udsprobe.sample import Sample
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]

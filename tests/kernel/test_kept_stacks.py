@@ -18,7 +18,7 @@ from udsprobe.kernel.abilities.light_plan import NEEDS, has_light
 from udsprobe.kernel.objects.probe_object import HASH, ProbeObject
 from udsprobe.kernel.programs.kept import KeptPrograms
 from udsprobe.kernel.stacks.loaded import SERVERS, load_stacks
-from udsprobe.observe import Observer
+from udsprobe.observe.observation import Observer
 from udsprobe.sample import StackReading
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]

@@ -22,8 +22,8 @@ from tests.kernel.test_accept_queue import (
 from tests.kernel.tool import row_of
 from tests.patience import PATIENCE_S
 from tests.workloads.queue_process import Actor, wait_until_asleep
-from udsprobe.collector import SWEEP_EVERY_SAMPLES
 from udsprobe.kernel.programs.loader import MAP_BOUNDS
+from udsprobe.observe.collector import SWEEP_EVERY_SAMPLES
 
 pytestmark = [pytest.mark.root]
 

@@ -17,8 +17,8 @@ import pytest
 from tests.kernel.at_rest import wait_until_asleep
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
-from udsprobe.live_observer import ObserverOptions
-from udsprobe.observe import Observer
+from udsprobe.observe.live_observer import ObserverOptions
+from udsprobe.observe.observation import Observer
 from udsprobe.sample import Sample
 
 pytestmark = [pytest.mark.root]

@@ -17,12 +17,12 @@ from tests.kernel.at_rest import wait_until_asleep
 from tests.patience import SLOWNESS
 from tests.workloads import stages_program
 from tests.workloads.build import BuildError
-from udsprobe.collector import Collector, _Counted
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Chosen
-from udsprobe.live_observer import ObserverOptions
-from udsprobe.model.thread_time import thread_time
-from udsprobe.observe import Observer
+from udsprobe.model.threads.thread_time import thread_time
+from udsprobe.observe.collector import Collector, _Counted
+from udsprobe.observe.live_observer import ObserverOptions
+from udsprobe.observe.observation import Observer
 from udsprobe.sample import Sample
 
 pytestmark = [pytest.mark.root, pytest.mark.alone]

@@ -15,7 +15,7 @@ from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.tables import wakers
 from udsprobe.kernel.tables.wakers import WaitTable
 from udsprobe.kernel.tracer import Tracer
-from udsprobe.model.waits import _window
+from udsprobe.model.threads.waits import _window
 from udsprobe.sample import WaitCounts
 
 pytestmark = [pytest.mark.root, pytest.mark.alone]

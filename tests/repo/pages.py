@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterable, List
 
 from tests.repo import remedy_table as remedies
 from tests.repo.source_tree import ROOT
-from udsprobe.model.code_marks import KINDS
+from udsprobe.model.code.marks import KINDS
 from udsprobe.rules.causes import CAUSES
 from udsprobe.rules.code_kinds import KIND_WORDS
 from udsprobe.views.fields.columns import CONNECTIONS, FINDINGS, LISTENERS, SYSCALLS, TARGETS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 from typing import Dict, List, Set
 
@@ -19,7 +20,8 @@ MAY_IMPORT: Dict[str, Set[str]] = {
     "compare": {"model", "rules"},
     "doctor": {"model", "rules"},
     "recording": {"model", "rules"},
-    "servers": {"doctor", "kernel"},
+    "observe": {"auto", "kernel", "model", "recording", "rules", "symbols"},
+    "servers": {"doctor", "kernel", "observe"},
     "symbols": {"kernel"},
     "views": {"compare", "doctor", "model", "rules"},
     "commands": {
@@ -27,6 +29,7 @@ MAY_IMPORT: Dict[str, Set[str]] = {
         "doctor",
         "kernel",
         "model",
+        "observe",
         "recording",
         "rules",
         "servers",
@@ -47,10 +50,21 @@ MAY_IMPORT_BESIDE: Dict[str, Dict[str, Set[str]]] = {
         "programs": {"abilities", "objects", "stacks", "tables"},
         "bcc": {"abilities", "objects", "proc", "programs", "tables"},
     },
+    "model": {
+        "code": {""},
+        "requests": {""},
+        "sockets": {"", "requests"},
+        "threads": {""},
+    },
+    "doctor": {
+        "nginx": {""},
+    },
     "rules": {
-        "accounts": {""},
-        "remedy": {"", "accounts"},
-        "suspects": {"", "accounts", "remedy"},
+        "peers": {""},
+        "accounts": {"", "peers"},
+        "remedy": {"", "accounts", "peers"},
+        "suspects": {"", "accounts", "peers", "remedy"},
+        "turned_away": {"", "accounts", "peers", "remedy", "suspects"},
     },
     "views": {
         "fields": set(),
@@ -68,6 +82,7 @@ MAY_IMPORT_BESIDE: Dict[str, Dict[str, Set[str]]] = {
 }
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "manager", "data", "misc", "common"}
 LINES_MAX = 40
+MODULES_MAX = 15
 DOCUMENTED = ("auto", "kernel", "model", "doctor", "servers", "symbols")
 
 
@@ -124,6 +139,11 @@ def test_packages_import_only_what_is_below_them() -> None:
     assert found == set()
     packages = {path.parent.name for path in (ROOT / "udsprobe").glob("*/__init__.py")}
     assert packages == set(MAY_IMPORT)
+
+
+def test_no_folder_has_more_modules_than_one_can_look_over() -> None:
+    rooms = Counter(m.path.parent for m in modules() if m.path.stem != "__init__")
+    assert {str(room): count for room, count in rooms.items() if count > MODULES_MAX} == {}
 
 
 def folders_imported(module: Module) -> Set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from udsprobe.doctor.facts import Facts, ListenerFacts, NetworkLimits, NginxFacts, ProcessFacts
-from udsprobe.doctor.nginx_config import read
+from udsprobe.doctor.nginx.config import read
 from udsprobe.host_facts import HostLimits, KernelFacts, Strategy
 from udsprobe.servers.nginx_files import statements
 

@@ -17,15 +17,15 @@ from udsprobe.auto.composing import NO_WINDOW, UNPROBED, FullWindow, composed
 from udsprobe.auto.control import Costs
 from udsprobe.auto.costs import CALL_NS, at_rate, programs_s, running_s
 from udsprobe.auto.pressure import PAST_MIN, Pressure
-from udsprobe.collector import without_calls
 from udsprobe.compare.tally import tally
 from udsprobe.kernel.abilities.plan import measurements, programs
 from udsprobe.model.coverage import observed_s
 from udsprobe.model.difference import report
 from udsprobe.model.report import Latency, Measurement, Report, Verdict, Window
+from udsprobe.observe.collector import without_calls
+from udsprobe.observe.unprobed import unprobed_measurements
 from udsprobe.rules.judge import judged
 from udsprobe.sample import Sample
-from udsprobe.unprobed import unprobed_measurements
 from udsprobe.views.documents.report_document import document
 from udsprobe.views.fields import words
 from udsprobe.views.fields.breakdown import stages

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from udsprobe.model.cgroup_path import Placement, placement
+from udsprobe.model.threads.cgroup_path import Placement, placement
 
 ID = "4f3c9a" + "0b" * 28 + "c1"
 UID = "2d8f1a60-77f4-4e2c-9d1b-0c9e5a3b7f21"

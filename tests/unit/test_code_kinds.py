@@ -13,9 +13,9 @@ from tests.unit import ill, reports
 from tests.unit.test_code_places import APP, LIBC, line, reading, reports_sample, suspect
 from tests.unit.test_report_page import line as told_over_time
 from tests.unit.test_report_page import text_of
-from udsprobe.model.code import stacks
-from udsprobe.model.code_kinds import with_kinds
-from udsprobe.model.code_marks import KINDS, MARKS, kind_of
+from udsprobe.model.code.kinds import with_kinds
+from udsprobe.model.code.marks import KINDS, MARKS, kind_of
+from udsprobe.model.code.stacks import stacks
 from udsprobe.model.report import CodeKind, Report, Stacks
 from udsprobe.rules.code_kinds import KIND_WORDS
 from udsprobe.rules.code_places import with_code
@@ -23,7 +23,7 @@ from udsprobe.rules.remedy.table import KINDS as REMEDIES
 from udsprobe.rules.servers import SERVERS
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.sample import StackCounts
-from udsprobe.views.dashboard.code_pages import tree_page
+from udsprobe.views.dashboard.pages.code import tree_page
 from udsprobe.views.fields import words
 from udsprobe.views.html.report_page import render as render_page
 from udsprobe.views.text.report_text import render

@@ -7,7 +7,7 @@ from typing import List
 
 from tests.unit import reports
 from udsprobe.model.report import CodePlace, CodeStack, ProcessCode, Report, Sleeps, Stacks
-from udsprobe.views.dashboard.code_pages import NOTHING, flame_lines, flame_page, tree_page
+from udsprobe.views.dashboard.pages.code import NOTHING, flame_lines, flame_page, tree_page
 
 
 def stack(samples: int, *frames: str, total_us: float = -1) -> CodeStack:

@@ -8,7 +8,7 @@ from typing import List, Optional, Tuple
 import pytest
 
 from tests.unit import reports
-from udsprobe.model.code import sleeping_processes, stacks
+from udsprobe.model.code.stacks import sleeping_processes, stacks
 from udsprobe.model.report import CodePlace, ProcessCode, Report, Sleeps, Stacks
 from udsprobe.rules.code_places import told, with_code
 from udsprobe.rules.remedy.table import remedies

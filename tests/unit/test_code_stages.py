@@ -11,8 +11,8 @@ from tests.unit import reports
 from tests.unit.test_code_places import APP, LIBC, line, reading, reports_sample
 from tests.unit.test_report_page import line as told_over_time
 from tests.unit.test_report_page import text_of
-from udsprobe.model.code import stacks
-from udsprobe.model.code_stages import with_stages
+from udsprobe.model.code.stacks import stacks
+from udsprobe.model.code.stages import with_stages
 from udsprobe.model.report import Stacks
 from udsprobe.sample import StackCounts
 from udsprobe.views.fields import words

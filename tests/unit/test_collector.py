@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, List, Mapping, Sequence, Tuple
 
 from tests.unit.samples import listener, queue
-from udsprobe.collector import Collector, SystemClock
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.tables.target_book import TargetBook
+from udsprobe.observe.collector import Collector, SystemClock
 from udsprobe.sample import ListenerReading
 
 

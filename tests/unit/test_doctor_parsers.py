@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.doctor_facts import healthy, nginx
-from udsprobe.doctor import nginx_values, unit_file
+from udsprobe.doctor import unit_file
 from udsprobe.doctor.addresses import loopback_port
 from udsprobe.doctor.caddy_config import hops
 from udsprobe.doctor.examine import examine
-from udsprobe.doctor.nginx_config import destinations, read, target
-from udsprobe.doctor.nginx_values import StartedWith, started_with
+from udsprobe.doctor.nginx import values as nginx_values
+from udsprobe.doctor.nginx.config import destinations, read, target
+from udsprobe.doctor.nginx.values import StartedWith, started_with
 from udsprobe.kernel.abilities.lockdown import lockdown_of
 from udsprobe.kernel.proc.limits import identity_of
 from udsprobe.servers.caddy import configured

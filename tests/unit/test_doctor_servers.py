@@ -12,7 +12,7 @@ import pytest
 from tests.unit.doctor_facts import NETNS, healthy, listener, network, nginx, process
 from udsprobe.doctor.examine import examine
 from udsprobe.doctor.facts import ListenerFacts
-from udsprobe.doctor.nginx_config import destinations
+from udsprobe.doctor.nginx.config import destinations
 from udsprobe.host_facts import Identity
 from udsprobe.kernel import kernel_facts
 from udsprobe.kernel.abilities import features

@@ -98,7 +98,7 @@ def test_the_schema_has_every_field() -> None:
 def ids_in_the_source() -> Set[str]:
     """Ids of findings in the rules: of `Finding(…)`, or first in a row of a table of them."""
     found: Set[str] = set()
-    for path in sorted((ROOT / "udsprobe" / "doctor").glob("*.py")):
+    for path in sorted((ROOT / "udsprobe" / "doctor").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             first: Any = None
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in MAKERS:

@@ -10,7 +10,7 @@ from typing import Iterator
 
 import pytest
 
-from udsprobe.ending import SIGNALS, Ending
+from udsprobe.observe.ending import SIGNALS, Ending
 
 FOREVER_S = 3600.0
 

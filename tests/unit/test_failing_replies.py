@@ -9,8 +9,6 @@ import pytest
 
 from tests.unit import ill, samples
 from tests.unit.reports import target
-from udsprobe.model.connection_rows import upstream_rows
-from udsprobe.model.http_replies import http_replies
 from udsprobe.model.report import (
     Connect,
     HttpReplies,
@@ -24,6 +22,8 @@ from udsprobe.model.report import (
     Verdict,
     Waiting,
 )
+from udsprobe.model.requests.http_replies import http_replies
+from udsprobe.model.sockets.connection_rows import upstream_rows
 from udsprobe.rules import judged
 from udsprobe.sample import HttpReplyCounts
 from udsprobe.views.fields import cells

@@ -24,7 +24,7 @@ from udsprobe.model.report import (
 )
 from udsprobe.rules import judged
 from udsprobe.rules.harm import slow_requests
-from udsprobe.rules.suspects.closed_unread import closed_unread_suspects
+from udsprobe.rules.turned_away.closed_unread import closed_unread_suspects
 from udsprobe.views.fields.verdict import said
 
 

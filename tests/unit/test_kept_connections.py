@@ -8,7 +8,7 @@ from typing import List
 from tests.unit import ill
 from udsprobe.model.report import Connection, Listener, Report, Verdict
 from udsprobe.rules import judged
-from udsprobe.rules.accounts.kept import served_at
+from udsprobe.rules.peers.kept import served_at
 
 SLEEPING = ill.thread(blocked_other=0.95, user=0.01)
 SLOW = ill.served(200, app=50_000.0, other=100.0)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.unit import samples
-from udsprobe.collector import without_calls
 from udsprobe.kernel.abilities import light_plan
 from udsprobe.kernel.abilities.plan import EVENT_PROGRAMS, measurements, programs
 from udsprobe.model.difference import report
 from udsprobe.model.report import Report
+from udsprobe.observe.collector import without_calls
 from udsprobe.rules.judge import judged
 from udsprobe.sample import Endpoint, Sample, TrafficCounts
 from udsprobe.views.text.report_text import render

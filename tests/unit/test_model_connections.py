@@ -8,8 +8,12 @@ from typing import Any, List, Optional
 import pytest
 
 from tests.unit.samples import connection, latency, sample, upstream
-from udsprobe.model.connection_rows import CONNECTIONS_SHOWN_MAX, connection_rows, upstream_rows
 from udsprobe.model.report import Connection, Latency, Peer, SendBlocked, Upstream
+from udsprobe.model.sockets.connection_rows import (
+    CONNECTIONS_SHOWN_MAX,
+    connection_rows,
+    upstream_rows,
+)
 from udsprobe.sample import CONNECTIONS_KEPT_MAX, PeerReading
 
 US, MS = 1_000, 1_000_000

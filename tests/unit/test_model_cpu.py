@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.samples import BOOT_NS, SECOND_NS, cpu, host_cpu, observation, quota, sample
-from udsprobe.model.cpu_use import cpu_use
 from udsprobe.model.difference import report
 from udsprobe.model.report import CpuAffinity
+from udsprobe.model.threads.cpu_use import cpu_use
 from udsprobe.sample import AffinityReading
 
 

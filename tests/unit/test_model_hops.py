@@ -7,7 +7,6 @@ from typing import List, Optional, Sequence
 
 from tests.unit.reports import listener
 from tests.unit.samples import target
-from udsprobe.model.hops import asked_by_servers, hops
 from udsprobe.model.report import (
     Hop,
     Latency,
@@ -18,6 +17,7 @@ from udsprobe.model.report import (
     StageMeans,
     Waiting,
 )
+from udsprobe.model.requests.hops import asked_by_servers, hops
 from udsprobe.sample import TargetReading
 
 NOTHING = Waiting(0, None)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.samples import connects, latency, listener, queue, sample
-from udsprobe.model.listener_rows import connect_rows, listener_row, listener_rows
 from udsprobe.model.report import Connect, Listener
+from udsprobe.model.sockets.listener_rows import connect_rows, listener_row, listener_rows
 from udsprobe.sample import ConnectCounts, ListenerReading, QueueCounts, Sample
 
 

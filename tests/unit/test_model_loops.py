@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.unit.samples import latency, sample, unmeasured_sample
-from udsprobe.model.cpu_holders import HOLDERS_SHOWN_MAX, cpu_holders
-from udsprobe.model.loops import LOOPS_SHOWN_MAX, loop_busy_us, loop_rows
 from udsprobe.model.report import BusyTime, Loop
 from udsprobe.model.report import CpuHolder as Holder
+from udsprobe.model.threads.cpu_holders import HOLDERS_SHOWN_MAX, cpu_holders
+from udsprobe.model.threads.loops import LOOPS_SHOWN_MAX, loop_busy_us, loop_rows
 from udsprobe.sample import ENDED_PID, CpuHolder, LoopCounts
 
 US = 1000

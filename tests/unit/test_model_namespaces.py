@@ -9,7 +9,7 @@ import pytest
 from tests.unit import samples
 from udsprobe.kernel.proc.namespace_files import tcp_counters
 from udsprobe.model.difference import report
-from udsprobe.model.namespace_rows import namespace_rows
+from udsprobe.model.sockets.namespace_rows import namespace_rows
 
 NETNS = 4026531840
 

@@ -18,8 +18,8 @@ from tests.unit.samples import (
     unmeasured_sample,
 )
 from udsprobe.model.report import OwnRequests, Peer, ServedBy
-from udsprobe.model.served_by import served_by
-from udsprobe.model.served_requests import app_parts_ns, served_requests
+from udsprobe.model.requests.served_by import served_by
+from udsprobe.model.requests.served_requests import app_parts_ns, served_requests
 from udsprobe.sample import ServerReading, Waiting
 
 MS = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.samples import ACTIVITIES, activities, latency, sample, served
 from udsprobe.model.report import Served
-from udsprobe.model.served_requests import APP_PARTS, served_requests
+from udsprobe.model.requests.served_requests import APP_PARTS, served_requests
 from udsprobe.sample import ServedCounts
 
 PARTS = ("cpu", "runq", "upstream", "lock", "disk", "poll", "other")

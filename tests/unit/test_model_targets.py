@@ -10,7 +10,7 @@ import pytest
 from tests.unit.samples import observation, sample, target
 from udsprobe.model.difference import report
 from udsprobe.model.report import Fds
-from udsprobe.model.target_rows import SettledRows, target_rows
+from udsprobe.model.threads.target_rows import SettledRows, target_rows
 from udsprobe.sample import OpenFiles, TargetReading
 
 

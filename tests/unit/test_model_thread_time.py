@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.samples import ACTIVITIES, BOOT_NS, SECOND_NS, activities, sample, thread
 from udsprobe.model.report import Time
-from udsprobe.model.thread_time import THREADS_SHOWN_MAX, busy_share, shares, thread_time
+from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX, busy_share, shares, thread_time
 from udsprobe.sample import Sample, ThreadActivities
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.samples import sample, target
 from udsprobe.model.report import Wait
-from udsprobe.model.waits import AUTHORS_SHOWN_MAX, HOPS_MAX, Waits, waits
+from udsprobe.model.threads.waits import AUTHORS_SHOWN_MAX, HOPS_MAX, Waits, waits
 from udsprobe.sample import WaitCounts, WaitPart
 
 PID = 100

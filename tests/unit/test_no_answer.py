@@ -9,7 +9,6 @@ import pytest
 
 from tests.unit import ill, samples
 from tests.unit.reports import target
-from udsprobe.model.connection_rows import upstream_rows
 from udsprobe.model.report import (
     GivenUp,
     OwnRequests,
@@ -22,6 +21,7 @@ from udsprobe.model.report import (
     Verdict,
     Waiting,
 )
+from udsprobe.model.sockets.connection_rows import upstream_rows
 from udsprobe.rules import judged
 from udsprobe.sample import UnansweredCounts
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit import ill
 from tests.unit.kept import call, kept, story
 from udsprobe.model.report import Report, WholeRequest
-from udsprobe.model.whole_requests import whole_request
+from udsprobe.model.requests.whole_requests import whole_request
 from udsprobe.rules import judged
 from udsprobe.rules.accounts.other_clients import follows_another_client, share_of_other_clients
 

@@ -11,8 +11,8 @@ from tests.unit import ill
 from tests.unit.test_rules import chain
 from tests.unit.verdicts import node_served
 from udsprobe.model.histogram import LATENCY_SLOTS, slot_of
-from udsprobe.model.outermost import of_outermost
 from udsprobe.model.report import Hop, ServedBy
+from udsprobe.model.requests.outermost import of_outermost
 from udsprobe.sample import LatencyCounts
 from udsprobe.views.text.report_text import latency_line, served_line
 

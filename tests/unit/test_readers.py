@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit import ill
 from udsprobe.model.report import Connection, Peer, ProcessTime, Report, Verdict
-from udsprobe.rules.accounts import readers
 from udsprobe.rules.judge import judged
+from udsprobe.rules.peers import readers
 from udsprobe.rules.suspects.buffers import is_stuck, readers_keep_up
 
 WINDOW_US = ill.SECONDS * 1e6

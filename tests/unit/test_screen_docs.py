@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit import reports
 from tests.unit.feeds import frame
-from udsprobe.views.dashboard.pages import KEYS_HELP, MARKS_HELP, VERDICT_HELP, help_page
+from udsprobe.views.dashboard.pages.opened import KEYS_HELP, MARKS_HELP, VERDICT_HELP, help_page
 from udsprobe.views.fields.columns import CONNECTIONS, FINDINGS, LISTENERS, SYSCALLS, TARGETS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "screen.md").read_text(encoding="utf-8")

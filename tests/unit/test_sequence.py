@@ -12,9 +12,10 @@ from tests.unit import reports
 from tests.unit.feeds import frame
 from tests.unit.kept import call, kept, story
 from udsprobe.model.report import Report, WholeRequest
-from udsprobe.model.whole_requests import whole_request
-from udsprobe.views.dashboard import pages, tables
-from udsprobe.views.dashboard.slow_pages import slow_key
+from udsprobe.model.requests.whole_requests import whole_request
+from udsprobe.views.dashboard import tables
+from udsprobe.views.dashboard.pages import opened as pages
+from udsprobe.views.dashboard.pages.slow import slow_key
 from udsprobe.views.dashboard.state import ViewState
 from udsprobe.views.fields import sequence
 from udsprobe.views.html import sequence_plot

@@ -8,7 +8,7 @@ from typing import Any, Optional
 from tests.unit.samples import connection, sample, server, thread
 from tests.unit.test_model_waits import PID, ended
 from udsprobe.model.report import Peer, Waker
-from udsprobe.model.waits_now import WAITS_NOW_SHOWN_MAX, WaitsNow, waits_now
+from udsprobe.model.threads.waits_now import WAITS_NOW_SHOWN_MAX, WaitsNow, waits_now
 from udsprobe.sample import PeerReading, Sample, ThreadActivities, Waiting
 
 S, FUTEX = 1_000_000_000, 0x7F00

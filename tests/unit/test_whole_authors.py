@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.kept import kept, story
 from udsprobe.model.report import Author, Wait, WholeAuthor, WholeRequest
-from udsprobe.model.whole_authors import with_authors
-from udsprobe.model.whole_requests import whole_request
+from udsprobe.model.requests.whole_authors import with_authors
+from udsprobe.model.requests.whole_requests import whole_request
 from udsprobe.views.fields.sequence import woken_by
 
 # Of the request in `story`: its thread slept for a lock.

@@ -14,7 +14,7 @@ from tests.unit.recordings import record
 from tests.unit.samples import observation, sample
 from udsprobe.model.difference import report
 from udsprobe.model.report import WholeRequest, WholeWait
-from udsprobe.model.whole_requests import PART_NAMES, whole_request
+from udsprobe.model.requests.whole_requests import PART_NAMES, whole_request
 from udsprobe.recording import open_recording
 
 

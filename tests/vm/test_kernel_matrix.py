@@ -1,8 +1,8 @@
 """Debian's kernels, booted under emulation with this checkout: their own tests pass there.
 
-Each takes some minutes with the short selection, so only where asked for: `UDSPROBE_TEST_KERNELS=5.10,6.1 scripts/test
-tests/vm`. `scripts/kernel-matrix` is the whole of it, in every strategy, and writes
-docs/support-matrix.md.
+Each takes some minutes with the short selection, so only where asked for:
+`UDSPROBE_TEST_KERNELS=5.10,6.1 scripts/test tests/vm`. `scripts/kernel-matrix` is the whole of it,
+in every strategy, and writes docs/support-matrix.md.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from udsprobe.commands.live.watching import announce, withdraw_announcement
 from udsprobe.commands.options.selecting import chosen_processes, selector_options
 from udsprobe.commands.options.shared import WatchOptions, pace_options, read_options
 from udsprobe.commands.output.notices import notice
-from udsprobe.ending import Ending
 from udsprobe.errors import EXIT_OK, UsageError
-from udsprobe.live_observer import LiveObserver
+from udsprobe.observe.ending import Ending
+from udsprobe.observe.live_observer import LiveObserver
 from udsprobe.views.metrics.book import MetricsBook
 from udsprobe.views.metrics.page import Page
 from udsprobe.views.metrics.series_budget import MAX_SERIES_DEFAULT, MAX_SERIES_LEAST

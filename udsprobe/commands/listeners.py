@@ -24,8 +24,8 @@ from udsprobe.kernel.abilities.privileges import LeastPrivilege
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Selectors, parse_pids, resolve
 from udsprobe.kernel.sockets.listening import ListenersSeen, TargetListeners, every_listener
-from udsprobe.model.listener_rows import listener_row
 from udsprobe.model.report import Listener
+from udsprobe.model.sockets.listener_rows import listener_row
 from udsprobe.sample import ListenerReading
 from udsprobe.written_files import invoking_user
 

@@ -13,7 +13,7 @@ from udsprobe.commands.options.shared import debug_option
 from udsprobe.commands.output.answer import rendered, wants_colour
 from udsprobe.commands.output.delivery import Outlet, WholeFile, html_libraries
 from udsprobe.errors import EXIT_OK, RecordingError, UsageError
-from udsprobe.model.code import CPU, OFF_CPU, every_stack
+from udsprobe.model.code.stacks import CPU, OFF_CPU, every_stack
 from udsprobe.model.report import Report
 from udsprobe.recording.reader import Recording, open_recording
 from udsprobe.sample import Sample

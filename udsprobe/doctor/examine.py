@@ -11,7 +11,7 @@ from udsprobe.doctor.facts import ConfigError, Facts, NetworkLimits, ProcessFact
 from udsprobe.doctor.finding import Evidence, Finding, shown_places, worst_first
 from udsprobe.doctor.kernel_rules import kernel_findings
 from udsprobe.doctor.limit_rules import limit_findings
-from udsprobe.doctor.nginx_rules import nginx_findings
+from udsprobe.doctor.nginx.rules import nginx_findings
 from udsprobe.doctor.unit_rules import unit_findings
 from udsprobe.host_facts import HostLimits, KernelFacts, NotChecked
 from udsprobe.model.action import by_hand

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Mapping, Optional, Tuple
 
-from udsprobe.doctor.nginx_config import NginxConfig
+from udsprobe.doctor.nginx.config import NginxConfig
 from udsprobe.host_facts import HostLimits, Identity, KernelFacts, NotChecked
 
 

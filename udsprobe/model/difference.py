@@ -10,21 +10,15 @@ from datetime import datetime, timezone
 from math import floor, log10
 from typing import List, Optional
 
-from udsprobe.model.code import stacks
-from udsprobe.model.code_kinds import with_kinds
-from udsprobe.model.code_stages import with_stages
-from udsprobe.model.connection_rows import connection_rows, upstream_rows
+from udsprobe.model.code.kinds import with_kinds
+from udsprobe.model.code.stacks import stacks
+from udsprobe.model.code.stages import with_stages
 from udsprobe.model.counters import (
     grown,
     grown_by_key,
     grown_if_measured,
     percent,
 )
-from udsprobe.model.cpu_use import cpu_use
-from udsprobe.model.hops import asked_by_servers, hops
-from udsprobe.model.listener_rows import connect_rows, listener_rows
-from udsprobe.model.namespace_rows import namespace_rows, with_overflows
-from udsprobe.model.outermost import of_outermost
 from udsprobe.model.report import (
     EventsLost,
     Host,
@@ -40,16 +34,22 @@ from udsprobe.model.report import (
     WholeRequest,
     Window,
 )
-from udsprobe.model.served_by import latency_by_process, served_by
-from udsprobe.model.served_requests import served_requests
-from udsprobe.model.syscall_rows import syscall_rows
-from udsprobe.model.target_rows import SettledRows, target_rows
-from udsprobe.model.thread_time import thread_time
-from udsprobe.model.traffic_rows import traffic_rows
-from udsprobe.model.waits import waits
-from udsprobe.model.waits_now import waits_now
-from udsprobe.model.whole_authors import with_authors
-from udsprobe.model.whole_requests import sampled_requests, slowest_requests
+from udsprobe.model.requests.hops import asked_by_servers, hops
+from udsprobe.model.requests.outermost import of_outermost
+from udsprobe.model.requests.served_by import latency_by_process, served_by
+from udsprobe.model.requests.served_requests import served_requests
+from udsprobe.model.requests.whole_authors import with_authors
+from udsprobe.model.requests.whole_requests import sampled_requests, slowest_requests
+from udsprobe.model.sockets.connection_rows import connection_rows, upstream_rows
+from udsprobe.model.sockets.listener_rows import connect_rows, listener_rows
+from udsprobe.model.sockets.namespace_rows import namespace_rows, with_overflows
+from udsprobe.model.sockets.syscall_rows import syscall_rows
+from udsprobe.model.sockets.traffic_rows import traffic_rows
+from udsprobe.model.threads.cpu_use import cpu_use
+from udsprobe.model.threads.target_rows import SettledRows, target_rows
+from udsprobe.model.threads.thread_time import thread_time
+from udsprobe.model.threads.waits import waits
+from udsprobe.model.threads.waits_now import waits_now
 from udsprobe.sample import Observation, ProbeReading, Sample
 
 _NS_PER_S = 1_000_000_000

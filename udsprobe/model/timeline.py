@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from udsprobe.model.histogram import LATENCY_SLOTS, slot_bounds_ns, subtract
-from udsprobe.model.listener_rows import high_water
 from udsprobe.model.report import Served
-from udsprobe.model.served_requests import served_requests
+from udsprobe.model.requests.served_requests import served_requests
+from udsprobe.model.sockets.listener_rows import high_water
 from udsprobe.sample import Moment, Sample
 
 INTERVALS_MAX = 240

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Latency, Report
-from udsprobe.model.thread_time import busy_share
+from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.sample import Sample
 
 Row = Tuple[Any, ...]

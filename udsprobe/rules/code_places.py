@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.code import subject_pids
-from udsprobe.model.code_frames import JIT, NOT_KNOWN
+from udsprobe.model.code.frames import JIT, NOT_KNOWN
+from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
 from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK

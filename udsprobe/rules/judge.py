@@ -15,30 +15,30 @@ from udsprobe.rules.causes import CAUSES, FAILED_CONNECTS, FAILING, PARTS, QUEUE
 from udsprobe.rules.code_places import with_code
 from udsprobe.rules.no_pressure import healthy, unknown, untold
 from udsprobe.rules.suspects import processing as inside
-from udsprobe.rules.suspects.accept_queue import (
+from udsprobe.rules.suspects.buffers import buffer_suspects, has_stuck_reader, readers_keep_up
+from udsprobe.rules.suspects.churn import accepted_churn, is_most_of_the_work, opened_churn
+from udsprobe.rules.suspects.hung import hung_suspects
+from udsprobe.rules.suspects.losses import account_findings
+from udsprobe.rules.suspects.nagle import nagle_findings, with_nagle
+from udsprobe.rules.suspects.narrow_buffers import narrow_buffer_suspects
+from udsprobe.rules.suspects.stuck import stuck_suspects
+from udsprobe.rules.suspects.suspect import SEVERITIES, Suspect
+from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, NEAR_LIMIT, RUNNER_UP_SHARE_PCT_MIN
+from udsprobe.rules.turned_away.accept_queue import (
     accept_queue_suspects,
     accepts_late,
     is_overloaded,
     is_short,
 )
-from udsprobe.rules.suspects.buffers import buffer_suspects, has_stuck_reader, readers_keep_up
-from udsprobe.rules.suspects.churn import accepted_churn, is_most_of_the_work, opened_churn
-from udsprobe.rules.suspects.closed_unread import closed_unread_suspects
-from udsprobe.rules.suspects.connects import connect_suspects
-from udsprobe.rules.suspects.descriptors import descriptor_suspects
-from udsprobe.rules.suspects.dropped import dropped_suspects
-from udsprobe.rules.suspects.failing_replies import with_failing_replies
-from udsprobe.rules.suspects.given_up import with_given_up
-from udsprobe.rules.suspects.hung import hung_suspects
-from udsprobe.rules.suspects.losses import account_findings
-from udsprobe.rules.suspects.nagle import nagle_findings, with_nagle
-from udsprobe.rules.suspects.narrow_buffers import narrow_buffer_suspects
-from udsprobe.rules.suspects.no_answer import kept_too_long_findings, with_no_answer
-from udsprobe.rules.suspects.no_seat import with_no_seat
-from udsprobe.rules.suspects.overload import has_time, is_retried
-from udsprobe.rules.suspects.stuck import stuck_suspects
-from udsprobe.rules.suspects.suspect import SEVERITIES, Suspect
-from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, NEAR_LIMIT, RUNNER_UP_SHARE_PCT_MIN
+from udsprobe.rules.turned_away.closed_unread import closed_unread_suspects
+from udsprobe.rules.turned_away.connects import connect_suspects
+from udsprobe.rules.turned_away.descriptors import descriptor_suspects
+from udsprobe.rules.turned_away.dropped import dropped_suspects
+from udsprobe.rules.turned_away.failing_replies import with_failing_replies
+from udsprobe.rules.turned_away.given_up import with_given_up
+from udsprobe.rules.turned_away.no_answer import kept_too_long_findings, with_no_answer
+from udsprobe.rules.turned_away.no_seat import with_no_seat
+from udsprobe.rules.turned_away.overload import has_time, is_retried
 from udsprobe.rules.wording import at_most, place
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterable, List, Mapping, Optional, Tuple
 
 from udsprobe.model.report import Evidence, Report, Verdict, Waiting
-from udsprobe.model.thread_time import busy_share
+from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.rules.accounts.lock_use import busiest_lock
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.service import Service

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.cpu_list import cpu_list
 from udsprobe.model.report import (
     CpuHolder,
     Evidence,
@@ -16,6 +15,7 @@ from udsprobe.model.report import (
     ThreadTime,
     Upstream,
 )
+from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.rules.accounts.affinity import confinement
 from udsprobe.rules.accounts.asleep import TIMER, waited_for
 from udsprobe.rules.accounts.authors import LastAuthor, last_author
@@ -26,11 +26,11 @@ from udsprobe.rules.accounts.cpu_holders import (
     runnable_per_cpu,
     throttling,
 )
-from udsprobe.rules.accounts.lookups import Lookups, lookups
 from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.saturation import Saturation
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.accounts.upstream_pool import at_once, full_pool, is_full, is_queueing
+from udsprobe.rules.peers.lookups import Lookups, lookups
 from udsprobe.rules.remedy import choice, cpus
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.buffers import binding_buffer, bytes_per_request

@@ -6,13 +6,13 @@ import os
 from dataclasses import replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from udsprobe import stack_taking
 from udsprobe.doctor.facts import Facts, ProcessFacts
 from udsprobe.host_facts import KernelFacts, NotChecked
 from udsprobe.kernel.kernel_facts import kernel_facts
 from udsprobe.kernel.proc.limits import host_limits
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.selectors import Selectors, resolve
+from udsprobe.observe import stack_taking
 from udsprobe.servers.caddy import caddy_facts
 from udsprobe.servers.endpoints import Endpoints
 from udsprobe.servers.network import Namespaces, remedy_for_hidden

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Dict, Iterable, Optional, Sequence, Tuple
 
 from udsprobe.doctor.facts import ConfigError, Endpoint, NginxFacts, ProcessFacts
-from udsprobe.doctor.nginx_config import destinations, read
-from udsprobe.doctor.nginx_values import StartedWith, built_with, started_with, version_of
+from udsprobe.doctor.nginx.config import destinations, read
+from udsprobe.doctor.nginx.values import StartedWith, built_with, started_with, version_of
 from udsprobe.servers.endpoints import Endpoints
 from udsprobe.servers.nginx_files import read_tree
 from udsprobe.servers.target_files import TargetFiles

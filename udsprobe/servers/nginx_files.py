@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from udsprobe.doctor.facts import ConfigError
-from udsprobe.doctor.nginx_config import Directive
+from udsprobe.doctor.nginx.config import Directive
 from udsprobe.servers.target_files import TargetFiles, Unreadable
 
 FILES_MAX = 5000

@@ -10,12 +10,12 @@ from udsprobe.commands.options.privilege_options import least_privilege
 from udsprobe.commands.options.shared import WatchOptions
 from udsprobe.commands.output.notices import notice
 from udsprobe.kernel.objects.alongside import Work, nothing
-from udsprobe.live_observer import LiveObserver, ObserverOptions
-from udsprobe.observe import Observer
+from udsprobe.observe.live_observer import LiveObserver, ObserverOptions
+from udsprobe.observe.observation import Observer
 
 if TYPE_CHECKING:
-    from udsprobe.auto_observe import AutoObserver, WindowSample
     from udsprobe.kernel.selectors import Chosen
+    from udsprobe.observe.auto import AutoObserver, WindowSample
     from udsprobe.recording.writer import Recorder
     from udsprobe.sample import Sample
 
@@ -49,7 +49,7 @@ def observer_of(
             recorder=recorder,
             meanwhile=meanwhile,
         )
-    from udsprobe.auto_observe import AutoObserver, AutoOptions, untold
+    from udsprobe.observe.auto import AutoObserver, AutoOptions, untold
 
     windows = _observer_options(options, "full")
     observer = AutoObserver(

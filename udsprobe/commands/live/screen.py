@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Optional
 
-from udsprobe.ending import Ending
-from udsprobe.live_observer import LiveObserver
+from udsprobe.observe.ending import Ending
+from udsprobe.observe.live_observer import LiveObserver
 from udsprobe.views.dashboard.feed import Frame
 
 # The first figures come early: an engineer on call is looking.

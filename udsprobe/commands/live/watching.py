@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Callable, Optional
 from udsprobe.commands.options.shared import WatchOptions
 from udsprobe.commands.output.answer import can_draw, follow_the_terminal, rendered, wants_colour
 from udsprobe.commands.output.delivery import Outlet
-from udsprobe.ending import Ending
 from udsprobe.errors import EXIT_FINDING, EXIT_OK, UsageError
-from udsprobe.live_observer import LiveObserver
+from udsprobe.observe.ending import Ending
+from udsprobe.observe.live_observer import LiveObserver
 from udsprobe.written_files import open_to_write
 
 if TYPE_CHECKING:

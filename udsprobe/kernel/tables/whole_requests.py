@@ -1,7 +1,7 @@
 """The slowest requests of each interval, and some by chance, as the kernel half kept them.
 
 Each becomes one text, a JSON document: a sample has many of them, and most readers of samples
-need none. `udsprobe.model.whole_requests` reads it.
+need none. `udsprobe.model.requests.whole_requests` reads it.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class _CallRows:
         self.local_of: Dict[int, str] = {}
 
     def row(self, call: Any, record: Any, roles: Mapping[int, int]) -> List[object]:
-        """As `udsprobe.model.whole_requests` reads it; times from the request's arrival."""
+        """As `model.requests.whole_requests` reads it; times from the request's arrival."""
         name = self._name(call)
         kind = self._endpoints[call.endpoint]
         is_uring = name.startswith(URING_PREFIX)

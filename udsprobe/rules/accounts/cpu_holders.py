@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List, Optional, Set
 
 from udsprobe.model.report import CpuCgroup, CpuHolder, Report
-from udsprobe.model.thread_time import busy_share
+from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.rules.accounts.affinity import allowed_cpus, confinement
 from udsprobe.rules.thresholds import (
     HOLDER_SHARE_MIN,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Dict, Mapping, Optional
 
 from udsprobe.model.report import ProcessTime, ThreadTime
-from udsprobe.model.thread_time import busy_share
+from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.thresholds import REQUESTS_MIN, THREAD_BUSY_MIN, WAIT_SHARE_MIN
 

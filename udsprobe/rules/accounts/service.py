@@ -19,9 +19,9 @@ from udsprobe.model.report import (
     Wait,
 )
 from udsprobe.rules.accounts.affinity import allowed_cpus
-from udsprobe.rules.accounts.connecting import connecting_us
 from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.accounts.other_clients import share_of_other_clients
+from udsprobe.rules.peers.connecting import connecting_us
 from udsprobe.rules.thresholds import (
     SERVING_PART_MIN,
     SOCKET_SHARE_MIN,

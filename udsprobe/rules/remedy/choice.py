@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Dict, FrozenSet, Optional, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.cpu_list import cpu_list
 from udsprobe.model.report import (
     CodeKind,
     Connection,
@@ -15,8 +14,9 @@ from udsprobe.model.report import (
     Target,
     Upstream,
 )
+from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.rules.accounts.affinity import idle_beside
-from udsprobe.rules.accounts.connecting import NO_ANSWER
+from udsprobe.rules.peers.connecting import NO_ANSWER
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Dict, List, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.cpu_list import cpu_list
 from udsprobe.model.report import CpuAffinity, CpuCgroup, CpuHolder, LoweredPriority, Report
+from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.rules.accounts.cpu_holders import foreign_holders, partner_pids
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import remedies

@@ -7,7 +7,8 @@ from typing import List, Optional
 
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Connection, Evidence, Report
-from udsprobe.rules.accounts.readers import (
+from udsprobe.rules.harm import SLOW
+from udsprobe.rules.peers.readers import (
     asleep_s,
     busy_s,
     drain_s,
@@ -20,7 +21,6 @@ from udsprobe.rules.accounts.readers import (
     stopped_share,
     stops_its_sender,
 )
-from udsprobe.rules.harm import SLOW
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import List, Optional, Tuple
 
 from udsprobe.model.report import Connect, Evidence, Listener, Peer, Report, Syscall
-from udsprobe.model.thread_time import THREADS_SHOWN_MAX, busy_share
+from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX, busy_share
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import recognise

@@ -7,12 +7,12 @@ from typing import Dict, List, Optional, Tuple
 
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Evidence, Report, ServedBy, ThreadTime, Waiting
-from udsprobe.model.thread_time import busy_share
-from udsprobe.rules.accounts.asked import Asked, only_upstream
+from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.rules.accounts.cpu_holders import foreign_runq
 from udsprobe.rules.accounts.service import is_serving
-from udsprobe.rules.accounts.stopped import stopped_of, stopped_words
 from udsprobe.rules.harm import STUCK
+from udsprobe.rules.peers.asked import Asked, only_upstream
+from udsprobe.rules.peers.stopped import stopped_of, stopped_words
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect

@@ -12,9 +12,9 @@ from udsprobe.model.action import Action
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Evidence, Peer, Report, WaitNow
 from udsprobe.rules.accounts.authors import DOING, thread_name
-from udsprobe.rules.accounts.owed import EARLY, HeldUp, held_up, kind_of
-from udsprobe.rules.accounts.stalled import BEFORE, UNREAD
 from udsprobe.rules.harm import STUCK
+from udsprobe.rules.peers.owed import EARLY, HeldUp, held_up, kind_of
+from udsprobe.rules.peers.stalled import BEFORE, UNREAD
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect

@@ -11,11 +11,12 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.screen import ModalScreen
 
-from udsprobe.views.dashboard import chrome, layout, pages, tables
+from udsprobe.views.dashboard import chrome, layout, tables
 from udsprobe.views.dashboard.code_screen import CodeScreen
 from udsprobe.views.dashboard.driver import StdoutDriver
 from udsprobe.views.dashboard.feed import Frame
 from udsprobe.views.dashboard.filter import FilterInput
+from udsprobe.views.dashboard.pages import opened as pages
 from udsprobe.views.dashboard.reader import Reader
 from udsprobe.views.dashboard.state import ViewState
 from udsprobe.views.dashboard.table import Table

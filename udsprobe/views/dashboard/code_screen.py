@@ -8,9 +8,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
-from udsprobe.views.dashboard.code_pages import NOTHING, Path, flame_page, tree_page
 from udsprobe.views.dashboard.feed import Frame
-from udsprobe.views.dashboard.lines import plain
+from udsprobe.views.dashboard.pages.code import NOTHING, Path, flame_page, tree_page
+from udsprobe.views.dashboard.pages.lines import plain
 from udsprobe.views.dashboard.table import Table
 from udsprobe.views.dashboard.widgets import Panel
 

@@ -8,10 +8,11 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
 
-from udsprobe.views.dashboard import chrome, pages, timeline
+from udsprobe.views.dashboard import chrome, timeline
 from udsprobe.views.dashboard.app import Dashboard, Page
 from udsprobe.views.dashboard.feed import Player
 from udsprobe.views.dashboard.filter import FilterInput
+from udsprobe.views.dashboard.pages import opened as pages
 from udsprobe.views.dashboard.reader import Reader
 from udsprobe.views.dashboard.widgets import Lines
 

@@ -17,7 +17,8 @@ from udsprobe.model.report import (
     WholeRequest,
 )
 from udsprobe.views.dashboard.feed import Frame
-from udsprobe.views.dashboard.slow_pages import slow_key
+from udsprobe.views.dashboard.pages.slow import slow_key
+from udsprobe.views.dashboard.pages.verdict import SEVERITY, finding_key
 from udsprobe.views.dashboard.state import ViewState, connect_key, group_key, listener_key
 from udsprobe.views.dashboard.table import (
     CRITICAL,
@@ -32,7 +33,6 @@ from udsprobe.views.dashboard.table import (
     note,
     row,
 )
-from udsprobe.views.dashboard.verdict_pages import SEVERITY, finding_key
 from udsprobe.views.fields import bars, cells, numbers, sequence, words
 from udsprobe.views.fields.breakdown import no_turns
 from udsprobe.views.fields.columns import (

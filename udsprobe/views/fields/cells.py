@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from udsprobe.model.http_replies import most_first
 from udsprobe.model.report import (
     Backlog,
     BlockedConnects,
@@ -24,7 +23,8 @@ from udsprobe.model.report import (
     Target,
     Upstream,
 )
-from udsprobe.model.unanswered import ended
+from udsprobe.model.requests.http_replies import most_first
+from udsprobe.model.requests.unanswered import ended
 from udsprobe.views.fields import numbers
 from udsprobe.views.fields.bars import limit_bar
 from udsprobe.views.fields.columns import CONNECTIONS, LISTENERS, TARGETS, figures

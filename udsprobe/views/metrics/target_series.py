@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Dict, Optional, Tuple
 
-from udsprobe.model.cgroup_path import placement
 from udsprobe.model.report import Report
+from udsprobe.model.threads.cgroup_path import placement
 from udsprobe.sample import (
     CpuReading,
     NamespaceReading,

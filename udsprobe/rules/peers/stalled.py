@@ -1,0 +1,77 @@
+"""Processes that have answered nobody in the window, and what they have been in all the time.
+
+Of a server that hangs since before the observation began no call is seen. What is known: requests
+that nobody reads; connections of TCP whose client spoke last; and in what each thread sleeps. Where
+a thread waits for its clients, or works, or it cannot be told, nothing is concluded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import List, Optional, Tuple
+
+from udsprobe.model.report import Report, ServedBy, Waiting, WaitNow
+from udsprobe.model.threads.thread_time import busy_share
+from udsprobe.rules.thresholds import HUNG_US_MIN, THREAD_BUSY_MIN
+
+UNREAD, BEFORE = "unread", "before"
+# For the reply of somebody else.
+FOR_OTHERS = ("recv", "connect")
+# In these a thread is in the middle of something, whoever its clients are.
+AT_WORK = ("file_lock", "disk", "child", "pipe")
+
+
+def left_waiting(row: ServedBy) -> Optional[Tuple[str, Waiting]]:
+    """What its clients wait for, for a second or longer: `UNREAD`, or `BEFORE` and no byte since.
+
+    None where it has served somebody, or nobody waits.
+    """
+    if row.count or row.in_progress.count:
+        return None
+    for how, waiting in ((UNREAD, row.unread), (BEFORE, row.asked_before)):
+        if waiting is not None and (waiting.oldest_us or 0.0) >= HUNG_US_MIN:
+            return how, waiting
+    return None
+
+
+def what_stalls(report: Report, row: ServedBy, waits: List[WaitNow], how: str) -> List[WaitNow]:
+    """The waits, of one kind, that keep a process from its clients; empty: not known."""
+    if any(_may_be_for_clients(each, how) for each in waits) or _works(report, row.pid):
+        return []
+    # Of an event loop it is the first thread that counts; the others are those of a pool.
+    main = [each for each in waits if each.tid == each.pid]
+    if any(_is_at_work(each) or each.kind == "poll" for each in main):
+        return main
+    found = _most([each for each in waits if _is_at_work(each) or each.kind == "lock"])
+    # It is the loop, or it leaves all work to the others.
+    sleeps = [each for each in main if each.kind == "sleep"]
+    return [] if found and sleeps else found or sleeps
+
+
+def _is_at_work(wait: WaitNow) -> bool:
+    if wait.kind in FOR_OTHERS:
+        return wait.connection == "upstream"
+    return wait.kind == "send" or wait.kind in AT_WORK
+
+
+def _may_be_for_clients(wait: WaitNow, how: str) -> bool:
+    if wait.kind == "poll":
+        return wait.polls_clients is not False
+    return how == BEFORE and wait.kind == "recv" and wait.connection != "upstream"
+
+
+def _works(report: Report, pid: int) -> bool:
+    threads = report.time.threads if report.time is not None else []
+    return any(busy_share(each.share) >= THREAD_BUSY_MIN for each in threads if each.pid == pid)
+
+
+def _most(waits: List[WaitNow]) -> List[WaitNow]:
+    """Those of the commonest kind: a thread in the background has one of its own."""
+    counts = Counter(map(_alike, waits)).most_common(2)
+    if not counts or (len(counts) == 2 and counts[0][1] == counts[1][1]):
+        return []
+    return [each for each in waits if _alike(each) == counts[0][0]]
+
+
+def _alike(wait: WaitNow) -> Tuple[str, Optional[str], Optional[str], Optional[str]]:
+    return wait.kind, wait.call, wait.lock, wait.peer.address if wait.peer is not None else None
