@@ -453,8 +453,12 @@ static __always_inline void add_wait(struct wait_counts *counts, struct wake *wa
 		counts->was_ns[DOING_UNKNOWN] += waited_ns;
 		return;
 	}
-	for (u32 i = 0; i < DOING_MAX; i++) {
+	for (u32 i = 0; i < DOING_MAX; i++)
 		known_ns += wake->was_ns[i];
+	/* Woken while it was leaving its CPU: since when it waits could not be read yet. */
+	if (known_ns > waited_ns)
+		known_ns = 0;
+	for (u32 i = 0; known_ns && i < DOING_MAX; i++) {
 		counts->was_ns[i] += wake->was_ns[i];
 		if (wake->was_ns[i])
 			counts->calls[i] = wake->calls[i];

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, Dict, List, NamedTuple, Set, Tuple
 
 import pytest
@@ -17,6 +20,7 @@ pytestmark = [pytest.mark.root, pytest.mark.alone]
 Row = Dict[str, Any]
 HANDOVERS = 10_000
 BRIEF_TURNS = 4_000
+POOL_S, POOL_WAITS_MIN = 6, 200
 ROUNDS = 5
 # Enough that it does not matter where a lock became free between two waits of a thread.
 TIMED_ROUNDS = 20
@@ -138,6 +142,24 @@ def difference(seen: Seen, at: int) -> float:
     waited_us = seen.row(seen.truth["tids"][at], "lock")["total_us"]
     elapsed_us, blocked_us = (seen.truth[name][at] / 1000 for name in ("elapsed", "blocked"))
     return float((waited_us - blocked_us) / elapsed_us)
+
+
+def test_no_wait_lasts_longer_than_the_window(tmp_path: Path) -> None:
+    """Who wakes a thread that is leaving its CPU may see the wait before that one still."""
+    command = [sys.executable, "-m", "tests.workloads.thread_pool"]
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) as pool:
+        assert pool.stdin is not None and pool.stdout is not None
+        pid = pool.stdout.readline().strip()
+        with Attached(["--pid", pid, "--duration", f"{POOL_S}s"], tmp_path, ending=None) as seen:
+            pass
+        pool.stdin.close()
+    report = seen.report
+    assert_sums(report)
+    window_us = report["window"]["duration_s"] * 1e6
+    rows = [row for row in report["waits"] if row["tid"]]
+    assert sum(row["count"] for row in rows if row["kind"] == "lock") > POOL_WAITS_MIN
+    parts = [part["total_us"] for row in rows for part in row["authors"]]
+    assert max(parts) <= max(row["total_us"] for row in rows) <= 1.1 * window_us
 
 
 def test_readers_wait_for_a_writer(tmp_path: Path) -> None:
