@@ -34,6 +34,7 @@ _FOR_PEERS = frozenset(
         *("sendmsg", "sendmmsg"),
     )
 )
+_FOR_TIME = frozenset(("nanosleep", "clock_nanosleep"))
 _FOR_LOCKS = frozenset(
     ("futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop")
 )
@@ -92,7 +93,7 @@ def _in_code(root: Suspect, found: SleepCall) -> List[Action]:
 
 def _kind(root: Suspect, call: Optional[str]) -> str:
     """Of sleep: by what ends it where that is known, else by its call."""
-    if (root.subject or "").startswith(OWN_TIMER):
+    if (root.subject or "").startswith(OWN_TIMER) or call in _FOR_TIME:
         return "sleep"
     kinds = (("lock", _FOR_LOCKS), ("event", _FOR_EVENTS))
     return next((kind for kind, calls in kinds if call in calls), "call")

@@ -26,6 +26,7 @@ from udsprobe.rules.accounts.cpu_holders import (
     runnable_per_cpu,
     throttling,
 )
+from udsprobe.rules.accounts.own_pool import OwnPool, own_pool
 from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.saturation import Saturation
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
@@ -241,12 +242,28 @@ def _app_blocked(case: _Case) -> Remedy:
     asked = lookups(case.report, case.time.count) if part == "timer" and author is None else None
     if asked is not None:
         return _looks_names_up(case, asked, facts, _wakes(case, part, author, pid))
+    pool = own_pool(case.service, part, case.time.sum_us(part)) if author is None else None
+    if pool is not None:
+        return _works_in_a_pool(case, pool, pid, facts)
     by = "" if author is None else f": {author.clause()}"
     return Remedy(
         on if author is None else author.name,
         f"{case.service.name} sleeps on {on} while requests wait for its reply{by}",
         facts if author is None else (*facts, author.fact()),
         _wakes(case, part, author, pid),
+    )
+
+
+def _works_in_a_pool(case: _Case, pool: OwnPool, pid: int, facts: Tuple[Evidence, ...]) -> Remedy:
+    """An event loop hands requests to threads, which sleep."""
+    name = case.service.name
+    found = choice.sleeps(case.report, pid, on_disk=pool.did.was == "disk")
+    more = choice.pool_of_threads(case.report, pid) if pool.full is not None else ()
+    return Remedy(
+        f"{name} {pid}",
+        f"{name} waits in its poller for {pool.clause()}",
+        facts,
+        (*found, *more),
     )
 
 

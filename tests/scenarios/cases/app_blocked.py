@@ -146,6 +146,14 @@ def asyncio_housekeeping(bench: Bench, sleep_ms: int = 300) -> Subject:
     return Subject([server.pid])
 
 
+@case("asyncio", BOTH)
+def asyncio_and_a_full_pool_of_threads(bench: Bench, sleep_ms: int = 40) -> Subject:
+    """Each request sleeps in one of four threads, for which the loop waits; twelve clients."""
+    server = bench.asyncio("threads=4", f"thread_ms={sleep_ms}")
+    bench.load(server.address, connections=12)
+    return Subject([server.pid], ["threads of its own"])
+
+
 @case("asyncio", (TCP,))
 def asyncio_threads_and_a_lock(bench: Bench, sleep_ms: int = 10) -> Subject:
     """Each request has a thread that holds the one lock for 10 ms."""

@@ -1,7 +1,8 @@
 """An HTTP server on asyncio's streams: ADDRESS [option=value …]. ADDRESS: a path or HOST:PORT.
 
 sleep_ms=T asyncio.sleep · spin_ms=T computes · stuck_ms=T time.sleep in the loop · body=N bytes
-lock_ms=T a thread holds a lock for T ms · upstream=ADDRESS asks an HTTP server first
+lock_ms=T a thread holds a lock for T ms · thread_ms=T one of threads=N sleeps for T ms
+upstream=ADDRESS asks an HTTP server first
 forget=1 an event that nobody sets · drop=1 an error, and the connection is closed
 status=N replies with that one, of a failure
 hang_after=N, hang_at=ADDRESS after N requests the loop waits for bytes from there
@@ -22,6 +23,7 @@ import socket
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List, Optional, Tuple
 
 Streams = Tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -50,6 +52,7 @@ class Service:
         self._lock = threading.Lock()
         self._leaked: List[int] = []
         self._idle: List[Streams] = []
+        self._threads = ThreadPoolExecutor(int(options.get("threads", 4)))
         self._pool = asyncio.Semaphore(int(options.get("pool", 100000)))
         self._log = log_at(options.get("log", ""))
 
@@ -80,6 +83,9 @@ class Service:
             raise FailedRequest(self._options["status"])
         if "lock_ms" in self._options:
             await asyncio.get_running_loop().run_in_executor(None, self._hold_lock)
+        if "thread_ms" in self._options:
+            asleep = (time.sleep, self._ms("thread_ms"))
+            await asyncio.get_running_loop().run_in_executor(self._threads, *asleep)
         if "leak" in self._options:
             self._leaked.append(os.open("/dev/null", os.O_RDONLY))
         if "upstream" in self._options:

@@ -12,7 +12,14 @@ from typing import Dict, Mapping, Sequence, Tuple
 
 from udsprobe.model.report import ThreadTime
 from udsprobe.rules.accounts.behind_locks import behind_locks, busy_shares
-from udsprobe.rules.accounts.service import Service, is_serving, serving_threads, serving_time
+from udsprobe.rules.accounts.own_pool import behind_loops
+from udsprobe.rules.accounts.service import (
+    Service,
+    is_polling,
+    is_serving,
+    serving_threads,
+    serving_time,
+)
 from udsprobe.rules.accounts.upstream_pool import queued_for_pools
 from udsprobe.rules.thresholds import (
     ONE_AT_A_TIME_MAX,
@@ -154,6 +161,7 @@ def app_parts(service: Service) -> Dict[str, float]:
     others_us = service.others_share * parts["timer"]
     _add(parts, {"other_clients": others_us}, taken_from="timer")
     _add(parts, {"upstream": min(parts["timer"], service.connecting_us)}, taken_from="timer")
+    _add(parts, behind_loops(service, parts["timer"]), taken_from="timer")
     _add(parts, _of_other_threads(service, parts["timer"]), taken_from="timer")
     _add(parts, {"send": _asleep_in_sends_us(service, parts["upstream"])}, taken_from="upstream")
     _add(parts, _handed_over_parts(service, handed_us))
@@ -201,11 +209,6 @@ def occupation(
     for name, us in more_us.items():
         spent[name] = spent.get(name, 0.0) + us * scale
     return spent
-
-
-def is_polling(thread: ThreadTime) -> bool:
-    """It waits in a poller, as event loops do."""
-    return thread.share.get("sys_poll", 0.0) + thread.share.get("blocked_poll", 0.0) > 0
 
 
 def _is_one_at_a_time(service: Service, free_us: float) -> bool:

@@ -169,6 +169,11 @@ def is_serving(thread: ThreadTime) -> bool:
     )
 
 
+def is_polling(thread: ThreadTime) -> bool:
+    """It waits in a poller, as event loops do."""
+    return thread.share.get("sys_poll", 0.0) + thread.share.get("blocked_poll", 0.0) > 0
+
+
 def serving_threads(service: Service) -> List[ThreadTime]:
     """The threads that requests pass through.
 

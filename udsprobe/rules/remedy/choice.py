@@ -248,6 +248,11 @@ def sleeps(
     return found
 
 
+def pool_of_threads(report: Report, pid: int) -> Tuple[Action, ...]:
+    """An event loop hands requests to threads, all of which are busy."""
+    return remedies("pool-of-threads", server_of(_target(report, pid)))
+
+
 def sleeps_in(kind: str, call: Optional[str], where: str) -> Tuple[Action, ...]:
     """The function in which a server sleeps while requests wait for its reply is known.
 

@@ -108,6 +108,9 @@ KINDS: Dict[str, Kind] = {
     "call-in": Kind("app-blocked", "a function that waits in a call", work.CALL_IN),
     "event-in": Kind("app-blocked", "a function that waits for events", work.EVENT_IN),
     "occupied": Kind("app-blocked", "all that serve sleep", work.OCCUPIED),
+    "pool-of-threads": Kind(
+        "app-blocked", "a pool of threads that an event loop waits for", work.POOL_OF_THREADS
+    ),
     "disk": Kind("app-blocked", "the disk", work.DISK),
     "memory": Kind("app-blocked", "page faults that read from the disk", code_kinds.RECLAIM),
     "pipe-full": Kind("app-blocked", "who reads a pipe is slow", work.PIPE_FULL),

@@ -271,6 +271,18 @@ OCCUPIED: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+_LARGER_POOL = "all of them are busy, and requests queue for them"
+POOL_OF_THREADS: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (restart("give that pool more threads", _LARGER_POOL),),
+    "node": (restart("start it with a larger UV_THREADPOOL_SIZE (4 by default)", _LARGER_POOL),),
+    "uvicorn": (
+        restart(
+            "raise anyio.to_thread.current_default_thread_limiter().total_tokens at its start "
+            "(40 by default), or make the handler async",
+            _LARGER_POOL,
+        ),
+    ),
+}
 PIPE_FULL: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(

@@ -1,0 +1,86 @@
+"""An event loop that hands requests to threads: what they sleep for is what requests wait for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Optional
+
+import pytest
+
+from tests.unit import ill
+from udsprobe.model.report import Author, Report, RootAuthor, Wait
+from udsprobe.rules.accounts.own_pool import own_pool
+from udsprobe.rules.accounts.request_time import request_time
+from udsprobe.rules.accounts.service import whole_service
+from udsprobe.rules.judge import judged
+
+POLLED_US = 4_000_000.0
+PID, FIRST = 4711, 4801
+
+
+def ended(tid: int, was: Optional[str], call: Optional[str], us: float) -> Author:
+    return Author("thread", PID, tid, "node", True, was, call, us)
+
+
+def polled(*authors: Author) -> Wait:
+    """Of the loop, in its poller."""
+    roots = [RootAuthor(**vars(each)) for each in authors]
+    whole = sum(each.total_us for each in authors)
+    return Wait(PID, PID, "node", "poll", 400, whole, 1e5, list(authors), 0.0, roots)
+
+
+def handed_over(was: str, call: str, threads: int = 4) -> Report:
+    """400 requests of 50 ms, 45 of them in a thread that does so; behind the longest are others."""
+    requests = ill.served(400, recv_wait=0, recv=0, send=0, app=50_000, poll=90.0, cpu=10.0)
+    loop = replace(ill.thread(PID, user=0.1, sys_poll=0.01, blocked_poll=0.85), pid=PID)
+    doing = {"sleep": "blocked_other", "disk": "blocked_disk", "recv": "blocked_recv"}[was]
+    pool = [
+        replace(ill.thread(FIRST + at, "node", **{doing: 0.98, "blocked_lock": 0.02}), pid=PID)
+        for at in range(threads)
+    ]
+    by_own = [ended(FIRST + at, was, call, POLLED_US / threads / 2) for at in range(threads)]
+    others = Author("others", None, None, None, False, None, None, POLLED_US / 2)
+    report = ill.service(requests, loop, *pool)
+    return replace(report, waits=[polled(*by_own, others)])
+
+
+@pytest.mark.parametrize(
+    ("was", "call", "part"),
+    [
+        ("sleep", "clock_nanosleep", "sleep"),
+        ("disk", "fsync", "disk"),
+        ("recv", "recvfrom", "upstream"),
+    ],
+)
+def test_a_wait_in_the_poller_is_what_its_threads_slept_for(was: str, call: str, part: str) -> None:
+    time = request_time(whole_service(handed_over(was, call)))
+    assert time.mean_us(part) == pytest.approx(45_000.0, rel=0.01)
+    assert time.mean_us("timer") == pytest.approx(0.0, abs=1.0)
+
+
+def test_the_verdict_says_what_the_threads_do() -> None:
+    found = judged(handed_over("sleep", "clock_nanosleep")).verdict
+    assert found is not None and (found.cause, found.subject) == ("app-blocked", "node 4711")
+    says = "node waits in its poller for threads of its own: 100 % of that time asleep by a timer"
+    assert says in found.summary
+
+
+@pytest.mark.parametrize(("at_once", "full"), [(4.0, None), (12.0, 4)])
+def test_a_pool_is_full_where_more_requests_are_in_progress(
+    at_once: float, full: Optional[int]
+) -> None:
+    service = replace(whole_service(handed_over("sleep", "clock_nanosleep")), at_once=at_once)
+    found = own_pool(service, "sleep", 400 * 45_000.0)
+    assert found is not None and found.full == full
+    assert ("all 4 busy" in found.clause()) is (full is not None)
+
+
+def test_threads_that_wait_for_work_are_no_pool_without_time() -> None:
+    """All of them slept now and then; one at a time."""
+    service = whole_service(handed_over("sleep", "clock_nanosleep"))
+    idle = {"blocked_other": 0.25, "blocked_lock": 0.75}
+    threads = tuple(
+        t if t.tid == PID else replace(t, share={**t.share, **idle}) for t in service.threads
+    )
+    found = own_pool(replace(service, threads=threads, at_once=12.0), "sleep", 400 * 45_000.0)
+    assert found is not None and found.full is None

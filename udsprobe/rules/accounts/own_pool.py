@@ -1,0 +1,122 @@
+"""A pool of threads that works for an event loop: what it slept for while the loop waited for it.
+
+Such threads serve nobody themselves: they are handed a request, and wake the loop, which replies
+(a web framework's thread pool, a runtime's for calls that block). What they compute is told by
+their time on CPUs; what they sleep for is told by the waits that they ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Set, Tuple
+
+from udsprobe.model.report import Author
+from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX
+from udsprobe.rules.accounts.authors import waited_us, waits_of, was
+from udsprobe.rules.accounts.service import Service, is_polling
+from udsprobe.rules.thresholds import AUTHOR_SHARE_MIN, THREAD_BUSY_MIN
+from udsprobe.rules.wording import percent
+
+# What an author slept for → the part of request time that it is. One that waited for a lock may
+# have had nothing to do.
+_PART_OF = {
+    "sleep": "sleep",
+    "child": "sleep",
+    "pipe": "sleep",
+    "disk": "disk",
+    "recv": "upstream",
+    "connect": "upstream",
+    "send": "send",
+}
+
+
+@dataclass(frozen=True)
+class OwnPool:
+    """Threads that a loop waits for.
+
+    Attributes:
+        did: what they did in most of that time, with what it is; did_share: in which part.
+        full: how many there are, where all are busy and more requests are in progress than that.
+    """
+
+    did: Author
+    did_share: float
+    full: Optional[int]
+
+    def clause(self) -> str:
+        """`threads of its own, all 40 busy: 97 % of that time asleep by a timer (…)`."""
+        every = "" if self.full is None else f", all {self.full} busy"
+        return f"threads of its own{every}: {percent(self.did_share)} of that time {was(self.did)}"
+
+
+def behind_loops(service: Service, polled_us: float) -> Dict[str, float]:
+    """What own threads slept for while loops waited for them, by part of request time, in µs.
+
+    Args:
+        polled_us: request time in which the loops were in their pollers.
+    """
+    ended = _ended(service, polled_us)
+    parts: Dict[str, float] = {}
+    for each in ended.by_own:
+        part = _PART_OF.get(each.was or "")
+        if part is not None:
+            parts[part] = parts.get(part, 0.0) + polled_us * each.total_us / ended.known_us
+    return parts
+
+
+def own_pool(service: Service, part: str, polled_us: float) -> Optional[OwnPool]:
+    """The threads that loops wait for, where these slept so for most of the time.
+
+    Args:
+        part: of request time, `sleep` or `disk`. polled_us: as of `behind_loops`.
+    """
+    ended = _ended(service, polled_us)
+    slept = [each for each in ended.by_own if _PART_OF.get(each.was or "") == part]
+    slept_us = sum(each.total_us for each in slept)
+    if not slept or slept_us < AUTHOR_SHARE_MIN * ended.known_us:
+        return None
+    return OwnPool(
+        did=max(slept, key=lambda each: each.total_us),
+        did_share=slept_us / sum(each.total_us for each in ended.by_own),
+        full=_all_busy(service, {each.pid for each in ended.by_own}),
+    )
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """Waits of loops by who ended them, less those behind the longest, of whom nothing is told."""
+
+    by_own: List[Author]
+    known_us: float
+
+
+def _ended(service: Service, polled_us: float) -> _Ended:
+    rows = waits_of(service, "timer", polled_us)
+    own = [
+        each
+        for row in rows
+        for each in row.authors
+        if each.by == "thread" and each.pid == row.pid
+        if (each.pid, each.tid) not in _loops(service)
+    ]
+    behind_us = sum(a.total_us for row in rows for a in row.authors if a.by == "others")
+    known_us = sum(waited_us(service, row) for row in rows) - behind_us
+    return _Ended(own, max(known_us, sum(each.total_us for each in own)))
+
+
+def _loops(service: Service) -> Set[Tuple[int, int]]:
+    return {(t.pid, t.tid) for t in service.threads if is_polling(t)}
+
+
+def _all_busy(service: Service, pids: Set[Optional[int]]) -> Optional[int]:
+    """How many threads of these processes work for the loops, where none of them has time left.
+
+    One that waits for work does so on a condition. A pool that is not full yet has a thread for
+    each request in progress.
+    """
+    if len(service.threads) >= THREADS_SHOWN_MAX:
+        return None
+    loops = _loops(service)
+    pool = [t for t in service.long_lived() if t.pid in pids and (t.pid, t.tid) not in loops]
+    busy = [t for t in pool if t.share.get("blocked_lock", 0.0) <= 1 - THREAD_BUSY_MIN]
+    return len(busy) if 2 * len(busy) > len(pool) and service.at_once > len(busy) else None
