@@ -108,8 +108,10 @@ def removed(ill: Harm, cured: Harm, well: Harm) -> float:
     """What part of the harm a cure took away: 1 all of it, 0 none, below 0 it harms.
 
     Of the cost on average; where failures and averages are those of the well, of the tail. Of those
-    without a pause, cost and throughput are one thing.
+    without a pause, cost and throughput are one thing; where nothing ended, there is no cost yet.
     """
+    if not ill.attempts and well.replies:
+        return min(1.0, cured.rate_per_s / well.rate_per_s)
     if not ill.paced:
         return _part(ill.cost_ms, cured.cost_ms, well.cost_ms)
     if _above(ill.cost_ms, well.cost_ms, COST_TIMES_WELL * BORDER, COST_MORE_MS * BORDER) >= 1.0:

@@ -77,6 +77,9 @@ def test_what_a_cure_takes_away() -> None:
     assert removed(ill, harm(11.0), well) == pytest.approx(0.9)
     assert removed(ill, ill, well) == 0.0
     assert removed(ill, harm(500.0), well) == -1.0
+    stuck = Harm(0, 0, 0, 0.0, 0.0, 1.0, paced=False)
+    assert removed(stuck, stuck, well) == 0.0
+    assert removed(stuck, well, well) == 1.0
     slow_tail = harm(2.0, p99_ms=100.0)
     assert removed(slow_tail, harm(2.0, p99_ms=50.0), harm(2.0)) == pytest.approx(0.5)
 
