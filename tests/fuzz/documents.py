@@ -11,9 +11,10 @@ import zlib
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from tests.fuzz.target import Target
+from tests.golden import surfaces
 from tests.unit import recordings, reports, samples
 from tests.visible import invisible
 from udsprobe.commands.output.sources import _run
@@ -21,10 +22,11 @@ from udsprobe.compare import compare
 from udsprobe.compare.tally import NotAReport
 from udsprobe.errors import RecordingError
 from udsprobe.model.report import Report
-from udsprobe.recording.block import pack, unpack
-from udsprobe.recording.columns import Columns, Gathered, change_of
+from udsprobe.recording.body import pack, unpacked
+from udsprobe.recording.columns import Gathered, change_of
 from udsprobe.recording.layout import checksum, observation_checksum
 from udsprobe.recording.leaves import Flattener, Leaves
+from udsprobe.recording.limits import BODY_BYTES_MAX
 from udsprobe.recording.plain import to_json
 from udsprobe.recording.reader import Recording, open_recording
 from udsprobe.views.documents import compare_document
@@ -51,14 +53,17 @@ def _template_path() -> Path:
 
 
 @cache
-def body() -> bytes:
+def _former_path() -> Path:
+    """A small recording of an earlier version, whose bodies are written otherwise."""
+    return surfaces.unpacked("unknown.asyncio-three-requests", Path(_FOLDER.name))
+
+
+@cache
+def body(path: Path) -> bytes:
     """What its only block holds, unpacked."""
-    with closing(sqlite3.connect(_template_path())) as store:
+    with closing(sqlite3.connect(path)) as store:
         (packed,) = store.execute("SELECT body FROM block").fetchone()
-    found = unpack(packed)
-    columns = {node: each.column() for node, each in found.columns.items()}
-    again = Columns(found.samples, found.first_node, found.nodes, columns)
-    return zlib.decompress(pack(again)[1:])
+    return unpacked(packed, BODY_BYTES_MAX)
 
 
 def shown(report: Report) -> None:
@@ -93,9 +98,9 @@ def _file(data: bytes) -> None:
     _read(_RECORDING)
 
 
-def forge(path: Path, packed: bytes, observation: str) -> None:
-    """Write the template with another body and observation, and right checksums."""
-    path.write_bytes(_template_path().read_bytes())
+def forge(path: Path, packed: bytes, observation: str, of: Optional[Path] = None) -> None:
+    """Write a recording, the template, with another body and observation, and right checksums."""
+    path.write_bytes((of or _template_path()).read_bytes())
     with closing(sqlite3.connect(path)) as store, store:
         store.execute("PRAGMA synchronous = OFF")
         store.execute("UPDATE block SET body = ?", (packed,))
@@ -125,11 +130,18 @@ def _forged(packed: bytes, observation: str) -> None:
 
 
 def _body(data: bytes) -> None:
-    _forged(b"z" + zlib.compress(data, 1), to_json(samples.observation()))
+    _forged(b"Z" + zlib.compress(data, 1), to_json(samples.observation()))
+
+
+def _former_body(data: bytes) -> None:
+    packed = b"z" + zlib.compress(data, 1)
+    forge(_RECORDING, packed, to_json(samples.observation()), _former_path())
+    _read(_RECORDING)
 
 
 def _observation(data: bytes) -> None:
-    _forged(b"z" + zlib.compress(body(), 1), data.decode("utf-8", "replace"))
+    packed = b"Z" + zlib.compress(body(_template_path()), 1)
+    _forged(packed, data.decode("utf-8", "replace"))
 
 
 STRANGE: Dict[type, Sequence[Any]] = {
@@ -183,7 +195,8 @@ def _document_seeds() -> List[bytes]:
 
 TARGETS: Tuple[Target, ...] = (
     Target("recording-file", lambda: [b"", EDIT.pack(9, 1), b"\x80"], _file, (RecordingError,)),
-    Target("recording-body", lambda: [body()], _body, (RecordingError,)),
+    Target("recording-body", lambda: [body(_template_path())], _body, (RecordingError,)),
+    Target("recording-former", lambda: [body(_former_path())], _former_body, (RecordingError,)),
     Target("recording-leaves", lambda: [b"", LEAF.pack(9, 2, 3)], _leaves, (RecordingError,)),
     Target(
         "recording-about",

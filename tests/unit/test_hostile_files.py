@@ -15,7 +15,7 @@ import pytest
 
 from tests.fuzz import documents
 from tests.fuzz.targets import TARGETS
-from tests.unit import recordings, samples
+from tests.unit import bodies, recordings, samples
 from tests.unit.compared import made
 from udsprobe.cli import main
 from udsprobe.doctor.unit_file import together
@@ -96,8 +96,8 @@ def test_an_answer_whose_attributes_cannot_be_decoded() -> None:
     assert not TARGETS["sock-diag"].attempt(bytes.fromhex(MISPLACED))
 
 
-def body(nodes: List[Any], columns: bytes = b"", samples_: Any = 1) -> bytes:
-    """A body with these places and columns, as `pack` writes them."""
+def former(nodes: List[Any], columns: bytes = b"", samples_: Any = 1) -> bytes:
+    """A body with these places and columns, as versions before wrote them."""
     head = {"samples": samples_, "first_node": 1, "nodes": nodes, "words": []}
     packed = json.dumps(head).encode()
     return whole(len(packed)) + packed + (columns or bytes(5))
@@ -112,23 +112,26 @@ def deep(levels: int) -> List[Any]:
     return [[level, "a"] for level in range(levels)]
 
 
-BOMBS = {
-    "a number without an end": body([], b"\xff" * (8 << 20)),
-    "samples without an end": body([], samples_=10**12),
-    "as many as infinity": body([], samples_=float("inf")),
-    "a tree as deep as it is large": body(deep(50_000)),
+FORMER_BOMBS = {
+    "a number without an end": former([], b"\xff" * (8 << 20)),
+    "samples without an end": former([], samples_=10**12),
+    "as many as infinity": former([], samples_=float("inf")),
+    "a tree as deep as it is large": former(deep(50_000)),
     "brackets": whole(2_000_000) + b"[" * 2_000_000,
-    "nodes of nothing": body([[0, {}]]),
+    "nodes of nothing": former([[0, {}]]),
+}
+PACKED = {
+    **{f"former: {kind}": b"z" + zlib.compress(raw) for kind, raw in FORMER_BOMBS.items()},
+    **{kind: bodies.packed(raw) for kind, raw in {**bodies.LIES, **bodies.BOMBS}.items()},
 }
 
 
-@pytest.mark.parametrize("kind", BOMBS)
+@pytest.mark.parametrize("kind", PACKED)
 def test_a_recording_made_to_hurt(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "bomb"
-    packed = b"z" + zlib.compress(BOMBS[kind])
-    documents.forge(path, packed, to_json(samples.observation()))
+    documents.forge(path, PACKED[kind], to_json(samples.observation()))
     assert_refused(path, capsys)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Protocol, Sequence, Tuple
 
-from udsprobe.recording.leaves import Leaves, Nodes
+from udsprobe.recording.leaves import Component, Leaves, Nodes
 
 ABSENT: Any = object()
 """The value of a leaf that is not there any more."""
@@ -30,6 +30,38 @@ class Columns(NamedTuple):
     first_node: int
     nodes: Sequence[Any]
     columns: Mapping[int, Column]
+
+
+class PackedColumn(Protocol):
+    """A column that is made when it is asked for: most readers want few of them."""
+
+    def column(self) -> Column:
+        """When it changed and to what.
+
+        Raises:
+            What `unpack` raises.
+        """
+
+
+class PackedColumns(NamedTuple):
+    """As `Columns`, of a body that was read."""
+
+    samples: int
+    first_node: int
+    nodes: Sequence[Any]
+    columns: Mapping[int, PackedColumn]
+
+
+def shapes(first_node: int, nodes: Sequence[Any]) -> Dict[int, int]:
+    """Node → a number that nodes share which differ in their rows or indices: they look alike."""
+    found: Dict[int, int] = {0: 0}
+    ids: Dict[Any, int] = {}
+    for number, (parent, component) in enumerate(nodes, first_node):
+        step: Component = component
+        if not isinstance(component, str):
+            step = "*" if isinstance(component, list) else "0"
+        found[number] = ids.setdefault((found.get(parent, 0), step), len(ids) + 1)
+    return found
 
 
 class Gathered:

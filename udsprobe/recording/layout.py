@@ -13,8 +13,11 @@ from typing import Any, Optional, Sequence
 APPLICATION_ID = 0x75647362
 """`udsb`; in the file's header, byte 68."""
 
-SCHEMA_VERSION = 2
-"""In the file's header (user_version). A reader refuses any other."""
+SCHEMA_VERSION = 3
+"""In the file's header (user_version)."""
+
+READABLE_VERSIONS = (2, SCHEMA_VERSION)
+"""A reader refuses any other. 2 has the same tables, and former bodies in them."""
 
 SAMPLES_PER_BLOCK = 600
 """Of a recording that keeps everything; long blocks are smaller."""

@@ -13,9 +13,10 @@ from udsprobe.model.difference import report
 from udsprobe.model.report import Report
 from udsprobe.model.timeline import Timeline, timeline
 from udsprobe.recording.autopsy import Autopsy, autopsies
-from udsprobe.recording.block import SAMPLES_MAX, begins_anew
+from udsprobe.recording.body import begins_anew, is_block
 from udsprobe.recording.layout import checksum, finding_checksum, observation_checksum
 from udsprobe.recording.leaves import UnknownFieldError
+from udsprobe.recording.limits import SAMPLES_MAX
 from udsprobe.recording.plain import from_json
 from udsprobe.recording.series import Series
 from udsprobe.recording.snapshot import Snapshot, damaged, empty, has_windows, newer
@@ -434,10 +435,9 @@ class _Window(Recording):
             "FROM full_sample WHERE number = ? ORDER BY first_sequence",
             (self._number,),
         ):
-            is_block = packed[:1] == b"x"
-            table = "block" if is_block else "tail"
+            table = "block" if is_block(packed) else "tail"
             first, last, start, end = where
-            is_first = is_block or begins_anew(packed)
+            is_first = table == "block" or begins_anew(packed)
             self._stored.append(_Stored(table, first, last, start, end, crc, is_first))
             self._check(self._stored[-1], packed)
             _check_row(self._stored[-1])

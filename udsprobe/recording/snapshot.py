@@ -15,7 +15,7 @@ from typing import Dict, Optional
 from urllib.parse import quote
 
 from udsprobe.errors import RecordingError
-from udsprobe.recording.layout import APPLICATION_ID, SCHEMA_VERSION, TABLES, WINDOW_TABLES
+from udsprobe.recording.layout import APPLICATION_ID, READABLE_VERSIONS, TABLES, WINDOW_TABLES
 
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
@@ -134,7 +134,7 @@ def _check_tables(store: sqlite3.Connection, path: str) -> None:
         # The log with the first commit was never written, or not copied.
         raise _foreign(path) if _definitions(store) else empty(path)
     version = store.execute("PRAGMA user_version").fetchone()[0]
-    if version != SCHEMA_VERSION:
+    if version not in READABLE_VERSIONS:
         raise newer(path, f"schema {version}")
     found = _definitions(store)
     with closing(sqlite3.connect(":memory:")) as made:

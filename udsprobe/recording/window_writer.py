@@ -12,7 +12,7 @@ from typing import Callable, List, NamedTuple, Optional, Tuple
 
 from udsprobe.model.report import Report, Verdict
 from udsprobe.recording.autopsy import QUIET, Autopsies
-from udsprobe.recording.block import Packing, pack
+from udsprobe.recording.body import Packing, pack
 from udsprobe.recording.layout import SAMPLES_PER_BLOCK, checksum, observation_checksum
 from udsprobe.recording.open_block import OpenBlock
 from udsprobe.recording.plain import to_json

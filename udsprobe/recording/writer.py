@@ -17,7 +17,7 @@ from udsprobe.errors import UdsprobeError
 from udsprobe.model.difference import report
 from udsprobe.model.report import Finding, Report, Verdict
 from udsprobe.recording.autopsy import Autopsies
-from udsprobe.recording.block import Packing, pack
+from udsprobe.recording.body import Packing, pack
 from udsprobe.recording.columns import Columns
 from udsprobe.recording.layout import (
     APPLICATION_ID,
