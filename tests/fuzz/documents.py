@@ -136,7 +136,9 @@ def _body(data: bytes) -> None:
 def _former_body(data: bytes) -> None:
     packed = b"z" + zlib.compress(data, 1)
     forge(_RECORDING, packed, to_json(samples.observation()), _former_path())
-    _read(_RECORDING)
+    with open_recording(str(_RECORDING)) as recording:
+        list(recording.samples())
+        list(recording.moments(*recording.ends()))
 
 
 def _observation(data: bytes) -> None:

@@ -305,9 +305,10 @@ def _columns(
     sparse = [0 if each == samples else each for each in counts]
     gaps = stream.numbers(sum(sparse), range(1, samples + 1))
     stored = stream.scalars(sum(counts), _SCALARS | {tuple})
-    ends = zip(counts, accumulate(counts), sparse, accumulate(sparse))
-    for node, kind, (count, end, gaps_count, gaps_end) in zip(nodes, kinds, ends):
-        its_gaps, values = gaps[gaps_end - gaps_count : gaps_end], stored[end - count : end]
+    ends = zip(accumulate(counts), sparse, accumulate(sparse))
+    for node, kind, count, (end, gaps_count, gaps_end) in zip(nodes, kinds, counts, ends):
+        its_gaps = gaps[gaps_end - gaps_count : gaps_end] if gaps_count else ()
+        values = stored[end - count : end]
         moves = stream.numbers(_moves_in(values, known, limits)) if kind == _ORDER else ()
         yield node, _Packed(kind, samples, its_gaps, values, moves, limits)
 

@@ -18,7 +18,7 @@ _HEAD_BYTES_MAX = 32 << 20
 _ORDERED_MAX = 1 << 25
 
 _SHIFTS_MAX = 1 << 32
-"""Places moved in lists while orders of former bodies are read: seconds."""
+"""Places moved in lists while orders are read: seconds."""
 
 
 class Limits:
