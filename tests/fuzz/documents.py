@@ -22,11 +22,11 @@ from udsprobe.compare import compare
 from udsprobe.compare.tally import NotAReport
 from udsprobe.errors import RecordingError
 from udsprobe.model.report import Report
-from udsprobe.recording.body import pack, unpacked
-from udsprobe.recording.columns import Gathered, change_of
+from udsprobe.recording.bodies.body import pack, unpacked
+from udsprobe.recording.bodies.columns import Gathered, change_of
+from udsprobe.recording.bodies.leaves import Flattener, Leaves
+from udsprobe.recording.bodies.limits import BODY_BYTES_MAX
 from udsprobe.recording.layout import checksum, observation_checksum
-from udsprobe.recording.leaves import Flattener, Leaves
-from udsprobe.recording.limits import BODY_BYTES_MAX
 from udsprobe.recording.plain import to_json
 from udsprobe.recording.reader import Recording, open_recording
 from udsprobe.views.documents import compare_document
@@ -139,6 +139,7 @@ def _former_body(data: bytes) -> None:
     with open_recording(str(_RECORDING)) as recording:
         list(recording.samples())
         list(recording.moments(*recording.ends()))
+        _all_of(recording)
 
 
 def _observation(data: bytes) -> None:

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit import bodies
-from udsprobe.recording.body import Packing, begins_anew, is_block, pack, unpack, unpacked
-from udsprobe.recording.columns import ABSENT, Columns
-from udsprobe.recording.limits import CHANGES_MAX, Limits
+from udsprobe.recording.bodies.body import Packing, begins_anew, is_block, pack, unpack, unpacked
+from udsprobe.recording.bodies.columns import ABSENT, Columns
+from udsprobe.recording.bodies.limits import CHANGES_MAX, Limits
 
 SAMPLES = 5
 NODES = [[0, "a"], [0, "b"], [1, 7], [1, ["unix", 4711, None, 1]], [2, ["\udce9"]], [2, "a"]]

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit import recordings, samples
-from udsprobe.recording.body import Packing, pack
-from udsprobe.recording.columns import Columns, Gathered, change_of
-from udsprobe.recording.leaves import Flattener, UnknownFieldError, hints, kind_of
+from udsprobe.recording.bodies.body import Packing, pack
+from udsprobe.recording.bodies.columns import Columns, Gathered, change_of
+from udsprobe.recording.bodies.leaves import Flattener, UnknownFieldError, hints, kind_of
+from udsprobe.recording.bodies.series import Series
 from udsprobe.recording.plain import from_json, to_json
-from udsprobe.recording.series import Series
 from udsprobe.sample import Observation, Sample
 
 WORDS = st.text(alphabet="aé/@:\udce9 0", max_size=4)

@@ -6,7 +6,7 @@ import json
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from typing import Any, Dict, Type, TypeVar, cast
 
-from udsprobe.recording.leaves import UnknownFieldError, fits, hints, kind_of, not_recorded
+from udsprobe.recording.bodies.leaves import UnknownFieldError, fits, hints, kind_of, not_recorded
 
 Value = TypeVar("Value")
 

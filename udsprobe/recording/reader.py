@@ -13,12 +13,12 @@ from udsprobe.model.difference import report
 from udsprobe.model.report import Report
 from udsprobe.model.timeline import Timeline, timeline
 from udsprobe.recording.autopsy import Autopsy, autopsies
-from udsprobe.recording.body import begins_anew, is_block
+from udsprobe.recording.bodies.body import begins_anew, is_block
+from udsprobe.recording.bodies.leaves import UnknownFieldError
+from udsprobe.recording.bodies.limits import SAMPLES_MAX
+from udsprobe.recording.bodies.series import Series
 from udsprobe.recording.layout import checksum, finding_checksum, observation_checksum
-from udsprobe.recording.leaves import UnknownFieldError
-from udsprobe.recording.limits import SAMPLES_MAX
 from udsprobe.recording.plain import from_json
-from udsprobe.recording.series import Series
 from udsprobe.recording.snapshot import Snapshot, damaged, empty, has_windows, newer
 from udsprobe.recording.window_reader import WindowTime, window_times
 from udsprobe.reporting import Reporter, judged_parts

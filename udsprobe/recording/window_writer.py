@@ -12,9 +12,9 @@ from typing import Callable, List, NamedTuple, Optional, Tuple
 
 from udsprobe.model.report import Report, Verdict
 from udsprobe.recording.autopsy import QUIET, Autopsies
-from udsprobe.recording.body import Packing, pack
+from udsprobe.recording.bodies.body import Packing, pack
+from udsprobe.recording.bodies.open_block import OpenBlock
 from udsprobe.recording.layout import SAMPLES_PER_BLOCK, checksum, observation_checksum
-from udsprobe.recording.open_block import OpenBlock
 from udsprobe.recording.plain import to_json
 from udsprobe.recording.retention import Period, Retention
 from udsprobe.sample import Observation, Sample

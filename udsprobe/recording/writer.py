@@ -17,8 +17,9 @@ from udsprobe.errors import UdsprobeError
 from udsprobe.model.difference import report
 from udsprobe.model.report import Finding, Report, Verdict
 from udsprobe.recording.autopsy import Autopsies
-from udsprobe.recording.body import Packing, pack
-from udsprobe.recording.columns import Columns
+from udsprobe.recording.bodies.body import Packing, pack
+from udsprobe.recording.bodies.columns import Columns
+from udsprobe.recording.bodies.open_block import OpenBlock
 from udsprobe.recording.layout import (
     APPLICATION_ID,
     PAGE_BYTES,
@@ -33,7 +34,6 @@ from udsprobe.recording.layout import (
     finding_checksum,
     observation_checksum,
 )
-from udsprobe.recording.open_block import OpenBlock
 from udsprobe.recording.place import OwnFile
 from udsprobe.recording.plain import to_json
 from udsprobe.recording.retention import Period, Retention
@@ -213,7 +213,8 @@ class Recorder:
     def _attempt(self, work: Any) -> None:
         try:
             work()
-        except (sqlite3.Error, OSError) as error:
+        # OverflowError: a number of more than 64 bits, which no counter has.
+        except (sqlite3.Error, OSError, OverflowError) as error:
             with suppress(sqlite3.Error):
                 if self._store.in_transaction:
                     self._store.execute("ROLLBACK")

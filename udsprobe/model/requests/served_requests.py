@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, Mapping, Optional, Tuple, Union
 
-from udsprobe.model.counters import grown, grown_if_measured, ratio
+from udsprobe.model.counters import UnsoundError, grown, grown_if_measured, ratio
 from udsprobe.model.histogram import latency_us, subtract
 from udsprobe.model.report import Latency, Served, Stages
 from udsprobe.sample import Moment, Sample, ServedCounts
@@ -75,7 +75,13 @@ def app_parts_ns(app_ns: Times, upstream_wait_ns: int) -> Dict[str, int]:
         app_ns: ns by activity of the threads that served them.
         upstream_wait_ns: the sleep that own requests outstanding explain; that in
             `blocked_recv` needs no explanation.
+
+    Raises:
+        UnsoundError: there is no such activity.
     """
+    unknown = app_ns.keys() - APP_PARTS.keys()
+    if unknown:
+        raise UnsoundError(f"no activity of a thread: {min(unknown)!r}")
     parts = dict.fromkeys(APP_PARTS.values(), 0)
     for activity, spent_ns in app_ns.items():
         parts[APP_PARTS[activity]] += spent_ns

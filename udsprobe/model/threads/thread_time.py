@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Dict, List, Mapping, NamedTuple, Optional, Union
 
-from udsprobe.model.counters import grown
+from udsprobe.model.counters import UnsoundError, grown
 from udsprobe.model.report import ProcessTime, ThreadTime, Time
 from udsprobe.model.threads.cpu_holders import cpu_holders
 from udsprobe.model.threads.loops import loop_busy_us, loop_rows
@@ -111,9 +111,16 @@ def _slept_ns(thread: ThreadActivities, first: Sample, last: Sample) -> int:
     return thread.slept_ns(last.monotonic_ns) - thread.slept_ns(first.monotonic_ns)
 
 
+def _busy_ns(thread: _Lived) -> int:
+    try:
+        return sum(map(thread.times.__getitem__, BUSY))
+    except KeyError as error:
+        raise UnsoundError(f"thread {thread.thread.tid} has no {error}") from error
+
+
 def _ranked(window: _Window) -> List[_Either]:
     """The busiest first; of those that were not, by number."""
-    awake = [(-sum(map(each.times.__getitem__, BUSY)), each) for each in window.awake]
+    awake = [(-_busy_ns(each), each) for each in window.awake]
     busy = [each for each in awake if each[0]]
     busy.sort(key=lambda each: (each[0], each[1].thread.tid))
     idle: List[_Either] = [each for busy_ns, each in awake if not busy_ns]

@@ -37,8 +37,8 @@ from typing import (
     Tuple,
 )
 
-from udsprobe.recording.columns import ABSENT, Column, PackedColumns, shapes
-from udsprobe.recording.limits import Limits
+from udsprobe.recording.bodies.columns import ABSENT, Column, PackedColumns, shapes
+from udsprobe.recording.bodies.limits import Limits
 
 _WHOLE_BITS_MAX = 77
 """A difference of two 64-bit numbers takes 67; what never ends would take all time."""

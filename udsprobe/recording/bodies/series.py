@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from udsprobe.recording.body import unpack
-from udsprobe.recording.columns import ABSENT
-from udsprobe.recording.leaves import Builder, Leaf
-from udsprobe.recording.limits import Limits
+from udsprobe.recording.bodies.body import unpack
+from udsprobe.recording.bodies.columns import ABSENT
+from udsprobe.recording.bodies.leaves import Builder, Leaf
+from udsprobe.recording.bodies.limits import Limits
 
 VALUES_AT_ONCE = 32
 """A value costs little more together with its neighbours: they differ by little."""

@@ -41,11 +41,11 @@ from typing import (
 
 from msgpack import Packer, Unpacker
 
-from udsprobe.recording import former_body
-from udsprobe.recording.columns import ABSENT, Column, Columns, PackedColumns, shapes
-from udsprobe.recording.leaves import Component
-from udsprobe.recording.limits import Limits
-from udsprobe.recording.orders import moves_of, orders_of
+from udsprobe.recording.bodies import former_body
+from udsprobe.recording.bodies.columns import ABSENT, Column, Columns, PackedColumns, shapes
+from udsprobe.recording.bodies.leaves import Component
+from udsprobe.recording.bodies.limits import Limits
+from udsprobe.recording.bodies.orders import moves_of, orders_of
 
 _LZMA = [{"id": lzma.FILTER_LZMA2, "nice_len": 48, "depth": 16, "dict_size": 1 << 20, "pb": 0}]
 _OF_BLOCKS, _OF_SAMPLES, _FORMER = (b"X", b"x"), (b"Z", b"z"), (b"x", b"z")

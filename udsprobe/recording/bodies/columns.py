@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Protocol, Sequence, Tuple
 
-from udsprobe.recording.leaves import Component, Leaves, Nodes
+from udsprobe.recording.bodies.leaves import Component, Leaves, Nodes
 
 ABSENT: Any = object()
 """The value of a leaf that is not there any more."""

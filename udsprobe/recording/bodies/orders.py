@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
-from udsprobe.recording.leaves import Order
-from udsprobe.recording.limits import Limits
+from udsprobe.recording.bodies.leaves import Order
+from udsprobe.recording.bodies.limits import Limits
 
 
 def moves_of(orders: Sequence[Any]) -> Iterator[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from udsprobe.recording.leaves import NODES_MAX
+from udsprobe.recording.bodies.leaves import NODES_MAX
 
 BODY_BYTES_MAX = 64 << 20
 """Bodies that follow from each other are refused when they unpack to more."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Optional
 
-from udsprobe.recording.columns import Columns, Gathered, change_of
-from udsprobe.recording.leaves import Flattener, Leaves
+from udsprobe.recording.bodies.columns import Columns, Gathered, change_of
+from udsprobe.recording.bodies.leaves import Flattener, Leaves
 from udsprobe.sample import Sample
 
 
