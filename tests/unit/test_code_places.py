@@ -121,6 +121,25 @@ def test_what_to_do_is_told_with_the_function(call: str, says: str) -> None:
     assert says in told.actions[0].say and told.actions[1:] == remedies("disk")
 
 
+@pytest.mark.parametrize(
+    ("call", "part", "says"),
+    [
+        ("epoll_wait", "app_timer_us", "find the timer"),
+        ("nanosleep", "app_sleep_us", "take the sleep out of the request"),
+        ("wait4", "app_sleep_us", "see in which system call each thread sleeps"),
+    ],
+)
+def test_of_a_function_without_a_name_the_call_says_what_to_do(
+    call: str, part: str, says: str
+) -> None:
+    """Of a program without symbols: the headline has no name that is none."""
+    slept_in = found(slept(call, ("main", LIBC), ("", APP), ms=300, owing_ms=250))
+    asked = replace(suspect("app-blocked", part), actions=remedies("sleeps", pid=1))
+    told = with_code(asked, replace(reports.measured(), stacks=slept_in))
+    assert told.headline == asked.headline and told.code[0].function is None
+    assert [says in (each.say or "") for each in told.actions] == [True]
+
+
 FAULT = (("main", APP), ("lookup", APP), ("handle_mm_fault", "[kernel]"))
 
 

@@ -84,3 +84,12 @@ def test_threads_that_wait_for_work_are_no_pool_without_time() -> None:
     )
     found = own_pool(replace(service, threads=threads, at_once=12.0), "sleep", 400 * 45_000.0)
     assert found is not None and found.full is None
+
+
+def test_what_requests_that_were_handed_over_sleep_for_is_told_by_who_replies() -> None:
+    """HTTP/2 in Python: a thread receives, another one sleeps and replies."""
+    whole = whole_service(replace(handed_over("sleep", "clock_nanosleep"), waits=[]))
+    service = replace(whole, handed_over=whole.count)
+    assert request_time(service).share("sleep") == 0.0
+    service = replace(service, repliers=frozenset(range(FIRST, FIRST + 4)))
+    assert request_time(service).share("sleep") > 0.9

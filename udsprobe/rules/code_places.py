@@ -38,6 +38,8 @@ _FOR_TIME = frozenset(("nanosleep", "clock_nanosleep"))
 _FOR_LOCKS = frozenset(
     ("futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop")
 )
+# What to do about these is known without the function.
+_TOLD_BY_CALL = ("event", "sleep")
 # By the part of request time that it makes up (rules/accounts/request_time.py).
 _CALLS: Mapping[str, FrozenSet[str]] = {"lock": _FOR_LOCKS, "timer": _FOR_EVENTS}
 _PARTS = {f"app_{name}_us": name for name in ("lock", "disk", "timer", "sleep")}
@@ -70,8 +72,11 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     fact = _sleep_fact(found, report)
     if not any(is_known(each) for each in found.code[0].stack):
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
-    actions = _in_code(root, found)
+    actions = _in_code(root, found, report)
     pid = _faults_of(found, root, report)
+    if pid is None and not is_known(found.code[0].stack[0]):
+        facts = (fact, *root.evidence)
+        return replace(root, evidence=facts, actions=tuple(actions), code=tuple(found.code))
     if pid is None:
         return _told(root, found.code, fact, actions)
     headline = f"{root.headline}; page faults read its memory from the disk"
@@ -80,14 +85,16 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     )
 
 
-def _in_code(root: Suspect, found: SleepCall) -> List[Action]:
+def _in_code(root: Suspect, found: SleepCall, report: Report) -> List[Action]:
     """What the function calls for, in place of the lines that would look for it."""
     looks = [each for each in root.actions if _looks_for_sleep(each)]
+    kind, is_named = _kind(root, found.call), is_known(found.code[0].stack[0])
+    if not looks or not (is_named or kind in _TOLD_BY_CALL):
+        return list(root.actions)
+    where = named(found.code[0]) if is_named else found.call or ""
+    instead = choice.sleeps_in(report, _pid_of(found, report), kind, found.call, where)
     others = [each for each in root.actions if each not in looks]
-    if not looks or not is_known(found.code[0].stack[0]):
-        return others
     at = root.actions.index(looks[0])
-    instead = choice.sleeps_in(_kind(root, found.call), found.call, named(found.code[0]))
     return [*others[:at], *instead, *others[at:]]
 
 
@@ -99,12 +106,17 @@ def _kind(root: Suspect, call: Optional[str]) -> str:
     return next((kind for kind, calls in kinds if call in calls), "call")
 
 
+def _pid_of(found: SleepCall, report: Report) -> Optional[int]:
+    sleeps = report.stacks.sleeps if report.stacks is not None else None
+    processes = sleeps.processes if sleeps is not None else ()
+    return next((each.pid for each in processes if found in each.calls), None)
+
+
 def _faults_of(found: SleepCall, root: Suspect, report: Report) -> Optional[int]:
     """The process that sleeps in page faults, where its wait for the disk is that; else None."""
-    stacks = report.stacks
-    if stacks is None or stacks.sleeps is None or found.call is not None or _part(root) != "disk":
+    stacks, pid = report.stacks, _pid_of(found, report)
+    if stacks is None or found.call is not None or _part(root) != "disk":
         return None
-    pid = next((each.pid for each in stacks.sleeps.processes if found in each.calls), None)
     asleep = (each for each in stacks.stacks if each.pid == pid and each.on == "off-cpu")
     return pid if any(_PAGE_FAULT in each.frames for each in asleep) else None
 

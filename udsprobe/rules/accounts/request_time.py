@@ -284,11 +284,13 @@ def _handed_over_parts(service: Service, handed_us: float) -> Dict[str, float]:
     parts: Dict[str, float] = {}
     rest_us = handed_us
     part = handed_us / service.stage_sums_us["app"] if handed_us else 0.0
+    repliers = [t for t in service.threads if t.tid in service.repliers]
     known = {
         "cpu": service.spent_us("user", "sys_other") * part,
         "runq": service.spent_us("runq") * part,
         "upstream": service.upstream_us * part,
         "disk": service.spent_us("blocked_disk") * part,
+        "sleep": _thread_us(repliers, "blocked_other") * part,
     }
     for name, us in known.items():
         parts[name] = min(rest_us, us)

@@ -253,13 +253,16 @@ def pool_of_threads(report: Report, pid: int) -> Tuple[Action, ...]:
     return remedies("pool-of-threads", server_of(_target(report, pid)))
 
 
-def sleeps_in(kind: str, call: Optional[str], where: str) -> Tuple[Action, ...]:
+def sleeps_in(
+    report: Report, pid: Optional[int], kind: str, call: Optional[str], where: str
+) -> Tuple[Action, ...]:
     """The function in which a server sleeps while requests wait for its reply is known.
 
     Args:
         kind: `lock`, `event`, `sleep` (for as long as it says itself), or `call`: any other.
     """
-    return remedies(f"{kind}-in", where=where, call=call)
+    server = server_of(None if pid is None else _target(report, pid))
+    return remedies(f"{kind}-in", server, where=where, call=call)
 
 
 def stuck(report: Report, pid: int) -> Tuple[Action, ...]:

@@ -255,13 +255,22 @@ CALL_IN: Dict[str, Tuple[Row, ...]] = {
     )
 }
 EVENT_IN: Dict[str, Tuple[Row, ...]] = {
+    "nginx": (
+        look(
+            "sudo nginx -T 2>/dev/null | grep -nE '"
+            "limit_req |limit_rate|proxy_cache_lock|fastcgi_cache_lock|auth_delay'",
+            "see which of its settings make requests wait",
+            "its poller sleeps until a timer of its own ends: {where}; limit_req waits without "
+            "nodelay, cache locks until another request has filled the cache",
+        ),
+    ),
     GENERIC: (
         restart(
             "find the timer (asyncio.sleep, setTimeout) or the queue in its code that requests "
             "wait for, and wait for less",
             "its poller sleeps until a timer of its own ends: {where}",
         ),
-    )
+    ),
 }
 OCCUPIED: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
