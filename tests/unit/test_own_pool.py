@@ -58,6 +58,13 @@ def test_a_wait_in_the_poller_is_what_its_threads_slept_for(was: str, call: str,
     assert time.mean_us("timer") == pytest.approx(0.0, abs=1.0)
 
 
+def test_waits_that_took_no_time_tell_nothing() -> None:
+    report = handed_over("sleep", "clock_nanosleep")
+    service = whole_service(replace(report, waits=[polled(ended(FIRST, "sleep", None, 0.0))]))
+    assert own_pool(service, "sleep", 0.0) is None
+    assert request_time(service).share("sleep") == 0.0
+
+
 def test_the_verdict_says_what_the_threads_do() -> None:
     found = judged(handed_over("sleep", "clock_nanosleep")).verdict
     assert found is not None and (found.cause, found.subject) == ("app-blocked", "node 4711")

@@ -91,13 +91,13 @@ class _Ended:
 
 
 def _ended(service: Service, polled_us: float) -> _Ended:
-    rows = waits_of(service, "timer", polled_us)
+    rows, loops = waits_of(service, "timer", polled_us), _loops(service)
     own = [
         each
         for row in rows
         for each in row.authors
-        if each.by == "thread" and each.pid == row.pid
-        if (each.pid, each.tid) not in _loops(service)
+        if each.by == "thread" and each.pid == row.pid and each.total_us > 0
+        if (each.pid, each.tid) not in loops
     ]
     behind_us = sum(a.total_us for row in rows for a in row.authors if a.by == "others")
     known_us = sum(waited_us(service, row) for row in rows) - behind_us
