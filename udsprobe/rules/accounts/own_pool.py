@@ -1,8 +1,7 @@
-"""A pool of threads that works for an event loop: what it slept for while the loop waited for it.
+"""A pool of threads that works for an event loop: what it did while the loop waited for it.
 
 Such threads serve nobody themselves: they are handed a request, and wake the loop, which replies
-(a web framework's thread pool, a runtime's for calls that block). What they compute is told by
-their time on CPUs; what they sleep for is told by the waits that they ended.
+(a web framework's thread pool, a runtime's for calls that block).
 """
 
 from __future__ import annotations
@@ -17,9 +16,11 @@ from udsprobe.rules.accounts.service import Service, is_polling
 from udsprobe.rules.thresholds import AUTHOR_SHARE_MIN, THREAD_BUSY_MIN
 from udsprobe.rules.wording import percent
 
-# What an author slept for → the part of request time that it is. One that waited for a lock may
-# have had nothing to do.
+# What an author did → the part of request time that it is. One that waited for a lock may have
+# had nothing to do.
 _PART_OF = {
+    "cpu": "cpu",
+    "runq": "runq",
     "sleep": "sleep",
     "child": "sleep",
     "pipe": "sleep",
@@ -50,7 +51,7 @@ class OwnPool:
 
 
 def behind_loops(service: Service, polled_us: float) -> Dict[str, float]:
-    """What own threads slept for while loops waited for them, by part of request time, in µs.
+    """What own threads did while loops waited for them, by part of request time, in µs.
 
     Args:
         polled_us: request time in which the loops were in their pollers.

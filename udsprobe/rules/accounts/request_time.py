@@ -161,8 +161,9 @@ def app_parts(service: Service) -> Dict[str, float]:
     others_us = service.others_share * parts["timer"]
     _add(parts, {"other_clients": others_us}, taken_from="timer")
     _add(parts, {"upstream": min(parts["timer"], service.connecting_us)}, taken_from="timer")
-    _add(parts, behind_loops(service, parts["timer"]), taken_from="timer")
-    _add(parts, _of_other_threads(service, parts["timer"]), taken_from="timer")
+    polled_us = parts["timer"]
+    behind = behind_loops(service, polled_us) or _of_other_threads(service, polled_us)
+    _add(parts, behind, taken_from="timer")
     _add(parts, {"send": _asleep_in_sends_us(service, parts["upstream"])}, taken_from="upstream")
     _add(parts, _handed_over_parts(service, handed_us))
     return parts
@@ -267,7 +268,10 @@ def _use(service: Service, occupied: Mapping[str, float]) -> float:
 
 
 def _of_other_threads(service: Service, waiting_us: float) -> Dict[str, float]:
-    """A thread pool works while the loop waits in its poller: that wait is its work."""
+    """A thread pool works while the loop waits in its poller: that wait is its work.
+
+    Where nothing is known of who ended these waits.
+    """
     pool = [t for t in service.threads if not is_serving(t)]
     work = {
         "cpu": _thread_us(pool, "user", "sys_other"),
