@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit import ill
-from udsprobe.model.report import CpuHolder, Report
+from udsprobe.model.report import CpuHolder, Report, ServedBy, StageMeans, Waiting
 from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
@@ -85,3 +85,40 @@ def test_workers_that_fill_the_cpus_by_themselves_are_not_kept_from_them() -> No
     # Two that take turns on one CPU of two would have room without the stranger.
     roomy = judged(prefork(stranger_pct=33, workers=2)).verdict
     assert roomy is not None and roomy.cause == "cpu-contention"
+
+
+def with_requests(at_once: float, workers: int = 10) -> Report:
+    """Threads of one process; so many requests are in progress."""
+    report = prefork(stranger_pct=10, workers=workers)
+    assert report.time is not None
+    row = ServedBy(
+        pid=4711,
+        comm="node",
+        count=900,
+        rate_per_s=90.0,
+        latency_us=ill.flat(900, 9000.0),
+        stages_mean_us=StageMeans(app=9000.0),
+        app_time_pct=None,
+        handed_over=0,
+        pipelined=0,
+        upstream=[],
+        in_progress=Waiting(0, None),
+        unread=Waiting(0, None),
+        asking=Waiting(0, None),
+        at_once=at_once,
+    )
+    threads = [replace(t, share={**t.share, "sys_socket": 0.01}) for t in report.time.threads]
+    return replace(
+        report,
+        requests=replace(report.requests, served_by=[row]),
+        time=replace(report.time, threads=threads),
+    )
+
+
+@pytest.mark.parametrize(("at_once", "cause"), [(10.0, "app-cpu"), (1.0, "cpu-contention")])
+def test_threads_with_a_request_each_are_no_more_than_clients_ask_for(
+    at_once: float, cause: str
+) -> None:
+    """Others compute something else: those are too many."""
+    found = judged(with_requests(at_once)).verdict
+    assert found is not None and found.cause == cause

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import List, Optional, Set
 
 from udsprobe.model.report import CpuCgroup, CpuHolder, Report
-from udsprobe.model.threads.thread_time import busy_share
+from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX, busy_share
 from udsprobe.rules.accounts.affinity import allowed_cpus, confinement
 from udsprobe.rules.thresholds import (
     HOLDER_SHARE_MIN,
@@ -86,10 +87,28 @@ def throttling(report: Report) -> Optional[CpuCgroup]:
 
 
 def has_too_many_threads(report: Report) -> bool:
-    """Far more of its own threads want to run than there are CPUs, and not for strangers' sake."""
-    if runnable_per_cpu(report) < RUNNABLE_PER_CPU_MAX:
+    """Far more of its own threads want to run than there are CPUs, and not for strangers' sake.
+
+    Threads of one process that have a request each are no more than clients ask for; of processes
+    for a connection each, a pool before them has fewer.
+    """
+    cpus = allowed_cpus(report)
+    if not cpus or runnable_per_cpu(report) - _with_requests(report) / cpus < RUNNABLE_PER_CPU_MAX:
         return False
     return foreign_share(report) < HOLDER_SHARE_MIN
+
+
+def _with_requests(report: Report) -> float:
+    """Threads that have a request in progress, on average, of processes with several of them."""
+    time = report.time
+    if time is None:
+        return 0.0
+    most = {each.pid: each.threads for each in time.processes if each.threads > 1}
+    if len(time.threads) < THREADS_SHOWN_MAX:
+        moving = Counter(t.pid for t in time.threads if t.share.get("sys_socket", 0.0) > 0)
+        most = {pid: moving[pid] for pid in most}
+    rows = report.requests.served_by or ()
+    return sum(min(row.at_once or 0.0, most.get(row.pid, 0)) for row in rows)
 
 
 def runnable_per_cpu(report: Report) -> float:
