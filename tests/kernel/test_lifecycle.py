@@ -139,7 +139,8 @@ def test_a_pid_that_exits_during_attach_is_reported() -> None:
     # The process is there when it is looked up and gone when the probes are.
     script = (
         "import subprocess, sys\n"
-        "from udsprobe import cli, strategies\n"
+        "from udsprobe import cli\n"
+        "from udsprobe.observe import strategies\n"
         "child = subprocess.Popen(['sleep', '1000'])\n"
         "class Tracer(strategies.Tracer):\n"
         "    def __init__(self, **given):\n"
