@@ -466,6 +466,7 @@ struct wake {
 	unsigned int tgid;
 	unsigned int is_target;
 	ns_t started_ns;
+	ns_t all_ns;		/* the sum of `was_ns` */
 	ns_t was_ns[DOING_MAX];
 	unsigned short calls[DOING_MAX];
 	unsigned short pad;

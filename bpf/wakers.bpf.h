@@ -365,11 +365,13 @@ static __subprogram int note_waker(u32 slot, struct task_struct *task, struct th
 	if (author != AUTHOR_THREAD)
 		return 0;
 	__builtin_memset(past->wake.was_ns, 0, sizeof(past->wake.was_ns));
+	past->wake.all_ns = 0;
 	name_waker(&past->wake, waker, waker_slot);
 	now = bpf_ktime_get_ns();
 	from = state->activity > ACTIVITY_RUNQ ? wait_began(state, past) : now;
 	if (from >= now)
 		return 0;
+	past->wake.all_ns = now - from;
 	author_slot = slot_with_past(waker, waker_slot);
 	if (author_slot)
 		account_author(slot, author_slot, from, now);
@@ -453,12 +455,8 @@ static __always_inline void add_wait(struct wait_counts *counts, struct wake *wa
 		counts->was_ns[DOING_UNKNOWN] += waited_ns;
 		return;
 	}
-	for (u32 i = 0; i < DOING_MAX; i++)
+	for (u32 i = 0; i < DOING_MAX; i++) {
 		known_ns += wake->was_ns[i];
-	/* Woken while it was leaving its CPU: since when it waits could not be read yet. */
-	if (known_ns > waited_ns)
-		known_ns = 0;
-	for (u32 i = 0; known_ns && i < DOING_MAX; i++) {
 		counts->was_ns[i] += wake->was_ns[i];
 		if (wake->was_ns[i])
 			counts->calls[i] = wake->calls[i];
@@ -520,14 +518,23 @@ static __always_inline ns_t take_from_timer(struct thread_past *past, struct wai
 	return slept_ns;
 }
 
+/* Woken while it was leaving its CPU: the waker could see the wait before that one still. */
+static __always_inline void forget_other_wait(struct wake *wake, ns_t waited_ns)
+{
+	if (wake->all_ns > waited_ns)
+		__builtin_memset(wake->was_ns, 0, sizeof(wake->was_ns));
+}
+
 /* How long the thread waited for who woke it. Uses up the key. */
 static __always_inline ns_t ended_by_thread(struct thread_state *state, struct thread_past *past,
 					    struct wait_key *key, ns_t now)
 {
 	ns_t waited_ns = now - state->since_ns;
 
-	if (!state->waits_anew)
+	if (!state->waits_anew) {
+		forget_other_wait(&past->wake, waited_ns);
 		return waited_ns;
+	}
 	waited_ns += take_from_timer(past, key);
 	leave_out_moments(&past->wake, waited_ns, now - past->ongoing.since_ns);
 	return waited_ns;
