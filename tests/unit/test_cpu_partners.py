@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.unit import ill
-from udsprobe.model.report import CpuHolder, Report, ServedBy, StageMeans, Waiting
+from tests.unit.verdicts import node_served
+from udsprobe.model.report import CpuHolder, Report
 from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
@@ -91,22 +92,7 @@ def with_requests(at_once: float, workers: int = 10) -> Report:
     """Threads of one process; so many requests are in progress."""
     report = prefork(stranger_pct=10, workers=workers)
     assert report.time is not None
-    row = ServedBy(
-        pid=4711,
-        comm="node",
-        count=900,
-        rate_per_s=90.0,
-        latency_us=ill.flat(900, 9000.0),
-        stages_mean_us=StageMeans(app=9000.0),
-        app_time_pct=None,
-        handed_over=0,
-        pipelined=0,
-        upstream=[],
-        in_progress=Waiting(0, None),
-        unread=Waiting(0, None),
-        asking=Waiting(0, None),
-        at_once=at_once,
-    )
+    row = replace(node_served(), at_once=at_once)
     threads = [replace(t, share={**t.share, "sys_socket": 0.01}) for t in report.time.threads]
     return replace(
         report,
