@@ -8,7 +8,7 @@ A value is a tree. Every place in it is a *node* with a number; a component
 leads from its parent to it: a field's name, an index, or a key in a list.
 Scalars are leaves. A tuple of dataclasses and a mapping are also leaves, whose
 value is the order of their children. Zeros of a `Tuple[int, ...]` are left
-out: histograms are sparse.
+out: histograms are sparse. So is a None that is its field's default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import math
 import typing
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Set, Tuple, Union, cast
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Set, Tuple, Union, cast
 
 Component = Union[str, int, List[Any]]
 Order = Tuple[int, ...]
@@ -81,6 +81,12 @@ def hints(kind: Any) -> Dict[str, Any]:
     return {each.name: resolved[each.name] for each in fields(kind)}
 
 
+@cache
+def _none_by_default(kind: Any) -> FrozenSet[str]:
+    """Fields that are None where there is nothing of them: they need no leaf for that."""
+    return frozenset(each.name for each in fields(kind) if each.default is None)
+
+
 class Flattener:
     """Values of one type as leaves; unchanged parts of the last one are not looked at again."""
 
@@ -99,7 +105,9 @@ class Flattener:
         out: Leaves = {}
         kind: Any = type(value)
         for name in hints(kind):
-            self._put(self.nodes.child(node, name), getattr(value, name), out)
+            field = getattr(value, name)
+            if field is not None or name not in _none_by_default(kind):
+                self._put(self.nodes.child(node, name), field, out)
         self._seen[node] = (value, out)
         return out
 
