@@ -13,6 +13,7 @@ from tests.unit import ill
 from tests.unit.reports import crowded
 from udsprobe.model.action import CHANGES, EFFECTS, RESTARTS, Action
 from udsprobe.model.report import CpuHolder, CpuPriority, Fds, Namespace, Peer, Report
+from udsprobe.rules.accounts.cpu_holders import foreign_share
 from udsprobe.rules.causes import CAUSES, HEALTHY, UNKNOWN
 from udsprobe.rules.remedy import choice, cpus, queues
 from udsprobe.rules.remedy.row import Value
@@ -197,6 +198,11 @@ def test_only_a_stranger_is_slowed_down() -> None:
         CpuHolder(0, None, False, 4e6, 90.0),
     ):
         assert no_renice(holding(one), one)
+
+
+def test_who_observes_is_not_why_targets_wait() -> None:
+    assert foreign_share(holding(CpuHolder(666, "udsprobe", False, 4e6, 90.0))) == 0.0
+    assert foreign_share(holding(CpuHolder(666, "ffmpeg", False, 4e6, 90.0))) == 1.0
 
 
 def test_of_a_crowd_of_strangers_each_is_slowed_down() -> None:

@@ -16,6 +16,7 @@ from udsprobe.rules.thresholds import (
 
 # kernel/softirq.c, softirq_threads
 SOFTIRQ_THREADS = "ksoftirqd/"
+_OWN_NAMES = ("udsprobe",)
 
 
 def foreign_runq(report: Report) -> float:
@@ -51,8 +52,13 @@ def foreign_holders(report: Report) -> List[CpuHolder]:
         each
         for each in holders
         if not (each.is_idle or each.is_target or each.is_partner or each.pid in partners)
-        and not _delivers(report, each)
+        and not (_delivers(report, each) or is_own(each))
     ]
+
+
+def is_own(holder: CpuHolder) -> bool:
+    """It observes: its time is gone with it, and no illness of the targets."""
+    return (holder.comm or "").startswith(_OWN_NAMES)
 
 
 def delivering_runq(report: Report) -> float:

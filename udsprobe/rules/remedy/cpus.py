@@ -7,7 +7,7 @@ from typing import Dict, List, Tuple
 from udsprobe.model.action import Action
 from udsprobe.model.report import CpuAffinity, CpuCgroup, CpuHolder, LoweredPriority, Report
 from udsprobe.model.threads.cpu_list import cpu_list
-from udsprobe.rules.accounts.cpu_holders import foreign_holders, partner_pids
+from udsprobe.rules.accounts.cpu_holders import foreign_holders, is_own, partner_pids
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import GENERIC, server_of
@@ -21,7 +21,6 @@ _USUAL_WEIGHT = {"cpu.shares": 1024, "cpu.weight": 100}
 # Of the period that the kernel gives a group that asks for no other.
 _QUOTA_PERIOD_US = 100_000
 _LOWERED = {"nice": "lowered", "session": "lowered-session", "cgroup": "lowered-cgroup"}
-_OWN_NAMES = ("udsprobe",)
 
 
 def quota(group: CpuCgroup) -> Tuple[Action, ...]:
@@ -154,6 +153,6 @@ def is_stranger(report: Report, holder: CpuHolder) -> bool:
     """It has no part in the requests of the targets, nor in this observation."""
     if holder.is_target or holder.pid in {each.pid for each in report.targets}:
         return False
-    if holder.pid in partner_pids(report) or (holder.comm or "").startswith(_OWN_NAMES):
+    if holder.pid in partner_pids(report) or is_own(holder):
         return False
     return not any(holder.pid in (row.pids or ()) for row in report.listeners or [])
