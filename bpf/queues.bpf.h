@@ -234,4 +234,27 @@ static __always_inline void note_held_send(struct connection *connection, addres
 		connection->is_held = 0;
 }
 
+static __always_inline bool has_unread_direct(address_t at, u8 endpoint)
+{
+	struct sock *sk = bpf_rdonly_cast((void *)at, bpf_core_type_id_kernel(struct sock));
+
+	if (endpoint != ENDPOINT_TCP || sk->sk_protocol != IPPROTO_TCP)
+		return sk->sk_receive_queue.qlen;
+	return unread_bytes_direct(at, endpoint);
+}
+
+static __always_inline bool has_unread_probed(address_t at, u8 endpoint)
+{
+	struct sock *sk = (void *)at;
+
+	if (endpoint != ENDPOINT_TCP || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return BPF_CORE_READ(sk, sk_receive_queue.qlen);
+	return unread_bytes_probed(at, endpoint);
+}
+
+static __always_inline bool has_unread(address_t sk, u8 endpoint)
+{
+	return direct_loads ? has_unread_direct(sk, endpoint) : has_unread_probed(sk, endpoint);
+}
+
 #endif

@@ -20,6 +20,7 @@
 #define STATUS_LINE WORD('H', 'T', 'T', 'P', '/', '1', '.', 0)
 #define STATUS_OK 200
 #define STATUS_FINAL 200	/* below it another reply follows */
+#define STATUS_SWITCHING 101	/* what follows is another protocol */
 #define STATUS_FAILED 500
 
 /* FastCGI, 3.3 and 5.3; RFC 3875, 6.3.3: "Status: 503", which PHP sends first, or 200. */
@@ -50,6 +51,15 @@
 #define REDIS_FULL_NEXT WORD(' ', 'n', 'u', 'm', 'b', 'e', 'r', ' ')
 #define MEMCACHED_FULL WORD('E', 'R', 'R', 'O', 'R', ' ', 'T', 'o')
 #define MEMCACHED_FULL_NEXT WORD('o', ' ', 'm', 'a', 'n', 'y', ' ', 'o')
+
+#define CHUNK_DIGITS 5
+#define EVENT_ID WORD('i', 'd', ':', 0, 0, 0, 0, 0)
+#define EVENT_ID_MASK 0xffffffULL
+#define EVENT_DATA WORD('d', 'a', 't', 'a', ':', 0, 0, 0)
+#define EVENT_DATA_MASK 0xffffffffffULL
+#define EVENT_NAME WORD('e', 'v', 'e', 'n', 't', ':', 0, 0)
+#define EVENT_RETRY WORD('r', 'e', 't', 'r', 'y', ':', 0, 0)
+#define EVENT_NAME_MASK 0xffffffffffffULL
 
 struct fastcgi_head {
 	u8 version;
@@ -269,15 +279,18 @@ static __always_inline void count_status(struct replies *replies, u32 status, ns
 	shared_add(&replies->statuses[slot & (STATUSES - 1)], 1);
 }
 
-static __always_inline void status_seen(struct connection *connection, u32 status)
+static __always_inline void status_seen(struct connection *connection, address_t sk, u32 status)
 {
 	u32 tgid = connection->tgid;
 	struct upstream *upstream;
 	struct server *server;
 
 	connection->reply_looks = SPEAKS_HTTP;
+	if (status == STATUS_SWITCHING)
+		connection->is_endless = 1;
 	if (status < STATUS_FINAL)
 		return;
+	follow_pieces(connection, sk);
 	if (connection->role == ROLE_UPSTREAM) {
 		upstream = upstream_entry(connection->upstream);
 		if (upstream)
@@ -328,7 +341,7 @@ static __subprogram int look_at_reply(struct pt_regs *regs, struct call_in_fligh
 	if (!status)
 		status = fastcgi_status(buffer.at, buffer.length);
 	if (status) {
-		status_seen(connection, status);
+		status_seen(connection, call->sk, status);
 		return 0;
 	}
 	if (connection->reply_looks == SPEAKS_HTTP)
@@ -336,6 +349,60 @@ static __subprogram int look_at_reply(struct pt_regs *regs, struct call_in_fligh
 	database = full_database(buffer.at, buffer.length);
 	if (database)
 		no_seat_seen(connection, database);
+	return 0;
+}
+
+static __always_inline bool is_hex(u8 byte)
+{
+	return is_digit(byte) || ((byte | 0x20) >= 'a' && (byte | 0x20) <= 'f');
+}
+
+/* Where the first chunk of `line` begins, which its length precedes (RFC 9112, 7.1); or 0. */
+static __always_inline u32 chunk_at(const union line *line)
+{
+	for (u32 i = 1; i <= CHUNK_DIGITS; i++) {
+		if (!is_hex(line->bytes[i - 1]))
+			return 0;
+		if (line->bytes[i] == '\r' && line->bytes[i + 1] == '\n')
+			return i + 2;
+	}
+	return 0;
+}
+
+/* A line of an event stream (WHATWG HTML, 9.2.5). */
+static __always_inline bool is_event(const union line *line)
+{
+	u32 bits = 8 * chunk_at(line);
+	u64 word = line->words[0];
+
+	if (bits)
+		word = word >> bits | line->words[1] << (64 - bits);
+	return (word & 0xff) == ':' || (word & EVENT_ID_MASK) == EVENT_ID ||
+	       (word & EVENT_DATA_MASK) == EVENT_DATA || (word & EVENT_NAME_MASK) == EVENT_NAME ||
+	       (word & EVENT_NAME_MASK) == EVENT_RETRY;
+}
+
+/* A later piece of a reply, of `bytes`, was sent by a call that is returning. */
+static __subprogram int look_at_piece(struct pt_regs *regs, struct call_in_flight *call,
+				      bytes_t bytes)
+{
+	struct connection *connection = connection_of(call->sk, call->inode);
+	struct user_buffer buffer;
+	union line line = {};
+	u64 next;
+
+	if (!connection || call->abi == ABI_COMPAT)
+		return 0;
+	next = first_buffer(regs, call, bytes, &buffer);
+	if (buffer.length > bytes)
+		buffer.length = bytes;
+	if (!read_line(&line, &buffer, next, bytes))
+		return 0;
+	connection->is_piece_known = 1;
+	if (is_event(&line)) {
+		connection->is_endless = 1;
+		connection->last_piece_ns = 0;
+	}
 	return 0;
 }
 

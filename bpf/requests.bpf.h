@@ -9,33 +9,11 @@
 
 #include "latency.bpf.h"
 #include "queues.bpf.h"
+#include "reply_pieces.bpf.h"
 #include "sockets.bpf.h"
 #include "stops.bpf.h"
 #include "upstream.bpf.h"
 #include "whole_requests.bpf.h"
-
-static __always_inline bool has_unread_direct(address_t at, u8 endpoint)
-{
-	struct sock *sk = bpf_rdonly_cast((void *)at, bpf_core_type_id_kernel(struct sock));
-
-	if (endpoint != ENDPOINT_TCP || sk->sk_protocol != IPPROTO_TCP)
-		return sk->sk_receive_queue.qlen;
-	return unread_bytes_direct(at, endpoint);
-}
-
-static __always_inline bool has_unread_probed(address_t at, u8 endpoint)
-{
-	struct sock *sk = (void *)at;
-
-	if (endpoint != ENDPOINT_TCP || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
-		return BPF_CORE_READ(sk, sk_receive_queue.qlen);
-	return unread_bytes_probed(at, endpoint);
-}
-
-static __always_inline bool has_unread(address_t sk, u8 endpoint)
-{
-	return direct_loads ? has_unread_direct(sk, endpoint) : has_unread_probed(sk, endpoint);
-}
 
 static __always_inline struct listener *accepted_from(struct connection *connection)
 {
@@ -94,6 +72,7 @@ static __always_inline void connection_closing(struct task_struct *task,
 	note_closed_unread(connection, ref->sk);
 	if (connection->role == ROLE_UPSTREAM)
 		upstream_closed(connection, ref->sk);
+	pieces_end(connection, ref->sk);
 	no_reply_will_come(task, state, connection, ref->sk);
 	connection_gone(connection);
 	bpf_map_delete_elem(&connections, &ref->sk);
@@ -105,7 +84,11 @@ static __always_inline void sends_no_more(struct task_struct *task, struct threa
 {
 	struct connection *connection = connection_of(ref->sk, ref->inode);
 
-	if (!connection || connection->phase != PHASE_RECEIVING)
+	if (!connection)
+		return;
+	if (connection->role == ROLE_SERVED)
+		pieces_end(connection, ref->sk);
+	if (connection->phase != PHASE_RECEIVING)
 		return;
 	no_reply_will_come(task, state, connection, ref->sk);
 	request_gone(connection);
@@ -153,6 +136,8 @@ static __always_inline void begin_turn(struct connection *connection, struct thr
 		arrived = call->start_ns;
 	/* What arrived before accept() returned was waiting for that. */
 	waits_from = arrived > connection->accepted_ns ? arrived : connection->accepted_ns;
+	if (connection->last_piece_ns)
+		reply_ended(connection);
 	connection->phase = PHASE_RECEIVING;
 	/* A client that asks again has the whole reply: it filled the buffer, and nothing waits. */
 	connection->stopped_since_ns = 0;
@@ -214,12 +199,6 @@ static __always_inline void note_unread(struct connection *connection, struct ca
 	}
 }
 
-/* What is looked for in the first bytes that a call moved. */
-enum look {
-	LOOK_PROTOCOL = 1,
-	LOOK_REPLY = 2,
-};
-
 /* True when what it speaks may be told by these bytes. */
 static __always_inline bool is_worth_a_look(struct connection *connection)
 {
@@ -252,7 +231,8 @@ static __always_inline int bytes_received(struct task_struct *task, struct threa
 					   struct call_in_flight *call, bytes_t bytes, ns_t now)
 {
 	struct connection *connection = connection_of(call->sk, call->inode);
-	bool is_first;
+	bool is_first, is_answer;
+	int looks = 0;
 
 	if (!connection)
 		return 0;
@@ -266,10 +246,14 @@ static __always_inline int bytes_received(struct task_struct *task, struct threa
 		hold_ended(connection, call->sk);
 	if (connection->role == ROLE_UPSTREAM) {
 		connection->stopped_since_ns = 0;
+		if (connection->last_piece_ns)
+			looks = piece_received(connection, call->sk, now);
 		/* Some servers speak first. */
 		is_first = connection->bytes_in == bytes;
-		return looks_at_answer(connection,
-				       upstream_answered(task, state, connection, now) || is_first);
+		is_answer = upstream_answered(task, state, connection, now);
+		if (is_answer)
+			first_piece(connection, now);
+		return looks | looks_at_answer(connection, is_answer || is_first);
 	}
 	if (connection->phase == PHASE_RECEIVING && connection->leftover == LEFTOVER_READ) {
 		leftover_dropped(connection);
@@ -428,9 +412,12 @@ static __always_inline int bytes_sent(struct task_struct *task, struct thread_st
 {
 	struct connection *connection = connection_of(call->sk, call->inode);
 	struct cpu_counts *counts;
+	bool had_room;
+	int looks;
 
 	if (!connection)
 		return 0;
+	had_room = !connection->stopped_since_ns;
 	note_whose(call, connection, bytes);
 	connection->bytes_out += bytes;
 	connection->tgid = tgid_of(task);
@@ -438,27 +425,34 @@ static __always_inline int bytes_sent(struct task_struct *task, struct thread_st
 	note_send_queue(connection, call->sk);
 	note_held_send(connection, call->sk);
 	sender_goes_on(connection, (u64)task, state, call->start_ns);
-	if (is_full(call->sk, connection->endpoint))
-		sender_stopped(connection, (u64)task, state, now);
+	looks = is_full(call->sk, connection->endpoint) ? LOOK_SHORT : 0;
 	if (state->activity_ns[ACTIVITY_BLOCKED_SEND] > call->send_blocked_before_ns)
 		send_waited(connection, state->activity_ns[ACTIVITY_BLOCKED_SEND] -
 					call->send_blocked_before_ns);
-	if (connection->role == ROLE_UPSTREAM)
+	if (connection->role == ROLE_UPSTREAM) {
+		if (connection->last_piece_ns && connection->phase != PHASE_ASKING)
+			reply_ended(connection);
 		upstream_asked(task, state, connection, call, now);
+	}
 	if (connection->phase == PHASE_ASKED_BEFORE)
 		connection->phase = PHASE_REPLYING;
+	if (connection->phase == PHASE_REPLYING && connection->last_piece_ns)
+		return looks | piece_sent(connection,
+					  connection->receiver == (u64)task ? state : NULL, call,
+					  had_room, now);
 	if (connection->phase != PHASE_RECEIVING || connection->role != ROLE_SERVED)
-		return 0;
+		return looks;
 	/* The send call began before the request came: a push, for example, not the reply. */
 	if (call->start_ns < connection->received_ns)
-		return 0;
+		return looks;
 	connection->phase = PHASE_REPLYING;
 	connection->replied_after_ns = elapsed(connection->turn_ns, now);
 	counts = cpu_counts();
 	if (counts)
 		record_turn(task, counts, state, connection, call, now);
 	connection->turns++;
-	return is_reply_worth_a_look(connection) ? LOOK_REPLY : 0;
+	first_piece_sent(connection, (u64)task, state, now);
+	return is_reply_worth_a_look(connection) ? looks | LOOK_REPLY : looks;
 }
 
 /* A call met the end of the other side: where an answer is due, or a request cannot be sent any

@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * How long senders are stopped because there is no room. They sleep in a send call, or a call found
- * or left a full buffer and the next one that moves bytes has not come. In the second case only the
+ * a full buffer, or left one before it had sent all, and the next one that moves bytes has not come. In the second case only the
  * time counts that the thread slept for events, if it makes both calls: else it did other work.
  */
 #ifndef STOPS_BPF_H
 #define STOPS_BPF_H
 
 #include "queues.bpf.h"
+
+/* What is looked for in the arguments of a call that moved bytes, and in the first of these. */
+enum look {
+	LOOK_PROTOCOL = 1,
+	LOOK_REPLY = 2,
+	LOOK_PIECE = 4,
+	LOOK_SHORT = 8,		/* a send call left a full buffer: it was to send more */
+};
 
 static __always_inline bool is_full(address_t at, u8 endpoint)
 {

@@ -316,6 +316,52 @@ static __noinline bool is_peek(struct pt_regs *regs, struct call_in_flight *call
 	return has_peek_flag(call->call, &arguments);
 }
 
+#define BUFFERS_ADDED_UP 8
+
+/* More than `bytes` in the buffers described at `at`, or in more than are looked at. */
+static __noinline bool is_more_in(u64 at, u64 count, bytes_t bytes)
+{
+	struct user_buffer buffer;
+	bytes_t whole = 0;
+
+	for (u32 i = 0; i < BUFFERS_ADDED_UP; i++) {
+		if (i >= count)
+			return whole > bytes;
+		if (bpf_probe_read_user(&buffer, sizeof(buffer),
+					(void *)(at + i * sizeof(buffer))))
+			return true;
+		whole += buffer.length;
+	}
+	return count > BUFFERS_ADDED_UP || whole > bytes;
+}
+
+/* A send call sent `bytes`, and was to send more; true where that is not known. */
+static __noinline bool is_short(struct pt_regs *regs, struct call_in_flight *call, bytes_t bytes)
+{
+	struct user_buffer vector = {};
+	struct arguments arguments;
+
+	if (call->abi == ABI_COMPAT)
+		return true;
+	read_arguments(regs, call, &arguments);
+	switch (call->call) {
+	case CALL_WRITE:
+	case CALL_SENDTO:
+		return arguments.third > bytes;
+	case CALL_SENDFILE:
+		return arguments.fourth > bytes;
+	case CALL_WRITEV:
+		return is_more_in(arguments.second, arguments.third, bytes);
+	case CALL_SENDMSG:
+		/* `msg_iov` and `msg_iovlen` */
+		if (bpf_probe_read_user(&vector, sizeof(vector),
+					(void *)(arguments.second + MSG_IOV_AT)))
+			return true;
+		return is_more_in(vector.at, vector.length, bytes);
+	}
+	return true;
+}
+
 /* Returns what is to be looked for in the bytes. */
 static __subprogram int follow_bytes(struct task_struct *task, struct thread_state *state,
 				     struct call_in_flight *call, bytes_t bytes, ns_t now)
@@ -327,13 +373,28 @@ static __subprogram int follow_bytes(struct task_struct *task, struct thread_sta
 	return 0;
 }
 
-static __always_inline void look_at(struct pt_regs *regs, struct call_in_flight *call,
-				    bytes_t bytes, int looks)
+static __subprogram int sender_found_full(struct task_struct *task, struct thread_state *state,
+					  struct call_in_flight *call, ns_t now)
 {
+	struct connection *connection = connection_of(call->sk, call->inode);
+
+	if (connection)
+		sender_stopped(connection, (u64)task, state, now);
+	return 0;
+}
+
+static __always_inline void look_at(struct task_struct *task, struct thread_state *state,
+				    struct pt_regs *regs, struct call_in_flight *call,
+				    bytes_t bytes, int looks, ns_t now)
+{
+	if (looks & LOOK_SHORT && is_short(regs, call, bytes))
+		sender_found_full(task, state, call, now);
 	if (looks & LOOK_PROTOCOL)
 		look_for_http2(regs, call, bytes);
 	if (looks & LOOK_REPLY)
 		look_at_reply(regs, call, bytes);
+	if (looks & LOOK_PIECE)
+		look_at_piece(regs, call, bytes);
 }
 
 /* Of a call that moved nothing. */
@@ -429,7 +490,8 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 	if (bytes) {
 		count_add(&counts->bytes, bytes);
 		if (is_followed(call->sk) && !is_peek(regs, call))
-			look_at(regs, call, bytes, follow_bytes(task, state, call, bytes, now));
+			look_at(task, state, regs, call, bytes,
+				follow_bytes(task, state, call, bytes, now), now);
 	} else if (call->traits & TRAIT_RECEIVES) {
 		follow_end(call, ret, now);
 	}

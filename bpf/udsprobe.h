@@ -757,6 +757,8 @@ struct connection {
 	unsigned char is_tls;	/* ends with bytes that need no reply */
 	unsigned char is_held;	/* bytes wait because of Nagle's algorithm, since `held_since` */
 	unsigned char reply_looks;	/* replies that were looked at, or SPEAKS_HTTP */
+	unsigned char is_endless;	/* its replies are streams of events, or another protocol */
+	unsigned char is_piece_known;	/* a later piece of this reply was looked at */
 	/* In the queue when the last receive call returned; of a leftover, what is still there; while
 	 * it is in the accept queue, how many had entered that.
 	 */
@@ -776,6 +778,12 @@ struct connection {
 	unsigned int stops;
 	unsigned int calls_before;	/* `calls_ended` of the thread that began to receive, then */
 	ns_t replied_after_ns;	/* the last reply, since its request */
+	ns_t first_piece_ns;	/* of the last reply, */
+	ns_t last_piece_ns;	/* so far; 0: it is not followed */
+	ns_t quiet_since_ns;	/* 0: there is more to be received */
+	ns_t paused_ns;
+	unsigned int piece_activity[ACTIVITY_MAX];	/* in pauses, of the thread that sent the first */
+	unsigned int pad_at_end;
 };
 
 enum queue_flag {
@@ -816,6 +824,10 @@ struct replies {
 	count_t failed;		/* of these, with a status of 500 and above; */
 	ns_t failed_ns;		/* since their requests */
 	count_t statuses[STATUSES];
+	/* Of the HTTP/1 replies that came in pieces, and are over (reply_pieces.bpf.h). */
+	count_t in_pieces;
+	ns_t transfer_ns;	/* from the first piece to the last; */
+	ns_t paused_ns;		/* of that nothing was sent, though there was room */
 };
 
 /* The requests of one process (servers.bpf.h). */
@@ -847,6 +859,7 @@ struct server {
 	struct pending pending[PENDING_MAX];
 	struct latency latency;
 	struct replies replies;
+	ns_t paused_activity_ns[ACTIVITY_MAX];	/* in pauses between pieces, of who sent the first */
 };
 
 enum whole_flag {

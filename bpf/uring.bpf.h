@@ -257,8 +257,8 @@ static __always_inline void record_operation(struct task_struct *task, struct th
 		return;
 	}
 	count_add(&counts->bytes, ret);
-	if (!request->is_peek)
-		follow_bytes(task, state, call, ret, now);
+	if (!request->is_peek && follow_bytes(task, state, call, ret, now) & LOOK_SHORT)
+		sender_found_full(task, state, call, now);
 }
 
 /* Armed before we came: a request that waits for its socket hangs in the ring's table, by the

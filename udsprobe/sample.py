@@ -254,12 +254,18 @@ class HttpReplyCounts:
     Attributes:
         failed: of these, with a status of 500 and above; `failed_ns` from their requests to them.
         statuses: of the failed, `503` → how many; `other` above 514.
+        in_pieces: replies that are over and came in several pieces; `transfer_ns` from the first to
+            the last, `paused_ns` of that nothing was sent though there was room. None in recordings
+            of udsprobe before it counted them.
     """
 
     count: Total
     failed: Total
     failed_ns: Total
     statuses: Mapping[str, int]
+    in_pieces: Optional[Total] = None
+    transfer_ns: Optional[Total] = None
+    paused_ns: Optional[Total] = None
 
 
 @dataclass(frozen=True)
@@ -633,7 +639,9 @@ class ServerReading:
         asked_before: connections whose client had spoken last when the observation began, after a
             reply; since then neither end has. Of TCP.
         http: its replies with an HTTP/1 status.
-        `given_up`, `dropped`, `abandoned`, `asked_before` and `http` are None when not measured.
+        paused_activity_ns: in their pauses, of the threads that sent the first piece.
+        `given_up`, `dropped`, `abandoned`, `asked_before`, `http` and
+        `paused_activity_ns` are None when not measured.
     """
 
     pid: int
@@ -659,6 +667,7 @@ class ServerReading:
     abandoned: Optional[Waiting] = None
     asked_before: Optional[Waiting] = None
     http: Optional[HttpReplyCounts] = None
+    paused_activity_ns: Optional[Mapping[str, int]] = None
 
 
 @dataclass(frozen=True)

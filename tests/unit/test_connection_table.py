@@ -334,7 +334,10 @@ def test_destinations(kernel: Kernel, table: ConnectionTable) -> None:
     ]
     kernel.used = 2
     none = UnansweredCounts(0, 0)
-    nginx, ended = PeerReading(33, "nginx"), (none, 0, none, HttpReplyCounts(0, 0, 0, {}), 0)
+    nginx, ended = (
+        PeerReading(33, "nginx"),
+        (none, 0, none, HttpReplyCounts(0, 0, 0, {}, 0, 0, 0), 0),
+    )
     assert table.upstream() == (
         UpstreamCounts("unix", "/run/db", nginx, 2, latency([5_000, 7_000]), *ended),
         UpstreamCounts("unix", "@x", None, 2, latency([1]), *ended),

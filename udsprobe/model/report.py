@@ -542,13 +542,18 @@ class HttpReplies:
 
     `failed` of them with a status of 500 and above, `failed_mean_us` after their requests on
     average; `statuses` of these: `503` → how many, `other` above 514. What is encrypted or HTTP/2
-    is not looked into.
+    is not looked into. `in_pieces`: replies that came in several pieces and are over;
+    `transfer_mean_us` from the first piece to the last, `paused_mean_us` of that nothing was sent
+    though there was room, on average of these. None when not measured, means of none, too.
     """
 
     count: int
     failed: int
     failed_mean_us: Optional[float]
     statuses: Dict[str, int]
+    in_pieces: Optional[int] = None
+    transfer_mean_us: Optional[float] = None
+    paused_mean_us: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -648,7 +653,8 @@ class ServedBy:
     whose clients have closed their end, while the process has not closed its own.
     `asked_before` are TCP connections whose client had spoken last when the observation began, and
     neither end since: requests that hang, long polls, or messages that nobody answers.
-    `http`: its replies with an HTTP/1 status.
+    `http`: its replies with an HTTP/1 status; `paused_time_pct`: what the threads that sent their
+    first pieces did in the pauses, as in `app_time_pct`.
     `at_once`, `given_up`, `dropped`, `abandoned`, `asked_before` and `http` are None when not
     measured.
     """
@@ -674,6 +680,7 @@ class ServedBy:
     abandoned: Optional[Waiting] = None
     asked_before: Optional[Waiting] = None
     http: Optional[HttpReplies] = None
+    paused_time_pct: Optional[Dict[str, float]] = None
 
 
 @dataclass(frozen=True)

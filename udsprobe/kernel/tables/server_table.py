@@ -101,6 +101,7 @@ class ServerTable:
             **{name: self._waiting(entry, kind) for name, kind in _PENDING.items()},
             latency=self._latency(pid, entry),
             http=http_replies_of(entry.replies),
+            paused_activity_ns=self._counters.by_activity(entry.paused_activity_ns),
         )
         if self._sees_calls:
             return reading
@@ -115,6 +116,7 @@ class ServerTable:
             given_up=None,
             dropped=None,
             http=None,
+            paused_activity_ns=None,
         )
 
     def _latency(self, pid: int, entry: Any) -> LatencyCounts:

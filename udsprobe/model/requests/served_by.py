@@ -79,6 +79,7 @@ def _row(
         abandoned=_waiting_if_measured(reading.abandoned, now_ns),
         asked_before=_waiting_if_measured(reading.asked_before, now_ns),
         http=http_replies(f"process {reading.pid}", reading.http, before.http if before else None),
+        paused_time_pct=_paused_time_pct(reading, before),
     )
 
 
@@ -161,6 +162,15 @@ def _app_time_pct(
     earlier: Mapping[str, int] = before.app_activity_ns if before is not None else {}
     app_ns = app_growth_ns(reading.app_activity_ns, earlier)
     return shares_pct(app_parts_ns(app_ns, upstream_wait_ns))
+
+
+def _paused_time_pct(
+    reading: ServerReading, before: Optional[ServerReading]
+) -> Optional[Dict[str, float]]:
+    if reading.paused_activity_ns is None:
+        return None
+    earlier = (before.paused_activity_ns if before is not None else None) or {}
+    return shares_pct(app_parts_ns(app_growth_ns(reading.paused_activity_ns, earlier), 0))
 
 
 def _upstream(reading: ServerReading, before: Optional[ServerReading]) -> List[OwnRequests]:

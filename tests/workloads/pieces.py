@@ -1,0 +1,161 @@
+"""Replies in pieces, by a server that knows when it sent each, and a client that knows what came.
+
+    pieces.py serve unix PATH|tcp PORT_FILE
+    pieces.py ask unix PATH|tcp PORT_FILE
+
+Both print "ready", the client "done" after each line that it reads: the requests of one connection
+as JSON. Each is the name of one of `REPLIES`; after "leave" the client closes first, before it
+"close" makes the server do so. At the end of their input both print what they know as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import sys
+import threading
+import time
+from typing import Dict, List, Tuple
+
+from tests.workloads.echoing_server import connected, listening
+
+PAUSE_S = 0.004
+HELD_S = 0.1
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
+BODY = b"and this is a piece of the body"
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+# More than any buffer here takes.
+LARGE = b"x" * (32 << 20)
+LAST = b"the last piece of all"
+
+
+def whole(pieces: int) -> List[bytes]:
+    return [HEAD % (len(BODY) * pieces + len(LAST)), *[BODY] * pieces, LAST]
+
+
+REPLIES: Dict[str, List[bytes]] = {
+    "one": [b"".join(whole(1))],
+    "two": [HEAD % len(LAST), LAST],
+    "five": whole(3),
+    "large": [HEAD % (len(LARGE) + len(LAST)), LARGE + LAST],
+    "events": [EVENTS, b"data: first\n\n", b"id: second\n\n", LAST],
+    "chunked events": [EVENTS, b"b\r\ndata: one\n\n\r\n", LAST],
+    "another protocol": [b"HTTP/1.1 101 Switching Protocols\r\n\r\n", BODY, LAST],
+    "no HTTP": [BODY, BODY, LAST],
+}
+
+
+class Pieces:
+    """What one end knows of replies in pieces: bounds of what lies between its own clocks.
+
+    A piece begins before its call does and has ended after it: `least` is from the end of one to
+    the beginning of another, `most` from its beginning to the other's end.
+    """
+
+    def __init__(self) -> None:
+        self.in_pieces = 0
+        self.least = {"transfer": 0, "paused": 0}
+        self.most = {"transfer": 0, "paused": 0}
+
+    def add(self, calls: List[Tuple[int, int]]) -> None:
+        """(began, ended) of each call, in ns."""
+        if len(calls) < 2:
+            return
+        self.in_pieces += 1
+        self.least["transfer"] += calls[-1][0] - calls[0][1]
+        self.most["transfer"] += calls[-1][1] - calls[0][0]
+        for before, after in zip(calls, calls[1:]):
+            self.least["paused"] += max(0, after[0] - before[1])
+            self.most["paused"] += after[1] - before[0]
+
+    def tell(self) -> None:
+        print(json.dumps(vars(self)), flush=True)
+
+
+def serve(kind: str, place: str) -> None:
+    at, known = listening(kind, place), Pieces()
+    threading.Thread(target=answer, args=(at, known), daemon=True).start()
+    print("ready", flush=True)
+    sys.stdin.read()
+    known.tell()
+
+
+def answer(at: socket.socket, known: Pieces) -> None:
+    while True:
+        with at.accept()[0] as connection:
+            while True:
+                name = connection.recv(64).decode()
+                if name in ("", "close"):
+                    break
+                calls = send_large(connection) if name == "large" else send(connection, name)
+                if name in ("two", "five", "large"):
+                    known.add(calls)
+
+
+def send(connection: socket.socket, name: str) -> List[Tuple[int, int]]:
+    calls = []
+    for number, piece in enumerate(REPLIES[name]):
+        if number:
+            time.sleep(PAUSE_S)
+        began = time.monotonic_ns()
+        connection.send(piece)
+        calls.append((began, time.monotonic_ns()))
+    return calls
+
+
+def send_large(connection: socket.socket) -> List[Tuple[int, int]]:
+    """At once whenever there is room: of the reader's time none is a pause."""
+    calls = []
+    connection.setblocking(False)
+    for piece in REPLIES["large"]:
+        left = memoryview(piece)
+        while left:
+            select.select([], [connection], [])
+            began = time.monotonic_ns()
+            try:
+                sent = connection.send(left)
+            except BlockingIOError:
+                continue
+            calls.append((began, time.monotonic_ns()))
+            left = left[sent:]
+    connection.setblocking(True)
+    return calls
+
+
+def ask(kind: str, place: str) -> None:
+    print("ready", flush=True)
+    known = Pieces()
+    for line in sys.stdin:
+        with connected(kind, place) as connection:
+            for name in json.loads(line):
+                if name == "leave":
+                    break
+                connection.sendall(name.encode())
+                if name == "close":
+                    assert not connection.recv(1)
+                    break
+                calls = receive(connection, name)
+                if name in ("two", "five"):
+                    known.add(calls)
+        print("done", flush=True)
+    known.tell()
+
+
+def receive(connection: socket.socket, name: str) -> List[Tuple[int, int]]:
+    calls, end = [], b""
+    while not end.endswith(LAST):
+        if name == "large" and len(calls) == 1:
+            time.sleep(HELD_S)
+        began = time.monotonic_ns()
+        end = (end + connection.recv(1 << 20))[-len(LAST) :]
+        calls.append((began, time.monotonic_ns()))
+    return calls
+
+
+def main(role: str, kind: str, place: str) -> None:
+    (serve if role == "serve" else ask)(kind, place)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
