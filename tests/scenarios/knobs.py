@@ -36,6 +36,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "forgets": ("app-blocked", False),
     "drops": ("app-blocked", False),
     "waits_in_vain": ("app-blocked", False),
+    "limited": ("app-blocked", False),
     "fails": ("app-failing", False),
     "upstream_drops": ("upstream-wait", False),
     "upstream_forgets": ("upstream-wait", False),

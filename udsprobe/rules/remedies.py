@@ -15,6 +15,7 @@ from udsprobe.model.report import (
     ThreadTime,
     Upstream,
 )
+from udsprobe.model.requests.http_replies import paused_us
 from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.rules.accounts.affinity import confinement
 from udsprobe.rules.accounts.asleep import TIMER, waited_for
@@ -29,7 +30,7 @@ from udsprobe.rules.accounts.cpu_holders import (
 from udsprobe.rules.accounts.own_pool import OwnPool, own_pool
 from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.saturation import Saturation
-from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
+from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads, upstream_us
 from udsprobe.rules.accounts.upstream_pool import at_once, full_pool, is_full, is_queueing
 from udsprobe.rules.peers.lookups import Lookups, lookups
 from udsprobe.rules.remedy import choice, cpus
@@ -248,10 +249,15 @@ def _app_blocked(case: _Case) -> Remedy:
     by = "" if author is None else f": {author.clause()}"
     return Remedy(
         on if author is None else author.name,
-        f"{case.service.name} sleeps on {on} while requests wait for its reply{by}",
+        f"{case.service.name} sleeps on {on} while requests wait for {_what_is_late(case)}{by}",
         facts if author is None else (*facts, author.fact()),
         _wakes(case, part, author, pid),
     )
+
+
+def _what_is_late(case: _Case) -> str:
+    is_rest = 2 * case.service.paused_us > case.service.stage_sums_us.get("app", 0.0)
+    return "the rest of its reply" if is_rest else "its reply"
 
 
 def _works_in_a_pool(case: _Case, pool: OwnPool, pid: int, facts: Tuple[Evidence, ...]) -> Remedy:
@@ -298,11 +304,11 @@ def _sleeps_at_a_full_pipe(case: _Case) -> bool:
 
 
 def _upstream_wait(case: _Case) -> Remedy:
-    rows = sorted(case.service.upstream, key=lambda row: -_waited_us(row))
+    rows = sorted(case.service.upstream, key=upstream_us, reverse=True)
     if not rows:
         return Remedy(None, f"{case.service.name} waits for another process's reply")
     worst = rows[0]
-    mean_us = worst.latency_us.mean or 0.0
+    mean_us = upstream_us(worst) / worst.count if worst.count else 0.0
     subject = place(worst)
     peer = worst.peer
     who = f"{peer.comm} {peer.pid}" if peer is not None and peer.comm else subject
@@ -347,11 +353,9 @@ def _upstream_fact(row: Upstream) -> Evidence:
     if is_full(row):
         size = count(row.connections or 0, "connection")
         says += f"; {size} to it, {percent(_busy(row))} busy"
+    if 2 * paused_us(row.http) > upstream_us(row) and row.http is not None:
+        says += f"; its replies end {duration(row.http.transfer_mean_us or 0.0)} later"
     return evidence("upstream_latency_us", mean_us, "µs", says)
-
-
-def _waited_us(row: Upstream) -> float:
-    return (row.latency_us.mean or 0.0) * row.count
 
 
 def _cpu_contention(case: _Case) -> Remedy:

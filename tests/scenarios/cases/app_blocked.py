@@ -146,6 +146,24 @@ def asyncio_housekeeping(bench: Bench, sleep_ms: int = 300) -> Subject:
     return Subject([server.pid])
 
 
+@case("asyncio", BOTH, quick=TCP)
+def asyncio_replies_in_pieces(bench: Bench, sleep_ms: int = 20) -> Subject:
+    """The reply begins at once, and its four parts come 20 ms after each other."""
+    server = bench.asyncio("pieces=4", f"piece_ms={sleep_ms}")
+    bench.load(server.address, connections=8)
+    return Subject([server.pid], ["the rest of its reply"])
+
+
+@case("nginx", BOTH, needs=("nginx",))
+def nginx_limits_its_rate(bench: Bench, limited: bool = True) -> Subject:
+    """Files of 300 KB at 256 KB a second."""
+    (bench.folder / "page").write_bytes(b"x" * 300_000)
+    limit = "limit_rate 256k;" if limited else ""
+    nginx = bench.nginx(f"root {bench.folder}; {limit} try_files /page =404;")
+    bench.load(nginx.address, connections=12)
+    return Subject(bench.family(nginx.pid), ["the rest of its reply"])
+
+
 @case("asyncio", BOTH)
 def asyncio_and_a_full_pool_of_threads(bench: Bench, sleep_ms: int = 40) -> Subject:
     """Each request sleeps in one of four threads, for which the loop waits; twelve clients."""

@@ -45,6 +45,14 @@ def node_half_busy(bench: Bench) -> Subject:
     return Subject([node.pid])
 
 
+@case("asyncio", BOTH)
+def asyncio_streams_events(bench: Bench) -> Subject:
+    """Replies are streams of events, of 80 ms each: they last as long as they are to."""
+    server = bench.asyncio("pieces=4", "piece_ms=20", "events=1")
+    bench.load(server.address, connections=8)
+    return Subject([server.pid])
+
+
 @case("Node", needs=("node",))
 def node_cluster(bench: Bench) -> Subject:
     """Two workers of a cluster, 300 requests a second."""

@@ -42,6 +42,16 @@ def go_asks_a_slow_service(bench: Bench, upstream_ms: int = 30) -> Subject:
     return Subject([server.pid], [slow.address])
 
 
+@case("nginx", BOTH, needs=("nginx",))
+def nginx_whose_upstream_replies_in_pieces(bench: Bench, upstream_ms: int = 20) -> Subject:
+    """Its upstream's replies begin at once, and end after 80 ms."""
+    upstream = bench.asyncio("pieces=4", f"piece_ms={upstream_ms}")
+    at = upstream.address
+    nginx = bench.nginx(f"proxy_pass http://{f'unix:{at}' if at[0] == '/' else at};")
+    bench.load(nginx.address, connections=8)
+    return Subject(bench.family(nginx.pid), [at])
+
+
 @case("nginx", BOTH, needs=("nginx",), quick=UNIX)
 def nginx_whose_upstream_drops_requests(bench: Bench, upstream_drops: bool = True) -> Subject:
     """Its upstream closes the connection of one request in four after 20 ms: nginx replies 502."""

@@ -5,6 +5,7 @@ lock_ms=T a thread holds a lock for T ms · thread_ms=T one of threads=N sleeps 
 upstream=ADDRESS asks an HTTP server first
 forget=1 an event that nobody sets · drop=1 an error, and the connection is closed
 status=N replies with that one, of a failure
+pieces=N, piece_ms=T the body in N chunks, each T ms after what was sent before · events=1 of events
 hang_after=N, hang_at=ADDRESS after N requests the loop waits for bytes from there
 pool=N with at most N connections to it
 backlog=N · leak=1 keeps a descriptor open for each request · one_in=N only each Nth is slow
@@ -111,7 +112,10 @@ class Service:
                 await reader.readuntil(b"\r\n\r\n")
                 try:
                     await self.work()
-                    writer.write(self._reply)
+                    if "pieces" in self._options:
+                        await self._in_pieces(writer)
+                    else:
+                        writer.write(self._reply)
                 except FailedRequest as failure:
                     writer.write(reply_of(0, f"{failure} Failed"))
                 await writer.drain()
@@ -119,6 +123,17 @@ class Service:
             pass
         finally:
             writer.close()
+
+    async def _in_pieces(self, writer: asyncio.StreamWriter) -> None:
+        events = "events" in self._options
+        kind = "text/event-stream" if events else "text/plain"
+        piece = chunk(b"data: something happened\n\n" if events else b"a part of the page\n")
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        writer.write(head.encode())
+        for _ in range(int(self._options["pieces"])):
+            await asyncio.sleep(self._ms("piece_ms"))
+            writer.write(piece)
+        writer.write(chunk(b""))
 
     async def keep_house(self) -> None:
         """Now and then nothing else runs."""
@@ -130,6 +145,11 @@ class Service:
 def reply_of(size: int, status: str = "200 OK") -> bytes:
     """An HTTP reply with `size` bytes."""
     return f"HTTP/1.1 {status}\r\nContent-Length: {size}\r\n\r\n".encode() + b"x" * size
+
+
+def chunk(body: bytes) -> bytes:
+    """Of a reply whose length is not known; an empty one ends it."""
+    return b"%x\r\n%s\r\n" % (len(body), body)
 
 
 def spin(seconds: float) -> None:

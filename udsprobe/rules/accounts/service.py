@@ -18,6 +18,8 @@ from udsprobe.model.report import (
     Upstream,
     Wait,
 )
+from udsprobe.model.requests.http_replies import paused_us
+from udsprobe.model.requests.reply_pauses import pause_parts_us
 from udsprobe.rules.accounts.affinity import allowed_cpus
 from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.accounts.other_clients import share_of_other_clients
@@ -56,6 +58,8 @@ class Service:
         acceptors: threads that accepted connections.
         repliers: threads that sent the replies of requests kept whole.
         others_share: part of the waits in a poller that end with what another client sends.
+        paused_us: pauses between the pieces of its replies, all together; they are a part of the
+            `app` stage here.
         connecting_us: its connects that completed in the background took so long, all together.
         waits: of its threads, and who ended them.
         clients: (pid of a process, pid of one at the other end of a connection that it serves);
@@ -89,17 +93,18 @@ class Service:
     at_once: float = 1.0
     others_share: float = 0.0
     connecting_us: float = 0.0
+    paused_us: float = 0.0
 
     @property
     def total_us(self) -> float:
-        """Request time, all requests together."""
+        """Request time, all requests together, the pauses of their replies included."""
         mean = self.latency.mean if self.latency is not None else None
-        return (mean or 0.0) * self.count
+        return (mean or 0.0) * self.count + self.paused_us
 
     @property
     def upstream_us(self) -> float:
-        """Time of its own requests to others, all together."""
-        return sum((row.latency_us.mean or 0.0) * row.count for row in self.upstream)
+        """Time of its own requests to others, all together, the pauses of answers included."""
+        return sum(upstream_us(row) for row in self.upstream)
 
     def spent_us(self, *activities: str) -> float:
         """Thread time in some activities, added up."""
@@ -110,6 +115,11 @@ class Service:
         return [t for t in self.threads if t.observed_s >= THREAD_LIFE_MIN * self.duration_s]
 
 
+def upstream_us(row: Upstream) -> float:
+    """Time of all requests to one destination, the pauses of its answers included."""
+    return (row.latency_us.mean or 0.0) * row.count + paused_us(row.http)
+
+
 def services(report: Report) -> List[Service]:
     """Each server of a chain among the targets, the outermost first; else all targets as one."""
     hops = [hop for hop in report.requests.hops or [] if hop.count]
@@ -118,10 +128,29 @@ def services(report: Report) -> List[Service]:
     return [_of_hop(report, hop) for hop in hops]
 
 
+def _with_pauses(service: Service, rows: Sequence[ServedBy]) -> Service:
+    """The time in which a reply that has begun pauses is the program's as that before it is."""
+    paused = pause_parts_us(rows, service.upstream)
+    paused_us = sum(paused.values())
+    if not paused_us:
+        return service
+    app_us = service.stage_sums_us.get("app", 0.0)
+    parts = {name: app_us * pct / 100 for name, pct in service.app_pct.items()}
+    for name, us in paused.items():
+        parts[name] = parts.get(name, 0.0) + us
+    whole_us = app_us + paused_us
+    return replace(
+        service,
+        paused_us=paused_us,
+        stage_sums_us={**service.stage_sums_us, "app": whole_us},
+        app_pct={name: 100 * us / whole_us for name, us in parts.items()},
+    )
+
+
 def whole_service(report: Report) -> Service:
     """All targets as one."""
     served, time = report.requests.served, report.time
-    return Service(
+    service = Service(
         name=_name(report).rstrip(),
         pids=None,
         duration_s=report.window.duration_s,
@@ -147,6 +176,7 @@ def whole_service(report: Report) -> Service:
         clients=_partners(report, "served"),
         partners=_partners(report, "served", "upstream", "unknown"),
     )
+    return _with_pauses(service, report.requests.served_by or ())
 
 
 def _partners(report: Report, *roles: str) -> FrozenSet[Tuple[int, int]]:
@@ -238,7 +268,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
     connects = [row for row in report.connects or () if (row.transport, row.address) in asked]
     time = report.time
     processes = [p for p in (time.processes if time is not None else ()) if p.pid in pids]
-    return Service(
+    service = Service(
         name=(hop.comm or "").rstrip() or f"pid {hop.pid}",
         pids=pids,
         duration_s=report.window.duration_s,
@@ -263,6 +293,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         clients=_partners(report, "served"),
         partners=_partners(report, "served", "upstream", "unknown"),
     )
+    return _with_pauses(service, rows)
 
 
 def _at_once(rows: Sequence[ServedBy]) -> float:
@@ -295,7 +326,7 @@ def _as_upstream(report: Report, row: OwnRequests) -> Upstream:
     for all_of_it in report.requests.upstream or ():
         if (all_of_it.transport, all_of_it.address) == (row.transport, row.address):
             pool = all_of_it.connections, all_of_it.busy_pct
-            return replace(one, connections=pool[0], busy_pct=pool[1])
+            return replace(one, connections=pool[0], busy_pct=pool[1], http=all_of_it.http)
     return one
 
 

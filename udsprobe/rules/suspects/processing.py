@@ -251,7 +251,11 @@ def _suspect(processing: Processing, cause: str, pressed: Optional[Pressure]) ->
         share_pct=100 * share,
         subject=remedy.subject,
         headline=remedy.headline,
-        evidence=(*(pressed.evidence if pressed else ()), *_share_of(cause, time), *remedy.facts),
+        evidence=(
+            *(pressed.evidence if pressed else ()),
+            *_share_of(cause, processing.service, time),
+            *remedy.facts,
+        ),
         actions=remedy.actions,
         seen=time.count or REQUESTS_MIN,
         overloads=pressed is not None and pressed.overloads,
@@ -260,7 +264,7 @@ def _suspect(processing: Processing, cause: str, pressed: Optional[Pressure]) ->
     )
 
 
-def _share_of(cause: str, time: RequestTime) -> Tuple[Evidence, ...]:
+def _share_of(cause: str, service: Service, time: RequestTime) -> Tuple[Evidence, ...]:
     if not time.count:
         return ()
     mean_us, share = time.mean_us(*PARTS[cause]), time.share(*PARTS[cause])
@@ -268,7 +272,16 @@ def _share_of(cause: str, time: RequestTime) -> Tuple[Evidence, ...]:
         f"{percent(share)} of request time, {duration(mean_us)} per "
         f"request, over {count(time.count, 'request')}"
     )
-    return (evidence(f"{cause}_share", share, "of 1", says),)
+    return (evidence(f"{cause}_share", share, "of 1", says), *_paused(service, time))
+
+
+def _paused(service: Service, time: RequestTime) -> Tuple[Evidence, ...]:
+    """Where replies that have begun are most of what clients wait for."""
+    if 2 * service.paused_us <= time.total_us:
+        return ()
+    mean_us = service.paused_us / service.count
+    says = f"{duration(mean_us)} of that are pauses after a reply's first bytes"
+    return (evidence("paused_us", mean_us, "µs", says),)
 
 
 def _answering(service: Service) -> FrozenSet[int]:

@@ -132,6 +132,15 @@ HTTP_REPLIES = _counter(
     ("outcome",),
     "Replies with an HTTP/1 status; outcome: failed where it is 500 or above, or answered.",
 )
+IN_PIECES = _counter(
+    "served.http.replies_in_pieces", "{reply}", (), "Replies of these that came in several pieces."
+)
+PAUSES = _counter(
+    "served.http.pauses",
+    "seconds",
+    (),
+    "Time in which nothing of these was sent, between pieces, though there was room.",
+)
 SERVED_DURATION = _histogram(
     "served.request.duration", (), "From the first byte queued to the reply sent.", FINE_NS
 )

@@ -25,7 +25,7 @@ from udsprobe.views.dashboard.state import connect_key
 from udsprobe.views.dashboard.table import Line, Table
 from udsprobe.views.dashboard.timeline import REPLAY_KEYS_HELP
 from udsprobe.views.fields import bars, cells, numbers, words
-from udsprobe.views.fields.breakdown import app_parts, no_turns, stages
+from udsprobe.views.fields.breakdown import app_parts, no_turns, pauses, stages
 from udsprobe.views.fields.columns import (
     CONNECTIONS,
     FINDINGS,
@@ -210,7 +210,7 @@ def _requests(key: object, frame: Frame, width: int) -> List[Line]:
     if served is not None:
         total = {"this interval": served.latency_us, **total}
     return [
-        *section("since the start", _served_facts(since), width),
+        *section("since the start", _served_facts(since, frame.window), width),
         *latencies(total),
         *_stages(since),
         *_app(since),
@@ -220,11 +220,14 @@ def _requests(key: object, frame: Frame, width: int) -> List[Line]:
     ]
 
 
-def _served_facts(served: Served) -> List[Fact]:
+def _served_facts(served: Served, report: Report) -> List[Fact]:
     facts = [("served", numbers.count(served.count, 15))]
     why = no_turns(served)
     if why is not None:
         facts.append(("but", why))
+    paused = pauses(report)
+    if paused is not None:
+        facts.append(("replies", paused))
     return facts
 
 
