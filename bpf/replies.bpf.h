@@ -52,6 +52,14 @@
 #define MEMCACHED_FULL WORD('E', 'R', 'R', 'O', 'R', ' ', 'T', 'o')
 #define MEMCACHED_FULL_NEXT WORD('o', ' ', 'm', 'a', 'n', 'y', ' ', 'o')
 
+/* PostgreSQL, "Message Formats": ReadyForQuery, outside of a transaction, within one, or failed. */
+#define READY WORD('Z', 0, 0, 0, 5, 0, 0, 0)
+#define READY_MASK 0xffffffffffULL
+#define READY_BYTES 6
+
+/* RFC 9112, 7.1: the chunk of no bytes, without trailers. */
+#define LAST_CHUNK WORD('0', '\r', '\n', '\r', '\n', 0, 0, 0)
+#define LAST_CHUNK_BYTES 5
 #define CHUNK_DIGITS 5
 #define EVENT_ID WORD('i', 'd', ':', 0, 0, 0, 0, 0)
 #define EVENT_ID_MASK 0xffffffULL
@@ -320,6 +328,22 @@ static __always_inline void no_seat_seen(struct connection *connection, enum dat
 		shared_add(&listener->no_seat, 1);
 }
 
+/* The last `length` bytes of a call, 8 at most; 0 where they are not in one buffer. */
+static __always_inline u64 last_bytes(const struct user_buffer *buffer, u64 bytes, u32 length)
+{
+	u64 last = 0;
+
+	if (bytes < length || buffer->length < bytes ||
+	    bpf_probe_read_user(&last, length, (void *)(buffer->at + bytes - length)))
+		return 0;
+	return last;
+}
+
+static __always_inline bool is_ready(const struct user_buffer *buffer, u64 bytes)
+{
+	return (last_bytes(buffer, bytes, READY_BYTES) & READY_MASK) == READY;
+}
+
 /* A reply of `bytes` began, or the beginning of one was received, by a call that is returning. */
 static __subprogram int look_at_reply(struct pt_regs *regs, struct call_in_flight *call,
 				      bytes_t bytes)
@@ -346,6 +370,14 @@ static __subprogram int look_at_reply(struct pt_regs *regs, struct call_in_fligh
 	}
 	if (connection->reply_looks == SPEAKS_HTTP)
 		return 0;
+	if (is_ready(&buffer, bytes)) {
+		connection->reply_looks = SPEAKS_POSTGRES;
+		return 0;
+	}
+	if (connection->reply_looks == SPEAKS_POSTGRES) {
+		follow_pieces(connection, call->sk);
+		return 0;
+	}
 	database = full_database(buffer.at, buffer.length);
 	if (database)
 		no_seat_seen(connection, database);
@@ -382,7 +414,7 @@ static __always_inline bool is_event(const union line *line)
 	       (word & EVENT_NAME_MASK) == EVENT_RETRY;
 }
 
-/* A later piece of a reply, of `bytes`, was sent by a call that is returning. */
+/* A later piece of a reply, of `bytes`, was sent or received by a call that is returning. */
 static __subprogram int look_at_piece(struct pt_regs *regs, struct call_in_flight *call,
 				      bytes_t bytes)
 {
@@ -396,7 +428,12 @@ static __subprogram int look_at_piece(struct pt_regs *regs, struct call_in_fligh
 	next = first_buffer(regs, call, bytes, &buffer);
 	if (buffer.length > bytes)
 		buffer.length = bytes;
-	if (!read_line(&line, &buffer, next, bytes))
+	if (is_ready(&buffer, bytes) ||
+	    last_bytes(&buffer, bytes, LAST_CHUNK_BYTES) == LAST_CHUNK) {
+		last_piece(connection);
+		return 0;
+	}
+	if (connection->is_piece_known || !read_line(&line, &buffer, next, bytes))
 		return 0;
 	connection->is_piece_known = 1;
 	if (is_event(&line)) {

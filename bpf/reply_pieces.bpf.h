@@ -2,8 +2,8 @@
 /*
  * Replies in pieces: from the first piece to the last, and the pauses in between in which there was
  * room, and nothing came. Of HTTP/1 and FastCGI, where all that follows a status is the reply. It
- * counts when it is over: another request comes, or who replies ends the connection. A stream that
- * its client leaves has no end.
+ * counts when it is over: its last chunk came, another request, or who replies ends the connection. A
+ * stream that its client leaves has no end. Of PostgreSQL, whose replies end with ReadyForQuery.
  */
 #ifndef REPLY_PIECES_BPF_H
 #define REPLY_PIECES_BPF_H
@@ -50,18 +50,15 @@ static __always_inline void follow_pieces(struct connection *connection, address
 	__builtin_memset(connection->piece_activity, 0, sizeof(connection->piece_activity));
 }
 
-/* Its bytes may show that the reply has no end, if it comes after a pause. */
-static __always_inline int later_piece(struct connection *connection, bool after_pause,
-				       ns_t began_ns, ns_t now)
+static __always_inline void later_piece(struct connection *connection, bool after_pause,
+					ns_t began_ns, ns_t now)
 {
 	ns_t since_ns = connection->quiet_since_ns;
 
 	connection->last_piece_ns = now;
 	connection->quiet_since_ns = now;
-	if (!after_pause || began_ns <= since_ns)
-		return 0;
-	connection->paused_ns += began_ns - since_ns;
-	return connection->is_piece_known ? 0 : LOOK_PIECE;
+	if (after_pause && began_ns > since_ns)
+		connection->paused_ns += began_ns - since_ns;
 }
 
 /* Of the thread since the last piece. */
@@ -80,31 +77,31 @@ static __subprogram int note_activities(struct connection *connection, struct th
 /* `state`: of the thread that sent the first piece, or NULL. Where there was no room it was not the
  * sender that paused.
  */
-static __always_inline int piece_sent(struct connection *connection, struct thread_state *state,
-				      struct call_in_flight *call, bool had_room, ns_t now)
+static __always_inline void piece_sent(struct connection *connection, struct thread_state *state,
+				       struct call_in_flight *call, bool had_room, ns_t now)
 {
 	if (state && had_room)
 		note_activities(connection, state, call, now);
 	if (state)
 		note_activities_now(connection, state);
-	return later_piece(connection, had_room, call->start_ns, now);
+	later_piece(connection, had_room, call->start_ns, now);
 }
 
-static __always_inline int piece_received(struct connection *connection, address_t sk, ns_t now)
+static __always_inline void piece_received(struct connection *connection, address_t sk,
+					   ns_t now)
 {
 	bool was_read = connection->quiet_since_ns;
-	int looks = later_piece(connection, was_read, connection->arrived_ns ?: now, now);
 
+	later_piece(connection, was_read, connection->arrived_ns ?: now, now);
 	if (has_unread(sk, connection->endpoint))
 		connection->quiet_since_ns = 0;
-	return looks;
 }
 
-static __always_inline void count_pieces(struct replies *replies, struct connection *connection)
+static __always_inline void count_pieces(struct pieces *pieces, struct connection *connection)
 {
-	shared_add(&replies->in_pieces, 1);
-	shared_add(&replies->transfer_ns, connection->last_piece_ns - connection->first_piece_ns);
-	shared_add(&replies->paused_ns, connection->paused_ns);
+	shared_add(&pieces->count, 1);
+	shared_add(&pieces->transfer_ns, connection->last_piece_ns - connection->first_piece_ns);
+	shared_add(&pieces->paused_ns, connection->paused_ns);
 }
 
 static __always_inline void count_activities(struct server *server, struct connection *connection)
@@ -124,21 +121,31 @@ static __always_inline void count_reply(struct connection *connection)
 	if (connection->role == ROLE_UPSTREAM) {
 		upstream = upstream_entry(connection->upstream);
 		if (upstream)
-			count_pieces(&upstream->replies, connection);
+			count_pieces(&upstream->pieces, connection);
 		return;
 	}
 	server = bpf_map_lookup_elem(&servers, &tgid);
 	if (!server)
 		return;
-	count_pieces(&server->replies, connection);
+	count_pieces(&server->pieces, connection);
 	count_activities(server, connection);
 }
 
 /* What was its last piece so far is its last one. */
-static __subprogram int reply_ended(struct connection *connection)
+static __always_inline void last_piece(struct connection *connection)
 {
 	if (connection->last_piece_ns > connection->first_piece_ns)
 		count_reply(connection);
+	connection->last_piece_ns = 0;
+}
+
+/* There is another request, or the connection ends: of HTTP the reply is over. A server of PostgreSQL
+ * says that it is, and goes on to speak where it replicates.
+ */
+static __subprogram int reply_ended(struct connection *connection)
+{
+	if (connection->reply_looks == SPEAKS_HTTP)
+		last_piece(connection);
 	connection->last_piece_ns = 0;
 	return 0;
 }

@@ -208,10 +208,10 @@ static __always_inline bool is_worth_a_look(struct connection *connection)
 	return true;
 }
 
-/* At replies that are HTTP always, at others while they may be the answer to a login. */
+/* At replies that are HTTP or of PostgreSQL always, at others while they may be the answer to a login. */
 static __always_inline bool is_reply_worth_a_look(struct connection *connection)
 {
-	if (connection->reply_looks == SPEAKS_HTTP)
+	if (connection->reply_looks >= SPEAKS_POSTGRES)
 		return true;
 	if (connection->reply_looks >= REPLY_LOOKS_MAX)
 		return false;
@@ -246,8 +246,10 @@ static __always_inline int bytes_received(struct task_struct *task, struct threa
 		hold_ended(connection, call->sk);
 	if (connection->role == ROLE_UPSTREAM) {
 		connection->stopped_since_ns = 0;
-		if (connection->last_piece_ns)
-			looks = piece_received(connection, call->sk, now);
+		if (connection->last_piece_ns) {
+			piece_received(connection, call->sk, now);
+			looks = LOOK_PIECE;
+		}
 		/* Some servers speak first. */
 		is_first = connection->bytes_in == bytes;
 		is_answer = upstream_answered(task, state, connection, now);
@@ -436,10 +438,11 @@ static __always_inline int bytes_sent(struct task_struct *task, struct thread_st
 	}
 	if (connection->phase == PHASE_ASKED_BEFORE)
 		connection->phase = PHASE_REPLYING;
-	if (connection->phase == PHASE_REPLYING && connection->last_piece_ns)
-		return looks | piece_sent(connection,
-					  connection->receiver == (u64)task ? state : NULL, call,
-					  had_room, now);
+	if (connection->phase == PHASE_REPLYING && connection->last_piece_ns) {
+		piece_sent(connection, connection->receiver == (u64)task ? state : NULL, call,
+			   had_room, now);
+		return looks | LOOK_PIECE;
+	}
 	if (connection->phase != PHASE_RECEIVING || connection->role != ROLE_SERVED)
 		return looks;
 	/* The send call began before the request came: a push, for example, not the reply. */

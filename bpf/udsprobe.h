@@ -38,7 +38,8 @@ enum limits {
 	KNOWN_SOCKETS = 4,	/* of each thread, a power of two */
 	CPU_STAYS = 32,		/* remembered of each CPU, a power of two */
 	EPISODES = 16,		/* remembered of each thread, a power of two */
-	SPEAKS_HTTP = 255,	/* in place of a number of looks */
+	SPEAKS_HTTP = 255,	/* in place of a number of looks, */
+	SPEAKS_POSTGRES = 254,	/* or this */
 	LOOKS_MAX = 8,		/* at what a connection receives first, or first before us */
 	REPLY_LOOKS_MAX = 4,	/* at first replies that are not HTTP: two offers of encryption, a login */
 	STATUSES = 16,		/* 500 to 514, and all others */
@@ -756,7 +757,7 @@ struct connection {
 	unsigned char is_websocket;	/* its messages need no reply */
 	unsigned char is_tls;	/* ends with bytes that need no reply */
 	unsigned char is_held;	/* bytes wait because of Nagle's algorithm, since `held_since` */
-	unsigned char reply_looks;	/* replies that were looked at, or SPEAKS_HTTP */
+	unsigned char reply_looks;	/* replies that were looked at, or what it speaks */
 	unsigned char is_endless;	/* its replies are streams of events, or another protocol */
 	unsigned char is_piece_known;	/* a later piece of this reply was looked at */
 	/* In the queue when the last receive call returned; of a leftover, what is still there; while
@@ -824,8 +825,11 @@ struct replies {
 	count_t failed;		/* of these, with a status of 500 and above; */
 	ns_t failed_ns;		/* since their requests */
 	count_t statuses[STATUSES];
-	/* Of the HTTP/1 replies that came in pieces, and are over (reply_pieces.bpf.h). */
-	count_t in_pieces;
+};
+
+/* Replies that came in pieces, and are over (reply_pieces.bpf.h). */
+struct pieces {
+	count_t count;
 	ns_t transfer_ns;	/* from the first piece to the last; */
 	ns_t paused_ns;		/* of that nothing was sent, though there was room */
 };
@@ -859,6 +863,7 @@ struct server {
 	struct pending pending[PENDING_MAX];
 	struct latency latency;
 	struct replies replies;
+	struct pieces pieces;
 	ns_t paused_activity_ns[ACTIVITY_MAX];	/* in pauses between pieces, of who sent the first */
 };
 
@@ -924,6 +929,7 @@ struct upstream {
 	count_t given_up;	/* this end did not wait any longer */
 	ns_t given_up_ns;
 	struct replies replies;
+	struct pieces pieces;
 	count_t no_seat;	/* as of a listener */
 	unsigned int no_seat_by;	/* enum database: who said so last */
 	unsigned int pad;

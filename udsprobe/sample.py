@@ -254,18 +254,29 @@ class HttpReplyCounts:
     Attributes:
         failed: of these, with a status of 500 and above; `failed_ns` from their requests to them.
         statuses: of the failed, `503` → how many; `other` above 514.
-        in_pieces: replies that are over and came in several pieces; `transfer_ns` from the first to
-            the last, `paused_ns` of that nothing was sent though there was room. None in recordings
-            of udsprobe before it counted them.
     """
 
     count: Total
     failed: Total
     failed_ns: Total
     statuses: Mapping[str, int]
-    in_pieces: Optional[Total] = None
-    transfer_ns: Optional[Total] = None
-    paused_ns: Optional[Total] = None
+
+
+@dataclass(frozen=True)
+class PieceCounts:
+    """Replies that came in several pieces and are over, cumulative.
+
+    Attributes:
+        transfer_ns: from the first piece to the last; `paused_ns` of that nothing was sent though
+            there was room, or nothing came.
+        paused_activity_ns: in these pauses, of the threads that sent the first piece; of what is
+            received none.
+    """
+
+    count: Total
+    transfer_ns: Total
+    paused_ns: Total
+    paused_activity_ns: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -279,10 +290,10 @@ class UpstreamCounts:
         dropped: the other end ended them; `dropped_kept` of these on connections that had answered
             before.
         given_up: the target ended them.
-        http: answers with an HTTP/1 status.
+        http: answers with an HTTP/1 status; in_pieces: those that came in pieces.
         no_seat: connections on which it answered that it has all that it allows; no_seat_by: in
             the protocol of `postgresql`, `mysql`, `redis` or `memcached`, the last time.
-        All six are None when not measured.
+        All from `dropped` on are None when not measured.
     """
 
     transport: str
@@ -296,6 +307,7 @@ class UpstreamCounts:
     http: Optional[HttpReplyCounts] = None
     no_seat: Optional[int] = None
     no_seat_by: Optional[str] = None
+    in_pieces: Optional[PieceCounts] = None
 
 
 # A report shows the busiest 50; more are kept so that two samples hold the same ones.
@@ -638,10 +650,9 @@ class ServerReading:
         at_once: requests in progress when a reply began, that one too, added up over replies.
         asked_before: connections whose client had spoken last when the observation began, after a
             reply; since then neither end has. Of TCP.
-        http: its replies with an HTTP/1 status.
-        paused_activity_ns: in their pauses, of the threads that sent the first piece.
+        http: its replies with an HTTP/1 status; in_pieces: those that came in pieces.
         `given_up`, `dropped`, `abandoned`, `asked_before`, `http` and
-        `paused_activity_ns` are None when not measured.
+        `in_pieces` are None when not measured.
     """
 
     pid: int
@@ -667,7 +678,7 @@ class ServerReading:
     abandoned: Optional[Waiting] = None
     asked_before: Optional[Waiting] = None
     http: Optional[HttpReplyCounts] = None
-    paused_activity_ns: Optional[Mapping[str, int]] = None
+    in_pieces: Optional[PieceCounts] = None
 
 
 @dataclass(frozen=True)

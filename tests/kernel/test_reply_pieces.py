@@ -17,6 +17,7 @@ from tests.workloads import pieces
 pytestmark = [pytest.mark.root]
 
 NS_PER_US = 1000
+NO_REPLIES = ["events", "chunked events", "another protocol", "no HTTP", "replication"]
 
 
 class End:
@@ -54,7 +55,7 @@ def ends(request: pytest.FixtureRequest, folder: Path) -> Iterator[List[End]]:
 
 
 def both(ends: Sequence[End], folder: Path, *connections: Sequence[str]) -> List[Dict[str, Any]]:
-    """`http` of the server and of what the client asks it, and its rows of processes."""
+    """`in_pieces` of the server and of what the client asks it."""
     pids = [part for each in ends for part in ("--pid", str(each.pid))]
     with Attached(pids, folder) as watched:
         for names in connections:
@@ -62,50 +63,60 @@ def both(ends: Sequence[End], folder: Path, *connections: Sequence[str]) -> List
     requests = watched.report["requests"]
     (served,) = [row for row in requests["served_by"] if row["count"]]
     (upstream,) = requests["upstream"]
-    return [served["http"], upstream["http"], served]
+    return [served["in_pieces"], upstream["in_pieces"]]
 
 
-def within(http: Dict[str, Any], known: Dict[str, Any], name: str) -> bool:
+def within(counted: Dict[str, Any], known: Dict[str, Any], name: str) -> bool:
     """What was counted lies between the bounds that the program's own clock gives."""
-    total_ns = http[f"{name}_mean_us"] * http["in_pieces"] * NS_PER_US
+    total_ns = counted[f"{name}_mean_us"] * counted["count"] * NS_PER_US
     # The mean is rounded to a nanosecond.
-    slack_ns = http["in_pieces"]
+    slack_ns = counted["count"]
     least, most = (known[bound][name] for bound in ("least", "most"))
     return bool(least - slack_ns <= total_ns <= most + slack_ns)
 
 
 def test_transfers_and_pauses(ends: List[End], folder: Path) -> None:
     mixed = ["one", "two", "five", "no HTTP", "two", "one", "five"]
-    served, upstream, process = both(ends, folder, [*mixed, "close"], [*["five"] * 9, "close"])
+    served, upstream = both(ends, folder, [*mixed, "close"], [*["five"] * 9, "close"])
     server, client = (each.known() for each in ends)
-    assert served["in_pieces"] == server["in_pieces"] == 13
-    assert upstream["in_pieces"] == client["in_pieces"]
+    assert served["count"] == server["in_pieces"] == 13
+    assert upstream["count"] == client["in_pieces"]
     for name in ("transfer", "paused"):
         assert within(served, server, name)
     assert within(upstream, client, "transfer")
     assert served["paused_mean_us"] >= pieces.PAUSE_S * 1e6
-    assert max(process["paused_time_pct"], key=process["paused_time_pct"].get) == "other"
+    spent = served["paused_time_pct"]
+    assert max(spent, key=spent.get) == "other"
+
+
+def test_a_reply_that_says_where_it_ends_counts_at_once(ends: List[End], folder: Path) -> None:
+    http, postgres = ["chunked"] * 5, ["ready", *["rows"] * 5]
+    served, upstream = both(ends, folder, [*http, "leave"], [*postgres, "leave"])
+    server, client = (each.known() for each in ends)
+    assert served["count"] == server["in_pieces"] == 10
+    assert upstream["count"] == client["in_pieces"]
+    assert within(served, server, "transfer") and within(served, server, "paused")
 
 
 def test_a_client_that_leaves_may_have_left_a_stream(ends: List[End], folder: Path) -> None:
-    served, _, _ = both(ends, folder, ["five", "leave"], ["five", "two", "leave"])
-    assert (served["count"], served["in_pieces"]) == (3, 1)
+    served, _ = both(ends, folder, ["five", "leave"], ["five", "two", "leave"])
+    assert served["count"] == 1
     for each in ends:
         each.known()
 
 
-@pytest.mark.parametrize("name", ["events", "chunked events", "another protocol", "no HTTP"])
+@pytest.mark.parametrize("name", NO_REPLIES)
 def test_what_has_no_end_is_no_reply_in_pieces(ends: List[End], folder: Path, name: str) -> None:
-    served, upstream, _ = both(ends, folder, ["one", name, "close"], [name, name, "close"])
-    assert (served["in_pieces"], upstream["in_pieces"]) == (0, 0)
+    served, upstream = both(ends, folder, ["one", name, "close"], ["ready", name, name, "close"])
+    assert (served["count"], upstream["count"]) == (0, 0)
     assert served["transfer_mean_us"] is served["paused_mean_us"] is None
     for each in ends:
         each.known()
 
 
 def test_a_reader_that_sleeps_is_no_pause(ends: List[End], folder: Path) -> None:
-    served, _, _ = both(ends, folder, ["large", "one", "close"])
+    served, _ = both(ends, folder, ["large", "one", "close"])
     server, _ = (each.known() for each in ends)
-    assert served["in_pieces"] == server["in_pieces"] == 1
+    assert served["count"] == server["in_pieces"] == 1
     assert within(served, server, "transfer")
     assert served["transfer_mean_us"] - served["paused_mean_us"] >= pieces.HELD_S * 1e6

@@ -21,6 +21,7 @@ from udsprobe.sample import (
     Endpoint,
     HttpReplyCounts,
     PeerReading,
+    PieceCounts,
     UnansweredCounts,
     UpstreamCounts,
 )
@@ -336,11 +337,14 @@ def test_destinations(kernel: Kernel, table: ConnectionTable) -> None:
     none = UnansweredCounts(0, 0)
     nginx, ended = (
         PeerReading(33, "nginx"),
-        (none, 0, none, HttpReplyCounts(0, 0, 0, {}, 0, 0, 0), 0),
+        (none, 0, none, HttpReplyCounts(0, 0, 0, {}), 0),
     )
+    pieces = PieceCounts(0, 0, 0, {})
     assert table.upstream() == (
-        UpstreamCounts("unix", "/run/db", nginx, 2, latency([5_000, 7_000]), *ended),
-        UpstreamCounts("unix", "@x", None, 2, latency([1]), *ended),
+        UpstreamCounts(
+            "unix", "/run/db", nginx, 2, latency([5_000, 7_000]), *ended, in_pieces=pieces
+        ),
+        UpstreamCounts("unix", "@x", None, 2, latency([1]), *ended, in_pieces=pieces),
     )
 
 

@@ -542,18 +542,29 @@ class HttpReplies:
 
     `failed` of them with a status of 500 and above, `failed_mean_us` after their requests on
     average; `statuses` of these: `503` → how many, `other` above 514. What is encrypted or HTTP/2
-    is not looked into. `in_pieces`: replies that came in several pieces and are over;
-    `transfer_mean_us` from the first piece to the last, `paused_mean_us` of that nothing was sent
-    though there was room, on average of these. None when not measured, means of none, too.
+    is not looked into.
     """
 
     count: int
     failed: int
     failed_mean_us: Optional[float]
     statuses: Dict[str, int]
-    in_pieces: Optional[int] = None
-    transfer_mean_us: Optional[float] = None
-    paused_mean_us: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class InPieces:
+    """Replies that came in several pieces and ended in the window: HTTP/1, FastCGI, PostgreSQL.
+
+    `transfer_mean_us` from the first piece to the last on average, `paused_mean_us` of that nothing
+    was sent though there was room (of an upstream: nothing came); None of none. `paused_time_pct`:
+    what the threads that sent the first pieces did in the pauses, as in `app_time_pct`; None where
+    that is not known, and of an upstream.
+    """
+
+    count: int
+    transfer_mean_us: Optional[float]
+    paused_mean_us: Optional[float]
+    paused_time_pct: Optional[Dict[str, float]] = None
 
 
 @dataclass(frozen=True)
@@ -564,8 +575,9 @@ class Upstream:
     answer, on average; both None where they are not kept, or not all are known. Requests without a
     byte of an answer: `dropped`, the other end had closed the connection, `dropped_kept` of them
     one that had answered before; `given_up`, the target closed it. `http`: answers with an HTTP/1
-    status. `no_seat`: connections on which it answered, as databases do, that it has all that it
-    allows; `no_seat_by` is the database by its protocol. None when not measured.
+    status; `in_pieces`: those that came in pieces. `no_seat`: connections on which it answered, as
+    databases do, that it has all that it allows; `no_seat_by` is the database by its protocol. None
+    when not measured.
     """
 
     transport: str
@@ -581,6 +593,7 @@ class Upstream:
     http: Optional[HttpReplies] = None
     no_seat: Optional[int] = None
     no_seat_by: Optional[str] = None
+    in_pieces: Optional[InPieces] = None
 
 
 @dataclass(frozen=True)
@@ -653,10 +666,9 @@ class ServedBy:
     whose clients have closed their end, while the process has not closed its own.
     `asked_before` are TCP connections whose client had spoken last when the observation began, and
     neither end since: requests that hang, long polls, or messages that nobody answers.
-    `http`: its replies with an HTTP/1 status; `paused_time_pct`: what the threads that sent their
-    first pieces did in the pauses, as in `app_time_pct`.
-    `at_once`, `given_up`, `dropped`, `abandoned`, `asked_before` and `http` are None when not
-    measured.
+    `http`: its replies with an HTTP/1 status; `in_pieces`: those that came in pieces.
+    `at_once`, `given_up`, `dropped`, `abandoned`, `asked_before`, `http` and `in_pieces` are None
+    when not measured.
     """
 
     pid: int
@@ -680,7 +692,7 @@ class ServedBy:
     abandoned: Optional[Waiting] = None
     asked_before: Optional[Waiting] = None
     http: Optional[HttpReplies] = None
-    paused_time_pct: Optional[Dict[str, float]] = None
+    in_pieces: Optional[InPieces] = None
 
 
 @dataclass(frozen=True)

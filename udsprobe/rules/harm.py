@@ -11,7 +11,7 @@ from typing import Iterable, Optional
 
 from udsprobe.model.harm import NOT_SEEN, Harm
 from udsprobe.model.report import Latency, Report
-from udsprobe.model.requests.http_replies import in_one, paused_us
+from udsprobe.model.requests.reply_pieces import in_all, paused_us
 from udsprobe.rules.causes import FAILED_CONNECTS
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import TAIL_TIMES_MEDIAN, TAIL_US_MIN
@@ -76,11 +76,10 @@ def slow_requests(report: Report) -> Harm:
 def _how_paused(report: Report) -> Optional[str]:
     """None where requests wait for longer until their replies begin than for the rest of them."""
     rows = report.requests.served_by or ()
-    http = in_one(row.http for row in rows)
     until_begun_us = sum((row.latency_us.mean or 0.0) * row.count for row in rows)
-    if http is None or paused_us(http) <= until_begun_us:
+    if sum(map(paused_us, rows)) <= until_begun_us:
         return None
-    after = duration(http.transfer_mean_us or 0.0)
+    after = duration(in_all(rows).transfer_mean_us or 0.0)
     return f"replies end {after} after their first bytes on average"
 
 

@@ -15,7 +15,7 @@ from udsprobe.model.report import (
     ThreadTime,
     Upstream,
 )
-from udsprobe.model.requests.http_replies import paused_us
+from udsprobe.model.requests.reply_pieces import paused_us
 from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.rules.accounts.affinity import confinement
 from udsprobe.rules.accounts.asleep import TIMER, waited_for
@@ -353,8 +353,9 @@ def _upstream_fact(row: Upstream) -> Evidence:
     if is_full(row):
         size = count(row.connections or 0, "connection")
         says += f"; {size} to it, {percent(_busy(row))} busy"
-    if 2 * paused_us(row.http) > upstream_us(row) and row.http is not None:
-        says += f"; its replies end {duration(row.http.transfer_mean_us or 0.0)} later"
+    pieces = row.in_pieces
+    if pieces is not None and 2 * paused_us(row) > upstream_us(row):
+        says += f"; its replies end {duration(pieces.transfer_mean_us or 0.0)} later"
     return evidence("upstream_latency_us", mean_us, "µs", says)
 
 

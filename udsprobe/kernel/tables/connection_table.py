@@ -17,6 +17,7 @@ from udsprobe.sample import (
     CONNECTIONS_KEPT_MAX,
     ConnectionReading,
     PeerReading,
+    PieceCounts,
     UnansweredCounts,
     UpstreamCounts,
 )
@@ -195,6 +196,9 @@ class ConnectionTable:
             "dropped_kept": entry.dropped_kept,
             "given_up": UnansweredCounts(entry.given_up, entry.given_up_ns),
             "http": http_replies_of(entry.replies),
+            "in_pieces": PieceCounts(
+                entry.pieces.count, entry.pieces.transfer_ns, entry.pieces.paused_ns, {}
+            ),
             "no_seat": entry.no_seat,
             "no_seat_by": self._databases[entry.no_seat_by] if entry.no_seat else None,
         }

@@ -542,15 +542,7 @@ def http_replies_of(record: Any) -> HttpReplyCounts:
     names = (str(FIRST_FAILED_STATUS + at) for at in range(len(record.statuses) - 1))
     counted = zip((*names, "other"), record.statuses) if record.failed else ()
     statuses = {status: count for status, count in counted if count}
-    return HttpReplyCounts(
-        record.http,
-        record.failed,
-        record.failed_ns,
-        statuses,
-        record.in_pieces,
-        record.transfer_ns,
-        record.paused_ns,
-    )
+    return HttpReplyCounts(record.http, record.failed, record.failed_ns, statuses)
 
 
 def latency_of_words(words: Sequence[int]) -> LatencyCounts:

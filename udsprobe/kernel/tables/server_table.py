@@ -15,6 +15,7 @@ from udsprobe.sample import (
     LatencyCounts,
     OwnRequestCounts,
     PeerReading,
+    PieceCounts,
     ServerReading,
     UnansweredCounts,
     Waiting,
@@ -101,7 +102,12 @@ class ServerTable:
             **{name: self._waiting(entry, kind) for name, kind in _PENDING.items()},
             latency=self._latency(pid, entry),
             http=http_replies_of(entry.replies),
-            paused_activity_ns=self._counters.by_activity(entry.paused_activity_ns),
+            in_pieces=PieceCounts(
+                entry.pieces.count,
+                entry.pieces.transfer_ns,
+                entry.pieces.paused_ns,
+                self._counters.by_activity(entry.paused_activity_ns),
+            ),
         )
         if self._sees_calls:
             return reading
@@ -116,7 +122,7 @@ class ServerTable:
             given_up=None,
             dropped=None,
             http=None,
-            paused_activity_ns=None,
+            in_pieces=None,
         )
 
     def _latency(self, pid: int, entry: Any) -> LatencyCounts:

@@ -16,6 +16,7 @@ from udsprobe.model.report import (
     Waiting,
 )
 from udsprobe.model.requests.http_replies import http_replies
+from udsprobe.model.requests.reply_pieces import in_pieces
 from udsprobe.model.requests.served_requests import app_growth_ns, app_parts_ns, shares_pct
 from udsprobe.model.requests.unanswered import ended, unanswered
 from udsprobe.sample import (
@@ -79,7 +80,9 @@ def _row(
         abandoned=_waiting_if_measured(reading.abandoned, now_ns),
         asked_before=_waiting_if_measured(reading.asked_before, now_ns),
         http=http_replies(f"process {reading.pid}", reading.http, before.http if before else None),
-        paused_time_pct=_paused_time_pct(reading, before),
+        in_pieces=in_pieces(
+            f"process {reading.pid}", reading.in_pieces, before.in_pieces if before else None
+        ),
     )
 
 
@@ -162,15 +165,6 @@ def _app_time_pct(
     earlier: Mapping[str, int] = before.app_activity_ns if before is not None else {}
     app_ns = app_growth_ns(reading.app_activity_ns, earlier)
     return shares_pct(app_parts_ns(app_ns, upstream_wait_ns))
-
-
-def _paused_time_pct(
-    reading: ServerReading, before: Optional[ServerReading]
-) -> Optional[Dict[str, float]]:
-    if reading.paused_activity_ns is None:
-        return None
-    earlier = (before.paused_activity_ns if before is not None else None) or {}
-    return shares_pct(app_parts_ns(app_growth_ns(reading.paused_activity_ns, earlier), 0))
 
 
 def _upstream(reading: ServerReading, before: Optional[ServerReading]) -> List[OwnRequests]:

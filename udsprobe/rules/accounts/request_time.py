@@ -160,7 +160,8 @@ def app_parts(service: Service) -> Dict[str, float]:
     }
     others_us = service.others_share * parts["timer"]
     _add(parts, {"other_clients": others_us}, taken_from="timer")
-    _add(parts, {"upstream": min(parts["timer"], service.connecting_us)}, taken_from="timer")
+    asked_us = service.connecting_us + service.answers_paused_us
+    _add(parts, {"upstream": min(parts["timer"], asked_us)}, taken_from="timer")
     polled_us = parts["timer"]
     behind = behind_loops(service, polled_us) or _of_other_threads(service, polled_us)
     _add(parts, behind, taken_from="timer")

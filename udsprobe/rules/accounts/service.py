@@ -18,8 +18,7 @@ from udsprobe.model.report import (
     Upstream,
     Wait,
 )
-from udsprobe.model.requests.http_replies import paused_us
-from udsprobe.model.requests.reply_pauses import pause_parts_us
+from udsprobe.model.requests.reply_pieces import pause_parts_us, paused_us
 from udsprobe.rules.accounts.affinity import allowed_cpus
 from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.accounts.other_clients import share_of_other_clients
@@ -60,6 +59,7 @@ class Service:
         others_share: part of the waits in a poller that end with what another client sends.
         paused_us: pauses between the pieces of its replies, all together; they are a part of the
             `app` stage here.
+        answers_paused_us: pauses of answers to it, but for those that are pauses of its own.
         connecting_us: its connects that completed in the background took so long, all together.
         waits: of its threads, and who ended them.
         clients: (pid of a process, pid of one at the other end of a connection that it serves);
@@ -94,6 +94,7 @@ class Service:
     others_share: float = 0.0
     connecting_us: float = 0.0
     paused_us: float = 0.0
+    answers_paused_us: float = 0.0
 
     @property
     def total_us(self) -> float:
@@ -117,7 +118,7 @@ class Service:
 
 def upstream_us(row: Upstream) -> float:
     """Time of all requests to one destination, the pauses of its answers included."""
-    return (row.latency_us.mean or 0.0) * row.count + paused_us(row.http)
+    return (row.latency_us.mean or 0.0) * row.count + paused_us(row)
 
 
 def services(report: Report) -> List[Service]:
@@ -130,18 +131,20 @@ def services(report: Report) -> List[Service]:
 
 def _with_pauses(service: Service, rows: Sequence[ServedBy]) -> Service:
     """The time in which a reply that has begun pauses is the program's as that before it is."""
-    paused = pause_parts_us(rows, service.upstream)
-    paused_us = sum(paused.values())
-    if not paused_us:
+    answers_us = sum(paused_us(row) for row in service.upstream)
+    paused = pause_parts_us(rows, answers_us)
+    service = replace(service, answers_paused_us=max(0.0, answers_us - paused.get("upstream", 0.0)))
+    replies_us = sum(paused.values())
+    if not replies_us:
         return service
     app_us = service.stage_sums_us.get("app", 0.0)
     parts = {name: app_us * pct / 100 for name, pct in service.app_pct.items()}
     for name, us in paused.items():
         parts[name] = parts.get(name, 0.0) + us
-    whole_us = app_us + paused_us
+    whole_us = app_us + replies_us
     return replace(
         service,
-        paused_us=paused_us,
+        paused_us=replies_us,
         stage_sums_us={**service.stage_sums_us, "app": whole_us},
         app_pct={name: 100 * us / whole_us for name, us in parts.items()},
     )
@@ -326,7 +329,9 @@ def _as_upstream(report: Report, row: OwnRequests) -> Upstream:
     for all_of_it in report.requests.upstream or ():
         if (all_of_it.transport, all_of_it.address) == (row.transport, row.address):
             pool = all_of_it.connections, all_of_it.busy_pct
-            return replace(one, connections=pool[0], busy_pct=pool[1], http=all_of_it.http)
+            return replace(
+                one, connections=pool[0], busy_pct=pool[1], in_pieces=all_of_it.in_pieces
+            )
     return one
 
 

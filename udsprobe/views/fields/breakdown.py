@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Report, Served, Stages, ThreadTime
-from udsprobe.model.requests.http_replies import in_one, paused_us
+from udsprobe.model.requests.reply_pieces import in_all, paused_us
 from udsprobe.views.fields import bars, numbers
 from udsprobe.views.fields.bars import KERNEL, PROGRAM, RUN_QUEUE, WAITING, Part
 from udsprobe.views.fields.escape import column, fit
@@ -65,13 +65,13 @@ def pauses(report: Report) -> Optional[str]:
     `200 replies in pieces end 192ms after they began on average: pauses 191ms`.
     """
     rows = report.requests.served_by or ()
-    http = in_one(row.http for row in rows)
-    whole_us = sum((row.latency_us.mean or 0.0) * row.count for row in rows) + paused_us(http)
-    if http is None or not http.in_pieces or paused_us(http) < PAUSES_SHOWN_MIN * whole_us:
+    pieces, pauses_us = in_all(rows), sum(map(paused_us, rows))
+    whole_us = sum((row.latency_us.mean or 0.0) * row.count for row in rows) + pauses_us
+    if not pieces.count or pauses_us < PAUSES_SHOWN_MIN * whole_us:
         return None
-    ends, paused = map(numbers.duration, (http.transfer_mean_us, http.paused_mean_us))
-    replies = f"{http.in_pieces:,} {'reply' if http.in_pieces == 1 else 'replies'} in pieces"
-    verb = "ends" if http.in_pieces == 1 else "end"
+    ends, paused = map(numbers.duration, (pieces.transfer_mean_us, pieces.paused_mean_us))
+    replies = f"{pieces.count:,} {'reply' if pieces.count == 1 else 'replies'} in pieces"
+    verb = "ends" if pieces.count == 1 else "end"
     return f"{replies} {verb} {ends} after the first piece on average: pauses {paused}"
 
 

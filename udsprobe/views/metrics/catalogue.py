@@ -133,13 +133,16 @@ HTTP_REPLIES = _counter(
     "Replies with an HTTP/1 status; outcome: failed where it is 500 or above, or answered.",
 )
 IN_PIECES = _counter(
-    "served.http.replies_in_pieces", "{reply}", (), "Replies of these that came in several pieces."
+    "served.replies_in_pieces",
+    "{reply}",
+    (),
+    "Replies that came in several pieces: HTTP/1, FastCGI, PostgreSQL.",
 )
 PAUSES = _counter(
-    "served.http.pauses",
+    "served.reply.pauses",
     "seconds",
     (),
-    "Time in which nothing of these was sent, between pieces, though there was room.",
+    "Time between their pieces in which nothing was sent, though there was room.",
 )
 SERVED_DURATION = _histogram(
     "served.request.duration", (), "From the first byte queued to the reply sent.", FINE_NS

@@ -100,13 +100,13 @@ def write_unanswered(sheet: Sheet, sample: Sample) -> None:
 
 
 def write_http_replies(sheet: Sheet, sample: Sample) -> None:
-    """Replies of the targets with an HTTP/1 status: whether they failed, and how they paused."""
+    """Replies of the targets: whether they failed, and how they paused."""
     for reading in sample.served_by or ():
         for outcome, count in _outcomes(reading.http):
             sheet.count(c.HTTP_REPLIES, count, (outcome,), (outcome, str(reading.pid)))
-        if reading.http is not None and reading.http.in_pieces is not None:
-            sheet.count(c.IN_PIECES, reading.http.in_pieces, (), reading.pid)
-            sheet.count(c.PAUSES, reading.http.paused_ns or 0, (), reading.pid)
+        if reading.in_pieces is not None:
+            sheet.count(c.IN_PIECES, reading.in_pieces.count, (), reading.pid)
+            sheet.count(c.PAUSES, reading.in_pieces.paused_ns, (), reading.pid)
 
 
 def _outcomes(http: Optional[HttpReplyCounts]) -> Iterator[Tuple[str, int]]:

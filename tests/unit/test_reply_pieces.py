@@ -10,7 +10,7 @@ import pytest
 from tests.unit import ill
 from tests.unit.reports import target
 from udsprobe.model.report import (
-    HttpReplies,
+    InPieces,
     OwnRequests,
     Peer,
     Report,
@@ -20,42 +20,41 @@ from udsprobe.model.report import (
     Verdict,
     Waiting,
 )
-from udsprobe.model.requests.http_replies import http_replies, in_one, together
-from udsprobe.model.requests.reply_pauses import pause_parts_us
+from udsprobe.model.requests.reply_pieces import in_all, in_pieces, pause_parts_us, together
+from udsprobe.model.requests.served_requests import APP_PARTS
 from udsprobe.rules import judged
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
-from udsprobe.sample import HttpReplyCounts
+from udsprobe.sample import PieceCounts
 from udsprobe.views.fields.breakdown import pauses
 
 PID, COUNT, PAUSED_US = 4711, 400, 80_000.0
 NONE = Waiting(0, None)
+PARTS = set(APP_PARTS.values())
 
 
-def http(in_pieces: Optional[int] = COUNT, paused_us: float = PAUSED_US) -> HttpReplies:
-    means = (paused_us + 1000.0, paused_us) if in_pieces else (None, None)
-    return HttpReplies(COUNT, 0, None, {}, in_pieces, *means)
+def pieces(
+    spent: Optional[Dict[str, float]] = None, count: int = COUNT, paused_us: float = PAUSED_US
+) -> InPieces:
+    if not count:
+        return InPieces(0, None, None)
+    return InPieces(count, paused_us + 1000.0, paused_us, spent)
 
 
-def asked(replies: HttpReplies) -> Upstream:
-    return Upstream(
-        "tcp", "127.0.0.1:3000", Peer(812, "node"), COUNT, ill.flat(COUNT, 300.0), http=replies
-    )
+def asked(answers: InPieces) -> Upstream:
+    peer = Peer(812, "node")
+    latency = ill.flat(COUNT, 300.0)
+    return Upstream("tcp", "127.0.0.1:3000", peer, COUNT, latency, in_pieces=answers)
 
 
-def serving(
-    replies: HttpReplies,
-    paused: Optional[Dict[str, float]],
-    upstream: Sequence[Upstream] = (),
-) -> ServedBy:
+def serving(replies: Optional[InPieces], upstream: Sequence[Upstream] = ()) -> ServedBy:
     own = [OwnRequests(row.transport, row.address, row.peer, row.count, 300.0) for row in upstream]
     return ServedBy(
         *(PID, "nginx", COUNT, 40.0, ill.flat(COUNT, 400.0), StageMeans(), None, 0, 0, own),
         in_progress=NONE,
         unread=NONE,
         asking=NONE,
-        http=replies,
-        paused_time_pct=paused,
+        in_pieces=replies,
     )
 
 
@@ -83,7 +82,7 @@ def verdict(report: Report) -> Verdict:
     ],
 )
 def test_a_pause_is_the_programs_time(spent: str, part: str, cause: str) -> None:
-    report = reported(serving(http(), {spent: 100.0}))
+    report = reported(serving(pieces({spent: 100.0})))
     time = request_time(whole_service(report))
     # A wait for a lock is in part the work of who runs meanwhile.
     assert time.mean_us(part) == pytest.approx(PAUSED_US, rel=0.03)
@@ -95,13 +94,13 @@ def test_a_pause_is_the_programs_time(spent: str, part: str, cause: str) -> None
 
 
 def test_a_sleep_in_a_pause_is_before_the_rest_of_the_reply() -> None:
-    found = verdict(reported(serving(http(), {"poll": 100.0})))
+    found = verdict(reported(serving(pieces({"poll": 100.0}))))
     assert "while requests wait for the rest of its reply" in found.summary
 
 
 def test_while_the_answer_pauses_who_passes_it_on_has_nothing_to_send() -> None:
-    upstream = asked(http(paused_us=79_000.0))
-    row = serving(http(), {"poll": 99.0, "cpu": 1.0}, [upstream])
+    upstream = asked(pieces(paused_us=79_000.0))
+    row = serving(pieces({"poll": 99.0, "cpu": 1.0}), [upstream])
     time = request_time(whole_service(reported(row, upstream)))
     assert time.mean_us("upstream") == pytest.approx(79_000.0, rel=0.01)
     assert time.mean_us("timer") == pytest.approx(200.0, rel=0.01)
@@ -110,48 +109,51 @@ def test_while_the_answer_pauses_who_passes_it_on_has_nothing_to_send() -> None:
     assert "node 812 at tcp:127.0.0.1:3000, which takes 79.3 ms per request" in found.summary
 
 
-def test_more_than_the_sleep_is_nobodys_wait() -> None:
-    row = serving(http(), {"cpu": 100.0})
-    parts = pause_parts_us([row], [asked(http(paused_us=10 * PAUSED_US))])
+def test_a_wait_for_the_rest_of_an_answer_is_one_for_the_upstream() -> None:
+    upstream = asked(pieces(paused_us=79_000.0))
+    report = reported(serving(pieces(count=0), [upstream]), upstream)
+    app = ill.served(COUNT, app=80_000.0, poll=100.0, recv_wait=0.0, recv=0.0, send=0.0)
+    report = replace(report, requests=replace(report.requests, served=app))
+    assert request_time(whole_service(report)).mean_us("upstream") == pytest.approx(79_000.0)
+    found = verdict(report)
+    assert (found.cause, found.subject) == ("upstream-wait", "tcp:127.0.0.1:3000")
+
+
+def test_what_is_no_sleep_is_nobodys_wait() -> None:
+    parts = pause_parts_us([serving(pieces({"cpu": 100.0}))], 10 * COUNT * PAUSED_US)
     assert parts == {"cpu": COUNT * PAUSED_US}
 
 
 def test_pauses_of_threads_that_are_not_known_are_events() -> None:
-    assert pause_parts_us([serving(http(), None)], []) == {"poll": COUNT * PAUSED_US}
+    assert pause_parts_us([serving(pieces())], 0.0) == {"poll": COUNT * PAUSED_US}
 
 
-@pytest.mark.parametrize("replies", [http(0), http(None), http(paused_us=4.0)])
-def test_without_pauses_all_is_as_before(replies: HttpReplies) -> None:
-    found = verdict(reported(serving(replies, None)))
-    assert found.cause == "healthy"
-    assert pauses(reported(serving(replies, None))) is None
+@pytest.mark.parametrize("replies", [pieces(count=0), None, pieces(paused_us=4.0)])
+def test_without_pauses_all_is_as_before(replies: Optional[InPieces]) -> None:
+    report = reported(serving(replies))
+    assert verdict(report).cause == "healthy"
+    assert pauses(report) is None
 
 
 def test_the_line_of_the_screen() -> None:
-    assert pauses(reported(serving(http(), {"poll": 100.0}))) == (
+    assert pauses(reported(serving(pieces()))) == (
         "400 replies in pieces end 81.0ms after the first piece on average: pauses 80.0ms"
     )
 
 
 def test_counters_of_a_window() -> None:
-    before = HttpReplyCounts(10, 0, 0, {}, 4, 4_000_000, 1_000_000)
-    now = HttpReplyCounts(20, 0, 0, {}, 6, 10_000_000, 5_000_000)
-    grew = http_replies("", now, before)
-    assert grew is not None
-    assert (grew.in_pieces, grew.transfer_mean_us, grew.paused_mean_us) == (2, 3000.0, 2000.0)
+    before = PieceCounts(4, 4_000_000, 1_000_000, {"user": 5})
+    now = PieceCounts(6, 10_000_000, 5_000_000, {"user": 8, "blocked_disk": 1})
+    assert in_pieces("", now, before) == InPieces(
+        2, 3000.0, 2000.0, {**dict.fromkeys(PARTS, 0.0), "cpu": 75.0, "disk": 25.0}
+    )
+    assert in_pieces("", now, now) == InPieces(0, None, None)
+    assert in_pieces("", None, None) is None
 
 
-def test_recordings_from_before_have_none() -> None:
-    former = HttpReplyCounts(20, 0, 0, {})
-    grew = http_replies("", former, None)
-    assert grew is not None and grew.in_pieces is grew.paused_mean_us is None
-    whole = together([former, HttpReplyCounts(1, 0, 0, {}, 1, 5, 3)])
-    assert whole is not None and (whole.in_pieces, whole.paused_ns) == (1, 3)
-    none = together([former])
-    assert none is not None and none.in_pieces is None
-
-
-def test_several_rows_in_one() -> None:
-    whole = in_one([http(), http(None), http(paused_us=0.0)])
-    assert whole is not None
-    assert (whole.in_pieces, whole.paused_mean_us) == (2 * COUNT, PAUSED_US / 2)
+def test_several_counters_and_rows_in_one() -> None:
+    one = PieceCounts(1, 5, 3, {"user": 1})
+    assert together([None, one, one]) == PieceCounts(2, 10, 6, {"user": 2})
+    assert together([None]) is None
+    rows = [serving(pieces()), serving(None), serving(pieces(paused_us=0.0))]
+    assert in_all(rows) == InPieces(2 * COUNT, PAUSED_US / 2 + 1000.0, PAUSED_US / 2)
