@@ -31,7 +31,7 @@
 #define CGI_STATUS WORD('S', 't', 'a', 't', 'u', 's', ':', ' ')
 
 /* PostgreSQL, "Message Formats": a type, a length that counts itself, and fields that end with 0. */
-#define LOGIN_MESSAGES 4	/* the end of authentication, then the error */
+#define MESSAGES_LOOKED_AT 4	/* the end of authentication, then the error */
 #define FATAL_V WORD('S', 'F', 'A', 'T', 'A', 'L', 0, 'V')	/* as of 9.6 */
 #define FATAL_V_53300 WORD('F', 'A', 'T', 'A', 'L', 0, 'C', '5')	/* too_many_connections */
 #define FATAL_V_53300_NEXT WORD('3', '3', '0', '0', 0, 0, 0, 0)
@@ -53,6 +53,7 @@
 #define MEMCACHED_FULL_NEXT WORD('o', ' ', 'm', 'a', 'n', 'y', ' ', 'o')
 
 /* PostgreSQL, "Message Formats": ReadyForQuery, outside of a transaction, within one, or failed. */
+#define MESSAGE_MAX (1 << 24)
 #define READY WORD('Z', 0, 0, 0, 5, 0, 0, 0)
 #define READY_MASK 0xffffffffffULL
 #define READY_BYTES 6
@@ -85,7 +86,7 @@ union line {
 	u8 bytes[16];
 };
 
-struct login_message {
+struct postgres_message {
 	u8 type;
 	u8 length[4];
 } __attribute__((packed));
@@ -214,18 +215,23 @@ static __always_inline bool is_too_many(const u64 fields[3])
 					 fields[2] == FATAL_C_08P01_NEXT));
 }
 
+static __always_inline u32 message_size(const struct postgres_message *head)
+{
+	return 1 + ((u32)head->length[0] << 24 | head->length[1] << 16 | head->length[2] << 8 |
+		    head->length[3]);
+}
+
 static __always_inline bool is_postgres_full(u64 at, u64 bytes)
 {
-	for (u32 i = 0; i < LOGIN_MESSAGES; i++) {
-		struct login_message head = {};
+	for (u32 i = 0; i < MESSAGES_LOOKED_AT; i++) {
+		struct postgres_message head = {};
 		u64 fields[3] = {};
 		u32 size;
 
 		if (bytes < sizeof(head) + sizeof(fields) ||
 		    bpf_probe_read_user(&head, sizeof(head), (void *)at))
 			return false;
-		size = 1 + ((u32)head.length[0] << 24 | head.length[1] << 16 |
-			    head.length[2] << 8 | head.length[3]);
+		size = message_size(&head);
 		if (head.type == 'E')
 			return !bpf_probe_read_user(fields, sizeof(fields),
 						    (void *)(at + sizeof(head))) &&
@@ -236,6 +242,40 @@ static __always_inline bool is_postgres_full(u64 at, u64 bytes)
 		bytes -= size;
 	}
 	return false;
+}
+
+/* What a server sends to whoever asked, but for copies. */
+static __always_inline bool is_postgres_type(u8 type)
+{
+	switch (type) {
+	case 'T': case 'D': case 'C': case '1': case '2': case '3': case 'n': case 't': case 's':
+	case 'S': case 'N': case 'E': case 'I': case 'K': case 'R': case 'Z':
+		return true;
+	}
+	return false;
+}
+
+/* Two or more follow each other, the last of which need not be whole. */
+static __always_inline bool are_postgres_messages(u64 at, u64 bytes)
+{
+	u32 seen = 0;
+
+	for (u32 i = 0; i < MESSAGES_LOOKED_AT; i++) {
+		struct postgres_message head = {};
+		u32 size;
+
+		if (bytes < sizeof(head) || bpf_probe_read_user(&head, sizeof(head), (void *)at))
+			break;
+		size = message_size(&head);
+		if (!is_postgres_type(head.type) || size < sizeof(head) || size > MESSAGE_MAX)
+			return false;
+		seen++;
+		if (size >= bytes)
+			break;
+		at += size;
+		bytes -= size;
+	}
+	return seen > 1;
 }
 
 static __always_inline bool is_mysql_full(u64 at, u64 bytes)
@@ -379,8 +419,12 @@ static __subprogram int look_at_reply(struct pt_regs *regs, struct call_in_fligh
 		return 0;
 	}
 	database = full_database(buffer.at, buffer.length);
-	if (database)
+	if (database) {
 		no_seat_seen(connection, database);
+	} else if (are_postgres_messages(buffer.at, buffer.length)) {
+		connection->reply_looks = SPEAKS_POSTGRES;
+		follow_pieces(connection, call->sk);
+	}
 	return 0;
 }
 

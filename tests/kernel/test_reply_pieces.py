@@ -90,8 +90,10 @@ def test_transfers_and_pauses(ends: List[End], folder: Path) -> None:
 
 
 def test_a_reply_that_says_where_it_ends_counts_at_once(ends: List[End], folder: Path) -> None:
-    http, postgres = ["chunked"] * 5, ["ready", *["rows"] * 5]
-    served, upstream = both(ends, folder, [*http, "leave"], [*postgres, "leave"])
+    http, postgres = ["chunked"] * 5, ["ready", *["rows"] * 3]
+    served, upstream = both(
+        ends, folder, [*http, "leave"], [*postgres, "leave"], ["described rows", "rows", "leave"]
+    )
     server, client = (each.known() for each in ends)
     assert served["count"] == server["in_pieces"] == 10
     assert upstream["count"] == client["in_pieces"]

@@ -48,13 +48,14 @@ REPLIES: Dict[str, List[bytes]] = {
     "chunked": [CHUNKED, b"5\r\nhello\r\n", b"6\r\nworld!\r\n0\r\n\r\n"],
     "ready": [b"C\0\0\0\x0dSELECT 1\0" + READY],
     "rows": [ROWS, ROWS, b"C\0\0\0\x0eSELECT 22\0" + READY],
+    "described rows": [b"T\0\0\0\x08\0\x01a\0" + ROWS, ROWS, b"C\0\0\0\x0eSELECT 22\0" + READY],
     "replication": [ROWS, ROWS, LAST],
     "another protocol": [b"HTTP/1.1 101 Switching Protocols\r\n\r\n", BODY, LAST],
     "no HTTP": [BODY, BODY, LAST],
 }
 
 
-COUNTED = ("two", "five", "large", "chunked", "rows")
+COUNTED = ("two", "five", "large", "chunked", "rows", "described rows")
 
 
 class Pieces:
