@@ -6,15 +6,10 @@
 #ifndef REPLIES_BPF_H
 #define REPLIES_BPF_H
 
+#include "database_replies.bpf.h"
 #include "http2.bpf.h"
 #include "listeners.bpf.h"
 #include "requests.bpf.h"
-
-#define WORD(a, b, c, d, e, f, g, h)                                            \
-	((u64)(a) | (u64)(b) << 8 | (u64)(c) << 16 | (u64)(d) << 24 | (u64)(e) << 32 | \
-	 (u64)(f) << 40 | (u64)(g) << 48 | (u64)(h) << 56)
-#define WORD_LOW 0xffffffffULL
-#define WORD_ALL_BUT_LAST 0x00ffffffffffffffULL
 
 /* RFC 9112, 4: "HTTP/1.1 503", and what follows. */
 #define STATUS_LINE WORD('H', 'T', 'T', 'P', '/', '1', '.', 0)
@@ -29,34 +24,6 @@
 #define FASTCGI_STDERR 7
 #define FASTCGI_RECORDS 3	/* warnings, then the reply */
 #define CGI_STATUS WORD('S', 't', 'a', 't', 'u', 's', ':', ' ')
-
-/* PostgreSQL, "Message Formats": a type, a length that counts itself, and fields that end with 0. */
-#define MESSAGES_LOOKED_AT 4	/* the end of authentication, then the error */
-#define FATAL_V WORD('S', 'F', 'A', 'T', 'A', 'L', 0, 'V')	/* as of 9.6 */
-#define FATAL_V_53300 WORD('F', 'A', 'T', 'A', 'L', 0, 'C', '5')	/* too_many_connections */
-#define FATAL_V_53300_NEXT WORD('3', '3', '0', '0', 0, 0, 0, 0)
-#define FATAL_C WORD('S', 'F', 'A', 'T', 'A', 'L', 0, 'C')
-#define FATAL_C_53300 WORD('5', '3', '3', '0', '0', 0, 'M', 0)
-#define FATAL_C_08P01 WORD('0', '8', 'P', '0', '1', 0, 'M', 'n')	/* PgBouncer: "no more c…" */
-#define FATAL_C_08P01_NEXT WORD('o', ' ', 'm', 'o', 'r', 'e', ' ', 'c')
-
-/* MySQL, "ERR_Packet", in place of the handshake; ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS. */
-#define MYSQL_HEAD 4
-#define MYSQL_ERROR 0xff
-#define MYSQL_CONNECTIONS 1040
-#define MYSQL_USER_CONNECTIONS 1203
-
-/* networking.c of Redis; memcached.c. */
-#define REDIS_FULL WORD('-', 'E', 'R', 'R', ' ', 'm', 'a', 'x')
-#define REDIS_FULL_NEXT WORD(' ', 'n', 'u', 'm', 'b', 'e', 'r', ' ')
-#define MEMCACHED_FULL WORD('E', 'R', 'R', 'O', 'R', ' ', 'T', 'o')
-#define MEMCACHED_FULL_NEXT WORD('o', ' ', 'm', 'a', 'n', 'y', ' ', 'o')
-
-/* PostgreSQL, "Message Formats": ReadyForQuery, outside of a transaction, within one, or failed. */
-#define MESSAGE_MAX (1 << 24)
-#define READY WORD('Z', 0, 0, 0, 5, 0, 0, 0)
-#define READY_MASK 0xffffffffffULL
-#define READY_BYTES 6
 
 /* RFC 9112, 7.1: the chunk of no bytes, without trailers. */
 #define LAST_CHUNK WORD('0', '\r', '\n', '\r', '\n', 0, 0, 0)
@@ -85,18 +52,6 @@ union line {
 	u64 words[2];
 	u8 bytes[16];
 };
-
-struct postgres_message {
-	u8 type;
-	u8 length[4];
-} __attribute__((packed));
-
-struct mysql_error {
-	u8 length[3];
-	u8 sequence;
-	u8 header;
-	u8 code[2];
-} __attribute__((packed));
 
 static __always_inline bool is_digit(u8 byte)
 {
@@ -206,113 +161,6 @@ static __always_inline u32 fastcgi_status(u64 at, u64 bytes)
 	return 0;
 }
 
-static __always_inline bool is_too_many(const u64 fields[3])
-{
-	if (fields[0] == FATAL_V)
-		return fields[1] == FATAL_V_53300 && (fields[2] & WORD_LOW) == FATAL_V_53300_NEXT;
-	return fields[0] == FATAL_C && ((fields[1] & WORD_ALL_BUT_LAST) == FATAL_C_53300 ||
-					(fields[1] == FATAL_C_08P01 &&
-					 fields[2] == FATAL_C_08P01_NEXT));
-}
-
-static __always_inline u32 message_size(const struct postgres_message *head)
-{
-	return 1 + ((u32)head->length[0] << 24 | head->length[1] << 16 | head->length[2] << 8 |
-		    head->length[3]);
-}
-
-static __always_inline bool is_postgres_full(u64 at, u64 bytes)
-{
-	for (u32 i = 0; i < MESSAGES_LOOKED_AT; i++) {
-		struct postgres_message head = {};
-		u64 fields[3] = {};
-		u32 size;
-
-		if (bytes < sizeof(head) + sizeof(fields) ||
-		    bpf_probe_read_user(&head, sizeof(head), (void *)at))
-			return false;
-		size = message_size(&head);
-		if (head.type == 'E')
-			return !bpf_probe_read_user(fields, sizeof(fields),
-						    (void *)(at + sizeof(head))) &&
-			       is_too_many(fields);
-		if (head.type != 'R' || size > bytes)
-			return false;
-		at += size;
-		bytes -= size;
-	}
-	return false;
-}
-
-/* What a server sends to whoever asked, but for copies. */
-static __always_inline bool is_postgres_type(u8 type)
-{
-	switch (type) {
-	case 'T': case 'D': case 'C': case '1': case '2': case '3': case 'n': case 't': case 's':
-	case 'S': case 'N': case 'E': case 'I': case 'K': case 'R': case 'Z':
-		return true;
-	}
-	return false;
-}
-
-/* Two or more follow each other, the last of which need not be whole. */
-static __always_inline bool are_postgres_messages(u64 at, u64 bytes)
-{
-	u32 seen = 0;
-
-	for (u32 i = 0; i < MESSAGES_LOOKED_AT; i++) {
-		struct postgres_message head = {};
-		u32 size;
-
-		if (bytes < sizeof(head) || bpf_probe_read_user(&head, sizeof(head), (void *)at))
-			break;
-		size = message_size(&head);
-		if (!is_postgres_type(head.type) || size < sizeof(head) || size > MESSAGE_MAX)
-			return false;
-		seen++;
-		if (size >= bytes)
-			break;
-		at += size;
-		bytes -= size;
-	}
-	return seen > 1;
-}
-
-static __always_inline bool is_mysql_full(u64 at, u64 bytes)
-{
-	struct mysql_error error = {};
-	u32 length, code;
-
-	if (bytes < sizeof(error) || bpf_probe_read_user(&error, sizeof(error), (void *)at))
-		return false;
-	length = error.length[0] | error.length[1] << 8 | (u32)error.length[2] << 16;
-	code = error.code[0] | error.code[1] << 8;
-	return MYSQL_HEAD + length == bytes && !error.sequence && error.header == MYSQL_ERROR &&
-	       (code == MYSQL_CONNECTIONS || code == MYSQL_USER_CONNECTIONS);
-}
-
-static __always_inline enum database full_by_text(u64 at, u64 bytes)
-{
-	u64 text[2] = {};
-
-	if (bytes < sizeof(text) || bpf_probe_read_user(text, sizeof(text), (void *)at))
-		return DATABASE_NONE;
-	if (text[0] == REDIS_FULL && text[1] == REDIS_FULL_NEXT)
-		return DATABASE_REDIS;
-	if (text[0] == MEMCACHED_FULL && text[1] == MEMCACHED_FULL_NEXT)
-		return DATABASE_MEMCACHED;
-	return DATABASE_NONE;
-}
-
-static __always_inline enum database full_database(u64 at, u64 bytes)
-{
-	if (is_postgres_full(at, bytes))
-		return DATABASE_POSTGRESQL;
-	if (is_mysql_full(at, bytes))
-		return DATABASE_MYSQL;
-	return full_by_text(at, bytes);
-}
-
 static __always_inline void count_status(struct replies *replies, u32 status, ns_t after)
 {
 	u32 slot = status - STATUS_FAILED;
@@ -368,20 +216,37 @@ static __always_inline void no_seat_seen(struct connection *connection, enum dat
 		shared_add(&listener->no_seat, 1);
 }
 
-/* The last `length` bytes of a call, 8 at most; 0 where they are not in one buffer. */
-static __always_inline u64 last_bytes(const struct user_buffer *buffer, u64 bytes, u32 length)
+/* What a database replies, from its first piece on. */
+static __always_inline void look_at_database(struct connection *connection, address_t sk,
+					     const struct user_buffer *buffer, u64 bytes)
 {
-	u64 last = 0;
+	enum database database;
 
-	if (bytes < length || buffer->length < bytes ||
-	    bpf_probe_read_user(&last, length, (void *)(buffer->at + bytes - length)))
-		return 0;
-	return last;
-}
-
-static __always_inline bool is_ready(const struct user_buffer *buffer, u64 bytes)
-{
-	return (last_bytes(buffer, bytes, READY_BYTES) & READY_MASK) == READY;
+	if (is_ready(buffer, bytes)) {
+		connection->reply_looks = SPEAKS_POSTGRES;
+		return;
+	}
+	if (connection->reply_looks == SPEAKS_POSTGRES) {
+		follow_pieces(connection, sk);
+		return;
+	}
+	if (begins_mysql_rows(buffer->at, buffer->length)) {
+		connection->reply_looks = SPEAKS_MYSQL;
+		if (!ends_mysql_rows(buffer, bytes))
+			follow_pieces(connection, sk);
+		return;
+	}
+	if (connection->reply_looks == SPEAKS_MYSQL)
+		return;
+	database = full_database(buffer->at, buffer->length);
+	if (database) {
+		no_seat_seen(connection, database);
+	} else if (are_postgres_messages(buffer->at, buffer->length)) {
+		connection->reply_looks = SPEAKS_POSTGRES;
+		follow_pieces(connection, sk);
+	} else if (is_mysql_outcome(buffer->at, bytes)) {
+		connection->reply_looks = SPEAKS_MYSQL;
+	}
 }
 
 /* A reply of `bytes` began, or the beginning of one was received, by a call that is returning. */
@@ -389,7 +254,6 @@ static __subprogram int look_at_reply(struct pt_regs *regs, struct call_in_fligh
 				      bytes_t bytes)
 {
 	struct connection *connection = connection_of(call->sk, call->inode);
-	enum database database;
 	struct user_buffer buffer;
 	union line line = {};
 	u32 status = 0;
@@ -410,22 +274,16 @@ static __subprogram int look_at_reply(struct pt_regs *regs, struct call_in_fligh
 	}
 	if (connection->reply_looks == SPEAKS_HTTP)
 		return 0;
-	if (is_ready(&buffer, bytes)) {
-		connection->reply_looks = SPEAKS_POSTGRES;
-		return 0;
-	}
-	if (connection->reply_looks == SPEAKS_POSTGRES) {
-		follow_pieces(connection, call->sk);
-		return 0;
-	}
-	database = full_database(buffer.at, buffer.length);
-	if (database) {
-		no_seat_seen(connection, database);
-	} else if (are_postgres_messages(buffer.at, buffer.length)) {
-		connection->reply_looks = SPEAKS_POSTGRES;
-		follow_pieces(connection, call->sk);
-	}
+	look_at_database(connection, call->sk, &buffer, bytes);
 	return 0;
+}
+
+static __always_inline bool ends_rows(struct connection *connection,
+				      const struct user_buffer *buffer, u64 bytes)
+{
+	if (connection->reply_looks == SPEAKS_MYSQL)
+		return ends_mysql_rows(buffer, bytes);
+	return connection->reply_looks == SPEAKS_POSTGRES && is_ready(buffer, bytes);
 }
 
 static __always_inline bool is_hex(u8 byte)
@@ -472,8 +330,9 @@ static __subprogram int look_at_piece(struct pt_regs *regs, struct call_in_fligh
 	next = first_buffer(regs, call, bytes, &buffer);
 	if (buffer.length > bytes)
 		buffer.length = bytes;
-	if (is_ready(&buffer, bytes) ||
-	    last_bytes(&buffer, bytes, LAST_CHUNK_BYTES) == LAST_CHUNK) {
+	if (connection->reply_looks == SPEAKS_HTTP ?
+		    last_bytes(&buffer, bytes, LAST_CHUNK_BYTES) == LAST_CHUNK :
+		    ends_rows(connection, &buffer, bytes)) {
 		last_piece(connection);
 		return 0;
 	}

@@ -208,10 +208,10 @@ static __always_inline bool is_worth_a_look(struct connection *connection)
 	return true;
 }
 
-/* At replies that are HTTP or of PostgreSQL always, at others while they may be the answer to a login. */
+/* At replies of a protocol that is known always, at others while they may be the answer to a login. */
 static __always_inline bool is_reply_worth_a_look(struct connection *connection)
 {
-	if (connection->reply_looks >= SPEAKS_POSTGRES)
+	if (connection->reply_looks >= SPEAKS_MYSQL)
 		return true;
 	if (connection->reply_looks >= REPLY_LOOKS_MAX)
 		return false;

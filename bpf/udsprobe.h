@@ -39,7 +39,8 @@ enum limits {
 	CPU_STAYS = 32,		/* remembered of each CPU, a power of two */
 	EPISODES = 16,		/* remembered of each thread, a power of two */
 	SPEAKS_HTTP = 255,	/* in place of a number of looks, */
-	SPEAKS_POSTGRES = 254,	/* or this */
+	SPEAKS_POSTGRES = 254,	/* or one of these */
+	SPEAKS_MYSQL = 253,
 	LOOKS_MAX = 8,		/* at what a connection receives first, or first before us */
 	REPLY_LOOKS_MAX = 4,	/* at first replies that are not HTTP: two offers of encryption, a login */
 	STATUSES = 16,		/* 500 to 514, and all others */

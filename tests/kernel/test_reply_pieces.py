@@ -17,7 +17,7 @@ from tests.workloads import pieces
 pytestmark = [pytest.mark.root]
 
 NS_PER_US = 1000
-NO_REPLIES = ["events", "chunked events", "another protocol", "no HTTP", "replication"]
+NO_REPLIES = ["events", "chunked events", "another protocol", "no HTTP", "replication", "binlog"]
 
 
 class End:
@@ -91,11 +91,17 @@ def test_transfers_and_pauses(ends: List[End], folder: Path) -> None:
 
 def test_a_reply_that_says_where_it_ends_counts_at_once(ends: List[End], folder: Path) -> None:
     http, postgres = ["chunked"] * 5, ["ready", *["rows"] * 3]
+    mysql = [*["a change"] * 9, *["columns", "columns, EOF"] * 3, "leave"]
     served, upstream = both(
-        ends, folder, [*http, "leave"], [*postgres, "leave"], ["described rows", "rows", "leave"]
+        ends,
+        folder,
+        [*http, "leave"],
+        [*postgres, "leave"],
+        ["described rows", "rows", "leave"],
+        mysql,
     )
     server, client = (each.known() for each in ends)
-    assert served["count"] == server["in_pieces"] == 10
+    assert served["count"] == server["in_pieces"] == 16
     assert upstream["count"] == client["in_pieces"]
     assert within(served, server, "transfer") and within(served, server, "paused")
 
@@ -109,7 +115,13 @@ def test_a_client_that_leaves_may_have_left_a_stream(ends: List[End], folder: Pa
 
 @pytest.mark.parametrize("name", NO_REPLIES)
 def test_what_has_no_end_is_no_reply_in_pieces(ends: List[End], folder: Path, name: str) -> None:
-    served, upstream = both(ends, folder, ["one", name, "close"], ["ready", name, name, "close"])
+    served, upstream = both(
+        ends,
+        folder,
+        ["one", name, "close"],
+        ["ready", name, name, "close"],
+        ["a change", name, "one", "close"],
+    )
     assert (served["count"], upstream["count"]) == (0, 0)
     assert served["transfer_mean_us"] is served["paused_mean_us"] is None
     for each in ends:

@@ -29,6 +29,9 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 # As PostgreSQL 15 sends them.
 READY = b"Z\0\0\0\x05I"
 ROWS = b"D\0\0\0\x0f\0\x01\0\0\0\x05hello" * 11
+# As MariaDB 10.11 sends them: the number of columns and the definition of one; a row of 31 bytes.
+COLUMNS = b"\1\0\0\1\1\x17\0\0\2\3def\0\0\0\1a\0\x0c\x2d\0\x1f\0\0\0\xfd\0\0\x27\0\0"
+ROW = b"\x20\0\0\4\x1f" + BODY
 # More than any buffer here takes.
 LARGE = b"x" * (32 << 20)
 LAST = b"the last piece of all"
@@ -49,13 +52,17 @@ REPLIES: Dict[str, List[bytes]] = {
     "ready": [b"C\0\0\0\x0dSELECT 1\0" + READY],
     "rows": [ROWS, ROWS, b"C\0\0\0\x0eSELECT 22\0" + READY],
     "described rows": [b"T\0\0\0\x08\0\x01a\0" + ROWS, ROWS, b"C\0\0\0\x0eSELECT 22\0" + READY],
+    "columns": [COLUMNS, ROW, ROW + b"\x07\0\0\x05\xfe\0\0\x22\0\0\0"],
+    "columns, EOF": [COLUMNS, ROW, ROW + b"\x05\0\0\x06\xfe\0\0\x22\0"],
+    "a change": [b"\x07\0\0\x01\0\x01\0\2\0\0\0"],
+    "binlog": [b"\x2c\0\0\x01\0" + BODY, BODY, LAST],
     "replication": [ROWS, ROWS, LAST],
     "another protocol": [b"HTTP/1.1 101 Switching Protocols\r\n\r\n", BODY, LAST],
     "no HTTP": [BODY, BODY, LAST],
 }
 
 
-COUNTED = ("two", "five", "large", "chunked", "rows", "described rows")
+COUNTED = ("two", "five", "large", "chunked", "rows", "described rows", "columns", "columns, EOF")
 
 
 class Pieces:

@@ -553,7 +553,7 @@ class HttpReplies:
 
 @dataclass(frozen=True)
 class InPieces:
-    """Replies that came in several pieces and ended in the window: HTTP/1, FastCGI, PostgreSQL.
+    """Replies that came in pieces and ended in the window: HTTP/1, FastCGI, PostgreSQL, MySQL.
 
     `transfer_mean_us` from the first piece to the last on average, `paused_mean_us` of that nothing
     was sent though there was room (of an upstream: nothing came); None of none. `paused_time_pct`:

@@ -136,7 +136,7 @@ IN_PIECES = _counter(
     "served.replies_in_pieces",
     "{reply}",
     (),
-    "Replies that came in several pieces: HTTP/1, FastCGI, PostgreSQL.",
+    "Replies that came in several pieces: HTTP/1, FastCGI, PostgreSQL, MySQL.",
 )
 PAUSES = _counter(
     "served.reply.pauses",
