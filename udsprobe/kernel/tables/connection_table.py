@@ -10,14 +10,19 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tup
 from udsprobe.kernel.objects.probe_object import ProbeObject, words_of
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.sockets.socket_names import SocketName
-from udsprobe.kernel.tables.counters import Counters, enum_names, http_replies_of, latency_of
+from udsprobe.kernel.tables.counters import (
+    Counters,
+    enum_names,
+    http_replies_of,
+    latency_of,
+    pieces_of,
+)
 from udsprobe.kernel.tables.cpu_holders import OUTSIDE
 from udsprobe.kernel.tables.silent_peers import SilentPeers
 from udsprobe.sample import (
     CONNECTIONS_KEPT_MAX,
     ConnectionReading,
     PeerReading,
-    PieceCounts,
     UnansweredCounts,
     UpstreamCounts,
 )
@@ -196,9 +201,7 @@ class ConnectionTable:
             "dropped_kept": entry.dropped_kept,
             "given_up": UnansweredCounts(entry.given_up, entry.given_up_ns),
             "http": http_replies_of(entry.replies),
-            "in_pieces": PieceCounts(
-                entry.pieces.count, entry.pieces.transfer_ns, entry.pieces.paused_ns, {}
-            ),
+            "in_pieces": pieces_of(entry.pieces, {}),
             "no_seat": entry.no_seat,
             "no_seat_by": self._databases[entry.no_seat_by] if entry.no_seat else None,
         }

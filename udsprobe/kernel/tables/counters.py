@@ -31,6 +31,7 @@ from udsprobe.sample import (
     HttpReplyCounts,
     LatencyCounts,
     LoopCounts,
+    PieceCounts,
     ServedCounts,
     ThreadActivities,
     TrafficCounts,
@@ -543,6 +544,11 @@ def http_replies_of(record: Any) -> HttpReplyCounts:
     counted = zip((*names, "other"), record.statuses) if record.failed else ()
     statuses = {status: count for status, count in counted if count}
     return HttpReplyCounts(record.http, record.failed, record.failed_ns, statuses)
+
+
+def pieces_of(record: Any, paused_activity_ns: Mapping[str, int]) -> PieceCounts:
+    """From the ctypes twin of `struct pieces`, and what threads did in the pauses."""
+    return PieceCounts(record.count, record.transfer_ns, record.paused_ns, paused_activity_ns)
 
 
 def latency_of_words(words: Sequence[int]) -> LatencyCounts:

@@ -9,13 +9,18 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.tables.connection_table import ConnectionTable
-from udsprobe.kernel.tables.counters import Counters, enum_names, http_replies_of, latency_of
+from udsprobe.kernel.tables.counters import (
+    Counters,
+    enum_names,
+    http_replies_of,
+    latency_of,
+    pieces_of,
+)
 from udsprobe.sample import (
     GivenUpCounts,
     LatencyCounts,
     OwnRequestCounts,
     PeerReading,
-    PieceCounts,
     ServerReading,
     UnansweredCounts,
     Waiting,
@@ -102,12 +107,7 @@ class ServerTable:
             **{name: self._waiting(entry, kind) for name, kind in _PENDING.items()},
             latency=self._latency(pid, entry),
             http=http_replies_of(entry.replies),
-            in_pieces=PieceCounts(
-                entry.pieces.count,
-                entry.pieces.transfer_ns,
-                entry.pieces.paused_ns,
-                self._counters.by_activity(entry.paused_activity_ns),
-            ),
+            in_pieces=pieces_of(entry.pieces, self._counters.by_activity(entry.paused_activity_ns)),
         )
         if self._sees_calls:
             return reading
