@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Optional, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import pytest
 
 from tests.unit import reports
-from udsprobe.model.code.stacks import sleeping_processes, stacks
+from udsprobe.model.code.sleeps import sleeping_processes
+from udsprobe.model.code.stacks import stacks
 from udsprobe.model.report import CodePlace, ProcessCode, Report, Sleeps, Stacks
 from udsprobe.rules.code_places import told, with_code
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.wording import evidence
-from udsprobe.sample import Sample, StackCounts, StackReading
+from udsprobe.sample import Sample, StackCounts, StackReading, ThreadActivities
 
 LIBC, APP = "libc.so.6", "app"
 
@@ -62,6 +63,50 @@ def found(*counts: StackCounts, before: Tuple[StackCounts, ...] = ()) -> Stacks:
     made = stacks(first, last)
     assert made is not None
     return made
+
+
+def of_threads(*counts: StackCounts, serving: Sequence[int]) -> Sleeps:
+    """Where these threads moved bytes of sockets in the window, and two others did not."""
+    first, last = (
+        replace(
+            reports_sample(),
+            stacks=replace(reading(*counts), asleep_on_ns=ns),
+            threads=tuple(
+                ThreadActivities(1, tid, "x", {"sys_socket": ns if tid in serving else 7})
+                for tid in (*serving, 98, 99)
+            ),
+        )
+        for ns in (0, 10**9)
+    )
+    nothing = replace(first, stacks=replace(reading(), asleep_on_ns=0))
+    made = stacks(nothing, last)
+    assert made is not None and made.sleeps is not None
+    return made.sleeps
+
+
+BACKGROUND = replace(
+    slept("futex", ("pool", APP), ("cond_wait", LIBC), ms=900, owing_ms=800),
+    threads={98: 450_000_000, 99: 450_000_000},
+)
+SERVING = replace(
+    slept("futex", *LOCK, ms=300, owing_ms=250), threads={5: 200_000_000, 98: 100_000_000}
+)
+
+
+def test_threads_in_the_background_do_not_hide_those_that_serve() -> None:
+    (process,) = of_threads(BACKGROUND, SERVING, serving=(5,)).processes
+    (call,) = process.calls
+    assert call.code[0].stack[0] == "pthread_mutex_lock (libc.so.6)"
+    assert call.code[0].share_pct == 100.0
+    assert (call.total_us, call.owing_us) == pytest.approx((200_000.0, 250_000.0 * 2 / 3), rel=1e-6)
+    # The process's own sums are of all of them.
+    assert process.total_us == pytest.approx(1_200_000.0)
+
+
+@pytest.mark.parametrize("serving", [(), (6,)])
+def test_where_those_that_serve_do_not_sleep_in_it_the_others_do(serving: Tuple[int, ...]) -> None:
+    (process,) = of_threads(BACKGROUND, SERVING, serving=serving).processes
+    assert process.calls[0].code[0].stack[0] == "cond_wait (libc.so.6)"
 
 
 def reports_sample() -> Sample:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
@@ -44,6 +45,7 @@ class _Sleep(NamedTuple):
     """One that goes on; `ns` so far."""
 
     row: Row
+    tid: int
     is_whole: bool
     is_owing: bool
     ns: int
@@ -69,8 +71,16 @@ class _Sums:
         """One sample of what ran."""
         self.add(1, 0, 0, is_whole=is_whole)
         self.owing += raw.is_owing
-        if raw.tid in self.threads or len(self.threads) < THREADS_MAX:
-            self.threads[raw.tid] = self.threads.get(raw.tid, 0) + 1
+        self._add_thread(raw.tid, 1)
+
+    def add_sleep(self, sleep: _Sleep) -> None:
+        """One, or what it has had so far."""
+        self.add(1, sleep.ns, sleep.ns if sleep.is_owing else 0, is_whole=sleep.is_whole)
+        self._add_thread(sleep.tid, sleep.ns)
+
+    def _add_thread(self, tid: int, amount: int) -> None:
+        if tid in self.threads or len(self.threads) < THREADS_MAX:
+            self.threads[tid] = self.threads.get(tid, 0) + amount
 
 
 def as_line(frame: CodeFrame) -> str:
@@ -124,7 +134,7 @@ class StackProfile:
         """All stacks that were seen; sleeps that go on count with what they have had so far."""
         going_on: Dict[Row, _Sums] = {}
         for sleep in self._sleeps.values():
-            _count(going_on.setdefault(sleep.row, _Sums()), sleep)
+            going_on.setdefault(sleep.row, _Sums()).add_sleep(sleep)
         rows = {**dict.fromkeys(self._counts), **dict.fromkeys(going_on)}
         return tuple(self._told(row, going_on.get(row)) for row in rows)
 
@@ -139,7 +149,7 @@ class StackProfile:
     def settle(self) -> None:
         """No more is heard of the sleeps that go on."""
         for sleep in self._sleeps.values():
-            _count(self._sums(sleep.row), sleep)
+            self._sums(sleep.row).add_sleep(sleep)
         self._sleeps.clear()
 
     def maps_of(self, pid: int) -> bool:
@@ -157,7 +167,7 @@ class StackProfile:
         if len(self._sleeps) >= SLEEPS_MAX:
             self.settle()
         row, is_whole = self._row(event.stack, OFF_CPU)
-        self._sleeps[event.wait] = _Sleep(row, is_whole, event.is_owing, 0)
+        self._sleeps[event.wait] = _Sleep(row, event.stack.tid, is_whole, event.is_owing, 0)
 
     def _slept(self, event: SleepTime) -> None:
         sleep = self._sleeps.get(event.wait)
@@ -167,7 +177,7 @@ class StackProfile:
         self._sleeps[event.wait] = sleep
         if event.has_ended:
             del self._sleeps[event.wait]
-            _count(self._sums(sleep.row), sleep)
+            self._sums(sleep.row).add_sleep(sleep)
 
     def _add_untold(self, sums: Untold) -> None:
         key = (sums.pid, sums.call, sums.ip)
@@ -256,10 +266,6 @@ def _without_scheduler(frames: List[CodeFrame]) -> List[CodeFrame]:
     return frames[first:]
 
 
-def _count(sums: _Sums, sleep: _Sleep) -> None:
-    sums.add(1, sleep.ns, sleep.ns if sleep.is_owing else 0, is_whole=sleep.is_whole)
-
-
 def _told(row: Row, counted: _Sums, going_on: _Sums) -> StackCounts:
     pid, on, call, frames = row
     return StackCounts(
@@ -272,5 +278,5 @@ def _told(row: Row, counted: _Sums, going_on: _Sums) -> StackCounts:
         slept_ns=counted.ns + going_on.ns,
         owing_ns=counted.owing_ns + going_on.owing_ns,
         owing_samples=counted.owing if on == CPU else None,
-        threads=dict(counted.threads),
+        threads=dict(Counter(counted.threads) + Counter(going_on.threads)),
     )

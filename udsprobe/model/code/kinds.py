@@ -8,8 +8,9 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.model.code.frames import Frame
 from udsprobe.model.code.marks import KERNEL, Mark, kind_of
+from udsprobe.model.code.places import Row, places, spoken_for
 from udsprobe.model.code.socket_calls import is_socket_call
-from udsprobe.model.code.stacks import Row, places, ran, spoken_for
+from udsprobe.model.code.stacks import ran
 from udsprobe.model.report import CodeKind, CodeThread, ProcessCode, Stacks
 from udsprobe.sample import Sample
 

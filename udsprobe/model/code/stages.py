@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.model.code.frames import KERNEL, Frame
+from udsprobe.model.code.places import Row, places
 from udsprobe.model.code.socket_calls import RECEIVES, SENDS
-from udsprobe.model.code.stacks import Row, places, ran
+from udsprobe.model.code.stacks import ran
 from udsprobe.model.report import Stacks, StageCode
 from udsprobe.sample import Sample
 

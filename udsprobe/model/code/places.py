@@ -1,0 +1,214 @@
+"""Rows of stacks → which functions the time went to, and from where they were called."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import MappingProxyType
+from typing import (
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
+
+from udsprobe.model.code.frames import (
+    Frame,
+    enters_kernel,
+    own_functions,
+    says_nothing,
+    without_any_call,
+)
+from udsprobe.model.report import (
+    CodePlace,
+)
+
+FUNCTIONS_SHOWN_MAX = 30
+PLACES_SHOWN_MAX = 5
+CALLERS_SHOWN_MAX = 12
+HOT_PATH_MIN = 0.5
+"""A function that most samples are in, itself or what it calls, is what the time goes to."""
+
+CALLERS_KNOWN_MIN, CALLED_MIN = 0.1, 30
+"""Of a function's time, or of its stacks: they are taken by chance where not all can be, so some
+speak for the others."""
+
+Idle = Sequence[Sequence[Frame]]
+
+
+class Row(NamedTuple):
+    """What one stack had in the window: samples, or sleeps and their time.
+
+    Attributes:
+        owing: of the samples, while the process had requests to answer; None: not known.
+        weight: what its part of the whole is reckoned by.
+        threads: tid → of the samples, or of `slept_ns`, those that are known to be its own.
+    """
+
+    pid: int
+    on: str
+    call: str
+    text: str
+    frames: Tuple[Frame, ...]
+    samples: int
+    truncated: int
+    slept_ns: int
+    owing_ns: int
+    weight: int
+    owing: Optional[int] = None
+    threads: Mapping[int, int] = MappingProxyType({})
+
+
+def places(rows: Sequence[Row], idle: Idle = ()) -> List[CodePlace]:
+    """What most of the time goes to first, then the functions that take it themselves.
+
+    Args:
+        idle: stacks of waits for work, in the same program.
+    """
+    whole = sum(row.weight for row in rows)
+    rows = spoken_for([row._replace(frames=without_any_call(row.frames)) for row in rows])
+    hot = _hot(rows, whole, idle)
+    rest = by_self(rows, idle)
+    if hot is None:
+        return rest[:PLACES_SHOWN_MAX]
+    others = [each for each in rest if (each.function, each.module) != (hot.function, hot.module)]
+    return [hot, *others][:PLACES_SHOWN_MAX]
+
+
+def _hot(rows: Sequence[Row], whole: int, idle: Idle) -> Optional[CodePlace]:
+    """Of the functions that most samples are in, the innermost; those with a source file first.
+
+    An interpreter's own functions say less than those that it interprets.
+    """
+    inside: Counter[Frame] = Counter()
+    for row in rows:
+        for frame in set(row.frames):
+            inside[frame] += row.weight
+    likely = {
+        frame
+        for frame, weight in inside.items()
+        if weight >= HOT_PATH_MIN * whole and not says_nothing(frame)
+    }
+    likely = {frame for frame in likely if frame.file} or likely
+    innermost: Counter[Frame] = Counter()
+    for row in rows:
+        found = next((frame for frame in reversed(row.frames) if frame in likely), None)
+        if found is not None:
+            innermost[found] += row.weight
+    if not innermost:
+        return None
+    most = max(innermost, key=lambda frame: (innermost[frame], frame.named()))
+    return _place(most, inside[most], whole, rows, idle)
+
+
+def spoken_for(rows: Sequence[Row]) -> List[Row]:
+    """What is known of a function without its callers goes to where it was called from, in parts
+    as it is with its callers; rows of functions whose callers are never known stay.
+    """
+    heard: Dict[Frame, List[Row]] = {}
+    silent: Dict[Frame, List[Row]] = {}
+    for row in rows:
+        (silent if _is_silent(row) else heard).setdefault(row.frames[-1], []).append(row)
+    found = [row for frame, own in heard.items() for row in _for_all(own, silent.get(frame, []))]
+    left = (own for frame, own in silent.items() if not _speak(heard.get(frame, []), own))
+    return [*found, *(row for own in left for row in own)]
+
+
+def _is_silent(row: Row) -> bool:
+    return len(row.frames) == 1 and row.truncated == row.samples
+
+
+def _speak(heard: Sequence[Row], silent: Sequence[Row]) -> bool:
+    """Whether these are enough, and whether they have time at all, to tell of those."""
+    weight, samples = sum(row.weight for row in heard), sum(row.samples for row in heard)
+    whole = weight + sum(row.weight for row in silent)
+    return weight > 0 and (samples >= CALLED_MIN or weight >= CALLERS_KNOWN_MIN * whole)
+
+
+def _for_all(heard: Sequence[Row], silent: Sequence[Row]) -> Sequence[Row]:
+    if not _speak(heard, silent):
+        return heard
+    weight = sum(row.weight for row in heard)
+    factor = 1 + sum(row.weight for row in silent) / weight
+    return [row._replace(weight=round(row.weight * factor)) for row in heard]
+
+
+def by_self(rows: Sequence[Row], idle: Idle = ()) -> List[CodePlace]:
+    """The functions that were running, those most often met first."""
+    whole = sum(row.weight for row in rows)
+    innermost: Counter[Frame] = Counter()
+    for row in rows:
+        innermost[row.frames[-1]] += row.weight
+    ranked = sorted(innermost.items(), key=lambda item: (-item[1], item[0].named()))
+    found = ranked[:FUNCTIONS_SHOWN_MAX]
+    return [_place(frame, weight, whole, rows, idle) for frame, weight in found]
+
+
+def _place(frame: Frame, weight: int, whole: int, rows: Sequence[Row], idle: Idle) -> CodePlace:
+    stack = [frame, *_usual_callers(frame, rows)]
+    return CodePlace(
+        function=frame.function,
+        module=frame.module,
+        file=frame.file,
+        line=frame.line,
+        share_pct=100 * weight / whole if whole else 0.0,
+        on=rows[0].on,
+        stack=[each.named() for each in stack],
+        own=_own(stack, idle),
+    )
+
+
+def _own(stack: Sequence[Frame], idle: Idle) -> Optional[str]:
+    """The innermost function of the program's own that waits for work do not go through, too."""
+    found = own_functions(stack)
+    if not found:
+        return None
+    shared = max((_shared(stack, each) for each in idle), default=0)
+    return stack[next((at for at in found if at >= shared), found[0])].named()
+
+
+def _shared(stack: Sequence[Frame], other: Sequence[Frame]) -> int:
+    """How many functions they begin with in common; 0 where nothing tells them apart after."""
+    for at, (mine, its) in enumerate(zip(stack, other)):
+        if not mine.function or not its.function:
+            return 0
+        if mine != its:
+            return at
+    return 0
+
+
+def _usual_callers(frame: Frame, rows: Iterable[Row]) -> List[Frame]:
+    """Outwards, as long as most of what is in the function came that way, where that is known."""
+    paths = [
+        (_callers(frame, row.frames), row.weight, row.truncated == row.samples)
+        for row in rows
+        if frame in row.frames
+    ]
+    whole = sum(weight for _, weight, _ in paths)
+    found: List[Frame] = []
+    while len(found) < CALLERS_SHOWN_MAX:
+        ends = [each for each in paths if len(each[0]) <= len(found)]
+        # Whose callers could not be found says nothing about who else calls.
+        whole -= sum(weight for _, weight, is_truncated in ends if is_truncated)
+        following: Counter[Frame] = Counter()
+        for path, weight, _ in paths:
+            if len(path) > len(found):
+                following[path[len(found)]] += weight
+        caller, most = (following.most_common(1) or [(frame, 0)])[0]
+        if not most or most < HOT_PATH_MIN * whole:
+            break
+        paths = [p for p in paths if len(p[0]) > len(found) and p[0][len(found)] == caller]
+        found.append(caller)
+    return found
+
+
+def _callers(frame: Frame, frames: Sequence[Frame]) -> Tuple[Frame, ...]:
+    """From where a function was called, the nearest first; itself again is left out."""
+    place = len(frames) - 1 - list(reversed(frames)).index(frame)
+    outwards = [each for each in reversed(frames[:place]) if each != frame]
+    # Between functions of source files only those: what lies between them is the interpreter.
+    outwards = [each for each in outwards if not enters_kernel(each)]
+    return tuple(each for each in outwards if each.file or not frame.file)

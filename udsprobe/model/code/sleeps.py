@@ -1,0 +1,140 @@
+"""Rows of sleeps → in which calls, and called from where, processes sleep while requests wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import (
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Sequence,
+    Tuple,
+)
+
+from udsprobe.model.code.frames import (
+    KERNEL,
+    Frame,
+    as_called,
+    is_languages,
+    is_of_a_runtime,
+)
+from udsprobe.model.code.places import HOT_PATH_MIN, Idle, Row, places
+from udsprobe.model.report import (
+    ProcessSleep,
+    SleepCall,
+)
+
+_NS_PER_US = 1000
+WAITS_FOR_WORK = frozenset(
+    (
+        *("epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6"),
+        *("io_uring_enter", "futex", "accept", "accept4", "recvfrom", "recvmsg", "read"),
+        *("clock_nanosleep", "nanosleep", "semop", "semtimedop", "rt_sigtimedwait", "wait4"),
+    )
+)
+"""Calls that a program without anything to do sleeps in."""
+
+
+def sleeping_processes(
+    rows: Sequence[Row], *, sees_owing: bool, serving: FrozenSet[int] = frozenset()
+) -> List[ProcessSleep]:
+    """The processes that slept, those with requests to answer first.
+
+    Of sleeps in one call those of threads that serve are told, where there are any: a program has
+    others in the background, which sleep all the time.
+    """
+    by_pid: Dict[int, List[Row]] = {}
+    for row in rows:
+        by_pid.setdefault(row.pid, []).append(row)
+    idle = _idle(rows) if sees_owing else []
+    found = [
+        ProcessSleep(
+            pid=pid,
+            count=sum(row.samples for row in own),
+            total_us=_us(sum(row.slept_ns for row in own)),
+            owing_us=_us(sum(row.owing_ns for row in own)) if sees_owing else None,
+            calls=_calls(own, idle, serving, sees_owing=sees_owing),
+        )
+        for pid, own in sorted(by_pid.items())
+    ]
+    return sorted(found, key=lambda each: (-(each.owing_us or 0.0), -each.total_us))
+
+
+def _idle(rows: Iterable[Row]) -> List[List[Frame]]:
+    """The innermost first, as the programs called them."""
+    waits = [row for row in rows if row.call in WAITS_FOR_WORK and not row.owing_ns]
+    return [list(reversed(as_called(row.frames))) for row in waits]
+
+
+def _calls(
+    rows: Sequence[Row], idle: Idle, serving: FrozenSet[int], *, sees_owing: bool
+) -> List[SleepCall]:
+    by_call: Dict[str, List[Row]] = {}
+    # Where a runtime's own threads sleep, the program did not call; unless nothing else slept.
+    for row in [each for each in rows if not is_of_a_runtime(each.frames)] or rows:
+        by_call.setdefault(row.call, []).append(row)
+    told = {call: _of_threads(own, serving) for call, own in by_call.items()}
+    found = [
+        SleepCall(
+            call=call or None,
+            count=sum(row.samples for row in own),
+            truncated=sum(row.truncated for row in own),
+            total_us=_us(sum(row.slept_ns for row in own)),
+            owing_us=_us(sum(row.owing_ns for row in own)) if sees_owing else None,
+            code=places(_as_called(own), idle),
+        )
+        for call, own in sorted(told.items())
+    ]
+    return sorted(found, key=lambda each: (-(each.owing_us or 0.0), -each.total_us))
+
+
+def _of_threads(rows: Sequence[Row], tids: FrozenSet[int]) -> Sequence[Row]:
+    """The part of these threads; all where they have none, or it is not known whose sleeps are."""
+    parts = ((row, sum(row.threads.get(tid, 0) for tid in tids)) for row in rows)
+    found = [_part_of(row, ns) for row, ns in parts if ns]
+    return found or rows
+
+
+def _part_of(row: Row, ns: int) -> Row:
+    share = min(1.0, ns / row.slept_ns) if row.slept_ns else 1.0
+    samples = max(1, round(row.samples * share))
+    return row._replace(
+        samples=samples,
+        truncated=min(row.truncated, samples),
+        slept_ns=round(row.slept_ns * share),
+        owing_ns=round(row.owing_ns * share),
+        weight=round(row.weight * share),
+    )
+
+
+def _as_called(rows: Sequence[Row]) -> List[Row]:
+    """As the program called it, by the time in which requests waited where there is any."""
+    owing = any(row.owing_ns for row in rows)
+    weighed = [row._replace(weight=row.owing_ns if owing else row.slept_ns) for row in rows]
+    entries = _entries(weighed)
+    return [row._replace(frames=_entered(as_called(row.frames), entries)) for row in weighed]
+
+
+def _entries(rows: Iterable[Row]) -> Dict[Frame, Frame]:
+    """Function of a language that sleeps → the one of it that is mostly called for that."""
+    ways: Dict[Frame, Counter[Frame]] = {}
+    for row in rows:
+        own = [frame for frame in row.frames if frame.module != KERNEL]
+        if len(own) > 1 and is_languages(own[-1]):
+            ways.setdefault(own[-1], Counter())[as_called(row.frames)[-1]] += row.weight
+    mostly = {sleeper: found.most_common(1)[0] for sleeper, found in ways.items()}
+    return {
+        sleeper: entry
+        for sleeper, (entry, weight) in mostly.items()
+        if weight and weight >= HOT_PATH_MIN * sum(ways[sleeper].values())
+    }
+
+
+def _entered(frames: Tuple[Frame, ...], entries: Dict[Frame, Frame]) -> Tuple[Frame, ...]:
+    """Whose callers are not known got there as the others did."""
+    return (entries.get(frames[0], frames[0]),) if len(frames) == 1 else frames
+
+
+def _us(ns: int) -> float:
+    return ns / _NS_PER_US
