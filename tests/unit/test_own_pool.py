@@ -77,7 +77,7 @@ def test_waits_that_took_no_time_tell_nothing() -> None:
 def test_the_verdict_says_what_the_threads_do() -> None:
     found = judged(handed_over("sleep", "clock_nanosleep")).verdict
     assert found is not None and (found.cause, found.subject) == ("app-blocked", "node 4711")
-    says = "node waits in its poller for threads of its own: 100 % of that time asleep by a timer"
+    says = "node waits for its own threads: 100 % of that time asleep by a timer"
     assert says in found.summary
 
 

@@ -267,7 +267,7 @@ def _works_in_a_pool(case: _Case, pool: OwnPool, pid: int, facts: Tuple[Evidence
     more = choice.pool_of_threads(case.report, pid) if pool.full is not None else ()
     return Remedy(
         f"{name} {pid}",
-        f"{name} waits in its poller for {pool.clause()}",
+        f"{name} waits for {pool.clause()}",
         facts,
         (*found, *more),
     )

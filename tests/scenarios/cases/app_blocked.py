@@ -169,7 +169,7 @@ def asyncio_and_a_full_pool_of_threads(bench: Bench, sleep_ms: int = 40) -> Subj
     """Each request sleeps in one of four threads, for which the loop waits; twelve clients."""
     server = bench.asyncio("threads=4", f"thread_ms={sleep_ms}")
     bench.load(server.address, connections=12)
-    return Subject([server.pid], ["threads of its own"])
+    return Subject([server.pid], ["its own threads"])
 
 
 @case("asyncio", (TCP,))

@@ -45,9 +45,9 @@ class OwnPool:
     full: Optional[int]
 
     def clause(self) -> str:
-        """`threads of its own, all 40 busy: 97 % of that time asleep by a timer (…)`."""
+        """`its own threads, all 40 busy: 97 % of that time asleep by a timer (…)`."""
         every = "" if self.full is None else f", all {self.full} busy"
-        return f"threads of its own{every}: {percent(self.did_share)} of that time {was(self.did)}"
+        return f"its own threads{every}: {percent(self.did_share)} of that time {was(self.did)}"
 
 
 def behind_loops(service: Service, polled_us: float) -> Dict[str, float]:
