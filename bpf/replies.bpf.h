@@ -29,6 +29,8 @@
 #define LAST_CHUNK WORD('0', '\r', '\n', '\r', '\n', 0, 0, 0)
 #define LAST_CHUNK_BYTES 5
 #define CHUNK_DIGITS 5
+#define EVENT_NOTE WORD(':', ' ', 0, 0, 0, 0, 0, 0)
+#define EVENT_NOTE_MASK 0xffffULL
 #define EVENT_ID WORD('i', 'd', ':', 0, 0, 0, 0, 0)
 #define EVENT_ID_MASK 0xffffffULL
 #define EVENT_DATA WORD('d', 'a', 't', 'a', ':', 0, 0, 0)
@@ -311,9 +313,28 @@ static __always_inline bool is_event(const union line *line)
 
 	if (bits)
 		word = word >> bits | line->words[1] << (64 - bits);
-	return (word & 0xff) == ':' || (word & EVENT_ID_MASK) == EVENT_ID ||
+	return (word & EVENT_NOTE_MASK) == EVENT_NOTE || (word & EVENT_ID_MASK) == EVENT_ID ||
 	       (word & EVENT_DATA_MASK) == EVENT_DATA || (word & EVENT_NAME_MASK) == EVENT_NAME ||
 	       (word & EVENT_NAME_MASK) == EVENT_RETRY;
+}
+
+/* Of HTTP: its last piece, or none: of a stream of events, or of another reply (some servers say 408
+ * when a connection was idle for long).
+ */
+static __always_inline void look_at_http_piece(struct connection *connection,
+					       struct user_buffer *buffer, u64 next, u64 bytes)
+{
+	union line line = {};
+
+	if (last_bytes(buffer, bytes, LAST_CHUNK_BYTES) == LAST_CHUNK) {
+		last_piece(connection);
+		return;
+	}
+	if (!read_line(&line, buffer, next, bytes))
+		return;
+	if (http_status(&line) || (!connection->is_piece_known && is_event(&line)))
+		connection->last_piece_ns = 0;
+	connection->is_piece_known = 1;
 }
 
 /* A later piece of a reply, of `bytes`, was sent or received by a call that is returning. */
@@ -322,7 +343,6 @@ static __subprogram int look_at_piece(struct pt_regs *regs, struct call_in_fligh
 {
 	struct connection *connection = connection_of(call->sk, call->inode);
 	struct user_buffer buffer;
-	union line line = {};
 	u64 next;
 
 	if (!connection || call->abi == ABI_COMPAT)
@@ -330,19 +350,10 @@ static __subprogram int look_at_piece(struct pt_regs *regs, struct call_in_fligh
 	next = first_buffer(regs, call, bytes, &buffer);
 	if (buffer.length > bytes)
 		buffer.length = bytes;
-	if (connection->reply_looks == SPEAKS_HTTP ?
-		    last_bytes(&buffer, bytes, LAST_CHUNK_BYTES) == LAST_CHUNK :
-		    ends_rows(connection, &buffer, bytes)) {
+	if (connection->reply_looks == SPEAKS_HTTP)
+		look_at_http_piece(connection, &buffer, next, bytes);
+	else if (ends_rows(connection, &buffer, bytes))
 		last_piece(connection);
-		return 0;
-	}
-	if (connection->is_piece_known || !read_line(&line, &buffer, next, bytes))
-		return 0;
-	connection->is_piece_known = 1;
-	if (is_event(&line)) {
-		connection->is_endless = 1;
-		connection->last_piece_ns = 0;
-	}
 	return 0;
 }
 

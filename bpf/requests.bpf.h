@@ -454,8 +454,10 @@ static __always_inline int bytes_sent(struct task_struct *task, struct thread_st
 	if (counts)
 		record_turn(task, counts, state, connection, call, now);
 	connection->turns++;
+	if (!is_reply_worth_a_look(connection))
+		return looks;
 	first_piece_sent(connection, (u64)task, state, now);
-	return is_reply_worth_a_look(connection) ? looks | LOOK_REPLY : looks;
+	return looks | LOOK_REPLY;
 }
 
 /* A call met the end of the other side: where an answer is due, or a request cannot be sent any

@@ -759,7 +759,7 @@ struct connection {
 	unsigned char is_tls;	/* ends with bytes that need no reply */
 	unsigned char is_held;	/* bytes wait because of Nagle's algorithm, since `held_since` */
 	unsigned char reply_looks;	/* replies that were looked at, or what it speaks */
-	unsigned char is_endless;	/* its replies are streams of events, or another protocol */
+	unsigned char is_endless;	/* it has switched to another protocol */
 	unsigned char is_piece_known;	/* a later piece of this reply was looked at */
 	/* In the queue when the last receive call returned; of a leftover, what is still there; while
 	 * it is in the accept queue, how many had entered that.

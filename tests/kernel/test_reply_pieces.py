@@ -17,7 +17,16 @@ from tests.workloads import pieces
 pytestmark = [pytest.mark.root]
 
 NS_PER_US = 1000
-NO_REPLIES = ["events", "chunked events", "another protocol", "no HTTP", "replication", "binlog"]
+NO_REPLIES = [
+    "events",
+    "noted events",
+    "idle, then 408",
+    "chunked events",
+    "another protocol",
+    "no HTTP",
+    "replication",
+    "binlog",
+]
 
 
 class End:

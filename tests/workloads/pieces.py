@@ -57,6 +57,11 @@ REPLIES: Dict[str, List[bytes]] = {
     "a change": [b"\x07\0\0\x01\0\x01\0\2\0\0\0"],
     "binlog": [b"\x2c\0\0\x01\0" + BODY, BODY, LAST],
     "replication": [ROWS, ROWS, LAST],
+    "idle, then 408": [
+        HEAD % 0,
+        b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n" + LAST,
+    ],
+    "noted events": [EVENTS, b": a comment\n\n", b"data: second\n\n", LAST],
     "another protocol": [b"HTTP/1.1 101 Switching Protocols\r\n\r\n", BODY, LAST],
     "no HTTP": [BODY, BODY, LAST],
 }
