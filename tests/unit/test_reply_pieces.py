@@ -89,7 +89,7 @@ def test_a_pause_is_the_programs_time(spent: str, part: str, cause: str) -> None
     assert time.total_us == pytest.approx(COUNT * (PAUSED_US + 300.0), rel=0.01)
     found = verdict(report)
     assert found.cause == cause
-    assert found.summary.startswith("replies end 81 ms after their first bytes on average: ")
+    assert found.summary.startswith("replies end 81 ms after they begin on average: ")
     assert "pauses after a reply's first bytes" in "; ".join(e.says for e in found.evidence)
 
 
@@ -137,7 +137,7 @@ def test_without_pauses_all_is_as_before(replies: Optional[InPieces]) -> None:
 
 def test_the_line_of_the_screen() -> None:
     assert pauses(reported(serving(pieces()))) == (
-        "400 replies in pieces end 81.0ms after the first piece on average: pauses 80.0ms"
+        "400 replies in pieces: 81.0ms to the last on average, paused for 80.0ms"
     )
 
 

@@ -80,7 +80,7 @@ def _how_paused(report: Report) -> Optional[str]:
     if sum(map(paused_us, rows)) <= until_begun_us:
         return None
     after = duration(in_all(rows).transfer_mean_us or 0.0)
-    return f"replies end {after} after their first bytes on average"
+    return f"replies end {after} after they begin on average"
 
 
 def _how_slow(latency: Latency) -> str:

@@ -101,7 +101,7 @@ def sleeping_on(report: Report, service: Service, time: RequestTime) -> str:
     if part == "disk":
         return "the disk"
     if part == "timer":
-        return "a timer, or an event in its poller other than an upstream request"
+        return "a timer, or an event in its poller"
     kind = waited_for(service, part, time.sum_us(part))
     if part == "lock" and kind == TIMER:
         return f"{OWN_TIMER}a futex with a time limit)"

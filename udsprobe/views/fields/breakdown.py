@@ -62,7 +62,7 @@ def no_turns(served: Served) -> Optional[str]:
 def pauses(report: Report) -> Optional[str]:
     """How long replies go on after they have begun; None where that is little, or not measured.
 
-    `200 replies in pieces end 192ms after they began on average: pauses 191ms`.
+    `200 replies in pieces: 192ms to the last on average, paused for 191ms`.
     """
     rows = report.requests.served_by or ()
     pieces, pauses_us = in_all(rows), sum(map(paused_us, rows))
@@ -71,8 +71,7 @@ def pauses(report: Report) -> Optional[str]:
         return None
     ends, paused = map(numbers.duration, (pieces.transfer_mean_us, pieces.paused_mean_us))
     replies = f"{pieces.count:,} {'reply' if pieces.count == 1 else 'replies'} in pieces"
-    verb = "ends" if pieces.count == 1 else "end"
-    return f"{replies} {verb} {ends} after the first piece on average: pauses {paused}"
+    return f"{replies}: {ends} to the last on average, paused for {paused}"
 
 
 def time_lines(report: Report, width: int, *, app: bool = False) -> List[str]:
