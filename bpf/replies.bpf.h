@@ -251,6 +251,17 @@ static __always_inline void look_at_database(struct connection *connection, addr
 	}
 }
 
+/* As `first_buffer`; of these bytes. */
+static __always_inline u64 first_bytes(struct pt_regs *regs, struct call_in_flight *call,
+				       u64 bytes, struct user_buffer *buffer)
+{
+	u64 next = first_buffer(regs, call, bytes, buffer);
+
+	if (buffer->length > bytes)
+		buffer->length = bytes;
+	return next;
+}
+
 /* A reply of `bytes` began, or the beginning of one was received, by a call that is returning. */
 static __subprogram int look_at_reply(struct pt_regs *regs, struct call_in_flight *call,
 				      bytes_t bytes)
@@ -263,9 +274,7 @@ static __subprogram int look_at_reply(struct pt_regs *regs, struct call_in_fligh
 
 	if (!connection || call->abi == ABI_COMPAT)
 		return 0;
-	next = first_buffer(regs, call, bytes, &buffer);
-	if (buffer.length > bytes)
-		buffer.length = bytes;
+	next = first_bytes(regs, call, bytes, &buffer);
 	if (read_line(&line, &buffer, next, bytes))
 		status = http_status(&line);
 	if (!status)
@@ -347,9 +356,7 @@ static __subprogram int look_at_piece(struct pt_regs *regs, struct call_in_fligh
 
 	if (!connection || call->abi == ABI_COMPAT)
 		return 0;
-	next = first_buffer(regs, call, bytes, &buffer);
-	if (buffer.length > bytes)
-		buffer.length = bytes;
+	next = first_bytes(regs, call, bytes, &buffer);
 	if (connection->reply_looks == SPEAKS_HTTP)
 		look_at_http_piece(connection, &buffer, next, bytes);
 	else if (ends_rows(connection, &buffer, bytes))
