@@ -17,6 +17,12 @@
 /* PostgreSQL, "Message Formats": a type, a length that counts itself, and fields that end with 0. */
 #define MESSAGES_LOOKED_AT 4	/* the end of authentication, then the error */
 #define MESSAGE_MAX (1 << 24)
+#define LETTER(letter) (1ULL << ((letter) & 63))
+#define POSTGRES_LETTERS                                                          \
+	(LETTER('C') | LETTER('D') | LETTER('E') | LETTER('I') | LETTER('K') | LETTER('N') | \
+	 LETTER('R') | LETTER('S') | LETTER('T') | LETTER('Z') | LETTER('n') | LETTER('s') | \
+	 LETTER('t'))
+#define POSTGRES_DIGITS (LETTER('1') | LETTER('2') | LETTER('3'))
 #define FATAL_V WORD('S', 'F', 'A', 'T', 'A', 'L', 0, 'V')	/* as of 9.6 */
 #define FATAL_V_53300 WORD('F', 'A', 'T', 'A', 'L', 0, 'C', '5')	/* too_many_connections */
 #define FATAL_V_53300_NEXT WORD('3', '3', '0', '0', 0, 0, 0, 0)
@@ -120,12 +126,9 @@ static __always_inline bool is_postgres_full(u64 at, u64 bytes)
 /* What a server sends to whoever asked, but for copies. */
 static __always_inline bool is_postgres_type(u8 type)
 {
-	switch (type) {
-	case 'T': case 'D': case 'C': case '1': case '2': case '3': case 'n': case 't': case 's':
-	case 'S': case 'N': case 'E': case 'I': case 'K': case 'R': case 'Z':
-		return true;
-	}
-	return false;
+	u64 types = type & 64 ? POSTGRES_LETTERS : POSTGRES_DIGITS;
+
+	return type < 128 && types >> (type & 63) & 1;
 }
 
 /* Two or more follow each other, the last of which need not be whole. */

@@ -86,9 +86,12 @@ static __always_inline bool add_piece(union line *line, u32 filled, u64 at, u32 
 	return true;
 }
 
-/* From several buffers: Varnish and others send each word of the line from one of its own. */
-static __always_inline bool gather_line(union line *line, struct user_buffer buffer, u64 next)
+/* From several buffers: Varnish and others send each word of the line from one of its own. A function
+ * of its own: with more values than registers, clang 13 keeps `i` where the verifier loses its bound.
+ */
+static __noinline bool gather_line(union line *line, const struct user_buffer *first, u64 next)
 {
+	struct user_buffer buffer = *first;
 	u32 filled = 0;
 
 	for (u32 i = 0; i < LINE_PIECES && filled < LINE_LOOKED_AT; i++) {
@@ -116,7 +119,7 @@ static __always_inline bool read_line(union line *line, struct user_buffer *buff
 		return false;
 	if (buffer->length >= LINE_LOOKED_AT)
 		return !bpf_probe_read_user(line, LINE_LOOKED_AT, (void *)buffer->at);
-	return next && gather_line(line, *buffer, next);
+	return next && gather_line(line, buffer, next);
 }
 
 /* 0: it is not that of an HTTP/1 reply. */
