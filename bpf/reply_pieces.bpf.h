@@ -3,7 +3,8 @@
  * Replies in pieces: from the first piece to the last, and the pauses in between in which there was
  * room, and nothing came. Of HTTP/1 and FastCGI, where all that follows a status is the reply. It
  * counts when it is over: its last chunk came, another request, or who replies ends the connection. A
- * stream that its client leaves has no end. Of PostgreSQL, whose replies end with ReadyForQuery.
+ * stream that its client leaves has no end. Of PostgreSQL, whose replies end with ReadyForQuery, and
+ * MySQL, whose rows end with a packet of their own.
  */
 #ifndef REPLY_PIECES_BPF_H
 #define REPLY_PIECES_BPF_H
@@ -139,8 +140,8 @@ static __always_inline void last_piece(struct connection *connection)
 	connection->last_piece_ns = 0;
 }
 
-/* There is another request, or the connection ends: of HTTP the reply is over. A server of PostgreSQL
- * says that it is, and goes on to speak where it replicates.
+/* There is another request, or the connection ends: of HTTP the reply is over. A database says
+ * where it is, and goes on to speak where it replicates.
  */
 static __subprogram int reply_ended(struct connection *connection)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * How long senders are stopped because there is no room. They sleep in a send call, or a call found
- * a full buffer, or left one before it had sent all, and the next one that moves bytes has not come. In the second case only the
- * time counts that the thread slept for events, if it makes both calls: else it did other work.
+ * a full buffer, or left one before it had sent all, and the next one that moves bytes has not come.
+ * In the second case only the time counts that the thread slept for events, if it makes both calls:
+ * else it did other work.
  */
 #ifndef STOPS_BPF_H
 #define STOPS_BPF_H

@@ -889,8 +889,8 @@ class StackCounts:
             requests to answer, 0 where that is not known.
         owing_samples: of what ran, while the process had requests to answer; None: older versions
             did not look.
-        threads: tid → of the samples of what ran, those of that thread, of sleeps their ns; of the
-            first threads that were met there.
+        threads: tid → of the samples of what ran, those of that thread, of sleeps that ended their
+            ns; of the first threads that were met there.
     """
 
     pid: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from collections import Counter
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
@@ -278,5 +277,7 @@ def _told(row: Row, counted: _Sums, going_on: _Sums) -> StackCounts:
         slept_ns=counted.ns + going_on.ns,
         owing_ns=counted.owing_ns + going_on.owing_ns,
         owing_samples=counted.owing if on == CPU else None,
-        threads=dict(Counter(counted.threads) + Counter(going_on.threads)),
+        # Not of those that go on: there may be no room for their threads when they end, and what
+        # was told only grows.
+        threads=dict(counted.threads),
     )

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from types import MappingProxyType
-from typing import (
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.model.code.frames import (
     Frame,
@@ -22,9 +13,7 @@ from udsprobe.model.code.frames import (
     says_nothing,
     without_any_call,
 )
-from udsprobe.model.report import (
-    CodePlace,
-)
+from udsprobe.model.report import CodePlace
 
 FUNCTIONS_SHOWN_MAX = 30
 PLACES_SHOWN_MAX = 5

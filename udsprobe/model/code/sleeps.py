@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import (
-    Dict,
-    FrozenSet,
-    Iterable,
-    List,
-    Sequence,
-    Tuple,
-)
+from typing import Dict, FrozenSet, Iterable, List, Sequence, Tuple
 
-from udsprobe.model.code.frames import (
-    KERNEL,
-    Frame,
-    as_called,
-    is_languages,
-    is_of_a_runtime,
-)
+from udsprobe.model.code.frames import KERNEL, Frame, as_called, is_languages, is_of_a_runtime
 from udsprobe.model.code.places import HOT_PATH_MIN, Idle, Row, places
-from udsprobe.model.report import (
-    ProcessSleep,
-    SleepCall,
-)
+from udsprobe.model.report import ProcessSleep, SleepCall
 
 _NS_PER_US = 1000
 WAITS_FOR_WORK = frozenset(

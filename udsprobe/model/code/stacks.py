@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from typing import (
-    Dict,
-    FrozenSet,
-    List,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
-from udsprobe.model.code.frames import (
-    frames_of,
-)
+from udsprobe.model.code.frames import frames_of
 from udsprobe.model.code.places import FUNCTIONS_SHOWN_MAX, Row, by_self, places
 from udsprobe.model.code.sleeps import sleeping_processes
 from udsprobe.model.counters import grown, grown_by_key
-from udsprobe.model.report import (
-    CodeStack,
-    ProcessCode,
-    Report,
-    Sleeps,
-    Stacks,
-)
+from udsprobe.model.report import CodeStack, ProcessCode, Report, Sleeps, Stacks
 from udsprobe.sample import Sample, StackCounts, StackReading
 
 STACKS_SHOWN_MAX = 200
