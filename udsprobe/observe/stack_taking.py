@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from contextlib import suppress
 from threading import Event, Thread
-from typing import FrozenSet, Iterable, Optional, Tuple
+from typing import TYPE_CHECKING, FrozenSet, Iterable, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.abilities.syscall_table import syscall_tables
@@ -14,9 +14,10 @@ from udsprobe.kernel.proc.own_namespaces import in_pid_namespace
 from udsprobe.kernel.programs.kept import KeptPrograms
 from udsprobe.kernel.stacks.loaded import LoadedStacks, load_stacks
 from udsprobe.kernel.stacks.sampler import HZ, RESTS_ON, RESTS_ON_CLOCK, StackSampler
-from udsprobe.model.code.stacks import culprit_pids
-from udsprobe.model.report import Report
 from udsprobe.sample import MeasurementState, StackReading
+
+if TYPE_CHECKING:
+    from udsprobe.model.report import Report
 
 NAME = "stacks"
 WINDOW_S = 10.0
@@ -112,7 +113,7 @@ class StackTaking:
             self._watch(_running(report), CAUSES)
             return
         cause = _cause(report)
-        culprits = culprit_pids(report) if cause else frozenset()
+        culprits = _culprits(report) if cause else frozenset()
         if culprits and (cause, culprits) != self._culprits:
             self._ends_ns = now_ns + int(WINDOW_S * 1e9)
         self._culprits = (cause, culprits)
@@ -214,6 +215,13 @@ class StackTaking:
 
 def _running(report: Report) -> Tuple[int, ...]:
     return tuple(each.pid for each in report.targets if each.state == "running")
+
+
+def _culprits(report: Report) -> FrozenSet[int]:
+    # With the first report: before it, what there is to count is waiting.
+    from udsprobe.model.code.stacks import culprit_pids
+
+    return culprit_pids(report)
 
 
 def _cause(report: Report) -> str:
