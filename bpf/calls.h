@@ -82,10 +82,22 @@ static __always_inline bool has_peek_flag(u8 call, const struct arguments *argum
 	return (call == CALL_RECVMSG ? arguments->third : arguments->fourth) & MSG_PEEK;
 }
 
+/* The same value, of which the verifier does not know that it is the same: what it learns of one in a
+ * branch holds for its copies too, and where these are used later it walks all from there once for
+ * each branch (kernel/bpf/verifier.c, find_equal_scalars; adjust_reg_min_max_vals ends that).
+ */
+static __always_inline u64 apart(u64 value)
+{
+	asm volatile("%0 ^= 0" : "+r"(value));
+	return value;
+}
+
 /* 0 when `to` is earlier: calls of two threads on one connection can overlap. */
 static __always_inline ns_t elapsed(ns_t from, ns_t to)
 {
-	return to > from ? to - from : 0;
+	ns_t end = apart(to);
+
+	return end > from ? end - from : 0;
 }
 
 /* Log-linear histograms: 16 slots per power of two, midpoint within 3.125 %.

@@ -19,6 +19,33 @@ const volatile bool direct_loads = false;
  */
 #define SLOT_GONE 0x80000000
 
+/* Calls `step` (its number, `context`) until it returns 1, at most `count` times, which is at most
+ * `limit`. In a global function: the verifier then walks it once, or with bpf_loop() only `step`.
+ * Early kernels reject a callback even where it is not reached; and up to v5.10 no loop may begin
+ * right behind a call (visit_insn): something comes between.
+ */
+#ifndef EARLY_KERNEL
+#define has_loops() bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)
+#define repeat(count, limit, step, context)                     \
+	({                                                      \
+		if (has_loops())                                \
+			bpf_loop(count, step, context, 0);      \
+		else                                            \
+			repeat_here(count, limit, step, context); \
+	})
+#else
+#define repeat(count, limit, step, context) repeat_here(count, limit, step, context)
+#endif
+
+#define repeat_here(count, limit, step, context)                            \
+	({                                                                  \
+		for (u32 __i = 0; __i < (limit) && __i < (count); __i++) { \
+			if (step(__i, context))                             \
+				break;                                      \
+			barrier_var(__i);                                   \
+		}                                                           \
+	})
+
 /* Which observation these maps are used for, one after the other (udsprobe/kernel/programs/fresh.py). */
 u32 observation = 0;
 

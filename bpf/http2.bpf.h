@@ -168,8 +168,8 @@ static __always_inline u64 buffers_of(struct call_in_flight *call, struct argume
 }
 
 /*
- * The first one that a call filled or sent; its length is 0 where it is not known. Returns where
- * the next is described, or 0.
+ * The first one that a call filled or sent, as far as it did; its length is 0 where it is not known.
+ * Returns where the next is described, or 0.
  */
 static __always_inline u64 first_buffer(struct pt_regs *regs, struct call_in_flight *call,
 					u64 bytes, struct user_buffer *buffer)
@@ -184,28 +184,29 @@ static __always_inline u64 first_buffer(struct pt_regs *regs, struct call_in_fli
 	if (!vector)
 		return 0;
 	bpf_probe_read_user(buffer, sizeof(*buffer), (void *)vector);
+	if (buffer->length > bytes)
+		buffer->length = bytes;
 	return vector + sizeof(*buffer);
 }
 
-/* `bytes` were received by a call that is returning. */
-static __subprogram int look_for_http2(struct pt_regs *regs, struct call_in_flight *call,
-				       bytes_t bytes)
+/* `bytes` were received by a call that is returning, the first `length` of them at `at`. A global
+ * function: the verifier walks the many ways through it once, and not once for each way to it.
+ */
+__noinline u64 look_for_protocol(address_t sk, u64 at, u64 length, bytes_t bytes)
 {
-	struct connection *connection = connection_of(call->sk, call->inode);
-	struct user_buffer buffer;
+	struct connection *connection = bpf_map_lookup_elem(&connections, &sk);
+	bool is_whole = length == bytes;
 
-	if (!connection || call->abi == ABI_COMPAT)
+	if (!connection)
 		return 0;
-	first_buffer(regs, call, bytes, &buffer);
-	if (bytes > buffer.length ? is_preface(buffer.at, buffer.length) :
-				    is_preface(buffer.at, bytes) || are_frames(buffer.at, bytes)) {
+	if (is_preface(at, length) || (is_whole && are_frames(at, bytes))) {
 		connection->is_multiplexed = 1;
 		connection->looks = LOOKS_MAX;
-	} else if ((connection->turns || !connection->listener) && bytes <= buffer.length &&
-		   is_websocket_frame(buffer.at, bytes)) {
+	} else if ((connection->turns || !connection->listener) && is_whole &&
+		   is_websocket_frame(at, bytes)) {
 		connection->is_websocket = 1;
 		connection->looks = LOOKS_MAX;
-	} else if (is_tls_record(buffer.at, bytes < buffer.length ? bytes : buffer.length)) {
+	} else if (is_tls_record(at, length)) {
 		connection->is_tls = 1;
 	}
 	return 0;

@@ -180,22 +180,35 @@ static __always_inline u32 bits_set(u64 word)
 	return word * 0x0101010101010101ULL >> 56;
 }
 
-/* A global function: the verifier walks its loop once. As proc_readfd_count() counts. */
+struct open_fds {
+	const u64 *words;
+	u32 found;
+};
+
+static long add_open_fds(u32 index, struct open_fds *open)
+{
+	u64 word;
+
+	if (bpf_probe_read_kernel(&word, sizeof(word), open->words + index)) {
+		open->found = FDS_UNKNOWN;
+		return 1;
+	}
+	open->found += bits_set(word);
+	return 0;
+}
+
+/* As proc_readfd_count() counts; of `struct files_struct`. */
 __noinline u32 open_fds_of(u64 at)
 {
 	struct files_struct *files = (void *)at;
 	struct fdtable *fdt = BPF_CORE_READ(files, fdt);
-	u64 *words = (void *)BPF_CORE_READ(fdt, open_fds), word;
-	u32 count = BPF_CORE_READ(fdt, max_fds) / 64, found = 0;
+	struct open_fds open = { .words = (void *)BPF_CORE_READ(fdt, open_fds) };
+	u32 count = BPF_CORE_READ(fdt, max_fds) / 64;
 
-	if (!words || count > FDS_WORDS_MAX)
+	if (!open.words || count > FDS_WORDS_MAX)
 		return FDS_UNKNOWN;
-	for (u32 i = 0; i < FDS_WORDS_MAX && i < count; i++) {
-		if (bpf_probe_read_kernel(&word, sizeof(word), words + i))
-			return FDS_UNKNOWN;
-		found += bits_set(word);
-	}
-	return found;
+	repeat(count, FDS_WORDS_MAX, add_open_fds, &open);
+	return open.found;
 }
 
 static __always_inline u32 parent_of(struct task_struct *task)
@@ -405,9 +418,7 @@ static long add_skb(u32 index, struct skb_walk *walk)
 	return 0;
 }
 
-/* A global function: the verifier walks its loop once, or with bpf_loop() only its body.
- * `consumed` is 0 but of streams.
- */
+/* `consumed` is 0 but of streams. */
 __noinline u64 unread_in_skbs(u64 at)
 {
 	struct sock *sk = (void *)at;
@@ -416,15 +427,7 @@ __noinline u64 unread_in_skbs(u64 at)
 		.end = (void *)&sk->sk_receive_queue,
 	};
 
-#ifndef EARLY_KERNEL	/* which rejects a callback even where it is not reached */
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) {
-		bpf_loop(SKBS_MAX, add_skb, &walk, 0);
-		return walk.bytes;
-	}
-#endif
-	for (u32 i = 0; i < SKBS_MAX; i++)
-		if (add_skb(i, &walk))
-			break;
+	repeat(SKBS_MAX, SKBS_MAX, add_skb, &walk);
 	return walk.bytes;
 }
 

@@ -254,41 +254,30 @@ static __always_inline void look_at_database(struct connection *connection, addr
 	}
 }
 
-/* As `first_buffer`; of these bytes. */
-static __always_inline u64 first_bytes(struct pt_regs *regs, struct call_in_flight *call,
-				       u64 bytes, struct user_buffer *buffer)
+/* A reply of `bytes` began, or the beginning of one was received, by a call that is returning: the
+ * first `length` of them lie at `at`, and `next` describes where others lie, if it is known. A global
+ * function, as look_at_piece().
+ */
+__noinline u64 look_at_reply(address_t sk, u64 at, u64 length, u64 next, bytes_t bytes)
 {
-	u64 next = first_buffer(regs, call, bytes, buffer);
-
-	if (buffer->length > bytes)
-		buffer->length = bytes;
-	return next;
-}
-
-/* A reply of `bytes` began, or the beginning of one was received, by a call that is returning. */
-static __subprogram int look_at_reply(struct pt_regs *regs, struct call_in_flight *call,
-				      bytes_t bytes)
-{
-	struct connection *connection = connection_of(call->sk, call->inode);
-	struct user_buffer buffer;
+	struct connection *connection = bpf_map_lookup_elem(&connections, &sk);
+	struct user_buffer buffer = { .at = at, .length = length };
 	union line line = {};
 	u32 status = 0;
-	u64 next;
 
-	if (!connection || call->abi == ABI_COMPAT)
+	if (!connection)
 		return 0;
-	next = first_bytes(regs, call, bytes, &buffer);
 	if (read_line(&line, &buffer, next, bytes))
 		status = http_status(&line);
 	if (!status)
 		status = fastcgi_status(buffer.at, buffer.length);
 	if (status) {
-		status_seen(connection, call->sk, status);
+		status_seen(connection, sk, status);
 		return 0;
 	}
 	if (connection->reply_looks == SPEAKS_HTTP)
 		return 0;
-	look_at_database(connection, call->sk, &buffer, bytes);
+	look_at_database(connection, sk, &buffer, bytes);
 	return 0;
 }
 
@@ -350,16 +339,13 @@ static __always_inline void look_at_http_piece(struct connection *connection,
 }
 
 /* A later piece of a reply, of `bytes`, was sent or received by a call that is returning. */
-static __subprogram int look_at_piece(struct pt_regs *regs, struct call_in_flight *call,
-				      bytes_t bytes)
+__noinline u64 look_at_piece(address_t sk, u64 at, u64 length, u64 next, bytes_t bytes)
 {
-	struct connection *connection = connection_of(call->sk, call->inode);
-	struct user_buffer buffer;
-	u64 next;
+	struct connection *connection = bpf_map_lookup_elem(&connections, &sk);
+	struct user_buffer buffer = { .at = at, .length = length };
 
-	if (!connection || call->abi == ABI_COMPAT)
+	if (!connection)
 		return 0;
-	next = first_bytes(regs, call, bytes, &buffer);
 	if (connection->reply_looks == SPEAKS_HTTP)
 		look_at_http_piece(connection, &buffer, next, bytes);
 	else if (ends_rows(connection, &buffer, bytes))

@@ -266,7 +266,6 @@ static long add_message(u32 index, struct messages *messages)
 	return 0;
 }
 
-/* A global function: the verifier walks its loop once, not once for each way to it. */
 __noinline u64 bytes_of_messages(u64 length_at, u32 stride, u32 count)
 {
 	struct messages messages = { .length_at = length_at, .stride = stride };
@@ -274,13 +273,7 @@ __noinline u64 bytes_of_messages(u64 length_at, u32 stride, u32 count)
 
 	if (count > MESSAGES_MAX)
 		count = MESSAGES_MAX;
-#ifndef EARLY_KERNEL	/* which rejects a callback even where it is not reached */
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) {
-		bpf_loop(count, add_message, &messages, 0);
-	} else
-#endif
-		for (u32 i = 0; i < MESSAGES_MAX && i < count; i++)
-			add_message(i, &messages);
+	repeat(count, MESSAGES_MAX, add_message, &messages);
 	counts = messages.unread ? cpu_counts() : NULL;
 	if (counts)
 		count_add(&counts->unread_messages, messages.unread);
@@ -383,18 +376,32 @@ static __subprogram int sender_found_full(struct task_struct *task, struct threa
 	return 0;
 }
 
+static __subprogram int look_at_bytes(struct pt_regs *regs, struct call_in_flight *call,
+				      bytes_t bytes, int looks)
+{
+	struct user_buffer buffer;
+	u64 next;
+
+	if (call->abi == ABI_COMPAT)
+		return 0;
+	next = first_buffer(regs, call, bytes, &buffer);
+	if (looks & LOOK_PROTOCOL)
+		look_for_protocol(call->sk, buffer.at, buffer.length, bytes);
+	if (looks & LOOK_REPLY)
+		look_at_reply(call->sk, buffer.at, buffer.length, next, bytes);
+	if (looks & LOOK_PIECE)
+		look_at_piece(call->sk, buffer.at, buffer.length, next, bytes);
+	return 0;
+}
+
 static __always_inline void look_at(struct task_struct *task, struct thread_state *state,
 				    struct pt_regs *regs, struct call_in_flight *call,
 				    bytes_t bytes, int looks, ns_t now)
 {
 	if (looks & LOOK_SHORT && is_short(regs, call, bytes))
 		sender_found_full(task, state, call, now);
-	if (looks & LOOK_PROTOCOL)
-		look_for_http2(regs, call, bytes);
-	if (looks & LOOK_REPLY)
-		look_at_reply(regs, call, bytes);
-	if (looks & LOOK_PIECE)
-		look_at_piece(regs, call, bytes);
+	if (looks & (LOOK_PROTOCOL | LOOK_REPLY | LOOK_PIECE))
+		look_at_bytes(regs, call, bytes, looks);
 }
 
 /* Of a call that moved nothing. */
@@ -581,7 +588,7 @@ static __always_inline void call_returned(struct pt_regs *regs, long ret)
 	if (may_be_connect(syscall_nr(regs))) {
 		task = current_task();
 		if (is_connect(task, syscall_nr(regs)))
-			connect_returned(task, regs, ret);
+			connect_returned(task, regs, apart(ret));
 	}
 	if (!state || state->flags & THREAD_DORMANT)
 		return;

@@ -74,21 +74,9 @@ static long next_waiter(u32 index, void *unused)
 	return walk->is_over ? 1 : 0;
 }
 
-/* A global function: the verifier walks its loop once, or with bpf_loop() only its body. */
 __noinline int walk_on(void)
 {
-#ifndef EARLY_KERNEL	/* which rejects a callback even where it is not reached */
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) {
-		bpf_loop(WAITER_STEPS, next_waiter, NULL, 0);
-		return 0;
-	}
-#endif
-	/* Up to v5.10 no loop may begin right behind a call (visit_insn): the count comes between. */
-	for (u32 i = 0; i < WAITER_STEPS; i++) {
-		if (next_waiter(i, NULL))
-			break;
-		barrier_var(i);
-	}
+	repeat(WAITER_STEPS, WAITER_STEPS, next_waiter, NULL);
 	return 0;
 }
 
@@ -101,7 +89,7 @@ static __always_inline u32 walk_waiters(struct sock *sk, bool adopts)
 	waiter_walk.found = 0;
 	waiter_walk.adopts = adopts;
 	waiter_walk.is_over = BPF_CORE_READ(head, next) == head;
-	/* As in walk_on(). */
+	/* As in repeat_here(). */
 	for (u32 i = 0; i < WAITER_WALKS && !waiter_walk.is_over; i++) {
 		walk_on();
 		barrier_var(i);
