@@ -388,6 +388,14 @@ struct {
 	__type(value, address_t);
 } uring_repeating SEC(".maps");
 
+/* The program of completions, for that of those that found no room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u32);
+} completes SEC(".maps");
+
 struct ended_layout {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

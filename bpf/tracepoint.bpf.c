@@ -156,25 +156,42 @@ int BPF_PROG(io_uring_submit_sqe, struct io_kiocb *req)
 	return 0;
 }
 
-SEC("tp_btf/io_uring_complete")
-int io_uring_complete(u64 *ctx)
+/* Not tp_btf, as programs at different tracepoints may not jump to each other then. */
+SEC("raw_tp/io_uring_complete")
+int io_uring_complete(struct bpf_raw_tracepoint_args *ctx)
 {
+	struct completion completion = { .ring = ctx->args[0] };
 	struct io_uring_cqe *cqe;
+	u64 flags;
 
-	if (bpf_core_type_exists(btf_trace_io_uring_complete___cqe)) {
-		cqe = (void *)ctx[2];
-		uring_completed(ctx[0], ctx[1], BPF_CORE_READ(cqe, user_data),
-				BPF_CORE_READ(cqe, res));
+	if (overflow_ended(&flags)) {
+		completion.user_data = ctx->args[1];
+		completion.ret = ctx->args[2];
+		completion.is_over = !(flags & CQE_MORE);
+		completion.is_overflow = true;
+	} else if (bpf_core_type_exists(btf_trace_io_uring_complete___cqe)) {
+		cqe = (void *)ctx->args[2];
+		completion.req = ctx->args[1];
+		completion.user_data = BPF_CORE_READ(cqe, user_data);
+		completion.ret = BPF_CORE_READ(cqe, res);
+		completion.is_over = completion.req;
 	} else {
-		uring_completed(ctx[0], ctx[1], ctx[2], ctx[3]);
+		completion.req = ctx->args[1];
+		completion.user_data = ctx->args[2];
+		completion.ret = ctx->args[3];
+		completion.is_over = completion.req;
 	}
+	uring_completed(&completion);
 	return 0;
 }
 
-SEC("tp_btf/io_uring_cqe_overflow")
-int io_uring_cqe_overflow(u64 *ctx)
+SEC("raw_tp/io_uring_cqe_overflow")
+int io_uring_cqe_overflow(struct bpf_raw_tracepoint_args *ctx)
 {
-	uring_overflowed(ctx[0], ctx[1], ctx[2], ctx[3]);
+	if (!overflow_began(ctx->args[3]))
+		return 0;
+	bpf_tail_call(ctx, &completes, 0);
+	shared_add(&uring_untold, 1);
 	return 0;
 }
 

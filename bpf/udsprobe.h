@@ -294,7 +294,12 @@ struct cpu_counts {
 	struct latency stages[STAGE_MAX];
 	struct latency loop_busy;	/* of all threads that poll */
 	struct traffic traffic[TRAFFIC_ROWS];	/* by endpoint, sent and received */
-	u64_t pad_to_line[4];
+	/* A task whose completion found no room in its ring, and the completion's flags, between the
+	 * two programs that count it.
+	 */
+	address_t overflowing;
+	u64_t overflow_flags;
+	u64_t pad_to_line[2];
 };
 
 struct call_in_flight {

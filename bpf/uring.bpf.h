@@ -308,23 +308,37 @@ static __always_inline void forget_request(address_t address, struct uring_reque
 	bpf_map_delete_elem(&uring_requests, &address);
 }
 
-/* `req` is 0 if the request continues and will complete again. */
-static __always_inline void uring_completed(u64 ring, u64 req, u64 user_data, int ret)
+/* What a completion says; `req` is 0 where it does not name its request. */
+struct completion {
+	u64 ring;
+	u64 req;
+	u64 user_data;
+	int ret;
+	bool is_over;		/* the request will not complete again */
+	bool is_overflow;	/* and then it is known, or nothing is counted */
+};
+
+static __always_inline void uring_completed(const struct completion *completion)
 {
 	struct task_struct *task = current_task();
 	struct thread_state *state = uring_thread(task);
-	address_t address = req;
+	address_t address = completion->req;
 	struct uring_request *request;
+	int ret = completion->ret;
 	ns_t now;
 
 	if (!state)
 		return;
 	if (!address)
-		address = repeating_request(ring, user_data);
+		address = repeating_request(completion->ring, completion->user_data);
+	request = address ? bpf_map_lookup_elem(&uring_requests, &address) : NULL;
+	if (!request && completion->is_overflow) {
+		shared_add(&uring_untold, 1);
+		return;
+	}
 	if (!address)
 		return;
 	now = bpf_ktime_get_ns();
-	request = bpf_map_lookup_elem(&uring_requests, &address);
 	if (!request) {
 		/* Submitted before we came, or refused before it was submitted. */
 		request = new_request(task, state, (void *)address);
@@ -343,21 +357,36 @@ static __always_inline void uring_completed(u64 ring, u64 req, u64 user_data, in
 		keep_call(state, &request->call, ret, now);
 	forget_findings(&request->call);
 	request->call.start_ns = now;
-	if (req)
+	if (completion->is_over)
 		forget_request(address, request);
 }
 
 /* The completion found no room in its ring and waits for some: this alone tells of it, not of
- * which request (io_uring/io_uring.c, io_cqring_add_overflow).
+ * which request (io_uring/io_uring.c, io_cqring_add_overflow). What counts it is the program of
+ * completions, which is jumped to: the kernel would verify it twice.
  */
-static __always_inline void uring_overflowed(u64 ring, u64 user_data, int ret, u32 flags)
+static __always_inline bool overflow_began(u64 flags)
 {
-	address_t address = repeating_request(ring, user_data);
+	struct task_struct *task = current_task();
+	struct cpu_counts *cpu = uring_thread(task) ? cpu_counts() : NULL;
 
-	if (address && bpf_map_lookup_elem(&uring_requests, &address))
-		uring_completed(ring, flags & CQE_MORE ? 0 : address, user_data, ret);
-	else if (uring_thread(current_task()))
-		shared_add(&uring_untold, 1);
+	if (!cpu)
+		return false;
+	cpu->overflowing = (u64)task;
+	cpu->overflow_flags = flags;
+	return true;
+}
+
+/* True: that program was jumped to. */
+static __always_inline bool overflow_ended(u64 *flags)
+{
+	struct cpu_counts *cpu = cpu_counts();
+
+	if (!cpu || !cpu->overflowing || cpu->overflowing != (u64)current_task())
+		return false;
+	cpu->overflowing = 0;
+	*flags = cpu->overflow_flags;
+	return true;
 }
 
 #endif

@@ -54,8 +54,8 @@ EVENT_PROGRAMS = (
     # Linux kernel commit 2ad57931db64 "io_uring: rename trace_io_uring_submit_sqe() tracepoint"
     EventProgram("io_uring_submit_req", False),
     EventProgram("io_uring_submit_sqe", False),
-    EventProgram("io_uring_complete", False),
-    EventProgram("io_uring_cqe_overflow", False),
+    EventProgram("io_uring_complete", False, "raw_tp"),
+    EventProgram("io_uring_cqe_overflow", False, "raw_tp"),
     EventProgram("signal_deliver", True),
     EventProgram("sys_enter", True),
     EventProgram("sys_exit", True),
@@ -67,7 +67,8 @@ SKIPS = (
     "events are missed when a probe preempts another of its kind on this kernel: see missed events"
 )
 
-URING = frozenset({"io_uring_complete"})
+URING_COMPLETE = "io_uring_complete"
+URING = frozenset({URING_COMPLETE})
 # Linux kernel commit 47894438e916 "io_uring: add trace support for CQE overflow" (in v5.19)
 URING_OVERFLOW = "io_uring_cqe_overflow"
 # One name or the other; the kernel has never had both.

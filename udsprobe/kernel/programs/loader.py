@@ -17,7 +17,12 @@ from udsprobe.kernel.abilities.built_objects import compiler_of, object_bytes
 from udsprobe.kernel.abilities.call_functions import CallFunction
 from udsprobe.kernel.abilities.features import Features
 from udsprobe.kernel.abilities.lockdown import forbids_reading, lockdown_level
-from udsprobe.kernel.abilities.plan import EVENT_PROGRAMS, WAKER_PROGRAM
+from udsprobe.kernel.abilities.plan import (
+    EVENT_PROGRAMS,
+    URING_COMPLETE,
+    URING_OVERFLOW,
+    WAKER_PROGRAM,
+)
 from udsprobe.kernel.abilities.privileges import missing_capabilities
 from udsprobe.kernel.abilities.syscall_table import (
     Entry,
@@ -107,6 +112,8 @@ def _loaded(
                 opened.leave_out(program.name)
         with alongside(meanwhile):
             opened.load()
+        if URING_OVERFLOW in programs:
+            opened.array_to_jump_by("completes", URING_COMPLETE)
         return opened
     except LibbpfError:
         opened.close()
