@@ -168,7 +168,7 @@ def _app_cpu(case: _Case) -> Remedy:
 
 def _computing_holder(case: _Case) -> Optional[Remedy]:
     """Which threads compute while those that serve wait for a lock: those of a collector, say."""
-    behind_us = case.time.by_others * case.service.stage_sums_us.get("app", 0.0)
+    behind_us = case.time.behind_locks * case.service.stage_sums_us.get("app", 0.0)
     if behind_us < case.time.sum_us("cpu") / 2:
         return None
     # With a name of their own: threads that take turns at serving have one name.
@@ -205,7 +205,7 @@ def _computed_us(threads: Sequence[ThreadTime]) -> float:
 
 def _computing_author(case: _Case) -> Optional[Remedy]:
     """Who computes while requests wait for a lock, where most of their time is that."""
-    behind_us = case.time.by_others * case.service.stage_sums_us.get("app", 0.0)
+    behind_us = case.time.behind_locks * case.service.stage_sums_us.get("app", 0.0)
     if behind_us < case.time.sum_us("cpu") / 2:
         return None
     found = last_author(case.service, "lock", behind_us)

@@ -125,9 +125,17 @@ def threads_that_look_a_name_up(bench: Bench, looks_up: bool = True) -> Subject:
 @case("Python threads", BOTH)
 def a_pool_whose_threads_sleep(bench: Bench, sleep_ms: int = 50) -> Subject:
     """One thread polls and two reply, which wait on a condition, with a time limit, meanwhile."""
-    server = bench.python("dispatched.py", "threads=2", f"sleep_ms={sleep_ms}")
+    server = bench.python("dispatched.py", "threads=2", f"wait_ms={sleep_ms}")
     bench.load(server.address, connections=12)
     return Subject([server.pid], ["a timer"])
+
+
+@case("Python threads", BOTH)
+def a_pool_that_is_handed_requests_and_sleeps(bench: Bench, sleep_ms: int = 20) -> Subject:
+    """One thread polls and reads; eight reply, and sleep first. Half of the requests wait for one."""
+    server = bench.python("dispatched.py", "threads=8", "read=1", f"sleep_ms={sleep_ms}")
+    bench.load(server.address, connections=16)
+    return Subject([server.pid], ["a timer (clock_nanosleep)"])
 
 
 @case("Node", (TCP,), needs=("node",))

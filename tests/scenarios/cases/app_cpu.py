@@ -85,6 +85,14 @@ def threads_that_hand_over(bench: Bench, spin_ms: int = 3) -> Subject:
     return Subject([server.pid])
 
 
+@case("Python threads", BOTH)
+def a_pool_that_is_handed_requests(bench: Bench, spin_ms: int = 5) -> Subject:
+    """One thread polls and reads; eight compute and reply, at one interpreter's lock."""
+    server = bench.python("dispatched.py", "threads=8", "read=1", f"spin_ms={spin_ms}")
+    bench.load(server.address, connections=16)
+    return Subject([server.pid])
+
+
 @case("C threads", BOTH)
 def c_threads_that_hand_over(bench: Bench, spin_ms: int = 3) -> Subject:
     """One thread computes 3 ms for each request; those of the connections sleep on a futex."""

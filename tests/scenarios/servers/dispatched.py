@@ -1,7 +1,7 @@
 """An HTTP server whose one poller hands requests to a pool of threads, which read and reply.
 
-ADDRESS [threads=N] [sleep_ms=T]. ADDRESS: a path or HOST:PORT. A request waits T ms on a
-condition that nobody fulfils.
+ADDRESS [threads=N] [read=1] [option=T …]. ADDRESS: a path or HOST:PORT. read=1: the poller reads
+them. wait_ms=T a request waits T ms on a condition that nobody fulfils · sleep_ms=T · spin_ms=T
 """
 
 from __future__ import annotations
@@ -10,19 +10,26 @@ import selectors
 import socket
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Dict
 
-from threaded import listen, receive, send
+from threaded import listen, receive, send, spin
 
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+WORK = {
+    "wait_ms": lambda seconds: threading.Event().wait(seconds),
+    "sleep_ms": time.sleep,
+    "spin_ms": spin,
+}
 
 
 class Dispatcher:
     """The listener, its poller and the pool."""
 
     def __init__(self, address: str, options: Dict[str, str]) -> None:
-        self._sleep_s = float(options.get("sleep_ms", 0)) / 1000
+        self._work_ms = {name: float(ms) for name, ms in options.items() if name.endswith("_ms")}
+        self._reads = options.get("read") == "1"
         self._pool = ThreadPoolExecutor(int(options.get("threads", 2)))
         self._ready = selectors.EpollSelector()
         self._listener = listen(address, 128)
@@ -45,16 +52,27 @@ class Dispatcher:
                 self._ready.register(self._served.pop(), selectors.EVENT_READ)
         else:
             self._ready.unregister(ready)
-            self._pool.submit(self._serve, ready)
+            if not self._reads:
+                self._pool.submit(self._serve, ready)
+            elif receive(ready):
+                self._pool.submit(self._reply, ready)
+            else:
+                ready.close()
 
     def _serve(self, connection: socket.socket) -> None:
         if receive(connection):
-            threading.Event().wait(self._sleep_s)
-            if send(connection, REPLY):
-                self._served.append(connection)
-                self._waker.send(b"1")
-                return
-        connection.close()
+            self._reply(connection)
+        else:
+            connection.close()
+
+    def _reply(self, connection: socket.socket) -> None:
+        for name, ms in self._work_ms.items():
+            WORK[name](ms / 1000)
+        if not send(connection, REPLY):
+            connection.close()
+            return
+        self._served.append(connection)
+        self._waker.send(b"1")
 
 
 if __name__ == "__main__":

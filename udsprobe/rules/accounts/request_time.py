@@ -56,7 +56,8 @@ class RequestTime:
         queue_us: of these, before the server began with the request.
         total_us: their sum.
         occupied: part of the window in which the serving threads had something to do.
-        by_others: the part of the `app` stages that is other threads' work behind a lock.
+        behind_locks: the part of the `app` stages that is other threads' work behind a lock.
+        before_taken: the part in which the thread that a request is handed to works for others.
     """
 
     count: int
@@ -64,7 +65,13 @@ class RequestTime:
     queue_us: float
     total_us: float
     occupied: float
-    by_others: float = 0.0
+    behind_locks: float = 0.0
+    before_taken: float = 0.0
+
+    @property
+    def by_others(self) -> float:
+        """The part of the `app` stages that is other threads' work."""
+        return self.behind_locks + self.before_taken
 
     def share(self, *names: str) -> float:
         """The part of request time that some parts make up."""
@@ -101,8 +108,15 @@ def request_time(service: Service, starved: bool = False) -> RequestTime:
     _add(parts, _divided(queue_us - accept_us, service, occupied, parts["runq"]))
     _add(parts, _in_calls(service, within["recv"], within["send"], parts["runq"]))
     _own_demand(parts, occupied, service)
-    by_others = sum(behind.values()) / within["app"] if within["app"] else 0.0
-    return RequestTime(service.count, parts, queue_us, sum(parts.values()), use, by_others)
+    return RequestTime(
+        *(service.count, parts, queue_us, sum(parts.values()), use),
+        behind_locks=_part_of(within["app"], behind),
+        before_taken=_part_of(within["app"], _handed_over(service)[1]),
+    )
+
+
+def _part_of(whole_us: float, parts: Mapping[str, float]) -> float:
+    return sum(parts.values()) / whole_us if whole_us else 0.0
 
 
 def _in_calls(
@@ -152,9 +166,7 @@ def app_account(service: Service) -> Tuple[Dict[str, float], Dict[str, float]]:
 
 def app_parts(service: Service) -> Dict[str, float]:
     """The `app` stage of all requests by what it consisted of, in µs."""
-    app_us = service.stage_sums_us.get("app", 0.0)
-    handed_us = app_us * service.handed_over / service.count if service.count else 0.0
-    known_us = app_us - handed_us
+    known_us = service.stage_sums_us.get("app", 0.0) - _handed_us(service)
     parts = {
         part: known_us * service.app_pct.get(name, 0.0) / 100 for name, part in _PART_OF_APP.items()
     }
@@ -166,7 +178,8 @@ def app_parts(service: Service) -> Dict[str, float]:
     behind = behind_loops(service, polled_us) or _of_other_threads(service, polled_us)
     _add(parts, behind, taken_from="timer")
     _add(parts, {"send": _asleep_in_sends_us(service, parts["upstream"])}, taken_from="upstream")
-    _add(parts, _handed_over_parts(service, handed_us))
+    for handed in _handed_over(service):
+        _add(parts, handed)
     return parts
 
 
@@ -284,10 +297,20 @@ def _of_other_threads(service: Service, waiting_us: float) -> Dict[str, float]:
     return {name: us * scale for name, us in work.items()}
 
 
-def _handed_over_parts(service: Service, handed_us: float) -> Dict[str, float]:
-    """No thread tells of these; what all threads did in that time is the best there is."""
+def _handed_us(service: Service) -> float:
+    if not service.count:
+        return 0.0
+    return service.stage_sums_us.get("app", 0.0) * service.handed_over / service.count
+
+
+def _handed_over(service: Service) -> Tuple[Dict[str, float], Dict[str, float]]:
+    """No thread tells of these; what all threads did in that time is the best there is.
+
+    Between two threads a request waits for the one that takes it, which may be busy with others:
+    that is the second. Or it sleeps in those, as all of a pool that is full do.
+    """
     parts: Dict[str, float] = {}
-    rest_us = handed_us
+    rest_us = handed_us = _handed_us(service)
     part = handed_us / service.stage_sums_us["app"] if handed_us else 0.0
     repliers = [t for t in service.threads if t.tid in service.repliers]
     known = {
@@ -300,11 +323,25 @@ def _handed_over_parts(service: Service, handed_us: float) -> Dict[str, float]:
     for name, us in known.items():
         parts[name] = min(rest_us, us)
         rest_us -= parts[name]
-    if rest_us > 0:
-        # Between two threads it waits for the one that takes it, which may be busy with others.
-        _add(parts, {name: rest_us * us for name, us in busy_shares(service, parts).items()})
-    parts["timer"] = max(0.0, handed_us - sum(parts.values()))
-    return parts
+    busy = busy_shares(service, parts) if rest_us > 0 else {}
+    others = {name: rest_us * share for name, share in busy.items()}
+    rest_us = max(0.0, rest_us - sum(others.values()))
+    asleep = _asleep_shares(service, repliers)
+    _add(parts, {name: rest_us * share for name, share in asleep.items()})
+    parts["timer"] = rest_us * max(0.0, 1 - sum(asleep.values()))
+    return parts, others
+
+
+def _asleep_shares(service: Service, repliers: Sequence[ThreadTime]) -> Dict[str, float]:
+    """The part of any moment in which who replies sleeps in a request, by what for."""
+    asleep_us = {
+        "upstream": service.upstream_us,
+        "disk": _thread_us(repliers, "blocked_disk"),
+        "sleep": _thread_us(repliers, "blocked_other"),
+        "send": _thread_us(repliers, "blocked_send"),
+    }
+    whole_us = max(sum(t.observed_s for t in repliers) * 1e6, sum(asleep_us.values()))
+    return {name: us / whole_us for name, us in asleep_us.items()} if whole_us else {}
 
 
 def _thread_us(threads: Sequence[ThreadTime], *activities: str) -> float:
