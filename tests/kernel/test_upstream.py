@@ -92,6 +92,20 @@ def test_requests_over_several_connections(
     raise AssertionError(f"{found_us} µs, not {mean_us(asked)}")
 
 
+def test_who_only_asks_is_told_whom(kind: str, folder: Path, server: Actor, client: Actor) -> None:
+    """A worker, a job: 120 requests of its own, 3 ms each, and none that it serves."""
+    place = Place(server, kind, folder)
+    with watching(client, folder) as watched:
+        server.start("serve", listeners=[place.listener], connections=3, delay_ms=3)
+        ask_and_leave(client, server, connected(client, place, 3), 40)
+    verdict = watched.report["verdict"]
+    assert (verdict["cause"], verdict["harm"]["kind"]) == ("healthy", "none")
+    where = f"{server.name} {server.pid} at {place.transport}:{place.shown}"
+    assert f"it serves nobody; its own 120 requests to {where} took" in verdict["summary"]
+    (action,) = verdict["actions"]
+    assert action["run"] == f"sudo udsprobe attach --pid {server.pid}"
+
+
 def test_connections_from_before(kind: str, folder: Path, server: Actor, client: Actor) -> None:
     """The Unix client has no name of its own; of TCP both ports are ephemeral."""
     place = Place(server, kind, folder)

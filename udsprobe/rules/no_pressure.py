@@ -23,12 +23,15 @@ from udsprobe.rules.thresholds import (
     THREAD_BUSY_MIN,
     WAIT_SHARE_MIN,
 )
+from udsprobe.rules.upstreams import MostAsked, asks_only
 from udsprobe.rules.wording import at_most, count, duration, evidence, percent, place
 
 
 def unknown(report: Report, service: Service, share: TransportShare) -> Optional[Verdict]:
     """Too little traffic to say; None when there is enough."""
     if is_enough(request_time(service)) or _socket_calls(report) >= STREAM_CALLS_MIN:
+        return None
+    if asks_only(service) and not (owed_replies(report) or asked_before(report)):
         return None
     if _has_no_socket(report):
         return _no_socket(share)
@@ -161,7 +164,8 @@ def healthy(
     locks = _lock_room(report, service)
     facts += locks
     cause, value = _nearest(near)
-    where = _where(time, share)
+    asked = asks_only(service)
+    where = _where(time, share) if asked is None else _asks(asked)
     gain = ""
     if share.max_gain_pct is not None:
         gain = f" A free transport would save {at_most(share.max_gain_pct / 100)} of request time."
@@ -174,7 +178,8 @@ def healthy(
         summary=f"No bottleneck: {_with_owed(where, owed)}{_near_words(cause, value)}"
         f"{_lock_words(locks)}{gain}",
         subject=None,
-        evidence=facts,
+        evidence=[*(asked.facts if asked else ()), *facts],
+        actions=list(asked.actions()) if asked else [],
         class_=HEALTHY,
         harm=NOBODY,
     )
@@ -200,12 +205,26 @@ def _confidence(service: Service, near: float, owed: List[Evidence]) -> float:
     """Less where part of the requests may hang."""
     missing = REQUESTS_MIN + sum(fact.value for fact in owed)
     amount = (service.count + 1) / (service.count + 1 + missing)
+    if asks_only(service):
+        amount = ASKS_ONLY_SURE
     return round(min(0.99, amount * (0.5 + 0.5 * clearness(near))), 2)
+
+
+# It waits for slow answers, or for work: nothing tells which.
+ASKS_ONLY_SURE = 0.5
+_NOTHING = "nothing is saturated, refused or blocked"
+
+
+def _asks(asked: MostAsked) -> str:
+    """Of a worker, a job, a client: whether it waits for slow answers or for work is not known."""
+    many = count(asked.count, "request")
+    took = f"its own {many} to {asked.where} took {duration(asked.mean_us)} on average"
+    return f"it serves nobody; {took}, and {_NOTHING} here."
 
 
 def _where(time: RequestTime, transport: TransportShare) -> str:
     if not time.count:
-        return "no request-reply turns were seen, and nothing is saturated, refused or blocked."
+        return f"no request-reply turns were seen, and {_NOTHING}."
     largest = max(time.parts_us, key=lambda name: time.parts_us[name])
     mean = duration(time.total_us / time.count)
     words = {

@@ -13,9 +13,7 @@ from udsprobe.model.report import (
     Report,
     Syscall,
     ThreadTime,
-    Upstream,
 )
-from udsprobe.model.requests.reply_pieces import paused_us
 from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.rules.accounts.affinity import confinement
 from udsprobe.rules.accounts.asleep import TIMER, waited_for
@@ -30,8 +28,8 @@ from udsprobe.rules.accounts.cpu_holders import (
 from udsprobe.rules.accounts.own_pool import OwnPool, own_pool
 from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.saturation import Saturation
-from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads, upstream_us
-from udsprobe.rules.accounts.upstream_pool import at_once, full_pool, is_full, is_queueing
+from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
+from udsprobe.rules.accounts.upstream_pool import at_once, full_pool, is_queueing
 from udsprobe.rules.peers.lookups import Lookups, lookups
 from udsprobe.rules.remedy import choice, cpus
 from udsprobe.rules.remedy.table import remedies
@@ -43,7 +41,8 @@ from udsprobe.rules.thresholds import (
     THREAD_BUSY_MIN,
     THROTTLED_PERIODS_PCT_MIN,
 )
-from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, percent, place
+from udsprobe.rules.upstreams import most_asked
+from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, percent
 
 # System calls in which a thread sleeps without a poller, a lock or a disk.
 _SLEEPS = {
@@ -304,25 +303,17 @@ def _sleeps_at_a_full_pipe(case: _Case) -> bool:
 
 
 def _upstream_wait(case: _Case) -> Remedy:
-    rows = sorted(case.service.upstream, key=upstream_us, reverse=True)
-    if not rows:
+    asked = most_asked(case.service)
+    if asked is None:
         return Remedy(None, f"{case.service.name} waits for another process's reply")
-    worst = rows[0]
-    mean_us = upstream_us(worst) / worst.count if worst.count else 0.0
-    subject = place(worst)
-    peer = worst.peer
-    who = f"{peer.comm} {peer.pid}" if peer is not None and peer.comm else subject
-    where = subject if who == subject else f"{who} at {subject}"
-    facts = tuple(_upstream_fact(row) for row in rows[:3])
-    pid = peer.pid if peer is not None and peer.pid else None
     return Remedy(
-        subject,
-        f"{case.service.name} waits for {where}, which takes {duration(mean_us)} per request"
-        f"{_pool(case.service)}",
-        facts,
+        asked.address,
+        f"{case.service.name} waits for {asked.where}, which takes {duration(asked.mean_us)} per "
+        f"request{_pool(case.service)}",
+        asked.facts,
         (
             *(choice.pool(case.report, case.service.pids) if _mostly_queues(case) else ()),
-            *remedies("upstream", peer_pid=pid, who=who),
+            *asked.actions(),
         ),
     )
 
@@ -331,7 +322,8 @@ def _pool(service: Service) -> str:
     full = full_pool(service)
     if full is not None:
         size = count(full.connections or 0, "connection")
-        return f", and queues for it: its pool of {size} is full, {percent(_busy(full))} busy"
+        busy = percent((full.busy_pct or 0.0) / 100)
+        return f", and queues for it: its pool of {size} is full, {busy} busy"
     if is_queueing(service):
         return f", and queues for it: {at_once(service):.1f} requests at once are outstanding there"
     return ""
@@ -341,22 +333,6 @@ def _mostly_queues(case: _Case) -> bool:
     """A wait for an upstream is for a free connection to it, for the most part."""
     asked_us = case.service.upstream_us
     return bool(_pool(case.service)) and case.time.sum_us("upstream") >= 2 * asked_us
-
-
-def _busy(row: Upstream) -> float:
-    return (row.busy_pct or 0.0) / 100
-
-
-def _upstream_fact(row: Upstream) -> Evidence:
-    mean_us = row.latency_us.mean or 0.0
-    says = f"{place(row)} answers in {duration(mean_us)} on average, {count(row.count, 'request')}"
-    if is_full(row):
-        size = count(row.connections or 0, "connection")
-        says += f"; {size} to it, {percent(_busy(row))} busy"
-    pieces = row.in_pieces
-    if pieces is not None and 2 * paused_us(row) > upstream_us(row):
-        says += f"; its replies end {duration(pieces.transfer_mean_us or 0.0)} later"
-    return evidence("upstream_latency_us", mean_us, "µs", says)
 
 
 def _cpu_contention(case: _Case) -> Remedy:

@@ -132,7 +132,7 @@ def a_pool_whose_threads_sleep(bench: Bench, sleep_ms: int = 50) -> Subject:
 
 @case("Python threads", BOTH)
 def a_pool_that_is_handed_requests_and_sleeps(bench: Bench, sleep_ms: int = 20) -> Subject:
-    """One thread polls and reads; eight reply, and sleep first. Half of the requests wait for one."""
+    """One thread polls and reads; eight reply, and sleep first; eight more requests wait."""
     server = bench.python("dispatched.py", "threads=8", "read=1", f"sleep_ms={sleep_ms}")
     bench.load(server.address, connections=16)
     return Subject([server.pid], ["a timer (clock_nanosleep)"])

@@ -1,0 +1,66 @@
+"""What is said of processes that serve nobody: whom they ask, and what that takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit import ill
+from udsprobe.model.report import Report, Verdict
+from udsprobe.rules.accounts.service import whole_service
+from udsprobe.rules.judge import judged
+from udsprobe.rules.upstreams import asks_only, most_asked
+
+
+def worker(requests: int, served: int = 0) -> Report:
+    """It asks one for 40 ms and another one for 1 ms each."""
+    upstream = [
+        ill.upstream(requests, 1_000.0, "/run/redis.sock"),
+        ill.upstream(requests, 40_000.0),
+    ]
+    return ill.service(ill.served(served), upstream=upstream)
+
+
+def verdict(report: Report) -> Verdict:
+    found = judged(report).verdict
+    assert found is not None
+    return found
+
+
+def test_a_worker_is_told_whom_most_of_its_time_goes_to() -> None:
+    found = verdict(worker(100))
+    assert (found.cause, found.confidence) == ("healthy", 0.5)
+    says = "it serves nobody; its own 100 requests to postgres 55 at unix:/run/pg.sock took 40 ms"
+    assert says in found.summary
+    assert [action.run for action in found.actions] == ["sudo udsprobe attach --pid 55"]
+    assert found.evidence[0].says.startswith("unix:/run/pg.sock answers in 40")
+
+
+def test_few_requests_of_its_own_are_no_ground_to_tell() -> None:
+    assert verdict(worker(5)).cause == "unknown"
+
+
+@pytest.mark.parametrize("served", [1, 400])
+def test_who_serves_does_not_only_ask(served: int) -> None:
+    service = whole_service(worker(100, served))
+    assert asks_only(service) is None
+    asked = most_asked(service)
+    assert asked is not None and asked.pid == 55
+
+
+def test_a_thread_that_is_full_is_the_cause_of_a_worker_too() -> None:
+    busy = ill.thread(4711, "worker", user=0.95, blocked_poll=0.05)
+    upstream = [ill.upstream(100, 40_000.0)]
+    found = verdict(ill.service(ill.served(0), busy, upstream=upstream))
+    assert found.cause == "app-cpu"
+
+
+def test_without_a_name_the_address_is_told() -> None:
+    report = worker(100)
+    rows = [replace(row, peer=None) for row in report.requests.upstream]
+    asked = most_asked(
+        whole_service(replace(report, requests=replace(report.requests, upstream=rows)))
+    )
+    assert asked is not None and asked.where == "unix:/run/pg.sock"
+    assert asked.actions() == ()

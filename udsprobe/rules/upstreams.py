@@ -1,0 +1,78 @@
+"""Whom a service asks: their names, what they take, and what a process says that only asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+from udsprobe.model.report import Action, Evidence, Upstream
+from udsprobe.model.requests.reply_pieces import paused_us
+from udsprobe.rules.accounts.service import Service, upstream_us
+from udsprobe.rules.accounts.upstream_pool import is_full
+from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.thresholds import REQUESTS_MIN
+from udsprobe.rules.wording import count, duration, evidence, percent, place
+
+FACTS_MAX = 3
+
+
+@dataclass(frozen=True)
+class MostAsked:
+    """The destination that most of the time of own requests goes to.
+
+    Attributes:
+        address: `tcp:127.0.0.1:5432`.
+        who: `postgres 812`, or the address. where: `postgres 812 at tcp:127.0.0.1:5432`.
+        pid: of the process there, where it is known.
+        count, mean_us: of requests to it.
+    """
+
+    address: str
+    who: str
+    where: str
+    pid: Optional[int]
+    count: int
+    mean_us: float
+    facts: Tuple[Evidence, ...]
+
+    def actions(self) -> Tuple[Action, ...]:
+        """How to see why it takes so long."""
+        return remedies("upstream", peer_pid=self.pid, who=self.who)
+
+
+def most_asked(service: Service) -> Optional[MostAsked]:
+    """None where it asks nobody."""
+    rows = sorted(service.upstream, key=upstream_us, reverse=True)
+    if not rows:
+        return None
+    worst = rows[0]
+    peer, address = worst.peer, place(worst)
+    who = f"{peer.comm} {peer.pid}" if peer is not None and peer.comm else address
+    return MostAsked(
+        address=address,
+        who=who,
+        where=address if who == address else f"{who} at {address}",
+        pid=peer.pid if peer is not None and peer.pid else None,
+        count=worst.count,
+        mean_us=upstream_us(worst) / worst.count if worst.count else 0.0,
+        facts=tuple(_fact(row) for row in rows[:FACTS_MAX]),
+    )
+
+
+def asks_only(service: Service) -> Optional[MostAsked]:
+    """Whom it asks, where it serves no request and asks enough of them; None else."""
+    if service.count or sum(row.count for row in service.upstream) < REQUESTS_MIN:
+        return None
+    return most_asked(service)
+
+
+def _fact(row: Upstream) -> Evidence:
+    mean_us = row.latency_us.mean or 0.0
+    says = f"{place(row)} answers in {duration(mean_us)} on average, {count(row.count, 'request')}"
+    if is_full(row):
+        size = count(row.connections or 0, "connection")
+        says += f"; {size} to it, {percent((row.busy_pct or 0.0) / 100)} busy"
+    pieces = row.in_pieces
+    if pieces is not None and 2 * paused_us(row) > upstream_us(row):
+        says += f"; its replies end {duration(pieces.transfer_mean_us or 0.0)} later"
+    return evidence("upstream_latency_us", mean_us, "µs", says)
