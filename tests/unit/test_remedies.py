@@ -15,6 +15,7 @@ from udsprobe.model.action import CHANGES, EFFECTS, RESTARTS, Action
 from udsprobe.model.report import CpuHolder, CpuPriority, Fds, Namespace, Peer, Report
 from udsprobe.rules.accounts.cpu_holders import foreign_share
 from udsprobe.rules.causes import CAUSES, HEALTHY, UNKNOWN
+from udsprobe.rules.judge import judged
 from udsprobe.rules.remedy import choice, cpus, queues
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
@@ -285,3 +286,13 @@ def test_a_limit_of_files_is_raised_only_where_it_binds() -> None:
     assert choice.descriptors(near)[0].run == f"sudo prlimit --pid {near.pid} --nofile=65536:65536"
     far = replace(target, fds=Fds(40, 1024))
     assert all("prlimit" not in (action.run or "") for action in choice.descriptors(far))
+
+
+def test_a_sleep_s_remedy_is_for_the_process_that_sleeps() -> None:
+    """Two workers with a listener each: the one that does less of all is the one that is asleep."""
+    idle = ill.thread(4711, "python3", user=0.02, sys_socket=0.01)
+    asleep = replace(ill.thread(4712, "python3", blocked_other=0.97, sys_socket=0.004), pid=4712)
+    report = ill.service(ill.served(500, app=40_000, other=97.0, cpu=3.0), idle, asleep)
+    found = judged(report).verdict
+    assert found is not None and found.cause == "app-blocked"
+    assert any("4712" in (action.run or "") for action in found.actions)

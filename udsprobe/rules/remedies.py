@@ -225,9 +225,9 @@ def _of_its_time(found: Saturation) -> str:
 
 
 def _app_blocked(case: _Case) -> Remedy:
-    thread = _busiest(case)
     on = sleeping_on(case.report, case.service, case.time)
     part = _sleeps_for(case.time)
+    thread = _longest_asleep(case, part)
     author = last_author(case.service, part, case.time.sum_us(part))
     pid = thread.pid if thread is not None else 0
     parts = sorted(
@@ -252,6 +252,15 @@ def _app_blocked(case: _Case) -> Remedy:
         facts if author is None else (*facts, author.fact()),
         _wakes(case, part, author, pid),
     )
+
+
+def _longest_asleep(case: _Case, part: str) -> Optional[ThreadTime]:
+    """Where threads without work sleep alike, the busiest is the likelier one to serve."""
+    activity = {"sleep": "blocked_other", "disk": "blocked_disk"}.get(part)
+    if activity is None:
+        return _busiest(case)
+    rows = serving_threads(case.service) or case.service.threads
+    return max(rows, key=lambda t: t.share.get(activity, 0.0) * t.observed_s, default=None)
 
 
 def _what_is_late(case: _Case) -> str:

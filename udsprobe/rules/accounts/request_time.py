@@ -32,6 +32,8 @@ WAITS = ("runq", "upstream", "lock", "disk", "timer", "sleep", "send")
 BLOCKED = ("lock", "disk", "timer", "sleep")
 # Of the clients' making.
 CLIENTS = ("client", "other_clients")
+# What a thread does that could take another request.
+_THERE = ("sys_poll", "blocked_poll", "blocked_accept")
 # Of the report's `app_time_pct`.
 _PART_OF_APP = {
     "cpu": "cpu",
@@ -55,7 +57,8 @@ class RequestTime:
             which its client sends late; `other_clients`: for what another client sends.
         queue_us: of these, before the server began with the request.
         total_us: their sum.
-        occupied: part of the window in which the serving threads had something to do.
+        occupied: part of the window in which the serving threads had something to do; that of
+            the fullest event loop, where it is more.
         behind_locks: the part of the `app` stages that is other threads' work behind a lock.
         before_taken: the part in which the thread that a request is handed to works for others.
     """
@@ -101,7 +104,7 @@ def request_time(service: Service, starved: bool = False) -> RequestTime:
     queue_us = within["recv_wait"] + before_us
     app, behind = app_account(service)
     occupied = occupation(service, app, behind)
-    use = _use(service, occupied)
+    use = max(_use(service, occupied), _fullest_loop(service))
     accept_us = before_us if starved and use < THREAD_BUSY_MIN else 0.0
     parts = dict.fromkeys(("cpu", "transport", *WAITS, "accept", *CLIENTS), 0.0)
     _add(parts, {**app, "accept": accept_us})
@@ -279,6 +282,14 @@ def _divided(
 def _use(service: Service, occupied: Mapping[str, float]) -> float:
     there_us = _there_us(service)
     return min(1.0, sum(occupied.values()) / there_us) if there_us else 0.0
+
+
+def _fullest_loop(service: Service) -> float:
+    """The part of its time in which an event loop was not there for anybody: of several workers
+    with a listener each, one may be full while the others idle."""
+    lived = {(t.pid, t.tid) for t in service.long_lived()}
+    loops = [t for t in serving_threads(service) if is_polling(t) and (t.pid, t.tid) in lived]
+    return max((1 - sum(t.share.get(name, 0.0) for name in _THERE) for t in loops), default=0.0)
 
 
 def _of_other_threads(service: Service, waiting_us: float) -> Dict[str, float]:
