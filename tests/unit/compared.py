@@ -55,6 +55,7 @@ def made(
         "app_time_pct": None,
         "turn_based": True,
     }
+    found["requests"]["served_by"] = []
     per_request = {"total": sum(calls.values()), "by_syscall": dict(calls)}
     found["requests"]["syscalls_per_request"] = per_request if requests else None
     found["listeners"], found["connections"] = [], []

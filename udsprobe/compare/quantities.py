@@ -121,6 +121,7 @@ FIGURES: Sequence[Quantity] = (
     Percentile("latency_p99", "p99", 0.01),
     Percentile("latency_p999", "p999", 0.001),
     Ratio("accept_wait_mean", "µs", "accept_wait_us", "first_requests"),
+    Ratio("reply_pauses_per_request", "µs", "reply_pauses_us", "requests"),
     RATE,
     PER_REQUEST,
     CPU,

@@ -15,6 +15,7 @@ _MEAN, _MEDIAN = "latency_mean", "latency_p50"
 DECISIVE = (
     *(_MEAN, _MEDIAN, "latency_p90", "latency_p99", "requests_per_s"),
     *("syscalls_per_request", "cpu_per_request", "socket_bytes_per_request"),
+    "reply_pauses_per_request",
 )
 _WORDS = {
     "latency_mean": "the mean",
@@ -25,6 +26,7 @@ _WORDS = {
     "syscalls_per_request": "system calls per request",
     "cpu_per_request": "CPU per request",
     "socket_bytes_per_request": "bytes per request",
+    "reply_pauses_per_request": "pauses after a reply has begun, per request",
 }
 TOO_NOISY = 1.3
 """Of the mean: wider noise would hide what most people compare for."""

@@ -87,6 +87,7 @@ def tally(document: Document) -> Tally:
     sums.update(_cpu_sums(_part(document, "time")))
     sums["accepted"] = _accepted(document)
     sums["socket_bytes"] = _socket_bytes(document)
+    sums["reply_pauses_us"] = _reply_pauses(document)
     made = _part(document, "requests", "syscalls_per_request")
     count = sums["requests"] or 0.0
     sums["syscalls"] = _syscalls(made, count, measured=document.get("syscalls") is not None)
@@ -107,7 +108,7 @@ def without_windows(document: Document) -> Document:
         served = requests.get("served")
         if "served_requests" in _of_windows(probe):
             kept.update(listeners=None, connections=None)
-            kept["requests"].update(served=None, upstream=None, hops=None)
+            kept["requests"].update(served=None, served_by=None, upstream=None, hops=None)
         elif isinstance(served, Mapping):
             stages = dict.fromkeys(STAGES)
             kept["requests"]["served"] = {**served, "stages_us": {**stages, "accept_wait": None}}
@@ -228,6 +229,26 @@ def _socket_bytes(document: Document) -> Optional[float]:
     if rows is None:
         return None
     return sum(_number(row, "bytes") or 0.0 for row in rows if row.get("transport") in SOCKETS)
+
+
+def _reply_pauses(document: Document) -> Optional[float]:
+    """Pauses after replies have begun, of the outermost server of a chain."""
+    requests = _required(document, "requests")
+    rows = _rows(requests, "served_by") if "served_by" in requests else None
+    if rows is None:
+        return None
+    hops = _rows(requests, "hops") if "hops" in requests else None
+    outer = hops[0].get("pids") if hops and len(hops) > 1 else None
+    told = [row for row in rows if not isinstance(outer, list) or row.get("pid") in outer]
+    # Absent in documents of earlier versions, None where a status is not looked for.
+    sums = [_paused_us(row["in_pieces"]) if row.get("in_pieces") else None for row in told]
+    return _total(sums)
+
+
+def _paused_us(in_pieces: Any) -> float:
+    if not isinstance(in_pieces, Mapping):
+        raise NotAReport("served_by.in_pieces is not an object")
+    return (_number(in_pieces, "paused_mean_us") or 0.0) * (_number(in_pieces, "count") or 0.0)
 
 
 def _by_syscall(made: Optional[Document], requests: float) -> Dict[str, float]:

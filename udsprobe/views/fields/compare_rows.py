@@ -17,6 +17,7 @@ LABELS = {
     "latency_p99": "p99",
     "latency_p999": "p999",
     "accept_wait_mean": "accept wait, mean",
+    "reply_pauses_per_request": "pauses in replies",
     "requests_per_s": "requests/s",
     "syscalls_per_request": "system calls/request",
     "cpu_per_request": "CPU/request",
@@ -39,6 +40,7 @@ LABELS = {
     "app_poll": "in a poller",
     "app_other": "otherwise",
 }
+PAUSES = "reply_pauses_per_request"
 DIFFERS, SAME, UNKNOWN = "differs", "within noise", "not known"
 _CALLS_SHOWN = 12
 _CODE_SHOWN = 10
@@ -63,7 +65,12 @@ class Row(NamedTuple):
 
 def rows(figures: Iterable[Figure]) -> List[Row]:
     """The figures in words, in their order."""
-    return [_row(figure) for figure in figures]
+    return [_row(figure) for figure in shown(figures)]
+
+
+def shown(figures: Iterable[Figure]) -> List[Figure]:
+    """All but pauses of which no side has any."""
+    return [each for each in figures if each.name != PAUSES or each.a or each.b]
 
 
 def calls(comparison: Comparison) -> List[Figure]:

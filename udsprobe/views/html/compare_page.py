@@ -19,7 +19,7 @@ def render(comparison: Comparison) -> str:
         comparison=comparison,
         sides=[(n, compare_rows.side_lines(getattr(comparison, n.lower()))) for n in "AB"],
         bars=plots.stage_bars(stages) if stages else None,
-        differences=plots.differences(comparison.figures),
+        differences=plots.differences(compare_rows.shown(comparison.figures)),
         figures=compare_rows.rows(comparison.figures),
         stages=compare_rows.rows(comparison.stages),
         app=compare_rows.rows([each for each in comparison.app if each.a or each.b]),
@@ -31,7 +31,7 @@ def render(comparison: Comparison) -> str:
 
 
 def _notes(comparison: Comparison) -> List[str]:
-    every = [*comparison.figures, *comparison.stages, *comparison.syscalls]
+    every = [*compare_rows.shown(comparison.figures), *comparison.stages, *comparison.syscalls]
     percentiles = compare_rows.percentiles_note(comparison)
     return [
         compare_rows.noise_line(comparison),

@@ -101,7 +101,7 @@ def _code(comparison: Comparison, width: int) -> List[Text]:
 
 
 def _notes(comparison: Comparison, width: int) -> List[Text]:
-    every = [*comparison.figures, *comparison.stages, *comparison.syscalls]
+    every = [*compare_rows.shown(comparison.figures), *comparison.stages, *comparison.syscalls]
     notes = [compare_rows.noise_line(comparison), *comparison.caveats]
     percentiles = compare_rows.percentiles_note(comparison)
     notes += [percentiles] if percentiles else []
