@@ -73,12 +73,18 @@ class Reporter:
         A verdict holds until the figures are clearly past the limits that it rests on.
         """
         previous = self._last
-        self.add(sample)
+        recent = self.judge(sample)
         latest = report(self.observation, previous, sample, self._settled)
+        return replace(latest, verdict=recent.verdict, findings=recent.findings)
+
+    def judge(self, sample: Sample) -> Report:
+        """Take one more sample in; the report over the seconds that its verdict is about."""
+        previous = self._last
+        self.add(sample)
         recent = self._judged(self._recent[0], self._before)
         self._before = self._with_age(recent.verdict, previous)
         self.recent = replace(recent, verdict=self._before)
-        return replace(latest, verdict=self._before, findings=recent.findings)
+        return self.recent
 
     def _with_age(self, verdict: Optional[Verdict], previous: Sample) -> Optional[Verdict]:
         """How long this harm has been seen, where nothing else tells."""

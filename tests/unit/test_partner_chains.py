@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Iterator, List
+from typing import Iterator, List, Tuple
 
 import pytest
 
 from tests.workloads.hop import Hop
 from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.kernel.tables import partner_chains
 from udsprobe.kernel.tables.partner_chains import PartnerChains, tcp_pairs
 from udsprobe.kernel.tables.silent_peers import End
 
@@ -70,3 +72,24 @@ def test_which_end_of_a_connection_accepted() -> None:
         ((End(here, 50_001), End(here, 50_000)), 6),
     ]
     assert list(tcp_pairs(rows)) == [(3, 2)]
+
+
+def test_who_holds_no_socket_costs_no_list_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernel threads wait for CPUs as well, a new one each second."""
+    listed: List[str] = []
+
+    def listing() -> List[Tuple[int, int]]:
+        listed.append("unix")
+        return []
+
+    monkeypatch.setattr(partner_chains, "_unix_pairs", listing)
+    chains = PartnerChains(Procfs())
+    with subprocess.Popen(["sleep", "30"]) as child:
+        assert chains.reached([child.pid], [os.getpid()], []) == set()
+        assert listed == []
+        left, right = socket.socketpair()
+        chains.reached([os.getpid()], [child.pid], [])
+        assert listed == ["unix"]
+        left.close()
+        right.close()
+        child.kill()

@@ -87,3 +87,14 @@ def test_the_parts_follow_from_the_number_of_samples(count: int) -> None:
     kept: List[float] = [each.monotonic_ns / 1e9 for each in parting.all()]
     assert kept == [taken[place].monotonic_ns / 1e9 for place in part_places(count)]
     assert 2 <= len(kept) <= PARTS_MAX + 2 and kept[-1] - kept[0] == count - 1
+
+
+def test_who_shows_no_interval_judges_alike() -> None:
+    """Attached without a screen, for the stacks: one report each second instead of two."""
+    shown, judged_only = (Reporter(samples.observation(), samples.sample(0.0)) for _ in range(2))
+    for second in range(1, 5):
+        queue = samples.queue([1_000], refused={"EAGAIN": 900 * second})
+        sample = samples.sample(float(second), listeners=(samples.listener(queue=queue),))
+        interval, recent = shown.interval(sample), judged_only.judge(sample)
+        assert (interval.verdict, interval.findings) == (recent.verdict, recent.findings)
+        assert recent == judged_only.recent == shown.recent

@@ -161,8 +161,11 @@ class Observer(ReportingObserver):
 
     def keep_up(self) -> None:
         """Take a sample and report nothing: what comes and goes has to be seen in time."""
-        if self._recorder is not None or self._stacks.is_steered:
+        if self._recorder is not None:
             self.interval()
+        elif self._stacks.is_steered:
+            sample = self._collector.sample()
+            self._stacks.steer(self._reporter.judge(sample), sample.monotonic_ns)
         else:
             self._reporter.add(self._collector.sample())
 

@@ -44,8 +44,13 @@ class PartnerChains:
         Args:
             between: further processes that a chain may pass.
         """
-        asked, start = set(strangers), set(targets)
-        holders = _by_inode({pid: self._sockets(pid) for pid in asked | start | set(between)})
+        # Most strangers are the kernel's own threads: no connection has to be listed for these.
+        sockets = {pid: self._sockets(pid) for pid in set(strangers)}
+        asked, start = {pid for pid, held in sockets.items() if held}, set(targets)
+        if not asked:
+            return set()
+        others = (start | set(between)) - asked
+        holders = _by_inode({**sockets, **{pid: self._sockets(pid) for pid in others}})
         there, back = _neighbours(holders, self._connections(asked))
         return asked & (_chain(start, there) | _chain(start, back))
 

@@ -26,6 +26,8 @@ CONNECTIONS_SHOWN_MAX = 50
 UPSTREAM_ROLE = "upstream"
 # Of requests: connections that carry ten and fewer are hardly kept.
 KEPT_OPENED_SHARE_MAX = 0.1
+# A connection in the last sample, and in the first one.
+_Pair = Tuple[ConnectionReading, Optional[ConnectionReading]]
 
 
 def connection_rows(first: Sample, last: Sample) -> Optional[List[Connection]]:
@@ -37,18 +39,20 @@ def connection_rows(first: Sample, last: Sample) -> Optional[List[Connection]]:
     # Of one that found no place before, nobody knows what it did before.
     is_full = len(before) >= CONNECTIONS_KEPT_MAX
     known = [each for each in last.connections if each.inode in before or not is_full]
-    rows = [
-        replace(
-            _connection(reading, before.get(reading.inode)),
+    pairs = [(each, before.get(each.inode)) for each in known]
+    # Rows are made of those alone that are told.
+    told = [pair for pair in sorted(pairs, key=_order) if _is_of_interest(pair)]
+    return [
+        _connection(
+            reading,
+            earlier,
             **_maxima(reading, first, last),
-            stopped_us=_stopped_us(reading, before.get(reading.inode), first, last),
+            stopped_us=_stopped_us(reading, earlier, first, last),
             reader_busy_us=_reader_busy_us(reading, busy_before, first),
-            window_full_us=_window_full_us(reading, before.get(reading.inode), first, last),
+            window_full_us=_window_full_us(reading, earlier, first, last),
         )
-        for reading in known
+        for reading, earlier in told[:CONNECTIONS_SHOWN_MAX]
     ]
-    rows = [row for row in rows if _is_of_interest(row)]
-    return sorted(rows, key=_order)[:CONNECTIONS_SHOWN_MAX]
 
 
 def upstream_rows(first: Sample, last: Sample) -> Optional[List[Upstream]]:
@@ -137,10 +141,12 @@ def _by_destination(
     return grouped
 
 
-def _connection(reading: ConnectionReading, before: Optional[ConnectionReading]) -> Connection:
+def _connection(
+    reading: ConnectionReading, before: Optional[ConnectionReading], **of_window: Any
+) -> Connection:
     grew = growth(f"connection {reading.inode}", reading, before)
     return Connection(
-        **by_name(grew, Connection),
+        **{**by_name(grew, Connection), **of_window},
         peer=_peer(reading.peer, reading.peer_address),
         requests=grew.turns,
         send_blocked=_send_blocked(grew),
@@ -234,12 +240,23 @@ def _peer(reading: Optional[PeerReading], address: Optional[str] = None) -> Opti
     return Peer(reading.pid, reading.comm, address or None)
 
 
-def _is_of_interest(row: Connection) -> bool:
-    queued = (row.recv_queue_bytes or 0) + (row.send_queue_bytes or 0)
-    return bool((row.bytes_in or 0) + (row.bytes_out or 0) + queued)
+def _is_of_interest(pair: _Pair) -> bool:
+    queued = (pair[0].recv_queue_bytes or 0) + (pair[0].send_queue_bytes or 0)
+    return bool(queued or _grew(pair, "bytes_in", "bytes_out"))
 
 
-def _order(row: Connection) -> Tuple[int, int, int]:
-    blocked = row.send_blocked
-    stuck = (blocked.count or 0) + blocked.eagain if blocked is not None else 0
-    return (-stuck, -(row.requests or 0), -((row.bytes_in or 0) + (row.bytes_out or 0)))
+def _order(pair: _Pair) -> Tuple[int, int, int]:
+    stuck = _grew(pair, "send_blocked", "send_eagain")
+    return (-stuck, -_grew(pair, "turns"), -_grew(pair, "bytes_in", "bytes_out"))
+
+
+def _grew(pair: _Pair, *counters: str) -> int:
+    reading, before = pair
+    return sum(
+        grown(
+            f"connection {reading.inode} {name}",
+            getattr(reading, name) or 0,
+            getattr(before, name, None) or 0,
+        )
+        for name in counters
+    )
