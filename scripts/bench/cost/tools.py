@@ -106,7 +106,8 @@ def _udsprobe(
     with tempfile.TemporaryDirectory(dir=folder) as name:
         ready, report = Path(name) / "ready", Path(name) / "report.json"
         words = [sys.executable, "-m", "udsprobe", "attach", "--json", "--output", str(report)]
-        words += ["--ready-file", str(ready), *options]
+        # Stacks are measured by themselves (stacks.py): they are taken for ten seconds at most.
+        words += ["--ready-file", str(ready), "--no-stacks", *options]
         for pid in targets:
             words += ["--pid", str(pid)]
         began = time.monotonic()
