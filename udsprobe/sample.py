@@ -243,8 +243,8 @@ class UnansweredCounts:
         total_ns: of a served request from its last byte, of an own one from the first, to the end.
     """
 
-    count: int
-    total_ns: int
+    count: Total
+    total_ns: Total
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Mapping, Optional
 import pytest
 
 from tests.unit.samples import latency, queue
-from udsprobe.model.growth import by_name, growth
+from udsprobe.model.growth import by_name, growth, together
+from udsprobe.model.histogram import added
 from udsprobe.sample import LatencyCounts
 from udsprobe.totals import Total, totals
 
@@ -66,3 +67,20 @@ def test_a_row_takes_what_has_its_name_and_type() -> None:
 def test_an_optional_total_is_one() -> None:
     assert totals(Reading) == ("total", "perhaps")
     assert "drops" in totals(type(queue()))
+
+
+def test_readings_together_add_up_what_accumulates() -> None:
+    nothing_else = replace(EARLY, perhaps=None, by_key=None, times=None)
+    whole = together([None, LATE, EARLY, nothing_else])
+    assert whole is not None
+    assert (whole.state, whole.total, whole.perhaps) == (5, 16, 8)
+    assert whole.by_key == {"a": 2, "b": 7}
+    assert whole.times == added([latency([1_000]), latency([1_000, 9_000])])
+
+
+def test_what_nobody_measured_stays_so_together() -> None:
+    nothing = replace(EARLY, perhaps=None)
+    whole = together([nothing, nothing])
+    assert whole is not None and whole.perhaps is None
+    assert together([None, None]) is None
+    assert together([None, LATE]) is LATE

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit import ill
 from tests.unit.reports import target
+from udsprobe.model.growth import together
 from udsprobe.model.report import (
     InPieces,
     OwnRequests,
@@ -20,7 +21,7 @@ from udsprobe.model.report import (
     Verdict,
     Waiting,
 )
-from udsprobe.model.requests.reply_pieces import in_all, in_pieces, pause_parts_us, together
+from udsprobe.model.requests.reply_pieces import in_all, in_pieces, pause_parts_us
 from udsprobe.model.requests.served_requests import APP_PARTS
 from udsprobe.rules import judged
 from udsprobe.rules.accounts.request_time import request_time

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import collections.abc
 import typing
+from collections import Counter
 from dataclasses import fields, replace
 from functools import cache
-from typing import Any, Callable, Dict, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, TypeVar
 
 from udsprobe.model.counters import grown, grown_by_key
-from udsprobe.model.histogram import NOTHING, subtract
+from udsprobe.model.histogram import NOTHING, added, subtract
 from udsprobe.sample import LatencyCounts
 from udsprobe.totals import is_total
 
@@ -39,6 +40,39 @@ def growth(name: str, last: _Reading, first: Optional[_Reading]) -> _Reading:
             grew[field] = less(f"{name} {field}", now, getattr(first, field, nothing) or nothing)
     changed: Any = replace(last, **grew)  # type: ignore[type-var]
     return changed  # type: ignore[no-any-return]
+
+
+def together(readings: Iterable[Optional[_Reading]]) -> Optional[_Reading]:
+    """Readings of like things as one: what accumulates is added up, else the first one stands.
+
+    None where none of them is measured.
+    """
+    known = [each for each in readings if each is not None]
+    if len(known) < 2:
+        return known[0] if known else None
+    kind: Any = type(known[0])
+    sums: Dict[str, Any] = {}
+    for field, less, _ in _accumulating(kind):
+        parts = [getattr(each, field) for each in known if getattr(each, field) is not None]
+        if parts:
+            sums[field] = _MORE[less](parts)
+    whole: Any = replace(known[0], **sums)  # type: ignore[type-var]
+    return whole  # type: ignore[no-any-return]
+
+
+def _by_key(parts: List[Mapping[Any, int]]) -> Dict[Any, int]:
+    whole: Counter[Any] = Counter()
+    for part in parts:
+        whole.update(part)
+    return dict(whole)
+
+
+# How what is subtracted so is added up.
+_MORE: Dict[_Less, Callable[[List[Any]], Any]] = {
+    grown: sum,
+    grown_by_key: _by_key,
+    subtract: added,
+}
 
 
 def by_name(grew: object, row: Any) -> Dict[str, Any]:

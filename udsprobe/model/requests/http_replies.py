@@ -50,19 +50,6 @@ def in_one(rows: Iterable[Optional[HttpReplies]]) -> Optional[HttpReplies]:
     )
 
 
-def together(counts: Iterable[Optional[HttpReplyCounts]]) -> Optional[HttpReplyCounts]:
-    """Of several counters; None when none of them is measured."""
-    known = [each for each in counts if each is not None]
-    if not known:
-        return None
-    return HttpReplyCounts(
-        sum(each.count for each in known),
-        sum(each.failed for each in known),
-        sum(each.failed_ns for each in known),
-        _added(each.statuses for each in known),
-    )
-
-
 def _added(by_status: Iterable[Mapping[str, int]]) -> Dict[str, int]:
     total: Dict[str, int] = {}
     for statuses in by_status:

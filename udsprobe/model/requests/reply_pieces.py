@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Dict, Iterable, List, Optional, Sequence, Union
 
 from udsprobe.model.growth import growth
@@ -38,22 +37,6 @@ def in_pieces(
         grew.transfer_ns / grew.count / _NS_PER_US,
         grew.paused_ns / grew.count / _NS_PER_US,
         shares_pct(app_parts_ns(grew.paused_activity_ns, 0)),
-    )
-
-
-def together(counts: Iterable[Optional[PieceCounts]]) -> Optional[PieceCounts]:
-    """Of several counters; None when none of them is measured."""
-    known = [each for each in counts if each is not None]
-    if not known:
-        return None
-    spent_ns: Counter[str] = Counter()
-    for each in known:
-        spent_ns.update(each.paused_activity_ns)
-    return PieceCounts(
-        sum(each.count for each in known),
-        sum(each.transfer_ns for each in known),
-        sum(each.paused_ns for each in known),
-        dict(spent_ns),
     )
 
 

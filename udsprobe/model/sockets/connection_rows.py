@@ -6,14 +6,12 @@ from dataclasses import replace
 from typing import Any, Dict, List, Optional, Tuple
 
 from udsprobe.model.counters import grown
-from udsprobe.model.growth import by_name, growth
+from udsprobe.model.growth import by_name, growth, together
 from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
 from udsprobe.model.report import Connection, Latency, Peer, SendBlocked, Upstream
 from udsprobe.model.requests.http_replies import http_replies
-from udsprobe.model.requests.http_replies import together as in_all
 from udsprobe.model.requests.reply_pieces import in_pieces
-from udsprobe.model.requests.reply_pieces import together as pieces_of_all
-from udsprobe.model.requests.unanswered import ended, together, unanswered
+from udsprobe.model.requests.unanswered import ended, unanswered
 from udsprobe.sample import (
     CONNECTIONS_KEPT_MAX,
     ConnectionReading,
@@ -98,11 +96,9 @@ def _with_replies(
     name = f"upstream {row.address}"
     return replace(
         row,
-        http=http_replies(name, in_all(p.http for p in parts), in_all(p.http for p in before)),
+        http=http_replies(name, together(p.http for p in parts), together(p.http for p in before)),
         in_pieces=in_pieces(
-            name,
-            pieces_of_all(p.in_pieces for p in parts),
-            pieces_of_all(p.in_pieces for p in before),
+            name, together(p.in_pieces for p in parts), together(p.in_pieces for p in before)
         ),
         no_seat=_grown_together(f"{name} no seat", "no_seat", parts, before),
         no_seat_by=next((p.no_seat_by for p in parts if p.no_seat_by is not None), None),
