@@ -101,7 +101,7 @@ def test_who_only_asks_is_told_whom(kind: str, folder: Path, server: Actor, clie
     verdict = watched.report["verdict"]
     assert (verdict["cause"], verdict["harm"]["kind"]) == ("healthy", "none")
     where = f"{server.name} {server.pid} at {place.transport}:{place.shown}"
-    assert f"it serves nobody; its own 120 requests to {where} took" in verdict["summary"]
+    assert f"it served no request; its own 120 requests to {where} took" in verdict["summary"]
     (action,) = verdict["actions"]
     assert action["run"] == f"sudo udsprobe attach --pid {server.pid}"
 

@@ -31,7 +31,7 @@ def verdict(report: Report) -> Verdict:
 def test_a_worker_is_told_whom_most_of_its_time_goes_to() -> None:
     found = verdict(worker(100))
     assert (found.cause, found.confidence) == ("healthy", 0.5)
-    says = "it serves nobody; its own 100 requests to postgres 55 at unix:/run/pg.sock took 40 ms"
+    says = "served no request; its own 100 requests to postgres 55 at unix:/run/pg.sock took 40 ms"
     assert says in found.summary
     assert [action.run for action in found.actions] == ["sudo udsprobe attach --pid 55"]
     assert found.evidence[0].says.startswith("unix:/run/pg.sock answers in 40")

@@ -219,7 +219,7 @@ def _asks(asked: MostAsked) -> str:
     """Of a worker, a job, a client: whether it waits for slow answers or for work is not known."""
     many = count(asked.count, "request")
     took = f"its own {many} to {asked.where} took {duration(asked.mean_us)} on average"
-    return f"it serves nobody; {took}, and {_NOTHING} here."
+    return f"it served no request; {took}, and {_NOTHING} here."
 
 
 def _where(time: RequestTime, transport: TransportShare) -> str:
