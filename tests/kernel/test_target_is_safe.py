@@ -28,7 +28,8 @@ CALL = re.compile(r"^\d+ +([a-z_0-9]+)\((.*)$", re.MULTILINE)
 WRITING = re.compile(r"O_(WRONLY|RDWR|CREAT|TRUNC)")
 HELPERS = Path("/usr/include/bpf/bpf_helper_defs.h")
 HELPER = re.compile(r"^static \S.*\(\*(bpf_\w+)\)\(.*\) = \(void \*\) (\d+);$", re.MULTILINE)
-# include/uapi/linux/bpf.h: these look, count in maps of udsprobe's, or hand a record to its reader.
+# include/uapi/linux/bpf.h: these look, count in maps of udsprobe's, hand a record to its reader, or
+# jump to another program of udsprobe's.
 HARMLESS = {
     *("bpf_map_lookup_elem", "bpf_map_update_elem", "bpf_map_delete_elem"),
     *("bpf_map_push_elem", "bpf_map_pop_elem"),
@@ -38,7 +39,7 @@ HARMLESS = {
     *("bpf_task_storage_get", "bpf_task_storage_delete", "bpf_seq_write", "bpf_task_pt_regs"),
     *("bpf_get_current_comm", "bpf_jiffies64", "bpf_get_current_cgroup_id", "bpf_per_cpu_ptr"),
     *("bpf_loop", "bpf_get_stack", "bpf_ringbuf_output", "bpf_get_ns_current_pid_tgid"),
-    *("bpf_get_task_stack", "bpf_ringbuf_query", "bpf_get_prandom_u32"),
+    *("bpf_get_task_stack", "bpf_ringbuf_query", "bpf_get_prandom_u32", "bpf_tail_call"),
 }
 BPF_CALL = 0x85
 
