@@ -234,18 +234,18 @@ def _socket_bytes(document: Document) -> Optional[float]:
 def _reply_pauses(document: Document) -> Optional[float]:
     """Pauses after replies have begun, of the outermost server of a chain."""
     requests = _required(document, "requests")
-    rows = _rows(requests, "served_by") if "served_by" in requests else None
+    rows, hops = _rows(requests, "served_by"), _rows(requests, "hops")
     if rows is None:
         return None
-    hops = _rows(requests, "hops") if "hops" in requests else None
     outer = hops[0].get("pids") if hops and len(hops) > 1 else None
     told = [row for row in rows if not isinstance(outer, list) or row.get("pid") in outer]
     # Absent in documents of earlier versions, None where a status is not looked for.
-    sums = [_paused_us(row["in_pieces"]) if row.get("in_pieces") else None for row in told]
-    return _total(sums)
+    return _total(_paused_us(row.get("in_pieces")) for row in told)
 
 
-def _paused_us(in_pieces: Any) -> float:
+def _paused_us(in_pieces: Any) -> Optional[float]:
+    if in_pieces is None:
+        return None
     if not isinstance(in_pieces, Mapping):
         raise NotAReport("served_by.in_pieces is not an object")
     return (_number(in_pieces, "paused_mean_us") or 0.0) * (_number(in_pieces, "count") or 0.0)

@@ -6,7 +6,7 @@ read, and is refused by name rather than shown.
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, TypeVar
+from typing import Dict, Iterable, Mapping, Optional, TypeVar
 
 _Key = TypeVar("_Key", str, int)
 
@@ -49,6 +49,15 @@ def grown_by_key(name: str, last: Mapping[_Key, int], first: Mapping[_Key, int])
     growth = {key: grown(f"{name}[{key}]", last.get(key, 0), first.get(key, 0)) for key in keys}
     order = sorted(keys, key=lambda key: (-growth[key], key))
     return {key: growth[key] for key in order if growth[key]}
+
+
+def added_by_key(parts: Iterable[Mapping[_Key, int]]) -> Dict[_Key, int]:
+    """Counts by key, all parts together."""
+    whole: Dict[_Key, int] = {}
+    for part in parts:
+        for key, count in part.items():
+            whole[key] = whole.get(key, 0) + count
+    return whole
 
 
 def ratio(part: float, whole: float) -> Optional[float]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import collections.abc
 import typing
-from collections import Counter
 from dataclasses import fields, replace
 from functools import cache
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar
 
-from udsprobe.model.counters import grown, grown_by_key
+from udsprobe.model.counters import added_by_key, grown, grown_by_key
 from udsprobe.model.histogram import NOTHING, added, subtract
 from udsprobe.sample import LatencyCounts
 from udsprobe.totals import is_total
@@ -60,17 +59,10 @@ def together(readings: Iterable[Optional[_Reading]]) -> Optional[_Reading]:
     return whole  # type: ignore[no-any-return]
 
 
-def _by_key(parts: List[Mapping[Any, int]]) -> Dict[Any, int]:
-    whole: Counter[Any] = Counter()
-    for part in parts:
-        whole.update(part)
-    return dict(whole)
-
-
 # How what is subtracted so is added up.
 _MORE: Dict[_Less, Callable[[List[Any]], Any]] = {
     grown: sum,
-    grown_by_key: _by_key,
+    grown_by_key: added_by_key,
     subtract: added,
 }
 

@@ -31,11 +31,11 @@ def unknown(report: Report, service: Service, share: TransportShare) -> Optional
     """Too little traffic to say; None when there is enough."""
     if is_enough(request_time(service)) or _socket_calls(report) >= STREAM_CALLS_MIN:
         return None
-    if asks_only(service) and not (owed_replies(report) or asked_before(report)):
+    owed = owed_replies(report) or asked_before(report)
+    if asks_only(service) and not owed:
         return None
     if _has_no_socket(report):
         return _no_socket(share)
-    owed = owed_replies(report) or asked_before(report)
     missing = REQUESTS_MIN - service.count
     says = f"{count(service.count, 'request')} served, {REQUESTS_MIN} are needed"
     return Verdict(
@@ -174,7 +174,7 @@ def healthy(
         transport_bound=False,
         transport_share_pct=share.share_pct,
         max_gain_pct=share.max_gain_pct,
-        confidence=_confidence(service, value, owed),
+        confidence=_confidence(_seen(service, owed) if asked is None else ASKS_ONLY_SURE, value),
         summary=f"No bottleneck: {_with_owed(where, owed)}{_near_words(cause, value)}"
         f"{_lock_words(locks)}{gain}",
         subject=None,
@@ -201,12 +201,13 @@ def _with_owed(where: str, owed: List[Evidence]) -> str:
     return "; ".join((where.rstrip("."), *(fact.says for fact in owed))) + "."
 
 
-def _confidence(service: Service, near: float, owed: List[Evidence]) -> float:
-    """Less where part of the requests may hang."""
+def _seen(service: Service, owed: List[Evidence]) -> float:
+    """How much was seen, of 1: less where part of the requests may hang."""
     missing = REQUESTS_MIN + sum(fact.value for fact in owed)
-    amount = (service.count + 1) / (service.count + 1 + missing)
-    if asks_only(service):
-        amount = ASKS_ONLY_SURE
+    return (service.count + 1) / (service.count + 1 + missing)
+
+
+def _confidence(amount: float, near: float) -> float:
     return round(min(0.99, amount * (0.5 + 0.5 * clearness(near))), 2)
 
 

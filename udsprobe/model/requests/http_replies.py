@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Mapping, Optional
+from typing import Iterable, List, Mapping, Optional
 
+from udsprobe.model.counters import added_by_key
 from udsprobe.model.growth import growth
 from udsprobe.model.report import HttpReplies
 from udsprobe.sample import HttpReplyCounts
@@ -46,13 +47,5 @@ def in_one(rows: Iterable[Optional[HttpReplies]]) -> Optional[HttpReplies]:
         sum(each.count for each in known),
         failed,
         total_us / failed if failed else None,
-        _added(each.statuses for each in known),
+        added_by_key(each.statuses for each in known),
     )
-
-
-def _added(by_status: Iterable[Mapping[str, int]]) -> Dict[str, int]:
-    total: Dict[str, int] = {}
-    for statuses in by_status:
-        for status, count in statuses.items():
-            total[status] = total.get(status, 0) + count
-    return total
