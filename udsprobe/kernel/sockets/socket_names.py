@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import socket
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from udsprobe.kernel.sockets.sock_diag import tcp_address, unix_address
 
 ADDRESS_BYTES = {socket.AF_INET: 4, socket.AF_INET6: 16}
+_NAMES_REMEMBERED = 1024
 
 
 @dataclass(frozen=True)
@@ -51,3 +53,17 @@ class SocketName:
         if self.family not in ADDRESS_BYTES:
             return ""
         return tcp_address(socket.inet_ntop(self.family, self.raw), self.port, "", True)
+
+
+def address_of(record: Any) -> str:
+    """The address in the ctypes twin of `struct socket_name`, as `ss` writes it, escaped.
+
+    Connections are read each second, and their names stay: each is put into words once.
+    """
+    layout: Any = type(record)
+    return _address(layout, bytes(record))
+
+
+@lru_cache(_NAMES_REMEMBERED)
+def _address(layout: Any, raw: bytes) -> str:
+    return SocketName.of(layout.from_buffer_copy(raw)).address()

@@ -90,9 +90,8 @@ class StackSampler:
         self._kinds = self._object.btf.enum("stack_record")
         self._records = Records(self._layout, self._kinds)
         self._on_record = _ON_RECORD(self._take)
-        self._ring = libbpf().pointer(
-            "ring_buffer__new", self._object.descriptor("ring"), self._on_record, None, None
-        )
+        self._map_ring()  # What fails is to fail now.
+        self._unmap_ring()
         self._attach(self._running, _RUNNING, lambda cpu: perf_events.open_clock(cpu, HZ))
         if self.sees_sleep:
             try:
@@ -100,6 +99,17 @@ class StackSampler:
                 self._object.prepare_iterator(SLEEPERS)
             except LibbpfError:
                 self.sees_sleep = False
+
+    def _map_ring(self) -> None:
+        self._ring = libbpf().pointer(
+            "ring_buffer__new", self._object.descriptor("ring"), self._on_record, None, None
+        )
+
+    def _unmap_ring(self) -> None:
+        # All its pages are resident, and twice, as long as it is mapped.
+        if self._ring:
+            libbpf().functions.ring_buffer__free(self._ring)
+            self._ring = 0
 
     def _attach(self, events: _Switch, program: str, opened: Callable[[int], int]) -> None:
         for cpu in perf_events.online_cpus(_ONLINE.read_text()):
@@ -133,8 +143,10 @@ class StackSampler:
             self._switch(running, asleep)
 
     def _switch(self, running: bool, asleep: bool) -> None:
-        self._running.turn(on=running)
         asleep = asleep and self.sees_sleep
+        if (running or asleep) and not self._ring:
+            self._map_ring()
+        self._running.turn(on=running)
         if asleep and not self._asleep.is_on:
             self._forget_sleepers(None)
         elif self._asleep.is_on:
@@ -142,6 +154,9 @@ class StackSampler:
         self._asleep.turn(on=asleep)
         if asleep:
             self._look_at_sleepers()
+        if not self.is_on:
+            self._consume()
+            self._unmap_ring()
 
     def _forget_sleepers(self, pids: Optional[Set[int]]) -> None:
         """Of these processes, or all: what they do while nobody looks is not known."""
@@ -151,7 +166,8 @@ class StackSampler:
                 self._object.delete("sleepers", key)
 
     def _consume(self) -> None:
-        libbpf().call("ring_buffer__consume", self._ring)
+        if self._ring:
+            libbpf().call("ring_buffer__consume", self._ring)
 
     def _look_at_sleepers(self) -> None:
         # Where they fell asleep comes before how long they have slept.
@@ -206,8 +222,7 @@ class StackSampler:
     def look(self) -> None:
         """Empty the ring, and look who sleeps: some times a second, by any thread."""
         with self._lock:
-            if self._ring:
-                self._look()
+            self._look()
 
     def _look(self) -> None:
         if self._asleep.is_on:
@@ -237,8 +252,6 @@ class StackSampler:
             LibbpfError: the kernel refuses; then everything is to be closed.
         """
         self.switch(running=False, asleep=False)
-        with self._lock:
-            self._consume()
         self._give_back()
         self._object.detach()
         make_fresh(self._object)
@@ -251,9 +264,7 @@ class StackSampler:
 
     def _give_back(self) -> None:
         with self._lock:
-            if self._ring:
-                libbpf().functions.ring_buffer__free(self._ring)
-                self._ring = 0
+            self._unmap_ring()
         # libbpf closes the events with their links.
         self._running.events.clear()
         self._asleep.events.clear()

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tup
 
 from udsprobe.kernel.objects.probe_object import ProbeObject, words_of
 from udsprobe.kernel.proc.procfs import Procfs
-from udsprobe.kernel.sockets.socket_names import SocketName
+from udsprobe.kernel.sockets.socket_names import address_of
 from udsprobe.kernel.tables.counters import (
     Counters,
     enum_names,
@@ -161,10 +161,16 @@ class ConnectionTable:
         self._looked = {
             pid: self._looked.get(pid, (now_ns, ns)) for pid, ns in busy.items() if ns is not None
         }
-        return {
-            key: replace(one, peer=self._busy_peer(one.peer, busy[one.peer.pid]))
+        peers = {
+            key: self._busy_peer(one.peer, busy[one.peer.pid])
             for key, one in wanted.items()
             if one.peer is not None
+        }
+        # Whoever idles costs nothing: its reading stays the one before.
+        return {
+            key: replace(self._known[key], peer=peer)
+            for key, peer in peers.items()
+            if peer != self._known[key].peer
         }
 
     def _busy_peer(self, peer: PeerReading, busy_ns: Optional[int]) -> PeerReading:
@@ -185,7 +191,7 @@ class ConnectionTable:
             found.append(
                 UpstreamCounts(
                     transport=self._counters.endpoint(entry.endpoint).transport,
-                    address=SocketName.of(entry.name).address(),
+                    address=address_of(entry.name),
                     peer=self.peer(entry.peer_tgid),
                     opened=entry.opened,
                     latency=latency_of(entry.latency),
@@ -282,8 +288,8 @@ class ConnectionTable:
             pid=record.tgid,
             transport=transport,
             role=self._roles[record.role],
-            local=SocketName.of(record.local).address(),
-            peer_address=SocketName.of(record.peer).address(),
+            local=address_of(record.local),
+            peer_address=address_of(record.peer),
             peer=self.peer(record.peer_tgid or self._silent.pid(record)),
             turns=record.turns,
             bytes_in=record.bytes_in,

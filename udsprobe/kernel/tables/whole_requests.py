@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Set, 
 from udsprobe.kernel.abilities.syscall_table import ALIASES, TRAITS, WAITS, SyscallTable
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.objects.shared_memory import SharedGlobals, whole_pages
-from udsprobe.kernel.sockets.socket_names import SocketName
+from udsprobe.kernel.sockets.socket_names import address_of
 from udsprobe.kernel.tables.connection_table import ConnectionTable
 from udsprobe.kernel.tables.counters import (
     ABIS,
@@ -156,8 +156,8 @@ class WholeRequests:
             "comm": printable(record.comm),
             "transport": kind.transport,
             "socket_type": kind.socket_type,
-            "local": SocketName.of(record.local).address(),
-            "peer_address": SocketName.of(record.peer).address(),
+            "local": address_of(record.local),
+            "peer_address": address_of(record.peer),
             "peer_pid": None if peer is None else peer.pid,
             "peer_comm": None if peer is None else peer.comm,
             "inode": record.inode,

@@ -39,7 +39,7 @@ def connection_rows(first: Sample, last: Sample) -> Optional[List[Connection]]:
     known = [each for each in last.connections if each.inode in before or not is_full]
     pairs = [(each, before.get(each.inode)) for each in known]
     # Rows are made of those alone that are told.
-    told = [pair for pair in sorted(pairs, key=_order) if _is_of_interest(pair)]
+    told = sorted(filter(_is_of_interest, pairs), key=_order)
     return [
         _connection(
             reading,
@@ -237,8 +237,9 @@ def _peer(reading: Optional[PeerReading], address: Optional[str] = None) -> Opti
 
 
 def _is_of_interest(pair: _Pair) -> bool:
-    queued = (pair[0].recv_queue_bytes or 0) + (pair[0].send_queue_bytes or 0)
-    return bool(queued or _grew(pair, "bytes_in", "bytes_out"))
+    reading, before = pair
+    queued = (reading.recv_queue_bytes or 0) + (reading.send_queue_bytes or 0)
+    return bool(queued or (reading is not before and _grew(pair, "bytes_in", "bytes_out")))
 
 
 def _order(pair: _Pair) -> Tuple[int, int, int]:
