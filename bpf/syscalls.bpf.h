@@ -199,6 +199,15 @@ static __always_inline void forget_findings(struct call_in_flight *call)
 			 sizeof(*call) - __builtin_offsetof(struct call_in_flight, early));
 }
 
+/* A loop that ticks polls again and again. Whatever it does at a socket may be what it ticked for. */
+static __always_inline bool is_more_than_waiting(struct thread_state *state,
+						 struct call_in_flight *call)
+{
+	if (state->waits_anew == DOING_POLL)
+		return call->endpoint != ENDPOINT_OTHER;
+	return call->call != CALL_NONE;
+}
+
 /* The clock is read last, so the program's own work does not count for the call. */
 static __always_inline void begin_call(struct thread_state *state, struct task_struct *task,
 				       struct pt_regs *regs, int nr)
@@ -214,7 +223,7 @@ static __always_inline void begin_call(struct thread_state *state, struct task_s
 		if (call->call != CALL_NONE)
 			describe_call(task, state, regs);
 	}
-	if (call->call != CALL_NONE)
+	if (state->waits_anew && is_more_than_waiting(state, call))
 		state->waits_anew = 0;
 	now = bpf_ktime_get_ns();
 	change_activity(state, now, activity_on_cpu(state));

@@ -144,8 +144,7 @@ static __always_inline void falls_asleep(struct task_struct *task, struct thread
 						   unseen_waits(task, unseen_call(task));
 
 	state->doing = doing_asleep(task, state, activity, waits);
-	if (state->doing == DOING_LOCK)
-		note_futex(task, slot);
+	note_object(task, state, slot);
 	goes_on_waiting(state, slot);
 }
 

@@ -377,7 +377,7 @@ struct thread_state {
 	unsigned int flags;
 	unsigned char activity;
 	unsigned char doing;	/* since it left its CPU last */
-	unsigned char waits_anew;	/* its past has an ongoing wait: it has done nothing else since */
+	unsigned char waits_anew;	/* what for, where its past has an ongoing wait; nothing else since */
 	unsigned char pad;
 	ns_t left_cpu_ns;	/* read when it is given one again; 0: in a call that began on one */
 	ns_t since_ns;		/* of the activity now */
@@ -480,8 +480,8 @@ struct wake {
 	char comm[COMM_LEN];
 };
 
-/* Waits for one futex that timers ended, each begun anew when the last one was over. They are in
- * the timer's counts until somebody ends the last one.
+/* Waits for one futex, or in a poller, that timers ended, each begun anew when the last one was
+ * over. They are in the timer's counts until somebody ends the last one.
  */
 struct ongoing_wait {
 	u64_t object;

@@ -24,6 +24,8 @@
  */
 #define LOOKS_NS 1000000
 #define SHARE_SHIFT 20
+/* What a thread in a poller waits for, in the place of a futex's address. */
+#define EVENTS 1
 
 /* include/linux/preempt.h */
 #define SOFTIRQ_SERVED 0x100
@@ -125,15 +127,11 @@ static __always_inline u8 doing_asleep(struct task_struct *task, struct thread_s
 }
 
 /* The futex that it sleeps for is told by its registers. */
-static __always_inline void note_futex(struct task_struct *task, u32 slot)
+static __always_inline void find_futex(struct task_struct *task, struct thread_past *past)
 {
-	struct thread_past *past = past_in_slot(slot);
 	struct pt_regs *regs;
 	bool compat;
 
-	if (!past)
-		return;
-	past->object = 0;
 	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
 		return;
 	regs = (struct pt_regs *)bpf_task_pt_regs(task);
@@ -142,6 +140,22 @@ static __always_inline void note_futex(struct task_struct *task, u32 slot)
 	compat = is_compat(task);
 	if (syscall_nr(regs) == (compat ? compat_nr_futex : nr_futex))
 		past->object = first_argument(regs, compat);
+}
+
+/* What it waits for, where that can be begun anew when a timer has ended it. */
+static __always_inline void note_object(struct task_struct *task, struct thread_state *state,
+					u32 slot)
+{
+	struct thread_past *past;
+
+	if (state->doing != DOING_LOCK && state->doing != DOING_POLL)
+		return;
+	past = past_in_slot(slot);
+	if (!past)
+		return;
+	past->object = state->doing == DOING_POLL ? EVENTS : 0;
+	if (state->doing == DOING_LOCK)
+		find_futex(task, past);
 }
 
 /* It waits for the same again that it waited for until a timer ended that, and did nothing else. */
@@ -155,14 +169,14 @@ static __always_inline bool begins_anew(struct thread_state *state, struct threa
 	       cpu_ns < (ns_t)ongoing->sleeps * LOOKS_NS;
 }
 
-/* Any sleep but one for the same futex is something else. */
+/* Any sleep but one for the same futex, or in a poller again, is something else. */
 static __always_inline void goes_on_waiting(struct thread_state *state, u32 slot)
 {
 	struct thread_past *past;
 
 	if (!state->waits_anew)
 		return;
-	past = state->doing == DOING_LOCK ? past_in_slot(slot) : NULL;
+	past = state->doing == state->waits_anew ? past_in_slot(slot) : NULL;
 	if (!past || !begins_anew(state, past))
 		state->waits_anew = 0;
 }
@@ -340,6 +354,15 @@ static __always_inline void find_arrival(struct task_struct *task, struct thread
 	cpu->arrival_ns = 0;
 }
 
+/* A loop that ticks waits for its own threads all the time. Of clients and upstreams each wait is
+ * one by itself: the loop may have had others.
+ */
+static __always_inline void goes_on_for(struct thread_state *state, bool is_own)
+{
+	if (state->waits_anew == DOING_POLL && !is_own)
+		state->waits_anew = 0;
+}
+
 static __always_inline ns_t wait_began(struct thread_state *state, struct thread_past *past)
 {
 	return state->waits_anew ? past->ongoing.since_ns : state->since_ns;
@@ -367,6 +390,7 @@ static __subprogram int note_waker(u32 slot, struct task_struct *task, struct th
 	__builtin_memset(past->wake.was_ns, 0, sizeof(past->wake.was_ns));
 	past->wake.all_ns = 0;
 	name_waker(&past->wake, waker, waker_slot);
+	goes_on_for(state, past->wake.tgid == tgid_of(task));
 	now = bpf_ktime_get_ns();
 	from = state->activity > ACTIVITY_RUNQ ? wait_began(state, past) : now;
 	if (from >= now)
@@ -483,7 +507,7 @@ static __always_inline void may_go_on(struct thread_state *state, struct thread_
 	}
 	ongoing->slept_ns += now - state->since_ns;
 	ongoing->sleeps++;
-	state->waits_anew = 1;
+	state->waits_anew = state->doing;
 }
 
 /* What the author did from when the first one began, less the moments between them. */
@@ -506,7 +530,7 @@ static __always_inline ns_t take_from_timer(struct thread_past *past, struct wai
 	struct wait_counts *counts;
 	ns_t slept_ns = ongoing->slept_ns;
 
-	key->object = ongoing->object;
+	key->object = key->doing == DOING_LOCK ? ongoing->object : 0;
 	key->author = ongoing->author;
 	key->author_tid = 0;
 	key->author_tgid = 0;
@@ -546,7 +570,8 @@ static __always_inline void add_wait_of(struct thread_state *state, struct threa
 	u32 author = key->author;
 	ns_t waited_ns = now - state->since_ns;
 
-	if ((author == AUTHOR_INTERRUPT || author == AUTHOR_SOFTIRQ) && key->object) {
+	if ((author == AUTHOR_INTERRUPT || author == AUTHOR_SOFTIRQ) &&
+	    (key->object || key->doing == DOING_POLL)) {
 		may_go_on(state, past, author, now);
 	} else {
 		if (author == AUTHOR_THREAD)

@@ -236,6 +236,26 @@ def test_a_wait_that_is_begun_anew_is_that_of_who_ends_it(
     assert spent_us(row["authors"], *did) > 0.5 * row["total_us"]
 
 
+@pytest.mark.parametrize("work", ["cpu", "sleep"])
+def test_a_loop_that_ticks_waits_for_its_worker(work: str, tmp_path: Path) -> None:
+    seen = watched(tmp_path, "ticks", work, TIMED_ROUNDS)
+    loop, worker, *_ = seen.truth["tids"]
+    row = seen.row(loop, "poll")
+    assert names(row["authors"]) <= {("thread", worker), ("interrupt", None)}
+    assert row["count"] > 2 * TIMED_ROUNDS
+    did = ("sleep", "cpu", "runq") if work == "sleep" else ("cpu", "runq")
+    assert spent_us(row["authors"], *did) > 0.5 * row["total_us"]
+
+
+def test_a_loop_that_speaks_when_it_ticks_waits_for_its_timer(tmp_path: Path) -> None:
+    seen = watched(tmp_path, "ticksandtells", "sleep", TIMED_ROUNDS)
+    row = seen.row(seen.truth["tids"][0], "poll")
+    # Packets wake pollers by an interrupt, too.
+    by_timer = [part for part in row["authors"] if part["by"] == "interrupt"]
+    assert row["count"] > 2 * TIMED_ROUNDS
+    assert sum(part["total_us"] for part in by_timer) > 0.5 * row["total_us"]
+
+
 def test_every_wait_that_is_begun_anew_is_counted(tmp_path: Path) -> None:
     """The kernel counts how often the thread went to sleep while it wanted the lock. Where an event
     does not reach probes, perf's either, one is not seen; none is ever counted twice."""

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -428,6 +429,42 @@ static void run_alarm(void)
 	switches[0] = sleeps_so_far() - before;
 }
 
+static int done = -1, told[2] = {-1, -1};
+
+/* An event loop with a clock: at each tick it looks whether there is anything to do, or, where it
+ * has somebody to tell, says a byte.
+ */
+static void *ticking_loop(void *unused)
+{
+	struct pollfd event = {done, POLLIN, 0};
+	unsigned long count;
+
+	(void)unused;
+	tids[0] = gettid();
+	for (int left = rounds; left; left -= (int)count) {
+		while (!poll(&event, 1, TICK_MS))
+			if (told[0] >= 0 && send(told[0], "x", 1, 0) != 1)
+				exit(3);
+		if (read(done, &count, sizeof(count)) != sizeof(count))
+			exit(3);
+	}
+	return NULL;
+}
+
+static void *loops_worker(void *unused)
+{
+	const unsigned long one = 1;
+
+	(void)unused;
+	tids[1] = gettid();
+	for (int i = 0; i < rounds; i++) {
+		do_work();
+		if (write(done, &one, sizeof(one)) != sizeof(one))
+			exit(3);
+	}
+	return NULL;
+}
+
 static void run_pair(void *(*first)(void *), void *(*second)(void *))
 {
 	pthread_t threads[2];
@@ -437,6 +474,14 @@ static void run_pair(void *(*first)(void *), void *(*second)(void *))
 	pthread_create(&threads[1], NULL, second, NULL);
 	pthread_join(threads[0], NULL);
 	pthread_join(threads[1], NULL);
+}
+
+static void run_ticks(bool tells)
+{
+	done = eventfd(0, 0);
+	if (done < 0 || (tells && socketpair(AF_UNIX, SOCK_STREAM, 0, told)))
+		exit(2);
+	run_pair(ticking_loop, loops_worker);
 }
 
 /* Two ends of a connection; the other one is a child's. */
@@ -723,6 +768,8 @@ static void run(const char *name, const char *path)
 		run_pair(impatient, holder);
 	} else if (!strcmp(name, "timedqueue")) {
 		run_pair(impatient_consumer, producer);
+	} else if (!strcmp(name, "ticks") || !strcmp(name, "ticksandtells")) {
+		run_ticks(!strcmp(name, "ticksandtells"));
 	} else if (!strcmp(name, "ticker")) {
 		run_pair(ticker, stopper);
 	} else if (!strcmp(name, "alarm")) {
