@@ -346,6 +346,22 @@ def test_a_verdict_ends_with_who_waits() -> None:
     assert told(place) == "99 % in epoll_wait ← … ← pg_sleep (app)"
 
 
+@pytest.mark.parametrize(("share_ms", "is_told"), [(90, True), (40, False)])
+def test_a_library_that_waits_for_its_lock_says_so(share_ms: int, is_told: bool) -> None:
+    sqlite = (
+        *(("main", APP), ("sqlite3InvokeBusyHandler", "libsqlite3.so.0")),
+        *(("", "libsqlite3.so.0"), ("usleep", LIBC)),
+    )
+    naps = [slept("clock_nanosleep", *sqlite, ms=share_ms, owing_ms=share_ms)]
+    for name in ("one", "other"):
+        nap = (("main", APP), (name, APP), ("usleep", LIBC))
+        naps.append(slept("clock_nanosleep", *nap, ms=30, owing_ms=30))
+    report = replace(reports.measured(), stacks=found(*naps))
+    named = with_code(suspect("app-blocked", "app_sleep_us"), report)
+    assert ("for the lock of a SQLite database: " in named.headline) == is_told
+    assert any("journal_mode=WAL" in each.say for each in named.actions) == is_told
+
+
 @pytest.mark.parametrize(
     "stack",
     [

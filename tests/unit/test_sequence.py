@@ -66,6 +66,25 @@ def test_what_is_missing_is_said() -> None:
     assert "another thread received it" in told and "not certain" in told
 
 
+@pytest.mark.parametrize(
+    ("not_kept", "below_ns", "says"),
+    [
+        (12, None, "earlier calls, not kept"),
+        (None, None, "earlier calls, not kept"),
+        (12, 1_000_000, "the program"),
+        (0, None, "the program"),
+    ],
+)
+def test_a_time_whose_calls_are_missing_is_not_the_program_s(
+    not_kept: Any, below_ns: Any, says: str
+) -> None:
+    late = call("sendto", 20_000, 10)
+    found = row(calls=[late], not_kept=not_kept, not_kept_below_ns=below_ns)
+    first = sequence.steps(found)[0]
+    assert first.label == says
+    assert sequence_plot.sequence(found).count('class="notkept"') == (says != "the program")
+
+
 def test_the_text_draws_the_slowest_in_ten_lines() -> None:
     text = render(with_slow(many(60), row()))
     lines = text.splitlines()

@@ -12,6 +12,7 @@ from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, Slee
 from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy import choice
+from udsprobe.rules.remedy.known_sleeps import known_sleep
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_SAMPLES_MIN
@@ -73,6 +74,10 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     if not any(is_known(each) for each in found.code[0].stack):
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
     actions = _in_code(root, found, report)
+    known = known_sleep(found.code[0].stack)
+    if known is not None and found.code[0].share_pct >= 50:
+        root = replace(root, headline=f"{root.headline}, for {known.waits_for}")
+        return _told(root, found.code, fact, (*remedies(known.kind), *actions))
     pid = _faults_of(found, root, report)
     if pid is None and not is_known(found.code[0].stack[0]):
         facts = (fact, *root.evidence)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterator, Mapping, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.rules.remedy import code_kinds, host, queues, work
+from udsprobe.rules.remedy import code_kinds, host, known_sleeps, queues, work
 from udsprobe.rules.remedy.row import Row, Value
 from udsprobe.rules.servers import GENERIC
 
@@ -107,6 +107,9 @@ KINDS: Dict[str, Kind] = {
     "lock-in": Kind("app-blocked", "a function that waits for a lock", work.LOCK_IN),
     "call-in": Kind("app-blocked", "a function that waits in a call", work.CALL_IN),
     "event-in": Kind("app-blocked", "a function that waits for events", work.EVENT_IN),
+    "sqlite-lock": Kind(
+        "app-blocked", "another writer has the SQLite database", known_sleeps.SQLITE_LOCK
+    ),
     "occupied": Kind("app-blocked", "all that serve sleep", work.OCCUPIED),
     "pool-of-threads": Kind(
         "app-blocked", "a pool of threads that an event loop waits for", work.POOL_OF_THREADS

@@ -77,6 +77,9 @@ class Part(NamedTuple):
 PROGRAM, KERNEL, RUN_QUEUE, WAITING = "█▓▒░"
 """Fills of a stacked bar: the darker, the more is done for the request."""
 
+NOT_KEPT = "·"
+"""Fill of a time of which nothing is known any more."""
+
 _LEAST_DRAWN = 0.005
 _LEAST_NAMED = 0.0005
 

@@ -11,7 +11,7 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.model.report import WholeCall, WholeHop, WholeRequest
 from udsprobe.views.fields import numbers, waiting
-from udsprobe.views.fields.bars import KERNEL, PROGRAM, RUN_QUEUE, WAITING
+from udsprobe.views.fields.bars import KERNEL, NOT_KEPT, PROGRAM, RUN_QUEUE, WAITING
 from udsprobe.views.fields.escape import column, fit, visible
 
 PARTS: Dict[str, str] = {
@@ -127,8 +127,8 @@ def steps(request: WholeRequest, most: Optional[int] = None) -> List[Step]:
     """The rows, in their order; neighbours that are short are one row where there are too many."""
     found = _queued(request)
     at_us = 0.0
-    for call in request.calls or ():
-        gap = _gap(at_us, call, request)
+    for place, call in enumerate(request.calls or ()):
+        gap = _gap(at_us, call, request, is_kept=place > 0 or _all_long_are_kept(request))
         found += [gap] if gap is not None else []
         found.append(_step(call, request))
         at_us = max(at_us, call.at_us + call.duration_us)
@@ -174,11 +174,21 @@ def _stages(request: WholeRequest) -> List[Step]:
     return found
 
 
-def _gap(at_us: float, call: WholeCall, request: WholeRequest) -> Optional[Step]:
-    """The program, between two calls; left out where it is too short to see."""
+def _all_long_are_kept(request: WholeRequest) -> bool:
+    return request.calls_not_kept == 0 or request.not_kept_below_us is not None
+
+
+def _gap(at_us: float, call: WholeCall, request: WholeRequest, *, is_kept: bool) -> Optional[Step]:
+    """The program, between two calls; left out where it is too short to see.
+
+    Args:
+        is_kept: no long call of that time is missing.
+    """
     begin, end = max(0.0, at_us), min(call.at_us, request.latency_us)
     if end - begin < request.latency_us * _DRAWN_PCT / 100:
         return None
+    if not is_kept:
+        return Step("earlier calls, not kept", begin, end, (Piece(NOT_KEPT, begin, end),))
     waited = min(call.runq_before_us, end - begin)
     pieces = [Piece(PROGRAM, begin, end - waited), Piece(RUN_QUEUE, end - waited, end)]
     return Step("the program", begin, end, tuple(p for p in pieces if p.end_us > p.begin_us))

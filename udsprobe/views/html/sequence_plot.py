@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from udsprobe.model.report import WholeRequest
 from udsprobe.views.fields import numbers
-from udsprobe.views.fields.bars import KERNEL, PROGRAM, RUN_QUEUE, WAITING
+from udsprobe.views.fields.bars import KERNEL, NOT_KEPT, PROGRAM, RUN_QUEUE, WAITING
 from udsprobe.views.fields.escape import visible
 from udsprobe.views.fields.sequence import Step, steps
 
@@ -27,6 +27,7 @@ _CLASSES: Dict[str, str] = {
     KERNEL: "kernel",
     RUN_QUEUE: "ready",
     WAITING: "asleep",
+    NOT_KEPT: "notkept",
 }
 
 

@@ -131,6 +131,7 @@ def help_page(frame: Optional[Frame], width: int) -> Table:
             ("request", "the mean latency by stage, of the last interval; the parts add up to it"),
             ("thread", "the busiest thread's time; Enter on a target lists its threads"),
             ("█ ▓ ▒ ░", "the program, the kernel, ready without a CPU, waiting"),
+            ("·", "of a request that is drawn: its earlier calls are not kept"),
         ),
         width,
     )

@@ -1,0 +1,61 @@
+"""Sleeps in a library whose function tells what for: there is a better remedy than the function.
+
+Source: the library's manual and source.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, NamedTuple, Optional, Pattern, Sequence, Tuple
+
+from udsprobe.rules.remedy.row import Row, restart
+from udsprobe.rules.servers import GENERIC
+
+
+class KnownSleep(NamedTuple):
+    """What a library waits for.
+
+    Attributes:
+        kind: of remedy. waits_for: in words. functions: of the library, one of which called the
+            one that sleeps.
+    """
+
+    kind: str
+    waits_for: str
+    functions: Pattern[str]
+
+
+# A writer that finds the database locked sleeps and tries again (sqlite.org/c3ref/busy_timeout.html):
+# nothing wakes it when the lock is free.
+_SQLITE = KnownSleep(
+    "sqlite-lock",
+    "the lock of a SQLite database",
+    re.compile(r"sqlite3InvokeBusyHandler|btreeInvokeBusyHandler|sqliteDefaultBusyCallback"),
+)
+_KNOWN = (_SQLITE,)
+
+SQLITE_LOCK: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "keep what writes to the SQLite database short: nothing else between BEGIN and COMMIT, "
+            "and many rows in one transaction; or let one process write for all",
+            "one writes at a time; the others sleep and try again, and are not told when it is "
+            "free",
+        ),
+        restart(
+            "PRAGMA journal_mode=WAL; in the database, and PRAGMA synchronous=NORMAL; in each "
+            "connection",
+            "readers then do not wait for the writer, and its commits are shorter",
+        ),
+    )
+}
+
+
+def known_sleep(stack: Sequence[str]) -> Optional[KnownSleep]:
+    """What a stack waits for; None where no function of it tells.
+
+    Args:
+        stack: `function (module)`, the innermost first.
+    """
+    functions = [named.partition(" (")[0] for named in stack]
+    return next((k for k in _KNOWN if any(k.functions.fullmatch(f) for f in functions)), None)
