@@ -174,7 +174,7 @@ def test_what_was_not_measured_is_no_list() -> None:
 
 def test_a_counter_that_went_backwards_is_named() -> None:
     with pytest.raises(ValueError, match="connection 777 turns"):
-        connections([connection(turns=2)], [connection(turns=1)])
+        connections([connection(turns=2)], [connection(turns=1, bytes_in=1)])
     with pytest.raises(ValueError, match=r"/run/db\.sock"):
         upstreams([upstream([MS, MS])], [upstream(latency=latency([MS]).__class__(1, MS, MS, {}))])
 

@@ -67,6 +67,21 @@ def test_a_wait_in_the_poller_is_what_its_threads_did(
     assert time.mean_us("timer") == pytest.approx(0.0, abs=1.0)
 
 
+@pytest.mark.parametrize("polled_share", [0.0, 0.05])
+def test_a_worker_that_computes_all_the_time_is_the_bottleneck(polled_share: float) -> None:
+    """Node's workers have an event loop of their own, which is hardly ever met in its poller."""
+    report = handed_over("cpu", None, threads=1)
+    assert report.time is not None
+    loop = replace(ill.thread(PID, sys_socket=0.01, sys_poll=0.01, blocked_poll=0.9), pid=PID)
+    busy = {"user": 0.95 - polled_share, "runq": 0.04, "blocked_poll": polled_share}
+    worker = replace(ill.thread(FIRST, "node", **busy), pid=PID)
+    wait = polled(ended(FIRST, "cpu", None, POLLED_US))
+    threads = replace(report.time, threads=[loop, worker])
+    found = judged(replace(report, time=threads, waits=[wait])).verdict
+    assert found is not None and found.cause == "app-cpu"
+    assert f"node thread {FIRST} is " in found.summary
+
+
 def test_waits_that_took_no_time_tell_nothing() -> None:
     report = handed_over("sleep", "clock_nanosleep")
     service = whole_service(replace(report, waits=[polled(ended(FIRST, "sleep", None, 0.0))]))

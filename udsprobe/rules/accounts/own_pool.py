@@ -12,7 +12,7 @@ from typing import Dict, List, Optional, Set, Tuple
 from udsprobe.model.report import Author
 from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX
 from udsprobe.rules.accounts.authors import waited_us, waits_of, was
-from udsprobe.rules.accounts.service import Service, is_polling
+from udsprobe.rules.accounts.service import Service, is_polling, serving_threads
 from udsprobe.rules.thresholds import AUTHOR_SHARE_MIN, THREAD_BUSY_MIN
 from udsprobe.rules.wording import percent
 
@@ -29,6 +29,7 @@ _PART_OF = {
     "connect": "upstream",
     "send": "send",
 }
+_FREE = ("blocked_lock", "blocked_poll", "sys_poll")
 
 
 @dataclass(frozen=True)
@@ -106,18 +107,19 @@ def _ended(service: Service, polled_us: float) -> _Ended:
 
 
 def _loops(service: Service) -> Set[Tuple[int, int]]:
-    return {(t.pid, t.tid) for t in service.threads if is_polling(t)}
+    """A worker with a loop of its own, that serves nobody (Node's), is none of them."""
+    return {(t.pid, t.tid) for t in serving_threads(service) if is_polling(t)}
 
 
 def _all_busy(service: Service, pids: Set[Optional[int]]) -> Optional[int]:
     """How many threads of these processes work for the loops, where none of them has time left.
 
-    One that waits for work does so on a condition. A pool that is not full yet has a thread for
+    One that waits for work does so on a condition, or in a poller of its own. A pool that is not full yet has a thread for
     each request in progress.
     """
     if len(service.threads) >= THREADS_SHOWN_MAX:
         return None
     loops = _loops(service)
     pool = [t for t in service.long_lived() if t.pid in pids and (t.pid, t.tid) not in loops]
-    busy = [t for t in pool if t.share.get("blocked_lock", 0.0) <= 1 - THREAD_BUSY_MIN]
+    busy = [t for t in pool if sum(t.share.get(n, 0.0) for n in _FREE) <= 1 - THREAD_BUSY_MIN]
     return len(busy) if 2 * len(busy) > len(pool) and service.at_once > len(busy) else None

@@ -8,7 +8,7 @@ the time the server was occupied.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Mapping, Sequence, Tuple
+from typing import Dict, Mapping, NamedTuple, Sequence, Tuple
 
 from udsprobe.model.report import ThreadTime
 from udsprobe.rules.accounts.behind_locks import behind_locks, busy_shares
@@ -30,6 +30,7 @@ from udsprobe.rules.thresholds import (
 
 WAITS = ("runq", "upstream", "lock", "disk", "timer", "sleep", "send")
 BLOCKED = ("lock", "disk", "timer", "sleep")
+_BUSY = ("cpu", "runq")
 # Of the clients' making.
 CLIENTS = ("client", "other_clients")
 # What a thread does that could take another request.
@@ -61,6 +62,7 @@ class RequestTime:
             the fullest event loop, where it is more.
         behind_locks: the part of the `app` stages that is other threads' work behind a lock.
         before_taken: the part in which the thread that a request is handed to works for others.
+        behind_loops: the part that is the work of own threads that an event loop waits for.
     """
 
     count: int
@@ -70,11 +72,12 @@ class RequestTime:
     occupied: float
     behind_locks: float = 0.0
     before_taken: float = 0.0
+    behind_loops: float = 0.0
 
     @property
     def by_others(self) -> float:
         """The part of the `app` stages that is other threads' work."""
-        return self.behind_locks + self.before_taken
+        return self.behind_locks + self.before_taken + self.behind_loops
 
     def share(self, *names: str) -> float:
         """The part of request time that some parts make up."""
@@ -87,6 +90,21 @@ class RequestTime:
     def sum_us(self, *names: str) -> float:
         """Of some parts, all requests together."""
         return sum(self.parts_us.get(name, 0.0) for name in names)
+
+
+class AppAccount(NamedTuple):
+    """The `app` stages of all requests by what they were spent on, in µs.
+
+    Attributes:
+        parts: of which the others are, too. behind_locks: other threads' work behind a lock.
+        before_taken: work for others of the threads that requests are handed to. behind_loops:
+            work of own threads that an event loop waits for.
+    """
+
+    parts: Dict[str, float]
+    behind_locks: Mapping[str, float]
+    before_taken: Mapping[str, float]
+    behind_loops: Mapping[str, float]
 
 
 def request_time(service: Service, starved: bool = False) -> RequestTime:
@@ -102,19 +120,20 @@ def request_time(service: Service, starved: bool = False) -> RequestTime:
     within = {name: sums.get(name, 0.0) for name in ("recv_wait", "recv", "app", "send")}
     before_us = max(0.0, service.total_us - sum(within.values()))
     queue_us = within["recv_wait"] + before_us
-    app, behind = app_account(service)
-    occupied = occupation(service, app, behind)
+    app = app_account(service)
+    occupied = occupation(service, app)
     use = max(_use(service, occupied), _fullest_loop(service))
     accept_us = before_us if starved and use < THREAD_BUSY_MIN else 0.0
     parts = dict.fromkeys(("cpu", "transport", *WAITS, "accept", *CLIENTS), 0.0)
-    _add(parts, {**app, "accept": accept_us})
+    _add(parts, {**app.parts, "accept": accept_us})
     _add(parts, _divided(queue_us - accept_us, service, occupied, parts["runq"]))
     _add(parts, _in_calls(service, within["recv"], within["send"], parts["runq"]))
     _own_demand(parts, occupied, service)
     return RequestTime(
         *(service.count, parts, queue_us, sum(parts.values()), use),
-        behind_locks=_part_of(within["app"], behind),
-        before_taken=_part_of(within["app"], _handed_over(service)[1]),
+        behind_locks=_part_of(within["app"], app.behind_locks),
+        before_taken=_part_of(within["app"], app.before_taken),
+        behind_loops=_part_of(within["app"], app.behind_loops),
     )
 
 
@@ -157,18 +176,22 @@ def _own_demand(parts: Dict[str, float], occupied: Mapping[str, float], service:
         parts[name] += own_us * occupied[name] / on_cpu_us
 
 
-def app_account(service: Service) -> Tuple[Dict[str, float], Dict[str, float]]:
-    """The `app` stage by whom it waited for, and of that what was other threads' work, in µs."""
-    app = app_parts(service)
-    behind = behind_locks(service, app)
-    _add(app, behind, taken_from="lock")
-    for name, us in queued_for_pools(service, app).items():
-        _add(app, {"upstream": us}, taken_from=name)
-    return app, behind
+def app_account(service: Service) -> AppAccount:
+    """The `app` stage by whom it waited for, and of that what was other threads' work."""
+    parts, behind_loops = _by_who_replies(service)
+    handed, before_taken = _handed_over(service)
+    for more in (handed, before_taken):
+        _add(parts, more)
+    behind = behind_locks(service, parts)
+    _add(parts, behind, taken_from="lock")
+    for name, us in queued_for_pools(service, parts).items():
+        _add(parts, {"upstream": us}, taken_from=name)
+    return AppAccount(parts, behind, before_taken, behind_loops)
 
 
-def app_parts(service: Service) -> Dict[str, float]:
-    """The `app` stage of all requests by what it consisted of, in µs."""
+def _by_who_replies(service: Service) -> Tuple[Dict[str, float], Dict[str, float]]:
+    """Of requests that stay with one thread: by what it did, and of that what own threads did
+    while it was in its poller."""
     known_us = service.stage_sums_us.get("app", 0.0) - _handed_us(service)
     parts = {
         part: known_us * service.app_pct.get(name, 0.0) / 100 for name, part in _PART_OF_APP.items()
@@ -181,9 +204,7 @@ def app_parts(service: Service) -> Dict[str, float]:
     behind = behind_loops(service, polled_us) or _of_other_threads(service, polled_us)
     _add(parts, behind, taken_from="timer")
     _add(parts, {"send": _asleep_in_sends_us(service, parts["upstream"])}, taken_from="upstream")
-    for handed in _handed_over(service):
-        _add(parts, handed)
-    return parts
+    return parts, {name: behind.get(name, 0.0) for name in _BUSY}
 
 
 def _asleep_in_sends_us(service: Service, upstream_us: float) -> float:
@@ -192,18 +213,12 @@ def _asleep_in_sends_us(service: Service, upstream_us: float) -> float:
     return min(upstream_us, max(0.0, asleep_us - service.stage_sums_us.get("send", 0.0)))
 
 
-def occupation(
-    service: Service, app: Mapping[str, float], behind: Mapping[str, float]
-) -> Dict[str, float]:
+def occupation(service: Service, app: AppAccount) -> Dict[str, float]:
     """What kept the serving threads from the next request, in µs of thread time.
 
     An event loop that sleeps anywhere but in its poller is not there for
     anybody. A thread that serves one request at a time is kept by all that
     request waits for, its poller included.
-
-    Args:
-        app: parts of the `app` stages, µs.
-        behind: of these, the waits for locks that were work of other threads.
     """
     threads = serving_time(service)
     loops = [t for t in serving_threads(service) if is_polling(t)]
@@ -217,11 +232,11 @@ def occupation(
         "upstream": _thread_us(loops, "blocked_recv", "blocked_connect"),
     }
     room_us = _there_us(service) - sum(spent.values())
-    waits = {name: app.get(name, 0.0) for name in WAITS if name != "runq"}
+    waits = {name: app.parts.get(name, 0.0) for name in WAITS if name != "runq"}
     if loops and not _is_one_at_a_time(service, room_us):
         waits = {"lock": waits["lock"]}
     more_us = {name: max(0.0, us - spent.get(name, 0.0)) for name, us in waits.items()}
-    _add(more_us, behind)
+    _add(more_us, app.behind_locks)
     whole = sum(more_us.values())
     scale = min(1.0, max(0.0, room_us) / whole) if whole else 0.0
     for name, us in more_us.items():

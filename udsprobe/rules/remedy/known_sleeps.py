@@ -25,8 +25,8 @@ class KnownSleep(NamedTuple):
     functions: Pattern[str]
 
 
-# A writer that finds the database locked sleeps and tries again (sqlite.org/c3ref/busy_timeout.html):
-# nothing wakes it when the lock is free.
+# A writer that finds the database locked sleeps and tries again, and nothing wakes it when the
+# lock is free (sqlite.org/c3ref/busy_timeout.html).
 _SQLITE = KnownSleep(
     "sqlite-lock",
     "the lock of a SQLite database",

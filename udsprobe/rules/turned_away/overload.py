@@ -30,7 +30,7 @@ def has_time(report: Report, service: Service) -> bool:
 
 def _own_work(service: Service) -> float:
     """The part of their time in which the serving threads worked, or waited inside a request."""
-    spent = occupation(service, *app_account(service))
+    spent = occupation(service, app_account(service))
     there_us = max(sum(row.observed_s for row in serving_time(service)), service.duration_s) * 1e6
     if not there_us:
         return 0.0
