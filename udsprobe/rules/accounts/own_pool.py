@@ -114,8 +114,8 @@ def _loops(service: Service) -> Set[Tuple[int, int]]:
 def _all_busy(service: Service, pids: Set[Optional[int]]) -> Optional[int]:
     """How many threads of these processes work for the loops, where none of them has time left.
 
-    One that waits for work does so on a condition, or in a poller of its own. A pool that is not full yet has a thread for
-    each request in progress.
+    One that waits for work does so on a condition, or in a poller of its own. A pool that is not
+    full yet has a thread for each request in progress.
     """
     if len(service.threads) >= THREADS_SHOWN_MAX:
         return None
