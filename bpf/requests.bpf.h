@@ -29,16 +29,22 @@ static __always_inline struct listener *accepted_from(struct connection *connect
 static __always_inline void note_closed_unread(struct connection *connection, address_t sk)
 {
 	struct listener *listener;
+	bool has_sent;
 
 	if (connection->role != ROLE_SERVED || connection->bytes_in || !connection->accepted_ns ||
-	    bpf_ktime_get_ns() - connection->accepted_ns >= AT_ONCE_NS ||
-	    !client_is_there(sk, connection->endpoint))
+	    bpf_ktime_get_ns() - connection->accepted_ns >= AT_ONCE_NS)
+		return;
+	/* Before: a client that ends the connection in between is not there, and the FIN that it
+	 * sends is no byte.
+	 */
+	has_sent = has_unread(sk, connection->endpoint);
+	if (!client_is_there(sk, connection->endpoint))
 		return;
 	listener = accepted_from(connection);
 	if (!listener)
 		return;
 	shared_add(&listener->closed_unread, 1);
-	if (has_unread(sk, connection->endpoint))
+	if (has_sent)
 		shared_add(&listener->closed_unread_sent, 1);
 }
 

@@ -75,6 +75,18 @@ def test_many_are_counted_exactly(places: Places, tmp_path: Path) -> None:
     assert counted(watched, heard) == dict(zip(COUNTS, (connections, 0, connections, 0)))
 
 
+def test_who_leaves_at_the_word_has_sent_nothing(places: Places, tmp_path: Path) -> None:
+    """Both ends close at about the same time, again and again: a FIN is no byte."""
+    connections = 3000
+    with Actor() as server, Actor() as client, attached(server, tmp_path) as watched:
+        place, heard = places.listen(server, 32)
+        client.start("connect", address=place, count=connections, keep=False, hears=True)
+        server.do("accept", listener=heard["listener"], count=connections, says="12:00")
+        client.finish()
+    row = counted(watched, heard)
+    assert (row["accepted"], row["read_from"], row["closed_unread_sent"]) == (connections, 0, 0)
+
+
 def test_the_process_that_closes_need_not_be_the_last_to_hold_it(
     reachable: Path, tmp_path: Path
 ) -> None:

@@ -208,8 +208,12 @@ class Commands:
         count: int = 1,
         blocking: bool = True,
         keep: bool = True,
+        hears: bool = False,
     ) -> Answer:
-        """So many connects, one after the other; errno name (`OK`) → how often."""
+        """So many connects, one after the other; errno name (`OK`) → how often.
+
+        `hears`: it reads what the other one says before it goes on.
+        """
         place = Address(address)
         stamps, results = [], {}
         for _ in range(count):
@@ -217,6 +221,8 @@ class Commands:
             sock.setblocking(blocking)
             stamp, error = place.connect(sock)
             stamps.append(stamp)
+            if hears:
+                sock.recv(64)
             name = name_of(error)
             results[name] = results.get(name, 0) + 1
             if keep:
