@@ -8,7 +8,7 @@ from typing import List, Optional
 import pytest
 
 from tests.unit import ill
-from udsprobe.model.report import Report, Upstream, Verdict
+from udsprobe.model.report import Peer, Report, Upstream, Verdict
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
@@ -51,6 +51,36 @@ def test_the_first_remedy_of_a_queue_for_an_upstream_is_more_at_once() -> None:
     assert first_action(pooled(95.0)).startswith("raise `max` of the pool (pg.Pool")
     assert "default_pool_size" in first_action(named(pooled(95.0), "pgbouncer"))
     assert "see why" in first_action(pooled(95.0, connections=2, at_once=3))
+
+
+@pytest.mark.parametrize(
+    ("comm", "busy", "has_time"),
+    [
+        ("redis-server", 0.97, False),
+        ("redis-server", 0.5, True),
+        ("postgres", 0.97, True),
+        ("postgres", 1.97, False),
+        ("redis-server", None, True),
+    ],
+)
+def test_more_at_once_does_not_help_where_the_upstream_has_no_time(
+    comm: str, busy: Optional[float], has_time: bool
+) -> None:
+    """On two CPUs, of which Redis uses one."""
+    peer = Peer(77, comm, "/run/upstream.sock")
+    used_us = None if busy is None else busy * ill.SECONDS * 1e6
+    asked = replace(ill.connection(role="upstream", peer=peer), reader_busy_us=used_us)
+    report = pooled(95.0)
+    assert report.requests.upstream is not None
+    rows = [replace(row, peer=peer) for row in report.requests.upstream]
+    report = replace(
+        report,
+        host=replace(report.host, cpus=2),
+        requests=replace(report.requests, upstream=rows),
+        connections=[asked],
+    )
+    assert ("see why" in first_action(report)) is not has_time
+    assert (f"{comm} 77 itself is 9" in verdict(report).summary) is not has_time
 
 
 def test_a_proxy_with_a_queue_waits_for_its_upstream_in_it() -> None:

@@ -41,7 +41,7 @@ from udsprobe.rules.thresholds import (
     THREAD_BUSY_MIN,
     THROTTLED_PERIODS_PCT_MIN,
 )
-from udsprobe.rules.upstreams import most_asked
+from udsprobe.rules.upstreams import most_asked, without_time
 from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, percent
 
 # System calls in which a thread sleeps without a poller, a lock or a disk.
@@ -315,15 +315,18 @@ def _upstream_wait(case: _Case) -> Remedy:
     asked = most_asked(case.service)
     if asked is None:
         return Remedy(None, f"{case.service.name} waits for another process's reply")
+    busy = without_time(case.report, asked)
+    larger: Tuple[Action, ...] = ()
+    if _mostly_queues(case):
+        larger = choice.pool(case.report, case.service.pids)
+    actions = (*larger, *asked.actions()) if busy is None else (*asked.actions(), *larger)
+    also = f"; {asked.who} itself is {percent(busy)} busy" if busy is not None else ""
     return Remedy(
         asked.address,
         f"{case.service.name} waits for {asked.where}, which takes {duration(asked.mean_us)} per "
-        f"request{_pool(case.service)}",
+        f"request{_pool(case.service)}{also}",
         asked.facts,
-        (
-            *(choice.pool(case.report, case.service.pids) if _mostly_queues(case) else ()),
-            *asked.actions(),
-        ),
+        actions,
     )
 
 

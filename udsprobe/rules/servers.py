@@ -36,6 +36,8 @@ SERVERS = {
 DATABASES = frozenset({"postgresql", "mysql", "redis", "memcached", "pgbouncer"})
 # Each worker or thread of these serves one request at a time, and a setting says how many are.
 ONE_EACH = frozenset({"php-fpm", "uwsgi", "gunicorn", "puma", "apache"})
+# A process of these computes on one CPU at a time, whatever it serves.
+ONE_CPU = frozenset({"node", "redis", "pgbouncer", "python", "gunicorn", "uvicorn", "ruby", "puma"})
 # In the order in which they are tried: a Python program that is gunicorn is gunicorn.
 _COMMS: Tuple[Tuple[str, str], ...] = (
     ("nginx", "nginx"),

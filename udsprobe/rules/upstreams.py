@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from udsprobe.model.report import Action, Evidence, Upstream
+from udsprobe.model.report import Action, Evidence, Report, Upstream
 from udsprobe.model.requests.reply_pieces import paused_us
 from udsprobe.rules.accounts.service import Service, upstream_us
 from udsprobe.rules.accounts.upstream_pool import is_full
+from udsprobe.rules.peers.readers import busy_s
 from udsprobe.rules.remedy.table import remedies
-from udsprobe.rules.thresholds import REQUESTS_MIN
+from udsprobe.rules.servers import ONE_CPU, recognise
+from udsprobe.rules.thresholds import REQUESTS_MIN, THREAD_BUSY_MIN
 from udsprobe.rules.wording import count, duration, evidence, percent, place
 
 FACTS_MAX = 3
@@ -57,6 +59,25 @@ def most_asked(service: Service) -> Optional[MostAsked]:
         mean_us=upstream_us(worst) / worst.count if worst.count else 0.0,
         facts=tuple(_fact(row) for row in rows[:FACTS_MAX]),
     )
+
+
+def without_time(report: Report, asked: MostAsked) -> Optional[float]:
+    """How busy the process is that is asked, of what it can use, where it has no time to spare.
+
+    More connections to it would only queue there. None where it has some, or that is not known: of
+    one that may compute on many CPUs it is where it does not use all of them.
+    """
+    used = [
+        busy_s(report, row)
+        for row in report.connections or ()
+        if row.role == "upstream" and row.peer is not None and row.peer.pid == asked.pid
+    ]
+    known = [each for each in used if each is not None]
+    if asked.pid is None or not known:
+        return None
+    cpus = 1 if recognise(asked.who) in ONE_CPU else report.host.cpus
+    share = min(1.0, max(known) / report.window.duration_s / cpus)
+    return share if share >= THREAD_BUSY_MIN else None
 
 
 def asks_only(service: Service) -> Optional[MostAsked]:
