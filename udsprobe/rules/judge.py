@@ -21,6 +21,7 @@ from udsprobe.rules.suspects.hung import hung_suspects
 from udsprobe.rules.suspects.losses import account_findings
 from udsprobe.rules.suspects.nagle import nagle_findings, with_nagle
 from udsprobe.rules.suspects.narrow_buffers import narrow_buffer_suspects
+from udsprobe.rules.suspects.one_worker import is_most_of, is_queued_at, of_worker, slow_workers
 from udsprobe.rules.suspects.stuck import stuck_suspects
 from udsprobe.rules.suspects.suspect import SEVERITIES, Suspect
 from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, NEAR_LIMIT, RUNNER_UP_SHARE_PCT_MIN
@@ -54,6 +55,7 @@ def judged(
     judged_services = [_judged_service(report, each, slo_us) for each in services(report)]
     if slo_us is None:
         judged_services = without_waits_for_the_healthy(judged_services)
+    judged_services = [each for one in judged_services for each in _with_slow_workers(report, one)]
     suspects = [*_around(report), *(each for one in judged_services for each in one.suspects)]
     suspects = with_given_up(report, with_no_answer(report, suspects))
     suspects = with_failing_replies(report, with_no_seat(report, suspects))
@@ -235,6 +237,23 @@ def _judged_service(report: Report, service: Service, slo_us: Optional[float]) -
         pressed = inside.processing_suspects(inside.of(report, service, time, slo_us))
         found += with_nagle(report, service, time, pressed)
     return JudgedService(service, time, tuple(found))
+
+
+def _with_slow_workers(report: Report, one: JudgedService) -> List[JudgedService]:
+    """Where all of a service's requests are well, or are not but for one worker, with that one."""
+    pressing = [each for each in one.suspects if each.is_pressure]
+    found = []
+    for worker in slow_workers(report, one.service):
+        other = _judged_service(report, worker, None)
+        told = tuple(of_worker(each, worker, one.service, report) for each in other.suspects)
+        causes_there = {each.cause for each in told if each.is_pressure}
+        leads = not pressing or is_most_of(worker, one.service)
+        if causes_there >= {each.cause for each in pressing} and leads and is_queued_at(other.time):
+            found.append(replace(other, suspects=told))
+    if not found:
+        return [one]
+    relieved = tuple(replace(each, is_pressure=False) for each in one.suspects)
+    return [replace(one, suspects=relieved), *found]
 
 
 def _without_pressure(

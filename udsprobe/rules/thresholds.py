@@ -43,6 +43,10 @@ QUEUED_BUSY_MIN = 0.5
 # A few requests that take that many times the median are what stalls the rest.
 STALL_TIMES_MEDIAN = 5.0
 
+# Of the time of a worker's requests, before it reads them: half where two clients are bound to it,
+# next to none where it is one client's session.
+BOUND_QUEUE_SHARE_MIN = 0.25
+
 # -- how much has to be seen ------------------------------------------------------------
 # Below this a mean says little: its standard error is a quarter of the spread.
 REQUESTS_MIN = 20

@@ -146,6 +146,14 @@ def node_main_thread_waits(bench: Bench, sleep_ms: int = 20) -> Subject:
     return Subject([node.pid])
 
 
+@case("Node", BOTH, needs=("node",), quick=TCP)
+def node_one_worker_of_two_waits(bench: Bench, sleep_ms: int = 40) -> Subject:
+    """Of four connections each worker has two; one takes 80 ms, the other makes the mean 0.3 ms."""
+    node = bench.node("workers=2", "only=1", f"stuck_ms={sleep_ms}")
+    bench.load(node.address, connections=4)
+    return Subject([node.pid], ["requests of node"])
+
+
 @case("asyncio")
 def asyncio_housekeeping(bench: Bench, sleep_ms: int = 300) -> Subject:
     """time.sleep(0.3) in the loop, twice in a second; requests wait for the loop."""

@@ -4,7 +4,7 @@
 //   sleep_ms=T     a timer                                 pool_ms=T   computes in the thread pool
 //   child_s=T      runs `sleep T`                          body=N      bytes of the reply
 //   forget=1       a promise that nothing settles
-//   one_in=N       only each Nth request does the above
+//   one_in=N       only each Nth request does the above   only=N      … and only worker N
 //   upstream=ADDRESS  asks an HTTP server first            query=SQL, postgres=PATH   asks PostgreSQL
 //   redis=ADDRESS, command=TEXT  asks Redis                keep=0      a new upstream connection each
 //   backlog=N      keepalive=0    Connection: close        workers=N   a cluster
@@ -136,6 +136,7 @@ const makeAsk = () => {
 };
 
 async function work() {
+  if (options.only && cluster.worker.id !== number('only')) return;
   if (requests++ % number('one_in', 1)) return;
   if (options.spin_ms) spin(number('spin_ms'));
   if (options.stuck_ms) Atomics.wait(still, 0, 0, number('stuck_ms'));

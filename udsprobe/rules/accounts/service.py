@@ -129,6 +129,13 @@ def services(report: Report) -> List[Service]:
     return [_of_hop(report, hop) for hop in hops]
 
 
+def of_one_process(report: Report, row: ServedBy) -> Service:
+    """The requests and the time of one of several processes."""
+    mean_us = row.latency_us.mean
+    hop = Hop(row.pid, [row.pid], row.comm, None, row.count, mean_us, None, None, [])
+    return _of_hop(report, hop)
+
+
 def _with_pauses(service: Service, rows: Sequence[ServedBy]) -> Service:
     """The time in which a reply that has begun pauses is the program's as that before it is."""
     answers_us = sum(paused_us(row) for row in service.upstream)
