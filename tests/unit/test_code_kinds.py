@@ -194,7 +194,7 @@ def test_a_stack_counts_for_one_kind() -> None:
     assert [(each.kind, each.share_pct) for each in told] == [
         *(("garbage-collection", 80.0), ("page-faults", 20.0)),
     ]
-    assert told[0].stack == ["MarkSweep::follow_stack() (libjvm.so)"]
+    assert told[0].stack == ["MarkSweep::follow_stack (libjvm.so)"]
 
 
 def test_where_only_the_innermost_function_is_known_the_others_speak_for_it() -> None:

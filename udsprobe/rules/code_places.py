@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.code.frames import JIT, NOT_KNOWN
+from udsprobe.model.code.frames import JIT, NOT_KNOWN, brief
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
 from udsprobe.rules.code_kinds import with_kinds
@@ -211,7 +211,7 @@ def named(place: CodePlace) -> str:
     # The module is said of the last one only, unless it is all there is to say.
     names = [*place.stack[:1], *_caller(place)]
     if len(names) > 1 and place.function is not None and place.file is None:
-        names[0] = place.function
+        names[0] = brief(place.function)
     if not is_known(names[0]):
         names[0] = f"a function that is {names[0]}"
     return " ← ".join(names)

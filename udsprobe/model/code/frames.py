@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 KERNEL, JIT = "[kernel]", "[jit]"
@@ -52,6 +53,61 @@ _INTERPRETERS = re.compile(
 _SOURCES = re.compile(r"node:|<frozen |.*/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)")
 
 
+# What demanglers put behind the arguments of a function of C++.
+_QUALIFIERS = re.compile(r"(?: const| volatile| &&?| \[clone [^\]]*\]| \(\.\w+\))+$")
+_BRIEF_MAX = 60
+
+
+@lru_cache(maxsize=4096)
+def brief(function: str) -> str:
+    """A function of C++ or Java without its arguments and what it returns; any other as it is.
+
+    `R v8::Json::Serialize<true>(v8::Handle<v8::Object>)` is `v8::Json::Serialize<true>`. Long
+    arguments of templates are `…`.
+    """
+    named = _QUALIFIERS.sub("", function)
+    begins = _last_group(named)
+    name = named[:begins]
+    if not name or name.endswith(("operator", "::", " ", ".", "{")) or not named.endswith(")"):
+        return function
+    if "operator" not in name:
+        name = name[_last_word(name) :]
+    return name if len(name) <= _BRIEF_MAX else _without_templates(name)
+
+
+def _last_group(text: str) -> int:
+    """Where the pair of parentheses begins that ends the text; its length where none does."""
+    depth = 0
+    for at in range(len(text) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(text[at], 0)
+        if not depth:
+            return at if text[at] == "(" else len(text)
+    return len(text)
+
+
+def _last_word(text: str) -> int:
+    """Behind the last space that is in no pair of brackets."""
+    depth = 0
+    for at in range(len(text) - 1, -1, -1):
+        depth += {")": 1, ">": 1, "(": -1, "<": -1}.get(text[at], 0)
+        if text[at] == " " and not depth:
+            return at + 1
+    return 0
+
+
+def _without_templates(name: str) -> str:
+    kept, depth = "", 0
+    for letter in name:
+        if letter == ">":
+            depth -= 1
+        if depth == 0:
+            kept += letter
+        if letter == "<":
+            depth += 1
+            kept += "…" if depth == 1 else ""
+    return kept
+
+
 class Frame(NamedTuple):
     """One function of a stack; None: not known."""
 
@@ -66,7 +122,7 @@ class Frame(NamedTuple):
         if self.file:
             where = self.file.rpartition("/")[2]
             where += f":{self.line}" if self.line is not None else ""
-        name = self.function or NOT_KNOWN
+        name = brief(self.function) if self.function else NOT_KNOWN
         return f"{name} ({where})" if where else name
 
 
