@@ -642,6 +642,8 @@ def test_requests_that_take_the_time_outweigh_their_connections() -> None:
     report = judged(churning(4000, 1e5))
     assert report.verdict is not None and report.verdict.cause == "app-cpu"
     assert "connection-churn" in [each.id for each in report.findings or []]
+    # What is outweighed is no rival: that many connections make nothing less sure.
+    assert report.verdict.confidence >= 0.95
 
 
 def nagled(held: Optional[int], requests: int) -> List[str]:

@@ -79,11 +79,12 @@ def judged(
         quiet = _without_pressure(report, outermost, share, near)
         return replace(report, verdict=quiet, findings=_findings(suspects, report))
     named = with_code(root, report)
+    outweighed = [each for each in pressing if _is_outweighed(each, root, judged_services)]
     suspects = [named if each is root else each for each in suspects]
     root = named
     return replace(
         report,
-        verdict=_verdict(root, suspects, share, report, near),
+        verdict=_verdict(root, suspects, outweighed, share, report, near),
         findings=_findings(suspects, report, root),
     )
 
@@ -162,11 +163,7 @@ def root_cause(
         if processing is None or not _explains(processing, queue, report, judged_services):
             return queue
         return processing
-    churns = [
-        each
-        for each in pressing
-        if each.cause == "connection-churn" and not _outweighs(processing, each, judged_services)
-    ]
+    churns = [each for each in pressing if not _is_outweighed(each, processing, judged_services)]
     return _first(churns, ("connection-churn",)) or processing
 
 
@@ -322,15 +319,15 @@ def _explains(
     return queue.cause == "accept-starved" or any(is_overloaded(row) for row in rows)
 
 
-def _outweighs(
-    processing: Optional[Suspect], churn: Suspect, judged_services: Sequence[JudgedService]
+def _is_outweighed(
+    churn: Suspect, processing: Optional[Suspect], judged_services: Sequence[JudgedService]
 ) -> bool:
     """What the service suffers from is not what these connections cost: CPU time of its own.
 
     Of a thread that is busy, they are the reason if they are its service's, and more of its work
     than requests are.
     """
-    if processing is None:
+    if churn.cause != "connection-churn" or processing is None or processing.cause not in _INSIDE:
         return False
     if processing.cause not in ("app-cpu", "transport"):
         return True
@@ -343,6 +340,7 @@ def _outweighs(
 def _verdict(
     root: Suspect,
     suspects: Sequence[Suspect],
+    outweighed: Sequence[Suspect],
     share: TransportShare,
     report: Report,
     near: Mapping[str, float],
@@ -353,7 +351,7 @@ def _verdict(
         transport_bound=root.cause == "transport",
         transport_share_pct=share.share_pct,
         max_gain_pct=share.max_gain_pct,
-        confidence=_confidence(root, suspects, near),
+        confidence=_confidence(root, [s for s in suspects if s not in outweighed], near),
         summary=_summary(root, suspects, share, suffered),
         subject=root.subject,
         evidence=list(root.evidence),
