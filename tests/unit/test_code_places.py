@@ -346,6 +346,26 @@ def test_a_verdict_ends_with_who_waits() -> None:
     assert told(place) == "99 % in epoll_wait ← … ← pg_sleep (app)"
 
 
+@pytest.mark.parametrize(
+    ("function", "waits_for", "says"),
+    [
+        ("ProcSleep", "a lock of the database", "pg_blocking_pids"),
+        ("lock_wait", "a lock of the database", "innodb_lock_waits"),
+        ("sqliteDefaultBusyCallback", "the lock of a SQLite database", "journal_mode"),
+    ],
+)
+def test_what_a_database_waits_for_is_told_by_its_function(
+    function: str, waits_for: str, says: str
+) -> None:
+    nap = (("main", APP), (function, APP), ("epoll_wait", LIBC))
+    report = replace(
+        reports.measured(), stacks=found(slept("epoll_wait", *nap, ms=90, owing_ms=90))
+    )
+    named = with_code(suspect("app-blocked", "app_timer_us"), report)
+    assert f", for {waits_for}: 100 % in epoll_wait ← {function} (app)" in named.headline
+    assert says in (named.actions[0].run or "") + " ".join(each.say for each in named.actions)
+
+
 @pytest.mark.parametrize(("share_ms", "is_told"), [(90, True), (40, False)])
 def test_a_library_that_waits_for_its_lock_says_so(share_ms: int, is_told: bool) -> None:
     sqlite = (

@@ -9,6 +9,7 @@ import re
 from typing import Dict, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from udsprobe.rules.remedy.row import Row, restart
+from udsprobe.rules.remedy.work import HUNG
 from udsprobe.rules.servers import GENERIC
 
 
@@ -32,7 +33,17 @@ _SQLITE = KnownSleep(
     "the lock of a SQLite database",
     re.compile(r"sqlite3InvokeBusyHandler|btreeInvokeBusyHandler|sqliteDefaultBusyCallback"),
 )
-_KNOWN = (_SQLITE,)
+# src/backend/storage/lmgr: of a row, a table or what a program locks by itself.
+_POSTGRESQL = KnownSleep(
+    "postgresql-lock",
+    "a lock of the database",
+    re.compile(r"ProcSleep|JoinWaitQueue|LockAcquireExtended|XactLockTableWait"),
+)
+# storage/innobase/lock/lock0wait.cc
+_INNODB = KnownSleep(
+    "innodb-lock", "a lock of the database", re.compile(r"lock_wait(_suspend_thread)?")
+)
+_KNOWN = (_SQLITE, _POSTGRESQL, _INNODB)
 
 SQLITE_LOCK: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
@@ -49,6 +60,15 @@ SQLITE_LOCK: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+_SHORT_TRANSACTIONS = restart(
+    "keep transactions short, without a wait for anybody else inside, and change rows that many "
+    "share (a counter, a balance) last in them",
+    "who changes such a row keeps all others waiting until its transaction ends",
+)
+POSTGRESQL_LOCK: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (HUNG["postgresql"][0], _SHORT_TRANSACTIONS)
+}
+INNODB_LOCK: Dict[str, Tuple[Row, ...]] = {GENERIC: (HUNG["mysql"][0], _SHORT_TRANSACTIONS)}
 
 
 def known_sleep(stack: Sequence[str]) -> Optional[KnownSleep]:

@@ -110,6 +110,12 @@ KINDS: Dict[str, Kind] = {
     "sqlite-lock": Kind(
         "app-blocked", "another writer has the SQLite database", known_sleeps.SQLITE_LOCK
     ),
+    "postgresql-lock": Kind(
+        "app-blocked", "a lock of a PostgreSQL database", known_sleeps.POSTGRESQL_LOCK
+    ),
+    "innodb-lock": Kind(
+        "app-blocked", "a lock of a MySQL or MariaDB database", known_sleeps.INNODB_LOCK
+    ),
     "occupied": Kind("app-blocked", "all that serve sleep", work.OCCUPIED),
     "pool-of-threads": Kind(
         "app-blocked", "a pool of threads that an event loop waits for", work.POOL_OF_THREADS

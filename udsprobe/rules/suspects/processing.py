@@ -93,13 +93,16 @@ def _waits(processing: Processing) -> Optional[Pressure]:
     whole = moving(processing.report, processing.service, time)
     if whole.share_of(time.mean_us(*WAITS)) < WAIT_SHARE_MIN:
         return None
-    if time.mean_us(*WAITS) < WAIT_MEAN_US_MIN and not _is_mostly_tail(processing.service.latency):
+    tail = _tail_fact(processing.service.latency)
+    if time.mean_us(*WAITS) < WAIT_MEAN_US_MIN and tail is None:
         return None
     cause = max(WAITING, key=lambda name: time.sum_us(*PARTS[name]))
     if cause == "cpu-contention" and not _is_kept_from_cpus(processing.service):
         return None
     says = f"a request waits {duration(time.mean_us(*WAITS))} of {duration(_mean_us(time))}"
     waited = evidence("request_wait_us", time.mean_us(*WAITS), "µs", says, WAIT_MEAN_US_MIN)
+    if time.mean_us(*WAITS) < WAIT_MEAN_US_MIN and tail is not None:
+        waited = tail
     return Pressure(cause, (waited,), overloads=time.occupied >= THREAD_BUSY_MIN)
 
 
@@ -158,11 +161,15 @@ def _has_tail(latency: Optional[Latency]) -> bool:
     return latency.p99 >= max(TAIL_US_MIN, TAIL_TIMES_MEDIAN * latency.p50)
 
 
-def _is_mostly_tail(latency: Optional[Latency]) -> bool:
-    """The slow ones take as much time as all others together."""
-    if latency is None or latency.mean is None or latency.p50 is None:
-        return False
-    return _has_tail(latency) and latency.mean >= TAIL_MEAN_TIMES_MEDIAN * latency.p50
+def _tail_fact(latency: Optional[Latency]) -> Optional[Evidence]:
+    """Where the slow ones take as much time as all others together."""
+    if latency is None or latency.mean is None or latency.p50 is None or latency.p99 is None:
+        return None
+    if not _has_tail(latency) or latency.mean < TAIL_MEAN_TIMES_MEDIAN * latency.p50:
+        return None
+    says = f"1 % of requests take {duration(latency.p99)} or more, half {duration(latency.p50)}"
+    least_us = max(TAIL_US_MIN, TAIL_TIMES_MEDIAN * latency.p50)
+    return evidence("p99_us", latency.p99, "µs", f"{says} or less", least_us)
 
 
 def _moves(processing: Processing) -> Optional[Pressure]:
