@@ -15,7 +15,7 @@ from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.known_sleeps import known_sleep
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import Suspect
-from udsprobe.rules.thresholds import CODE_SAMPLES_MIN
+from udsprobe.rules.thresholds import CODE_KIND_SHARE_MIN, CODE_SAMPLES_MIN
 from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, percent
 
 _RUNNING, _ASLEEP = "app-cpu", "app-blocked"
@@ -75,7 +75,7 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
     actions = _in_code(root, found, report)
     known = known_sleep(found.code[0].stack)
-    if known is not None and found.code[0].share_pct >= 50:
+    if known is not None and found.code[0].share_pct >= 100 * CODE_KIND_SHARE_MIN:
         root = replace(root, headline=f"{root.headline}, for {known.waits_for}")
         return _told(root, found.code, fact, (*remedies(known.kind), *actions))
     pid = _faults_of(found, root, report)

@@ -245,7 +245,8 @@ def _with_slow_workers(report: Report, one: JudgedService) -> List[JudgedService
         told = tuple(of_worker(each, worker, one.service, report) for each in other.suspects)
         causes_there = {each.cause for each in told if each.is_pressure}
         leads = not pressing or is_most_of(worker, one.service)
-        if causes_there >= {each.cause for each in pressing} and leads and is_queued_at(other.time):
+        explains = causes_there and causes_there >= {each.cause for each in pressing}
+        if explains and leads and is_queued_at(other.time):
             found.append(replace(other, suspects=told))
     if not found:
         return [one]
