@@ -12,6 +12,7 @@ from udsprobe.model.report import Peer, Report, Upstream, Verdict
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
+from udsprobe.rules.peers.readers import busy_at_least_s
 
 
 def pooled(busy_pct: Optional[float], connections: Optional[int] = 2, at_once: int = 24) -> Report:
@@ -69,7 +70,12 @@ def test_more_at_once_does_not_help_where_the_upstream_has_no_time(
     """On two CPUs, of which Redis uses one."""
     peer = Peer(77, comm, "/run/upstream.sock")
     used_us = None if busy is None else busy * ill.SECONDS * 1e6
-    asked = replace(ill.connection(role="upstream", peer=peer), reader_busy_us=used_us)
+    seen_us = None if busy is None else ill.SECONDS * 1e6
+    asked = replace(
+        ill.connection(role="upstream", peer=peer),
+        reader_busy_us=used_us,
+        reader_seen_us=seen_us,
+    )
     report = pooled(95.0)
     assert report.requests.upstream is not None
     rows = [replace(row, peer=peer) for row in report.requests.upstream]
@@ -81,6 +87,19 @@ def test_more_at_once_does_not_help_where_the_upstream_has_no_time(
     )
     assert ("see why" in first_action(report)) is not has_time
     assert (f"{comm} 77 itself is 9" in verdict(report).summary) is not has_time
+
+
+def test_what_nobody_looked_at_is_no_time_that_an_upstream_was_busy() -> None:
+    """Met 9 s after the window began: until then it counts as busy, at the most."""
+    peer = Peer(77, "redis-server", "/run/upstream.sock")
+    window_us = ill.SECONDS * 1e6
+    late = replace(
+        ill.connection(role="upstream", peer=peer),
+        reader_busy_us=0.91 * window_us,
+        reader_seen_us=0.1 * window_us,
+    )
+    assert busy_at_least_s(pooled(95.0), late) == pytest.approx(0.01 * ill.SECONDS)
+    assert busy_at_least_s(pooled(95.0), replace(late, reader_seen_us=None)) is None
 
 
 def test_a_proxy_with_a_queue_waits_for_its_upstream_in_it() -> None:

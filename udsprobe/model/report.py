@@ -1023,7 +1023,8 @@ class Connection:
     `held_us`: these waited for so long, at least, until they left.
     `stopped_us`: how long senders slept for want of room, in send calls and between
     them, `stops` how often; `reader_busy_us`: CPU time of the process at the other end
-    and its waits for a CPU, in the window. `window_full_us`: TCP: how long bytes were kept because
+    and its waits for a CPU, in the window; all of it before it was looked at, which was for
+    `reader_seen_us`. `window_full_us`: TCP: how long bytes were kept because
     the reader had no room for them, whether their sender noticed or not.
     """
 
@@ -1051,6 +1052,7 @@ class Connection:
     reader_busy_us: Optional[float] = None
     window_full_us: Optional[float] = None
     held_us: Optional[float] = None
+    reader_seen_us: Optional[float] = None
 
 
 @dataclass(frozen=True)

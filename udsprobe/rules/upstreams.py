@@ -9,7 +9,7 @@ from udsprobe.model.report import Action, Evidence, Report, Upstream
 from udsprobe.model.requests.reply_pieces import paused_us
 from udsprobe.rules.accounts.service import Service, upstream_us
 from udsprobe.rules.accounts.upstream_pool import is_full
-from udsprobe.rules.peers.readers import busy_s
+from udsprobe.rules.peers.readers import busy_at_least_s
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import ONE_CPU, recognise
 from udsprobe.rules.thresholds import REQUESTS_MIN, THREAD_BUSY_MIN
@@ -68,7 +68,7 @@ def without_time(report: Report, asked: MostAsked) -> Optional[float]:
     one that may compute on many CPUs it is where it does not use all of them.
     """
     used = [
-        busy_s(report, row)
+        busy_at_least_s(report, row)
         for row in report.connections or ()
         if row.role == "upstream" and row.peer is not None and row.peer.pid == asked.pid
     ]

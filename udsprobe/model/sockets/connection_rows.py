@@ -47,6 +47,7 @@ def connection_rows(first: Sample, last: Sample) -> Optional[List[Connection]]:
             **_maxima(reading, first, last),
             stopped_us=_stopped_us(reading, earlier, first, last),
             reader_busy_us=_reader_busy_us(reading, busy_before, first),
+            reader_seen_us=_reader_seen_us(reading, first, last),
             window_full_us=_window_full_us(reading, earlier, first, last),
         )
         for reading, earlier in told[:CONNECTIONS_SHOWN_MAX]
@@ -211,6 +212,14 @@ def _reader_busy_us(
         unseen_ns = max(0, peer.looked_ns - first.monotonic_ns)
         return (peer.busy_ns + unseen_ns) / 1000
     return max(0, peer.busy_ns - known_ns) / 1000
+
+
+def _reader_seen_us(reading: ConnectionReading, first: Sample, last: Sample) -> Optional[float]:
+    """For how long of the window it was looked at."""
+    peer = reading.peer
+    if peer is None or peer.busy_ns is None:
+        return None
+    return max(0, last.monotonic_ns - max(first.monotonic_ns, peer.looked_ns)) / 1000
 
 
 def _maxima(reading: ConnectionReading, first: Sample, last: Sample) -> Dict[str, Any]:
