@@ -70,6 +70,7 @@ def test_the_clients_of_a_worker_that_is_full_suffer(does: str, part: str, cause
     says = "requests of node 4711 take 80 ms on average, those of all 2 processes 537 µs"
     assert found.harm.says == says and found.summary.startswith(says)
     assert (found.harm.kind, found.harm.count) == ("slow", 240)
+    assert "let its clients reach the other workers" in found.actions[-1].say
 
 
 @pytest.mark.parametrize(

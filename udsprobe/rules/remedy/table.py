@@ -117,6 +117,7 @@ KINDS: Dict[str, Kind] = {
         "app-blocked", "a lock of a MySQL or MariaDB database", known_sleeps.INNODB_LOCK
     ),
     "occupied": Kind("app-blocked", "all that serve sleep", work.OCCUPIED),
+    "one-worker": Kind("app-blocked", "one of several workers is full", work.ONE_WORKER),
     "pool-of-threads": Kind(
         "app-blocked", "a pool of threads that an event loop waits for", work.POOL_OF_THREADS
     ),

@@ -280,6 +280,16 @@ OCCUPIED: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+ONE_WORKER: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "let its clients reach the other workers: end a connection after some hundred requests "
+            "(Node: server.maxRequestsPerSocket; a proxy in front: keepalive_requests of nginx, "
+            "least_conn)",
+            "a client stays with the worker that has its connection, however busy that one is",
+        ),
+    )
+}
 _LARGER_POOL = "all of them are busy, and requests queue for them"
 POOL_OF_THREADS: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (restart("give that pool more threads", _LARGER_POOL),),

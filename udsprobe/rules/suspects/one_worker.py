@@ -14,6 +14,7 @@ from udsprobe.model.report import Report, ServedBy
 from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.service import Service, of_one_process
 from udsprobe.rules.harm import SLOW
+from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import (
     BOUND_QUEUE_SHARE_MIN,
@@ -49,7 +50,11 @@ def of_worker(each: Suspect, worker: Service, whole: Service, report: Report) ->
         f"all {len(_serving(report, whole)):,} processes {duration(_mean_us(whole))}"
     )
     share = worker.count / whole.count if whole.count else 0.0
-    return replace(each, harm=Harm(SLOW, 100 * share, worker.count, None, says))
+    return replace(
+        each,
+        harm=Harm(SLOW, 100 * share, worker.count, None, says),
+        actions=(*each.actions, *remedies("one-worker")),
+    )
 
 
 def _slow(report: Report, service: Service) -> Iterator[ServedBy]:
