@@ -81,6 +81,19 @@ def test_the_verdict_s_subject_is_the_last_author() -> None:
     assert any(fact.metric == "waits_author_share" for fact in verdict.evidence)
 
 
+def test_of_threads_that_take_turns_who_lets_the_first_one_go_is_named() -> None:
+    """Six wait for a lock that a thread in the background holds asleep: each wakes the next."""
+    others = [part(0.1, tid=tid, was="lock", call="futex") for tid in (70, 71, 72)]
+    rest = part(0.3, by="others", pid=None, tid=None, comm=None, was=None, call=None)
+    found = named(locked(wait(4711, part(0.4, was="sleep"), *others, rest)))
+    assert found is not None and found.name == "flusher 60/61"
+    assert (found.share, found.followed) == (1.0, pytest.approx(0.4))
+    assert found.fact().says.endswith("as far as they were followed to their ends (40 %)")
+    # Where they were hardly followed, it could be anybody.
+    hidden = replace(rest, total_us=9 * WAITED_US)
+    assert named(locked(wait(4711, part(0.4, was="sleep"), *others, hidden))) is None
+
+
 # A session of a database waits for a row of another one, in its poller.
 HOLDER = {"pid": 50, "tid": 50, "comm": "postgres", "was": "poll", "call": "epoll_wait"}
 CLIENT = {"pid": 60, "tid": 60, "comm": "app", "is_target": False, "was": None, "call": None}

@@ -54,6 +54,7 @@ class LastAuthor:
 
     Attributes:
         share: of the time waited, that this author ended; did_share: in which it did that.
+        followed: of all that time, of how much the chains were followed to their ends.
         server: whose client it is, where it made everybody wait by its silence; silent_us: which
             lasted so long at the most.
     """
@@ -63,6 +64,7 @@ class LastAuthor:
     did_share: float
     server: Optional[str] = None
     silent_us: float = 0.0
+    followed: float = 1.0
 
     @property
     def name(self) -> str:
@@ -81,6 +83,8 @@ class LastAuthor:
     def fact(self) -> Evidence:
         """That one, as evidence."""
         says = f"{percent(self.share)} of these waits end when {self.name} wakes who waits"
+        if self.followed < 1:
+            says += f", as far as they were followed to their ends ({percent(self.followed)})"
         return evidence("waits_author_share", self.share, "of 1", says, AUTHOR_SHARE_MIN)
 
 
@@ -91,9 +95,14 @@ def last_author(service: Service, part: str, part_us: float) -> Optional[LastAut
         part: `lock`, `timer` or `sleep`. part_us: how much of request time it is.
     """
     rows = waits_of(service, part, part_us)
-    whole_us = sum(waited_us(service, row) for row in rows)
+    all_us = sum(waited_us(service, row) for row in rows)
+    told = [each for row in rows for each in _for_requests(service, row)]
+    ended = [each for each in told if not (part == "lock" and _goes_on(each))]
+    whole_us = all_us - (_sum(told) - _sum(ended))
+    if whole_us < AUTHOR_KNOWN_MIN * all_us:
+        return None
     spent: Dict[_Who, List[RootAuthor]] = {}
-    for each in (each for row in rows for each in _for_requests(service, row)):
+    for each in ended:
         if each.by in ("thread", "process"):
             spent.setdefault((each.pid, each.tid), []).append(each)
     # Threads that serve wait for each other: each is an author then, and none is the root.
@@ -102,7 +111,16 @@ def last_author(service: Service, part: str, part_us: float) -> Optional[LastAut
     most = max(roots, key=_sum, default=[])
     if not most or _sum(most) < AUTHOR_SHARE_MIN * whole_us:
         return None
-    return _told(service, most, _sum(most) / whole_us)
+    found = _told(service, most, _sum(most) / whole_us)
+    return replace(found, followed=whole_us / all_us)
+
+
+def _goes_on(part: RootAuthor) -> bool:
+    """A chain of waits for locks that ends at one more of them: who waits there holds none.
+
+    Of threads that take turns chains are longer than they are followed, and more than are listed.
+    """
+    return part.by == "others" or part.was in _KINDS["lock"]
 
 
 def _told(service: Service, parts: List[RootAuthor], share: float) -> LastAuthor:
