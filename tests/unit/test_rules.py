@@ -299,6 +299,14 @@ def test_connects_that_fail(error: str) -> None:
     assert verdict(replace(ill.service(ill.served(5000)), connects=[twice])).cause == "healthy"
 
 
+def test_a_proxy_that_sleeps_before_it_tries_again_makes_refusals_no_less_sure() -> None:
+    row = connect("/run/pg.sock", calls=88, errors={"ECONNREFUSED": 88})
+    waits = ill.service(ill.served(84, app=255_000, poll=98.0, cpu=2.0))
+    assert verdict(waits).cause == "app-blocked"
+    found = verdict(replace(waits, connects=[row]))
+    assert found.cause == "connect-failing" and found.confidence >= 0.95
+
+
 def test_a_refusal_in_the_background_counts() -> None:
     row = connect("127.0.0.1:5432", "tcp", calls=40, errors={"EINPROGRESS": 40})
     report = ill.service(ill.served(5000))

@@ -369,14 +369,14 @@ def _confidence(root: Suspect, suspects: Sequence[Suspect], near: Mapping[str, f
     """More when much was seen, far from the limit, and when no rival comes near.
 
     What follows from the root is no rival, nor what hurts less than being turned away does, or
-    than a failure.
+    than a failure that is told by itself.
     """
     symptoms = symptoms_of(root, suspects)
     others = [
         each.share_pct
         for each in suspects
         if each.cause != root.cause and each.is_pressure and each not in symptoms
-        if not _is_told_by_replies(root) or harm.rank(each) >= harm.rank(root)
+        if not _is_told_by_itself(root) or harm.rank(each) >= harm.rank(root)
     ]
     margin = 1.0 - 0.5 * min(1.0, max(others, default=0.0) / max(root.share_pct, 1.0))
     amount = root.seen / (root.seen + 2.0)
@@ -385,9 +385,12 @@ def _confidence(root: Suspect, suspects: Sequence[Suspect], near: Mapping[str, f
     return round(min(0.99, margin * amount * (0.5 + 0.5 * clear)), 2)
 
 
-def _is_told_by_replies(root: Suspect) -> bool:
-    """The program turns clients away, or fails, by its own decision."""
-    return root.refuses or root.cause in FAILING
+def _is_told_by_itself(root: Suspect) -> bool:
+    """The program turns clients away, or fails, by its own decision; or the kernel tells an error.
+
+    What hurts less is another illness, or follows from that (a proxy sleeps before it tries again).
+    """
+    return root.refuses or root.cause in (*FAILING, *FAILED_CONNECTS)
 
 
 def symptoms_of(root: Suspect, suspects: Sequence[Suspect]) -> List[Suspect]:
