@@ -347,6 +347,8 @@ def _verdict(
     near: Mapping[str, float],
 ) -> Verdict:
     suffered = harm.worst(suspects, report)
+    if root.harm is not None and root.harm.kind == suffered.kind == harm.SLOW:
+        suffered = root.harm
     return Verdict(
         cause=root.cause,
         transport_bound=root.cause == "transport",
