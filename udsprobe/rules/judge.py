@@ -237,16 +237,14 @@ def _judged_service(report: Report, service: Service, slo_us: Optional[float]) -
 
 
 def _with_slow_workers(report: Report, one: JudgedService) -> List[JudgedService]:
-    """Where all of a service's requests are well, or are not but for one worker, with that one."""
+    """Its workers too that are ill where all together are well, or that have most of the time."""
     pressing = [each for each in one.suspects if each.is_pressure]
     found = []
     for worker in slow_workers(report, one.service):
         other = _judged_service(report, worker, None)
         told = tuple(of_worker(each, worker, one.service, report) for each in other.suspects)
-        causes_there = {each.cause for each in told if each.is_pressure}
         leads = not pressing or is_most_of(worker, one.service)
-        explains = causes_there and causes_there >= {each.cause for each in pressing}
-        if explains and leads and is_queued_at(other.time):
+        if leads and is_queued_at(other.time) and any(each.is_pressure for each in told):
             found.append(replace(other, suspects=told))
     if not found:
         return [one]

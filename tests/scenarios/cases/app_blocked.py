@@ -148,9 +148,9 @@ def node_main_thread_waits(bench: Bench, sleep_ms: int = 20) -> Subject:
 
 @case("Node", BOTH, needs=("node",), quick=TCP)
 def node_one_worker_of_two_waits(bench: Bench, sleep_ms: int = 40) -> Subject:
-    """Of four connections each worker has two; one takes 80 ms, the other makes the mean 0.3 ms."""
+    """Each worker has three of six connections: the one takes 120 ms, and the mean is 1.3 ms."""
     node = bench.node("workers=2", "only=1", f"stuck_ms={sleep_ms}")
-    bench.load(node.address, connections=4)
+    bench.load(node.address, connections=6, think_ms=1)
     return Subject([node.pid], ["requests of node"])
 
 
