@@ -105,6 +105,8 @@ u32 own_pid_level = 0;
 u32 looks_at_all = 0;
 /* Bytes whose arrival nobody saw were there then. */
 u64 seeded_ns = 0;
+/* … or came since no program is attached any more, to connections that were used before. */
+u64 ended_ns = 0;
 /* The round after that in which each slot of sockets' addresses was last marked. */
 u32 followed[FOLLOWED_SLOTS] = {};
 u32 followed_round = 0;

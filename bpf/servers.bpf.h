@@ -385,9 +385,17 @@ static __always_inline void note_turn_that_waits(struct server *server,
 		note_pending(&server->pending[PENDING_ABANDONED], connection->turn_ns);
 }
 
+/* When unread bytes came. */
+static __always_inline ns_t came_ns(struct connection *connection)
+{
+	if (connection->arrived_ns)
+		return connection->arrived_ns;
+	return ended_ns && (connection->turns || connection->accepted_ns) ? ended_ns : seeded_ns;
+}
+
 static __always_inline int note_what_waits(struct connection *connection, address_t sk)
 {
-	ns_t arrived_ns = connection->arrived_ns ? connection->arrived_ns : seeded_ns;
+	ns_t arrived_ns = came_ns(connection);
 	bool is_shared = connection->is_multiplexed || connection->is_websocket;
 	bool is_turn = connection->phase == PHASE_RECEIVING && !is_shared;
 	struct server *server;

@@ -16,12 +16,15 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 import pytest
 
 from tests.conftest import give_up
+from tests.kernel.test_call_numbers import chosen
 from tests.kernel.tool import Attached
 from tests.patience import PATIENCE_S
 from tests.workloads import gateway as gateways
 from tests.workloads.build import BuildError
 from tests.workloads.gateway import SIZE, request
 from tests.workloads.stages_program import program
+from udsprobe.observe.live_observer import ObserverOptions
+from udsprobe.observe.observation import Observer
 
 pytestmark = [pytest.mark.root]
 
@@ -285,6 +288,23 @@ def test_who_hung_before_we_came(folder: Path) -> None:
         os.kill(gateway.pid, signal.SIGCONT)
     assert (row["count"], waits(row)) == (0, {"in_progress": 0, "unread": 1, "asking": 0})
     assert row["unread"]["oldest_us"] > 0
+
+
+def test_what_comes_when_no_probe_is_attached_any_more_is_new(folder: Path) -> None:
+    """Between the last event and the last reading: it has not waited for the whole window."""
+    with listening(folder), started("c", folder / "g", folder / "u") as gateway:
+        with Observer(chosen(gateway.pid), ObserverOptions(1.0, follow=True)) as observer:
+            client, *_ = clients(folder, 1)
+            ask([client], [request()], 3)
+            stop(gateway.pid)
+            ended_s = time.monotonic()
+            observer.stop()
+            client.sendall(request())
+            (row,) = observer.finish().requests.served_by or []
+            since_us = (time.monotonic() - ended_s) * 1e6
+        os.kill(gateway.pid, signal.SIGCONT)
+    assert (row.count, row.unread.count) == (3, 1)
+    assert row.unread.oldest_us is not None and 0 <= row.unread.oldest_us <= since_us
 
 
 def stop(pid: int) -> None:

@@ -228,6 +228,8 @@ class Tracer:
 
         Programs on functions stay until `close`: the kernel takes seconds for all of them.
         """
+        if tells_arrivals(self.attached):
+            self.counters.end_telling_arrivals()
         self._calls.stop()
         self._object.detach()
 

@@ -237,6 +237,11 @@ class Counters:
         self._told_at_ns = time.monotonic_ns()
         self._globals.set("seeded_ns", self._told_at_ns)
 
+    def end_telling_arrivals(self) -> None:
+        """Bytes of which nobody has told by now come later."""
+        if not self._globals.get("ended_ns"):
+            self._globals.set("ended_ns", time.monotonic_ns())
+
     def open_connections(self) -> int:
         """What the last listing counted."""
         return self._globals.get("connections_open")
