@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.kernel.objects.probe_object import ProbeObject, records
 from udsprobe.kernel.proc.procfs import Procfs
-from udsprobe.kernel.sockets.socket_names import SocketName
+from udsprobe.kernel.sockets.socket_names import SocketName, address_of
 from udsprobe.kernel.tables.counters import Counters, error_name, latency_of
 from udsprobe.kernel.tables.refusals import Bound, Refusals, UnixConnect
 from udsprobe.kernel.tables.tcp_waiters import waiting_at
@@ -258,7 +258,7 @@ class ListenerTable:
         counts = self._destination_counts.from_buffer_copy(value)
         return ConnectCounts(
             transport=self._counters.endpoint(destination.endpoint).transport,
-            address=SocketName.of(destination.name).address(),
+            address=address_of(destination.name),
             error=error_name(destination.error) if destination.error else None,
             latency=latency_of(counts.latency),
             in_background=bool(destination.in_background),

@@ -57,8 +57,10 @@ def busy_s(report: Report, row: Connection) -> Optional[float]:
 def busy_at_least_s(report: Report, row: Connection) -> Optional[float]:
     """The same, without the part of the window in which nobody looked at it."""
     most_s = busy_s(report, row)
-    if most_s is None or row.reader_busy_us is None or row.reader_seen_us is None:
-        return most_s if row.reader_busy_us is None else None
+    if most_s is None or row.reader_busy_us is None:
+        return most_s
+    if row.reader_seen_us is None:
+        return None
     return max(0.0, most_s - (report.window.duration_s - row.reader_seen_us / _US_PER_S))
 
 

@@ -93,17 +93,22 @@ def _waits(processing: Processing) -> Optional[Pressure]:
     whole = moving(processing.report, processing.service, time)
     if whole.share_of(time.mean_us(*WAITS)) < WAIT_SHARE_MIN:
         return None
-    tail = _tail_fact(processing.service.latency)
-    if time.mean_us(*WAITS) < WAIT_MEAN_US_MIN and tail is None:
+    waited = _wait_fact(time) or _tail_fact(processing.service.latency)
+    if waited is None:
         return None
     cause = max(WAITING, key=lambda name: time.sum_us(*PARTS[name]))
     if cause == "cpu-contention" and not _is_kept_from_cpus(processing.service):
         return None
-    says = f"a request waits {duration(time.mean_us(*WAITS))} of {duration(_mean_us(time))}"
-    waited = evidence("request_wait_us", time.mean_us(*WAITS), "µs", says, WAIT_MEAN_US_MIN)
-    if time.mean_us(*WAITS) < WAIT_MEAN_US_MIN and tail is not None:
-        waited = tail
     return Pressure(cause, (waited,), overloads=time.occupied >= THREAD_BUSY_MIN)
+
+
+def _wait_fact(time: RequestTime) -> Optional[Evidence]:
+    """Where a request waits for long on average."""
+    waited_us = time.mean_us(*WAITS)
+    if waited_us < WAIT_MEAN_US_MIN:
+        return None
+    says = f"a request waits {duration(waited_us)} of {duration(_mean_us(time))}"
+    return evidence("request_wait_us", waited_us, "µs", says, WAIT_MEAN_US_MIN)
 
 
 def _contends(processing: Processing) -> Optional[Pressure]:
