@@ -116,7 +116,7 @@ static __always_inline void write_handshake(struct seq_file *seq, address_t *key
 		return;
 	record.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 	name_of_peer(sk, &record.peer);
-	bpf_seq_write(seq, &record, sizeof(record));
+	put_record(seq, &record, sizeof(record));
 }
 
 #endif

@@ -355,7 +355,7 @@ static __always_inline void write_listener(struct seq_file *seq, address_t *key,
 	} else if (record.is_alive) {
 		record.waiting = walk_waiters(sk, false);
 	}
-	bpf_seq_write(seq, &record, sizeof(record));
+	put_record(seq, &record, sizeof(record));
 }
 
 #define EPHEMERAL_PORT_MIN 32768	/* of net.ipv4.ip_local_port_range */
@@ -603,7 +603,7 @@ static __always_inline void write_connection(struct seq_file *seq, address_t *ke
 	name_of_socket(sk, &record.local);
 	name_of_peer(sk, &record.peer);
 	/* When the buffer is full this one is shown again. */
-	if (bpf_seq_write(seq, &record, sizeof(record))) {
+	if (put_record(seq, &record, sizeof(record))) {
 		connections_open--;
 		return;
 	}

@@ -16,6 +16,8 @@
 const volatile u32 series_max = SERIES_MAX;
 /* Entries of thread_states, the first of which is nobody's. */
 const volatile u32 threads_max = 1;
+/* Entries of `records`. */
+const volatile u32 records_max = 1;
 const volatile u32 nr_rt_sigreturn = 0xffff;
 const volatile u32 nr_restart_syscall = 0xffff;
 const volatile u32 compat_nr_rt_sigreturn = 0xffff;
@@ -96,6 +98,10 @@ u32 listing = 0;
 /* What a listing has written so far, and what a connection has to weigh to be in it. */
 u32 listed = 0;
 u64 listed_weight_min = 0;
+/* What a walk has written, the elements that it has come to, and the first that it visits. */
+u32 records_put = 0;
+u64 elements_walked = 0;
+u64 walk_from = 0;
 /* Detail "light": no program is on system calls. */
 u32 is_light = 0;
 /* udsprobe's own PID namespace, and how deep it is below the host's. */
@@ -186,6 +192,32 @@ struct {
 	__type(key, u32);
 	__type(value, struct whole_request);
 } whole_requests SEC(".maps");
+
+/* What a walk writes for user space to read. One entry unless walks are loaded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct connection_record);	/* the largest of them */
+} records SEC(".maps");
+
+/* For the reader of an iterator, or, where `seq` is NULL, into `records`. 0: it was written. */
+static __always_inline long put_record(struct seq_file *seq, void *record, u32 size)
+{
+	u32 at = records_put;
+	void *place;
+
+	/* Each program has one of the two alone. */
+	if (!(__builtin_constant_p(!seq) && !seq))
+		return bpf_seq_write(seq, record, size);
+	place = bpf_map_lookup_elem(&records, &at);
+	/* Copied in a call: the words of a record would not find room on the stack beside it. */
+	if (!place || bpf_probe_read_kernel(place, size, record))
+		return -1;
+	records_put = at + 1;
+	return 0;
+}
 
 /* Those of threads that are gone. */
 struct {

@@ -6,6 +6,7 @@
 
 #include "iterators.bpf.h"
 #include "light.bpf.h"
+#include "listings.bpf.h"
 #include "processes.bpf.h"
 #include "requests.bpf.h"
 #include "syscalls.bpf.h"
@@ -246,28 +247,6 @@ int seed_listeners(struct bpf_iter__task_file *ctx)
 	return 0;
 }
 
-SEC("iter/bpf_map_elem")
-int list_listeners(struct bpf_iter__bpf_map_elem *ctx)
-{
-	struct listener *listener = ctx->value;
-	address_t *key = ctx->key;
-
-	if (key && listener)
-		write_listener(ctx->meta->seq, key, listener);
-	return 0;
-}
-
-SEC("iter/bpf_map_elem")
-int list_handshakes(struct bpf_iter__bpf_map_elem *ctx)
-{
-	address_t *key = ctx->key;
-	ns_t *start_ns = ctx->value;
-
-	if (key && start_ns)
-		write_handshake(ctx->meta->seq, key, start_ns);
-	return 0;
-}
-
 SEC("iter/task_file")
 int seed_upstreams(struct bpf_iter__task_file *ctx)
 {
@@ -276,28 +255,6 @@ int seed_upstreams(struct bpf_iter__task_file *ctx)
 
 	if (task && file)
 		seed_upstream(task, file);
-	return 0;
-}
-
-SEC("iter/bpf_map_elem")
-int list_connections(struct bpf_iter__bpf_map_elem *ctx)
-{
-	struct connection *connection = ctx->value;
-	address_t *key = ctx->key;
-
-	if (key && connection)
-		write_connection(ctx->meta->seq, key, connection);
-	return 0;
-}
-
-SEC("iter/bpf_map_elem")
-int sweep_connections(struct bpf_iter__bpf_map_elem *ctx)
-{
-	struct connection *connection = ctx->value;
-	address_t *key = ctx->key;
-
-	if (key && connection)
-		sweep_connection(key, connection);
 	return 0;
 }
 

@@ -45,6 +45,7 @@ enum limits {
 	REPLY_LOOKS_MAX = 4,	/* at first replies that are not HTTP: two offers of encryption, a login */
 	STATUSES = 16,		/* 500 to 514, and all others */
 	MESSAGES_MAX = 1024,	/* UIO_MAXIOV bounds sendmmsg and recvmmsg */
+	RECORDS_MAX = 4096,	/* that one walk over a map writes */
 	LISTED_MAX = 1024,	/* connections in a listing, but for those that outweigh or hold bytes */
 	FOLLOWED_SLOTS = 65536,	/* a power of two; an address has one by its hash */
 	TRAFFIC_ROWS = 16,	/* ENDPOINT_MAX x TRAFFIC_DIRECTIONS */

@@ -40,6 +40,7 @@ HARMLESS = {
     *("bpf_get_current_comm", "bpf_jiffies64", "bpf_get_current_cgroup_id", "bpf_per_cpu_ptr"),
     *("bpf_loop", "bpf_get_stack", "bpf_ringbuf_output", "bpf_get_ns_current_pid_tgid"),
     *("bpf_get_task_stack", "bpf_ringbuf_query", "bpf_get_prandom_u32", "bpf_tail_call"),
+    "bpf_for_each_map_elem",
 }
 BPF_CALL = 0x85
 

@@ -51,6 +51,9 @@ class Features:
             that may come when the program is taken away already: Linux kernel commit
             e21aa341785c "bpf: Fix fexit trampoline" (in v5.12).
         preempts: a task can be preempted in the kernel, and so in a program on a function.
+        walks: user space can run a program that goes over all elements of a map: Linux kernel
+            commit 79a7f8bdb159 "bpf: Introduce bpf_sys_bpf() helper and program type." (in
+            v5.14).
     """
 
     events: FrozenSet[str]
@@ -63,6 +66,7 @@ class Features:
     pid_namespace: bool = False
     call_functions: Tuple[Tuple[str, str], ...] = ()
     preempts: bool = True
+    walks: bool = False
 
 
 def kernel_features() -> Features:
@@ -86,6 +90,7 @@ def kernel_features() -> Features:
         pid_namespace=pid_namespace,
         call_functions=_call_functions(types),
         preempts=preempts_kernel_code(),
+        walks=_has(types, "BPF_PROG_TYPE_SYSCALL"),
     )
     required = {program.name for program in EVENT_PROGRAMS if program.required}
     absent = sorted(required - features.events)

@@ -37,7 +37,7 @@ _DEGRADED = {
     ),
     "upstream_requests": (_BOTH, "from the end of the send call on"),
     "connections": (
-        f"{_MOVED}+iter:bpf_map_elem",
+        f"{_MOVED}+map:connections",
         "from the first message on, and without the sleep of senders",
     ),
     "queue_high_water": (_BOTH, "not while a send call sleeps"),

@@ -275,7 +275,7 @@ def _verdict(has_arrival: bool) -> MeasurementState:
 def _peers(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
     rests_on = {
         "upstream_requests": TRACEPOINTS,
-        "connections": "tp_btf:sys_exit+iter:bpf_map_elem",
+        "connections": "tp_btf:sys_exit+map:connections",
     }
     if has_arrival:
         requests, connections = (_on(name, what) for name, what in rests_on.items())

@@ -76,6 +76,7 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "bpf_map_lookup_and_delete_batch": (_int, _BATCH),
     "bpf_obj_get_info_by_fd": (_int, [_int, _pointer, ctypes.POINTER(_uint)]),
     "bpf_enable_stats": (_int, [_int]),
+    "bpf_prog_test_run_opts": (_int, [_int, _pointer]),
     "ring_buffer__new": (_pointer, [_int, _pointer, _pointer, _pointer]),
     "ring_buffer__consume": (_int, [_pointer]),
     "ring_buffer__free": (None, [_pointer]),

@@ -150,6 +150,11 @@ class ProbeObject:
         """Do not load `program`."""
         self._bpf.call("bpf_program__set_autoload", self._program(program), False)
 
+    def has(self, program: str) -> bool:
+        """Whether the object was built with it."""
+        find = self._bpf.functions.bpf_object__find_program_by_name
+        return bool(find(self._object, program.encode()))
+
     def aim(self, program: str, function: str) -> None:
         """Verify `program` as one of a function of the kernel, before `load`."""
         target = self._program(program)

@@ -22,7 +22,7 @@ ZEROED = frozenset({"calls", "cpus", "cpu_stays", "upstreams"})
 MADE_ANEW = frozenset(
     (
         *("thread_states", "thread_pasts", "call_journals", "whole_requests"),
-        "connection_to_add",
+        *("connection_to_add", "records"),
     )
 )
 """Arrays whose entries are taken, and read by who took them: what one says of before is overwritten

@@ -7,7 +7,6 @@ import errno
 import os
 import re
 import struct
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, FrozenSet, Iterable, Optional, Sequence, Tuple
@@ -35,6 +34,7 @@ from udsprobe.kernel.objects import map_bounds
 from udsprobe.kernel.objects.alongside import Work, alongside, nothing
 from udsprobe.kernel.objects.libbpf import LibbpfError, libbpf
 from udsprobe.kernel.objects.probe_object import ProbeObject
+from udsprobe.kernel.objects.walked_object import MAP_ITERATORS, WalkedObject, walk_of
 from udsprobe.kernel.programs.function_programs import KINDS, FunctionPrograms, prototypes
 from udsprobe.own_descriptors import descriptors_used_up, too_few_descriptors
 
@@ -42,6 +42,8 @@ VERIFIER_LINES = 20
 HEAR = "--debug shows the kernel's reason"
 # kernel/bpf/verifier.c, print_verification_stats(): after all else it has to say of a program.
 _VERIFIED = re.compile(r"processed \d+ insns ")
+# It refuses a kind of program, here iterators, before it reads it (check_attach_btf_id).
+_UNREAD = "processed 0 insns "
 # bpf_prog_new_fd() comes after the verifier, whose log then ends like that of a refusal.
 _BESIDE_THE_VERIFIER = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 SERIES_MAX = 256  # `enum limits`
@@ -89,22 +91,28 @@ def load(
         functions=functions,
         wakers=WAKER_PROGRAM in programs,
     )
-    with suppress(LibbpfError), libbpf().unheard():
-        return _loaded(raw, configure, programs, meanwhile)
+    # What goes over the elements of maps is loaded first, and may be all that is forbidden.
+    kinds = (ProbeObject, WalkedObject) if features.walks else (ProbeObject,)
+    with libbpf().unheard():
+        for kind, work in zip(kinds, (meanwhile, nothing)):
+            try:
+                return _loaded(kind(raw), configure, programs, work)
+            except LibbpfError as error:
+                if error.errno != errno.EPERM:
+                    break
     try:
         # Once more, to hear why not.
-        return _loaded(raw, configure, programs, nothing)
+        return _loaded(kind(raw), configure, programs, nothing)
     except LibbpfError as error:
         raise verifier_refusal(error, raw) or refusal(error) from error
 
 
 def _loaded(
-    raw: bytes,
+    opened: ProbeObject,
     configure: Callable[[ProbeObject], None],
     programs: FrozenSet[str],
     meanwhile: Work,
 ) -> ProbeObject:
-    opened = ProbeObject(raw)
     try:
         configure(opened)
         for program in EVENT_PROGRAMS:
@@ -148,8 +156,21 @@ def _configure(
     if functions and features.preempts:
         options["preemptible"] = bytes([True])
     options["wakers_told"] = bytes([wakers])
+    options.update(_listings(opened))
     options["threads_max"] = struct.pack("<I", bounds.get("thread_states", threads))
     opened.set_options(options)
+
+
+def _listings(opened: ProbeObject) -> Dict[str, bytes]:
+    """Options of what goes over the elements of maps; the twins that do not are left out."""
+    walks = isinstance(opened, WalkedObject)
+    for program in MAP_ITERATORS:
+        left_out = program if walks else walk_of(program)
+        if opened.has(left_out):
+            opened.leave_out(left_out)
+    room = opened.btf.enum("limits")["RECORDS_MAX"] if walks else 1
+    opened.resize("records", room)
+    return {"records_max": struct.pack("<I", room)}
 
 
 def _aim_bodies(opened: ProbeObject, functions: Sequence[CallFunction]) -> None:
@@ -254,10 +275,13 @@ def verifier_refusal(error: LibbpfError, raw: bytes) -> Optional[KernelCannotErr
     """
     if error.errno in _BESIDE_THE_VERIFIER or too_few_descriptors():
         return None
-    ends = [at for at, line in enumerate(error.log.splitlines()) if _VERIFIED.match(line)]
+    lines = error.log.splitlines()
+    ends = [at for at, line in enumerate(lines) if _VERIFIED.match(line)]
     if not ends or forbids_reading(error.log, lockdown_level()):
         return None
-    why = error.log.splitlines()[max(0, ends[-1] - 1)]
+    if error.errno == errno.EPERM and lines[ends[-1]].startswith(_UNREAD):
+        return None
+    why = lines[max(0, ends[-1] - 1)]
     return KernelCannotError(
         "verifier",
         f"the verifier of this kernel refuses the probes that {compiler_of(raw)} built "
