@@ -105,18 +105,20 @@ static __always_inline bool is_to_loopback(struct sock *sk)
 	return BPF_CORE_READ(sk, sk_dst_cache, dev, ifindex) == LOOPBACK_IFINDEX;
 }
 
-static __always_inline void write_handshake(struct seq_file *seq, address_t *key, ns_t *start_ns)
+/* False: it is not to be listed. */
+static __always_inline bool read_handshake(struct handshake_record *record, address_t *key,
+					   ns_t *start_ns)
 {
 	struct sock *sk = (void *)*key;
-	struct handshake_record record = {};
 
 	if (bpf_ktime_get_ns() - *start_ns < HANDSHAKE_WAITS_NS)
-		return;
+		return false;
 	if (BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_SYN_SENT || !is_to_loopback(sk))
-		return;
-	record.netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
-	name_of_peer(sk, &record.peer);
-	put_record(seq, &record, sizeof(record));
+		return false;
+	__builtin_memset(record, 0, sizeof(*record));
+	record->netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
+	name_of_peer(sk, &record->peer);
+	return true;
 }
 
 #endif

@@ -335,27 +335,27 @@ static __always_inline void seed_listener(struct task_struct *task, struct file 
 		seed_new_listener(&ref, tgid_of(task));
 }
 
-static __always_inline void write_listener(struct seq_file *seq, address_t *key,
-					   struct listener *listener)
+static __always_inline void read_listener(struct listener_record *record, address_t *key,
+					  struct listener *listener)
 {
 	struct inet_connection_sock *tcp = (void *)*key;
 	struct sock *sk = (void *)*key;
-	struct listener_record record = { .sk = *key };
 
+	__builtin_memset(record, 0, sizeof(*record));
+	record->sk = *key;
 	follow(*key);
-	record.is_alive = inode_of_socket(sk) == listener->inode &&
-			  BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_LISTEN;
-	record.depth = queue_length(sk, listener->endpoint);
-	record.backlog = BPF_CORE_READ(sk, sk_max_ack_backlog);
-	record.somaxconn = BPF_CORE_READ(sk, __sk_common.skc_net.net, core.sysctl_somaxconn);
-	record.drops = BPF_CORE_READ(sk, sk_drops.counter);
+	record->is_alive = inode_of_socket(sk) == listener->inode &&
+			   BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_LISTEN;
+	record->depth = queue_length(sk, listener->endpoint);
+	record->backlog = BPF_CORE_READ(sk, sk_max_ack_backlog);
+	record->somaxconn = BPF_CORE_READ(sk, __sk_common.skc_net.net, core.sysctl_somaxconn);
+	record->drops = BPF_CORE_READ(sk, sk_drops.counter);
 	if (listener->endpoint == ENDPOINT_TCP) {
-		record.syn_queue = BPF_CORE_READ(tcp, icsk_accept_queue.qlen.counter);
-		record.syn_young = BPF_CORE_READ(tcp, icsk_accept_queue.young.counter);
-	} else if (record.is_alive) {
-		record.waiting = walk_waiters(sk, false);
+		record->syn_queue = BPF_CORE_READ(tcp, icsk_accept_queue.qlen.counter);
+		record->syn_young = BPF_CORE_READ(tcp, icsk_accept_queue.young.counter);
+	} else if (record->is_alive) {
+		record->waiting = walk_waiters(sk, false);
 	}
-	put_record(seq, &record, sizeof(record));
 }
 
 #define EPHEMERAL_PORT_MIN 32768	/* of net.ipv4.ip_local_port_range */
@@ -545,70 +545,71 @@ static __always_inline bool is_still_idle(struct connection *connection)
 	       connection->active + 1 < interval && !connection->arrived_ns;
 }
 
-static __always_inline void write_connection(struct seq_file *seq, address_t *key,
-					     struct connection *connection)
+/* False: it is not to be listed. */
+static __always_inline bool read_connection(struct connection_record *record, address_t *key,
+					    struct connection *connection)
 {
-	struct connection_record record;
 	struct sock *sk = (void *)*key;
 	bool was_filled;
 
 	if (is_still_idle(connection)) {
 		connections_open++;
 		note_waiting(connection, *key, 0);
-		return;
+		return false;
 	}
-	__builtin_memset(&record, 0, sizeof(record));
-	record.sk = *key;
+	__builtin_memset(record, 0, sizeof(*record));
+	record->sk = *key;
 	if (!connection->inode || connection->inode != inode_of_socket(sk))
-		return;
+		return false;
 	/* It was refused before connect() said that it is in progress. */
 	if (connection->endpoint == ENDPOINT_TCP &&
 	    state_of_socket(*key) == TCP_CLOSE)
-		return;
+		return false;
 	connections_open++;
-	read_queues(sk, connection->endpoint, &record);
-	was_filled = read_high_water(connection, &record);
-	connection->was_empty = !record.recv_queue_bytes && !record.send_queue_bytes;
+	read_queues(sk, connection->endpoint, record);
+	was_filled = read_high_water(connection, record);
+	connection->was_empty = !record->recv_queue_bytes && !record->send_queue_bytes;
 	/* Quiet since the last sample and with nothing queued: nothing new to say. */
-	if (connection->active + 1 < interval && !was_filled && !record.recv_queue_bytes &&
-	    !record.send_queue_bytes) {
+	if (connection->active + 1 < interval && !was_filled && !record->recv_queue_bytes &&
+	    !record->send_queue_bytes) {
 		note_waiting(connection, *key, 0);
-		return;
+		return false;
 	}
-	if (!record.send_queue_bytes && is_too_light(connection)) {
-		note_waiting(connection, *key, record.recv_queue_bytes);
-		return;
+	if (!record->send_queue_bytes && is_too_light(connection)) {
+		note_waiting(connection, *key, record->recv_queue_bytes);
+		return false;
 	}
-	read_buffers(sk, connection->endpoint, &record);
-	read_progress(sk, connection, &record);
-	read_window(sk, connection, &record);
-	record.inode = connection->inode;
-	record.bytes_in = connection->bytes_in;
-	record.bytes_out = connection->bytes_out;
-	record.turns = connection->turns;
-	record.send_blocked_ns = connection->send_blocked_ns;
-	record.send_blocked_max_ns = connection->send_blocked_max_ns;
-	record.send_blocked = connection->send_blocked;
-	record.send_eagain = connection->send_eagain;
-	record.sends_held = connection->sends_held;
-	record.held = connection->held;
-	record.stopped_ns = connection->stopped_ns + connection->send_blocked_ns +
-			    connection->asleep_in_call_ns;
-	record.stopped_since_ns = connection->stopped_since_ns;
-	record.stops = connection->stops + connection->send_sleeps;
-	record.tgid = connection->tgid;
-	record.peer_tgid = connection->peer_tgid;
-	record.role = connection->role;
-	record.endpoint = connection->endpoint;
-	name_of_socket(sk, &record.local);
-	name_of_peer(sk, &record.peer);
-	/* When the buffer is full this one is shown again. */
-	if (put_record(seq, &record, sizeof(record))) {
-		connections_open--;
-		return;
-	}
+	read_buffers(sk, connection->endpoint, record);
+	read_progress(sk, connection, record);
+	read_window(sk, connection, record);
+	record->inode = connection->inode;
+	record->bytes_in = connection->bytes_in;
+	record->bytes_out = connection->bytes_out;
+	record->turns = connection->turns;
+	record->send_blocked_ns = connection->send_blocked_ns;
+	record->send_blocked_max_ns = connection->send_blocked_max_ns;
+	record->send_blocked = connection->send_blocked;
+	record->send_eagain = connection->send_eagain;
+	record->sends_held = connection->sends_held;
+	record->held = connection->held;
+	record->stopped_ns = connection->stopped_ns + connection->send_blocked_ns +
+			     connection->asleep_in_call_ns;
+	record->stopped_since_ns = connection->stopped_since_ns;
+	record->stops = connection->stops + connection->send_sleeps;
+	record->tgid = connection->tgid;
+	record->peer_tgid = connection->peer_tgid;
+	record->role = connection->role;
+	record->endpoint = connection->endpoint;
+	name_of_socket(sk, &record->local);
+	name_of_peer(sk, &record->peer);
+	return true;
+}
+
+static __always_inline void connection_listed(struct connection_record *record,
+					      struct connection *connection)
+{
 	listed++;
-	note_waiting(connection, *key, record.recv_queue_bytes);
+	note_waiting(connection, record->sk, record->recv_queue_bytes);
 }
 
 /* Detail "light": accept() is not seen, so one that was closed unused would stay in its queue. So

@@ -15,9 +15,12 @@ int list_listeners(struct bpf_iter__bpf_map_elem *ctx)
 {
 	struct listener *listener = ctx->value;
 	address_t *key = ctx->key;
+	struct listener_record record;
 
-	if (key && listener)
-		write_listener(ctx->meta->seq, key, listener);
+	if (!key || !listener)
+		return 0;
+	read_listener(&record, key, listener);
+	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;
 }
 
@@ -26,9 +29,10 @@ int list_handshakes(struct bpf_iter__bpf_map_elem *ctx)
 {
 	address_t *key = ctx->key;
 	ns_t *start_ns = ctx->value;
+	struct handshake_record record;
 
-	if (key && start_ns)
-		write_handshake(ctx->meta->seq, key, start_ns);
+	if (key && start_ns && read_handshake(&record, key, start_ns))
+		bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;
 }
 
@@ -37,9 +41,15 @@ int list_connections(struct bpf_iter__bpf_map_elem *ctx)
 {
 	struct connection *connection = ctx->value;
 	address_t *key = ctx->key;
+	struct connection_record record;
 
-	if (key && connection)
-		write_connection(ctx->meta->seq, key, connection);
+	if (!key || !connection || !read_connection(&record, key, connection))
+		return 0;
+	/* When the buffer is full this one is shown again. */
+	if (bpf_seq_write(ctx->meta->seq, &record, sizeof(record)))
+		connections_open--;
+	else
+		connection_listed(&record, connection);
 	return 0;
 }
 
@@ -56,42 +66,73 @@ int sweep_connections(struct bpf_iter__bpf_map_elem *ctx)
 
 #ifndef EARLY_KERNEL
 
-/* Where there is no room for one more record, the walk ends before the next element. */
-#define WALK(name, value_type, visit)                                               \
-	static long visit_by_##name(void *map, address_t *key,            \
-				    value_type *value, void *unused)                \
-	{                                                                           \
-		if (records_put >= records_max)                                     \
-			return 1;                                                   \
-		if (elements_walked++ >= walk_from)                                 \
-			visit;                                                      \
-		return 0;                                                           \
-	}                                                                           \
-                                                                                    \
-	SEC("syscall")                                                              \
-	int name(void *ctx)
+/* Of each element. It ends before one whose record would have no room. */
+#define begin_visit()                                  \
+	void *record = next_record();                  \
+                                                       \
+	if (!record)                                   \
+		return 1;                              \
+	if (elements_walked++ < walk_from)             \
+		return 0
 
-WALK(walk_list_listeners, struct listener, write_listener(NULL, key, value))
+static long visit_listener(void *map, address_t *key, struct listener *listener, void *unused)
 {
-	bpf_for_each_map_elem(&listeners, visit_by_walk_list_listeners, NULL, 0);
+	begin_visit();
+	read_listener(record, key, listener);
+	records_put++;
 	return 0;
 }
 
-WALK(walk_list_handshakes, ns_t, write_handshake(NULL, key, value))
+static long visit_handshake(void *map, address_t *key, ns_t *start_ns, void *unused)
 {
-	bpf_for_each_map_elem(&handshakes, visit_by_walk_list_handshakes, NULL, 0);
+	begin_visit();
+	if (read_handshake(record, key, start_ns))
+		records_put++;
 	return 0;
 }
 
-WALK(walk_list_connections, struct connection, write_connection(NULL, key, value))
+static long visit_connection(void *map, address_t *key, struct connection *connection,
+			     void *unused)
 {
-	bpf_for_each_map_elem(&connections, visit_by_walk_list_connections, NULL, 0);
+	begin_visit();
+	if (read_connection(record, key, connection)) {
+		records_put++;
+		connection_listed(record, connection);
+	}
 	return 0;
 }
 
-WALK(walk_sweep_connections, struct connection, sweep_connection(key, value))
+static long visit_to_sweep(void *map, address_t *key, struct connection *connection, void *unused)
 {
-	bpf_for_each_map_elem(&connections, visit_by_walk_sweep_connections, NULL, 0);
+	sweep_connection(key, connection);
+	return 0;
+}
+
+SEC("syscall")
+int walk_list_listeners(void *ctx)
+{
+	bpf_for_each_map_elem(&listeners, visit_listener, NULL, 0);
+	return 0;
+}
+
+SEC("syscall")
+int walk_list_handshakes(void *ctx)
+{
+	bpf_for_each_map_elem(&handshakes, visit_handshake, NULL, 0);
+	return 0;
+}
+
+SEC("syscall")
+int walk_list_connections(void *ctx)
+{
+	bpf_for_each_map_elem(&connections, visit_connection, NULL, 0);
+	return 0;
+}
+
+SEC("syscall")
+int walk_sweep_connections(void *ctx)
+{
+	bpf_for_each_map_elem(&connections, visit_to_sweep, NULL, 0);
 	return 0;
 }
 

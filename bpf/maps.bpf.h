@@ -16,8 +16,6 @@
 const volatile u32 series_max = SERIES_MAX;
 /* Entries of thread_states, the first of which is nobody's. */
 const volatile u32 threads_max = 1;
-/* Entries of `records`. */
-const volatile u32 records_max = 1;
 const volatile u32 nr_rt_sigreturn = 0xffff;
 const volatile u32 nr_restart_syscall = 0xffff;
 const volatile u32 compat_nr_rt_sigreturn = 0xffff;
@@ -202,21 +200,12 @@ struct {
 	__type(value, struct connection_record);	/* the largest of them */
 } records SEC(".maps");
 
-/* For the reader of an iterator, or, where `seq` is NULL, into `records`. 0: it was written. */
-static __always_inline long put_record(struct seq_file *seq, void *record, u32 size)
+/* Of the next one; NULL: there is no room for it. */
+static __always_inline void *next_record(void)
 {
 	u32 at = records_put;
-	void *place;
 
-	/* Each program has one of the two alone. */
-	if (!(__builtin_constant_p(!seq) && !seq))
-		return bpf_seq_write(seq, record, size);
-	place = bpf_map_lookup_elem(&records, &at);
-	/* Copied in a call: the words of a record would not find room on the stack beside it. */
-	if (!place || bpf_probe_read_kernel(place, size, record))
-		return -1;
-	records_put = at + 1;
-	return 0;
+	return bpf_map_lookup_elem(&records, &at);
 }
 
 /* Those of threads that are gone. */

@@ -16,6 +16,8 @@ SYMBOLS, RELOCATIONS, FUNCTION, SECTION = 2, 9, 2, 3
 CALL, ADD, MOVE = 0x85, 0x07, 0xBF
 LOAD, STORE_IMMEDIATE, STORE = 1, 2, 3
 FRAME_POINTER, PSEUDO_CALL, CALL_RELOCATION = 10, 1, 10
+# The address of a callback, which a helper calls on the same stack.
+LOAD_ADDRESS, ADDRESS_RELOCATION, CODE = 0x18, 1, 4
 # kernel/bpf/verifier.c, check_max_stack_depth(), up to v6.8; less since.
 ROUNDED_TO = 32
 
@@ -36,22 +38,41 @@ class Header(NamedTuple):
 
 @dataclass
 class Function:
-    """One function; `frame_bytes` as its instructions reach below the frame pointer."""
+    """One function; `frame_bytes` as its instructions reach below the frame pointer.
+
+    `callbacks`: what it gives to helpers, which call it on the same stack.
+    """
 
     name: str
     frame_bytes: int = 0
     calls: Set[Place] = field(default_factory=set)
+    callbacks: Set[Place] = field(default_factory=set)
 
 
 def deepest_chain(elf: bytes) -> Tuple[int, List[str]]:
-    """Bytes of stack, each frame rounded up, and the names of the functions from the top."""
+    """Bytes of stack, each frame rounded up, and the names of the functions from the top.
+
+    Without callbacks: where a kernel has the helpers that take them, less of the rest is walked.
+    """
     functions = _functions(elf)
-    return max(_depth(functions, place) for place in functions)
+    return max(_depth(functions, place, callbacks=False) for place in functions)
 
 
-def _depth(functions: Dict[Place, Function], place: Place) -> Tuple[int, List[str]]:
+def deepest_walk(elf: bytes) -> Tuple[int, List[str]]:
+    """The same of the programs that walk over maps, with their callbacks; 0 without such."""
+    functions = _functions(elf)
+    names = ("walk_list_", "walk_sweep_")
+    walks = [place for place, one in functions.items() if one.name.startswith(names)]
+    return max((_depth(functions, place, callbacks=True) for place in walks), default=(0, []))
+
+
+def _depth(
+    functions: Dict[Place, Function], place: Place, *, callbacks: bool
+) -> Tuple[int, List[str]]:
     function = functions[place]
-    below = max((_depth(functions, each) for each in function.calls), default=(0, []))
+    entered = function.calls | (function.callbacks if callbacks else set())
+    depths = (_depth(functions, each, callbacks=callbacks) for each in entered)
+    below = max(depths, default=(0, []))
     frame = max(function.frame_bytes + ROUNDED_TO - 1, ROUNDED_TO) // ROUNDED_TO * ROUNDED_TO
     return frame + below[0], [function.name, *below[1]]
 
@@ -80,6 +101,8 @@ def _walk(function: Function, code: bytes, place: Place, relocated: Dict[int, Pl
             here = start + 8 * at
             called = relocated.get(here, (section, here + 8 * (number + 1)))
             function.calls |= {called} - {KERNEL_FUNCTION}
+        if opcode == LOAD_ADDRESS and start + 8 * at in relocated:
+            function.callbacks.add(relocated[start + 8 * at])
         reach = _reach(opcode, target, source, offset, number, copies)
         function.frame_bytes = max(function.frame_bytes, reach)
         copies.discard(target)
@@ -111,12 +134,17 @@ def _called(
         if header.kind != RELOCATIONS or header.info != section:
             continue
         for at, info in struct.iter_unpack("<QQ", elf[header.offset : header.offset + header.size]):
-            if info & 0xFFFFFFFF != CALL_RELOCATION:
-                continue
             _, kind, where, value, _ = symbols[info >> 32]
             number = INSTRUCTION.unpack_from(elf, headers[section].offset + at)[3]
-            found[at] = (where, value + 8 * (number + 1) if kind == SECTION else value)
+            if info & 0xFFFFFFFF == CALL_RELOCATION:
+                found[at] = (where, value + 8 * (number + 1) if kind == SECTION else value)
+            elif info & 0xFFFFFFFF == ADDRESS_RELOCATION and _is_code(headers, where):
+                found[at] = (where, value + number)
     return found
+
+
+def _is_code(headers: List[Header], section: int) -> bool:
+    return section < len(headers) and bool(headers[section].flags & CODE)
 
 
 def _headers(elf: bytes) -> List[Header]:

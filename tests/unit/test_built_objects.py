@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bpf_stack import deepest_chain
+from tests.bpf_stack import deepest_chain, deepest_walk
 from tests.repo.source_tree import ROOT
 from udsprobe.kernel.abilities.built_objects import is_stale
 
@@ -48,6 +48,14 @@ def test_no_chain_of_calls_takes_more_stack_than_there_is(built: Path) -> None:
     """The newest kernels allow more: only older ones refuse to load what does not fit."""
     stack_bytes, functions = deepest_chain(built.read_bytes())
     assert stack_bytes <= STACK_BYTES, functions
+
+
+@pytest.mark.parametrize("built", OBJECTS, ids=lambda path: path.name)
+def test_a_walk_takes_no_more_stack_than_there_is(built: Path) -> None:
+    """Early kernels and the object of stacks have none."""
+    stack_bytes, functions = deepest_walk(built.read_bytes())
+    assert stack_bytes <= STACK_BYTES, functions
+    assert bool(functions) == built.name.startswith(("tracepoint.", "fentry."))
 
 
 def test_there_are_objects_to_look_at() -> None:

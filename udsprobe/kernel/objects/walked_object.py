@@ -54,7 +54,7 @@ class WalkedObject(ProbeObject):
         if over is None:
             yield from super().parts(program)
             return
-        shared, room = SharedGlobals(self), self.btf.enum("limits")["RECORDS_MAX"]
+        shared, room = SharedGlobals(self), self._room()
         walked, put = 0, room
         while put == room:
             shared.set("walk_from", walked)
@@ -64,6 +64,9 @@ class WalkedObject(ProbeObject):
             walked, put = shared.get("elements_walked"), shared.get("records_put")
             yield self._records(program, put)
 
+    def _room(self) -> int:
+        return int(self._bpf.functions.bpf_map__max_entries(self._map("records")))
+
     def _run(self, program: str) -> None:
         options = _RunOptions(ctypes.sizeof(_RunOptions))
         descriptor = self._bpf.call("bpf_program__fd", self._program(program))
@@ -72,10 +75,9 @@ class WalkedObject(ProbeObject):
     def _records(self, program: str, count: int) -> bytes:
         if not count:
             return b""
-        limits = self.btf.enum("limits")
         step = ctypes.sizeof(self.btf.structure("connection_record"))
         size = ctypes.sizeof(self.btf.structure(RECORDS[program]))
-        mapped = self.mapped("records", whole_pages(step * limits["RECORDS_MAX"]))
+        mapped = self.mapped("records", whole_pages(step * self._room()))
         if size == step:
             return mapped[: step * count]
         return b"".join(mapped[at : at + size] for at in range(0, step * count, step))

@@ -9,7 +9,7 @@ import re
 import struct
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, FrozenSet, Iterable, Optional, Sequence, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, Optional, Sequence, Tuple, Type
 
 from udsprobe.errors import KernelCannotError, NotPermittedError, UdsprobeError
 from udsprobe.kernel.abilities.built_objects import compiler_of, object_bytes
@@ -91,10 +91,8 @@ def load(
         functions=functions,
         wakers=WAKER_PROGRAM in programs,
     )
-    # What goes over the elements of maps is loaded first, and may be all that is forbidden.
-    kinds = (ProbeObject, WalkedObject) if features.walks else (ProbeObject,)
     with libbpf().unheard():
-        for kind, work in zip(kinds, (meanwhile, nothing)):
+        for kind, work in zip(kinds_of_object(features), (meanwhile, nothing)):
             try:
                 return _loaded(kind(raw), configure, programs, work)
             except LibbpfError as error:
@@ -105,6 +103,14 @@ def load(
         return _loaded(kind(raw), configure, programs, nothing)
     except LibbpfError as error:
         raise verifier_refusal(error, raw) or refusal(error) from error
+
+
+def kinds_of_object(features: Features) -> Tuple[Type[ProbeObject], ...]:
+    """In the order in which they are tried.
+
+    What goes over the elements of maps is loaded first, and may be all that is forbidden.
+    """
+    return (ProbeObject, WalkedObject) if features.walks else (ProbeObject,)
 
 
 def _loaded(
@@ -148,6 +154,7 @@ def _configure(
     for name in ("thread_states", "thread_pasts", "free_slots"):
         opened.resize(name, threads)
     opened.resize("call_journals", map_bounds.journals_max())
+    _choose_listings(opened)
     bounds = _bounds_for_tests()
     for name, entries in bounds.items():
         opened.resize(name, entries)
@@ -156,21 +163,19 @@ def _configure(
     if functions and features.preempts:
         options["preemptible"] = bytes([True])
     options["wakers_told"] = bytes([wakers])
-    options.update(_listings(opened))
     options["threads_max"] = struct.pack("<I", bounds.get("thread_states", threads))
     opened.set_options(options)
 
 
-def _listings(opened: ProbeObject) -> Dict[str, bytes]:
-    """Options of what goes over the elements of maps; the twins that do not are left out."""
+def _choose_listings(opened: ProbeObject) -> None:
+    """What goes over the elements of maps is loaded in one of two kinds."""
     walks = isinstance(opened, WalkedObject)
     for program in MAP_ITERATORS:
         left_out = program if walks else walk_of(program)
         if opened.has(left_out):
             opened.leave_out(left_out)
-    room = opened.btf.enum("limits")["RECORDS_MAX"] if walks else 1
-    opened.resize("records", room)
-    return {"records_max": struct.pack("<I", room)}
+    if walks:
+        opened.resize("records", opened.btf.enum("limits")["RECORDS_MAX"])
 
 
 def _aim_bodies(opened: ProbeObject, functions: Sequence[CallFunction]) -> None:
