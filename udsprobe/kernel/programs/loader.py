@@ -96,7 +96,7 @@ def load(
             try:
                 return _loaded(kind(raw), configure, programs, work)
             except LibbpfError as error:
-                if error.errno != errno.EPERM:
+                if error.errno != errno.EPERM or missing_capabilities():
                     break
     try:
         # Once more, to hear why not.
