@@ -52,6 +52,7 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "bpf_map__key_size": (_uint, [_pointer]),
     "bpf_map__value_size": (_uint, [_pointer]),
     "bpf_map__set_max_entries": (_int, [_pointer, _uint]),
+    "bpf_map__map_flags": (_uint, [_pointer]),
     "bpf_map__set_map_flags": (_int, [_pointer, _uint]),
     "bpf_map__reuse_fd": (_int, [_pointer, _int]),
     "bpf_map__max_entries": (_uint, [_pointer]),

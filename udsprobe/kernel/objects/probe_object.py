@@ -114,6 +114,8 @@ class ProbeObject:
         self._links: Dict[str, int] = {}
         self._iterators: Dict[str, int] = {}
         self._mapped: Dict[Tuple[str, int, bool], mmap.mmap] = {}
+        # Of the maps that have all their memory from the beginning.
+        self._lasting_bytes: Optional[int] = None
         # By map: taken anew for each reading, they are cleared and scattered over the heap.
         self._batch_buffers: Dict[Tuple[str, int, int], Tuple[Any, Any]] = {}
 
@@ -294,13 +296,20 @@ class ProbeObject:
         Exact since Linux kernel commit 90a5527d7686 "bpf: add new map ops ->map_mem_usage" (in
         v6.4); before, of hash maps what they would take if they were full.
         """
-        total = 0
-        for handle in self._maps():
-            descriptor = self._bpf.call("bpf_map__fd", handle)
-            with open(f"/proc/self/fdinfo/{descriptor}", "rb") as info:
-                _, found, rest = info.read().partition(b"\nmemlock:")
-            total += int(rest.split(b"\n", 1)[0]) if found else 0
-        return total
+        if self._lasting_bytes is None:
+            lasting = (each for each in self._maps() if not self._takes_late(each))
+            self._lasting_bytes = sum(map(self._bytes_of, lasting))
+        late = filter(self._takes_late, self._maps())
+        return self._lasting_bytes + sum(map(self._bytes_of, late))
+
+    def _takes_late(self, handle: int) -> bool:
+        return bool(self._bpf.functions.bpf_map__map_flags(handle) & NO_PREALLOC)
+
+    def _bytes_of(self, handle: int) -> int:
+        descriptor = self._bpf.call("bpf_map__fd", handle)
+        with open(f"/proc/self/fdinfo/{descriptor}", "rb") as info:
+            _, found, rest = info.read().partition(b"\nmemlock:")
+        return int(rest.split(b"\n", 1)[0]) if found else 0
 
     def shapes(self) -> List[MapShape]:
         """Of all maps, those of sections included."""
