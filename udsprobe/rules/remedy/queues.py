@@ -358,7 +358,7 @@ ACCEPT_LATE: Dict[str, Tuple[Row, ...]] = {
     "node": (
         restart(
             "move what computes or blocks out of the loop (worker_threads), or run the program "
-            "in several processes (node:cluster)",
+            "in more processes (node:cluster)",
             "a loop accepts when it comes back to its poller",
         ),
     ),

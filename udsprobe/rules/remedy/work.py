@@ -135,7 +135,7 @@ MORE_CPU: Dict[str, Tuple[Row, ...]] = {
     ),
     "node": (
         restart(
-            "run the program in several processes (node:cluster), or move what computes to "
+            "run the program in more processes (node:cluster), or move what computes to "
             "worker_threads, if CPUs are free",
             "JavaScript runs in one thread; a faster transport does not change that",
         ),
