@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import List, Mapping, NamedTuple, Optional
 
@@ -140,8 +141,14 @@ def _compile_all(root: Path, wanted: Mapping[Path, Source], digest: str) -> None
     objects = _stamp(root).parent
     objects.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".build-", dir=objects) as built:
-        for target, source in wanted.items():
-            _compile(root, tools, source, Path(built) / target.name)
+        # A compiler has one thread.
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            compiled = [
+                pool.submit(_compile, root, tools, source, Path(built) / target.name)
+                for target, source in wanted.items()
+            ]
+        for each in compiled:
+            each.result()
         for stale in objects.glob("*.bpf.o"):
             stale.unlink()
         for target in wanted:
