@@ -2,8 +2,7 @@
 /* Programs that user space runs over the elements of a map: iterators; or, where the policy of the
  * kernel refuses those, walks, which bpf(BPF_PROG_RUN) runs (Linux kernel commits 79a7f8bdb159 "bpf:
  * Introduce bpf_sys_bpf() helper and program type." (in v5.14) and 69c087ba6225 "bpf: Add
- * bpf_for_each_map_elem() helper" (in v5.13)). Programs are loaded in the order of their sections:
- * these come first, so that a refusal costs little.
+ * bpf_for_each_map_elem() helper" (in v5.13)).
  */
 #ifndef LISTINGS_BPF_H
 #define LISTINGS_BPF_H

@@ -10,7 +10,7 @@ import pytest
 
 from tests.workloads.upstream_process import Actor, Place, connected
 from udsprobe.errors import KernelCannotError
-from udsprobe.kernel.abilities.features import kernel_features
+from udsprobe.kernel.abilities.features import KERNEL_BTF, WALKS
 from udsprobe.kernel.objects.probe_object import ProbeObject, records
 from udsprobe.kernel.objects.walked_object import WalkedObject
 from udsprobe.kernel.proc.procfs import Procfs
@@ -26,9 +26,9 @@ KINDS: Dict[str, Type[ProbeObject]] = {"iterators": ProbeObject, "walks": Walked
 @pytest.fixture(params=KINDS)
 def tracer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracer]:
     """One with room for fewer records than there are connections."""
-    if request.param == "walks" and not kernel_features().walks:
+    if request.param == "walks" and WALKS.encode() not in KERNEL_BTF.read_bytes():
         pytest.skip("this kernel has no programs of type syscall (Linux 5.14)")
-    monkeypatch.setattr(loader, "kinds_of_object", lambda _: (KINDS[request.param],))
+    monkeypatch.setattr(loader, "kind_of_object", lambda _: KINDS[request.param])
     monkeypatch.setenv(loader.MAP_BOUNDS, f"records={ROOM}" if request.param == "walks" else "")
     try:
         made = Tracer(strategy="tracepoint")

@@ -12,7 +12,7 @@ from udsprobe.kernel.abilities.features import Features
 from udsprobe.kernel.objects.libbpf import LibbpfError
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.objects.walked_object import MAP_ITERATORS, WalkedObject, walk_of
-from udsprobe.kernel.programs.loader import kinds_of_object, refusal, verifier_refusal
+from udsprobe.kernel.programs.loader import kind_of_object, refusal, verifier_refusal
 
 FEATURES = Features(
     frozenset(), direct_loads=True, task_storage=True, sleeping_calls=True, preemptible=False
@@ -47,9 +47,9 @@ def test_what_was_read_is_the_builds(code: int, raw: bytes) -> None:
     assert "R1 invalid mem access" in told.line()
 
 
-def test_walks_come_after_iterators_where_the_kernel_has_them() -> None:
-    assert kinds_of_object(FEATURES) == (ProbeObject,)
-    assert kinds_of_object(replace(FEATURES, walks=True)) == (ProbeObject, WalkedObject)
+def test_walks_are_for_kernels_that_forbid_iterators() -> None:
+    assert kind_of_object(FEATURES) is ProbeObject
+    assert kind_of_object(replace(FEATURES, walks=True)) is WalkedObject
 
 
 @pytest.mark.parametrize("program", sorted(MAP_ITERATORS))

@@ -10,6 +10,7 @@ from typing import FrozenSet, Tuple
 
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.abilities.call_functions import call_functions
+from udsprobe.kernel.abilities.map_iterators import MapIteratorTrial
 from udsprobe.kernel.abilities.plan import (
     EVENT_PROGRAMS,
     URING,
@@ -19,10 +20,12 @@ from udsprobe.kernel.abilities.plan import (
 )
 from udsprobe.kernel.abilities.preempt_count import may_be_told
 from udsprobe.kernel.abilities.preemption import preempts_kernel_code
+from udsprobe.kernel.objects.alongside import alongside
 from udsprobe.kernel.objects.btf import names
 from udsprobe.kernel.proc.own_namespaces import in_pid_namespace
 
 KERNEL_BTF = Path("/sys/kernel/btf/vmlinux")
+WALKS = "BPF_PROG_TYPE_SYSCALL"
 WITHOUT = "`udsprobe listeners` works without probes"
 
 
@@ -51,9 +54,9 @@ class Features:
             that may come when the program is taken away already: Linux kernel commit
             e21aa341785c "bpf: Fix fexit trampoline" (in v5.12).
         preempts: a task can be preempted in the kernel, and so in a program on a function.
-        walks: user space can run a program that goes over all elements of a map: Linux kernel
-            commit 79a7f8bdb159 "bpf: Introduce bpf_sys_bpf() helper and program type." (in
-            v5.14).
+        walks: what goes over the elements of a map is a program that user space runs, since
+            iterators are forbidden: Linux kernel commit 79a7f8bdb159 "bpf: Introduce
+            bpf_sys_bpf() helper and program type." (in v5.14).
     """
 
     events: FrozenSet[str]
@@ -77,7 +80,10 @@ def kernel_features() -> Features:
             `pid-namespace`, `time-namespace`.
     """
     pid_namespace = in_pid_namespace()
-    types = _kernel_types()
+    trial = MapIteratorTrial()
+    # libbpf reads the kernel's types for it, and this thread reads them too.
+    with alongside(trial.run):
+        types = _kernel_types()
     features = Features(
         _events(types),
         direct_loads=_has(types, "bpf_rdonly_cast"),
@@ -90,7 +96,7 @@ def kernel_features() -> Features:
         pid_namespace=pid_namespace,
         call_functions=_call_functions(types),
         preempts=preempts_kernel_code(),
-        walks=_has(types, "BPF_PROG_TYPE_SYSCALL"),
+        walks=trial.are_forbidden and _has(types, WALKS),
     )
     required = {program.name for program in EVENT_PROGRAMS if program.required}
     absent = sorted(required - features.events)

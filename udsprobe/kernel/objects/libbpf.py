@@ -65,6 +65,7 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "bpf_program__fd": (_int, [_pointer]),
     "bpf_link__fd": (_int, [_pointer]),
     "bpf_link__destroy": (_int, [_pointer]),
+    "libbpf_find_vmlinux_btf_id": (_int, [_text, _int]),
     "bpf_prog_load": (_int, [_int, _text, _text, _text, _size, _pointer]),
     "bpf_link_create": (_int, [_int, _int, _int, _pointer]),
     "bpf_iter_create": (_int, [_int]),
@@ -98,6 +99,33 @@ class LibbpfError(OSError):
 
 def _words(code: int) -> str:
     return "not supported by this kernel" if code == ENOTSUPP else os.strerror(code)
+
+
+class LoadOptions(ctypes.Structure):
+    """`struct bpf_prog_load_opts` (libbpf's bpf.h) up to the log."""
+
+    _fields_ = [
+        ("sz", _size),
+        ("attempts", _int),
+        ("expected_attach_type", _int),
+        ("prog_btf_fd", _uint),
+        ("prog_flags", _uint),
+        ("prog_ifindex", _uint),
+        ("kern_version", _uint),
+        ("attach_btf_id", _uint),
+        ("attach_prog_fd", _uint),
+        ("attach_btf_obj_fd", _uint),
+        ("fd_array", _pointer),
+        ("func_info", _pointer),
+        ("func_info_cnt", _uint),
+        ("func_info_rec_size", _uint),
+        ("line_info", _pointer),
+        ("line_info_cnt", _uint),
+        ("line_info_rec_size", _uint),
+        ("log_level", _uint),
+        ("log_size", _uint),
+        ("log_buf", _pointer),
+    ]
 
 
 class ProgInfo(ctypes.Structure):

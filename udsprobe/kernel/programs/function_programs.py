@@ -12,7 +12,7 @@ import struct
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from udsprobe.kernel.abilities.call_functions import CallFunction
-from udsprobe.kernel.objects.libbpf import LibbpfError, libbpf, program_info
+from udsprobe.kernel.objects.libbpf import LibbpfError, LoadOptions, libbpf, program_info
 
 # include/uapi/linux/bpf.h
 TRACING_PROGRAM, FENTRY, FEXIT = 26, 24, 25
@@ -30,33 +30,6 @@ class Account(NamedTuple):
     run_time_ns: int
     runs: int
     misses: int
-
-
-class _LoadOptions(ctypes.Structure):
-    """`struct bpf_prog_load_opts` (libbpf's bpf.h) up to the log."""
-
-    _fields_ = [
-        ("sz", ctypes.c_size_t),
-        ("attempts", ctypes.c_int),
-        ("expected_attach_type", ctypes.c_int),
-        ("prog_btf_fd", ctypes.c_uint32),
-        ("prog_flags", ctypes.c_uint32),
-        ("prog_ifindex", ctypes.c_uint32),
-        ("kern_version", ctypes.c_uint32),
-        ("attach_btf_id", ctypes.c_uint32),
-        ("attach_prog_fd", ctypes.c_uint32),
-        ("attach_btf_obj_fd", ctypes.c_uint32),
-        ("fd_array", ctypes.c_void_p),
-        ("func_info", ctypes.c_void_p),
-        ("func_info_cnt", ctypes.c_uint32),
-        ("func_info_rec_size", ctypes.c_uint32),
-        ("line_info", ctypes.c_void_p),
-        ("line_info_cnt", ctypes.c_uint32),
-        ("line_info_rec_size", ctypes.c_uint32),
-        ("log_level", ctypes.c_uint32),
-        ("log_size", ctypes.c_uint32),
-        ("log_buf", ctypes.c_void_p),
-    ]
 
 
 def prototypes(functions: Sequence[CallFunction]) -> List[CallFunction]:
@@ -130,7 +103,7 @@ class FunctionPrograms:
 
 def _load(kind: str, function: CallFunction, array: int) -> int:
     code = _jump(array)
-    options = _LoadOptions(ctypes.sizeof(_LoadOptions), 1, KINDS[kind])
+    options = LoadOptions(ctypes.sizeof(LoadOptions), 1, KINDS[kind])
     options.attach_btf_id = function.type_id
     log = ctypes.create_string_buffer(LOG_BYTES)
     options.log_level, options.log_size = 1, LOG_BYTES

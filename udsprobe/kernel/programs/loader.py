@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import struct
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, FrozenSet, Iterable, Optional, Sequence, Tuple, Type
@@ -91,13 +92,9 @@ def load(
         functions=functions,
         wakers=WAKER_PROGRAM in programs,
     )
-    with libbpf().unheard():
-        for kind, work in zip(kinds_of_object(features), (meanwhile, nothing)):
-            try:
-                return _loaded(kind(raw), configure, programs, work)
-            except LibbpfError as error:
-                if error.errno != errno.EPERM or missing_capabilities():
-                    break
+    kind = kind_of_object(features)
+    with suppress(LibbpfError), libbpf().unheard():
+        return _loaded(kind(raw), configure, programs, meanwhile)
     try:
         # Once more, to hear why not.
         return _loaded(kind(raw), configure, programs, nothing)
@@ -105,12 +102,9 @@ def load(
         raise verifier_refusal(error, raw) or refusal(error) from error
 
 
-def kinds_of_object(features: Features) -> Tuple[Type[ProbeObject], ...]:
-    """In the order in which they are tried.
-
-    What goes over the elements of maps is loaded first, and may be all that is forbidden.
-    """
-    return (ProbeObject, WalkedObject) if features.walks else (ProbeObject,)
+def kind_of_object(features: Features) -> Type[ProbeObject]:
+    """The one whose programs over the elements of maps this kernel loads."""
+    return WalkedObject if features.walks else ProbeObject
 
 
 def _loaded(
@@ -168,7 +162,7 @@ def _configure(
 
 
 def _choose_listings(opened: ProbeObject) -> None:
-    """What goes over the elements of maps is loaded in one of two kinds."""
+    """Of the two kinds of programs over the elements of maps, one is loaded."""
     walks = isinstance(opened, WalkedObject)
     for program in MAP_ITERATORS:
         left_out = program if walks else walk_of(program)
