@@ -154,6 +154,8 @@ def test_a_collector_that_is_down_stops_nobody(demo: Demo) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
+# Both need the same build, which takes minutes.
+@pytest.mark.xdist_group("collector")
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_a_real_collector(demo: Demo, protocol: str, tmp_path: Path, cache: Optional[Path]) -> None:
     """Built from OpenTelemetry's own modules, which needs a newer Go than Debian 12 has.
