@@ -71,7 +71,7 @@ def test_sigkill_leaves_nothing_in_the_kernel(actor: Caller, tmp_path: Path) -> 
 
 
 def test_the_time_is_up(actor: Caller, tmp_path: Path) -> None:
-    with Live(attach(actor, "--duration", "0.3"), tmp_path) as live:
+    with Live(attach(actor, "--duration", "2"), tmp_path) as live:
         objects = live.objects()
         ended = live.end(None)
     assert ended.code == 0
