@@ -7,6 +7,7 @@ import errno
 import os
 import struct
 
+from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.abilities.privileges import missing_capabilities
 from udsprobe.kernel.objects.libbpf import LibbpfError, LoadOptions, libbpf
 
@@ -31,11 +32,13 @@ class MapIteratorTrial:
         """
         if missing_capabilities():
             return
-        bpf = libbpf()
         try:
+            bpf = libbpf()
             target = bpf.call("libbpf_find_vmlinux_btf_id", b"bpf_map_elem", ITERATOR)
             options = LoadOptions(ctypes.sizeof(LoadOptions), 1, ITERATOR, attach_btf_id=target)
             arguments = (TRACING_PROGRAM, b"", b"GPL", RETURN_0, len(RETURN_0) // 8)
             os.close(bpf.call("bpf_prog_load", *arguments, ctypes.addressof(options)))
         except LibbpfError as error:
             self.are_forbidden = error.errno == errno.EPERM
+        except KernelCannotError:
+            pass  # No libbpf: who loads the object says so.
