@@ -9,9 +9,9 @@ import struct
 
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.abilities.privileges import missing_capabilities
-from udsprobe.kernel.objects.libbpf import LibbpfError, LoadOptions, libbpf
+from udsprobe.kernel.objects.libbpf import TRACING_PROGRAM, LibbpfError, LoadOptions, libbpf
 
-TRACING_PROGRAM, ITERATOR = 26, 28  # BPF_PROG_TYPE_TRACING, BPF_TRACE_ITER
+ITERATOR = 28  # BPF_TRACE_ITER (include/uapi/linux/bpf.h)
 RETURN_0 = struct.pack("<BBhi", 0xB7, 0, 0, 0) + struct.pack("<BBhi", 0x95, 0, 0, 0)
 
 

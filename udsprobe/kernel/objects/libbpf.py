@@ -20,6 +20,7 @@ LIBRARY = "libbpf.so.1"
 # Where scripts/build_libbpf puts one, for releases that have libbpf 0.x.
 OWN = Path(udsprobe.__file__).resolve().parent / "_bpf" / LIBRARY
 BTF_KIND_FUNC = 12
+TRACING_PROGRAM = 26  # BPF_PROG_TYPE_TRACING (include/uapi/linux/bpf.h)
 STATS_RUN_TIME = 0
 MAX_LOG_LINES = 400
 

@@ -7,6 +7,7 @@ their records into an array which is mapped here (bpf/listings.bpf.h).
 from __future__ import annotations
 
 import ctypes
+from functools import cached_property
 from typing import Iterator, Optional
 
 from udsprobe.kernel.objects.probe_object import ProbeObject
@@ -54,7 +55,7 @@ class WalkedObject(ProbeObject):
         if over is None:
             yield from super().parts(program)
             return
-        shared, room = SharedGlobals(self), self._room()
+        shared, room = self._globals, self._room()
         walked, put = 0, room
         while put == room:
             shared.set("walk_from", walked)
@@ -63,6 +64,10 @@ class WalkedObject(ProbeObject):
             self._run(walk_of(program))
             walked, put = shared.get("elements_walked"), shared.get("records_put")
             yield self._records(program, put)
+
+    @cached_property
+    def _globals(self) -> SharedGlobals:
+        return SharedGlobals(self)
 
     def _room(self) -> int:
         return int(self._bpf.functions.bpf_map__max_entries(self._map("records")))

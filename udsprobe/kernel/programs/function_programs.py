@@ -12,10 +12,16 @@ import struct
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from udsprobe.kernel.abilities.call_functions import CallFunction
-from udsprobe.kernel.objects.libbpf import LibbpfError, LoadOptions, libbpf, program_info
+from udsprobe.kernel.objects.libbpf import (
+    TRACING_PROGRAM,
+    LibbpfError,
+    LoadOptions,
+    libbpf,
+    program_info,
+)
 
 # include/uapi/linux/bpf.h
-TRACING_PROGRAM, FENTRY, FEXIT = 26, 24, 25
+FENTRY, FEXIT = 24, 25
 MOVE, LOAD_64, CALL, EXIT = 0xB7, 0x18, 0x85, 0x95
 MAP_DESCRIPTOR, TAIL_CALL = 1, 12
 NAME_MAX = 15
