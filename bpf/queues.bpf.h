@@ -28,6 +28,26 @@ static __always_inline u32 unread_tcp(u32 received, u32 taken, u8 state)
 	return unread > 0 ? unread : 0;
 }
 
+__noinline int first_skb_has_bytes(u64 at)
+{
+	struct sock *sk = (void *)at;
+	struct sk_buff *first = BPF_CORE_READ(sk, sk_receive_queue.next);
+
+	if (!first || first == (void *)&sk->sk_receive_queue)
+		return 0;
+	return BPF_CORE_READ(first, len) != 0;
+}
+
+/* As another CPU sees it: tcp_data_queue() numbers the end of the stream, which is a packet without
+ * bytes, before tcp_fin() changes the state (net/ipv4/tcp_input.c).
+ */
+static __always_inline u32 unread_tcp_bytes(address_t at, u32 received, u32 taken, u8 state)
+{
+	u32 unread = unread_tcp(received, taken, state);
+
+	return unread == 1 ? first_skb_has_bytes(at) : unread;
+}
+
 /* Linux kernel commit f4e1fb04c123 "af_unix: Use cached value for SOCK_STREAM in
  * unix_inq_len()" (in v6.17): before it, and of seqpacket, the queue would have to
  * be walked at every send.
@@ -49,7 +69,8 @@ static __always_inline u32 unread_bytes_direct(address_t at, u8 endpoint)
 		if (sk->sk_protocol != IPPROTO_TCP)
 			return 0;
 		tcp = bpf_rdonly_cast((void *)at, bpf_core_type_id_kernel(struct tcp_sock));
-		return unread_tcp(tcp->rcv_nxt, tcp->copied_seq, sk->__sk_common.skc_state);
+		return unread_tcp_bytes(at, tcp->rcv_nxt, tcp->copied_seq,
+					sk->__sk_common.skc_state);
 	}
 	if (!bpf_core_field_exists(unix->inq_len))
 		return 0;
@@ -66,8 +87,9 @@ static __always_inline u32 unread_bytes_probed(address_t at, u8 endpoint)
 	if (endpoint == ENDPOINT_TCP) {
 		if (BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
 			return 0;
-		return unread_tcp(BPF_CORE_READ(tcp, rcv_nxt), BPF_CORE_READ(tcp, copied_seq),
-				  BPF_CORE_READ(sk, __sk_common.skc_state));
+		return unread_tcp_bytes(at, BPF_CORE_READ(tcp, rcv_nxt),
+					BPF_CORE_READ(tcp, copied_seq),
+					BPF_CORE_READ(sk, __sk_common.skc_state));
 	}
 	if (!bpf_core_field_exists(unix->inq_len))
 		return 0;
