@@ -171,6 +171,21 @@ def test_threads_that_accept_side_by_side_work_a_burst_off_sooner() -> None:
     assert verdict(two).cause == "accept-starved"
 
 
+def test_a_burst_that_was_queued_before_we_looked_is_worked_off_one_after_the_other() -> None:
+    """500 connections, 0.7 ms of CPU time each: the middle one waits 175 ms, and no other came."""
+    in_time = replace(
+        queueing(500, now=0, threads=1),
+        wait_us=ill.flat(500, 170_000),
+        accepted_early=500,
+    )
+    before = replace(in_time, depth=replace(in_time.depth, histogram={}))
+    requests = ill.served(500, app=700)
+    busy = ill.thread(4711, user=0.035, blocked_poll=0.965)
+    assert verdict(ill.service(requests, busy, listeners=[before])).cause == "healthy"
+    late = replace(before, wait_us=ill.flat(500, 900_000))
+    assert verdict(ill.service(requests, busy, listeners=[late])).cause == "accept-starved"
+
+
 def stormed(accepted: int) -> Report:
     """Two workers that sleep in requests, and a queue that refuses far more than they take."""
     share = {"blocked_other": 0.95, "blocked_recv": 0.04, "sys_socket": 0.01, "blocked_poll": 0.0}

@@ -361,14 +361,20 @@ def _burst_us(report: Report, listener: Listener) -> float:
     accepted = listener.accepted or 0
     depths = {int(depth): n for depth, n in (listener.depth.histogram or {}).items()}
     arrivals = sum(depths.values())
-    if not accepted or not arrivals:
+    if not accepted or listener.depth.histogram is None:
         return 0.0
-    mean_depth = sum(depth * n for depth, n in depths.items()) / arrivals
+    mean_depth = _mean_depth(depths, before=max(0, accepted - arrivals))
     owners = _acceptors(listener)
     processes = report.time.processes if report.time is not None else []
     busy_us = sum(busy_share(p.share) * p.observed_s * 1e6 for p in processes if p.pid in owners)
     at_once = max(1, min(len(listener.accepted_by_thread or {}), allowed_cpus(report, owners)))
     return mean_depth * busy_us / accepted / at_once
+
+
+def _mean_depth(depths: Mapping[int, int], before: int) -> float:
+    """Of the queue as each of them came; of those `before` we looked, one behind the other."""
+    deep = sum(depth * n for depth, n in depths.items()) + before * (before + 1) / 2
+    return deep / (sum(depths.values()) + before)
 
 
 def _acceptors(listener: Listener) -> FrozenSet[int]:
