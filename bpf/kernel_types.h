@@ -149,6 +149,7 @@ struct signal_struct {
 	atomic_t live;
 	int nr_threads;
 	unsigned int flags;
+	struct mm_struct *oom_mm;
 	struct rlimit rlim[16];
 };
 
@@ -192,6 +193,7 @@ struct task_struct {
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	struct nsproxy *nsproxy;
+	int exit_code;
 	unsigned int on_cpu;	/* u8 in 7.2; unsigned loads are resized */
 	struct sched_entity se;
 	struct sched_info sched_info;

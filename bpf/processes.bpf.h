@@ -89,6 +89,20 @@ static __always_inline void program_replaced(struct task_struct *task)
 		bpf_probe_read_kernel_str(process->comm, sizeof(process->comm), task->comm);
 }
 
+/* Of the last thread; do_group_exit() gives all the same code, mark_oom_victim() sets oom_mm. */
+static __always_inline void note_exit(struct task_struct *task, struct process_state *process,
+				      u32 tgid)
+{
+	struct server *server = bpf_map_lookup_elem(&servers, &tgid);
+
+	process->exit_code = BPF_CORE_READ(task, exit_code);
+	process->out_of_memory = BPF_CORE_READ(task, signal, oom_mm) != NULL;
+	if (server && !server->exited_ns) {
+		process->served = 1;
+		process->unanswered = server->in_progress;
+	}
+}
+
 static __always_inline void thread_exited(struct task_struct *task)
 {
 	struct thread_state *state = thread_state_of(task);
@@ -112,7 +126,10 @@ static __always_inline void thread_exited(struct task_struct *task)
 		return;
 	thread_state_gone(task->group_leader);
 	process = bpf_map_lookup_elem(&processes, &tgid);
-	if (!process || !set_once(&process->exited_ns, bpf_ktime_get_ns()))
+	if (!process || process->exited_ns)
+		return;
+	note_exit(task, process, tgid);
+	if (!set_once(&process->exited_ns, bpf_ktime_get_ns()))
 		return;
 	server_exited(tgid);
 	atomic_add(&targets_alive, -1);

@@ -549,6 +549,11 @@ struct process_state {
 	char comm[COMM_LEN];
 	count_t emfile;		/* calls that got no descriptor: its own limit, */
 	count_t enfile;		/* and the host's */
+	unsigned int exit_code;	/* as wait4() tells it */
+	unsigned int unanswered; /* requests that it had received when it exited */
+	unsigned char served;	/* it had received one ever */
+	unsigned char out_of_memory; /* the kernel chose it to get memory back */
+	unsigned char pad[6];
 };
 
 enum role {

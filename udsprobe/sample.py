@@ -144,6 +144,24 @@ class TargetReading:
 
 
 @dataclass(frozen=True)
+class ExitCounts:
+    """Targets of one name that ended in one way, but for those that ended with status 0.
+
+    Attributes:
+        how: `status 3`, the signal's name, or `out of memory` (the kernel chose it:
+            `signal->oom_mm`, mark_oom_victim() of mm/oom_kill.c).
+        served: of the processes, those that had received a request; at detail light, answered one.
+        unanswered: requests that they had received and not answered; None at detail light.
+    """
+
+    comm: str
+    how: str
+    processes: Total
+    served: Total
+    unanswered: Optional[Total]
+
+
+@dataclass(frozen=True)
 class QueueCounts:
     """What happened at one accept queue; cumulative where not said otherwise.
 
@@ -963,7 +981,7 @@ class Sample:
         syscalls_by_name: every system call of the targets, by kernel name.
         threads: the living threads of the targets; `exited_activity_ns` adds
             up those that ended.
-        targets_exited: processes that ended and are no longer in `targets`.
+        targets_exited: processes that ended; the last 64 of them are in `targets`.
         namespaces: the network namespaces of the targets.
         connects: the targets' own connect() calls by destination.
         connections: the busiest; `connections_open` counts all.
@@ -975,6 +993,7 @@ class Sample:
         kept_requests: the slowest, and some by chance, of each time of a minute or longer that
             ends with this sample, and of the whole if it is shorter (`udsprobe.kept_requests`).
         traffic: of the sockets, where no system call is seen.
+        exits: None where it is not told how a process ended.
     """
 
     sequence: int
@@ -1005,6 +1024,7 @@ class Sample:
     waits: Optional[Tuple[WaitCounts, ...]] = None
     kept_requests: Optional[Tuple[KeptRequest, ...]] = None
     traffic: Optional[Tuple[TrafficCounts, ...]] = None
+    exits: Optional[Tuple[ExitCounts, ...]] = None
 
 
 @dataclass(frozen=True)

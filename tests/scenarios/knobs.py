@@ -38,6 +38,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "waits_in_vain": ("app-blocked", False),
     "limited": ("app-blocked", False),
     "fails": ("app-failing", False),
+    "crash_at": ("app-failing", 0),
     "upstream_drops": ("upstream-wait", False),
     "upstream_forgets": ("upstream-wait", False),
     "held": ("app-blocked", False),

@@ -741,6 +741,6 @@ async def test_the_heading_counts_the_living_and_says_who_ended() -> None:
     report = reports.busy()
     first = report.targets[0]
     ended = [replace(first, pid=9000 + n, state="exited", via="fork") for n in range(70)]
-    many = replace(report, targets=[first, *ended], targets_exited=5)
+    many = replace(report, targets=[first, *ended], targets_exited=75)
     async with dashboard(frame(many), size=(120, 40)) as screen:
         assert f"{first.comm} {first.pid}, 75 exited" in screen.lines()[0]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import AbstractSet, Dict, List, Optional, Tuple
 
+import pytest
+
+from udsprobe.kernel.tables.exit_counts import KINDS_MAX, way
 from udsprobe.kernel.tables.target_book import (
     CMDLINES_PER_READ,
     EXITED_SHOWN_MAX,
@@ -66,8 +69,9 @@ def process(
 ) -> SimpleNamespace:
     """Both structures of a process in one: they share their names."""
     counts = {"emfile": 0, "enfile": 0, "threads": 1, "fds_open": 5, "fds_limit": 1024}
+    ends = {"exit_code": 0, "out_of_memory": 0, "served": 0, "unanswered": 0}
     places = {"parent": 1, "netns": 4, "cgroups": 0xC0, "stopped": 0, "started_ns": STARTED_NS}
-    record = SimpleNamespace(via=via, exited_ns=exited_ns, **{**counts, **places, **facts})
+    record = SimpleNamespace(via=via, exited_ns=exited_ns, **{**counts, **ends, **places, **facts})
     record.program, record.comm = program.encode(), (comm or program).encode()
     return record
 
@@ -322,3 +326,38 @@ def test_descriptors_too_many_for_the_kernel_half_are_counted_by_proc() -> None:
     targets = book(Proc(p7="node"), 7)
     targets.tell({7: process("node", fds_open=0xFFFFFFFF, fds_limit=(1 << 64) - 1)})
     assert (targets.readings()[0].fds_open, targets.readings()[0].fds_limit) == (70_000, None)
+
+
+def test_who_ended_otherwise_than_with_status_0_is_added_up_by_program_and_way() -> None:
+    targets = book(Proc())
+    crashed = {"via": 1, "exited_ns": 5, "exit_code": 11, "served": 1, "unanswered": 2}
+    targets.tell({7: process("app", **crashed), 8: process("app", via=1, exited_ns=6)})
+    failed = process("sh", via=1, exited_ns=7, exit_code=3 << 8)
+    targets.tell({9: process("app", **crashed), 10: failed})
+    told = [(e.comm, e.how, e.processes, e.served, e.unanswered) for e in targets.exits()]
+    assert told == [("app", "SIGSEGV", 2, 2, 4), ("sh", "status 3", 1, 0, 0)]
+
+
+def test_programs_without_end_are_added_up_as_others() -> None:
+    targets = book(Proc())
+    for number in range(KINDS_MAX + 5):
+        targets.tell({7: process(f"p{number}", via=1, exited_ns=5, exit_code=1 << 8)})
+    told = targets.exits()
+    assert len(told) == KINDS_MAX + 1
+    assert (told[-1].comm, told[-1].how, told[-1].processes) == ("others", "status 1", 5)
+
+
+@pytest.mark.parametrize(
+    ("code", "out_of_memory", "says"),
+    [
+        (0, False, ""),
+        (0x100, False, "status 1"),
+        (0x8B, False, "SIGSEGV"),  # with a core dump
+        (9, True, "out of memory"),
+        (9, False, "SIGKILL"),
+        (0, True, ""),  # it was over before the kill
+        (37, False, "signal 37"),
+    ],
+)
+def test_a_status_says_how_it_ended(code: int, out_of_memory: bool, says: str) -> None:
+    assert way(code, out_of_memory) == says

@@ -46,6 +46,7 @@ from udsprobe.model.sockets.namespace_rows import namespace_rows, with_overflows
 from udsprobe.model.sockets.syscall_rows import syscall_rows
 from udsprobe.model.sockets.traffic_rows import traffic_rows
 from udsprobe.model.threads.cpu_use import cpu_use
+from udsprobe.model.threads.exits import exit_rows
 from udsprobe.model.threads.target_rows import SettledRows, target_rows
 from udsprobe.model.threads.thread_time import thread_time
 from udsprobe.model.threads.waits import waits
@@ -99,6 +100,7 @@ def report(
         waits_now_total=None if waiting is None else waiting.total,
         locks=None if waited is None else waited.locks,
         traffic=traffic_rows(first, last),
+        exits=exit_rows(first, last),
     )
 
 

@@ -880,6 +880,22 @@ class Traffic:
 
 
 @dataclass(frozen=True)
+class Exits:
+    """Targets of one name that ended in the window, in one way other than by status 0.
+
+    `how`: `status 3`, the name of the signal, or `out of memory` (the kernel killed them to get
+    memory back). `served` of them had received requests (with detail light: answered some), of
+    which `unanswered` were in progress; None with detail light.
+    """
+
+    comm: str
+    how: str
+    processes: int
+    served: int
+    unanswered: Optional[int]
+
+
+@dataclass(frozen=True)
 class Backlog:
     """`equals_somaxconn`: None when the limit of its network namespace is not known."""
 
@@ -1250,3 +1266,4 @@ class Report:
     waits_now_total: Optional[int] = None
     locks: Optional[List[Lock]] = None
     traffic: Optional[List[Traffic]] = None
+    exits: Optional[List[Exits]] = None

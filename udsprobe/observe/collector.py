@@ -182,6 +182,7 @@ class Collector:
             stacks=self._stacks_now(),
             waits=self._waits_now(),
             kept_requests=kept,
+            exits=self._book.exits(),
         )
         return self._in_detail(sample, row)
 
@@ -308,7 +309,9 @@ class Collector:
 def without_calls(sample: Sample, traffic: Tuple[TrafficCounts, ...]) -> Sample:
     """The same where no program is on system calls and the scheduler: that is not measured."""
     moved = sum(each.sent_messages + each.received_messages for each in traffic)
-    served = sample.served
+    served, exits = sample.served, sample.exits
+    if exits is not None:
+        exits = tuple(replace(each, unanswered=None) for each in exits)
     if served is not None:
         served = replace(
             served,
@@ -333,6 +336,7 @@ def without_calls(sample: Sample, traffic: Tuple[TrafficCounts, ...]) -> Sample:
         waits=None,
         kept_requests=None,
         traffic=traffic,
+        exits=exits,
         probe=replace(
             sample.probe,
             events_seen=moved,

@@ -35,6 +35,7 @@ from udsprobe.rules.turned_away.closed_unread import closed_unread_suspects
 from udsprobe.rules.turned_away.connects import connect_suspects
 from udsprobe.rules.turned_away.descriptors import descriptor_suspects
 from udsprobe.rules.turned_away.dropped import dropped_suspects
+from udsprobe.rules.turned_away.exits import with_exits
 from udsprobe.rules.turned_away.failing_replies import with_failing_replies
 from udsprobe.rules.turned_away.given_up import with_given_up
 from udsprobe.rules.turned_away.no_answer import kept_too_long_findings, with_no_answer
@@ -59,6 +60,7 @@ def judged(
     suspects = [*_around(report), *(each for one in judged_services for each in one.suspects)]
     suspects = with_given_up(report, with_no_answer(report, suspects))
     suspects = with_failing_replies(report, with_no_seat(report, suspects))
+    suspects = with_exits(report, suspects)
     near = nearness.highest(
         [
             *(

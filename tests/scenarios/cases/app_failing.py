@@ -45,3 +45,11 @@ def nginx_that_returns_errors(bench: Bench, fails: bool = True) -> Subject:
     nginx = bench.nginx(f"{rule} root /; try_files /etc/hostname =404;")
     bench.load(nginx.address, connections=8, rate=400)
     return Subject(bench.family(nginx.pid), ["answers so itself"])
+
+
+@case("gunicorn", BOTH, quick=UNIX)
+def gunicorn_that_crashes(bench: Bench, crash_at: int = 30) -> Subject:
+    """A worker ends by SIGSEGV in its thirtieth request, and gunicorn starts another one."""
+    server = bench.gunicorn(CRASH_AT=crash_at)
+    bench.load(server.address, connections=8, rate=200)
+    return Subject([server.pid], ["ended by SIGSEGV"])

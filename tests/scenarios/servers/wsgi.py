@@ -2,13 +2,15 @@
 
 SLEEP_MS time.sleep · SPIN_MS computes · FLOCK_MS holds a lock file for so long (LOCK_FILE) ·
 FSYNC=1 writes and syncs LOCK_FILE · CHILD_S runs `sleep` · BODY bytes · UPSTREAM a Redis socket,
-asked with COMMAND
+asked with COMMAND · CRASH_AT the request of a worker in which it crashes
 """
 
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -18,7 +20,9 @@ SLEEP_S = float(os.environ.get("SLEEP_MS", 0)) / 1000
 SPIN_S = float(os.environ.get("SPIN_MS", 0)) / 1000
 FLOCK_S = float(os.environ.get("FLOCK_MS", 0)) / 1000
 BODY = b"x" * int(os.environ.get("BODY", 64))
+CRASH_AT = int(os.environ.get("CRASH_AT", 0))
 upstream: List[socket.socket] = []
+requests = itertools.count(1)
 
 
 def _spin() -> None:
@@ -50,6 +54,8 @@ def _ask() -> None:
 
 
 def _work() -> None:
+    if next(requests) == CRASH_AT:
+        os.kill(os.getpid(), signal.SIGSEGV)
     if SLEEP_S:
         time.sleep(SLEEP_S)
     if SPIN_S:

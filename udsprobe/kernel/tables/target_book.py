@@ -22,8 +22,9 @@ from typing import (
 )
 
 from udsprobe.kernel.proc.procfs import Process, Procfs
+from udsprobe.kernel.tables.exit_counts import ExitBook
 from udsprobe.printable import printable
-from udsprobe.sample import TargetReading
+from udsprobe.sample import ExitCounts, TargetReading
 
 EXITED_SHOWN_MAX = 64
 # A program that runs can write another command line over its own; reading one takes some 10 µs.
@@ -149,6 +150,7 @@ class TargetBook:
         self._languages_due: Set[int] = set()
         self._pids: Optional[FrozenSet[int]] = None
         self._readings: Optional[Tuple[TargetReading, ...]] = None
+        self._exits = ExitBook()
 
     def expect(self, pid: int, via: str) -> None:
         """Look at a chosen process before it is observed: it may be gone soon."""
@@ -194,6 +196,10 @@ class TargetBook:
             living = (self._alive[pid] for pid in sorted(self._alive))
             self._readings = (*living, *self._exited)
         return self._readings
+
+    def exits(self) -> Tuple[ExitCounts, ...]:
+        """How those ended that did not end with status 0."""
+        return self._exits.counts()
 
     def netns(self) -> Mapping[int, int]:
         """Inode number of each living target's network namespace; 0 is not known."""
@@ -299,6 +305,7 @@ class TargetBook:
                 known = known or _unread(pid, process.comm, vias[process.via])
                 ended = _exited(known, printable(process.comm))
                 self._end(pid, replace(ended, fds_refused=_refusals(process)))
+                self._exits.take(process)
         for pid in self._alive.keys() - table.keys():
             self._end(pid, replace(self._alive.pop(pid), state="exited", stopped=None))
 

@@ -8,6 +8,7 @@ from udsprobe.model.action import Action
 from udsprobe.model.report import (
     CodeKind,
     Connection,
+    Exits,
     Listener,
     Peer,
     Report,
@@ -289,6 +290,21 @@ def failing(report: Report, pid: int, who: str, status: str) -> Tuple[Action, ..
     unit = target.unit if target is not None and not target.container else None
     hint = _STATUS_HINTS.get(status, "")
     return remedies("failing", server_of(target), who=who, unit=unit, hint=hint)
+
+
+def exits(report: Report, row: Exits) -> Tuple[Action, ...]:
+    """Processes of one program end, in one way."""
+    target = next((each for each in report.targets if each.comm == row.comm), None)
+    unit = target.unit if target is not None and not target.container else None
+    values: Dict[str, Value] = {"who": row.comm, "how": row.how, "unit": unit, "hint": ""}
+    return remedies(_WAYS.get(row.how) or _way(row.how), server_of(target), **values)
+
+
+_WAYS = {"out of memory": "out-of-memory", "SIGKILL": "killed"}
+
+
+def _way(how: str) -> str:
+    return "exit-status" if how.startswith("status ") else "fault"
 
 
 def no_seat(row: Upstream) -> Tuple[Action, ...]:

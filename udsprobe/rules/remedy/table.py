@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterator, Mapping, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.rules.remedy import code_kinds, host, known_sleeps, queues, work
+from udsprobe.rules.remedy import code_kinds, exits, host, known_sleeps, queues, work
 from udsprobe.rules.remedy.row import Row, Value
 from udsprobe.rules.servers import GENERIC
 
@@ -128,6 +128,10 @@ KINDS: Dict[str, Kind] = {
     "unanswered": Kind("app-blocked", "requests that nothing answers", work.UNANSWERED),
     "dropped": Kind("app-blocked", "it ends requests without a reply", work.DROPPED),
     "failing": Kind("app-failing", "it replies with HTTP 5xx", work.FAILING),
+    "fault": Kind("app-failing", "its processes crash", exits.FAULT),
+    "out-of-memory": Kind("app-failing", "the kernel kills it for its memory", exits.OUT_OF_MEMORY),
+    "killed": Kind("app-failing", "another process kills it", exits.KILLED),
+    "exit-status": Kind("app-failing", "its processes end by themselves", exits.STATUS),
     "passes-on": Kind("app-failing", "an upstream answers with HTTP 5xx", work.PASSES_ON),
     "holder": Kind("app-blocked", "a process that holds a file lock", work.HOLDER),
     "lookups": Kind("app-blocked", "it looks names up for each request", work.LOOKUPS),

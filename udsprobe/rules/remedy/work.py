@@ -423,18 +423,18 @@ DROPPED: Dict[str, Tuple[Row, ...]] = {
     ),
 }
 _LOG_TELLS = "the replies say that it failed, and its log says why"
-_UNIT_LOG = look(
+UNIT_LOG = look(
     "sudo journalctl -u {unit} -p warning -n 100 --no-pager",
     "read the warnings and errors of {unit}",
     _LOG_TELLS,
 )
-_LOG = Row(
+LOG = Row(
     "read the log of {who} at these times for errors{hint}",
     _LOG_TELLS,
     effect=LOOKS,
 )
 FAILING: Dict[str, Tuple[Row, ...]] = {
-    GENERIC: (_UNIT_LOG, _LOG),
+    GENERIC: (UNIT_LOG, LOG),
     "nginx": (
         look(
             "sudo nginx -T 2>/dev/null | grep -nE 'limit_(req|conn)|return +5|error_log|_pass '",
@@ -442,10 +442,10 @@ FAILING: Dict[str, Tuple[Row, ...]] = {
             "its error log is",
             "it answers without having asked an upstream, or after an error that its log names",
         ),
-        _LOG,
+        LOG,
     ),
     "uvicorn": (
-        _UNIT_LOG,
+        UNIT_LOG,
         restart(
             "read the log of {who} at these times; where it answers 503, raise --limit-concurrency "
             "or --workers",

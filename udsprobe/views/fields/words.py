@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from udsprobe.model.report import (
+    Exits,
     Measurement,
     Probe,
     Report,
@@ -28,19 +29,24 @@ def who(targets: Sequence[Target], exited: int = 0) -> str:
     """`node 4711 +3, 62 exited`: the first that a selector named, how many more live, who ended.
 
     Args:
-        exited: those that ended and are in `targets` no more.
+        exited: all that ended; the last of them are in `targets`.
     """
     if not targets:
         return "no target left" if exited else "no target yet"
     living = [target for target in targets if target.state == "running"]
     named = living or targets
     first = next((target for target in named if target.via == "selector"), named[0])
-    exited += len(targets) - len(living)
+    exited = max(exited, len(targets) - len(living))
     more = len(living or range(exited)) - 1
     told = process(first.pid, first.comm) + (f" +{more}" if more else "")
     if not living:
         return f"{told}, {'all ' if more else ''}exited"
     return told + (f", {exited} exited" if exited else "")
+
+
+def ends(rows: Optional[Sequence[Exits]]) -> str:
+    """`SIGSEGV: 67 gunicorn · status 3: 2 sh`; "" for none, or not told."""
+    return " · ".join(f"{row.how}: {row.processes:,} {visible(row.comm)}" for row in rows or ())
 
 
 def clock(window: Window) -> str:

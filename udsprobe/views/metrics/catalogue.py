@@ -266,6 +266,12 @@ THREAD_TIME = _counter(
 THREADS = _gauge("threads", "{thread}", (), "Living threads of the targets.")
 TARGETS = _gauge("targets", "{process}", (), "Observed processes that run.")
 TARGETS_EXITED = _counter("targets.exited", "{process}", (), "Observed processes that ended.")
+TARGETS_ENDED = _counter(
+    "targets.ended",
+    "{process}",
+    ("how",),
+    "Observed processes that did not end with status 0, by status or signal.",
+)
 TARGET_INFO = _gauge(
     "target.info",
     "1",

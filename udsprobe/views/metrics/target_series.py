@@ -29,6 +29,11 @@ def write_targets(sheet: Sheet, sample: Sample) -> None:
     running = [target for target in sample.targets if target.state == "running"]
     sheet.gauge(c.TARGETS, len(running))
     sheet.count(c.TARGETS_EXITED, sample.targets_exited)
+    ended: Counter[str] = Counter()
+    for row in sample.exits or ():
+        ended[row.how] += row.processes
+    for how, count in ended.items():
+        sheet.count(c.TARGETS_ENDED, count, shown((how,)))
     for target in running:
         _write_target(sheet, target)
     if sample.threads is not None:

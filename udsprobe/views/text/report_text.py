@@ -530,8 +530,12 @@ def _targets(report: Report, width: int, shown: int) -> List[Text]:
     body += _more(len(report.targets) - shown, "target")
     body += _places(report.targets, width)
     body += _descriptors(report.targets, width)
-    if report.targets_exited:
-        body.append(_note(f"and {report.targets_exited} that exited"))
+    unshown = report.targets_exited - sum(each.state == "exited" for each in report.targets)
+    if unshown > 0:
+        body.append(_note(f"and {unshown:,} that exited before"))
+    ended = words.ends(report.exits)
+    if ended:
+        body.append(_note(fit_words(f"ended with {ended}", width - len(_INDENT))))
     return body
 
 

@@ -1,0 +1,96 @@
+"""Processes that end while they serve: whose fault it is, and when it is the story."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.unit import ill
+from tests.unit.reports import target
+from udsprobe.model.report import Exits, Report, ThreadTime, Verdict
+from udsprobe.rules import judged
+
+PID = 4711
+
+
+def ended(how: str, processes: int = 20, unanswered: int = 40, **changes: Any) -> Exits:
+    return replace(Exits("app", how, processes, processes, unanswered), **changes)
+
+
+def reported(*exits: Exits, requests: int = 960, app: float = 300.0, **share: float) -> Report:
+    report = ill.service(ill.served(requests, app=app, other=99.0), *threads(**share))
+    targets = [target(PID, "app"), target(PID + 1, "master")]
+    return replace(report, exits=list(exits), targets=targets)
+
+
+def threads(**share: float) -> list[ThreadTime]:
+    return [ill.thread(PID, **(share or {"user": 0.1, "blocked_poll": 0.9}))]
+
+
+def verdict(report: Report) -> Verdict:
+    found = judged(report).verdict
+    assert found is not None
+    return found
+
+
+def test_a_program_that_crashes_loses_what_it_had_received() -> None:
+    found = verdict(reported(ended("SIGSEGV")))
+    assert (found.cause, found.subject, found.class_) == ("app-failing", "app", "not-transport")
+    assert (found.harm.kind, found.harm.count, found.harm.share_pct) == ("failed", 40, 4.0)
+    assert found.summary.startswith(
+        "4.0 % of requests end without a reply: 20 processes of app ended by SIGSEGV in "
+    )
+    assert "dmesg" in (found.actions[0].run or "")
+
+
+def test_the_kernel_kills_for_memory() -> None:
+    found = verdict(reported(ended("out of memory")))
+    assert "20 processes of app were killed, out of memory" in found.summary
+    assert any("memory limit" in each.say for each in found.actions)
+
+
+def test_one_crash_among_many_requests_is_worth_knowing_and_no_more() -> None:
+    report = judged(reported(ended("SIGSEGV", processes=1, unanswered=1)))
+    assert report.verdict is not None and report.verdict.cause == "healthy"
+    (finding,) = [each for each in report.findings or () if "SIGSEGV" in each.summary]
+    assert finding.severity == "warning" and "1 process of app ended by SIGSEGV" in finding.summary
+
+
+def test_who_is_asked_to_end_has_no_illness() -> None:
+    for how in ("SIGTERM", "SIGINT", "SIGQUIT"):
+        assert verdict(reported(ended(how))).cause == "healthy"
+
+
+def test_children_that_never_served_fail_by_themselves() -> None:
+    child = ended("status 1", processes=50, unanswered=0, served=0)
+    assert verdict(reported(child)).cause == "healthy"
+
+
+def test_workers_that_end_before_they_serve_while_connections_wait() -> None:
+    worker = ended("status 3", processes=12, unanswered=0, served=0)
+    waiting = replace(ill.quiet_listener(), accepted=0)
+    waiting = replace(waiting, depth=replace(waiting.depth, now=7, max=7))
+    report = reported(worker, requests=0)
+    assert verdict(replace(report, listeners=[waiting], exits=[])).cause == "accept-starved"
+    found = verdict(replace(report, listeners=[waiting]))
+    assert found.cause == "app-failing"
+    assert "12 processes of app ended with status 3" in found.summary
+
+
+def test_a_time_limit_is_the_harm_of_what_takes_the_time() -> None:
+    slow = reported(ended("SIGKILL"), app=80_000.0, user=0.01, blocked_other=0.99)
+    found = verdict(slow)
+    assert (found.cause, found.harm.kind, found.harm.count) == ("app-blocked", "failed", 40)
+    assert any("SIGKILL" in each.says for each in found.evidence)
+    quick = reported(ended("SIGKILL"), app=300.0)
+    assert verdict(quick).cause == "app-failing"
+
+
+def test_at_detail_light_a_crash_loop_is_told_without_requests() -> None:
+    found = verdict(reported(replace(ended("SIGABRT"), unanswered=None)))
+    assert (found.cause, found.harm.kind) == ("app-failing", "slow")
+    assert "received" not in found.evidence[0].says
+
+
+def test_what_is_not_measured_is_no_illness() -> None:
+    assert verdict(replace(reported(), exits=None)).cause == "healthy"

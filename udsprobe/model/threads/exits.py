@@ -1,0 +1,22 @@
+"""How targets ended in a window, but for those that ended with status 0."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+from udsprobe.model.growth import by_name, growth
+from udsprobe.model.report import Exits
+from udsprobe.sample import ExitCounts, Sample
+
+
+def exit_rows(first: Sample, last: Sample) -> Optional[List[Exits]]:
+    """One row for each program and way, most processes first."""
+    if first.exits is None or last.exits is None:
+        return None
+    before = {(each.comm, each.how): each for each in first.exits}
+    rows = [_row(each, before.get((each.comm, each.how))) for each in last.exits]
+    return sorted((row for row in rows if row.processes), key=lambda row: -row.processes)
+
+
+def _row(now: ExitCounts, before: Optional[ExitCounts]) -> Exits:
+    return Exits(**by_name(growth(f"exits of {now.comm}", now, before), Exits))

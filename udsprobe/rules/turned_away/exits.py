@@ -1,0 +1,126 @@
+"""Processes that end while they serve: crashes, and kills for want of memory or by another process.
+
+What they had received gets no reply, and until another is there nobody accepts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import FrozenSet, List, Optional, Sequence
+
+from udsprobe.model.harm import Harm
+from udsprobe.model.report import Evidence, Exits, Report
+from udsprobe.rules.causes import FAILING, QUEUES, WAITING
+from udsprobe.rules.harm import FAILED
+from udsprobe.rules.remedy import choice
+from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
+from udsprobe.rules.thresholds import GIVEN_UP_MIN, GIVEN_UP_SHARE_MIN
+from udsprobe.rules.wording import count, evidence, part
+
+CAUSE = FAILING[0]
+# Somebody asked the program to end.
+_ASKED = frozenset({"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"})
+# A master does so when a worker takes too long: gunicorn aborts it first.
+_BY_TIME_LIMIT = frozenset({"SIGKILL", "SIGABRT"})
+
+
+def with_exits(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
+    """The suspects, and one for each program whose processes end; where they wait for too long,
+    their requests without a reply are the harm of what they wait for."""
+    found = list(suspects)
+    for row in report.exits or ():
+        if not _is_told(row, suspects):
+            continue
+        reason = _reason(report, row, found)
+        own = _suspect(report, row)
+        if reason is None:
+            gone = _pids(report, row)
+            found = [each for each in found if not _is_same(each, gone)]
+            found.append(own)
+        elif reason.harm is None and own.harm is not None:
+            more = (*reason.evidence, *own.evidence)
+            found[found.index(reason)] = replace(reason, harm=own.harm, evidence=more)
+    return found
+
+
+def _is_told(row: Exits, suspects: Sequence[Suspect]) -> bool:
+    """Of processes that never served, only where connections wait for one that does."""
+    if row.how in _ASKED:
+        return False
+    starved = any(each.is_pressure and each.cause in QUEUES for each in suspects)
+    return bool(row.served) or (starved and row.processes >= GIVEN_UP_MIN)
+
+
+def _reason(report: Report, row: Exits, suspects: Sequence[Suspect]) -> Optional[Suspect]:
+    if row.how not in _BY_TIME_LIMIT:
+        return None
+    gone = _pids(report, row)
+    pressing = [
+        each
+        for each in suspects
+        if each.is_pressure and each.cause in WAITING and (not each.pids or each.pids & gone)
+    ]
+    return max(pressing, key=lambda each: each.share_pct, default=None)
+
+
+def _pids(report: Report, row: Exits) -> FrozenSet[int]:
+    """Of that program, those alive too: what one waits for, the others wait for."""
+    return frozenset(each.pid for each in report.targets if each.comm == row.comm)
+
+
+def _is_same(each: Suspect, gone: FrozenSet[int]) -> bool:
+    """The same requests, told by their connections."""
+    return ":dropped:" in each.name and bool(each.pids) and each.pids <= gone
+
+
+def _suspect(report: Report, row: Exits) -> Suspect:
+    served = report.requests.served
+    lost = row.unanswered or 0
+    ended = lost + (served.count if served is not None else 0)
+    share = lost / ended if ended else 0.0
+    loses = lost >= GIVEN_UP_MIN and share >= GIVEN_UP_SHARE_MIN
+    again = row.processes >= GIVEN_UP_MIN
+    says = f"{part(share)} of requests end without a reply"
+    return Suspect(
+        cause=CAUSE,
+        name=f"{CAUSE}:exits:{row.comm}:{row.how}",
+        severity=CRITICAL if loses or again else WARNING,
+        is_pressure=loses or again,
+        share_pct=100 * share if row.served else 100.0,
+        subject=row.comm,
+        headline=_headline(report, row),
+        evidence=(_fact(row),),
+        actions=choice.exits(report, row),
+        seen=max(row.processes, lost),
+        overloads=again,
+        pids=_pids(report, row),
+        harm=Harm(FAILED, 100 * share, lost, None, says) if loses else None,
+    )
+
+
+def _headline(report: Report, row: Exits) -> str:
+    """`67 processes of gunicorn ended by SIGSEGV in 4.0 s`."""
+    return f"{_who(row)} {_ended(row)} in {report.window.duration_s:.1f} s"
+
+
+def _who(row: Exits) -> str:
+    return f"{count(row.processes, 'process', 'processes')} of {row.comm}"
+
+
+def _ended(row: Exits) -> str:
+    if row.how.startswith("status "):
+        return f"ended with {row.how}"
+    if row.how.startswith("SIG") or row.how.startswith("signal "):
+        return f"ended by {row.how}"
+    were = "was" if row.processes == 1 else "were"
+    return f"{were} killed, {row.how}"
+
+
+def _fact(row: Exits) -> Evidence:
+    says = f"{_who(row)} {_ended(row)}"
+    if row.served and row.unanswered is not None:
+        says += f", with {count(row.unanswered, 'request')} received and not answered"
+    elif not row.served:
+        says += ", before they served a request"
+    least = GIVEN_UP_MIN if row.processes >= GIVEN_UP_MIN else None
+    return evidence("exits", row.processes, "processes", says, least)
