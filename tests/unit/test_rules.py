@@ -480,6 +480,21 @@ def test_requests_in_bursts_queue_for_a_thread_that_is_not_always_busy() -> None
     assert verdict(ill.service(short, ill.thread(user=0.66))).cause == "healthy"
 
 
+def test_a_thread_without_time_left_whose_time_has_several_uses_is_full() -> None:
+    """As Redis that syncs its log at each turn: 0.9 ms a request, half of it queued."""
+    requests = ill.served(40_000, recv_wait=400, app=500, disk=50.0, cpu=40.0, runq=10.0)
+    full = ill.thread(user=0.35, runq=0.15, blocked_disk=0.45, blocked_poll=0.05)
+    found = verdict(ill.service(requests, full))
+    assert (found.cause, found.harm.kind) == ("app-blocked", "slow")
+    assert "95 % of the time" in found.evidence[0].says
+    # One client that asks again as soon as it has its reply: nobody queues.
+    alone = ill.served(40_000, recv_wait=10, app=900, disk=50.0, cpu=40.0, runq=10.0)
+    assert verdict(ill.service(alone, full)).cause == "healthy"
+    # The same queue before a thread that has time: a burst now and then.
+    idle = ill.thread(user=0.15, runq=0.05, blocked_disk=0.3, blocked_poll=0.5)
+    assert verdict(ill.service(requests, idle)).cause == "healthy"
+
+
 def test_one_slow_request_in_twenty_stalls_the_rest() -> None:
     requests = ill.served(900, app=5000)
     stages = replace(

@@ -14,6 +14,7 @@ from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads, se
 from udsprobe.rules.causes import CAUSE_OF_BUSY, PARTS, WAITING
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
+    BOUND_QUEUE_SHARE_MIN,
     CONTENTION_SHARE_MIN,
     CONTENTION_US_MIN,
     KEPT_FROM_CPU_MIN,
@@ -72,7 +73,7 @@ def of(report: Report, service: Service, time: RequestTime, slo_us: Optional[flo
 
 def pressure(processing: Processing) -> Optional[Pressure]:
     """The one cause inside the service that requests suffer from, if any does."""
-    for rule in (_waits, _contends, _saturated, _moves, _queues, _stalls, _too_slow):
+    for rule in (_waits, _contends, _saturated, _moves, _queues, _stalls, _occupied, _too_slow):
         found = rule(processing)
         if found is not None:
             return found
@@ -157,6 +158,22 @@ def _saturated(processing: Processing) -> Optional[Pressure]:
     says = f"{_who(found)} is busy {percent(found.busy)} of the time"
     fact = evidence("busy_share", found.busy, "of 1", says, THREAD_BUSY_MIN)
     return Pressure(cause, (fact,), overloads=True)
+
+
+def _occupied(processing: Processing) -> Optional[Pressure]:
+    """Its threads have no time left for the requests that queue, and not for one reason alone."""
+    time = processing.time
+    if not is_enough(time) or time.occupied < THREAD_BUSY_MIN:
+        return None
+    if time.queue_us < BOUND_QUEUE_SHARE_MIN * time.total_us:
+        return None
+    says = (
+        f"the threads that serve have requests in hand for {percent(time.occupied)} of the time, "
+        f"and a request of {duration(_mean_us(time))} waits {duration(time.queue_us / time.count)} "
+        "for one of them"
+    )
+    fact = evidence("occupied_share", time.occupied, "of 1", says, THREAD_BUSY_MIN)
+    return Pressure(largest_part(time), (fact,), overloads=True)
 
 
 def _has_tail(latency: Optional[Latency]) -> bool:
