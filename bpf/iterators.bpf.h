@@ -211,12 +211,15 @@ __noinline u32 open_fds_of(u64 at)
 	return open.found;
 }
 
+/* As /proc has it: 0 for nobody of this PID namespace. */
+static __always_inline u32 number_here(u32 number)
+{
+	return in_pid_namespace && number & PID_OUTSIDE ? 0 : number;
+}
+
 static __always_inline u32 parent_of(struct task_struct *task)
 {
-	u32 number = tgid_of(task->real_parent);
-
-	/* As /proc has it: nobody of this PID namespace. */
-	return in_pid_namespace && number & PID_OUTSIDE ? 0 : number;
+	return number_here(tgid_of(task->real_parent));
 }
 
 /* Linux kernel commit f5d39b020809 "freezer,sched: Rewrite core freezer logic" (in v6.1):
@@ -257,6 +260,8 @@ static __always_inline void write_process(struct seq_file *seq, struct task_stru
 	record.netns = task->nsproxy->net_ns->ns.inum;
 	record.via = process->via;
 	record.stopped = stopped_by(task);
+	if (task->ptrace)
+		record.tracer = number_here(tgid_of(task->parent));
 	bpf_probe_read_kernel_str(record.comm, sizeof(record.comm), task->comm);
 	__builtin_memcpy(record.program, process->comm, sizeof(record.program));
 	bpf_seq_write(seq, &record, sizeof(record));

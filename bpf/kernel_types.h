@@ -194,6 +194,7 @@ struct task_struct {
 	unsigned long nivcsw;
 	struct nsproxy *nsproxy;
 	int exit_code;
+	unsigned int ptrace;
 	unsigned int on_cpu;	/* u8 in 7.2; unsigned loads are resized */
 	struct sched_entity se;
 	struct sched_info sched_info;
@@ -209,6 +210,7 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct task_struct *group_leader;
 	struct task_struct *real_parent;
+	struct task_struct *parent;	/* its tracer, if it has one */
 	struct bpf_local_storage *bpf_storage;
 };
 

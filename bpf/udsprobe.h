@@ -1039,7 +1039,7 @@ struct process_record {
 	unsigned int netns;	/* 0: not known */
 	unsigned int via;
 	unsigned int stopped;	/* enum stopped_by, of its first thread */
-	unsigned int pad;
+	unsigned int tracer;	/* of its first thread; 0: nobody */
 	char comm[COMM_LEN];	/* its first thread's */
 	char program[COMM_LEN];	/* that it runs since its last exec, by the name it had then */
 };

@@ -124,6 +124,8 @@ class TargetReading:
         parent: process id of its parent now.
         cgroup: its path, escaped; None when it was gone before it could be read.
         stopped: by what it may not run now: `signal`, `tracer` or `freezer`; None: it may.
+        tracer_pid, tracer_comm: the process that traces its first thread (ptrace), as strace
+            and debuggers do; None: nobody.
         language: that its program is written in, `go`; None: another, or not told.
     """
 
@@ -141,6 +143,8 @@ class TargetReading:
     cgroup: Optional[str] = None
     stopped: Optional[str] = None
     language: Optional[str] = None
+    tracer_pid: Optional[int] = None
+    tracer_comm: Optional[str] = None
 
 
 @dataclass(frozen=True)

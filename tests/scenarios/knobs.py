@@ -42,6 +42,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "upstream_drops": ("upstream-wait", False),
     "upstream_forgets": ("upstream-wait", False),
     "held": ("app-blocked", False),
+    "traced": ("app-blocked", False),
     "looks_up": ("app-blocked", False),
     "pipe_rate": ("app-blocked", 100_000),
     "pool": ("upstream-wait", 64),

@@ -36,6 +36,8 @@ PLAIN: Dict[str, Value] = {
     "who": "redis-server 55",
     "where": "usleep ← handle (app.py:12)",
     "call": "fsync",
+    "tracer": "strace 80",
+    "how": "SIGSEGV",
     "hint": ", and more",
     "more": 65536,
     "more_hard": 65536,

@@ -59,6 +59,9 @@ class Proc:
         comm = self.comms.get(pid)
         return None if comm is None else f"/{comm}.service"
 
+    def comm(self, pid: int) -> Optional[str]:
+        return self.comms.get(pid)
+
     def fds_open(self, pid: int) -> Optional[int]:
         self.asked.append(("fds", pid))
         return 70_000
@@ -70,8 +73,11 @@ def process(
     """Both structures of a process in one: they share their names."""
     counts = {"emfile": 0, "enfile": 0, "threads": 1, "fds_open": 5, "fds_limit": 1024}
     ends = {"exit_code": 0, "out_of_memory": 0, "served": 0, "unanswered": 0}
-    places = {"parent": 1, "netns": 4, "cgroups": 0xC0, "stopped": 0, "started_ns": STARTED_NS}
-    record = SimpleNamespace(via=via, exited_ns=exited_ns, **{**counts, **ends, **places, **facts})
+    places = {"parent": 1, "netns": 4, "cgroups": 0xC0, "started_ns": STARTED_NS}
+    holds = {"stopped": 0, "tracer": 0}
+    record = SimpleNamespace(
+        via=via, exited_ns=exited_ns, **{**counts, **ends, **places, **holds, **facts}
+    )
     record.program, record.comm = program.encode(), (comm or program).encode()
     return record
 
@@ -361,3 +367,16 @@ def test_programs_without_end_are_added_up_as_others() -> None:
 )
 def test_a_status_says_how_it_ended(code: int, out_of_memory: bool, says: str) -> None:
     assert way(code, out_of_memory) == says
+
+
+def test_who_traces_it_is_named_until_it_lets_go() -> None:
+    targets = book(Proc(p7="node", p80="strace"), 7)
+    targets.tell({7: process("node", tracer=80)})
+    (told,) = targets.readings()
+    assert (told.tracer_pid, told.tracer_comm) == (80, "strace")
+    targets.tell({7: process("node")})
+    assert targets.readings()[0].tracer_pid is None
+    targets.tell({7: process("node", tracer=81)})
+    assert (targets.readings()[0].tracer_pid, targets.readings()[0].tracer_comm) == (81, None)
+    targets.tell({7: process("node", tracer=81, exited_ns=5)})
+    assert targets.readings()[0].tracer_pid is None

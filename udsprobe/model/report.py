@@ -141,7 +141,8 @@ class Target:
 
     `stopped`: by what it may not run at the end of the window: `signal` (SIGSTOP and its like),
     `tracer` (a debugger, strace) or `freezer` (of its cgroup); None: it may. `language`: that the
-    program is written in, where the program tells: `go`.
+    program is written in, where the program tells: `go`. `tracer_pid`, `tracer_comm`: the process
+    that traces it (strace, a debugger); None: nobody.
     """
 
     pid: int
@@ -157,6 +158,8 @@ class Target:
     pod: Optional[str] = None
     stopped: Optional[str] = None
     language: Optional[str] = None
+    tracer_pid: Optional[int] = None
+    tracer_comm: Optional[str] = None
 
 
 @dataclass(frozen=True)

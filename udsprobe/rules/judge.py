@@ -24,6 +24,7 @@ from udsprobe.rules.suspects.narrow_buffers import narrow_buffer_suspects
 from udsprobe.rules.suspects.one_worker import is_most_of, is_queued_at, of_worker, slow_workers
 from udsprobe.rules.suspects.stuck import stuck_suspects
 from udsprobe.rules.suspects.suspect import SEVERITIES, Suspect
+from udsprobe.rules.suspects.traced import is_tracer, with_tracers
 from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, NEAR_LIMIT, RUNNER_UP_SHARE_PCT_MIN
 from udsprobe.rules.turned_away.accept_queue import (
     accept_queue_suspects,
@@ -60,7 +61,7 @@ def judged(
     suspects = [*_around(report), *(each for one in judged_services for each in one.suspects)]
     suspects = with_given_up(report, with_no_answer(report, suspects))
     suspects = with_failing_replies(report, with_no_seat(report, suspects))
-    suspects = with_exits(report, suspects)
+    suspects = with_tracers(report, with_exits(report, suspects))
     near = nearness.highest(
         [
             *(
@@ -80,7 +81,7 @@ def judged(
     if root is None:
         quiet = _without_pressure(report, outermost, share, near)
         return replace(report, verdict=quiet, findings=_findings(suspects, report))
-    named = with_code(root, report)
+    named = root if is_tracer(root) else with_code(root, report)
     outweighed = [each for each in pressing if _is_outweighed(each, root, judged_services)]
     suspects = [named if each is root else each for each in suspects]
     root = named
@@ -478,7 +479,9 @@ def _findings(
     shown = [
         each
         for each in suspects
-        if each.is_pressure or (each.cause not in causes_inside and _is_above_its_limits(each))
+        if each.is_pressure
+        or is_tracer(each)
+        or (each.cause not in causes_inside and _is_above_its_limits(each))
     ]
     ranked = sorted(
         shown, key=lambda each: (each is not root, -SEVERITIES.index(each.severity), each.name)

@@ -83,6 +83,10 @@ HUNG_US_MIN = 1_000_000.0
 # their own, such as a report that takes long.
 STUCK_SHARE_MIN = 0.01
 
+# -- tracers ------------------------------------------------------------------------------
+# Of a traced thread's time: a debugger that lets it run takes none, strace a third at the least.
+TRACED_SHARE_MIN = 0.1
+
 # -- accept queue -------------------------------------------------------------------------
 # Blocked connects that are a hiccup: one in a hundred, or shorter than a request may wait.
 BLOCKED_CONNECTS_SHARE_MIN = 0.01

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from tests.scenarios.bench import LOAD_S, Bench
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
@@ -194,6 +195,25 @@ def asyncio_threads_and_a_lock(bench: Bench, sleep_ms: int = 10) -> Subject:
     server = bench.asyncio(f"lock_ms={sleep_ms}")
     bench.load(server.address, connections=6)
     return Subject([server.pid])
+
+
+@case("Node.js", BOTH, needs=("node", "strace"))
+def node_that_somebody_traces(bench: Bench, traced: bool = True) -> Subject:
+    """strace was left attached: each system call of the event loop stops twice."""
+    node = bench.node()
+    if not traced:
+        bench.load(node.address, connections=8)
+        return Subject([node.pid])
+    strace = bench.start(["strace", "-o", "/dev/null", "-p", str(node.pid)], "strace")
+    bench.wait_until(lambda: traced_by(node.pid) == strace.pid, "it is traced", strace)
+    bench.load(node.address, connections=8)
+    return Subject([node.pid], [f"strace {strace.pid} traces node {node.pid}"])
+
+
+def traced_by(pid: int) -> int:
+    """As /proc has it; 0 for nobody."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("TracerPid:")[2].split()[0])
 
 
 @case("gunicorn", BOTH)

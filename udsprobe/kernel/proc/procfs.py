@@ -153,6 +153,18 @@ class Procfs:
         is_go = start.startswith(b"\x7fELF") and _GO_BUILD_ID.search(start)
         return "go" if is_go else None
 
+    def tracer(self, pid: int) -> Optional[int]:
+        """Who traces its first thread; 0: nobody; None when gone or hidden."""
+        for line in (self._read(pid, "status") or b"").split(b"\n"):
+            if line.startswith(b"TracerPid:"):
+                return _number(line.split()[-1])
+        return None
+
+    def comm(self, pid: int) -> Optional[str]:
+        """What the process calls itself, escaped; None when gone or hidden."""
+        read = self._read(pid, "comm")
+        return None if read is None else printable(read.rstrip(b"\n"))
+
     def executable_name(self, pid: int) -> Optional[bytes]:
         """Last part of the path of its executable; None when hidden or none."""
         try:

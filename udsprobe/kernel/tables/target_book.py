@@ -79,6 +79,7 @@ class ProcRecord(NamedTuple):
     netns: int
     via: int
     stopped: int
+    tracer: int
     comm: bytes
     program: bytes
     exited_ns: int = 0
@@ -106,6 +107,7 @@ def proc_record(
         netns=procfs.netns(process.pid) or 0,
         via=counted.via,
         stopped=stops.get(process.state, 0),
+        tracer=procfs.tracer(process.pid) or 0,
         comm=process.comm_raw,
         program=counted.program,
     )
@@ -221,7 +223,7 @@ class TargetBook:
         start_ticks = record.started_ns // NS_PER_TICK
         known = self._alive.get(pid)
         if known is not None and known.start_ticks not in (None, start_ticks):
-            self._end(pid, replace(self._alive.pop(pid), state="exited", stopped=None))
+            self._end(pid, replace(self._alive.pop(pid), state="exited", **_HELD_BY_NOBODY))
             known = None
         moved = self._places.put(pid, record)
         if moved:
@@ -229,7 +231,13 @@ class TargetBook:
         known = known or _unread(pid, record.program, names.vias[record.via])
         if not self._is_awaited(pid, printable(record.program)):
             stopped = names.stops.get(record.stopped) if record.stopped else None
-            found = replace(self._reading(pid, record, known, moved=moved), stopped=stopped)
+            tracer = record.tracer or None
+            found = replace(
+                self._reading(pid, record, known, moved=moved),
+                stopped=stopped,
+                tracer_pid=tracer,
+                tracer_comm=None if tracer is None else self._procfs.comm(tracer),
+            )
             self._alive[pid] = found
             if found.cmdline is None or found.comm != known.comm:
                 self._cmdlines_due[pid] = None
@@ -307,7 +315,7 @@ class TargetBook:
                 self._end(pid, replace(ended, fds_refused=_refusals(process)))
                 self._exits.take(process)
         for pid in self._alive.keys() - table.keys():
-            self._end(pid, replace(self._alive.pop(pid), state="exited", stopped=None))
+            self._end(pid, replace(self._alive.pop(pid), state="exited", **_HELD_BY_NOBODY))
 
     def _end(self, pid: int, last: TargetReading) -> None:
         self._exited.append(last)
@@ -315,6 +323,9 @@ class TargetBook:
         self._languages_due.discard(pid)
         self._groups = None
         self._touched()
+
+
+_HELD_BY_NOBODY: Mapping[str, Any] = {"stopped": None, "tracer_pid": None, "tracer_comm": None}
 
 
 def _refusals(counts: Any) -> Dict[str, int]:
@@ -325,7 +336,7 @@ def _refusals(counts: Any) -> Dict[str, int]:
 def _exited(known: TargetReading, comm: str) -> TargetReading:
     # Another name is another program since we looked: its command line was never read.
     cmdline = known.cmdline if comm == known.comm else None
-    return replace(known, state="exited", comm=comm, cmdline=cmdline, stopped=None)
+    return replace(known, state="exited", comm=comm, cmdline=cmdline, **_HELD_BY_NOBODY)
 
 
 def _unread(pid: int, comm: bytes, via: str) -> TargetReading:

@@ -74,6 +74,8 @@ def _row(reading: TargetReading, before: Optional[TargetReading], elapsed_s: flo
         pod=where.pod,
         stopped=reading.stopped,
         language=reading.language,
+        tracer_pid=reading.tracer_pid,
+        tracer_comm=reading.tracer_comm,
     )
 
 

@@ -101,6 +101,12 @@ def stopped(target: Target) -> Tuple[Action, ...]:
     )
 
 
+def traced(target: Target, tracer: str) -> Tuple[Action, ...]:
+    """Another process looks at each system call of a target."""
+    who = f"{target.comm} {target.pid}"
+    return remedies("traced", pid=target.tracer_pid, tracer=tracer, who=who)
+
+
 def accepts_late(report: Report, listener: Listener) -> Tuple[Action, ...]:
     """Who takes connections out of the queue is busy with something else."""
     return remedies("accept-late", server_of(_owner(report, listener)), **_place(listener))

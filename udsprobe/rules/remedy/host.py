@@ -336,6 +336,15 @@ STOPPED_BY_TRACER: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+TRACED: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        now(
+            "sudo kill -INT {pid}",
+            "end {tracer}: strace detaches then, and {who} goes on",
+            "a traced process stops twice for each system call, and its tracer runs in between",
+        ),
+    )
+}
 STOPPED_BY_FREEZER: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         now(

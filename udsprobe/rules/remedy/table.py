@@ -121,6 +121,7 @@ KINDS: Dict[str, Kind] = {
     "pool-of-threads": Kind(
         "app-blocked", "a pool of threads that an event loop waits for", work.POOL_OF_THREADS
     ),
+    "traced": Kind("app-blocked", "strace or a debugger traces it", host.TRACED),
     "disk": Kind("app-blocked", "the disk", work.DISK),
     "memory": Kind("app-blocked", "page faults that read from the disk", code_kinds.RECLAIM),
     "pipe-full": Kind("app-blocked", "who reads a pipe is slow", work.PIPE_FULL),
