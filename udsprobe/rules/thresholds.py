@@ -43,6 +43,10 @@ QUEUED_BUSY_MIN = 0.5
 # A few requests that take that many times the median are what stalls the rest.
 STALL_TIMES_MEDIAN = 5.0
 
+# Requests that wait for a thread at any moment, before threads that have no time left: with fewer,
+# one client asks again as soon as it has its reply.
+WAITING_MIN = 1.0
+
 # Of the time of a worker's requests, before it reads them: half where two clients are bound to it,
 # next to none where it is one client's session.
 BOUND_QUEUE_SHARE_MIN = 0.25

@@ -14,7 +14,6 @@ from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads, se
 from udsprobe.rules.causes import CAUSE_OF_BUSY, PARTS, WAITING
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
-    BOUND_QUEUE_SHARE_MIN,
     CONTENTION_SHARE_MIN,
     CONTENTION_US_MIN,
     KEPT_FROM_CPU_MIN,
@@ -32,6 +31,7 @@ from udsprobe.rules.thresholds import (
     THREAD_BUSY_MIN,
     WAIT_MEAN_US_MIN,
     WAIT_SHARE_MIN,
+    WAITING_MIN,
 )
 from udsprobe.rules.wording import count, duration, evidence, percent
 
@@ -165,12 +165,13 @@ def _occupied(processing: Processing) -> Optional[Pressure]:
     time = processing.time
     if not is_enough(time) or time.occupied < THREAD_BUSY_MIN:
         return None
-    if time.queue_us < BOUND_QUEUE_SHARE_MIN * time.total_us:
+    # Little's law: so many wait at any moment.
+    waiting = time.queue_us / 1e6 / processing.service.duration_s
+    if waiting < WAITING_MIN:
         return None
     says = (
         f"the threads that serve have requests in hand for {percent(time.occupied)} of the time, "
-        f"and a request of {duration(_mean_us(time))} waits {duration(time.queue_us / time.count)} "
-        "for one of them"
+        f"and {waiting:.1f} others wait for one of them on average"
     )
     fact = evidence("occupied_share", time.occupied, "of 1", says, THREAD_BUSY_MIN)
     return Pressure(largest_part(time), (fact,), overloads=True)
