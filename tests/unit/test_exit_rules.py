@@ -94,3 +94,20 @@ def test_at_detail_light_a_crash_loop_is_told_without_requests() -> None:
 
 def test_what_is_not_measured_is_no_illness() -> None:
     assert verdict(replace(reported(), exits=None)).cause == "healthy"
+
+
+def test_a_few_crashes_in_an_hour_are_no_crash_loop() -> None:
+    report = reported(ended("SIGSEGV", processes=3, unanswered=3), requests=100_000)
+    hour = replace(report, window=replace(report.window, duration_s=3600.0))
+    assert verdict(hour).cause == "healthy"
+    assert verdict(report).cause == "app-failing"
+
+
+def test_the_end_of_the_last_one_leaves_nobody() -> None:
+    report = reported(ended("SIGSEGV", processes=1, unanswered=2), requests=10_000)
+    gone = [replace(each, state="exited") for each in report.targets]
+    found = verdict(replace(report, targets=gone))
+    assert (found.cause, found.harm.kind, found.harm.count) == ("app-failing", "failed", 2)
+    assert found.summary.startswith("nobody serves any more: 1 process of app ended by SIGSEGV")
+    killed = reported(ended("SIGKILL", processes=1, unanswered=2), requests=10_000)
+    assert verdict(replace(killed, targets=gone)).cause == "healthy"

@@ -136,8 +136,9 @@ CAUSES: Dict[str, Cause] = {
             "HTTP replies with a status of 500 or above (`http.failed`), three of them and 1 % of "
             "all: of the program itself, or passed on from an upstream; not those that come as "
             "late as what waits, nor those for own requests without an answer; or processes that "
-            "serve end by a signal or a status other than 0 (`exits`): three of them, or with "
-            "three requests and 1 % of all in progress; not by SIGTERM and the like",
+            "serve end by a signal or a status other than 0 (`exits`): three and one in 10 s, "
+            "or with three requests and 1 % of all in progress, or the last one by a crash; not by "
+            "SIGTERM and the like",
             "an error in the program, a limit of its own, a dependency that fails",
             "the program's log at these times",
             fails_replies=True,

@@ -91,6 +91,10 @@ STUCK_SHARE_MIN = 0.01
 # Of a traced thread's time: a debugger that lets it run takes none, strace a third at the least.
 TRACED_SHARE_MIN = 0.1
 
+# -- processes that end ---------------------------------------------------------------------
+# What starts in the place of one takes a second or more: a tenth of a worker is missing always.
+EXITS_PER_S_MIN = 0.1
+
 # -- accept queue -------------------------------------------------------------------------
 # Blocked connects that are a hiccup: one in a hundred, or shorter than a request may wait.
 BLOCKED_CONNECTS_SHARE_MIN = 0.01

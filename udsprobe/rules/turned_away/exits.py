@@ -14,12 +14,13 @@ from udsprobe.rules.causes import FAILING, QUEUES, WAITING
 from udsprobe.rules.harm import FAILED
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
-from udsprobe.rules.thresholds import GIVEN_UP_MIN, GIVEN_UP_SHARE_MIN
+from udsprobe.rules.thresholds import EXITS_PER_S_MIN, GIVEN_UP_MIN, GIVEN_UP_SHARE_MIN
 from udsprobe.rules.wording import count, evidence, part
 
 CAUSE = FAILING[0]
 # Somebody asked the program to end.
 _ASKED = frozenset({"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"})
+OUT_OF_MEMORY = "out of memory"
 # A master does so when a worker takes too long: gunicorn aborts it first.
 _BY_TIME_LIMIT = frozenset({"SIGKILL", "SIGABRT"})
 
@@ -79,14 +80,15 @@ def _suspect(report: Report, row: Exits) -> Suspect:
     ended = lost + (served.count if served is not None else 0)
     share = lost / ended if ended else 0.0
     loses = lost >= GIVEN_UP_MIN and share >= GIVEN_UP_SHARE_MIN
-    again = row.processes >= GIVEN_UP_MIN
-    says = f"{part(share)} of requests end without a reply"
+    again, nobody = _goes_on(report, row), _leaves_nobody(report, row)
+    is_pressure = loses or again or nobody
+    says = "nobody serves any more" if nobody else f"{part(share)} of requests end without a reply"
     return Suspect(
         cause=CAUSE,
         name=f"{CAUSE}:exits:{row.comm}:{row.how}",
-        severity=CRITICAL if loses or again else WARNING,
-        is_pressure=loses or again,
-        share_pct=100 * share if row.served else 100.0,
+        severity=CRITICAL if is_pressure else WARNING,
+        is_pressure=is_pressure,
+        share_pct=100.0 if nobody or not row.served else 100 * share,
         subject=row.comm,
         headline=_headline(report, row),
         evidence=(_fact(row),),
@@ -94,8 +96,19 @@ def _suspect(report: Report, row: Exits) -> Suspect:
         seen=max(row.processes, lost),
         overloads=again,
         pids=_pids(report, row),
-        harm=Harm(FAILED, 100 * share, lost, None, says) if loses else None,
+        harm=Harm(FAILED, 100 * share, lost, None, says) if loses or nobody else None,
     )
+
+
+def _goes_on(report: Report, row: Exits) -> bool:
+    """Again and again: what starts in their place is missing until it is there."""
+    return row.processes >= max(GIVEN_UP_MIN, EXITS_PER_S_MIN * report.window.duration_s)
+
+
+def _leaves_nobody(report: Report, row: Exits) -> bool:
+    """The last target crashed, or was killed for its memory."""
+    is_crash = row.how == OUT_OF_MEMORY or (row.how.startswith("SIG") and row.how != "SIGKILL")
+    return is_crash and all(each.state == "exited" for each in report.targets)
 
 
 def _headline(report: Report, row: Exits) -> str:

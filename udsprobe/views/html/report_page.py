@@ -484,7 +484,9 @@ def _targets(report: Report) -> Optional[Table]:
         Column("cmdline", "command line", "prose"),
     )
     rows = [cells.target(row, _BAR_CELLS) for row in report.targets]
-    return _table("targets", "The observed processes.", columns, rows)
+    ended = words.ends(report.exits)
+    more = f" Ended with {ended}." if ended else ""
+    return _table("targets", f"The observed processes.{more}", columns, rows)
 
 
 def _calls(report: Report) -> Optional[Table]:
