@@ -111,3 +111,11 @@ def test_the_end_of_the_last_one_leaves_nobody() -> None:
     assert found.summary.startswith("nobody serves any more: 1 process of app ended by SIGSEGV")
     killed = reported(ended("SIGKILL", processes=1, unanswered=2), requests=10_000)
     assert verdict(replace(killed, targets=gone)).cause == "healthy"
+
+
+def test_one_for_each_connection_may_end_with_a_status_that_it_has_told() -> None:
+    """As PostgreSQL's do after a wrong password."""
+    report = judged(reported(ended("status 1", processes=50, unanswered=0)))
+    assert report.verdict is not None and report.verdict.cause == "healthy"
+    assert any("ended with status 1" in each.summary for each in report.findings or ())
+    assert verdict(reported(ended("status 1", processes=50, unanswered=50))).cause == "app-failing"

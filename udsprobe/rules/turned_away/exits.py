@@ -101,7 +101,12 @@ def _suspect(report: Report, row: Exits) -> Suspect:
 
 
 def _goes_on(report: Report, row: Exits) -> bool:
-    """Again and again: what starts in their place is missing until it is there."""
+    """Again and again: what starts in their place is missing until it is there.
+
+    A process for each connection may end with a status when it has told its client why.
+    """
+    if _is_status(row) and row.served:
+        return False
     return row.processes >= max(GIVEN_UP_MIN, EXITS_PER_S_MIN * report.window.duration_s)
 
 
@@ -120,8 +125,12 @@ def _who(row: Exits) -> str:
     return f"{count(row.processes, 'process', 'processes')} of {row.comm}"
 
 
+def _is_status(row: Exits) -> bool:
+    return row.how.startswith("status ")
+
+
 def _ended(row: Exits) -> str:
-    if row.how.startswith("status "):
+    if _is_status(row):
         return f"ended with {row.how}"
     if row.how.startswith("SIG") or row.how.startswith("signal "):
         return f"ended by {row.how}"
