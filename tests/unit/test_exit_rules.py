@@ -109,6 +109,11 @@ def test_the_end_of_the_last_one_leaves_nobody() -> None:
     found = verdict(replace(report, targets=gone))
     assert (found.cause, found.harm.kind, found.harm.count) == ("app-failing", "failed", 2)
     assert found.summary.startswith("nobody serves any more: 1 process of app ended by SIGSEGV")
+    late = replace(ill.quiet_listener(), accepted=9, wait_us=ill.flat(9, 900_000.0))
+    late = replace(late, depth=replace(late.depth, max=8, histogram={"1": 9}))
+    waiting = replace(report, targets=gone, listeners=[late])
+    assert verdict(replace(waiting, exits=[])).cause == "accept-starved"
+    assert verdict(waiting).cause == "app-failing"
     killed = reported(ended("SIGKILL", processes=1, unanswered=2), requests=10_000)
     assert verdict(replace(killed, targets=gone)).cause == "healthy"
 

@@ -93,8 +93,8 @@ def _suspect(report: Report, row: Exits) -> Suspect:
         headline=_headline(report, row),
         evidence=(_fact(row),),
         actions=choice.exits(report, row),
-        seen=max(row.processes, lost),
-        overloads=again,
+        seen=max(row.processes, ended),
+        overloads=is_pressure,
         pids=_pids(report, row),
         harm=Harm(FAILED, 100 * share, lost, None, says) if loses or nobody else None,
     )
