@@ -12,13 +12,9 @@ import pytest
 from tests.kernel import tool
 from tests.kernel.busy import until
 from tests.workloads.queue_process import Actor
+from udsprobe.kernel.proc.procfs import Procfs
 
 pytestmark = [pytest.mark.root]
-
-
-def tracer_of(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("TracerPid:")[2].split()[0])
 
 
 @contextmanager
@@ -26,11 +22,11 @@ def straced(pid: int) -> Iterator[int]:
     command = ["strace", "-o", "/dev/null", "-p", str(pid)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as strace:
         try:
-            until(lambda: tracer_of(pid) == strace.pid, "traced")
+            until(lambda: Procfs().tracer(pid) == strace.pid, "traced")
             yield strace.pid
         finally:
             strace.terminate()
-    until(lambda: not tracer_of(pid), "let go")
+    until(lambda: not Procfs().tracer(pid), "let go")
 
 
 def told(report: tool.Report) -> List[Tuple[int, Optional[int], Optional[str]]]:

@@ -124,3 +124,10 @@ def test_one_for_each_connection_may_end_with_a_status_that_it_has_told() -> Non
     assert report.verdict is not None and report.verdict.cause == "healthy"
     assert any("ended with status 1" in each.summary for each in report.findings or ())
     assert verdict(reported(ended("status 1", processes=50, unanswered=50))).cause == "app-failing"
+
+
+def test_the_kernel_logs_faults_and_no_abort() -> None:
+    runs = [each.run or "" for each in verdict(reported(ended("SIGABRT"))).actions]
+    assert not any("dmesg" in run for run in runs)
+    says = [each.say for each in verdict(reported(ended("SIGABRT"))).actions]
+    assert any("read the log of app" in say for say in says)

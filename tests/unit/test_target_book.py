@@ -59,8 +59,9 @@ class Proc:
         comm = self.comms.get(pid)
         return None if comm is None else f"/{comm}.service"
 
-    def comm(self, pid: int) -> Optional[str]:
-        return self.comms.get(pid)
+    def process(self, pid: int) -> Optional[SimpleNamespace]:
+        comm = self.comms.get(pid)
+        return None if comm is None else SimpleNamespace(comm=comm)
 
     def fds_open(self, pid: int) -> Optional[int]:
         self.asked.append(("fds", pid))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 from tests.scenarios.bench import LOAD_S, Bench
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 from tests.scenarios.postgres import Postgres
 from tests.scenarios.programs import HERE
 from tests.scenarios.servers import name_server
+from udsprobe.kernel.proc.procfs import Procfs
 
 HOLDER = (
     "import fcntl, sys, time\n"
@@ -205,15 +205,9 @@ def node_that_somebody_traces(bench: Bench, traced: bool = True) -> Subject:
         bench.load(node.address, connections=8)
         return Subject([node.pid])
     strace = bench.start(["strace", "-o", "/dev/null", "-p", str(node.pid)], "strace")
-    bench.wait_until(lambda: traced_by(node.pid) == strace.pid, "it is traced", strace)
+    bench.wait_until(lambda: Procfs().tracer(node.pid) == strace.pid, "it is traced", strace)
     bench.load(node.address, connections=8)
     return Subject([node.pid], [f"strace {strace.pid} traces node {node.pid}"])
-
-
-def traced_by(pid: int) -> int:
-    """As /proc has it; 0 for nobody."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("TracerPid:")[2].split()[0])
 
 
 @case("gunicorn", BOTH)

@@ -160,11 +160,6 @@ class Procfs:
                 return _number(line.split()[-1])
         return None
 
-    def comm(self, pid: int) -> Optional[str]:
-        """What the process calls itself, escaped; None when gone or hidden."""
-        read = self._read(pid, "comm")
-        return None if read is None else printable(read.rstrip(b"\n"))
-
     def executable_name(self, pid: int) -> Optional[bytes]:
         """Last part of the path of its executable; None when hidden or none."""
         try:

@@ -231,12 +231,12 @@ class TargetBook:
         known = known or _unread(pid, record.program, names.vias[record.via])
         if not self._is_awaited(pid, printable(record.program)):
             stopped = names.stops.get(record.stopped) if record.stopped else None
-            tracer = record.tracer or None
+            tracer = self._procfs.process(record.tracer) if record.tracer else None
             found = replace(
                 self._reading(pid, record, known, moved=moved),
                 stopped=stopped,
-                tracer_pid=tracer,
-                tracer_comm=None if tracer is None else self._procfs.comm(tracer),
+                tracer_pid=record.tracer or None,
+                tracer_comm=None if tracer is None else tracer.comm,
             )
             self._alive[pid] = found
             if found.cmdline is None or found.comm != known.comm:

@@ -8,6 +8,14 @@ from udsprobe.model.growth import by_name, growth
 from udsprobe.model.report import Exits
 from udsprobe.sample import ExitCounts, Sample
 
+OUT_OF_MEMORY = "out of memory"
+"""How a process ended that the kernel killed to get memory back."""
+
+
+def is_status(how: str) -> bool:
+    """Whether it ended by itself, and not by a signal."""
+    return how.startswith("status ")
+
 
 def exit_rows(first: Sample, last: Sample) -> Optional[List[Exits]]:
     """One row for each program and way, most processes first."""

@@ -16,6 +16,7 @@ from udsprobe.model.report import (
     Upstream,
 )
 from udsprobe.model.threads.cpu_list import cpu_list
+from udsprobe.model.threads.exits import OUT_OF_MEMORY
 from udsprobe.rules.accounts.affinity import idle_beside
 from udsprobe.rules.peers.connecting import NO_ANSWER
 from udsprobe.rules.remedy.row import Value
@@ -31,6 +32,8 @@ FD_FREE_MIN = 0.5
 """Part of the descriptors that are free where EMFILE was not for want of them."""
 
 _DENIED = ("EACCES", "EPERM")
+# Where they happen, the kernel logs (show_signal_msg() and do_trap() of arch/x86); of abort() not.
+_LOGGED_FAULTS = ("SIGSEGV", "SIGILL", "SIGFPE", "SIGTRAP")
 # RFC 9110, 15.6: what a server means that answers so by itself.
 _STATUS_HINTS = {
     "502": ": a proxy says 502 of an upstream that it does not reach, or whose answer it cannot "
@@ -303,14 +306,15 @@ def exits(report: Report, row: Exits) -> Tuple[Action, ...]:
     target = next((each for each in report.targets if each.comm == row.comm), None)
     unit = target.unit if target is not None and not target.container else None
     values: Dict[str, Value] = {"who": row.comm, "how": row.how, "unit": unit, "hint": ""}
-    return remedies(_WAYS.get(row.how) or _way(row.how), server_of(target), **values)
+    return remedies(_kind_of_exit(row.how), server_of(target), **values)
 
 
-_WAYS = {"out of memory": "out-of-memory", "SIGKILL": "killed"}
-
-
-def _way(how: str) -> str:
-    return "exit-status" if how.startswith("status ") else "fault"
+def _kind_of_exit(how: str) -> str:
+    if how == OUT_OF_MEMORY:
+        return "out-of-memory"
+    if how == "SIGKILL":
+        return "killed"
+    return "fault" if how in _LOGGED_FAULTS else "exit-status"
 
 
 def no_seat(row: Upstream) -> Tuple[Action, ...]:

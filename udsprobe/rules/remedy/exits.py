@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Dict, Tuple
 
 from udsprobe.rules.remedy.row import Row, look, restart
@@ -10,6 +11,9 @@ from udsprobe.rules.servers import GENERIC
 
 Rows = Dict[str, Tuple[Row, ...]]
 
+_WHY = "its log, or that of its master, says why it ended"
+_LOGS = (replace(UNIT_LOG, why=_WHY), replace(LOG, why=_WHY))
+
 FAULT: Rows = {
     GENERIC: (
         look(
@@ -17,8 +21,7 @@ FAULT: Rows = {
             "see in which library it crashed: the kernel names the module and the address",
             "{who} ends by {how}: an error in its code or in a library of it",
         ),
-        UNIT_LOG,
-        LOG,
+        *_LOGS,
     ),
 }
 OUT_OF_MEMORY: Rows = {
@@ -37,7 +40,7 @@ OUT_OF_MEMORY: Rows = {
 }
 KILLED: Rows = {
     GENERIC: (
-        UNIT_LOG,
+        _LOGS[0],
         restart(
             "find who kills {who}: a time limit of its master, a health check, a supervisor",
             "SIGKILL comes from another process, and not from the kernel for want of memory",
@@ -45,4 +48,4 @@ KILLED: Rows = {
     ),
     **{server: rows for server, rows in DROPPED.items() if server != GENERIC},
 }
-STATUS: Rows = {GENERIC: (UNIT_LOG, LOG)}
+BY_ITSELF: Rows = {GENERIC: _LOGS}

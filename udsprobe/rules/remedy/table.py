@@ -132,7 +132,7 @@ KINDS: Dict[str, Kind] = {
     "fault": Kind("app-failing", "its processes crash", exits.FAULT),
     "out-of-memory": Kind("app-failing", "the kernel kills it for its memory", exits.OUT_OF_MEMORY),
     "killed": Kind("app-failing", "another process kills it", exits.KILLED),
-    "exit-status": Kind("app-failing", "its processes end by themselves", exits.STATUS),
+    "exit-status": Kind("app-failing", "its processes end by themselves", exits.BY_ITSELF),
     "passes-on": Kind("app-failing", "an upstream answers with HTTP 5xx", work.PASSES_ON),
     "holder": Kind("app-blocked", "a process that holds a file lock", work.HOLDER),
     "lookups": Kind("app-blocked", "it looks names up for each request", work.LOOKUPS),

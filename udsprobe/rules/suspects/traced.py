@@ -64,7 +64,7 @@ def _suspect(target: Target, share: float, pressing: Optional[Suspect]) -> Suspe
         process(target.tracer_pid, target.tracer_comm),
         process(target.pid, target.comm),
     )
-    says = f"{who} sleeps for {percent(share)} of the time in calls that are no wait for work"
+    says = f"{who} is stopped for {percent(share)} of the time, or blocked by something unknown"
     return Suspect(
         cause=CAUSE,
         name=f"{_NAME}{target.pid}",

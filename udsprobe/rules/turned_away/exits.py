@@ -10,17 +10,17 @@ from typing import FrozenSet, List, Optional, Sequence
 
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Evidence, Exits, Report
-from udsprobe.rules.causes import FAILING, QUEUES, WAITING
+from udsprobe.model.threads.exits import OUT_OF_MEMORY, is_status
+from udsprobe.rules.causes import QUEUES, WAITING
 from udsprobe.rules.harm import FAILED
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import EXITS_PER_S_MIN, GIVEN_UP_MIN, GIVEN_UP_SHARE_MIN
+from udsprobe.rules.turned_away.failing_replies import CAUSE
 from udsprobe.rules.wording import count, evidence, part
 
-CAUSE = FAILING[0]
 # Somebody asked the program to end.
 _ASKED = frozenset({"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"})
-OUT_OF_MEMORY = "out of memory"
 # A master does so when a worker takes too long: gunicorn aborts it first.
 _BY_TIME_LIMIT = frozenset({"SIGKILL", "SIGABRT"})
 
@@ -105,7 +105,7 @@ def _goes_on(report: Report, row: Exits) -> bool:
 
     A process for each connection may end with a status when it has told its client why.
     """
-    if _is_status(row) and row.served:
+    if is_status(row.how) and row.served:
         return False
     return row.processes >= max(GIVEN_UP_MIN, EXITS_PER_S_MIN * report.window.duration_s)
 
@@ -125,17 +125,13 @@ def _who(row: Exits) -> str:
     return f"{count(row.processes, 'process', 'processes')} of {row.comm}"
 
 
-def _is_status(row: Exits) -> bool:
-    return row.how.startswith("status ")
-
-
 def _ended(row: Exits) -> str:
-    if _is_status(row):
+    if is_status(row.how):
         return f"ended with {row.how}"
-    if row.how.startswith("SIG") or row.how.startswith("signal "):
-        return f"ended by {row.how}"
-    were = "was" if row.processes == 1 else "were"
-    return f"{were} killed, {row.how}"
+    if row.how == OUT_OF_MEMORY:
+        were = "was" if row.processes == 1 else "were"
+        return f"{were} killed, {row.how}"
+    return f"ended by {row.how}"
 
 
 def _fact(row: Exits) -> Evidence:

@@ -266,8 +266,8 @@ THREAD_TIME = _counter(
 THREADS = _gauge("threads", "{thread}", (), "Living threads of the targets.")
 TARGETS = _gauge("targets", "{process}", (), "Observed processes that run.")
 TARGETS_EXITED = _counter("targets.exited", "{process}", (), "Observed processes that ended.")
-TARGETS_ENDED = _counter(
-    "targets.ended",
+TARGETS_NONZERO_EXITS = _counter(
+    "targets.nonzero_exits",
     "{process}",
     ("how",),
     "Observed processes that did not end with status 0, by status or signal.",

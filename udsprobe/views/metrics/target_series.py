@@ -33,7 +33,7 @@ def write_targets(sheet: Sheet, sample: Sample) -> None:
     for row in sample.exits or ():
         ended[row.how] += row.processes
     for how, count in ended.items():
-        sheet.count(c.TARGETS_ENDED, count, shown((how,)))
+        sheet.count(c.TARGETS_NONZERO_EXITS, count, shown((how,)))
     for target in running:
         _write_target(sheet, target)
     if sample.threads is not None:
