@@ -4,13 +4,15 @@
  * is not a request. The first receive calls of a connection are checked, in the caller's memory. A
  * connection that was open at attach is recognised by its frames, if they end where the bytes end.
  *
- * And whether it is a WebSocket, whose messages need no reply, or TLS, whose goodbye needs none.
+ * And whether it is a WebSocket, whose messages need no reply, or TLS, whose handshake is no request
+ * and whose goodbye needs no reply.
  */
 #ifndef HTTP2_BPF_H
 #define HTTP2_BPF_H
 
 #include "queues.bpf.h"
 #include "registers.bpf.h"
+#include "tls.bpf.h"
 
 /* RFC 9113, 3.4, the first 16 bytes of the connection preface, in the order of our machines. */
 #define PREFACE_START 0x5448202a20495250ULL	/* "PRI * HT" */
@@ -46,11 +48,6 @@ enum frame_type {
 #define WEBSOCKET_OPCODES 0x706U	/* a bit each: text, binary, close, ping, pong */
 #define WEBSOCKET_LENGTH_16 126
 #define WEBSOCKET_HEAD 6	/* with the mask; 2 more with a longer length */
-
-/* RFC 8446, 5.1: types of records, and the version that all have. */
-#define TLS_FIRST 20
-#define TLS_LAST 23
-#define TLS_MAJOR 3
 
 struct user_buffer {
 	u64 at;
@@ -140,14 +137,6 @@ static __always_inline bool is_websocket_frame(u64 at, u64 bytes)
 	       bytes == WEBSOCKET_HEAD + 2 + ((u64)head[2] << 8 | head[3]);
 }
 
-static __always_inline bool is_tls_record(u64 at, u64 bytes)
-{
-	u8 head[2] = {};
-
-	return bytes >= sizeof(head) && !bpf_probe_read_user(head, sizeof(head), (void *)at) &&
-	       head[0] >= TLS_FIRST && head[0] <= TLS_LAST && head[1] == TLS_MAJOR;
-}
-
 static __always_inline bool has_one_buffer(u8 call)
 {
 	return call == CALL_READ || call == CALL_RECVFROM || call == CALL_WRITE ||
@@ -199,6 +188,8 @@ __noinline u64 look_for_protocol(address_t sk, u64 at, u64 length, bytes_t bytes
 
 	if (!connection)
 		return 0;
+	if (connection->role == ROLE_SERVED)
+		look_for_handshake(connection, at, length, bytes);
 	if (is_preface(at, length) || (is_whole && are_frames(at, bytes))) {
 		connection->is_multiplexed = 1;
 		connection->looks = LOOKS_MAX;
@@ -209,6 +200,16 @@ __noinline u64 look_for_protocol(address_t sk, u64 at, u64 length, bytes_t bytes
 	} else if (is_tls_record(at, length)) {
 		connection->is_tls = 1;
 	}
+	return 0;
+}
+
+/* A target asks, and `length` bytes of that lie at `at`. */
+__noinline u64 look_for_hello(address_t sk, u64 at, u64 length)
+{
+	struct connection *connection = bpf_map_lookup_elem(&connections, &sk);
+
+	if (connection)
+		look_for_own_handshake(connection, at, length);
 	return 0;
 }
 

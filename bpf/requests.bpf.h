@@ -12,6 +12,7 @@
 #include "reply_pieces.bpf.h"
 #include "sockets.bpf.h"
 #include "stops.bpf.h"
+#include "tls.bpf.h"
 #include "upstream.bpf.h"
 #include "whole_requests.bpf.h"
 
@@ -209,7 +210,7 @@ static __always_inline void note_unread(struct connection *connection, struct ca
 static __always_inline bool is_worth_a_look(struct connection *connection)
 {
 	if (connection->looks >= LOOKS_MAX)
-		return false;
+		return is_in_handshake(connection);
 	connection->looks++;
 	return true;
 }
@@ -441,6 +442,7 @@ static __always_inline int bytes_sent(struct task_struct *task, struct thread_st
 		if (connection->last_piece_ns && connection->phase != PHASE_ASKING)
 			reply_ended(connection);
 		upstream_asked(task, state, connection, call, now);
+		return connection->turns ? looks : looks | LOOK_HELLO;
 	}
 	if (connection->phase == PHASE_ASKED_BEFORE)
 		connection->phase = PHASE_REPLYING;
@@ -454,6 +456,10 @@ static __always_inline int bytes_sent(struct task_struct *task, struct thread_st
 	/* The send call began before the request came: a push, for example, not the reply. */
 	if (call->start_ns < connection->received_ns)
 		return looks;
+	if (is_in_handshake(connection)) {
+		tls_turn_over(connection);
+		return looks;
+	}
 	connection->phase = PHASE_REPLYING;
 	connection->replied_after_ns = elapsed(connection->turn_ns, now);
 	counts = cpu_counts();

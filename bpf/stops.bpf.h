@@ -15,6 +15,7 @@ enum look {
 	LOOK_PROTOCOL = 1,
 	LOOK_REPLY = 2,
 	LOOK_PIECE = 4,
+	LOOK_HELLO = 16,	/* at what a target asks: its TLS handshake? */
 	LOOK_SHORT = 8,		/* a send call left a full buffer: it was to send more */
 };
 

@@ -396,6 +396,8 @@ static __subprogram int look_at_bytes(struct pt_regs *regs, struct call_in_fligh
 	next = first_buffer(regs, call, bytes, &buffer);
 	if (looks & LOOK_PROTOCOL)
 		look_for_protocol(call->sk, buffer.at, buffer.length, bytes);
+	if (looks & LOOK_HELLO)
+		look_for_hello(call->sk, buffer.at, buffer.length);
 	if (looks & LOOK_REPLY)
 		look_at_reply(call->sk, buffer.at, buffer.length, next, bytes);
 	if (looks & LOOK_PIECE)
@@ -409,7 +411,7 @@ static __always_inline void look_at(struct task_struct *task, struct thread_stat
 {
 	if (looks & LOOK_SHORT && is_short(regs, call, bytes))
 		sender_found_full(task, state, call, now);
-	if (looks & (LOOK_PROTOCOL | LOOK_REPLY | LOOK_PIECE))
+	if (looks & ~LOOK_SHORT)
 		look_at_bytes(regs, call, bytes, looks);
 }
 

@@ -290,6 +290,7 @@ struct cpu_counts {
 	count_t handed_over;	/* requests answered by another thread than received them */
 	count_t pipelined;	/* its bytes came before the reply to the one before began */
 	count_t multiplexed;	/* turns of connections that speak HTTP/2 */
+	count_t tls_handshakes;	/* of clients, to their end; they are no turns */
 	ns_t app_activity_ns[ACTIVITY_MAX];
 	struct latency served;
 	struct latency stages[STAGE_MAX];
@@ -767,11 +768,14 @@ struct connection {
 	unsigned char leftover;
 	unsigned char window_known;	/* what follows is told from a beginning on */
 	unsigned char is_websocket;	/* its messages need no reply */
+	unsigned char tls;	/* enum tls_state */
 	unsigned char is_tls;	/* ends with bytes that need no reply */
 	unsigned char is_held;	/* bytes wait because of Nagle's algorithm, since `held_since` */
 	unsigned char reply_looks;	/* replies that were looked at, or what it speaks */
 	unsigned char is_endless;	/* it has switched to another protocol */
 	unsigned char is_piece_known;	/* a later piece of this reply was looked at */
+	unsigned char pad;
+	unsigned short tls_left;	/* bytes to come of the record that was received last */
 	/* In the queue when the last receive call returned; of a leftover, what is still there; while
 	 * it is in the accept queue, how many had entered that.
 	 */
@@ -796,7 +800,15 @@ struct connection {
 	ns_t quiet_since_ns;	/* 0: there is more to be received */
 	ns_t paused_ns;
 	unsigned int piece_activity[ACTIVITY_MAX];	/* in pauses, of the thread that sent the first */
-	unsigned int pad_at_end;
+};
+
+/* How far the handshake of a connection is (tls.bpf.h). */
+enum tls_state {
+	TLS_UNKNOWN = 0,	/* or it speaks no TLS */
+	TLS_BEGUN = 1,
+	TLS_CHANGED = 2,	/* the cipher is */
+	TLS_FINISHED = 3,	/* its last record began */
+	TLS_OPEN = 4,
 };
 
 enum queue_flag {
@@ -855,6 +867,7 @@ struct server {
 	count_t handed_over;
 	count_t pipelined;
 	count_t multiplexed;
+	count_t tls_handshakes;
 	count_t leftovers_dropped;	/* bytes left over that were no request */
 	count_t began;
 	count_t given_up;	/* requests without a reply whose client was gone when it was closed: */
@@ -1149,6 +1162,7 @@ struct abi_types {
 	enum direction direction;
 	enum phase phase;
 	enum queue_flag queue_flag;
+	enum tls_state tls_state;
 	enum pending_kind pending_kind;
 	enum database database;
 	enum leftover leftover;

@@ -9,6 +9,7 @@
 #include "listeners.bpf.h"
 #include "queues.bpf.h"
 #include "sockets.bpf.h"
+#include "tls.bpf.h"
 
 #define NR_IO_URING_ENTER 426	/* include/uapi/asm-generic/unistd.h: of all architectures */
 #define LOOPBACK_NET 127
@@ -252,6 +253,10 @@ static __always_inline bool upstream_answered(struct task_struct *task,
 	connection->phase = PHASE_IDLE;
 	if (!is_answer)
 		return false;
+	if (is_in_handshake(connection)) {
+		own_request_answered(state, (u64)task, connection, now);
+		return false;
+	}
 	connection->turns++;
 	connection->replied_after_ns = elapsed(connection->turn_ns, now);
 	own_request_answered(state, (u64)task, connection, now);

@@ -481,8 +481,9 @@ class ServedCounts:
         handed_over: requests answered by another thread than received them;
             they are not in `app_activity_ns`.
         pipelined: requests that came before the reply to the one before began.
-        multiplexed: turns of connections that speak HTTP/2; None when not measured, as
-            `handed_over` and `pipelined`.
+        multiplexed: turns of connections that speak HTTP/2.
+        tls_handshakes: of clients, to their end; they are no turns. None when not measured, as
+            `handed_over`, `pipelined` and `multiplexed`.
     """
 
     count: int
@@ -492,6 +493,7 @@ class ServedCounts:
     handed_over: Optional[int]
     pipelined: Optional[int]
     multiplexed: Optional[int] = None
+    tls_handshakes: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -672,6 +674,7 @@ class ServerReading:
         at_once: requests in progress when a reply began, that one too, added up over replies.
         asked_before: connections whose client had spoken last when the observation began, after a
             reply; since then neither end has. Of TCP.
+        tls_handshakes: of its clients, to their end; None when not measured.
         http: its replies with an HTTP/1 status; in_pieces: those that came in pieces.
         `given_up`, `dropped`, `abandoned`, `asked_before`, `http` and
         `in_pieces` are None when not measured.
@@ -693,6 +696,7 @@ class ServerReading:
     unread: Waiting
     asking: Waiting
     multiplexed: Optional[int] = None
+    tls_handshakes: Optional[int] = None
     latency: Optional[LatencyCounts] = None
     at_once: Optional[int] = None
     given_up: Optional[GivenUpCounts] = None

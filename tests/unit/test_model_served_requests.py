@@ -92,6 +92,12 @@ def test_turns_of_http2_are_no_requests(multiplexed: Optional[int], turn_based: 
     assert (found.turn_based, found.multiplexed) == (turn_based, multiplexed)
 
 
+def test_tls_handshakes_are_counted_beside_the_requests() -> None:
+    after = replace(served([9] * 20), tls_handshakes=7)
+    assert measured(replace(served(), tls_handshakes=4), after).tls_handshakes == 3
+    assert measured(replace(served(), tls_handshakes=None), after).tls_handshakes is None
+
+
 def test_pipelining_before_the_window_is_not_held_against_it() -> None:
     before = replace(served([9] * 10), pipelined=10)
     after = replace(served([9] * 20), pipelined=10)

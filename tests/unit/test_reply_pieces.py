@@ -27,7 +27,7 @@ from udsprobe.rules import judged
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.sample import PieceCounts
-from udsprobe.views.fields.breakdown import pauses
+from udsprobe.views.fields.breakdown import beside_requests
 
 PID, COUNT, PAUSED_US = 4711, 400, 80_000.0
 NONE = Waiting(0, None)
@@ -133,13 +133,13 @@ def test_pauses_of_threads_that_are_not_known_are_events() -> None:
 def test_without_pauses_all_is_as_before(replies: Optional[InPieces]) -> None:
     report = reported(serving(replies))
     assert verdict(report).cause == "healthy"
-    assert pauses(report) is None
+    assert beside_requests(report) == []
 
 
 def test_the_line_of_the_screen() -> None:
-    assert pauses(reported(serving(pieces()))) == (
+    assert beside_requests(reported(serving(pieces()))) == [
         "400 replies in pieces: 81.0ms to the last on average, paused for 80.0ms"
-    )
+    ]
 
 
 def test_counters_of_a_window() -> None:

@@ -73,7 +73,13 @@ def table(kernel: Kernel) -> ServerTable:
 
 
 def test_a_process(kernel: Kernel, table: ServerTable) -> None:
-    counts = {"handed_over": 1, "pipelined": 2, "accept_waits": 3, "multiplexed": 7}
+    counts = {
+        "handed_over": 1,
+        "pipelined": 2,
+        "accept_waits": 3,
+        "multiplexed": 7,
+        "tls_handshakes": 6,
+    }
     latency = kernel.btf.structure("latency")(count=8, total_ns=4, max_ns=9)
     latency.slots[3] = 8
     kernel.serves(33, latency=latency, upstream_ns=11, listing=LISTING, **counts)

@@ -156,6 +156,15 @@ def test_http2_is_said_beside_its_latency() -> None:
     assert "  HTTP/2: streams share a connection, latencies are not of single requests" in text
 
 
+@pytest.mark.parametrize(("handshakes", "words"), [(1, "1 TLS handshake"), (1200, "1,200 TLS")])
+def test_tls_handshakes_are_said_beside_the_requests(handshakes: int, words: str) -> None:
+    report = reports.measured()
+    assert report.requests.served is not None
+    served = replace(report.requests.served, tls_handshakes=handshakes)
+    assert f"  {words}" in render(replace(report, requests=replace(report.requests, served=served)))
+    assert "TLS" not in render(report)
+
+
 def test_outgoing_connects_and_their_failures() -> None:
     text = render(reports.measured())
     failing, fine = line_with(text, "unix:/run/pg.sock"), line_with(text, "tcp:127.0.0.1:5432")

@@ -118,6 +118,7 @@ def _requests(light: Requests, full: Requests) -> Requests:
             app_time_pct=full.served.app_time_pct,
             turn_based=full.served.turn_based,
             multiplexed=full.served.multiplexed,
+            tls_handshakes=full.served.tls_handshakes,
             stages_latency_us=full.served.latency_us,
         ),
     )

@@ -506,7 +506,8 @@ class Stages:
 class Served:
     """`turn_based` is None until it is measured.
 
-    `multiplexed` turns are of connections that speak HTTP/2, of all hops. `stages_latency_us`: of
+    `multiplexed` turns are of connections that speak HTTP/2, and `tls_handshakes` no turns; both of
+    all hops. `stages_latency_us`: of
     the requests whose stages these are, where that are not all of the window (detail auto).
     """
 
@@ -517,6 +518,7 @@ class Served:
     app_time_pct: Optional[Dict[str, float]]
     turn_based: Optional[bool]
     multiplexed: Optional[int] = None
+    tls_handshakes: Optional[int] = None
     stages_latency_us: Optional[Latency] = None
 
 
@@ -689,6 +691,7 @@ class ServedBy:
     asking: Waiting
     unanswered: Waiting = Waiting(0, None)
     multiplexed: Optional[int] = None
+    tls_handshakes: Optional[int] = None
     at_once: Optional[float] = None
     given_up: Optional[GivenUp] = None
     dropped: Optional[Unanswered] = None

@@ -320,6 +320,7 @@ def without_calls(sample: Sample, traffic: Tuple[TrafficCounts, ...]) -> Sample:
             handed_over=None,
             pipelined=None,
             multiplexed=None,
+            tls_handshakes=None,
         )
     return replace(
         sample,

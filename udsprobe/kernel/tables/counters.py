@@ -325,6 +325,7 @@ class Counters:
             handed_over=row[self._per_cpu.place("handed_over")][0],
             pipelined=row[self._per_cpu.place("pipelined")][0],
             multiplexed=row[self._per_cpu.place("multiplexed")][0],
+            tls_handshakes=row[self._per_cpu.place("tls_handshakes")][0],
         )
 
     def traffic(self, row: Row) -> Tuple[TrafficCounts, ...]:

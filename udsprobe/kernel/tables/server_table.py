@@ -27,6 +27,10 @@ from udsprobe.sample import (
 )
 
 NOTHING_WAITS = Waiting(0, None)
+_TOLD_BY_CALLS = (
+    *("handed_over", "pipelined", "multiplexed", "tls_handshakes", "at_once", "given_up"),
+    *("dropped", "http", "in_pieces"),
+)
 _PENDING = {
     "in_progress": "PENDING_IN_PROGRESS",
     "unread": "PENDING_UNREAD",
@@ -100,6 +104,7 @@ class ServerTable:
             handed_over=entry.handed_over,
             pipelined=entry.pipelined,
             multiplexed=entry.multiplexed,
+            tls_handshakes=entry.tls_handshakes,
             at_once=entry.at_once,
             upstream=tuple(upstream),
             given_up=GivenUpCounts(entry.given_up, entry.given_up_ns, entry.given_up_upstream_ns),
@@ -111,18 +116,12 @@ class ServerTable:
         )
         if self._sees_calls:
             return reading
+        not_told: Dict[str, Any] = dict.fromkeys(_TOLD_BY_CALLS)
         return replace(
             reading,
             stages_ns={},
             app_activity_ns={},
-            handed_over=None,
-            pipelined=None,
-            multiplexed=None,
-            at_once=None,
-            given_up=None,
-            dropped=None,
-            http=None,
-            in_pieces=None,
+            **not_told,
         )
 
     def _latency(self, pid: int, entry: Any) -> LatencyCounts:

@@ -72,6 +72,7 @@ def _row(
         asking=_waiting(reading.asking, now_ns),
         unanswered=_waiting(reading.in_progress, now_ns),
         multiplexed=_measured("multiplexed", reading, before),
+        tls_handshakes=_measured("tls_handshakes", reading, before),
         at_once=_at_once(reading, before, count),
         given_up=_given_up(reading, before),
         dropped=unanswered(

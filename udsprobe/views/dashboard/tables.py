@@ -34,7 +34,7 @@ from udsprobe.views.dashboard.table import (
     row,
 )
 from udsprobe.views.fields import bars, cells, numbers, sequence, words
-from udsprobe.views.fields.breakdown import no_turns, pauses
+from udsprobe.views.fields.breakdown import beside_requests, no_turns
 from udsprobe.views.fields.columns import (
     CONNECTIONS,
     FINDINGS,
@@ -173,9 +173,7 @@ def _served_lines(frame: Frame, state: ViewState, room: int, *, tall: bool) -> L
     why = _why_no_turns(frame)
     if why is not None:
         lines.append(Line("served", why, WARNING))
-    paused = pauses(frame.window)
-    if paused is not None:
-        lines.append(Line("served", fit(paused, room)))
+    lines += [Line("served", fit(each, room)) for each in beside_requests(frame.window)]
     per_request = frame.window.requests.syscalls_per_request
     if per_request is not None:
         lines.append(Line("served", words.per_request(per_request, room)))

@@ -59,7 +59,20 @@ def no_turns(served: Served) -> Optional[str]:
     return MULTIPLEXED if served.multiplexed else PIPELINED
 
 
-def pauses(report: Report) -> Optional[str]:
+def beside_requests(report: Report) -> List[str]:
+    """What the latencies leave out, where it is much: pauses in replies, TLS handshakes."""
+    return [each for each in (_pauses(report), _handshakes(report)) if each is not None]
+
+
+def _handshakes(report: Report) -> Optional[str]:
+    served = report.requests.served
+    if served is None or not served.tls_handshakes:
+        return None
+    handshakes = "TLS handshake" if served.tls_handshakes == 1 else "TLS handshakes"
+    return f"{served.tls_handshakes:,} {handshakes} of clients beside them, which are no requests"
+
+
+def _pauses(report: Report) -> Optional[str]:
     """How long replies go on after they have begun; None where that is little, or not measured.
 
     `200 replies in pieces: 192ms to the last on average, paused for 191ms`.

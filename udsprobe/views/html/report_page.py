@@ -147,7 +147,7 @@ def _requests(report: Report, line: Timeline) -> Dict[str, Any]:
         return {"served": served, "stages": None, "stages_plot": None, "lines": []}
     lines = [served_line(served), latency_line(served)]
     why = breakdown.no_turns(served)
-    lines += [each for each in (why, breakdown.pauses(report)) if each is not None]
+    lines += [*([why] if why is not None else []), *breakdown.beside_requests(report)]
     if report.requests.syscalls_per_request is not None:
         lines.append(words.per_request(report.requests.syscalls_per_request, 400))
     return {

@@ -171,6 +171,12 @@ MULTIPLEXED = _counter(
     (),
     "Turns on HTTP/2 connections, whose streams share a connection: not requests.",
 )
+TLS_HANDSHAKES = _counter(
+    "served.tls_handshakes",
+    "{handshake}",
+    (),
+    "TLS handshakes of clients, to their end; they are not among the requests.",
+)
 UPSTREAM_DURATION = _histogram(
     "upstream.request.duration", _DESTINATION, "Requests of the targets by destination.", FINE_NS
 )

@@ -120,6 +120,7 @@ def _write_odd_ones(sheet: Sheet, served: ServedCounts) -> None:
         (c.HANDED_OVER, served.handed_over),
         (c.PIPELINED, served.pipelined),
         (c.MULTIPLEXED, served.multiplexed),
+        (c.TLS_HANDSHAKES, served.tls_handshakes),
     ):
         if count is not None:
             sheet.count(metric, count)

@@ -16,7 +16,7 @@ from rich.text import Text
 from udsprobe.model.coverage import observed_s
 from udsprobe.model.report import Action, Listener, Report, Served, Stacks, Syscall, Target
 from udsprobe.views.fields import cells, numbers, waiting, words
-from udsprobe.views.fields.breakdown import no_turns, pauses, time_lines
+from udsprobe.views.fields.breakdown import beside_requests, no_turns, time_lines
 from udsprobe.views.fields.columns import Column
 from udsprobe.views.fields.escape import column as padded
 from udsprobe.views.fields.escape import fit, fit_words, visible, wrap, wrap_commands
@@ -204,9 +204,7 @@ def _requests(report: Report, width: int, shown: _Shown) -> List[Text]:
         why = no_turns(served)
         if why is not None:
             body.append(Text(_INDENT + why, style=WARNING))
-        paused = pauses(report)
-        if paused is not None:
-            body.append(Text(_INDENT + fit(paused, width - 2)))
+        body += [Text(_INDENT + fit(each, width - 2)) for each in beside_requests(report)]
         body += _failed_replies(report, width)
     else:
         body[-1].append(": no reply was sent yet on a connection the target accepted")

@@ -25,7 +25,7 @@ from udsprobe.views.dashboard.state import connect_key
 from udsprobe.views.dashboard.table import Line, Table
 from udsprobe.views.dashboard.timeline import REPLAY_KEYS_HELP
 from udsprobe.views.fields import bars, cells, numbers, words
-from udsprobe.views.fields.breakdown import app_parts, no_turns, pauses, stages
+from udsprobe.views.fields.breakdown import app_parts, beside_requests, no_turns, stages
 from udsprobe.views.fields.columns import (
     CONNECTIONS,
     FINDINGS,
@@ -226,9 +226,7 @@ def _served_facts(served: Served, report: Report) -> List[Fact]:
     why = no_turns(served)
     if why is not None:
         facts.append(("but", why))
-    paused = pauses(report)
-    if paused is not None:
-        facts.append(("replies", paused))
+    facts += [("beside", each) for each in beside_requests(report)]
     return facts
 
 
