@@ -267,20 +267,42 @@ static __always_inline void write_process(struct seq_file *seq, struct task_stru
 	bpf_seq_write(seq, &record, sizeof(record));
 }
 
+enum end {
+	END_UNKNOWN,
+	THIS_END,
+	OTHER_END,
+};
+
+/* By the ticks of both (tcp_info: tcpi_last_data_sent, tcpi_last_data_recv). Within one tick: the
+ * other end acknowledges the last bytes of this one by a segment that begins where all its own end,
+ * if it sent none after them (net/ipv4/tcp_input.c, tcp_update_wl).
+ */
+static __always_inline enum end who_spoke_last(struct tcp_sock *tcp)
+{
+	struct inet_connection_sock *connection = (void *)tcp;
+	s32 later = BPF_CORE_READ(tcp, lsndtime) - BPF_CORE_READ(connection, icsk_ack.lrcvtime);
+
+	if (later)
+		return later > 0 ? THIS_END : OTHER_END;
+	if (BPF_CORE_READ(tcp, snd_una) != BPF_CORE_READ(tcp, write_seq))
+		return END_UNKNOWN;
+	return BPF_CORE_READ(tcp, snd_wl1) == BPF_CORE_READ(tcp, rcv_nxt) ? THIS_END : OTHER_END;
+}
+
 /* It had a reply before, and its last bytes came after that and are received: they may ask for
- * another (tcp_info: tcpi_last_data_recv, tcpi_last_data_sent). Within one tick nobody can tell.
+ * another. At least 1, or 0: they did not.
  */
 static __always_inline u32 asked_ticks(struct sock *sk, u8 endpoint)
 {
 	struct inet_connection_sock *connection = (void *)sk;
 	struct tcp_sock *tcp = (void *)sk;
-	u32 now = current_tick(), asked;
+	u32 now = current_tick(), ago;
 
 	if (endpoint != ENDPOINT_TCP || !now || !BPF_CORE_READ(tcp, bytes_acked) ||
-	    unread_bytes_probed((u64)sk, endpoint))
+	    unread_bytes_probed((u64)sk, endpoint) || who_spoke_last(tcp) != OTHER_END)
 		return 0;
-	asked = BPF_CORE_READ(connection, icsk_ack.lrcvtime);
-	return (s32)(asked - BPF_CORE_READ(tcp, lsndtime)) > 0 ? now - asked : 0;
+	ago = now - BPF_CORE_READ(connection, icsk_ack.lrcvtime);
+	return ago ? ago : 1;
 }
 
 /* Sockets of targets, and everybody's listeners: a process may serve connections that its
@@ -388,6 +410,23 @@ static __always_inline bool is_client(struct sock *sk, u8 endpoint)
 	return peer.length;
 }
 
+/* A target had spoken last on a connection of its own, after an answer: it waits for another one, or
+ * that message needs none.
+ */
+static __always_inline void seed_asked(address_t at, u8 endpoint)
+{
+	struct connection *connection = bpf_map_lookup_elem(&connections, &at);
+	struct tcp_sock *tcp = (struct tcp_sock *)at;
+	u32 now = current_tick();
+
+	if (!connection || endpoint != ENDPOINT_TCP || !now || !BPF_CORE_READ(tcp, bytes_received) ||
+	    unread_bytes_probed(at, endpoint) || who_spoke_last(tcp) != THIS_END)
+		return;
+	connection->phase = PHASE_ASKED_BEFORE;
+	connection->turn_ns = bpf_ktime_get_ns() -
+			      (u64)(now - BPF_CORE_READ(tcp, lsndtime)) * tick_ns;
+}
+
 /* After the served ones: what a target connected before we came. */
 static __always_inline void seed_upstream(struct task_struct *task, struct file *file)
 {
@@ -398,9 +437,11 @@ static __always_inline void seed_upstream(struct task_struct *task, struct file 
 	    bpf_map_lookup_elem(&connections, &ref.sk))
 		return;
 	sk = (void *)ref.sk;
-	if (BPF_CORE_READ(sk, __sk_common.skc_state) == TCP_ESTABLISHED &&
-	    is_client(sk, ref.endpoint))
-		connection_opened(task, &ref, 0);
+	if (BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_ESTABLISHED ||
+	    !is_client(sk, ref.endpoint))
+		return;
+	connection_opened(task, &ref, 0);
+	seed_asked(ref.sk, ref.endpoint);
 }
 
 #define SKBS_MAX 1024
@@ -529,6 +570,16 @@ static __always_inline bool read_high_water(struct connection *connection,
 	return record->recv_max_bytes || record->send_max_bytes;
 }
 
+/* What has streams, or messages, may have nothing open. */
+static __always_inline ns_t asking_since_ns(struct connection *connection)
+{
+	if (connection->role != ROLE_UPSTREAM || connection->is_multiplexed ||
+	    connection->is_websocket)
+		return 0;
+	return connection->phase == PHASE_ASKING || connection->phase == PHASE_ASKED_BEFORE ?
+		       connection->turn_ns : 0;
+}
+
 /* As user space weighs them, which keeps the heaviest and says from where on. Where all are
  * alike and more than there is room for, it does not matter which are listed.
  */
@@ -587,6 +638,7 @@ static __always_inline bool read_connection(struct connection_record *record, ad
 	read_buffers(sk, connection->endpoint, record);
 	read_progress(sk, connection, record);
 	read_window(sk, connection, record);
+	record->asking_since_ns = asking_since_ns(connection);
 	record->inode = connection->inode;
 	record->bytes_in = connection->bytes_in;
 	record->bytes_out = connection->bytes_out;

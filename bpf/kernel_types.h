@@ -307,6 +307,7 @@ struct tcp_sock {
 	u32 rcv_nxt;
 	u32 snd_una;
 	u32 snd_nxt;
+	u32 snd_wl1;
 	u32 snd_wnd;
 	u32 snd_cwnd;
 	u32 write_seq;

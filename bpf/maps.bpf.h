@@ -24,6 +24,7 @@ const volatile u32 nr_connect = 0xffff;
 const volatile u32 compat_nr_connect = 0xffff;
 const volatile u32 compat_nr_restart_syscall = 0xffff;
 const volatile bool follow_forks = true;
+const volatile u32 tick_ns = 10000000;	/* of jiffies */
 /* A program stands where threads begin to wake others. */
 const volatile bool wakers_told = false;
 const volatile u32 nr_futex = 0xffff;

@@ -434,7 +434,8 @@ static __subprogram int note_waiting(struct connection *connection, address_t sk
 {
 	u8 phase = connection->phase;
 
-	if (phase == PHASE_ASKING || phase == PHASE_RECEIVING || phase == PHASE_ASKED_BEFORE ||
+	if (phase == PHASE_ASKING || phase == PHASE_RECEIVING ||
+	    (phase == PHASE_ASKED_BEFORE && connection->role == ROLE_SERVED) ||
 	    (unread && connection->role == ROLE_SERVED))
 		note_what_waits(connection, sk);
 	return 0;

@@ -569,7 +569,7 @@ enum phase {
 	PHASE_REPLYING = 2,
 	PHASE_QUEUED = 3,	/* established and not accepted */
 	PHASE_ASKING = 4,	/* upstream: sent, nothing received yet */
-	PHASE_ASKED_BEFORE = 5,	/* when we came: its client had spoken last, after a reply */
+	PHASE_ASKED_BEFORE = 5,	/* when we came: who asks there had spoken last, after a reply */
 	PHASE_ENDED = 6,	/* upstream: the other end is gone, and a request was not answered */
 	PHASE_ONE_WAY = 7,	/* upstream: of messages that nobody answers, as those of a log */
 };
@@ -986,16 +986,18 @@ struct connection_record {
 	unsigned int send_max_bytes;	/* the same, when a send call returned or went to sleep */
 	ns_t stopped_ns;	/* in send calls and between them, */
 	ns_t stopped_since_ns;	/* and now, between them; 0: it is not */
+	ns_t asking_since_ns;	/* a target's own request has no answer; 0: none is open */
 	u64_t taken;		/* grows with what the other end takes; wraps */
 	unsigned int send_sleeps;
 	unsigned int sends_held;
-	unsigned int queue_flags;
+	unsigned char queue_flags;
+	unsigned char role;
+	unsigned char endpoint;
+	unsigned char pad;
 	unsigned int stops;
 	u64_t peer_inode;	/* of the Unix socket at the other end; 0: not accepted, or gone */
 	unsigned int tgid;
 	unsigned int peer_tgid;
-	unsigned int role;
-	unsigned int endpoint;
 	unsigned int window_full;	/* TCP: the other end had no room for its bytes, ticks */
 	unsigned int held;	/* by Nagle's algorithm, ticks */
 	struct socket_name local;

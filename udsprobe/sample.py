@@ -363,6 +363,8 @@ class ConnectionReading:
             how often they began to. None in recordings of earlier versions.
         stopped_since_ns: one waits for room between two calls since then (CLOCK_MONOTONIC);
             0 when none does.
+        asking_since_ns: a request of the target's own has had no answer since then; it can have
+            been made before the observation began (TCP). 0 when none is open, or it is not known.
         window_full_ns: TCP: bytes were kept because the reader had no room for them, in steps of
             the kernel's tick (`tcpi_rwnd_limited`, since we came). None on Unix, and in
             recordings of earlier versions.
@@ -396,6 +398,7 @@ class ConnectionReading:
     sends_held: Optional[Total] = None
     stopped_ns: Optional[int] = None
     stopped_since_ns: int = 0
+    asking_since_ns: int = 0
     stops: Optional[Total] = None
     window_full_ns: Optional[int] = None
     held_ns: Optional[Total] = None

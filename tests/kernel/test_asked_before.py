@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Iterator, List, Tuple
 import pytest
 
 from tests.kernel.leaving import Server
+from tests.kernel.piped import PipedProgram
 from tests.kernel.tool import Attached
 
 pytestmark = [pytest.mark.root]
@@ -53,16 +55,21 @@ def opened(server: Server, stack: ExitStack) -> Tuple[List[socket.socket], ...]:
     return tuple([stack.enter_context(server.client()) for _ in range(size)] for size in sizes)
 
 
+@pytest.mark.parametrize("pauses", [True, False])
 @pytest.mark.parametrize("detail", ["full", "light"])
-def test_those_that_asked_and_have_no_reply(server: Server, folder: Path, detail: str) -> None:
+def test_those_that_asked_and_have_no_reply(
+    server: Server, folder: Path, detail: str, pauses: bool
+) -> None:
     with ExitStack() as stack:
         asked, answered, silent = opened(server, stack)
         ask([*asked, *answered], b"answer")
-        time.sleep(THINKS_S)
+        if pauses:
+            time.sleep(THINKS_S)
         ask(asked, b"leave")
         ask(silent, b"leave")
         ask(answered[:1], b"answer")  # the server has seen all that went before it
-        assert spoke_last(server) == ASKED
+        # Within one tick ss does not tell.
+        assert spoke_last(server) == ASKED if pauses else spoke_last(server) <= ASKED
         with Attached(["--pid", str(server.pid), "--detail", detail], folder) as watched:
             time.sleep(THINKS_S)
         (row,) = watched.report["requests"]["served_by"]
@@ -73,3 +80,49 @@ def test_those_that_asked_and_have_no_reply(server: Server, folder: Path, detail
             ask(asked[:3], b"answer")
         (row,) = watched.report["requests"]["served_by"]
         assert (row["count"], row["asked_before"]["count"]) == (3, ASKED - 3)
+
+
+ASKER = f"""
+import socket, sys
+clients = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range({ASKED + 9})]
+for client in clients[:{ASKED + ANSWERED}]:
+    client.sendall(b"first")
+    assert client.recv(64) == b"reply"
+sys.stdin.readline()
+for client in [*clients[:{ASKED}], *clients[{ASKED + ANSWERED}:]]:
+    client.sendall(b"second")
+print("asked", flush=True)
+sys.stdin.readline()
+for client in clients[:3]:
+    assert client.recv(64) == b"reply"
+print("answered", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("pauses", [True, False])
+@pytest.mark.parametrize("detail", ["full", "light"])
+def test_what_a_target_had_asked_itself(folder: Path, detail: str, pauses: bool) -> None:
+    """One that had an answer before waits for another; of one that never had, nobody knows."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener, ExitStack() as stack:
+        port = listener.getsockname()[1]
+        asker = stack.enter_context(PipedProgram(sys.executable, "-c", ASKER, str(port)))
+        served = [stack.enter_context(listener.accept()[0]) for _ in range(ASKED + 9)]
+        for each in served[: ASKED + ANSWERED]:
+            assert each.recv(64) == b"first"
+            each.sendall(b"reply")
+        if pauses:
+            time.sleep(THINKS_S)
+        asker.tell("\n")
+        assert asker.says() == "asked"
+        with Attached(["--pid", str(asker.pid), "--detail", detail], folder) as watched:
+            time.sleep(THINKS_S)
+        asking = [each["asking_us"] for each in watched.report["connections"]]
+        assert len(asking) == ASKED and min(asking) >= 1e6 * THINKS_S
+        with Attached(["--pid", str(asker.pid), "--detail", detail], folder) as watched:
+            for each in served[:3]:
+                each.sendall(b"reply")
+            asker.tell("\n")
+            assert asker.says() == "answered"
+        rows = watched.report["connections"]
+        assert [each["asking_us"] is None for each in rows].count(False) == ASKED - 3

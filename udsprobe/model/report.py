@@ -1047,7 +1047,8 @@ class Connection:
     them, `stops` how often; `reader_busy_us`: CPU time of the process at the other end
     and its waits for a CPU, in the window; all of it before it was looked at, which was for
     `reader_seen_us`. `window_full_us`: TCP: how long bytes were kept because
-    the reader had no room for them, whether their sender noticed or not.
+    the reader had no room for them, whether their sender noticed or not. `asking_us`: how long, at
+    the end, a request of the target's own has had no answer; None when none is open.
     """
 
     transport: str
@@ -1075,6 +1076,7 @@ class Connection:
     window_full_us: Optional[float] = None
     held_us: Optional[float] = None
     reader_seen_us: Optional[float] = None
+    asking_us: Optional[float] = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from udsprobe.rules.accounts.transport_share import TransportShare
 from udsprobe.rules.causes import HEALTHY, UNKNOWN
 from udsprobe.rules.harm import NOBODY, not_enough_seen
 from udsprobe.rules.nearness import clearness
+from udsprobe.rules.suspects.own_asks import own_asks
 from udsprobe.rules.suspects.processing import is_enough
 from udsprobe.rules.thresholds import (
     CONTENTION_US_MIN,
@@ -36,6 +37,8 @@ def unknown(report: Report, service: Service, share: TransportShare) -> Optional
         return None
     if _has_no_socket(report):
         return _no_socket(share)
+    asks = own_asks(report)
+    owed += [each.fact for each in asks]
     missing = REQUESTS_MIN - service.count
     says = f"{count(service.count, 'request')} served, {REQUESTS_MIN} are needed"
     return Verdict(
@@ -51,6 +54,7 @@ def unknown(report: Report, service: Service, share: TransportShare) -> Optional
             *owed,
             evidence("requests", service.count, "requests", says, REQUESTS_MIN),
         ],
+        actions=[action for each in asks for action in each.actions],
         class_=UNKNOWN,
         harm=not_enough_seen(owed[0].says if owed else f"{count(service.count, 'request')} seen"),
     )
@@ -61,7 +65,7 @@ def _has_no_socket(report: Report) -> bool:
     kinds = (report.listeners, report.connections, report.syscalls)
     return not any(each is None for each in kinds) and not (
         report.listeners
-        or report.connections
+        or report.connections_total
         or any(row.transport != "other" for row in report.syscalls or [])
     )
 

@@ -37,6 +37,7 @@ from udsprobe.kernel.objects.libbpf import LibbpfError, libbpf
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.objects.walked_object import MAP_ITERATORS, WalkedObject, walk_of
 from udsprobe.kernel.programs.function_programs import KINDS, FunctionPrograms, prototypes
+from udsprobe.kernel.tables.connection_table import TICK_NS
 from udsprobe.own_descriptors import descriptors_used_up, too_few_descriptors
 
 VERIFIER_LINES = 20
@@ -312,6 +313,7 @@ def _options(
         "socketcall_entries": _socketcall_entries(opened),
         "uring_entries": _image(opened, "URING_OPS", uring_entries(enums_of(opened.btf))),
         "follow_forks": bytes([follow]),
+        "tick_ns": struct.pack("<I", TICK_NS),
         "direct_loads": bytes([features.direct_loads]),
         "preemptible": bytes([features.preemptible]),
         "in_pid_namespace": bytes([features.pid_namespace]),

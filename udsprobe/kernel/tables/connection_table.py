@@ -313,6 +313,7 @@ class ConnectionTable:
             held_ns=record.held * TICK_NS if transport == "tcp" else None,
             stopped_ns=record.stopped_ns,
             stopped_since_ns=record.stopped_since_ns,
+            asking_since_ns=record.asking_since_ns,
             stops=record.stops,
             window_full_ns=record.window_full * TICK_NS if transport == "tcp" else None,
         )

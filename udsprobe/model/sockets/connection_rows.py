@@ -49,6 +49,7 @@ def connection_rows(first: Sample, last: Sample) -> Optional[List[Connection]]:
             reader_busy_us=_reader_busy_us(reading, busy_before, first),
             reader_seen_us=_reader_seen_us(reading, first, last),
             window_full_us=_window_full_us(reading, earlier, first, last),
+            asking_us=_asking_us(reading, last),
         )
         for reading, earlier in told[:CONNECTIONS_SHOWN_MAX]
     ]
@@ -181,6 +182,11 @@ def _stopped_us(
     return min(stopped_ns, last.monotonic_ns - first.monotonic_ns) / 1000
 
 
+def _asking_us(reading: ConnectionReading, last: Sample) -> Optional[float]:
+    since_ns = reading.asking_since_ns
+    return max(0, last.monotonic_ns - since_ns) / 1000 if since_ns else None
+
+
 def _window_full_us(
     reading: ConnectionReading, before: Optional[ConnectionReading], first: Sample, last: Sample
 ) -> Optional[float]:
@@ -248,7 +254,8 @@ def _peer(reading: Optional[PeerReading], address: Optional[str] = None) -> Opti
 def _is_of_interest(pair: _Pair) -> bool:
     reading, before = pair
     queued = (reading.recv_queue_bytes or 0) + (reading.send_queue_bytes or 0)
-    return bool(queued or (reading is not before and _grew(pair, "bytes_in", "bytes_out")))
+    is_told = queued or reading.asking_since_ns
+    return bool(is_told or (reading is not before and _grew(pair, "bytes_in", "bytes_out")))
 
 
 def _order(pair: _Pair) -> Tuple[int, int, int]:

@@ -334,3 +334,12 @@ def pool(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
     """Requests wait for one of few connections to an upstream."""
     target = next((each for each in report.targets if pids is None or each.pid in pids), None)
     return remedies("pool", server_of(target))
+
+
+_OF_THIS_HOST = ("unix:", "tcp:127.", "tcp:[::1]", "tcp:[::ffff:127.")
+
+
+def upstream(pid: Optional[int], who: str, place: str) -> Tuple[Action, ...]:
+    """To look at an upstream that answers late; at its listener where its process is not known."""
+    is_here = pid is None and place.startswith(_OF_THIS_HOST)
+    return remedies("upstream", peer_pid=pid, who=who, address=place if is_here else None)

@@ -499,6 +499,11 @@ UPSTREAM: Dict[str, Tuple[Row, ...]] = {
             "see why {who} takes so long",
             "shows what the process spends its time on",
         ),
+        look(
+            "sudo udsprobe listeners",
+            "see which process listens at {address}, then attach to that one",
+            "lists the listeners of this host with their processes",
+        ),
     )
 }
 

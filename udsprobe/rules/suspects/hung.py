@@ -70,7 +70,7 @@ def _asking(report: Report, row: ServedBy) -> Optional[Suspect]:
 
 
 def _with_upstream(found: Suspect, asked: Asked) -> Suspect:
-    actions = remedies("upstream", peer_pid=asked.pid, who=asked.who)
+    actions = choice.upstream(asked.pid, asked.who, asked.address)
     return replace(
         found,
         name=f"{found.cause}:{asked.address}",
