@@ -785,7 +785,7 @@ static __always_inline void count_exhausted(struct bcc_thread *thread, long ret)
 	struct call_entry *entry = entries.lookup(&index);
 	struct bcc_process *process;
 
-	if (!entry || entry->other_limits)
+	if (!entry || entry->limits & LIMIT_OTHER)
 		return;
 	process = target_of(thread->tgid);
 	if (process)

@@ -252,6 +252,9 @@ static __always_inline void write_process(struct seq_file *seq, struct task_stru
 	record.fds_limit = task->signal->rlim[RLIMIT_NOFILE].rlim_cur;
 	record.emfile = process->emfile;
 	record.enfile = process->enfile;
+	record.started = process->started;
+	record.start_eagain = process->start_eagain;
+	record.start_enomem = process->start_enomem;
 	record.parent = parent_of(task);
 	record.threads = task->signal->nr_threads;
 	files = BPF_CORE_READ(task, files);

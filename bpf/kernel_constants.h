@@ -6,6 +6,7 @@
 /* include/uapi/asm-generic/errno.h */
 #define EINTR 4
 #define EAGAIN 11
+#define ENOMEM 12
 #define EPIPE 32
 #define ECONNRESET 104
 #define EEXIST 17

@@ -47,6 +47,16 @@ static __always_inline bool is_seed(struct task_struct *task)
 	return seeding && bpf_map_lookup_elem(&seed_tgids, &tgid);
 }
 
+/* kernel_clone() did; what it refuses is counted where its call returns. */
+static __always_inline void count_started(struct task_struct *parent)
+{
+	u32 tgid = tgid_of(parent);
+	struct process_state *process = bpf_map_lookup_elem(&processes, &tgid);
+
+	if (process)
+		shared_add(&process->started, 1);
+}
+
 static __always_inline void process_forked(struct task_struct *parent, struct task_struct *child)
 {
 	struct thread_state *state = thread_state_of(parent);
@@ -55,6 +65,8 @@ static __always_inline void process_forked(struct task_struct *parent, struct ta
 
 	if (!state && !is_seed(parent))
 		return;
+	if (state && !(state->flags & THREAD_DORMANT))
+		count_started(parent);
 	if (!is_thread && !follow_forks) {
 		note_partner(tgid_of(child));
 		return;

@@ -540,22 +540,42 @@ static __subprogram int adopt_call(struct task_struct *task, struct pt_regs *reg
 	return 0;
 }
 
+static __always_inline u8 limits_of(struct call_in_flight *call)
+{
+	u32 nr = call->nr & (NR_MAX - 1);
+
+	return call->abi == ABI_COMPAT ? compat_entries[nr].limits : native_entries[nr].limits;
+}
+
 /* A call of a target, in the table or not, got no descriptor. Some calls return the same errno for
  * another limit, and rt_sigreturn returns a register of the program.
  */
 static __subprogram int count_exhausted(struct task_struct *task, struct call_in_flight *call,
 					long ret)
 {
-	u32 nr = call->nr & (NR_MAX - 1), tgid = tgid_of(task);
-	const volatile struct call_entry *entry = call->abi == ABI_COMPAT ? &compat_entries[nr] :
-									    &native_entries[nr];
+	u32 tgid = tgid_of(task);
 	struct process_state *process;
 
-	if (entry->other_limits)
+	if (limits_of(call) & LIMIT_OTHER)
 		return 0;
 	process = bpf_map_lookup_elem(&processes, &tgid);
 	if (process)
 		shared_add(ret == -EMFILE ? &process->emfile : &process->enfile, 1);
+	return 0;
+}
+
+/* The call of a target may be one that started no thread and no process (copy_process()). */
+static __subprogram int count_unstarted(struct task_struct *task, struct call_in_flight *call,
+					long ret)
+{
+	u32 tgid = tgid_of(task);
+	struct process_state *process;
+
+	if (!(limits_of(call) & LIMIT_STARTS))
+		return 0;
+	process = bpf_map_lookup_elem(&processes, &tgid);
+	if (process)
+		shared_add(ret == -EAGAIN ? &process->start_eagain : &process->start_enomem, 1);
 	return 0;
 }
 
@@ -582,6 +602,8 @@ static __always_inline void end_call(struct cpu_counts *cpu, struct thread_state
 	count_number(cpu, &state->now);
 	if (ret == -EMFILE || ret == -ENFILE)
 		count_exhausted(task, &state->now, ret);
+	if (state->now.call == CALL_NONE && (ret == -EAGAIN || ret == -ENOMEM))
+		count_unstarted(task, &state->now, ret);
 	if (is_poller(&state->now))
 		state->polled_ns = now;
 	if (state->now.call != CALL_NONE)

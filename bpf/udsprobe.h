@@ -212,12 +212,18 @@ enum trait {
 	TRAIT_CONNECTS = 128,	/* accept, listen, close ...: changes what a socket is */
 };
 
+/* Which limits the errors of a call tell of. */
+enum call_limit {
+	LIMIT_OTHER = 1,	/* its EMFILE can mean something else than descriptors */
+	LIMIT_STARTS = 2,	/* it starts a thread or a process: its EAGAIN and ENOMEM */
+};
+
 /* One entry per system-call number, made in user space from the names. */
 struct call_entry {
 	unsigned char call;
 	unsigned char traits;
 	unsigned char waits;
-	unsigned char other_limits;	/* its EMFILE can mean something else than descriptors */
+	unsigned char limits;	/* a set of enum call_limit */
 };
 
 struct latency {
@@ -550,6 +556,9 @@ struct process_state {
 	char comm[COMM_LEN];
 	count_t emfile;		/* calls that got no descriptor: its own limit, */
 	count_t enfile;		/* and the host's */
+	count_t started;	/* threads and processes */
+	count_t start_eagain;	/* calls that started none: a limit, */
+	count_t start_enomem;	/* and for want of memory, or of a PID namespace that lives */
 	unsigned int exit_code;	/* as wait4() tells it */
 	unsigned int unanswered; /* requests that it had received when it exited */
 	unsigned char served;	/* it had received one ever */
@@ -1047,6 +1056,9 @@ struct process_record {
 	count_t fds_limit;	/* soft RLIMIT_NOFILE; all ones: none */
 	count_t emfile;
 	count_t enfile;
+	count_t started;
+	count_t start_eagain;
+	count_t start_enomem;
 	unsigned int tgid;
 	unsigned int parent;
 	unsigned int threads;
@@ -1153,6 +1165,7 @@ struct abi_types {
 	enum trait trait;
 	enum activity activity;
 	enum waits waits;
+	enum call_limit call_limit;
 	enum doing doing;
 	enum author author;
 	enum call_number call_number;

@@ -166,6 +166,43 @@ class ExitCounts:
 
 
 @dataclass(frozen=True)
+class StartLimit:
+    """A limit of how many threads there may be, and how many there were when it was looked at.
+
+    Attributes:
+        name: `pids.max` of a cgroup, `RLIMIT_NPROC` of a user, `kernel.threads-max` or
+            `kernel.pid_max` of the host (copy_process() of kernel/fork.c).
+        used: threads of the cgroup and those below it, of the user, or of the host.
+        cgroup: its path below the root of its hierarchy, escaped; file: that has the limit. None
+            where it is no cgroup's.
+    """
+
+    name: str
+    limit: int
+    used: int
+    cgroup: Optional[str] = None
+    file: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class StartCounts:
+    """Threads and processes that targets of one name started, or could not start.
+
+    Attributes:
+        started: since the beginning (sched_process_fork of kernel_clone()).
+        refused: errno → calls that started none: `EAGAIN`, a limit; `ENOMEM`.
+        pids: of them that live, those that were refused one.
+        limit: that was nearest when one was refused last; None: not known, or none was refused.
+    """
+
+    comm: str
+    started: Total
+    refused: Mapping[str, int]
+    pids: Tuple[int, ...] = ()
+    limit: Optional[StartLimit] = None
+
+
+@dataclass(frozen=True)
 class QueueCounts:
     """What happened at one accept queue; cumulative where not said otherwise.
 
@@ -1005,6 +1042,7 @@ class Sample:
             ends with this sample, and of the whole if it is shorter (`udsprobe.kept_requests`).
         traffic: of the sockets, where no system call is seen.
         exits: None where it is not told how a process ended.
+        starts: None where the calls that start threads and processes are not seen.
     """
 
     sequence: int
@@ -1036,6 +1074,7 @@ class Sample:
     kept_requests: Optional[Tuple[KeptRequest, ...]] = None
     traffic: Optional[Tuple[TrafficCounts, ...]] = None
     exits: Optional[Tuple[ExitCounts, ...]] = None
+    starts: Optional[Tuple[StartCounts, ...]] = None
 
 
 @dataclass(frozen=True)

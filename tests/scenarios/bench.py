@@ -249,6 +249,15 @@ class Bench:
         """`servers/http_asyncio.py`."""
         return self.python("http_asyncio.py", *options, address=address, prefix=prefix)
 
+    def limit_tasks(self, pid: int, most: int) -> None:
+        """The process and its children may have so many threads together."""
+        first = Path("/sys/fs/cgroup/pids")
+        group = (first if first.is_dir() else Path("/sys/fs/cgroup")) / f"udsprobe-tasks-{pid}"
+        group.mkdir()
+        self.afterwards(lambda: self._remove_group(group))
+        (group / "pids.max").write_text(str(most))
+        (group / "cgroup.procs").write_text(str(pid))
+
     def threaded(self, *options: str, address: str = "") -> Server:
         """`servers/threaded.py`."""
         return self.python("threaded.py", *options, address=address)

@@ -14,6 +14,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "accept_pause_ms": ("accept-starved", 0),
     "seats": ("accept-starved", 64),
     "deadlock_after": ("accept-starved", -1),
+    "tasks": ("accept-starved", 4096),
     "silent_clients": ("accept-starved", 0),
     "stopped": ("accept-starved", False),
     "upstream_gone": ("connect-failing", False),

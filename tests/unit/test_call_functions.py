@@ -7,17 +7,19 @@ from typing import Iterable
 import pytest
 
 from udsprobe.kernel.abilities.call_functions import RETURNS, CallFunction, call_functions
-from udsprobe.kernel.abilities.syscall_table import ALIASES, TRAITS, syscall_tables
+from udsprobe.kernel.abilities.syscall_table import ALIASES, STARTS, TRAITS, syscall_tables
 from udsprobe.kernel.programs.function_programs import prototypes
 
 CALLS = {
     machine: [
         name
         for name in syscall_tables(machine)[0].names.values()
-        if ALIASES.get(name, name) in TRAITS or name in RETURNS
+        if ALIASES.get(name, name) in TRAITS or name in (*RETURNS, *STARTS)
     ]
     for machine in ("x86_64", "aarch64")
 }
+
+NO_ARGUMENTS = (*RETURNS, "fork", "vfork")
 
 
 def names(found: Iterable[str]) -> bytes:
@@ -30,7 +32,7 @@ def kernel(prefix: str, machine: str, *, without: str = "") -> list[str]:
     for call in CALLS[machine]:
         defined = "sendfile64" if call == "sendfile" else call
         if call != without:
-            found.append(f"{'__do_sys_' if call in RETURNS else prefix}{defined}")
+            found.append(f"{'__do_sys_' if call in NO_ARGUMENTS else prefix}{defined}")
     return found
 
 

@@ -52,6 +52,8 @@ PLAIN: Dict[str, Value] = {
     "others": "1-3",
     "all": "0-3",
     "pids": (4711, 4712),
+    "name": "kernel.threads-max",
+    "file": "/sys/fs/cgroup/a b/pids.max",
     "usual": 100,
     "files_back": ("/sys/fs/cgroup/a b/cpu.weight",),
     "quota": "max",

@@ -10,6 +10,7 @@ import pytest
 from udsprobe.kernel.abilities.syscall_table import (
     ALIASES,
     OTHER_LIMITS,
+    STARTS,
     TABLES,
     TRAITS,
     WAITS,
@@ -38,6 +39,7 @@ ENUMS = {
     "call": CALLS,
     "trait": {f"TRAIT_{name}": bit for name, bit in BITS.items()},
     "waits": WAIT_VALUES,
+    "call_limit": {"LIMIT_OTHER": 1, "LIMIT_STARTS": 2},
 }
 
 # arch/x86/entry/syscalls/syscall_{64,32}.tbl, include/uapi/asm-generic/unistd.h, arch/arm
@@ -80,12 +82,12 @@ def test_entries_are_one_for_each_number(machine: str) -> None:
     for table in syscall_tables(machine):
         entries = table.entries(ENUMS)
         assert [number for number, *_ in entries] == list(table.names)
-        for number, call, bits, waits, other_limits in entries:
+        for number, call, bits, waits, limits in entries:
             name = ALIASES.get(table.names[number], table.names[number])
             assert call == (CALLS[f"CALL_{name.upper()}"] if name in LISTED else 0)
             assert bool(bits) == bool(TRAITS.get(name))
             assert waits == WAIT_VALUES[f"WAITS_{WAITS.get(name, 'OTHER')}"]
-            assert other_limits == (name in OTHER_LIMITS)
+            assert limits == (name in OTHER_LIMITS) + 2 * (name in STARTS)
 
 
 def test_an_alias_has_the_traits_of_its_call() -> None:

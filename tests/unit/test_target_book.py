@@ -7,7 +7,7 @@ from typing import AbstractSet, Dict, List, Optional, Tuple
 
 import pytest
 
-from udsprobe.kernel.tables.exit_counts import KINDS_MAX, way
+from udsprobe.kernel.tables.starts_and_exits import KINDS_MAX, way
 from udsprobe.kernel.tables.target_book import (
     CMDLINES_PER_READ,
     EXITED_SHOWN_MAX,
@@ -73,11 +73,12 @@ def process(
 ) -> SimpleNamespace:
     """Both structures of a process in one: they share their names."""
     counts = {"emfile": 0, "enfile": 0, "threads": 1, "fds_open": 5, "fds_limit": 1024}
+    starts = {"started": 0, "start_eagain": 0, "start_enomem": 0}
     ends = {"exit_code": 0, "out_of_memory": 0, "served": 0, "unanswered": 0}
     places = {"parent": 1, "netns": 4, "cgroups": 0xC0, "started_ns": STARTED_NS}
     holds = {"stopped": 0, "tracer": 0}
     record = SimpleNamespace(
-        via=via, exited_ns=exited_ns, **{**counts, **ends, **places, **holds, **facts}
+        via=via, exited_ns=exited_ns, **{**counts, **starts, **ends, **places, **holds, **facts}
     )
     record.program, record.comm = program.encode(), (comm or program).encode()
     return record

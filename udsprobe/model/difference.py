@@ -47,6 +47,7 @@ from udsprobe.model.sockets.syscall_rows import syscall_rows
 from udsprobe.model.sockets.traffic_rows import traffic_rows
 from udsprobe.model.threads.cpu_use import cpu_use
 from udsprobe.model.threads.exits import exit_rows
+from udsprobe.model.threads.starts import start_rows
 from udsprobe.model.threads.target_rows import SettledRows, target_rows
 from udsprobe.model.threads.thread_time import thread_time
 from udsprobe.model.threads.waits import waits
@@ -101,6 +102,7 @@ def report(
         locks=None if waited is None else waited.locks,
         traffic=traffic_rows(first, last),
         exits=exit_rows(first, last),
+        starts=start_rows(first, last),
     )
 
 

@@ -902,6 +902,35 @@ class Exits:
 
 
 @dataclass(frozen=True)
+class StartLimit:
+    """A limit of threads: `pids.max` of `cgroup`, which `file` has, `RLIMIT_NPROC`,
+    `kernel.threads-max` or `kernel.pid_max`; `used` when a start was refused last."""
+
+    name: str
+    limit: int
+    used: int
+    cgroup: Optional[str] = None
+    file: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Threads and processes that targets of one name started in the window, and the calls of the
+    window that started none, by errno.
+
+    `pids`: those that were refused one and live; since the observation began. `limit`: the nearest
+    one when a start was refused last; None: none was, or it is not known.
+    """
+
+    comm: str
+    started: int
+    refused: int
+    refused_by_errno: Dict[str, int]
+    pids: List[int]
+    limit: Optional[StartLimit]
+
+
+@dataclass(frozen=True)
 class Backlog:
     """`equals_somaxconn`: None when the limit of its network namespace is not known."""
 
@@ -1275,3 +1304,4 @@ class Report:
     locks: Optional[List[Lock]] = None
     traffic: Optional[List[Traffic]] = None
     exits: Optional[List[Exits]] = None
+    starts: Optional[List[Starts]] = None

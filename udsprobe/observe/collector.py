@@ -149,8 +149,7 @@ class Collector:
         counted = self._read_counters()
         counters, row = self._tracer.counters, counted.row
         self._book.update(counters.processes(), counted.ran, self._tracer.target_names)
-        interval = counters.next_interval()
-        rows, rows_open = self._connections.read(monotonic_ns)
+        interval, (rows, rows_open) = counters.next_interval(), self._connections.read(monotonic_ns)
         seen = self._listeners.read(self._book.alive(), counted.ran, self._book.netns())
         kept = self._kept_requests(monotonic_ns, rows)
         sample = Sample(
@@ -183,6 +182,7 @@ class Collector:
             waits=self._waits_now(),
             kept_requests=kept,
             exits=self._book.exits(),
+            starts=self._book.starts(),
         )
         return self._in_detail(sample, row)
 
@@ -338,6 +338,7 @@ def without_calls(sample: Sample, traffic: Tuple[TrafficCounts, ...]) -> Sample:
         kept_requests=None,
         traffic=traffic,
         exits=exits,
+        starts=None,
         probe=replace(
             sample.probe,
             events_seen=moved,

@@ -66,7 +66,8 @@ CAUSES: Dict[str, Cause] = {
             "takes to serve those before them; or they wait and none is accepted; or the program "
             "closes them as soon as it has accepted them, without a call that reads or writes; or "
             "a database replies that all its connections are taken (`no_seat`)",
-            "the accepting thread does something else, is stopped, or has no seat left",
+            "the accepting thread does something else, is stopped, has no seat left, or cannot "
+            "start a thread or process (`starts`)",
             "the shares of the accepting threads in `time.threads`",
             is_queue=True,
         ),
@@ -139,7 +140,8 @@ CAUSES: Dict[str, Cause] = {
             "serve end by a signal or a status other than 0 (`exits`): three and one in 10 s, "
             "or with three requests and 1 % of all in progress, or the last one by a crash; not by "
             "SIGTERM and the like",
-            "an error in the program, a limit of its own, a dependency that fails",
+            "an error in the program, a limit of its own or of its threads (`starts`), a "
+            "dependency that fails",
             "the program's log at these times",
             fails_replies=True,
         ),

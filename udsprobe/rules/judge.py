@@ -42,6 +42,7 @@ from udsprobe.rules.turned_away.given_up import with_given_up
 from udsprobe.rules.turned_away.no_answer import kept_too_long_findings, with_no_answer
 from udsprobe.rules.turned_away.no_seat import with_no_seat
 from udsprobe.rules.turned_away.overload import has_time, is_retried
+from udsprobe.rules.turned_away.unstarted import with_unstarted
 from udsprobe.rules.wording import at_most, place
 
 
@@ -61,7 +62,8 @@ def judged(
     suspects = [*_around(report), *(each for one in judged_services for each in one.suspects)]
     suspects = with_given_up(report, with_no_answer(report, suspects))
     suspects = with_failing_replies(report, with_no_seat(report, suspects))
-    suspects = with_tracers(report, with_exits(report, suspects))
+    suspects = with_unstarted(report, with_exits(report, suspects))
+    suspects = with_tracers(report, suspects)
     near = nearness.highest(
         [
             *(

@@ -33,6 +33,15 @@ def acceptor_in_deadlock(bench: Bench, deadlock_after: int = 4) -> Subject:
     return Subject([server.pid], [server.address])
 
 
+@case("Python threads", BOTH, quick=UNIX)
+def threads_that_cannot_be_started(bench: Bench, tasks: int = 6) -> Subject:
+    """A cgroup that allows six: four connections are served, and others closed unread."""
+    server = bench.threaded("backlog=128")
+    bench.limit_tasks(server.pid, tasks)
+    bench.load(server.address, connections=16, think_ms=20, reconnect=10)
+    return Subject([server.pid], ["cannot start threads", "pids.max"])
+
+
 @case("gunicorn", BOTH)
 def gunicorn_held_by_silent_clients(bench: Bench, silent_clients: int = 2) -> Subject:
     """Both sync workers read from connections that say nothing, as browsers open in advance."""

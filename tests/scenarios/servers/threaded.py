@@ -67,7 +67,10 @@ class Service:
                 with connection:
                     send(connection, time.ctime().encode() + b"\r\n")
                 continue
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            except RuntimeError:  # of a limit: as socketserver does
+                connection.close()
             if self._ms("accept_pause_ms"):
                 time.sleep(self._ms("accept_pause_ms"))
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import FrozenSet, Iterable, List, Optional, Tuple
 
-from udsprobe.kernel.abilities.syscall_table import ALIASES, TRAITS, syscall_tables
+from udsprobe.kernel.abilities.syscall_table import ALIASES, STARTS, TRAITS, syscall_tables
 from udsprobe.kernel.objects.libbpf import BTF_KIND_FUNC, libbpf
 
 # Wrappers that take the registers (Linux arch/x86/include/asm/syscall_wrapper.h,
@@ -20,6 +20,7 @@ PARTS = ("__x64_sys_", "__arm64_sys_", "__ia32_sys_", "__se_sys_", "__do_sys_")
 _NAMES = re.compile(rf"\0((?:{'|'.join(PARTS)})\w+)(?=\0)".encode())
 # They end calls that a signal interrupted, and have no arguments.
 RETURNS = ("rt_sigreturn", "restart_syscall")
+_NO_ARGUMENTS = (*RETURNS, "fork", "vfork")
 # As SYSCALL_DEFINE names it where the table does not.
 DEFINED_AS = {"sendfile": "sendfile64"}
 
@@ -56,7 +57,8 @@ def call_functions(types: bytes, machine: str) -> Tuple[Tuple[str, str], ...]:
     native, _ = syscall_tables(machine)
     # In one pass: the section is long, and is read at each start.
     names = frozenset(name.decode() for name in _NAMES.findall(types))
-    followed = [n for n in native.names.values() if ALIASES.get(n, n) in TRAITS or n in RETURNS]
+    known = {*TRAITS, *RETURNS, *STARTS}
+    followed = [name for name in native.names.values() if ALIASES.get(name, name) in known]
     found = []
     for call in followed:
         name = _wrapper(call, names, machine)
@@ -69,7 +71,7 @@ def call_functions(types: bytes, machine: str) -> Tuple[Tuple[str, str], ...]:
 
 def _wrapper(call: str, names: FrozenSet[str], machine: str) -> Optional[str]:
     defined = DEFINED_AS.get(call, call)
-    prefixes = [WRAPPERS[machine], *([WITHOUT_ARGUMENTS] if call in RETURNS else [])]
+    prefixes = [WRAPPERS[machine], *([WITHOUT_ARGUMENTS] if call in _NO_ARGUMENTS else [])]
     wrappers = (f"{prefix}{defined}" for prefix in prefixes)
     return next((name for name in wrappers if name in names), None)
 

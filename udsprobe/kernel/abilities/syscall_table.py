@@ -79,6 +79,9 @@ OTHER_LIMITS = frozenset(
     {"inotify_init", "inotify_init1", "fanotify_init", "mount", "rt_sigreturn", "sigreturn"}
 )
 
+# They start a thread or a process.
+STARTS = ("clone", "clone3", "fork", "vfork")
+
 # The kernel's other names for the same call: 64-bit time_t for 32-bit callers, and what 32-bit ARM
 # has beside sendto and recvfrom, its C library's send() and recv().
 ALIASES = {
@@ -138,10 +141,10 @@ class SyscallTable:
         return next((number for number, known in self.names.items() if known == name), None)
 
     def entries(self, enums: Enums) -> List[Entry]:
-        """(number, call, traits, waits, other_limits): `struct call_entry` by number.
+        """(number, call, traits, waits, limits): `struct call_entry` by number.
 
         Args:
-            enums: of the object: `call`, `trait` and `waits`.
+            enums: of the object: `call`, `trait`, `waits` and `call_limit`.
         """
         entries = []
         for number, name in self.names.items():
@@ -149,14 +152,13 @@ class SyscallTable:
             waits = enums["waits"][f"WAITS_{WAITS.get(known, 'OTHER')}"]
             listed = known in TRAITS or known == "socketcall"
             call = enums["call"][f"CALL_{known.upper()}"] if listed else 0
-            other_limits = int(known in OTHER_LIMITS)
-            entries.append((number, call, _bits(known, enums), waits, other_limits))
+            entries.append((number, call, _bits(known, enums), waits, _limits(known, enums)))
         return entries
 
 
 def enums_of(btf: Btf) -> Enums:
     """What `entries` takes, of an object's own types."""
-    return {name: btf.enum(name) for name in ("call", "trait", "waits")}
+    return {name: btf.enum(name) for name in ("call", "trait", "waits", "call_limit")}
 
 
 def socketcall_table() -> SyscallTable:
@@ -174,6 +176,11 @@ def uring_entries(enums: Enums) -> List[Entry]:
 
 def _bits(name: str, enums: Enums) -> int:
     return sum(enums["trait"][f"TRAIT_{trait}"] for trait in TRAITS.get(name, ()))
+
+
+def _limits(name: str, enums: Enums) -> int:
+    other = enums["call_limit"]["LIMIT_OTHER"] if name in OTHER_LIMITS else 0
+    return other | (enums["call_limit"]["LIMIT_STARTS"] if name in STARTS else 0)
 
 
 def syscall_tables(machine: str) -> Tuple[SyscallTable, SyscallTable]:

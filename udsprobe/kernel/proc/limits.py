@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, List, Optional, Tuple
+from pathlib import Path
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from udsprobe.host_facts import HostLimits, Identity
+from udsprobe.kernel.proc.cpu_cgroups import CpuCgroups
+from udsprobe.kernel.proc.procfs import Procfs
+from udsprobe.printable import printable
+from udsprobe.sample import StartLimit
 
-_CAP_DAC_OVERRIDE = 1  # include/uapi/linux/capability.h
+# include/uapi/linux/capability.h
+_CAP_DAC_OVERRIDE = 1
+_CAPS_WITHOUT_NPROC = 1 << 21 | 1 << 24  # CAP_SYS_ADMIN, CAP_SYS_RESOURCE
 _READ_BYTES = 65536
 _OWN_USER_NAMESPACE = "/proc/self/ns/user"
 
@@ -38,11 +45,67 @@ def read_int(path: str) -> Optional[int]:
 
 def nofile(pid: int) -> Tuple[Optional[int], Optional[int]]:
     """RLIMIT_NOFILE of a process, soft and hard; None when gone, hidden or unlimited."""
+    return _rlimit(pid, "Max open files")
+
+
+def _rlimit(pid: int, name: str) -> Tuple[Optional[int], Optional[int]]:
     for line in (_text(f"/proc/{pid}/limits") or "").split("\n"):
-        words = line.split()
-        if line.startswith("Max open files") and len(words) > 4:
-            return _int(words[3]), _int(words[4])
+        words = line[len(name) :].split()
+        if line.startswith(name) and len(words) > 1:
+            return _int(words[0]), _int(words[1])
     return None, None
+
+
+def start_limit(pid: int, procfs: Procfs, cgroups: CpuCgroups) -> Optional[StartLimit]:
+    """Of the limits of threads that a process has, the one that it reaches first.
+
+    Another thread of it counts for each of them: the one with the least room refuses. One that is
+    not half used refuses nothing soon, unless its cgroup counts that it did.
+
+    Args:
+        cgroups: of the controller `pids`.
+    """
+    directories = list(cgroups.directories(pid) or ())
+    found = [*_of_cgroups(directories), *_of_user(pid, procfs), *_of_host()]
+    return min(found, key=lambda each: each.limit - each.used, default=None)
+
+
+def _of_cgroups(directories: List[Path]) -> Iterator[StartLimit]:
+    """The nearest first (Documentation/admin-guide/cgroup-v2.rst, "PID Interface Files")."""
+    for each in directories:
+        limit, used = (read_int(f"{each}/pids.{name}") for name in ("max", "current"))
+        if limit is None or used is None:
+            continue
+        events = (_text(f"{each}/pids.events") or "").split()
+        has_refused = events[:1] == ["max"] and events[1:2] != ["0"]
+        if has_refused or 2 * used >= limit:
+            path = printable(os.fsencode(each.relative_to(directories[-1])))
+            file = printable(os.fsencode(each / "pids.max"))
+            yield StartLimit("pids.max", limit, used, f"/{path}", file)
+
+
+def _of_user(pid: int, procfs: Procfs) -> Iterator[StartLimit]:
+    """RLIMIT_NPROC: threads of the same real user, who is neither root nor has certain rights."""
+    limit, _ = _rlimit(pid, "Max processes")
+    own = _status(_text(f"/proc/{pid}/status") or "")
+    if limit is None or own.get("Uid", ["0"])[0] == "0":
+        return
+    if int(own.get("CapEff", ["0"])[0], 16) & _CAPS_WITHOUT_NPROC:
+        return
+    rows = (_status(_text(f"/proc/{each}/status") or "") for each in procfs.pids())
+    used = sum(int(r["Threads"][0]) for r in rows if r.get("Uid", [""])[0] == own["Uid"][0])
+    if 2 * used >= limit:
+        yield StartLimit("RLIMIT_NPROC", limit, used)
+
+
+def _of_host() -> Iterator[StartLimit]:
+    host = host_limits()
+    for name, limit in (
+        ("kernel.threads-max", host.threads_max),
+        ("kernel.pid_max", host.pid_max),
+    ):
+        if limit is not None and host.threads is not None and 2 * host.threads >= limit:
+            yield StartLimit(name, limit, host.threads)
 
 
 def identity(pid: int) -> Optional[Identity]:
@@ -58,10 +121,7 @@ def identity(pid: int) -> Optional[Identity]:
 
 def identity_of(status: str) -> Optional[Identity]:
     """The same from the text of /proc/PID/status."""
-    fields: Dict[str, List[str]] = {}
-    for line in status.split("\n"):  # a comm may hold `\r`
-        name, _, value = line.partition(":")
-        fields[name] = value.split()
+    fields = _status(status)
     try:
         return Identity(
             uid=int(fields["Uid"][3]),
@@ -71,6 +131,12 @@ def identity_of(status: str) -> Optional[Identity]:
         )
     except (KeyError, IndexError, ValueError):
         return None
+
+
+def _status(text: str) -> Dict[str, List[str]]:
+    """Its fields by name."""
+    lines = (line.partition(":") for line in text.split("\n"))  # a comm may hold `\r`
+    return {name: value.split() for name, _, value in lines}
 
 
 def _int(text: str) -> Optional[int]:

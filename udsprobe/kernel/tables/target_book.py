@@ -22,9 +22,9 @@ from typing import (
 )
 
 from udsprobe.kernel.proc.procfs import Process, Procfs
-from udsprobe.kernel.tables.exit_counts import ExitBook
+from udsprobe.kernel.tables.starts_and_exits import ExitBook, StartBook
 from udsprobe.printable import printable
-from udsprobe.sample import ExitCounts, TargetReading
+from udsprobe.sample import ExitCounts, StartCounts, TargetReading
 
 EXITED_SHOWN_MAX = 64
 # A program that runs can write another command line over its own; reading one takes some 10 µs.
@@ -83,6 +83,9 @@ class ProcRecord(NamedTuple):
     comm: bytes
     program: bytes
     exited_ns: int = 0
+    started: int = 0
+    start_eagain: int = 0
+    start_enomem: int = 0
 
 
 def proc_record(
@@ -153,6 +156,7 @@ class TargetBook:
         self._pids: Optional[FrozenSet[int]] = None
         self._readings: Optional[Tuple[TargetReading, ...]] = None
         self._exits = ExitBook()
+        self._starts = StartBook(procfs)
 
     def expect(self, pid: int, via: str) -> None:
         """Look at a chosen process before it is observed: it may be gone soon."""
@@ -203,6 +207,10 @@ class TargetBook:
         """How those ended that did not end with status 0."""
         return self._exits.counts()
 
+    def starts(self) -> Tuple[StartCounts, ...]:
+        """Threads and processes that they started, or could not start."""
+        return self._starts.counts(self.alive())
+
     def netns(self) -> Mapping[int, int]:
         """Inode number of each living target's network namespace; 0 is not known."""
         return self._places.netns
@@ -225,6 +233,7 @@ class TargetBook:
         if known is not None and known.start_ticks not in (None, start_ticks):
             self._end(pid, replace(self._alive.pop(pid), state="exited", **_HELD_BY_NOBODY))
             known = None
+        self._starts.take(pid, record.program, record)
         moved = self._places.put(pid, record)
         if moved:
             self._groups = None
@@ -312,6 +321,7 @@ class TargetBook:
                 known = self._alive.pop(pid, None)
                 known = known or _unread(pid, process.comm, vias[process.via])
                 ended = _exited(known, printable(process.comm))
+                self._starts.take(pid, process.comm, process, process.parent)
                 self._end(pid, replace(ended, fds_refused=_refusals(process)))
                 self._exits.take(process)
         for pid in self._alive.keys() - table.keys():
@@ -320,6 +330,7 @@ class TargetBook:
     def _end(self, pid: int, last: TargetReading) -> None:
         self._exited.append(last)
         self._places.forget(pid)
+        self._starts.forget(pid)
         self._languages_due.discard(pid)
         self._groups = None
         self._touched()

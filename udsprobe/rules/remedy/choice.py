@@ -12,6 +12,8 @@ from udsprobe.model.report import (
     Listener,
     Peer,
     Report,
+    StartLimit,
+    Starts,
     Target,
     Upstream,
 )
@@ -30,6 +32,11 @@ NOFILE_STEP = 4
 NOFILE_MIN = 65_536
 FD_FREE_MIN = 0.5
 """Part of the descriptors that are free where EMFILE was not for want of them."""
+
+STARTS_STEP = 4
+STARTS_MIN = 4096
+PID_MAX = 4_194_304
+"""PID_MAX_LIMIT of include/linux/threads.h, on 64 bits."""
 
 _DENIED = ("EACCES", "EPERM")
 # Where they happen, the kernel logs (show_signal_msg() and do_trap() of arch/x86); of abort() not.
@@ -307,6 +314,36 @@ def exits(report: Report, row: Exits) -> Tuple[Action, ...]:
     unit = target.unit if target is not None and not target.container else None
     values: Dict[str, Value] = {"who": row.comm, "how": row.how, "unit": unit, "hint": ""}
     return remedies(_kind_of_exit(row.how), server_of(target), **values)
+
+
+def starts(report: Report, row: Starts, who: str) -> Tuple[Action, ...]:
+    """A program cannot start threads or processes."""
+    pid = row.pids[0] if row.pids else None
+    target = _target(report, pid) if pid is not None else None
+    limit = row.limit
+    values: Dict[str, Value] = {"pid": pid, "who": who}
+    if "EAGAIN" not in row.refused_by_errno:
+        return remedies("tasks-memory", server_of(target), **values)
+    if limit is None:
+        return remedies("tasks", server_of(target), **values)
+    more = max(STARTS_MIN, STARTS_STEP * limit.limit)
+    values.update(was=limit.limit, more=min(more, PID_MAX), name=limit.name, file=limit.file)
+    unit = (limit.cgroup or "").rsplit("/", 1)[-1]
+    values.update(pids=tuple(row.pids) or None, unit=unit)
+    if target is not None and target.runtime == "docker":
+        values.update(container=target.container)
+    return remedies(_kind_of_tasks(limit, values), server_of(target), **values)
+
+
+def _kind_of_tasks(limit: StartLimit, values: Dict[str, Value]) -> str:
+    if limit.name == "RLIMIT_NPROC":
+        return "tasks-user"
+    if limit.cgroup is None:
+        return "tasks-host"
+    container, unit = values.get("container"), str(values["unit"])
+    if container is not None and str(container) in unit:
+        return "tasks-container"
+    return "tasks-unit" if unit.endswith((".service", ".scope", ".slice")) else "tasks-cgroup"
 
 
 def _kind_of_exit(how: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Dict, Iterator, Mapping, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.rules.remedy import code_kinds, exits, host, known_sleeps, queues, work
+from udsprobe.rules.remedy import code_kinds, exits, host, known_sleeps, queues, starts, work
 from udsprobe.rules.remedy.row import Row, Value
 from udsprobe.rules.servers import GENERIC
 
@@ -133,6 +133,15 @@ KINDS: Dict[str, Kind] = {
     "out-of-memory": Kind("app-failing", "the kernel kills it for its memory", exits.OUT_OF_MEMORY),
     "killed": Kind("app-failing", "another process kills it", exits.KILLED),
     "exit-status": Kind("app-failing", "its processes end by themselves", exits.BY_ITSELF),
+    "tasks-unit": Kind("accept-starved", "its unit may start no thread more", starts.UNIT),
+    "tasks-container": Kind(
+        "accept-starved", "its container may start no thread more", starts.CONTAINER
+    ),
+    "tasks-cgroup": Kind("accept-starved", "its cgroup may start no thread more", starts.CGROUP),
+    "tasks-user": Kind("accept-starved", "its user may start no thread more", starts.USER),
+    "tasks-host": Kind("accept-starved", "the host may start no thread more", starts.HOST),
+    "tasks": Kind("accept-starved", "it may start no thread more", starts.UNKNOWN),
+    "tasks-memory": Kind("accept-starved", "no memory for another thread", starts.NO_MEMORY),
     "passes-on": Kind("app-failing", "an upstream answers with HTTP 5xx", work.PASSES_ON),
     "holder": Kind("app-blocked", "a process that holds a file lock", work.HOLDER),
     "lookups": Kind("app-blocked", "it looks names up for each request", work.LOOKUPS),

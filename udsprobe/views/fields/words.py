@@ -12,6 +12,7 @@ from udsprobe.model.report import (
     Report,
     Sleeps,
     Stacks,
+    Starts,
     SyscallsPerRequest,
     Target,
     Window,
@@ -47,6 +48,21 @@ def who(targets: Sequence[Target], exited: int = 0) -> str:
 def ends(rows: Optional[Sequence[Exits]]) -> str:
     """`SIGSEGV: 67 gunicorn · status 3: 2 sh`; "" for none, or not told."""
     return " · ".join(f"{row.how}: {row.processes:,} {visible(row.comm)}" for row in rows or ())
+
+
+def unstarted(rows: Optional[Sequence[Starts]]) -> str:
+    """`EAGAIN 1,383 of 1,400 python (pids.max of /app: 4 of 4)`; "" for none, or not told."""
+    return " · ".join(map(_unstarted, (row for row in rows or () if row.refused)))
+
+
+def _unstarted(row: Starts) -> str:
+    errors = ", ".join(f"{errno} {n:,}" for errno, n in row.refused_by_errno.items())
+    told = f"{errors} of {row.started + row.refused:,} {visible(row.comm)}"
+    limit = row.limit
+    if limit is None:
+        return told
+    of = f" of {visible(limit.cgroup)}" if limit.cgroup is not None else ""
+    return f"{told} ({limit.name}{of}: {limit.used:,} of {limit.limit:,})"
 
 
 def clock(window: Window) -> str:

@@ -486,6 +486,8 @@ def _targets(report: Report) -> Optional[Table]:
     rows = [cells.target(row, _BAR_CELLS) for row in report.targets]
     ended = words.ends(report.exits)
     more = f" Ended with {ended}." if ended else ""
+    unstarted = words.unstarted(report.starts)
+    more += f" Starts refused: {unstarted}." if unstarted else ""
     return _table("targets", f"The observed processes.{more}", columns, rows)
 
 

@@ -278,6 +278,13 @@ TARGETS_NONZERO_EXITS = _counter(
     ("how",),
     "Observed processes that did not end with status 0, by status or signal.",
 )
+STARTS = _counter("starts", "{thread}", (), "Threads and processes that the targets started.")
+STARTS_REFUSED = _counter(
+    "starts.refused",
+    "{call}",
+    ("errno",),
+    "Calls of the targets that started no thread or process: EAGAIN, a limit; ENOMEM.",
+)
 TARGET_INFO = _gauge(
     "target.info",
     "1",

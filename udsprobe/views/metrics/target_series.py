@@ -34,10 +34,22 @@ def write_targets(sheet: Sheet, sample: Sample) -> None:
         ended[row.how] += row.processes
     for how, count in ended.items():
         sheet.count(c.TARGETS_NONZERO_EXITS, count, shown((how,)))
+    _write_starts(sheet, sample)
     for target in running:
         _write_target(sheet, target)
     if sample.threads is not None:
         write_threads(sheet, sample)
+
+
+def _write_starts(sheet: Sheet, sample: Sample) -> None:
+    if sample.starts is None:
+        return
+    sheet.count(c.STARTS, sum(row.started for row in sample.starts))
+    refused: Counter[str] = Counter()
+    for row in sample.starts:
+        refused.update(row.refused)
+    for errno, count in refused.items():
+        sheet.count(c.STARTS_REFUSED, count, shown((errno,)))
 
 
 def _write_target(sheet: Sheet, target: TargetReading) -> None:

@@ -528,6 +528,10 @@ def _targets(report: Report, width: int, shown: int) -> List[Text]:
     body += _more(len(report.targets) - shown, "target")
     body += _places(report.targets, width)
     body += _descriptors(report.targets, width)
+    unstarted = words.unstarted(report.starts)
+    if unstarted:
+        line = fit_words(f"starts REFUSED: {unstarted}", width - len(_INDENT))
+        body.append(Text(_INDENT + line, style=WARNING))
     unshown = report.targets_exited - sum(each.state == "exited" for each in report.targets)
     if unshown > 0:
         body.append(_note(f"and {unshown:,} that exited before"))
