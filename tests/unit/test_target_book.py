@@ -15,7 +15,7 @@ from udsprobe.kernel.tables.target_book import (
     TargetBook,
     TargetNames,
 )
-from udsprobe.sample import TargetReading
+from udsprobe.sample import StartCounts, StartLimit, TargetReading
 
 NAMES = TargetNames({0: "selector", 1: "fork"}, {0: "nobody", 1: "signal"})
 STARTED_NS = 70_000_000
@@ -344,6 +344,26 @@ def test_who_ended_otherwise_than_with_status_0_is_added_up_by_program_and_way()
     targets.tell({9: process("app", **crashed), 10: failed})
     told = [(e.comm, e.how, e.processes, e.served, e.unanswered) for e in targets.exits()]
     assert told == [("app", "SIGSEGV", 2, 2, 4), ("sh", "status 3", 1, 0, 0)]
+
+
+def test_what_they_start_and_cannot_start_is_added_up_by_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: List[int] = []
+    limit = StartLimit("pids.max", 4, 4, "/app", "/sys/fs/cgroup/app/pids.max")
+    monkeypatch.setattr(
+        "udsprobe.kernel.tables.starts_and_exits.start_limit",
+        lambda pid, *_: looked_at.append(pid) or limit,
+    )
+    targets = book(Proc(p7="app", p8="app"), 7, 8)
+    alive = {7: process("app", started=3, start_eagain=2), 8: process("app", started=1)}
+    targets.tell(alive)
+    targets.tell(alive)
+    assert targets.starts() == (StartCounts("app", 4, {"EAGAIN": 2}, (7,), limit),)
+    gone = process("app", via=1, exited_ns=5, started=3, start_eagain=4, start_enomem=1, parent=8)
+    targets.tell({7: gone, 8: process("app", started=2)})
+    assert targets.starts() == (StartCounts("app", 5, {"EAGAIN": 4, "ENOMEM": 1}, (8,), limit),)
+    assert looked_at == [7, 8]
 
 
 def test_programs_without_end_are_added_up_as_others() -> None:
