@@ -24,11 +24,12 @@ WINDOW_S = 3.0
 MORE_MIN = 0.15
 # Commands that can be kept to the case's own processes and files.
 KEPT_TO_THE_CASE = ("prlimit", "chmod", "setfacl", "redis-cli")
-# With whom they change how the CPUs are shared out.
+# With whom they change how the CPUs are shared out, or how many threads there may be.
 SHARING_OUT = (
     r'sudo renice -n (?:0|19) -p \$\(ps -L -o lwp= -p "([\d ]+)"\)',
     r"echo (?:0|19) \| sudo tee((?: /proc/\d+/autogroup)+)",
     r"for pid in ([\d ]+); do sudo taskset -apc [\d,-]+ \$pid; done",
+    r"echo \d+ \| sudo tee /sys/fs/cgroup/(?:pids/)?udsprobe-tasks-(\d+)/pids\.max",
 )
 
 
@@ -123,7 +124,7 @@ def _is_of_the_case(command: str, bench: Bench, subject: Subject) -> bool:
 
 
 def is_sharing_out(command: str, own: Collection[int]) -> bool:
-    """Whether it sets priorities or CPUs of the case's own processes, and of nobody else."""
+    """Whether it sets what the case's own processes may have, and nobody else."""
     found = (re.fullmatch(pattern, command) for pattern in SHARING_OUT)
     pids = [int(pid) for each in found if each for pid in re.findall(r"\d+", each.group(1))]
     return bool(pids) and set(pids) <= set(own)

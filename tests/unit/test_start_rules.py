@@ -10,6 +10,7 @@ import pytest
 from tests.unit import ill, samples
 from tests.unit.reports import target
 from udsprobe.model.report import (
+    Exits,
     HttpReplies,
     Report,
     ServedBy,
@@ -100,6 +101,16 @@ def test_who_waits_waits_for_a_thread_where_most_starts_are_refused(
     assert ("cannot start" in found.summary) == is_root
 
 
+def test_workers_that_end_for_want_of_a_thread() -> None:
+    ended = Exits("app", "status 1", 12, 0, 0)
+    report = replace(reported(starts(12, 3)), exits=[ended])
+    waiting = replace(ill.quiet_listener(), pids=[PID], accepted=0)
+    waiting = replace(waiting, depth=replace(waiting.depth, now=7, max=7))
+    found = verdict(replace(report, listeners=[waiting]))
+    assert (found.cause, found.evidence[0].metric) == ("accept-starved", "starts_refused")
+    assert "exits" in {fact.metric for fact in found.evidence}
+
+
 def test_replies_that_fail_for_want_of_a_process() -> None:
     report = reported(starts(60))
     http = HttpReplies(960, 60, 300.0, {"500": 60})
@@ -132,6 +143,15 @@ def test_replies_that_fail_for_want_of_a_process() -> None:
             replace(LIMIT, cgroup=f"/system.slice/docker-{'a' * 64}.scope"),
             {"container": "a" * 64, "runtime": "docker"},
             f"sudo docker update --pids-limit 4096 {'a' * 64}",
+        ),
+        (
+            replace(
+                LIMIT,
+                cgroup="/user.slice/user@1000.service/app.slice",
+                file="/sys/fs/cgroup/app.slice/pids.max",
+            ),
+            {},
+            "echo 4096 | sudo tee /sys/fs/cgroup/app.slice/pids.max",
         ),
         (
             StartLimit("RLIMIT_NPROC", 20, 20),

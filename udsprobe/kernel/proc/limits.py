@@ -66,7 +66,12 @@ def start_limit(pid: int, procfs: Procfs, cgroups: CpuCgroups) -> Optional[Start
         cgroups: of the controller `pids`.
     """
     directories = list(cgroups.directories(pid) or ())
-    found = [*_of_cgroups(directories), *_of_user(pid, procfs), *_of_host()]
+    host = host_limits()
+    found = [*_of_cgroups(directories), *_of_host(host)]
+    limit, _ = _rlimit(pid, "Max processes")
+    # Those of one user are no more than all; reading who has them takes long.
+    if limit is not None and 2 * (host.threads or 0) >= limit:
+        found += _of_user(pid, limit, procfs)
     return min(found, key=lambda each: each.limit - each.used, default=None)
 
 
@@ -84,11 +89,10 @@ def _of_cgroups(directories: List[Path]) -> Iterator[StartLimit]:
             yield StartLimit("pids.max", limit, used, f"/{path}", file)
 
 
-def _of_user(pid: int, procfs: Procfs) -> Iterator[StartLimit]:
+def _of_user(pid: int, limit: int, procfs: Procfs) -> Iterator[StartLimit]:
     """RLIMIT_NPROC: threads of the same real user, who is neither root nor has certain rights."""
-    limit, _ = _rlimit(pid, "Max processes")
     own = _status(_text(f"/proc/{pid}/status") or "")
-    if limit is None or own.get("Uid", ["0"])[0] == "0":
+    if own.get("Uid", ["0"])[0] == "0":
         return
     if int(own.get("CapEff", ["0"])[0], 16) & _CAPS_WITHOUT_NPROC:
         return
@@ -98,8 +102,7 @@ def _of_user(pid: int, procfs: Procfs) -> Iterator[StartLimit]:
         yield StartLimit("RLIMIT_NPROC", limit, used)
 
 
-def _of_host() -> Iterator[StartLimit]:
-    host = host_limits()
+def _of_host(host: HostLimits) -> Iterator[StartLimit]:
     for name, limit in (
         ("kernel.threads-max", host.threads_max),
         ("kernel.pid_max", host.pid_max),

@@ -343,7 +343,10 @@ def _kind_of_tasks(limit: StartLimit, values: Dict[str, Value]) -> str:
     container, unit = values.get("container"), str(values["unit"])
     if container is not None and str(container) in unit:
         return "tasks-container"
-    return "tasks-unit" if unit.endswith((".service", ".scope", ".slice")) else "tasks-cgroup"
+    # The units below are those of the user's own manager.
+    is_of_user = "/user@" in limit.cgroup.rpartition("/")[0]
+    is_unit = unit.endswith((".service", ".scope", ".slice")) and not is_of_user
+    return "tasks-unit" if is_unit else "tasks-cgroup"
 
 
 def _kind_of_exit(how: str) -> str:

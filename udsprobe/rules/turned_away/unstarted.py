@@ -34,24 +34,29 @@ def with_unstarted(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]
 
 
 def _is_caused(report: Report, row: Starts, each: Suspect) -> bool:
-    """By these: one for every second client that is turned away or fails at least; where they
-    wait or are late, most of what is tried."""
+    """By these: one for every second of them at least; of connections that wait, most tries."""
     if not each.is_pressure or each.cause not in (*QUEUES, *FAILED_CONNECTS, *FAILING, _BLOCKED):
         return False
     if not _pids_of(report, each) & _pids(report, row):
         return False
-    fails = each.harm is not None and each.harm.kind in (harm.REFUSED, harm.FAILED)
-    if each.refuses or (fails and each.cause not in QUEUES):
-        lost = (each.harm.count if each.harm is not None else None) or each.seen
-        return row.refused >= ACCOUNTED_FOR_MIN * lost
-    return row.refused >= ACCOUNTED_FOR_MIN * (row.started + row.refused)
+    of: float = row.started + row.refused
+    if each.refuses or each.cause not in QUEUES:
+        of = _how_many(each)
+    return row.refused >= ACCOUNTED_FOR_MIN * of
+
+
+def _how_many(each: Suspect) -> float:
+    """Processes that ended; else clients or requests that are turned away, fail or are late."""
+    ended = [fact.value for fact in each.evidence if fact.metric == "exits"]
+    lost = each.harm.count if each.harm is not None else None
+    return ended[0] if ended else lost or each.seen
 
 
 def _pids_of(report: Report, each: Suspect) -> FrozenSet[int]:
-    if each.pids:
-        return each.pids
     rows = [row for row in report.listeners or () if place(row) == each.subject]
-    return frozenset(pid for row in rows for pid in row.pids or ())
+    if not each.pids and not rows and each.cause in (_BLOCKED, *FAILING):
+        return frozenset(target.pid for target in report.targets)
+    return each.pids or frozenset(pid for row in rows for pid in row.pids or ())
 
 
 def _pids(report: Report, row: Starts) -> FrozenSet[int]:
