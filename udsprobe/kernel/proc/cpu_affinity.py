@@ -20,7 +20,7 @@ from typing import (
 )
 
 from udsprobe.kernel.proc.cgroups import CgroupMount
-from udsprobe.kernel.proc.cpu_cgroups import CpuCgroups
+from udsprobe.kernel.proc.process_cgroups import ProcessCgroups
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.printable import printable
 from udsprobe.sample import AffinityReading
@@ -56,7 +56,7 @@ class AffinityTable:
 
     def __init__(self, procfs: Procfs, hierarchies: Optional[Sequence[CgroupMount]] = None) -> None:
         self._procfs = procfs
-        self._cgroups = CpuCgroups(procfs, hierarchies, "cpuset")
+        self._cgroups = ProcessCgroups(procfs, hierarchies, "cpuset")
         self._known: Dict[int, Optional[_Mask]] = {}
         self._reads = 0
 

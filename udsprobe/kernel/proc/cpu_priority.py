@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Container, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.kernel.proc.cgroups import CgroupMount
-from udsprobe.kernel.proc.cpu_cgroups import CpuCgroups
 from udsprobe.kernel.proc.limits import read_int
+from udsprobe.kernel.proc.process_cgroups import ProcessCgroups
 from udsprobe.kernel.proc.procfs import Procfs, Session
 from udsprobe.printable import printable
 from udsprobe.sample import CpuPriority, LoweredPriority
@@ -53,7 +53,7 @@ class CpuPriorities:
         root: str = "/proc",
     ) -> None:
         self._procfs = procfs
-        self._cgroups = CpuCgroups(procfs, hierarchies)
+        self._cgroups = ProcessCgroups(procfs, hierarchies)
         self._root = root
 
     def beside(self, pids: Iterable[int], targets: Iterable[int]) -> Dict[int, CpuPriority]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import AbstractSet, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from udsprobe.kernel.proc.cgroups import CgroupMount
-from udsprobe.kernel.proc.cpu_cgroups import CpuCgroups
+from udsprobe.kernel.proc.process_cgroups import ProcessCgroups
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.printable import printable
 from udsprobe.sample import QuotaReading
@@ -71,7 +71,7 @@ class QuotaTable:
     """
 
     def __init__(self, procfs: Procfs, hierarchies: Optional[Sequence[CgroupMount]] = None) -> None:
-        self._cgroups = CpuCgroups(procfs, hierarchies)
+        self._cgroups = ProcessCgroups(procfs, hierarchies)
         self._members: Dict[int, Optional[Dict[Path, int]]] = {}
         self._looked_at: Set[Path] = set()
         self._known: Dict[Path, _Known] = {}

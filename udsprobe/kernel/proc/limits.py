@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
 
 from udsprobe.host_facts import HostLimits, Identity
-from udsprobe.kernel.proc.cpu_cgroups import CpuCgroups
+from udsprobe.kernel.proc.process_cgroups import ProcessCgroups
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.printable import printable
 from udsprobe.sample import StartLimit
@@ -56,7 +56,7 @@ def _rlimit(pid: int, name: str) -> Tuple[Optional[int], Optional[int]]:
     return None, None
 
 
-def start_limit(pid: int, procfs: Procfs, cgroups: CpuCgroups) -> Optional[StartLimit]:
+def start_limit(pid: int, procfs: Procfs, cgroups: ProcessCgroups) -> Optional[StartLimit]:
     """Of the limits of threads that a process has, the one that it reaches first.
 
     Another thread of it counts for each of them: the one with the least room refuses. One that is

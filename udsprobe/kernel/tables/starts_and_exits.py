@@ -6,8 +6,8 @@ from dataclasses import replace
 from signal import Signals
 from typing import AbstractSet, Any, Dict, Optional, Tuple
 
-from udsprobe.kernel.proc.cpu_cgroups import CpuCgroups
 from udsprobe.kernel.proc.limits import start_limit
+from udsprobe.kernel.proc.process_cgroups import ProcessCgroups
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.printable import printable
 from udsprobe.sample import ExitCounts, StartCounts, StartLimit
@@ -56,7 +56,7 @@ class StartBook:
         self._procfs = procfs
         self._known: Dict[int, Tuple[int, int, int]] = {}
         self._counts: Dict[str, StartCounts] = {}
-        self._cgroups: Optional[CpuCgroups] = None
+        self._cgroups: Optional[ProcessCgroups] = None
 
     def take(self, pid: int, comm: bytes, counted: Any, parent: Optional[int] = None) -> None:
         """Of a `struct process_record`, or of a `struct process_state`.
@@ -90,7 +90,7 @@ class StartBook:
 
     def _limit(self, pid: int) -> Optional[StartLimit]:
         if self._cgroups is None:
-            self._cgroups = CpuCgroups(self._procfs, controller="pids")
+            self._cgroups = ProcessCgroups(self._procfs, controller="pids")
         return start_limit(pid, self._procfs, self._cgroups)
 
     def forget(self, pid: int) -> None:

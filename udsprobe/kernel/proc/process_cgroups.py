@@ -1,4 +1,4 @@
-"""The cgroups with a controller of CPUs that a process is in, of both versions."""
+"""The cgroups of one controller that a process is in, of both versions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from udsprobe.kernel.proc.cgroups import CgroupMount, mounts
 from udsprobe.kernel.proc.procfs import Procfs
 
 
-class CpuCgroups:
+class ProcessCgroups:
     """Looks them up.
 
     Args:
         procfs: for the cgroups of a process.
         hierarchies: default: the mounted ones.
-        controller: `cpu` (time), or `cpuset` (which CPUs).
+        controller: `cpu` (time), `cpuset` (which CPUs), or `pids` (how many threads).
     """
 
     def __init__(
