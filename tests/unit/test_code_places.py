@@ -352,9 +352,10 @@ def test_a_verdict_ends_with_who_waits() -> None:
         ("ProcSleep", "a lock of the database", "pg_blocking_pids"),
         ("lock_wait", "a lock of the database", "innodb_lock_waits"),
         ("sqliteDefaultBusyCallback", "the lock of a SQLite database", "journal_mode"),
+        ("php_session_start", "a session that another request has", "session_write_close()"),
     ],
 )
-def test_what_a_database_waits_for_is_told_by_its_function(
+def test_what_a_library_waits_for_is_told_by_its_function(
     function: str, waits_for: str, says: str
 ) -> None:
     nap = (("main", APP), (function, APP), ("epoll_wait", LIBC))

@@ -43,7 +43,13 @@ _POSTGRESQL = KnownSleep(
 _INNODB = KnownSleep(
     "innodb-lock", "a lock of the database", re.compile(r"lock_wait(_suspend_thread)?")
 )
-_KNOWN = (_SQLITE, _POSTGRESQL, _INNODB)
+# ext/session/mod_files.c: a session's file is locked until it is written, at the end of a request.
+_PHP_SESSION = KnownSleep(
+    "php-session",
+    "a session that another request has",
+    re.compile(r"php_session_(start|initialize)|ps_(read|open)_files|ps_files_open"),
+)
+_KNOWN = (_SQLITE, _POSTGRESQL, _INNODB, _PHP_SESSION)
 
 SQLITE_LOCK: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
@@ -69,6 +75,17 @@ POSTGRESQL_LOCK: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (HUNG["postgresql"][0], _SHORT_TRANSACTIONS)
 }
 INNODB_LOCK: Dict[str, Tuple[Row, ...]] = {GENERIC: (HUNG["mysql"][0], _SHORT_TRANSACTIONS)}
+
+PHP_SESSION: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "call session_write_close() as soon as a request has set what it sets in its session, "
+            "and session_start(['read_and_close' => true]) where it only reads",
+            "PHP locks a session from session_start() to the end of the request: requests of one "
+            "client take turns",
+        ),
+    )
+}
 
 
 def known_sleep(stack: Sequence[str]) -> Optional[KnownSleep]:

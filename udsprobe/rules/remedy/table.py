@@ -116,6 +116,9 @@ KINDS: Dict[str, Kind] = {
     "innodb-lock": Kind(
         "app-blocked", "a lock of a MySQL or MariaDB database", known_sleeps.INNODB_LOCK
     ),
+    "php-session": Kind(
+        "app-blocked", "a PHP session that another request has", known_sleeps.PHP_SESSION
+    ),
     "occupied": Kind("app-blocked", "all that serve sleep", work.OCCUPIED),
     "one-worker": Kind("app-blocked", "one of several workers is full", work.ONE_WORKER),
     "pool-of-threads": Kind(
