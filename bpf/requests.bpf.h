@@ -442,7 +442,9 @@ static __always_inline int bytes_sent(struct task_struct *task, struct thread_st
 		if (connection->last_piece_ns && connection->phase != PHASE_ASKING)
 			reply_ended(connection);
 		upstream_asked(task, state, connection, call, now);
-		return connection->turns ? looks : looks | LOOK_HELLO;
+		if (connection->turns || connection->tls == TLS_OPEN)
+			return looks;
+		return looks | LOOK_HELLO;
 	}
 	if (connection->phase == PHASE_ASKED_BEFORE)
 		connection->phase = PHASE_REPLYING;

@@ -129,15 +129,16 @@ static __always_inline void look_for_handshake(struct connection *connection, u6
 	tls_turn_over(connection);
 }
 
-/* A target asks: with a flight of its handshake. */
+/* A target asks: with a flight of its handshake, or with more after one. */
 static __always_inline void look_for_own_handshake(struct connection *connection, u64 at,
 						   u64 length)
 {
 	struct tls_head head;
 
-	connection->tls = TLS_OPEN;
-	if (length >= sizeof(head) && read_tls_head(&head, at) && head.type == TLS_HANDSHAKE)
-		connection->tls = TLS_BEGUN;
+	if (length < sizeof(head) || !read_tls_head(&head, at))
+		connection->tls = TLS_OPEN;
+	else
+		connection->tls = head.type == TLS_HANDSHAKE ? TLS_BEGUN : TLS_UNKNOWN;
 }
 
 #endif
