@@ -10,6 +10,8 @@ from udsprobe.model.report import Action, CodeKind, CodePlace, Evidence
 
 INFO, WARNING, CRITICAL = "info", "warning", "critical"
 SEVERITIES = (INFO, WARNING, CRITICAL)
+DROPPED, TRACED = "dropped", "traced"
+"""Kinds of `app-blocked` that other rules ask for."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Suspect:
     Attributes:
         cause: of the contract, `app-cpu`.
         name: of the finding; tells apart two of one cause.
+        kind: `DROPPED` or `TRACED` where it is one of those.
         is_pressure: somebody suffers; otherwise it is only worth knowing.
         share_pct: of request time, or of the connections or calls concerned.
         subject: what it is about: a listener, a peer, a thread.
@@ -52,3 +55,4 @@ class Suspect:
     refuses: bool = False
     code: Tuple[CodePlace, ...] = ()
     code_kinds: Tuple[CodeKind, ...] = ()
+    kind: str = ""

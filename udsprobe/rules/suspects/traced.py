@@ -9,12 +9,11 @@ from udsprobe.model.report import Report, Target
 from udsprobe.rules.causes import PARTS
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.suspects.suspect import WARNING, Suspect
+from udsprobe.rules.suspects.suspect import TRACED, WARNING, Suspect
 from udsprobe.rules.thresholds import TRACED_SHARE_MIN
 from udsprobe.rules.wording import evidence, percent, process
 
 CAUSE = "app-blocked"
-_NAME = f"{CAUSE}:traced:"
 # ptrace_stop() of kernel/signal.c: a sleep in a call of any kind, that no other account has.
 _STOPPED = "blocked_other"
 
@@ -41,7 +40,7 @@ def with_tracers(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
 
 def is_tracer(suspect: Suspect) -> bool:
     """Whether it is one of these: where the target stops says nothing."""
-    return suspect.name.startswith(_NAME)
+    return suspect.kind == TRACED
 
 
 def _stopped_share(report: Report, target: Target) -> float:
@@ -67,7 +66,8 @@ def _suspect(target: Target, share: float, pressing: Optional[Suspect]) -> Suspe
     says = f"{who} is stopped for {percent(share)} of the time, or blocked by something unknown"
     return Suspect(
         cause=CAUSE,
-        name=f"{_NAME}{target.pid}",
+        name=f"{CAUSE}:{TRACED}:{target.pid}",
+        kind=TRACED,
         severity=WARNING if pressing is None else pressing.severity,
         is_pressure=pressing is not None,
         share_pct=max(100 * share, 0.0 if pressing is None else pressing.share_pct),

@@ -12,7 +12,7 @@ from udsprobe.model.report import Report, ServedBy, Unanswered
 from udsprobe.rules.harm import FAILED
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.hung import name_of
-from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
+from udsprobe.rules.suspects.suspect import CRITICAL, DROPPED, Suspect
 from udsprobe.rules.thresholds import GIVEN_UP_MIN, GIVEN_UP_SHARE_MIN
 from udsprobe.rules.wording import count, duration, evidence, part
 
@@ -35,7 +35,8 @@ def _suspect(report: Report, row: ServedBy) -> Optional[Suspect]:
     fact = f"{count(dropped.count, 'connection')} ended so while the client was there"
     return Suspect(
         cause="app-blocked",
-        name=f"app-blocked:dropped:{who}",
+        name=f"app-blocked:{DROPPED}:{who}",
+        kind=DROPPED,
         severity=CRITICAL,
         is_pressure=True,
         share_pct=100 * share,

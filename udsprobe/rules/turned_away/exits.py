@@ -14,7 +14,7 @@ from udsprobe.model.threads.exits import OUT_OF_MEMORY, is_status
 from udsprobe.rules.causes import QUEUES, WAITING
 from udsprobe.rules.harm import FAILED
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
+from udsprobe.rules.suspects.suspect import CRITICAL, DROPPED, WARNING, Suspect
 from udsprobe.rules.thresholds import EXITS_PER_S_MIN, GIVEN_UP_MIN, GIVEN_UP_SHARE_MIN
 from udsprobe.rules.turned_away.failing_replies import CAUSE
 from udsprobe.rules.wording import count, evidence, part
@@ -71,7 +71,7 @@ def _pids(report: Report, row: Exits) -> FrozenSet[int]:
 
 def _is_same(each: Suspect, gone: FrozenSet[int]) -> bool:
     """The same requests, told by their connections."""
-    return ":dropped:" in each.name and bool(each.pids) and each.pids <= gone
+    return each.kind == DROPPED and bool(each.pids) and each.pids <= gone
 
 
 def _suspect(report: Report, row: Exits) -> Suspect:
