@@ -25,6 +25,7 @@ SERVERS = {
     "haproxy": "HAProxy",
     "pgbouncer": "PgBouncer",
     "memcached": "memcached",
+    "rabbitmq": "RabbitMQ",
     "java": "Java",
     "go": "Go",
     "python": "Python",
@@ -64,6 +65,7 @@ _COMMS: Tuple[Tuple[str, str], ...] = (
     ("python", "python"),
     ("ruby", "ruby"),
 )
+_ERLANG = "beam.smp"
 _INTERPRETERS = frozenset({"python", "ruby"})
 _STARTED = re.compile(
     r"(?:^|[/ ])(gunicorn|uvicorn|uwsgi|puma|redis-server|haproxy|pgbouncer|memcached|caddy"
@@ -74,6 +76,8 @@ _STARTED = re.compile(
 def recognise(comm: str, cmdline: Optional[str] = None) -> str:
     """The slug of a server of `SERVERS`; `generic` when it is none that is known."""
     known = next((slug for start, slug in _COMMS if comm.startswith(start)), None)
+    if comm == _ERLANG and "rabbit" in (cmdline or ""):
+        return "rabbitmq"
     if known is not None and known not in _INTERPRETERS:
         return known
     words = " ".join((cmdline or "").split()[:3])

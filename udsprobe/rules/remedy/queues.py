@@ -144,6 +144,12 @@ BACKLOG: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
     "memcached": (restart("memcached -b {backlog}, then restart", "memcached's default is 1024"),),
+    "rabbitmq": (
+        restart(
+            "tcp_listen_options.backlog = {backlog} in rabbitmq.conf, then restart RabbitMQ",
+            "RabbitMQ's default is 128",
+        ),
+    ),
     "java": (
         restart(
             "new ServerSocket(port, {backlog}) or ServerSocketChannel.bind(address, {backlog}); "
@@ -296,6 +302,13 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
         restart(
             "raise -c of memcached (and its limit of open files with it), then restart",
             "above -c it closes connections at once; with -o no_maxconns_fast it accepts no more",
+        ),
+    ),
+    "rabbitmq": (
+        restart(
+            "raise connection_max in rabbitmq.conf, or the limit of the virtual host (rabbitmqctl "
+            "set_vhost_limits), then restart RabbitMQ",
+            "connections above them are closed",
         ),
     ),
     "java": (

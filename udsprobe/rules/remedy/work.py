@@ -361,6 +361,17 @@ HUNG: Dict[str, Tuple[Row, ...]] = {
         ),
         _STOPPED_IN,
     ),
+    "rabbitmq": (
+        look(
+            "sudo rabbitmq-diagnostics check_local_alarms; sudo rabbitmqctl list_connections name "
+            "state",
+            "see whether RabbitMQ has an alarm: then memory or disk is short, and it reads nothing "
+            "from connections that publish",
+            "they are `blocked` until the alarm is over: consumers that take messages away, a "
+            "larger vm_memory_high_watermark, or a free disk end it",
+        ),
+        _STOPPED_IN,
+    ),
 }
 _INSIDE = (
     "what they wait for is inside the program: a callback, a promise, a channel or a queue that "
