@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from tests.scenarios.bench import Bench
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 from tests.scenarios.postgres import Postgres
@@ -42,3 +44,22 @@ def daytime(bench: Bench) -> Subject:
     server = bench.threaded("speaks=1")
     bench.load(server.address, b"", "until:\\n", connections=4, rate=100, reconnect=1)
     return Subject([server.pid])
+
+
+ASKS = """
+import socket, sys
+redis = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+for command in (b"PING\\r\\n", b"BLPOP jobs 0\\r\\n"):
+    redis.sendall(command)
+    print(command, flush=True)
+    redis.recv(64)
+"""
+
+
+@case("Redis client", (TCP,), needs=("redis-server",))
+def worker_that_waits_for_a_job(bench: Bench) -> Subject:
+    """It asked before udsprobe came, and serves nobody: it hangs, or that is a long poll."""
+    redis = bench.redis()
+    worker = bench.start([sys.executable, "-c", ASKS, redis.address.rpartition(":")[2]], "worker")
+    bench.wait_until(lambda: b"BLPOP" in worker.log.read_bytes(), "it asks", worker)
+    return Subject([worker.pid], ["has waited", redis.address])
