@@ -771,6 +771,23 @@ def test_requests_that_nobody_answers() -> None:
     assert verdict(hanging("unread", 5000)).cause == "healthy"
 
 
+@pytest.mark.parametrize(
+    ("comm", "cmdline", "runs"),
+    [
+        ("beam.smp", "beam.smp -s rabbit boot", "check_local_alarms"),
+        ("python3", "python3 app.py", "py-spy dump --pid 4711"),
+        ("daemon", "daemon", "/proc/4711/task/*/wchan"),
+    ],
+)
+def test_who_does_not_read_is_looked_at_as_its_server_is(
+    comm: str, cmdline: str, runs: str
+) -> None:
+    report = hanging("unread", blocked_other=1.0)
+    own = replace(report.targets[0], comm=comm, cmdline=cmdline)
+    found = verdict(replace(report, targets=[own]))
+    assert found.cause == "app-blocked" and runs in (found.actions[0].run or "")
+
+
 def chain(inner: float) -> Report:
     """nginx 812 waits for node 4711, which takes `inner` µs for each request on its CPU."""
     outer_row, inner_row = (

@@ -14,7 +14,6 @@ from udsprobe.rules.harm import STUCK
 from udsprobe.rules.peers.asked import Asked, only_upstream
 from udsprobe.rules.peers.stopped import stopped_of, stopped_words
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import HUNG_US_MIN, REQUESTS_MIN, THREAD_BUSY_MIN
 from udsprobe.rules.wording import ACTIVITY_WORDS, count, duration, evidence, percent, process
@@ -46,7 +45,7 @@ def _stopped(report: Report, row: ServedBy) -> Optional[Suspect]:
     says = f"{count(waiting.count, 'request')} {how}, the oldest for {duration(oldest_us)}"
     fact = evidence("stopped_oldest_us", oldest_us, "µs", says, HUNG_US_MIN)
     harm = _stuck("request", "requests", waiting, how)
-    found = _suspect(row, "app-blocked", stopped_words(held), fact, harm)
+    found = _suspect(report, row, "app-blocked", stopped_words(held), fact, harm)
     return replace(found, actions=choice.stopped(held))
 
 
@@ -60,6 +59,7 @@ def _asking(report: Report, row: ServedBy) -> Optional[Suspect]:
     asked = only_upstream(report, row)
     who = "an upstream" if asked is None else asked.where
     found = _suspect(
+        report,
         row,
         "upstream-wait",
         f"{name_of(row)} has waited {duration(oldest_us)} for {who}{_pool(row, asked)}",
@@ -104,7 +104,7 @@ def _computing(report: Report, row: ServedBy) -> Optional[Suspect]:
     says = f"{subject} is {percent(busy)} busy, mostly with its own code"
     fact = evidence("busy_share", busy, "of 1", says, THREAD_BUSY_MIN)
     harm = _stuck("request", "requests", waiting, "without a reply")
-    found = _suspect(row, "app-cpu", says, fact, harm)
+    found = _suspect(report, row, "app-cpu", says, fact, harm)
     actions = choice.busy(report, row.pid, busiest.tid, busiest.comm)
     return replace(found, name=f"app-cpu:{subject}", subject=subject, actions=actions)
 
@@ -142,6 +142,7 @@ def _unread(report: Report, row: ServedBy) -> Optional[Suspect]:
     says = f"{count(row.unread.count, 'request')} unread, the oldest for {duration(oldest_us)}"
     fact = evidence("unread_oldest_us", oldest_us, "µs", says, HUNG_US_MIN)
     return _suspect(
+        report,
         row,
         "app-blocked",
         f"{name_of(row)} does not read its requests; its threads spend {percent(share)} "
@@ -164,6 +165,7 @@ def _unanswered(report: Report, row: ServedBy) -> Optional[Suspect]:
     )
     fact = evidence("in_progress_oldest_us", oldest_us, "µs", says, HUNG_US_MIN)
     return _suspect(
+        report,
         row,
         "app-blocked",
         f"{name_of(row)} is {ACTIVITY_WORDS.get(doing, doing)}",
@@ -179,7 +181,13 @@ def _stuck(one: str, many: str, waiting: Waiting, how: str) -> Harm:
 
 
 def _suspect(
-    row: ServedBy, cause: str, headline: str, fact: Evidence, harm: Harm, overloads: bool = True
+    report: Report,
+    row: ServedBy,
+    cause: str,
+    headline: str,
+    fact: Evidence,
+    harm: Harm,
+    overloads: bool = True,
 ) -> Suspect:
     return Suspect(
         cause=cause,
@@ -190,7 +198,7 @@ def _suspect(
         subject=name_of(row),
         headline=headline,
         evidence=(fact,),
-        actions=remedies("hung", pid=row.pid),
+        actions=choice.stuck(report, row.pid),
         seen=row.in_progress.count + row.unread.count + row.asking.count,
         overloads=overloads,
         pids=frozenset([row.pid]),
