@@ -506,9 +506,9 @@ class Stages:
 class Served:
     """`turn_based` is None until it is measured.
 
-    `multiplexed` turns are of connections that speak HTTP/2, and `tls_handshakes` no turns; both of
-    all hops. `stages_latency_us`: of
-    the requests whose stages these are, where that are not all of the window (detail auto).
+    `multiplexed` turns are of connections that speak HTTP/2. `tls_handshakes` are no turns, and not
+    in `count`. Both are of all hops. `stages_latency_us`: of the requests whose stages these are,
+    where these are not all of the window (detail auto).
     """
 
     count: int
