@@ -46,7 +46,7 @@
 #define MYSQL_COLUMN_MASK 0xffffffffff000000ULL
 #define MYSQL_END 11
 
-/* "ERR_Packet", in place of the handshake; ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS. */
+/* "ERR_Packet", in place of the handshake or after it; ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS. */
 #define MYSQL_ERROR 0xff
 #define MYSQL_CONNECTIONS 1040
 #define MYSQL_USER_CONNECTIONS 1203
@@ -168,7 +168,7 @@ static __always_inline bool is_mysql_full(u64 at, u64 bytes)
 		return false;
 	length = mysql_length(&error);
 	code = error.code[0] | error.code[1] << 8;
-	return MYSQL_HEAD + length == bytes && !error.sequence && error.header == MYSQL_ERROR &&
+	return MYSQL_HEAD + length == bytes && error.header == MYSQL_ERROR &&
 	       (code == MYSQL_CONNECTIONS || code == MYSQL_USER_CONNECTIONS);
 }
 

@@ -29,11 +29,13 @@ POSTGRES_AFTER_LOGIN = "R\0\0\0\x08\0\0\0\0" + POSTGRES
 PGBOUNCER = "E\0\0\0\x42SFATAL\0C08P01\0Mno more connections allowed (max_client_conn)\0\0"
 MARIADB = "\x17\0\0\0\xff\x10\x04Too many connections"
 MYSQL = "\x1d\0\0\0\xff\x10\x04#08004Too many connections"
+# The one above the limit may log in: an administrator has a connection to spare.
+MARIADB_AFTER_LOGIN = "\x1d\0\0\x02\xff\x10\x04#08004Too many connections"
 REDIS = "-ERR max number of clients reached\r\n"
 MEMCACHED = "ERROR Too many open connections\r\n"
 NO_SEAT = {
     "postgresql": [POSTGRES, OLD_POSTGRES, POSTGRES_AFTER_LOGIN, PGBOUNCER],
-    "mysql": [MARIADB, MYSQL],
+    "mysql": [MARIADB, MYSQL, MARIADB_AFTER_LOGIN],
     "redis": [REDIS],
     "memcached": [MEMCACHED],
 }
