@@ -22,7 +22,10 @@ SERVERS = {
     "uvicorn": "uvicorn",
     "puma": "Puma",
     "apache": "Apache",
+    "lighttpd": "lighttpd",
     "haproxy": "HAProxy",
+    "varnish": "Varnish",
+    "squid": "Squid",
     "pgbouncer": "PgBouncer",
     "memcached": "memcached",
     "rabbitmq": "RabbitMQ",
@@ -38,7 +41,12 @@ DATABASES = frozenset({"postgresql", "mysql", "redis", "memcached", "pgbouncer"}
 # Each worker or thread of these serves one request at a time, and a setting says how many are.
 ONE_EACH = frozenset({"php-fpm", "uwsgi", "gunicorn", "puma", "apache"})
 # A process of these computes on one CPU at a time, whatever it serves.
-ONE_CPU = frozenset({"node", "redis", "pgbouncer", "python", "gunicorn", "uvicorn", "ruby", "puma"})
+ONE_CPU = frozenset(
+    {
+        *("node", "redis", "pgbouncer", "python", "gunicorn", "uvicorn", "ruby", "puma"),
+        *("lighttpd", "squid"),
+    }
+)
 # In the order in which they are tried: a Python program that is gunicorn is gunicorn.
 _COMMS: Tuple[Tuple[str, str], ...] = (
     ("nginx", "nginx"),
@@ -54,7 +62,11 @@ _COMMS: Tuple[Tuple[str, str], ...] = (
     ("puma", "puma"),
     ("apache2", "apache"),
     ("httpd", "apache"),
+    ("lighttpd", "lighttpd"),
     ("haproxy", "haproxy"),
+    ("varnishd", "varnish"),
+    ("cache-main", "varnish"),
+    ("squid", "squid"),
     ("pgbouncer", "pgbouncer"),
     ("memcached", "memcached"),
     ("caddy", "caddy"),

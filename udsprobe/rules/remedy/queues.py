@@ -130,6 +130,12 @@ BACKLOG: Dict[str, Tuple[Row, ...]] = {
             "Apache's default is 511",
         ),
     ),
+    "lighttpd": (
+        restart(
+            "server.listen-backlog = {backlog} in lighttpd.conf, then restart",
+            "lighttpd's default is 1024",
+        ),
+    ),
     "haproxy": (
         restart(
             "add `backlog {backlog}` to HAProxy's bind line for {address}, then restart it: a "
@@ -137,6 +143,13 @@ BACKLOG: Dict[str, Tuple[Row, ...]] = {
             "without it the backlog is the frontend's maxconn",
         ),
     ),
+    "varnish": (
+        restart(
+            "varnishd -p listen_depth={backlog}, then restart",
+            "Varnish's default is 1024; it calls listen() when its child starts",
+        ),
+    ),
+    "squid": (_TAKES_SOMAXCONN,),
     "pgbouncer": (
         restart(
             "listen_backlog = {backlog} in pgbouncer.ini, then restart",
@@ -284,11 +297,31 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
             "Apache accepts no more while all workers are taken",
         ),
     ),
+    "lighttpd": (
+        restart(
+            "raise server.max-connections of lighttpd (and server.max-fds with it), or lower "
+            "server.max-keep-alive-idle, then restart",
+            "lighttpd accepts no more while max-connections are open",
+        ),
+    ),
     "haproxy": (
         reload(
             "raise maxconn of HAProxy's global section and of the frontend, then reload it; at "
             "once, by its stats socket: set maxconn frontend NAME NUMBER",
             "a frontend with maxconn connections accepts no more",
+        ),
+    ),
+    "varnish": (
+        reload(
+            "raise thread_pool_max of Varnish, at once by `sudo varnishadm param.set "
+            "thread_pool_max NUMBER`, and for good by -p thread_pool_max=NUMBER of varnishd",
+            "a thread has one request until its backend has answered, and accepts none meanwhile",
+        ),
+    ),
+    "squid": (
+        restart(
+            "raise max_filedescriptors in squid.conf (and LimitNOFILE with it), then restart",
+            "Squid accepts no more while its descriptors are nearly all open",
         ),
     ),
     "pgbouncer": (
