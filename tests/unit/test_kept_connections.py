@@ -74,7 +74,7 @@ def test_who_should_accept_may_be_in_a_deadlock() -> None:
     found = judged(beside).verdict
     assert found is not None and found.cause == "accept-starved"
     assert "not accepted in time" in found.summary
-    assert [each.effect for each in found.actions] == ["looks", "restarts"]
+    assert [each.effect for each in found.actions] == ["restarts", "looks"]
     alone = ill.service(ill.served(0), locked, listeners=[waiting(9, 9)])
     found = judged(alone).verdict
     assert found is not None and found.cause == "accept-starved"
