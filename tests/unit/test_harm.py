@@ -85,6 +85,20 @@ def test_a_storm_before_a_thread_that_works_all_the_time_has_its_root_there() ->
     assert "as a result, accept queue" in found.summary
 
 
+def test_a_root_is_as_severe_as_what_follows_from_it() -> None:
+    """Workers that sleep in requests: late is a warning, and turned away is not."""
+    requests = ill.served(400, app=20_000, cpu=1.0, other=99.0)
+    sleeping = ill.thread(user=0.01, blocked_other=0.98)
+    late = judged(ill.service(requests, sleeping))
+    assert late.findings is not None
+    assert [(each.id, each.severity) for each in late.findings] == [("app-blocked", "warning")]
+    turned_away = [short_queue(2_000, 400, wait_us=ill.flat(400, 600_000.0))]
+    found = judged(ill.service(requests, sleeping, listeners=turned_away))
+    assert found.verdict is not None and found.verdict.cause == "app-blocked"
+    assert found.verdict.harm.kind == "refused"
+    assert found.findings is not None and found.findings[0].severity == "critical"
+
+
 def test_a_storm_that_leaves_a_server_no_cpu_at_all() -> None:
     """Nothing is accepted, and not because nobody wants to: let them in, and they sleep."""
     nothing = {"wait_us": ill.flat(0, 0.0), "depth": replace(crowded().depth, now=5, histogram={})}

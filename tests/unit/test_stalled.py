@@ -111,3 +111,15 @@ def test_who_serves_is_not_hung() -> None:
 def test_nobody_waits() -> None:
     found = verdict(hangs(poller(False), row=before(asked=0)))
     assert (found.cause, found.evidence[0].metric) == ("unknown", "requests")
+
+
+def test_who_has_asked_before_is_told_beside_those_that_are_served() -> None:
+    """Whether these are stuck is not known: it is evidence, and no headline."""
+    requests = ill.served(2000, app=50)
+    report = ill.service(requests, ill.thread(user=0.1))
+    row = replace(before(asked=3), count=2000)
+    asked = replace(report.requests, served_by=[row])
+    found = verdict(replace(report, requests=asked))
+    assert (found.cause, found.harm.kind) == ("healthy", "none")
+    assert "on 3 connections the client has spoken last" in found.evidence[0].says
+    assert "outstanding" not in found.summary

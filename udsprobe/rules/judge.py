@@ -83,7 +83,7 @@ def judged(
     if root is None:
         quiet = _without_pressure(report, outermost, share, near)
         return replace(report, verdict=quiet, findings=_findings(suspects, report))
-    named = root if is_tracer(root) else with_code(root, report)
+    named = _named(root, suspects, report)
     outweighed = [each for each in pressing if _is_outweighed(each, root, judged_services)]
     suspects = [named if each is root else each for each in suspects]
     root = named
@@ -422,6 +422,13 @@ def symptoms_of(root: Suspect, suspects: Sequence[Suspect]) -> List[Suspect]:
         grows = bool(more)
         pids |= {pid for each in more for pid in each.pids}
     return found
+
+
+def _named(root: Suspect, suspects: Sequence[Suspect], report: Report) -> Suspect:
+    """The root with its code, and as severe as the worst that follows from it."""
+    named = root if is_tracer(root) else with_code(root, report)
+    all_of_it = [root, *symptoms_of(root, suspects)]
+    return replace(named, severity=max((each.severity for each in all_of_it), key=SEVERITIES.index))
 
 
 _CLASS_WORDS = {

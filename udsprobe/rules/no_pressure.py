@@ -164,7 +164,8 @@ def healthy(
 ) -> Verdict:
     """Nothing is significant; says how far away each limit is."""
     owed = owed_replies(report)
-    facts = [*owed, *_thread_room(report), *_queue_room(report), *_descriptor_room(report)]
+    owed_facts = [*owed, *asked_before(report)]
+    facts = [*owed_facts, *_thread_room(report), *_queue_room(report), *_descriptor_room(report)]
     locks = _lock_room(report, service)
     facts += locks
     cause, value = _nearest(near)

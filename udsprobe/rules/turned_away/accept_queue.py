@@ -200,7 +200,7 @@ def _starving(report: Report, listener: Listener, stuck: bool = False) -> Suspec
     return Suspect(
         cause="accept-starved",
         name=f"accept-starved:{_subject(listener)}",
-        severity=CRITICAL if stuck else WARNING,
+        severity=CRITICAL if stuck or turned_away(listener) else WARNING,
         is_pressure=True,
         share_pct=100.0,
         subject=_subject(listener),
@@ -234,7 +234,8 @@ def _let_in(report: Report, listener: Listener) -> Tuple[Action, ...]:
     locked = _locked_thread(report, listener) if listener.accepted == 0 else None
     looks = choice.stuck(report, locked.pid) if locked is not None else ()
     if keep_others_out(report, listener):
-        return (*looks, *choice.seats_taken(report, listener))
+        # Idle threads of a pool wait for a lock, too.
+        return (*choice.seats_taken(report, listener), *looks)
     return (*looks, *choice.accepts_late(report, listener))
 
 
