@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+from pathlib import Path
 from typing import Iterator
 
 import pytest
@@ -63,6 +64,23 @@ def test_a_signal_of_another_process_ends_the_wait() -> None:
         sender = subprocess.Popen(["kill", "-TERM", str(os.getpid())])
         assert ending.wait(FOREVER_S)
         sender.wait()
+
+
+def test_a_signal_that_another_thread_gets_ends_the_wait() -> None:
+    """The kernel chooses: any that does not block it."""
+    main = Path(f"/proc/self/task/{threading.get_native_id()}/wchan")
+
+    def when_it_waits() -> None:
+        while "poll" not in main.read_text(encoding="ascii"):
+            os.sched_yield()
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    with Ending(None, one) as ending:
+        other = threading.Thread(target=when_it_waits)
+        other.start()
+        assert ending.wait(FOREVER_S)
+        other.join()
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_handlers_are_put_back_by_a_signal_behind_the_end() -> None:

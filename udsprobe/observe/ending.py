@@ -46,15 +46,19 @@ class Ending:
         self._pidfds: Dict[int, int] = {}
         self._signalled = False
         self._handlers: List[Tuple[int, object]] = []
+        self._wakeup_before = -1
         self._wakeup, self._write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll.register(self._wakeup, select.POLLIN)
 
     def __enter__(self) -> Ending:
         for number in SIGNALS:
             self._handlers.append((number, signal.signal(number, self._on_signal)))
+        # The kernel may give the signal to another thread, which does not end this one's poll().
+        self._wakeup_before = signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         return self
 
     def __exit__(self, raised: object, *_: object) -> None:
+        signal.set_wakeup_fd(self._wakeup_before)
         if raised is None and not self._signalled:
             for number, _handler in self._handlers:
                 signal.signal(number, self._put_back)
