@@ -612,7 +612,7 @@ static __always_inline bool read_connection(struct connection_record *record, ad
 	bool was_filled;
 
 	if (is_still_idle(connection)) {
-		connections_open++;
+		connections_open += connection->endpoint != ENDPOINT_UDP;
 		note_waiting(connection, *key, 0);
 		return false;
 	}
@@ -624,6 +624,11 @@ static __always_inline bool read_connection(struct connection_record *record, ad
 	if (connection->endpoint == ENDPOINT_TCP &&
 	    state_of_socket(*key) == TCP_CLOSE)
 		return false;
+	/* Its requests tell what there is to say of it. */
+	if (connection->endpoint == ENDPOINT_UDP) {
+		note_waiting(connection, *key, 0);
+		return false;
+	}
 	connections_open++;
 	read_queues(sk, connection->endpoint, record);
 	was_filled = read_high_water(connection, record);

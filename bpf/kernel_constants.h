@@ -9,6 +9,7 @@
 #define ENOMEM 12
 #define EPIPE 32
 #define ECONNRESET 104
+#define ECONNREFUSED 111
 #define EEXIST 17
 #define ENFILE 23
 #define EMFILE 24

@@ -317,6 +317,14 @@ struct {
 	__type(value, ns_t);
 } clients_let_in SEC(".maps");
 
+/* When it was asked. The oldest of those that nobody answers go. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct question);
+	__type(value, ns_t);
+} questions_asked SEC(".maps");
+
 /* Emptied by user space at every sample. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

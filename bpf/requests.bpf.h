@@ -8,6 +8,7 @@
 #define REQUESTS_BPF_H
 
 #include "latency.bpf.h"
+#include "lookups.bpf.h"
 #include "queues.bpf.h"
 #include "reply_pieces.bpf.h"
 #include "sockets.bpf.h"
@@ -77,7 +78,9 @@ static __always_inline void connection_closing(struct task_struct *task,
 	if (!file || !is_last_reference(file))
 		return;
 	note_closed_unread(connection, ref->sk);
-	if (connection->role == ROLE_UPSTREAM)
+	if (connection->endpoint == ENDPOINT_UDP)
+		lookups_closed(connection);
+	else if (connection->role == ROLE_UPSTREAM)
 		upstream_closed(connection, ref->sk);
 	pieces_end(connection, ref->sk);
 	no_reply_will_come(task, state, connection, ref->sk);
@@ -122,7 +125,8 @@ static __always_inline void bytes_arrived(address_t sk)
 {
 	struct connection *connection = bpf_map_lookup_elem(&connections, &sk);
 
-	if (!connection)
+	/* Datagrams come in the context of whoever an interrupt meets. */
+	if (!connection || connection->endpoint == ENDPOINT_UDP)
 		return;
 	note_peer(connection, (struct sock *)sk);
 	note_recv_queue(connection, sk);

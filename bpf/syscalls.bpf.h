@@ -10,6 +10,7 @@
 #include "known_sockets.bpf.h"
 #include "latency.bpf.h"
 #include "listeners.bpf.h"
+#include "lookups.bpf.h"
 #include "registers.bpf.h"
 #include "replies.bpf.h"
 #include "requests.bpf.h"
@@ -415,12 +416,47 @@ static __always_inline void look_at(struct task_struct *task, struct thread_stat
 		look_at_bytes(regs, call, bytes, looks);
 }
 
+/* The first bytes of the datagram at this place in its call; 0 where they are not found. */
+static __noinline u32 number_of_datagram(struct pt_regs *regs, struct call_in_flight *call, u32 at)
+{
+	struct user_buffer buffer = {};
+	struct arguments arguments;
+	u16 number = 0;
+	u64 vector = 0;
+
+	if (call->abi == ABI_COMPAT)
+		return 0;
+	if (call->traits & TRAIT_MESSAGES) {
+		read_arguments(regs, call, &arguments);
+		bpf_probe_read_user(&vector, sizeof(vector),
+				    (void *)(arguments.second + at * MESSAGE_SIZE + MSG_IOV_AT));
+		bpf_probe_read_user(&buffer, sizeof(buffer), (void *)vector);
+	} else {
+		first_buffer(regs, call, sizeof(number), &buffer);
+	}
+	bpf_probe_read_user(&number, sizeof(number), (void *)buffer.at);
+	return number;
+}
+
+static __always_inline void follow_datagrams(struct task_struct *task, struct thread_state *state,
+					     struct pt_regs *regs, struct call_in_flight *call,
+					     long ret, ns_t now)
+{
+	if (!(is_followed(call->sk) || asks_for_a_name(call)) || is_peek(regs, call))
+		return;
+	for (u32 at = 0; at < DATAGRAMS_LOOKED_AT; at++) {
+		if (at && (!(call->traits & TRAIT_MESSAGES) || at >= (u32)ret))
+			return;
+		follow_question(task, state, call, number_of_datagram(regs, call, at), now);
+	}
+}
+
 /* Of a call that moved nothing. */
 static __subprogram int follow_end(struct call_in_flight *call, long ret, ns_t now)
 {
 	bool sends = call->traits & TRAIT_SENDS;
 
-	if (is_followed(call->sk) &&
+	if (call->endpoint != ENDPOINT_UDP && is_followed(call->sk) &&
 	    (ret == -ECONNRESET || (sends ? ret == -EPIPE : !ret)))
 		peer_gone(call, sends, now);
 	return 0;
@@ -497,6 +533,8 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		record_error(counts, ret);
 		if (ret == -EAGAIN && call->traits & TRAIT_SENDS && call->sk)
 			send_refused(task, state, call, now);
+		else if (ret == -ECONNREFUSED && call->endpoint == ENDPOINT_UDP)
+			lookups_refused(task, state, call, now);
 		else if (call->traits & (TRAIT_SENDS | TRAIT_RECEIVES))
 			follow_end(call, ret, now);
 		return;
@@ -507,7 +545,9 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		bytes = ret;
 	if (bytes) {
 		count_add(&counts->bytes, bytes);
-		if (is_followed(call->sk) && !is_peek(regs, call))
+		if (call->endpoint == ENDPOINT_UDP)
+			follow_datagrams(task, state, regs, call, ret, now);
+		else if (is_followed(call->sk) && !is_peek(regs, call))
 			look_at(task, state, regs, call, bytes,
 				follow_bytes(task, state, call, bytes, now), now);
 	} else if (call->traits & TRAIT_RECEIVES) {

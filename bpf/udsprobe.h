@@ -55,6 +55,7 @@ enum limits {
 	SLOWEST_KEPT = 20,	/* requests of one interval, */
 	SAMPLED_KEPT = 4,	/* and of all others, taken by chance */
 	REQUESTS_KEPT = 32,	/* places for them, a power of two, in each of two banks */
+	QUESTIONS_MAX = 255,	/* open at once at one name server, by one socket */
 	GOODBYE_NS = 10000000,	/* bytes that a connection's end follows sooner ask for no reply */
 	ONE_WAY_NS = 100000000,	/* who goes on to send for longer waits for no answer */
 	AT_ONCE_NS = 1000000000,	/* who closes a connection sooner did not wait for its client */
@@ -732,6 +733,12 @@ enum leftover {
 };
 
 /* One connection, keyed by the address of its struct sock; inode tells reuse. */
+/* A datagram to a name server: the number that its answer has, too (RFC 1035, 4.1.1). */
+struct question {
+	address_t sk;
+	u64_t number;
+};
+
 struct connection {
 	u64_t inode;		/* 0 until it is accepted */
 	/* What a listing asks of one that is idle, together: of a hundred thousand, each line of
@@ -785,6 +792,10 @@ struct connection {
 	unsigned char is_piece_known;	/* a later piece of this reply was looked at */
 	unsigned char pad;
 	unsigned short tls_left;	/* bytes to come of the record that was received last */
+	/* UDP: asked of a name server in this period and the one before, and not answered so far. */
+	unsigned char questions[2];
+	unsigned short pad_questions;
+	unsigned int question_period;
 	/* In the queue when the last receive call returned; of a leftover, what is still there; while
 	 * it is in the accept queue, how many had entered that.
 	 */

@@ -181,7 +181,8 @@ static __always_inline void connection_opened(struct task_struct *task, struct s
 	fresh->upstream = upstream_of((struct sock *)ref->sk, ref->endpoint);
 	fresh->inode = ref->inode;
 	upstream = upstream_entry(fresh->upstream);
-	if (upstream)
+	/* A socket of UDP is no connection that costs its other end anything. */
+	if (upstream && ref->endpoint != ENDPOINT_UDP)
 		shared_add(&upstream->opened, 1);
 }
 

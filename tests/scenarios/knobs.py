@@ -44,7 +44,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "upstream_forgets": ("upstream-wait", False),
     "held": ("app-blocked", False),
     "traced": ("app-blocked", False),
-    "looks_up": ("app-blocked", False),
+    "looks_up": ("upstream-wait", False),
     "pipe_rate": ("app-blocked", 100_000),
     "pool": ("upstream-wait", 64),
     "upstream_ms": ("upstream-wait", 0),

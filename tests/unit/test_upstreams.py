@@ -63,4 +63,4 @@ def test_without_a_name_the_address_is_told() -> None:
         whole_service(replace(report, requests=replace(report.requests, upstream=rows)))
     )
     assert asked is not None and asked.where == "unix:/run/pg.sock"
-    assert asked.actions() == ()
+    assert [each.run for each in asked.actions()] == ["sudo udsprobe listeners"]

@@ -42,7 +42,7 @@ from udsprobe.rules.thresholds import (
     THROTTLED_PERIODS_PCT_MIN,
 )
 from udsprobe.rules.upstreams import most_asked, without_time
-from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, percent
+from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, is_name_server, percent
 
 # System calls in which a thread sleeps without a poller, a lock or a disk.
 _SLEEPS = {
@@ -319,7 +319,10 @@ def _upstream_wait(case: _Case) -> Remedy:
     larger: Tuple[Action, ...] = ()
     if _mostly_queues(case):
         larger = choice.pool(case.report, case.service.pids)
-    actions = (*larger, *asked.actions()) if busy is None else (*asked.actions(), *larger)
+    looks = asked.actions()
+    if is_name_server(asked.address):
+        looks = choice.lookups(case.report, case.service.pids, asked.address)
+    actions = (*larger, *looks) if busy is None else (*looks, *larger)
     also = f"; {asked.who} itself is {percent(busy)} busy" if busy is not None else ""
     return Remedy(
         asked.address,

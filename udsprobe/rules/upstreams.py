@@ -10,10 +10,10 @@ from udsprobe.model.requests.reply_pieces import paused_us
 from udsprobe.rules.accounts.service import Service, upstream_us
 from udsprobe.rules.accounts.upstream_pool import is_full
 from udsprobe.rules.peers.readers import busy_at_least_s
-from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.remedy import choice
 from udsprobe.rules.servers import ONE_CPU, recognise
 from udsprobe.rules.thresholds import REQUESTS_MIN, THREAD_BUSY_MIN
-from udsprobe.rules.wording import count, duration, evidence, percent, place
+from udsprobe.rules.wording import count, duration, evidence, named_place, percent, place
 
 FACTS_MAX = 3
 
@@ -39,7 +39,7 @@ class MostAsked:
 
     def actions(self) -> Tuple[Action, ...]:
         """How to see why it takes so long."""
-        return remedies("upstream", peer_pid=self.pid, who=self.who)
+        return choice.upstream(self.pid, self.who, self.address)
 
 
 def most_asked(service: Service) -> Optional[MostAsked]:
@@ -49,11 +49,12 @@ def most_asked(service: Service) -> Optional[MostAsked]:
         return None
     worst = rows[0]
     peer, address = worst.peer, place(worst)
-    who = f"{peer.comm} {peer.pid}" if peer is not None and peer.comm else address
+    known = peer is not None and peer.comm
+    who = f"{peer.comm} {peer.pid}" if peer and known else named_place(address)
     return MostAsked(
         address=address,
         who=who,
-        where=address if who == address else f"{who} at {address}",
+        where=who if who.endswith(address) else f"{who} at {address}",
         pid=peer.pid if peer is not None and peer.pid else None,
         count=worst.count,
         mean_us=upstream_us(worst) / worst.count if worst.count else 0.0,

@@ -69,6 +69,16 @@ def place(row: Union[Connect, Listener, Upstream]) -> str:
     return f"{row.transport}:{row.address}"
 
 
+def is_name_server(where: str) -> bool:
+    """Of a `place`: names are looked up there (RFC 1035, 4.2.1)."""
+    return where.startswith("udp:") and where.endswith(":53")
+
+
+def named_place(where: str) -> str:
+    """`the name server udp:127.0.0.53:53`; of any other `place` itself."""
+    return f"the name server {where}" if is_name_server(where) else where
+
+
 def evidence(
     metric: str, value: float, unit: str, says: str, threshold: Optional[float] = None
 ) -> Evidence:

@@ -9,7 +9,6 @@ from tests.scenarios.bench import LOAD_S, Bench
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 from tests.scenarios.postgres import Postgres
 from tests.scenarios.programs import HERE
-from tests.scenarios.servers import name_server
 from udsprobe.kernel.proc.procfs import Procfs
 
 HOLDER = (
@@ -107,20 +106,6 @@ def node_and_a_full_pipe(bench: Bench, pipe_rate: int = 20) -> Subject:
     node = bench.node(f"log_to={path}")
     bench.load(node.address, connections=6)
     return Subject([node.pid], ["a pipe that is full", f"python {pid}"])
-
-
-@case("Python threads", (TCP,), needs=("unshare",))
-def threads_that_look_a_name_up(bench: Bench, looks_up: bool = True) -> Subject:
-    """For each request, of a name server that takes 40 ms; by the C library, as most do."""
-    conf = bench.file("resolv.conf", f"nameserver {name_server.ADDRESS}\n")
-    names = bench.start([sys.executable, name_server.__file__, "40"], "names")
-    bench.wait_until(lambda: b"listens" in names.log.read_bytes(), "it listens", names)
-    script = 'mount --bind "$1" /etc/resolv.conf && shift && exec "$@"'
-    prefix = ["unshare", "--mount", "sh", "-c", script, "sh", conf]
-    options = ["nodelay=1", *(["lookup=app.test"] if looks_up else [])]
-    server = bench.python("threaded.py", *options, prefix=prefix)
-    bench.load(server.address, connections=8)
-    return Subject([server.pid], [f"asks the name server udp:{name_server.ADDRESS}:53"])
 
 
 @case("Python threads", BOTH)

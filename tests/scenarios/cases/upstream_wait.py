@@ -7,6 +7,7 @@ import sys
 from tests.scenarios.bench import Bench, Process
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 from tests.scenarios.postgres import Postgres, pgbouncer
+from tests.scenarios.servers import name_server
 
 SILENT = (
     "import socket, sys\n"
@@ -31,6 +32,20 @@ def node_asks_a_slow_service(bench: Bench, upstream_ms: int = 30) -> Subject:
     node = bench.node(f"upstream={slow.address}")
     bench.load(node.address, connections=8)
     return Subject([node.pid], [slow.address])
+
+
+@case("Python threads", (TCP,), needs=("unshare",))
+def threads_that_look_a_name_up(bench: Bench, looks_up: bool = True) -> Subject:
+    """For each request, of a name server that takes 40 ms; by the C library, as most do."""
+    conf = bench.file("resolv.conf", f"nameserver {name_server.ADDRESS}\n")
+    names = bench.start([sys.executable, name_server.__file__, "40"], "names")
+    bench.wait_until(lambda: b"listens" in names.log.read_bytes(), "it listens", names)
+    script = 'mount --bind "$1" /etc/resolv.conf && shift && exec "$@"'
+    prefix = ["unshare", "--mount", "sh", "-c", script, "sh", conf]
+    options = ["nodelay=1", *(["lookup=app.test"] if looks_up else [])]
+    server = bench.python("threaded.py", *options, prefix=prefix)
+    bench.load(server.address, connections=8)
+    return Subject([server.pid], [f"waits for the name server udp:{name_server.ADDRESS}:53"])
 
 
 @case("Go", BOTH, needs=("go",))

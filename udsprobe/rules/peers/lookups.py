@@ -1,15 +1,16 @@
-"""Names that are looked up for each request: by UDP, whose answers are not followed."""
+"""Names that are looked up for each request, where the wait for the answers is not seen.
+
+Those that come to connected sockets of UDP are, but for the second answer of two at once.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Optional
 
-from udsprobe.model.report import Connect, Evidence, Report
+from udsprobe.model.report import Evidence, Report
 from udsprobe.rules.thresholds import LOOKUPS_PER_REQUEST_MIN
-from udsprobe.rules.wording import evidence, place
-
-_UDP, _DNS_PORT = "udp", ":53"  # RFC 1035, 4.2.1
+from udsprobe.rules.wording import evidence, is_name_server, place
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,9 @@ class Lookups:
 
 def lookups(report: Report, requests: int) -> Optional[Lookups]:
     """None where not each second request looks a name up, or it is not measured."""
-    rows = [row for row in report.connects or [] if _is_name_server(row)]
+    rows = [row for row in report.connects or [] if is_name_server(place(row))]
     calls = sum(row.calls for row in rows)
     if not requests or calls < LOOKUPS_PER_REQUEST_MIN * requests:
         return None
     most = max(rows, key=lambda row: row.calls)
     return Lookups(place(most), calls, calls / requests)
-
-
-def _is_name_server(row: Connect) -> bool:
-    return row.transport == _UDP and row.address.endswith(_DNS_PORT)

@@ -25,6 +25,7 @@ from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
 from udsprobe.rules.servers import GENERIC, ONE_EACH, recognise, server_of
+from udsprobe.rules.wording import is_name_server
 
 BACKLOG_STEP = 4
 BACKLOG_MIN = 1024
@@ -380,6 +381,11 @@ _OF_THIS_HOST = ("unix:", "tcp:127.", "tcp:[::1]", "tcp:[::ffff:127.")
 
 
 def upstream(pid: Optional[int], who: str, place: str) -> Tuple[Action, ...]:
-    """To look at an upstream that answers late; at its listener where its process is not known."""
+    """To look at an upstream that answers late; at its listener where its process is not known.
+
+    Of names what was looked up can be kept.
+    """
+    if is_name_server(place):
+        return remedies("lookups", who=place)
     is_here = pid is None and place.startswith(_OF_THIS_HOST)
     return remedies("upstream", peer_pid=pid, who=who, address=place if is_here else None)

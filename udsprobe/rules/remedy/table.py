@@ -148,6 +148,9 @@ KINDS: Dict[str, Kind] = {
     "passes-on": Kind("app-failing", "an upstream answers with HTTP 5xx", work.PASSES_ON),
     "holder": Kind("app-blocked", "a process that holds a file lock", work.HOLDER),
     "lookups": Kind("app-blocked", "it looks names up for each request", work.LOOKUPS),
+    "lookups-lost": Kind(
+        "upstream-wait", "the name server that does not answer", work.LOOKUPS_LOST
+    ),
     "upstream": Kind("upstream-wait", "the upstream that answers late", work.UPSTREAM),
     "upstream-drops": Kind(
         "upstream-wait", "the upstream that ends requests without an answer", work.UPSTREAM_DROPS

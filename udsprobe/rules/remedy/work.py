@@ -503,6 +503,15 @@ LOOKUPS: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
 }
+LOOKUPS_LOST: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "put a name server that answers first in /etc/resolv.conf, or see why {who} does not; "
+            "`options timeout:1 attempts:3` there asks again sooner",
+            "a question without an answer is asked again after 5 s, as is the C library's default",
+        ),
+    ),
+}
 UPSTREAM: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(

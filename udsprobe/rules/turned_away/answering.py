@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import FrozenSet, Optional
 
 from udsprobe.model.report import Upstream
-from udsprobe.rules.wording import place, process
+from udsprobe.rules.wording import named_place, place, process
 
 
 def pid_of(row: Upstream) -> Optional[int]:
@@ -22,9 +22,11 @@ def pids_of(row: Upstream) -> FrozenSet[int]:
 def who(row: Upstream) -> str:
     """`node 812`; its address where it is not known, or has ended."""
     peer = row.peer
-    return process(peer.pid, peer.comm) if peer is not None and peer.comm else place(row)
+    known = peer is not None and peer.comm
+    return process(peer.pid, peer.comm) if peer and known else named_place(place(row))
 
 
 def who_there(row: Upstream) -> str:
     """`node 812 at tcp:127.0.0.1:3000`."""
-    return who(row) if who(row) == place(row) else f"{who(row)} at {place(row)}"
+    found, where = who(row), place(row)
+    return found if found.endswith(where) else f"{found} at {where}"

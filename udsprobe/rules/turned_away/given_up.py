@@ -16,7 +16,6 @@ from udsprobe.rules.causes import PARTS
 from udsprobe.rules.harm import FAILED, STUCK
 from udsprobe.rules.peers.asked import only_upstream
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.hung import does, name_of
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import (
@@ -179,6 +178,6 @@ def _for_upstream(report: Report, row: ServedBy, found: Suspect, share: float) -
     return replace(
         found,
         subject=asked.address,
-        actions=remedies("upstream", peer_pid=asked.pid, who=asked.who),
+        actions=choice.upstream(asked.pid, asked.who, asked.address),
         waits_for=asked.pids,
     )

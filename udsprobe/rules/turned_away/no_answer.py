@@ -10,6 +10,7 @@ from typing import FrozenSet, List, Optional, Sequence, Tuple
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Action, Evidence, Finding, Report, Unanswered, Upstream
 from udsprobe.rules.harm import FAILED
+from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import GENERIC, recognise
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
@@ -21,7 +22,15 @@ from udsprobe.rules.thresholds import (
     KEPT_TOO_LONG_US_MAX,
 )
 from udsprobe.rules.turned_away.answering import pid_of, pids_of, who
-from udsprobe.rules.wording import count, duration, evidence, part, place
+from udsprobe.rules.wording import (
+    count,
+    duration,
+    evidence,
+    is_name_server,
+    named_place,
+    part,
+    place,
+)
 
 NONE = Unanswered(0, None)
 
@@ -66,7 +75,7 @@ def _suspect(report: Report, row: Upstream) -> Optional[Suspect]:
     if _is_kept_too_long(row, dropped) and not given_up.count:
         return None
     share_pct = 100 * ended / (ended + row.count)
-    says = f"{part(share_pct / 100)} of requests to {place(row)} end without an answer"
+    says = f"{part(share_pct / 100)} of requests to {named_place(place(row))} end without an answer"
     return Suspect(
         cause="upstream-wait",
         name=f"upstream-wait:{place(row)}",
@@ -118,6 +127,8 @@ def _is_kept_too_long(row: Upstream, dropped: Unanswered) -> bool:
 def _headline(row: Upstream, dropped: Unanswered, given_up: Unanswered) -> str:
     if dropped.count >= given_up.count:
         after = duration(dropped.waited_mean_us or 0.0)
+        if is_name_server(place(row)):
+            return "nobody listens there (ECONNREFUSED)"
         return f"{_subject(row)} closes their connections, after {after} on average"
     after = duration(given_up.waited_mean_us or 0.0)
     return f"{_subject(row)} has not answered when they are given up, after {after} on average"
@@ -125,7 +136,10 @@ def _headline(row: Upstream, dropped: Unanswered, given_up: Unanswered) -> str:
 
 def _facts(row: Upstream, dropped: Unanswered, given_up: Unanswered) -> Tuple[Evidence, ...]:
     found = []
-    if dropped.count:
+    if dropped.count and is_name_server(place(row)):
+        says = f"{count(dropped.count, 'question')} to {place(row)} got ECONNREFUSED"
+        found.append(evidence("dropped", dropped.count, "requests", says, GIVEN_UP_MIN))
+    elif dropped.count:
         says = f"{place(row)} closed the connection of {count(dropped.count, 'request')}"
         if row.dropped_kept:
             says += f", {row.dropped_kept:,} of them on a connection that it had answered on before"
@@ -141,8 +155,10 @@ def _facts(row: Upstream, dropped: Unanswered, given_up: Unanswered) -> Tuple[Ev
 
 def _actions(row: Upstream, dropped: Unanswered) -> Tuple[Action, ...]:
     pid = pid_of(row)
+    if is_name_server(place(row)):
+        return remedies("lookups-lost", who=place(row))
     if not dropped.count:
-        return remedies("upstream", peer_pid=pid, who=who(row))
+        return choice.upstream(pid, who(row), place(row))
     server = recognise(row.peer.comm) if row.peer is not None and row.peer.comm else GENERIC
     looks = remedies("upstream-drops", peer_pid=pid, who=who(row))
     return (*looks, *remedies("dropped", server, who=who(row)))
@@ -150,4 +166,4 @@ def _actions(row: Upstream, dropped: Unanswered) -> Tuple[Action, ...]:
 
 def _subject(row: Upstream) -> str:
     """In a sentence that has named its place."""
-    return "it" if who(row) == place(row) else who(row)
+    return "it" if who(row).endswith(place(row)) else who(row)
