@@ -27,6 +27,14 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Groups that are not kept would run beside themselves: they share ports and processes."""
+    if not getattr(session.config.option, "loadgroup", False):
+        return
+    if any("@" not in item.nodeid for item in session.items if item.path.is_relative_to(HERE)):
+        raise pytest.UsageError("this pytest-xdist keeps no groups with this pytest")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what this kernel cannot measure, and leave in junit.xml what was measured."""

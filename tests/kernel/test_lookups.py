@@ -15,7 +15,7 @@ from tests.kernel.piped import PipedProgram
 from tests.kernel.tool import Attached
 from tests.workloads.naming_server import AT_ONCE, HEADER_BYTES, NAMES, NOBODY, PATIENCE_S
 
-pytestmark = [pytest.mark.root, pytest.mark.xdist_group("names")]
+pytestmark = [pytest.mark.root]
 
 WORKLOAD = Path(__file__).parents[1] / "workloads" / "naming_server.py"
 WHERE = ":".join(map(str, NAMES))
