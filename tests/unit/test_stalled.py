@@ -88,6 +88,7 @@ def test_what_cannot_be_told(waits: Any) -> None:
     assert (found.cause, found.harm.kind) == ("unknown", "unknown")
     assert found.summary.startswith("On 4 connections the client has spoken last, ")
     assert "requests that hang, long polls, or messages that need no reply" in found.summary
+    assert [each.effect for each in found.actions] == ["looks"]
 
 
 def test_the_only_thread_sleeps() -> None:

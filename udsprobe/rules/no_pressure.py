@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterable, List, Mapping, Optional, Tuple
 
-from udsprobe.model.report import Evidence, Report, Verdict, Waiting
+from udsprobe.model.report import Action, Evidence, Report, Verdict, Waiting
 from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.rules.accounts.lock_use import busiest_lock
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
@@ -13,6 +13,7 @@ from udsprobe.rules.accounts.transport_share import TransportShare
 from udsprobe.rules.causes import HEALTHY, UNKNOWN
 from udsprobe.rules.harm import NOBODY, not_enough_seen
 from udsprobe.rules.nearness import clearness
+from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.own_asks import own_asks
 from udsprobe.rules.suspects.processing import is_enough
 from udsprobe.rules.thresholds import (
@@ -54,7 +55,7 @@ def unknown(report: Report, service: Service, share: TransportShare) -> Optional
             *owed,
             evidence("requests", service.count, "requests", says, REQUESTS_MIN),
         ],
-        actions=[action for each in asks for action in each.actions],
+        actions=[action for each in asks for action in each.actions] or _looks_at_owing(report),
         class_=UNKNOWN,
         harm=not_enough_seen(owed[0].says if owed else f"{count(service.count, 'request')} seen"),
     )
@@ -119,6 +120,16 @@ def asked_before(report: Report) -> List[Evidence]:
         "long polls, or messages that need no reply"
     )
     return [evidence("asked_before", asked.count, "connections", says)]
+
+
+def _looks_at_owing(report: Report) -> List[Action]:
+    """Where its clients may wait for ever; of long polls it shows that they are that."""
+    waiting = [
+        (_for_long([row.unanswered]) or _for_long([row.asked_before]), row.pid)
+        for row in report.requests.served_by or []
+    ]
+    oldest = [(each.oldest_us or 0.0, pid) for each, pid in waiting if each is not None]
+    return list(choice.stuck(report, max(oldest)[1])) if oldest else []
 
 
 def _for_long(rows: Iterable[Optional[Waiting]]) -> Optional[Waiting]:

@@ -359,6 +359,12 @@ HUNG: Dict[str, Tuple[Row, ...]] = {
             "sys.innodb_lock_waits)",
             f"{_ENDS_IT}: KILL ID ends one, and undoes its transaction",
         ),
+        look(
+            'sudo "$(command -v mariadb || command -v mysql)" -e "show full processlist"',
+            "see what each session of MySQL or MariaDB waits for (`Waiting for table metadata "
+            "lock`: of a table, which a session has that is in no list of rows)",
+            "shows the state of each session, since when, and its statement",
+        ),
         _STOPPED_IN,
     ),
     "rabbitmq": (
