@@ -221,7 +221,8 @@ def _why_not_accepted(report: Report, listener: Listener) -> str:
         return f"{stopped_words(held)} and does not accept at {at}"
     if _is_seated(report, listener):
         return f"the limit of connections or workers is reached at {at}{doing}"
-    return f"connections to {at} are not accepted in time{doing}"
+    comma = "," if _queued(listener) else ""
+    return f"connections to {at}{comma} are not accepted in time{doing}"
 
 
 def _let_in(report: Report, listener: Listener) -> Tuple[Action, ...]:
