@@ -47,6 +47,7 @@ MEASURED: Mapping[str, str] = {
     "test_uring": "io_uring",
     "test_verdict": "verdict",
     "test_upstream": "upstream_requests",
+    "test_lookups": "upstream_requests",
     "test_inherited": "served_requests",
     "test_waits": "waits",
     "test_waits_bound": "waits",
