@@ -3,6 +3,7 @@
 #ifndef ITERATORS_BPF_H
 #define ITERATORS_BPF_H
 
+#include "lookups.bpf.h"
 #include "processes.bpf.h"
 #include "waiters.bpf.h"
 
@@ -612,7 +613,7 @@ static __always_inline bool read_connection(struct connection_record *record, ad
 	bool was_filled;
 
 	if (is_still_idle(connection)) {
-		connections_open += connection->endpoint != ENDPOINT_UDP;
+		connections_open++;
 		note_waiting(connection, *key, 0);
 		return false;
 	}
@@ -626,7 +627,8 @@ static __always_inline bool read_connection(struct connection_record *record, ad
 		return false;
 	/* Its requests tell what there is to say of it. */
 	if (connection->endpoint == ENDPOINT_UDP) {
-		note_waiting(connection, *key, 0);
+		if (awaits_answers(connection))
+			note_waiting(connection, *key, 0);
 		return false;
 	}
 	connections_open++;

@@ -316,7 +316,8 @@ static __always_inline void light_sent(address_t sk, int result)
 	}
 	count_traffic(&message, TRAFFIC_SENT);
 	connection = connection_used(&message);
-	if (connection)
+	/* Names are looked up in detail "full" only. */
+	if (connection && connection->endpoint != ENDPOINT_UDP)
 		light_bytes_sent(&message, connection);
 }
 
@@ -330,7 +331,7 @@ static __always_inline void light_received(address_t sk, int result, int flags)
 		return;
 	count_traffic(&message, TRAFFIC_RECEIVED);
 	connection = connection_used(&message);
-	if (connection)
+	if (connection && connection->endpoint != ENDPOINT_UDP)
 		light_bytes_received(&message, connection);
 }
 

@@ -79,11 +79,20 @@ static __always_inline void settle_asks(struct thread_state *state, u64 thread,
 	connection->asks--;
 }
 
+/* Whether all answers that came since that period began were seen. */
+static __always_inline bool is_seen_since(struct connection *connection, u32 period)
+{
+	ns_t asked_ns = (ns_t)period << LOOKUP_PERIOD_BITS;
+
+	return connection->established_ns >= full_since_ns || asked_ns >= full_since_ns;
+}
+
 /* Those that were asked in this period, and in the one before, may be answered still. */
 static __always_inline void forget_old_questions(struct thread_state *state, u64 thread,
 						 struct connection *connection, ns_t now)
 {
 	u32 period = period_of(now), passed = period - connection->question_period;
+	bool is_seen = is_seen_since(connection, connection->question_period - 1);
 	u32 lost;
 
 	if (!passed)
@@ -95,7 +104,8 @@ static __always_inline void forget_old_questions(struct thread_state *state, u64
 		connection->questions[~period & 1] = 0;
 	}
 	connection->question_period = period;
-	questions_lost(connection, lost, 1ULL << LOOKUP_PERIOD_BITS);
+	if (is_seen)
+		questions_lost(connection, lost, 1ULL << LOOKUP_PERIOD_BITS);
 	if (lost)
 		settle_asks(state, thread, connection, now);
 }
@@ -179,8 +189,18 @@ static __subprogram int follow_question(struct task_struct *task, struct thread_
 /* This end closes the socket. */
 static __always_inline void lookups_closed(struct connection *connection)
 {
-	questions_lost(connection, open_questions(connection),
-		       elapsed(connection->turn_ns, bpf_ktime_get_ns()));
+	if (is_seen_since(connection, connection->question_period - 1))
+		questions_lost(connection, open_questions(connection),
+			       elapsed(connection->turn_ns, bpf_ktime_get_ns()));
+}
+
+/* Some may be answered still, for all that was seen. */
+static __always_inline bool awaits_answers(struct connection *connection)
+{
+	u32 passed = period_of(bpf_ktime_get_ns()) - connection->question_period;
+
+	return connection->phase == PHASE_ASKING && passed < 2 &&
+	       connection->turn_ns >= full_since_ns;
 }
 
 /* ECONNREFUSED: nobody has the port (ICMP). */

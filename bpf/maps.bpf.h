@@ -101,8 +101,9 @@ u64 listed_weight_min = 0;
 u32 records_put = 0;
 u64 elements_walked = 0;
 u64 walk_from = 0;
-/* Detail "light": no program is on system calls. */
+/* Detail "light": no program is on system calls; since when they are again, or from the first on. */
 u32 is_light = 0;
+u64 full_since_ns = 0;
 /* udsprobe's own PID namespace, and how deep it is below the host's. */
 u64 own_pid_ns = 0;
 u32 own_pid_level = 0;

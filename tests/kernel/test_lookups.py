@@ -64,14 +64,14 @@ def names() -> Iterator[NameServer]:
     started.end()
 
 
-def asked(folder: Path, *orders: str) -> Dict[str, Any]:
+def asked(folder: Path, *orders: str, detail: str = "full") -> Dict[str, Any]:
     """The report of a server that was given these requests, one after the other."""
     path = folder / "app"
     with PipedProgram(sys.executable, str(WORKLOAD), str(path)) as server:
         assert server.says() == "listens"
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
-            with Attached(["--pid", str(server.pid)], folder) as watched:
+            with Attached(["--pid", str(server.pid), "--detail", detail], folder) as watched:
                 for order in orders:
                     client.sendall(order.encode())
                     assert client.recv(64) == b"done"
@@ -129,3 +129,10 @@ def test_what_else_goes_by_udp_is_no_request(folder: Path) -> None:
     (served,) = report["requests"]["served_by"]
     assert (served["count"], served["asking"]["count"]) == (50, 0)
     assert not served["app_time_pct"]["upstream"]
+
+
+def test_they_are_followed_in_detail_full_only(names: NameServer, folder: Path) -> None:
+    report = asked(folder, *["one"] * 9, *["kept"] * 5, detail="light")
+    assert report["requests"]["upstream"] == []
+    (served,) = report["requests"]["served_by"]
+    assert (served["count"], served["asking"]["count"]) == (14, 0)

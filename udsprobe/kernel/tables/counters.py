@@ -175,6 +175,8 @@ class Counters:
     def say_light(self, light: bool) -> None:
         """Whether no program is on system calls."""
         self._globals.set("is_light", light)
+        if not light:
+            self._globals.set("full_since_ns", time.monotonic_ns())
 
     def programs_unseen(self) -> int:
         """Strategy `fentry`: 32-bit programs that began where nobody saw their calls."""
