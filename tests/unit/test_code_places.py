@@ -365,6 +365,13 @@ def test_what_a_library_waits_for_is_told_by_its_function(
     named = with_code(suspect("app-blocked", "app_timer_us"), report)
     assert f", for {waits_for}: 100 % in epoll_wait ← {function} (app)" in named.headline
     assert says in (named.actions[0].run or "") + " ".join(each.say for each in named.actions)
+    meanwhile = "while requests wait for its reply"
+    on_it = replace(
+        suspect("app-blocked", "app_timer_us"),
+        headline=f"postgres sleeps on a timer, or an event in its poller {meanwhile}",
+    )
+    named = with_code(on_it, report)
+    assert named.headline.startswith(f"postgres waits for {waits_for} {meanwhile}: 100 % in")
 
 
 @pytest.mark.parametrize(("share_ms", "is_told"), [(90, True), (40, False)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
@@ -39,6 +40,7 @@ _FOR_TIME = frozenset(("nanosleep", "clock_nanosleep"))
 _FOR_LOCKS = frozenset(
     ("futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop")
 )
+_SLEEPS_ON = re.compile(r"sleeps (?:on|in) .*? while ")
 # What to do about these is known without the function.
 _TOLD_BY_CALL = ("event", "sleep")
 # By the part of request time that it makes up (rules/accounts/request_time.py).
@@ -76,7 +78,7 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     actions = _in_code(root, found, report)
     known = known_sleep(found.code[0].stack)
     if known is not None and found.code[0].share_pct >= 100 * CODE_KIND_SHARE_MIN:
-        root = replace(root, headline=f"{root.headline}, for {known.waits_for}")
+        root = replace(root, headline=_waits_for(known.waits_for, root.headline))
         return _told(root, found.code, fact, (*remedies(known.kind), *actions))
     pid = _faults_of(found, root, report)
     if pid is None and not is_known(found.code[0].stack[0]):
@@ -88,6 +90,12 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     return _told(
         replace(root, headline=headline), found.code, fact, (*remedies("memory", pid=pid), *actions)
     )
+
+
+def _waits_for(what: str, headline: str) -> str:
+    """In place of the call that it sleeps in, which is any that waits for something."""
+    said = _SLEEPS_ON.sub(f"waits for {what} while ", headline, count=1)
+    return said if said != headline else f"{headline}, for {what}"
 
 
 def _in_code(root: Suspect, found: SleepCall, report: Report) -> List[Action]:
