@@ -110,14 +110,22 @@ static __always_inline void forget_old_questions(struct thread_state *state, u64
 		settle_asks(state, thread, connection, now);
 }
 
+/* Not of a socket that had this one's memory, nor one that has got no answer for long. */
+static __always_inline bool is_open_since(struct connection *connection, ns_t asked_ns)
+{
+	return asked_ns >= connection->established_ns &&
+	       connection->question_period - period_of(asked_ns) <= 1;
+}
+
 static __always_inline void question_sent(struct thread_state *state, u64 thread,
 					  struct connection *connection, struct question *question,
 					  ns_t asked_ns, ns_t now)
 {
-	u8 *questions = &connection->questions[connection->question_period & 1];
+	u8 *questions = &connection->questions[period_of(asked_ns) & 1];
+	ns_t *before = bpf_map_lookup_elem(&questions_asked, question);
 
-	if (*questions == QUESTIONS_MAX ||
-	    bpf_map_update_elem(&questions_asked, question, &asked_ns, BPF_NOEXIST))
+	if (*questions == QUESTIONS_MAX || (before && is_open_since(connection, *before)) ||
+	    bpf_map_update_elem(&questions_asked, question, &asked_ns, BPF_ANY))
 		return;
 	*questions += 1;
 	own_request_sent(connection->tgid, state, thread, connection, now);
@@ -137,7 +145,7 @@ static __always_inline void question_answered(struct thread_state *state, u64 th
 	if (!asked_ns)
 		return;
 	bpf_map_delete_elem(&questions_asked, question);
-	if (connection->question_period - period > 1 || !connection->questions[period & 1])
+	if (!is_open_since(connection, asked_ns) || !connection->questions[period & 1])
 		return;
 	connection->questions[period & 1]--;
 	connection->turns++;
@@ -164,7 +172,10 @@ static __always_inline struct connection *lookups_of(struct task_struct *task,
 	if (known || !(call->traits & TRAIT_SENDS))
 		return known;
 	connection_opened(task, &ref, now);
-	return connection_of(call->sk, call->inode);
+	known = connection_of(call->sk, call->inode);
+	if (known)
+		known->established_ns = call->start_ns;
+	return known;
 }
 
 /* A datagram with this number was sent or received. */

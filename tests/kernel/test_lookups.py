@@ -101,7 +101,9 @@ def test_each_question_counts_once(names: NameServer, folder: Path) -> None:
 
 
 def test_answers_that_never_come(names: NameServer, folder: Path) -> None:
-    report = asked(folder, *["lost"] * 6, *["one"] * 17, *["none"] * 9)
+    """Also where the next socket has the memory of the one before, and asks with its number."""
+    orders = [*["lost"] * 3, *["same lost", "same one"] * 3, *["one"] * 14, *["none"] * 9]
+    report = asked(folder, *orders)
     (row,) = report["requests"]["upstream"]
     assert (row["count"], row["given_up"]["count"], row["dropped"]["count"]) == (17, 6, 0)
     assert row["given_up"]["waited_mean_us"] >= 1e6 * PATIENCE_S

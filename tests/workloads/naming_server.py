@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 from contextlib import suppress
-from itertools import count
+from itertools import count, repeat
 from typing import Iterator
 
 NAMES, NOBODY = ("127.0.0.78", 53), ("127.0.0.79", 53)
@@ -59,6 +59,9 @@ def main(path: str) -> None:
         elif order == "refused":
             with asking(NOBODY) as at, suppress(ConnectionRefusedError):
                 ask(at, numbers, order)
+        elif order.startswith("same "):
+            with asking() as at:
+                ask(at, repeat(7), order[len("same ") :])
         elif order != "none":
             with asking() as at:
                 ask(at, numbers, order)
