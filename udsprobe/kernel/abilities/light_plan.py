@@ -35,7 +35,10 @@ _DEGRADED = {
         _BOTH,
         "until the socket has the reply; HTTP/2 and requests sent ahead are not told apart",
     ),
-    "upstream_requests": (_BOTH, "from the end of the send call on"),
+    "upstream_requests": (
+        _BOTH,
+        "from the end of the send call on, and without names that are looked up",
+    ),
     "connections": (
         f"{_MOVED}+map:connections",
         "from the first message on, and without the sleep of senders",
