@@ -284,7 +284,7 @@ def _works_in_a_pool(case: _Case, pool: OwnPool, pid: int, facts: Tuple[Evidence
 def _looks_names_up(
     case: _Case, asked: Lookups, facts: Tuple[Evidence, ...], otherwise: Tuple[Action, ...]
 ) -> Remedy:
-    """That it waits for the answers is not seen: they come by UDP."""
+    """It waits for the answers, or for one of few threads that ask."""
     return Remedy(
         asked.where,
         f"{case.service.name} sleeps in its poller while requests wait for its reply, and asks the "

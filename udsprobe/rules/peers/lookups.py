@@ -1,6 +1,7 @@
-"""Names that are looked up for each request, where the wait for the answers is not seen.
+"""Names that are looked up for each request, where that is no wait for the name server alone.
 
-Those that come to connected sockets of UDP are, but for the second answer of two at once.
+Who asks by a pool of threads, as Node's getaddrinfo() does, queues for these; and answers are seen
+on connected sockets only.
 """
 
 from __future__ import annotations
