@@ -32,11 +32,14 @@ static __always_inline u16 port_of_peer(address_t at)
 	return __builtin_bswap16(port);
 }
 
-/* Whether the call asks a name server. */
-static __always_inline bool asks_for_a_name(struct call_in_flight *call)
+/* Whether the call, of a socket of UDP, asks a name server, or may bring the answer. A socket in the
+ * place of one that asked looks like one that is followed.
+ */
+static __always_inline bool is_of_lookups(struct call_in_flight *call)
 {
-	return call->endpoint == ENDPOINT_UDP && call->traits & TRAIT_SENDS && call->sk &&
-	       port_of_peer(call->sk) == NAME_SERVER_PORT;
+	if (call->traits & TRAIT_SENDS)
+		return call->sk && port_of_peer(call->sk) == NAME_SERVER_PORT;
+	return is_followed(call->sk);
 }
 
 static __always_inline u32 period_of(ns_t at)

@@ -442,7 +442,7 @@ static __always_inline void follow_datagrams(struct task_struct *task, struct th
 					     struct pt_regs *regs, struct call_in_flight *call,
 					     long ret, ns_t now)
 {
-	if (!(is_followed(call->sk) || asks_for_a_name(call)) || is_peek(regs, call))
+	if (!is_of_lookups(call) || is_peek(regs, call))
 		return;
 	for (u32 at = 0; at < DATAGRAMS_LOOKED_AT; at++) {
 		if (at && (!(call->traits & TRAIT_MESSAGES) || at >= (u32)ret))

@@ -133,6 +133,17 @@ def test_what_else_goes_by_udp_is_no_request(folder: Path) -> None:
     assert not served["app_time_pct"]["upstream"]
 
 
+def test_a_socket_in_the_place_of_a_lookup_s_is_none(names: NameServer, folder: Path) -> None:
+    """It has the address of one that asked a name server, and sends to another port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as metrics:
+        metrics.bind((NAMES[0], 0))
+        port = metrics.getsockname()[1]
+        report = asked(folder, *["one", f"once {port}", f"once {port}", f"once {port}"] * 20)
+        assert all(metrics.recv(64) == b"requests:1|c" for _ in range(60))
+    (row,) = report["requests"]["upstream"]
+    assert (row["address"], row["count"], row["given_up"]["count"]) == (WHERE, 20, 0)
+
+
 def test_they_are_followed_in_detail_full_only(names: NameServer, folder: Path) -> None:
     report = asked(folder, *["one"] * 9, *["kept"] * 5, detail="light")
     assert report["requests"]["upstream"] == []

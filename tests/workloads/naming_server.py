@@ -56,6 +56,10 @@ def main(path: str) -> None:
         elif order.startswith("metric"):
             metrics.connect((NAMES[0], int(order.split()[1])))
             metrics.send(b"requests:1|c")
+        elif order.startswith("once "):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as at:
+                at.connect((NAMES[0], int(order.split()[1])))
+                at.send(b"requests:1|c")
         elif order == "refused":
             with asking(NOBODY) as at, suppress(ConnectionRefusedError):
                 ask(at, numbers, order)
