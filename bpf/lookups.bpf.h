@@ -82,10 +82,10 @@ static __always_inline void settle_asks(struct thread_state *state, u64 thread,
 	connection->asks--;
 }
 
-/* Whether all answers that came since that period began were seen. */
-static __always_inline bool is_seen_since(struct connection *connection, u32 period)
+/* Whether all answers to questions that are open were seen: those of the period before, too. */
+static __always_inline bool all_is_seen(struct connection *connection)
 {
-	ns_t asked_ns = (ns_t)period << LOOKUP_PERIOD_BITS;
+	ns_t asked_ns = (ns_t)(connection->question_period - 1) << LOOKUP_PERIOD_BITS;
 
 	return connection->established_ns >= full_since_ns || asked_ns >= full_since_ns;
 }
@@ -95,7 +95,7 @@ static __always_inline void forget_old_questions(struct thread_state *state, u64
 						 struct connection *connection, ns_t now)
 {
 	u32 period = period_of(now), passed = period - connection->question_period;
-	bool is_seen = is_seen_since(connection, connection->question_period - 1);
+	bool is_seen = all_is_seen(connection);
 	u32 lost;
 
 	if (!passed)
@@ -203,7 +203,7 @@ static __subprogram int follow_question(struct task_struct *task, struct thread_
 /* This end closes the socket. */
 static __always_inline void lookups_closed(struct connection *connection)
 {
-	if (is_seen_since(connection, connection->question_period - 1))
+	if (all_is_seen(connection))
 		questions_lost(connection, open_questions(connection),
 			       elapsed(connection->turn_ns, bpf_ktime_get_ns()));
 }

@@ -732,13 +732,13 @@ enum leftover {
 	LEFTOVER_JOINED,	/* read together with newer bytes */
 };
 
-/* One connection, keyed by the address of its struct sock; inode tells reuse. */
 /* A datagram to a name server: the number that its answer has, too (RFC 1035, 4.1.1). */
 struct question {
 	address_t sk;
 	u64_t number;
 };
 
+/* One connection, keyed by the address of its struct sock; inode tells reuse. */
 struct connection {
 	u64_t inode;		/* 0 until it is accepted */
 	/* What a listing asks of one that is idle, together: of a hundred thousand, each line of

@@ -13,7 +13,8 @@ from udsprobe.rules.peers.readers import busy_at_least_s
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.servers import ONE_CPU, recognise
 from udsprobe.rules.thresholds import REQUESTS_MIN, THREAD_BUSY_MIN
-from udsprobe.rules.wording import count, duration, evidence, named_place, percent, place
+from udsprobe.rules.turned_away.answering import pid_of, who, who_there
+from udsprobe.rules.wording import count, duration, evidence, percent, place
 
 FACTS_MAX = 3
 
@@ -48,14 +49,11 @@ def most_asked(service: Service) -> Optional[MostAsked]:
     if not rows:
         return None
     worst = rows[0]
-    peer, address = worst.peer, place(worst)
-    known = peer is not None and peer.comm
-    who = f"{peer.comm} {peer.pid}" if peer and known else named_place(address)
     return MostAsked(
-        address=address,
-        who=who,
-        where=who if who.endswith(address) else f"{who} at {address}",
-        pid=peer.pid if peer is not None and peer.pid else None,
+        address=place(worst),
+        who=who(worst),
+        where=who_there(worst),
+        pid=pid_of(worst),
         count=worst.count,
         mean_us=upstream_us(worst) / worst.count if worst.count else 0.0,
         facts=tuple(_fact(row) for row in rows[:FACTS_MAX]),

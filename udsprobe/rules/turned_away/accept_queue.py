@@ -215,14 +215,14 @@ def _starving(report: Report, listener: Listener, stuck: bool = False) -> Suspec
 
 def _why_not_accepted(report: Report, listener: Listener) -> str:
     """The root first: a narrow screen cuts the end."""
-    at, doing = f"{_subject(listener)}{_queued(listener)}", what_acceptors_do(report, listener)
+    queued, doing = _queued(listener), what_acceptors_do(report, listener)
+    at = f"{_subject(listener)}{queued}"
     held = stopped_of(report, listener.pids or ())
     if held is not None:
         return f"{stopped_words(held)} and does not accept at {at}"
     if _is_seated(report, listener):
         return f"the limit of connections or workers is reached at {at}{doing}"
-    comma = "," if _queued(listener) else ""
-    return f"connections to {at}{comma} are not accepted in time{doing}"
+    return f"connections to {at}{',' if queued else ''} are not accepted in time{doing}"
 
 
 def _let_in(report: Report, listener: Listener) -> Tuple[Action, ...]:

@@ -22,8 +22,9 @@ def pids_of(row: Upstream) -> FrozenSet[int]:
 def who(row: Upstream) -> str:
     """`node 812`; its address where it is not known, or has ended."""
     peer = row.peer
-    known = peer is not None and peer.comm
-    return process(peer.pid, peer.comm) if peer and known else named_place(place(row))
+    if peer is None or not peer.comm:
+        return named_place(place(row))
+    return process(peer.pid, peer.comm)
 
 
 def who_there(row: Upstream) -> str:
