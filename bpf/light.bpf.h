@@ -173,7 +173,7 @@ static __always_inline void light_answer_received(struct message *message,
 	server = connection->asks ? bpf_map_lookup_elem(&servers, &asked_by) : NULL;
 	if (server)
 		forget_asks(server, connection);
-	count_answer(connection->tgid, connection, message->now);
+	count_answer(connection->tgid, connection, 0, message->now);
 }
 
 static __subprogram int light_bytes_received(struct message *message,

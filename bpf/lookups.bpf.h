@@ -154,7 +154,7 @@ static __always_inline void question_answered(struct thread_state *state, u64 th
 	connection->turns++;
 	connection->turn_ns = asked_ns;
 	connection->replied_after_ns = elapsed(asked_ns, now);
-	count_answer(connection->tgid, connection, now);
+	count_answer(connection->tgid, connection, 0, now);
 	/* How old the oldest is that is open nobody knows: not older than this one was. */
 	if (turn_ns > asked_ns)
 		connection->turn_ns = turn_ns;

@@ -117,6 +117,13 @@ static __always_inline void note_arrival(struct connection *connection, ns_t now
 	cpu->arrival_peer = connection->peer_tgid;
 }
 
+static __always_inline void first_byte_arrived(struct connection *connection, ns_t now)
+{
+	connection->arrived_ns = now;
+	if (!is_light && connection->role == ROLE_UPSTREAM && connection->phase == PHASE_ASKING)
+		answer_came(connection, now);
+}
+
 /* Bytes became readable. Later pieces of the same turn do not move its start.
  * The event may come after a reader on another CPU has taken the bytes already.
  * TCP reports the end of the stream in the same way.
@@ -131,7 +138,7 @@ static __always_inline void bytes_arrived(address_t sk)
 	note_peer(connection, (struct sock *)sk);
 	note_recv_queue(connection, sk);
 	if (!connection->arrived_ns && has_unread(sk, connection->endpoint))
-		connection->arrived_ns = bpf_ktime_get_ns();
+		first_byte_arrived(connection, bpf_ktime_get_ns());
 	if (wakers_told && connection->endpoint == ENDPOINT_TCP)
 		note_arrival(connection, bpf_ktime_get_ns());
 }
@@ -263,7 +270,7 @@ static __always_inline int bytes_received(struct task_struct *task, struct threa
 		}
 		/* Some servers speak first. */
 		is_first = connection->bytes_in == bytes;
-		is_answer = upstream_answered(task, state, connection, now);
+		is_answer = upstream_answered(task, state, connection, call->start_ns, now);
 		if (is_answer)
 			first_piece(connection, now);
 		return looks | looks_at_answer(connection, is_answer || is_first);

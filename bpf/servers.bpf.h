@@ -7,6 +7,8 @@
  * requests of its own that are not answered yet, at most U of the S can be
  * waiting for those: each of them waits with a share of min(U, S) / S. That is
  * summed up over the time in which the thread that moves requests on is asleep.
+ * An answer that has come and is not received is waited for by nobody: a loop
+ * that sleeps elsewhere has many of those.
  * An own request counts while those it can belong to are in progress: from its
  * first byte, until the process is once without a request in progress.
  */
@@ -47,13 +49,35 @@ static __always_inline ns_t slept_since(struct server *server, u64 thread, ns_t 
 	return server->event_thread == thread && slept_ns < elapsed_ns ? slept_ns : elapsed_ns;
 }
 
+static __always_inline void add_came(struct server *server, ns_t now)
+{
+	ns_t before = exchange(&server->came_until_ns, now);
+	int came = server->came;
+
+	if (came > 0 && now > before)
+		shared_add(&server->came_ns, (u32)came * (now - before));
+}
+
+/* Of own requests since the last event, all together: that their answers had not come. */
+static __always_inline ns_t waited_since(struct server *server, u32 asking, ns_t elapsed_ns,
+					 ns_t now)
+{
+	ns_t came_ns, before = server->event_came_ns;
+
+	if (server->came > 0)
+		add_came(server, now);
+	came_ns = server->came_ns;
+	server->event_came_ns = came_ns;
+	return elapsed(came_ns - before, asking * elapsed_ns);
+}
+
 /* Called before S or U changes, so the time until now counts with the old values. */
 static __subprogram int settle_shares(struct server *server, struct thread_state *state, u64 thread,
 				      ns_t now)
 {
 	ns_t before = exchange(&server->event_ns, now);
 	int in_progress = server->in_progress, asking = server->asking;
-	ns_t asleep_ns, slept_ns;
+	ns_t asleep_ns, slept_ns, waited_ns;
 
 	/* What can be a wait for an answer: not a disk, a full buffer, a connection. */
 	asleep_ns = state->activity_ns[ACTIVITY_BLOCKED_POLL] +
@@ -62,9 +86,10 @@ static __subprogram int settle_shares(struct server *server, struct thread_state
 		    state->activity_ns[ACTIVITY_BLOCKED_OTHER];
 	if (in_progress > 0 && asking > 0 && now > before) {
 		slept_ns = slept_since(server, thread, asleep_ns, now - before);
-		if (asking < in_progress)
-			slept_ns = slept_ns * (u32)asking / (u32)in_progress;
-		shared_add(&server->share_ns, slept_ns);
+		slept_ns *= (u32)(asking < in_progress ? asking : in_progress);
+		waited_ns = waited_since(server, asking, now - before, now);
+		slept_ns = slept_ns < waited_ns ? slept_ns : waited_ns;
+		shared_add(&server->share_ns, slept_ns / (u32)in_progress);
 	}
 	server->event_thread = thread;
 	server->event_asleep_ns = asleep_ns;
@@ -78,6 +103,7 @@ static __always_inline void request_left(struct server *server)
 		return;
 	server->epoch++;
 	server->asking = 0;
+	server->came = 0;
 }
 
 /* Whether what is left over in its connections mostly turns out to be a request. */
@@ -177,11 +203,11 @@ static __subprogram int own_request_sent(u32 tgid, struct thread_state *state, u
 	struct server *server = server_of(tgid);
 
 	if (is_first)
-		connection->asks = 0;
+		connection->asks = connection->came_asks = 0;
 	if (!server || server->in_progress <= 0)
 		return 0;
 	if (connection->asks && connection->asked_epoch != server->epoch)
-		connection->asks = 0;
+		connection->asks = connection->came_asks = 0;
 	if (connection->asks == ASKS_MAX ||
 	    (connection->asks && connection->asked_after == (u32)server->began))
 		return 0;
@@ -194,11 +220,34 @@ static __subprogram int own_request_sent(u32 tgid, struct thread_state *state, u
 	return 0;
 }
 
+/* The first bytes of an answer lie there, to be received. */
+static __subprogram int answer_came(struct connection *connection, ns_t now)
+{
+	u32 tgid = connection->asked_by;
+	struct server *server;
+
+	if (!connection->asks || connection->came_asks)
+		return 0;
+	server = bpf_map_lookup_elem(&servers, &tgid);
+	if (!server || connection->asked_epoch != server->epoch)
+		return 0;
+	add_came(server, now);
+	connection->came_asks = connection->asks;
+	shared_add(&server->came, (int)connection->asks);
+	return 0;
+}
+
 /* Answered, or never to be. */
 static __always_inline void forget_asks(struct server *server, struct connection *connection)
 {
-	if (connection->asks && connection->asked_epoch == server->epoch)
+	if (connection->asks && connection->asked_epoch == server->epoch) {
 		shared_add(&server->asking, -(int)connection->asks);
+		if (connection->came_asks) {
+			add_came(server, bpf_ktime_get_ns());
+			shared_add(&server->came, -(int)connection->came_asks);
+		}
+	}
+	connection->came_asks = 0;
 	connection->asks = 0;
 }
 
@@ -219,7 +268,8 @@ static __subprogram int own_request_answered(struct thread_state *state, u64 thr
 }
 
 /* Once per request of the process's own, by its destination. */
-static __subprogram int count_own_request(u32 tgid, u32 upstream, u32 peer_tgid, ns_t took_ns)
+static __subprogram int count_own_request(u32 tgid, u32 upstream, u32 peer_tgid, ns_t took_ns,
+					  ns_t recv_wait_ns)
 {
 	struct server_upstream_key key = { .tgid = tgid, .upstream = upstream };
 	struct server_upstream *counts, fresh = {};
@@ -235,6 +285,8 @@ static __subprogram int count_own_request(u32 tgid, u32 upstream, u32 peer_tgid,
 	}
 	shared_add(&counts->count, 1);
 	shared_add(&counts->total_ns, took_ns);
+	if (recv_wait_ns)
+		shared_add(&counts->recv_wait_ns, recv_wait_ns);
 	counts->peer_tgid = peer_tgid;
 	return 0;
 }
@@ -362,6 +414,7 @@ static __always_inline void server_exited(u32 tgid)
 		return;
 	server->epoch++;
 	server->asking = 0;
+	server->came = 0;
 	server->in_progress = 0;
 	server->exited_ns = bpf_ktime_get_ns();
 }

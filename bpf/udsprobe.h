@@ -790,7 +790,7 @@ struct connection {
 	unsigned char reply_looks;	/* replies that were looked at, or what it speaks */
 	unsigned char is_endless;	/* it has switched to another protocol */
 	unsigned char is_piece_known;	/* a later piece of this reply was looked at */
-	unsigned char pad;
+	unsigned char came_asks;	/* of `asks`, those whose answer has come and is not received */
 	unsigned short tls_left;	/* bytes to come of the record that was received last */
 	/* UDP: asked of a name server in this period and the one before, and not answered so far. */
 	unsigned char questions[2];
@@ -898,11 +898,16 @@ struct server {
 	count_t at_once;	/* requests in progress at each reply, that one too, added up */
 	ns_t share_ns;
 	ns_t event_ns;
+	ns_t came_ns;		/* answers to own requests lay unread, added up over them, */
+	ns_t came_until_ns;	/* until then; */
+	ns_t event_came_ns;	/* at the last event */
 	u64_t event_thread;
 	ns_t event_asleep_ns;	/* of that thread, all its waits so far */
 	ns_t exited_ns;		/* 0: it has not */
 	int in_progress;
 	int asking;
+	int came;		/* of these, answers that have come and are not received */
+	unsigned int pad;
 	unsigned int epoch;	/* how often it was without a request in progress */
 	unsigned int listing;	/* in which `pending` was counted */
 	struct pending pending[PENDING_MAX];
@@ -957,6 +962,7 @@ struct server_upstream_key {
 struct server_upstream {
 	count_t count;
 	ns_t total_ns;
+	ns_t recv_wait_ns;	/* of that, answers that had come waited for the receive call */
 	unsigned int peer_tgid;
 	unsigned int pad;
 };
@@ -978,6 +984,7 @@ struct upstream {
 	count_t no_seat;	/* as of a listener */
 	unsigned int no_seat_by;	/* enum database: who said so last */
 	unsigned int pad;
+	ns_t recv_wait_ns;	/* of its latency, as of struct server_upstream */
 };
 
 struct upstream_key {

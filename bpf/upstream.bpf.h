@@ -229,9 +229,13 @@ static __always_inline void upstream_asked(struct task_struct *task, struct thre
 	connection->receives = 0;
 	connection->phase = PHASE_ASKING;
 	connection->turn_ns = call->start_ns;
+	/* Before the send call has returned. */
+	if (connection->arrived_ns > call->start_ns)
+		answer_came(connection, now);
 }
 
-static __always_inline void count_answer(u32 tgid, struct connection *connection, ns_t now)
+static __always_inline void count_answer(u32 tgid, struct connection *connection,
+					 ns_t recv_wait_ns, ns_t now)
 {
 	struct upstream *upstream = upstream_entry(connection->upstream);
 
@@ -239,16 +243,30 @@ static __always_inline void count_answer(u32 tgid, struct connection *connection
 		return;
 	upstream->peer_tgid = connection->peer_tgid;
 	shared_latency_add(&upstream->latency, now - connection->turn_ns);
+	if (recv_wait_ns)
+		shared_add(&upstream->recv_wait_ns, recv_wait_ns);
 	count_own_request(tgid, connection->upstream - 1, connection->peer_tgid,
-			  now - connection->turn_ns);
+			  now - connection->turn_ns, recv_wait_ns);
+}
+
+/* How long an answer had been there when it was asked for: its program was busy, or asleep. Bytes
+ * from before the request are no answer to it.
+ */
+static __always_inline ns_t waited_unread_ns(struct connection *connection, ns_t received_from)
+{
+	ns_t arrived = connection->arrived_ns;
+
+	return arrived > connection->turn_ns ? elapsed(arrived, received_from) : 0;
 }
 
 /* True when that is the beginning of an answer. */
 static __always_inline bool upstream_answered(struct task_struct *task,
 					      struct thread_state *state,
-					      struct connection *connection, ns_t now)
+					      struct connection *connection,
+					      ns_t received_from, ns_t now)
 {
 	bool is_answer = connection->phase == PHASE_ASKING || connection->phase == PHASE_ONE_WAY;
+	ns_t recv_wait_ns = waited_unread_ns(connection, received_from);
 
 	connection->arrived_ns = 0;
 	connection->phase = PHASE_IDLE;
@@ -261,7 +279,7 @@ static __always_inline bool upstream_answered(struct task_struct *task,
 	connection->turns++;
 	connection->replied_after_ns = elapsed(connection->turn_ns, now);
 	own_request_answered(state, (u64)task, connection, now);
-	count_answer(tgid_of(task), connection, now);
+	count_answer(tgid_of(task), connection, recv_wait_ns, now);
 	return true;
 }
 

@@ -352,6 +352,8 @@ class UpstreamCounts:
         http: answers with an HTTP/1 status; in_pieces: those that came in pieces.
         no_seat: connections on which it answered that it has all that it allows; no_seat_by: in
             the protocol of `postgresql`, `mysql`, `redis` or `memcached`, the last time.
+        recv_wait_ns: of the latency, for how long answers that had come waited for the receive
+            call.
         All from `dropped` on are None when not measured.
     """
 
@@ -367,6 +369,7 @@ class UpstreamCounts:
     no_seat: Optional[int] = None
     no_seat_by: Optional[str] = None
     in_pieces: Optional[PieceCounts] = None
+    recv_wait_ns: Optional[int] = None
 
 
 # A report shows the busiest 50; more are kept so that two samples hold the same ones.
@@ -661,13 +664,18 @@ class WaitCounts:
 
 @dataclass(frozen=True)
 class OwnRequestCounts:
-    """Requests of one process to one destination, answered ones."""
+    """Requests of one process to one destination, answered ones.
+
+    Attributes:
+        recv_wait_ns: of `total_ns`, as of `UpstreamCounts`.
+    """
 
     transport: str
     address: str
     peer: Optional[PeerReading]
-    count: int
-    total_ns: int
+    count: Total
+    total_ns: Total
+    recv_wait_ns: Optional[Total] = None
 
 
 @dataclass(frozen=True)

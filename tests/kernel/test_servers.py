@@ -172,6 +172,25 @@ def test_waiting_for_an_answer_is_told_from_waiting_for_a_timer(
     assert errors[-1] <= tolerance, errors
 
 
+@pytest.mark.usefixtures("upstream")
+@pytest.mark.parametrize("mode, part", [("sleeper", "other"), ("loop", "cpu")])
+def test_answers_that_lie_unread_are_not_waited_for(folder: Path, mode: str, part: str) -> None:
+    """Eight requests at once, with answers after 1 to 29 ms and then each 20 ms in the loop, asleep
+    or busy: most answers come meanwhile, and lie there for 28 ms on average."""
+    requests = [request(1 + 4 * number, 0, 20) for number in range(8)]
+    ordered_ms = sum(gateways.fields(data)[0] for data in requests) / len(requests)
+    with started(mode, folder / "g", folder / "u") as gateway:
+        account, row, _ = observed(gateway, folder, requests, 5)
+    (own,) = row["upstream"]
+    assert own["count"] == account["requests"] == 40
+    assert own["recv_wait_mean_us"] > 20_000
+    came_ms = (own["latency_mean_us"] - own["recv_wait_mean_us"]) / 1000
+    assert ordered_ms <= came_ms < account["upstream"] / 40 / 1e6 - 20
+    # In the first 20 ms they are waited for as well: of 728 ms, added up, that is 120.
+    share = row["app_time_pct"]
+    assert share[part] > 65 > 25 > share["upstream"], share
+
+
 def test_a_request_that_is_always_outstanding_explains_nothing(folder: Path) -> None:
     """The gateway has asked before anybody asked it, as one that waits for messages does."""
     with listening(folder) as service, started("c", folder / "g", folder / "u") as gateway:

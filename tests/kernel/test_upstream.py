@@ -92,6 +92,34 @@ def test_requests_over_several_connections(
     raise AssertionError(f"{found_us} µs, not {mean_us(asked)}")
 
 
+def test_answers_that_lie_unread(kind: str, folder: Path, server: Actor, client: Actor) -> None:
+    """20 answers come at once and lie there for 20 ms, while the client sleeps elsewhere: that is
+    no time of the server's. In the latency it is."""
+    place = Place(server, kind, folder)
+    with watching(client, folder) as watched:
+        server.start("serve", listeners=[place.listener], connections=4)
+        sockets = connected(client, place, 4)
+        asked = client.do("ask_and_sleep", sockets=sockets, turns=5, sleep_ms=20)
+        client.do("close", sockets=sockets)
+        server.finish()
+    (row,) = upstream(watched)
+    assert row["count"] == asked["count"] == 20
+    lay_us, asked_us = (asked[name] / asked["count"] / 1000 for name in ("lay_ns", "asked_ns"))
+    assert lay_us - ABSOLUTE_US <= row["recv_wait_mean_us"] <= asked_us
+    assert row["recv_wait_mean_us"] <= row["latency_us"]["mean"]
+
+
+def test_who_waits_in_the_receive_call_has_the_answer_at_once(
+    kind: str, folder: Path, server: Actor, client: Actor
+) -> None:
+    place = Place(server, kind, folder)
+    with watching(client, folder) as watched:
+        server.start("serve", listeners=[place.listener], connections=1, delay_ms=2)
+        ask_and_leave(client, server, connected(client, place), 20)
+    (row,) = upstream(watched)
+    assert row["recv_wait_mean_us"] == 0
+
+
 def test_who_only_asks_is_told_whom(kind: str, folder: Path, server: Actor, client: Actor) -> None:
     """A worker, a job: 120 requests of its own, 3 ms each, and none that it serves."""
     place = Place(server, kind, folder)

@@ -196,6 +196,8 @@ def test_a_receive_queue_that_is_not_told(kernel: Kernel, table: ConnectionTable
 def test_nobody_tells_of_arrivals(kernel: Kernel) -> None:
     everything: Any = kernel
     table = ConnectionTable(everything, everything, everything, tells_arrival=False)
+    kernel.destinations, kernel.used = [kernel.destination(b"@x", 1)], 1
+    assert [row.recv_wait_ns for row in table.upstream()] == [None]
     known = kernel.btf.enum("queue_flag")["RECV_MAX_KNOWN"]
     record = kernel.record(queue_flags=known, recv_queue_bytes=900, send_max_bytes=3)
     assert maxima(listed(kernel, table, record)[0]) == ((None, None), (3, 3))
@@ -342,9 +344,13 @@ def test_destinations(kernel: Kernel, table: ConnectionTable) -> None:
     pieces = PieceCounts(0, 0, 0, {})
     assert table.upstream() == (
         UpstreamCounts(
-            "unix", "/run/db", nginx, 2, latency([5_000, 7_000]), *ended, in_pieces=pieces
+            *("unix", "/run/db", nginx, 2, latency([5_000, 7_000]), *ended),
+            in_pieces=pieces,
+            recv_wait_ns=0,
         ),
-        UpstreamCounts("unix", "@x", None, 2, latency([1]), *ended, in_pieces=pieces),
+        UpstreamCounts(
+            "unix", "@x", None, 2, latency([1]), *ended, in_pieces=pieces, recv_wait_ns=0
+        ),
     )
 
 

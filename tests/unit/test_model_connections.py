@@ -162,6 +162,26 @@ def test_two_rows_of_one_destination_are_added_up() -> None:
     assert rows[0].peer == Peer(812, "postgres", None)
 
 
+def test_how_long_answers_lay_unread_is_of_the_window() -> None:
+    before = [upstream([MS], recv_wait_ns=MS)]
+    after = [upstream([MS, 5 * MS], recv_wait_ns=3 * MS), upstream([3 * MS], recv_wait_ns=2 * MS)]
+    (row,) = upstreams(before, after)
+    assert (row.count, row.recv_wait_mean_us) == (2, 2000.0)
+    assert upstreams([], [upstream([MS])])[0].recv_wait_mean_us is None
+
+
+def test_an_answer_that_lies_unread_is_not_waited_for() -> None:
+    """One connection, kept: 4 ms of 1 s without an answer, and 900 ms with one."""
+    place = {"role": "upstream", "transport": "unix", "peer_address": "/run/db.sock"}
+    kept = (connection(**place),)
+    asked = (upstream([452 * MS, 452 * MS], recv_wait_ns=900 * MS, opened=0),)
+    rows = upstream_rows(
+        sample(0, connections=kept, upstream=()), sample(1, connections=kept, upstream=asked)
+    )
+    assert rows is not None
+    assert (rows[0].connections, rows[0].busy_pct) == (1, pytest.approx(0.4))
+
+
 def test_a_destination_nothing_was_asked_of_is_left_out() -> None:
     assert upstreams([upstream([MS])], [upstream([MS]), upstream(address="/run/b")]) == []
 

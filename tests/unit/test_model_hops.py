@@ -74,6 +74,12 @@ def test_what_a_proxy_waits_for_is_not_its_own() -> None:
     ]
 
 
+def test_an_answer_that_lies_unread_is_the_asker_s_own_time() -> None:
+    asked = replace(asks(10, 400.0, pid=2), recv_wait_mean_us=300.0)
+    outer, _ = found([row(1, "nginx", 10, 500.0, asked), row(2, "node", 10, 90.0)])
+    assert (outer.own_us, outer.upstream_us) == (400.0, 100.0)
+
+
 def test_requests_of_one_that_overlap_leave_nothing_of_its_own() -> None:
     outer, _ = found([row(1, "a", 10, 500.0, asks(40, 400.0, pid=2)), row(2, "b", 40, 1.0)])
     assert (outer.own_us, outer.upstream_us) == (0.0, 1600.0)

@@ -77,6 +77,12 @@ def test_own_requests_of_the_window() -> None:
     ]
 
 
+def test_how_long_answers_lay_unread() -> None:
+    before = server([MS], upstream=(own_requests(2, 2 * MS, recv_wait_ns=MS),))
+    after = server([MS], upstream=(own_requests(4, 8 * MS, recv_wait_ns=5 * MS),))
+    assert [each.recv_wait_mean_us for each in rows([before], [after])[0].upstream] == [2000.0]
+
+
 @pytest.mark.parametrize(
     ("explained", "spent", "upstream", "rest"),
     [

@@ -57,7 +57,7 @@ class Kernel:
     def asks(self, pid: int, index: int, count: int, peer: int = 812) -> None:
         key = self.btf.structure("server_upstream_key")(tgid=pid, upstream=index)
         structure = self.btf.structure("server_upstream")
-        entry = structure(count=count, total_ns=10 * count, peer_tgid=peer)
+        entry = structure(count=count, total_ns=10 * count, recv_wait_ns=5 * count, peer_tgid=peer)
         self.maps["server_upstreams"].append((bytes(key), bytes(entry)))
 
 
@@ -109,6 +109,16 @@ def test_who_is_gone_keeps_its_name(kernel: Kernel, table: ServerTable) -> None:
     assert [reading.comm for reading in table.read({44: "late"})] == ["nginx", "late"]
 
 
+def test_nobody_tells_how_long_answers_lie_unread(kernel: Kernel) -> None:
+    everything: Any = kernel
+    for told in ({"tells_arrival": False}, {"sees_calls": False}):
+        table = ServerTable(everything, everything, everything, **told)
+        kernel.destinations = [upstream()]
+        kernel.serves(33)
+        kernel.asks(33, 0, 2)
+        assert [row.recv_wait_ns for row in table.read({})[0].upstream] == [None]
+
+
 def test_its_own_requests_by_name(kernel: Kernel, table: ServerTable) -> None:
     """One name twice is one row; what has no name yet is in the next sample."""
     kernel.destinations = [upstream(), upstream(address="@x"), upstream()]
@@ -121,6 +131,6 @@ def test_its_own_requests_by_name(kernel: Kernel, table: ServerTable) -> None:
     (reading,) = table.read({})
     peer = PeerReading(812, "postgres")
     assert reading.upstream == (
-        OwnRequestCounts("unix", "/run/db.sock", peer, 3, 30),
-        OwnRequestCounts("unix", "@x", peer, 4, 40),
+        OwnRequestCounts("unix", "/run/db.sock", peer, 3, 30, 15),
+        OwnRequestCounts("unix", "@x", peer, 4, 40, 20),
     )

@@ -11,6 +11,7 @@ from udsprobe.model.report import Report, Verdict
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
 from udsprobe.rules.upstreams import asks_only, most_asked
+from udsprobe.views.fields import cells
 
 
 def worker(requests: int, served: int = 0) -> Report:
@@ -64,3 +65,18 @@ def test_without_a_name_the_address_is_told() -> None:
     )
     assert asked is not None and asked.where == "unix:/run/pg.sock"
     assert [each.run for each in asked.actions()] == ["sudo udsprobe listeners"]
+
+
+def test_an_answer_that_lies_unread_is_none_of_the_upstream_s_time() -> None:
+    """60 ms until it is received, of which it lay there for 58 ms: the other takes 40 ms."""
+    slow, late = ill.upstream(100, 40_000.0), ill.upstream(100, 60_000.0, "/run/redis.sock")
+    late = replace(late, recv_wait_mean_us=58_000.0)
+    asked = most_asked(whole_service(ill.service(ill.served(100), upstream=[late, slow])))
+    assert asked is not None and (asked.address, asked.mean_us) == ("unix:/run/pg.sock", 40_000.0)
+    assert asked.facts[1].says == (
+        "unix:/run/redis.sock answers in 2 ms on average, 100 requests; "
+        "its answers are then queued for the app for 58 ms"
+    )
+    assert cells.queued_answers(late) == "58.0 ms queued for the app"
+    assert cells.queued_answers(replace(late, recv_wait_mean_us=30_000.0)) == ""
+    assert cells.queued_answers(slow) == ""

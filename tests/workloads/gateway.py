@@ -3,6 +3,7 @@
     gateway.py upstream PATH            answers each request after the time it names
     gateway.py loop PATH UPSTREAM       an asyncio event loop
     gateway.py executor PATH UPSTREAM   asyncio; the asking is left to threads
+    gateway.py sleeper PATH UPSTREAM    an asyncio event loop whose own work is to sleep in it
 
 A request is `%04d%04d%04d` in ms: the other service's time, an own timer, own
 work, in this order. A gateway says a line when it listens, and ends with its
@@ -49,9 +50,10 @@ class Account:
 class Gateway:
     """Each connection of a client has one to the other service."""
 
-    def __init__(self, upstream: str, in_threads: bool) -> None:
+    def __init__(self, upstream: str, mode: str) -> None:
         self._upstream = upstream
-        self._in_threads = in_threads
+        self._in_threads = mode == "executor"
+        self._work = time.sleep if mode == "sleeper" else spin
         self.account = Account()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -74,9 +76,7 @@ class Gateway:
                 await asyncio.sleep(timer_ms / 1000)
         if work_ms:
             with self.account.of("work"):
-                end = time.monotonic_ns() + work_ms * 1_000_000
-                while time.monotonic_ns() < end:
-                    pass
+                self._work(work_ms / 1000)
         self.account.totals["requests"] += 1
 
     async def _ask(self, data: bytes, other: socket.socket) -> None:
@@ -86,6 +86,12 @@ class Gateway:
             return
         await loop.sock_sendall(other, data)
         await loop.sock_recv(other, SIZE)
+
+
+def spin(seconds: float) -> None:
+    end_ns = time.monotonic_ns() + int(seconds * 1e9)
+    while time.monotonic_ns() < end_ns:
+        pass
 
 
 def ask_and_wait(data: bytes, other: socket.socket) -> None:
@@ -108,7 +114,7 @@ async def until_stdin_ends() -> None:
 
 
 async def main(mode: str, path: str, upstream: str = "") -> None:
-    gateway = Gateway(upstream, mode == "executor")
+    gateway = Gateway(upstream, mode)
     handler = answer_late if mode == "upstream" else gateway.serve
     server = await asyncio.start_unix_server(handler, path)
     print("ready", flush=True)

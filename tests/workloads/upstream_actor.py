@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import resource
+import select
 import selectors
 import socket
 import struct
@@ -265,6 +266,29 @@ class Commands:
                 total_ns, longest_ns = total_ns + took, max(longest_ns, took)
         count = turns * len(sockets)
         return {"count": count, "total_ns": total_ns, "longest_ns": longest_ns, "reads": reads}
+
+    def ask_and_sleep(self, sockets: Sequence[int], turns: int, sleep_ms: float) -> Answer:
+        """So many requests on each, all at once; asleep elsewhere once all answers are there.
+
+        Until a receive call begins, its answer was there for `lay_ns` at least, and for no longer
+        than `asked_ns` since its request was sent; both of all of them together.
+        """
+        lay_ns = asked_ns = 0
+        asked = [self._sockets[number] for number in sockets]
+        for _ in range(turns):
+            sent_ns = []
+            for sock in asked:
+                sock.sendall(bytes(16))
+                sent_ns.append(time.monotonic_ns())
+            for sock in asked:
+                select.select([sock], [], [])
+            there_ns = time.monotonic_ns()
+            time.sleep(sleep_ms / 1000)
+            for sock, at_ns in zip(asked, sent_ns):
+                now_ns = time.monotonic_ns()
+                lay_ns, asked_ns = lay_ns + now_ns - there_ns, asked_ns + now_ns - at_ns
+                sock.recv(65536)
+        return {"count": turns * len(asked), "lay_ns": lay_ns, "asked_ns": asked_ns}
 
     def send(self, socket_number: int, size: int) -> Answer:
         """One blocking send: its wall time."""

@@ -188,7 +188,9 @@ class Tracer:
     def server_table(self, connections: ConnectionTable) -> ServerTable:
         """The account of each target's requests."""
         return ServerTable(
-            self._object, self.counters, connections, sees_calls=self.detail == "full"
+            *(self._object, self.counters, connections),
+            tells_arrival=tells_arrivals(self.attached),
+            sees_calls=self.detail == "full",
         )
 
     def requests_map(self) -> Optional[int]:

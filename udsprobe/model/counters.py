@@ -65,6 +65,11 @@ def ratio(part: float, whole: float) -> Optional[float]:
     return part / whole if whole else None
 
 
+def mean_us(total_ns: Optional[int], count: int) -> Optional[float]:
+    """In µs; None when not measured, or of nothing."""
+    return total_ns / count / 1000 if total_ns is not None and count else None
+
+
 def percent(part: Optional[float], whole: Optional[float]) -> Optional[float]:
     """`part` in % of `whole`; None when either is not measured or `whole` is zero."""
     if part is None or whole is None:

@@ -581,8 +581,9 @@ class Upstream:
     byte of an answer: `dropped`, the other end had closed the connection, `dropped_kept` of them
     one that had answered before; `given_up`, the target closed it. `http`: answers with an HTTP/1
     status; `in_pieces`: those that came in pieces. `no_seat`: connections on which it answered, as
-    databases do, that it has all that it allows; `no_seat_by` is the database by its protocol. None
-    when not measured.
+    databases do, that it has all that it allows; `no_seat_by` is the database by its protocol.
+    `recv_wait_mean_us`: of the mean latency, the time for which the answer had come and the target
+    had not yet asked for it. None when not measured.
     """
 
     transport: str
@@ -599,6 +600,7 @@ class Upstream:
     no_seat: Optional[int] = None
     no_seat_by: Optional[str] = None
     in_pieces: Optional[InPieces] = None
+    recv_wait_mean_us: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -611,13 +613,14 @@ class SyscallsPerRequest:
 
 @dataclass(frozen=True)
 class OwnRequests:
-    """Requests of one process to one destination."""
+    """Requests of one process to one destination; `recv_wait_mean_us` as of `Upstream`."""
 
     transport: str
     address: str
     peer: Optional[Peer]
     count: int
     latency_mean_us: float
+    recv_wait_mean_us: Optional[float] = None
 
 
 @dataclass(frozen=True)

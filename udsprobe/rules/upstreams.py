@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 
 from udsprobe.model.report import Action, Evidence, Report, Upstream
 from udsprobe.model.requests.reply_pieces import paused_us
-from udsprobe.rules.accounts.service import Service, upstream_us
+from udsprobe.rules.accounts.service import Service, answer_mean_us, upstream_us
 from udsprobe.rules.accounts.upstream_pool import is_full
 from udsprobe.rules.peers.readers import busy_at_least_s
 from udsprobe.rules.remedy import choice
@@ -87,8 +87,10 @@ def asks_only(service: Service) -> Optional[MostAsked]:
 
 
 def _fact(row: Upstream) -> Evidence:
-    mean_us = row.latency_us.mean or 0.0
+    mean_us, queued_us = answer_mean_us(row), row.recv_wait_mean_us or 0.0
     says = f"{place(row)} answers in {duration(mean_us)} on average, {count(row.count, 'request')}"
+    if queued_us > mean_us:
+        says += f"; its answers are then queued for the app for {duration(queued_us)}"
     if is_full(row):
         size = count(row.connections or 0, "connection")
         says += f"; {size} to it, {percent((row.busy_pct or 0.0) / 100)} busy"

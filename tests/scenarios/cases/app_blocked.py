@@ -132,6 +132,15 @@ def node_main_thread_waits(bench: Bench, sleep_ms: int = 20) -> Subject:
     return Subject([node.pid])
 
 
+@case("Node", BOTH, needs=("node",))
+def node_whose_answers_lie_unread(bench: Bench, sleep_ms: int = 20) -> Subject:
+    """The same behind an upstream that answers at once: the loop is not there to read that."""
+    upstream = bench.node(address=bench.address("upstream"))
+    node = bench.node(f"stuck_ms={sleep_ms}", f"upstream={upstream.address}")
+    bench.load(node.address, connections=8)
+    return Subject([node.pid])
+
+
 @case("Node", BOTH, needs=("node",), quick=TCP)
 def node_one_worker_of_two_waits(bench: Bench, sleep_ms: int = 40) -> Subject:
     """Each worker has three of six connections: the one takes 120 ms, and the mean is 1.3 ms."""

@@ -210,6 +210,7 @@ class ConnectionTable:
             "in_pieces": pieces_of(entry.pieces, {}),
             "no_seat": entry.no_seat,
             "no_seat_by": self._databases[entry.no_seat_by] if entry.no_seat else None,
+            "recv_wait_ns": entry.recv_wait_ns if self._tells_arrival else None,
         }
 
     def destination(self, index: int) -> Optional[UpstreamCounts]:

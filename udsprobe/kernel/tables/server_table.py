@@ -47,6 +47,7 @@ class ServerTable:
         loaded: the object that counts.
         counters: for the names of activities.
         connections: that names destinations and peers; it lists before this reads.
+        tells_arrival: so it is known how long answers to them wait to be received.
         sees_calls: what the threads did in between is measured.
     """
 
@@ -56,9 +57,11 @@ class ServerTable:
         counters: Counters,
         connections: ConnectionTable,
         *,
+        tells_arrival: bool = True,
         sees_calls: bool = True,
     ) -> None:
         self._object = loaded
+        self._tells_arrival = tells_arrival and sees_calls
         self._sees_calls = sees_calls
         self._counters = counters
         self._connections = connections
@@ -151,16 +154,23 @@ class ServerTable:
             place = destination.transport, destination.address
             rows = found.setdefault(key.tgid, {})
             peer = self._connections.peer(entry.peer_tgid)
-            rows[place] = _added(rows.get(place), place, peer, entry)
+            rows[place] = self._added(rows.get(place), place, peer, entry)
         return {pid: list(rows.values()) for pid, rows in found.items()}
 
-
-def _added(
-    known: Optional[OwnRequestCounts], place: Tuple[str, str], peer: Optional[PeerReading], new: Any
-) -> OwnRequestCounts:
-    # One name can be several destinations: of network namespaces, and of two CPUs at once.
-    if known is None:
-        return OwnRequestCounts(*place, peer, new.count, new.total_ns)
-    return OwnRequestCounts(
-        *place, peer or known.peer, known.count + new.count, known.total_ns + new.total_ns
-    )
+    def _added(
+        self,
+        known: Optional[OwnRequestCounts],
+        place: Tuple[str, str],
+        peer: Optional[PeerReading],
+        new: Any,
+    ) -> OwnRequestCounts:
+        """One name can be several destinations: of network namespaces, and of two CPUs at once."""
+        before = known or OwnRequestCounts(*place, None, 0, 0, 0)
+        waited_ns = (before.recv_wait_ns or 0) + new.recv_wait_ns if self._tells_arrival else None
+        return OwnRequestCounts(
+            *place,
+            peer or before.peer,
+            before.count + new.count,
+            before.total_ns + new.total_ns,
+            waited_ns,
+        )

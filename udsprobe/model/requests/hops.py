@@ -135,7 +135,9 @@ def _hop(server: _Server, listeners: Sequence[Listener], nexts: List[int]) -> Ho
     count = server.served
     total_us = sum(row.count * (row.latency_us.mean or 0.0) for row in server.rows)
     asked_us = sum(
-        each.count * each.latency_mean_us for row in server.rows for each in row.upstream
+        each.count * (each.latency_mean_us - (each.recv_wait_mean_us or 0.0))
+        for row in server.rows
+        for each in row.upstream
     )
     mean_us = total_us / count if count else None
     upstream_us = asked_us / count if count else None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, Optional
 
-from udsprobe.model.counters import grown, grown_if_measured, ratio
+from udsprobe.model.counters import grown, grown_if_measured, mean_us, ratio
+from udsprobe.model.growth import growth
 from udsprobe.model.histogram import latency_us, subtract
 from udsprobe.model.report import (
     GivenUp,
@@ -145,7 +146,7 @@ def _latency(
     histogram = _histogram(reading, before)
     if histogram is not None:
         return latency_us(histogram)
-    return Latency(count, mean=total_ns / count / _NS_PER_US, max=reading.max_ns / _NS_PER_US)
+    return Latency(count, mean=mean_us(total_ns, count), max=reading.max_ns / _NS_PER_US)
 
 
 def _stages(
@@ -181,13 +182,16 @@ def _upstream(reading: ServerReading, before: Optional[ServerReading]) -> List[O
 def _own_requests(
     now: OwnRequestCounts, before: Optional[OwnRequestCounts]
 ) -> Optional[OwnRequests]:
-    earlier = (before.count, before.total_ns) if before is not None else (0, 0)
-    count = grown(f"requests to {now.address}", now.count, earlier[0])
-    if not count:
+    grew = growth(f"requests to {now.address}", now, before)
+    if not grew.count:
         return None
-    total_ns = grown(f"time of requests to {now.address}", now.total_ns, earlier[1])
-    peer = None if now.peer is None else Peer(now.peer.pid, now.peer.comm)
-    return OwnRequests(now.transport, now.address, peer, count, total_ns / count / _NS_PER_US)
+    return OwnRequests(
+        *(now.transport, now.address),
+        peer=None if now.peer is None else Peer(now.peer.pid, now.peer.comm),
+        count=grew.count,
+        latency_mean_us=grew.total_ns / grew.count / _NS_PER_US,
+        recv_wait_mean_us=mean_us(grew.recv_wait_ns, grew.count),
+    )
 
 
 def _in_progress(reading: ServerReading, now_ns: int) -> Waiting:

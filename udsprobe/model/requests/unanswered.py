@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Optional, Union
 
+from udsprobe.model.counters import mean_us
 from udsprobe.model.growth import growth
 from udsprobe.model.report import GivenUp, Unanswered
 from udsprobe.sample import UnansweredCounts
-
-_NS_PER_US = 1000
 
 
 def unanswered(
@@ -25,8 +24,7 @@ def unanswered(
     if now is None:
         return None
     grew = growth(f"{name} unanswered", now, before)
-    mean_us = grew.total_ns / grew.count / _NS_PER_US if grew.count else None
-    return Unanswered(grew.count, mean_us)
+    return Unanswered(grew.count, mean_us(grew.total_ns, grew.count))
 
 
 def ended(*counts: Union[Unanswered, GivenUp, None]) -> int:

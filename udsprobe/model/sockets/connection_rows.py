@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict, List, Optional, Tuple
 
-from udsprobe.model.counters import grown
+from udsprobe.model.counters import grown, mean_us
 from udsprobe.model.growth import by_name, growth, together
 from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
 from udsprobe.model.report import Connection, Latency, Peer, SendBlocked, Upstream
@@ -104,6 +104,9 @@ def _with_replies(
         ),
         no_seat=_grown_together(f"{name} no seat", "no_seat", parts, before),
         no_seat_by=next((p.no_seat_by for p in parts if p.no_seat_by is not None), None),
+        recv_wait_mean_us=mean_us(
+            _grown_together(f"{name} recv_wait", "recv_wait_ns", parts, before), row.count
+        ),
     )
 
 
@@ -126,7 +129,7 @@ def _with_pool(row: Upstream, opened: int, first: Sample, last: Sample) -> Upstr
     there_us = connections * (last.monotonic_ns - first.monotonic_ns) / 1000
     if not there_us:
         return row
-    waited_us = (row.latency_us.mean or 0.0) * row.count
+    waited_us = ((row.latency_us.mean or 0.0) - (row.recv_wait_mean_us or 0.0)) * row.count
     return replace(row, connections=connections, busy_pct=min(100.0, 100 * waited_us / there_us))
 
 

@@ -117,8 +117,13 @@ class Service:
 
 
 def upstream_us(row: Upstream) -> float:
-    """Time of all requests to one destination, the pauses of its answers included."""
-    return (row.latency_us.mean or 0.0) * row.count + paused_us(row)
+    """Until their answers came, of all requests to one destination, pauses of these included."""
+    return answer_mean_us(row) * row.count + paused_us(row)
+
+
+def answer_mean_us(row: Upstream) -> float:
+    """Until an answer came. That it then waits until it is received is the service's own doing."""
+    return max(0.0, (row.latency_us.mean or 0.0) - (row.recv_wait_mean_us or 0.0))
 
 
 def services(report: Report) -> List[Service]:
@@ -333,6 +338,7 @@ def _app_pct(rows: Sequence[ServedBy]) -> Dict[str, float]:
 def _as_upstream(report: Report, row: OwnRequests) -> Upstream:
     latency = Latency(row.count, row.latency_mean_us)
     one = Upstream(row.transport, row.address, row.peer, row.count, latency)
+    one = replace(one, recv_wait_mean_us=row.recv_wait_mean_us)
     for all_of_it in report.requests.upstream or ():
         if (all_of_it.transport, all_of_it.address) == (row.transport, row.address):
             pool = all_of_it.connections, all_of_it.busy_pct

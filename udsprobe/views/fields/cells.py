@@ -262,6 +262,14 @@ def failed_asking(row: Upstream) -> str:
     return ", ".join([*told, *http_failed(row.http)])
 
 
+def queued_answers(row: Upstream) -> str:
+    """`222 ms queued for the app`, on average, where that is most of it; empty else."""
+    queued_us = row.recv_wait_mean_us or 0.0
+    if not queued_us or 2 * queued_us <= (row.latency_us.mean or 0.0):
+        return ""
+    return f"{numbers.spaced(numbers.duration(queued_us))} queued for the app"
+
+
 def http_failed(http: Optional[HttpReplies]) -> List[str]:
     """`17 HTTP 503`, of the statuses with most, and of the others; what is not measured is none."""
     statuses = dict(http.statuses) if http is not None else {}

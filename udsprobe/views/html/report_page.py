@@ -563,6 +563,7 @@ def _upstreams(report: Report) -> Optional[Table]:
             "peer": cells.peer(row.peer),
             "count": numbers.count(row.count),
             "lost": cells.failed_asking(row),
+            "queued": numbers.duration(row.recv_wait_mean_us),
             **cells.latency(row.latency_us),
         }
         for row in report.requests.upstream or ()
@@ -575,6 +576,7 @@ def _upstreams(report: Report) -> Optional[Table]:
         Column("p50", "p50"),
         Column("p99", "p99"),
         Column("max", "max"),
+        Column("queued", "of that queued for the app, on average"),
     )
     return _table("upstreams", "Requests from the targets to other servers.", columns, rows)
 
