@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List
+from typing import Dict, List, Optional
 
 import pytest
 
@@ -249,3 +249,22 @@ def test_a_tcp_reader_that_takes_nothing_stops_replies_that_fit_into_the_buffer(
     assert found.cause == "send-blocked"
     assert found.harm.says == "replies on 1 connection are not read"
     assert verdict(unread(4e4)).cause == "unknown"
+
+
+# -- requests that were there before udsprobe ------------------------------------------------------
+
+
+@pytest.mark.parametrize(("is_first", "use"), [(False, 0.75), (True, 0.75 / 0.85), (None, 0.6)])
+def test_requests_from_before_the_observation_kept_a_thread_too(
+    is_first: Optional[bool], use: float
+) -> None:
+    """A worker asleep for 1.5 s in each of five requests, of which 10 s show five: what it did
+    when udsprobe came is none of them. `None`: in each of ten for 0.6 s."""
+    count, us = (10, 0.6e6) if is_first is None else (5, 1.5e6)
+    worker = ill.thread(blocked_other=0.99, sys_socket=0.01, blocked_poll=0.0)
+    report = ill.service(ill.served(count, app=us, other=100), worker)
+    report = replace(report, window=replace(report.window, is_first=bool(is_first)))
+    assert whole_service(report).counted_share == pytest.approx(0.85 if is_first else 1.0)
+    assert request_time(whole_service(report)).occupied == pytest.approx(use + 0.01, rel=0.01)
+    brief = replace(report, window=replace(report.window, duration_s=1.0))
+    assert whole_service(brief).counted_share == (0.5 if is_first else 1.0)

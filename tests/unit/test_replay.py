@@ -277,6 +277,7 @@ def test_a_part_of_it(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(out)["window"] == {
         "start": "2026-11-30T00:53:30.250+00:00",
         "duration_s": 20.0,
+        "is_first": False,
     }
 
 

@@ -22,7 +22,9 @@ from udsprobe.model.report import (
     Waker,
 )
 from udsprobe.rules import judged
+from udsprobe.rules.peers.late import hung_after_us
 from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.thresholds import HUNG_US_MIN
 
 NONE = Waiting(0, None)
 APP, OTHER = Peer(300, "app"), Peer(498, "postgres")
@@ -143,6 +145,18 @@ def test_a_wait_from_before_the_request_is_none_for_it() -> None:
 
 def test_short_waits_are_none() -> None:
     assert is_quiet(reported(wait(lasted_us=0.8e6), row=owing(oldest_us=0.9e6)))
+
+
+@pytest.mark.parametrize(("took_us", "cause"), [(3.5e6, "quiet"), (2e6, "app-blocked")])
+def test_an_age_that_requests_reach_as_a_rule_is_none(took_us: float, cause: str) -> None:
+    """Another process of that name has answered 30, in 3.5 s or in 2 s each."""
+    report = reported(wait())
+    alike = replace(owing(30), pid=4712, latency_us=ill.flat(30, took_us), unanswered=NONE)
+    rows = [*(report.requests.served_by or []), alike]
+    found = replace(report, requests=replace(report.requests, served_by=rows))
+    assert is_quiet(found) if cause == "quiet" else verdict(found).cause == cause
+    assert hung_after_us(found, "node") == took_us
+    assert hung_after_us(found, "postgres") == HUNG_US_MIN
 
 
 def test_who_woke_the_last_one_is_no_holder() -> None:

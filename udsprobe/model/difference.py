@@ -120,6 +120,7 @@ def _window(first: Sample, last: Sample) -> Window:
     return Window(
         start=start.isoformat(timespec="milliseconds"),
         duration_s=_elapsed_ns(first, last) / _NS_PER_S,
+        is_first=first.sequence == 0,
     )
 
 

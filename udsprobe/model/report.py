@@ -43,10 +43,14 @@ class Host:
 
 @dataclass(frozen=True)
 class Window:
-    """`start` is ISO-8601 with offset."""
+    """`start` is ISO-8601 with offset.
+
+    `is_first`: the observation began with it, so that requests received before it are not counted.
+    """
 
     start: str
     duration_s: float
+    is_first: bool = False
 
 
 @dataclass(frozen=True)

@@ -232,13 +232,14 @@ def occupation(service: Service, app: AppAccount) -> Dict[str, float]:
         "upstream": _thread_us(loops, "blocked_recv", "blocked_connect"),
     }
     room_us = _there_us(service) - sum(spent.values())
-    waits = {name: app.parts.get(name, 0.0) for name in WAITS if name != "runq"}
+    whole = service.counted_share
+    waits = {name: app.parts.get(name, 0.0) / whole for name in WAITS if name != "runq"}
     if loops and not _is_one_at_a_time(service, room_us):
         waits = {"lock": waits["lock"]}
     more_us = {name: max(0.0, us - spent.get(name, 0.0)) for name, us in waits.items()}
-    _add(more_us, app.behind_locks)
-    whole = sum(more_us.values())
-    scale = min(1.0, max(0.0, room_us) / whole) if whole else 0.0
+    _add(more_us, {name: us / whole for name, us in app.behind_locks.items()})
+    more = sum(more_us.values())
+    scale = min(1.0, max(0.0, room_us) / more) if more else 0.0
     for name, us in more_us.items():
         spent[name] = spent.get(name, 0.0) + us * scale
     return spent

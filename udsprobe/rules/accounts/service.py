@@ -24,6 +24,7 @@ from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.accounts.other_clients import share_of_other_clients
 from udsprobe.rules.peers.connecting import connecting_us
 from udsprobe.rules.thresholds import (
+    COUNTED_SHARE_MIN,
     SERVING_PART_MIN,
     SOCKET_SHARE_MIN,
     THREAD_BUSY_MIN,
@@ -66,6 +67,7 @@ class Service:
             partners: of any connection.
         sends_move: senders that sleep wait for readers that copy all the while: the
             transport is at work then, too.
+        is_first: the observation began with this window.
     """
 
     name: str
@@ -95,6 +97,19 @@ class Service:
     connecting_us: float = 0.0
     paused_us: float = 0.0
     answers_paused_us: float = 0.0
+    is_first: bool = False
+
+    @property
+    def counted_share(self) -> float:
+        """The part of the window in which requests end that are counted.
+
+        Where the observation began with it, those that had been received before are not: of
+        requests that take a second that is the first second.
+        """
+        if not self.is_first or not self.count or not self.duration_s:
+            return 1.0
+        app_s = self.stage_sums_us.get("app", 0.0) / self.count / _US_PER_S
+        return max(COUNTED_SHARE_MIN, 1 - app_s / self.duration_s)
 
     @property
     def total_us(self) -> float:
@@ -169,6 +184,7 @@ def whole_service(report: Report) -> Service:
         name=_name(report).rstrip(),
         pids=None,
         duration_s=report.window.duration_s,
+        is_first=report.window.is_first,
         cpus=allowed_cpus(report),
         count=served.count if served is not None else 0,
         latency=served.latency_us if served is not None else None,
@@ -287,6 +303,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         name=(hop.comm or "").rstrip() or f"pid {hop.pid}",
         pids=pids,
         duration_s=report.window.duration_s,
+        is_first=report.window.is_first,
         cpus=allowed_cpus(report, pids),
         count=hop.count,
         latency=Latency(hop.count, hop.latency_mean_us),

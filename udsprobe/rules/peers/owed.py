@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
 from udsprobe.model.report import Report, ServedBy, Waiting, WaitNow
+from udsprobe.rules.peers.late import hung_after_us
 from udsprobe.rules.peers.stalled import AT_WORK, FOR_OTHERS, left_waiting, what_stalls
 from udsprobe.rules.thresholds import HUNG_US_MIN
 
@@ -20,12 +21,13 @@ OWED, EARLY = "owed", "early"
 
 @dataclass(frozen=True)
 class HeldUp:
-    """A process that owes replies for a second or longer, and why.
+    """A process that owes replies for longer than it takes for others, and why.
 
     Attributes:
         owed: requests without a reply. waits: of the threads that can have them, the longest first.
         how: `OWED`, or they came before we did: `UNREAD`, `BEFORE`, or `EARLY`, where that they did
             is concluded from the waits.
+        late_us: from which age on a reply is late.
         meanwhile: the only thread of the process that is in the middle of something else, if any.
     """
 
@@ -34,6 +36,7 @@ class HeldUp:
     owed: Waiting
     waits: Tuple[WaitNow, ...]
     how: str = OWED
+    late_us: float = HUNG_US_MIN
     meanwhile: Optional[WaitNow] = None
 
     @property
@@ -74,13 +77,14 @@ def _process(report: Report, row: Optional[ServedBy], waits: List[WaitNow]) -> O
     if not is_alone and _has_event_loop(report, first.pid, waits):
         return None
     owed = _owed(row, first.replies_owed, why)
-    oldest_us = owed.oldest_us or 0.0
+    oldest_us, late_us = owed.oldest_us or 0.0, hung_after_us(report, first.comm)
     # A wait of before the request came is none for it.
     why = [each for each in why if each.lasted_us <= oldest_us]
-    if not why or oldest_us < HUNG_US_MIN:
+    if not why or oldest_us < late_us:
         return None
     longest = tuple(sorted(why, key=lambda each: -each.lasted_us))
-    return HeldUp(first.pid, first.comm, owed, longest, meanwhile=_meanwhile(waits, why))
+    meanwhile = _meanwhile(waits, why)
+    return HeldUp(first.pid, first.comm, owed, longest, late_us=late_us, meanwhile=meanwhile)
 
 
 def _stalled(report: Report, row: Optional[ServedBy], waits: List[WaitNow]) -> Optional[HeldUp]:

@@ -12,6 +12,7 @@ from udsprobe.rules.accounts.cpu_holders import foreign_runq
 from udsprobe.rules.accounts.service import is_serving
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.peers.asked import Asked, only_upstream
+from udsprobe.rules.peers.late import hung_after_us
 from udsprobe.rules.peers.stopped import stopped_of, stopped_words
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
@@ -51,11 +52,12 @@ def _stopped(report: Report, row: ServedBy) -> Optional[Suspect]:
 
 def _asking(report: Report, row: ServedBy) -> Optional[Suspect]:
     """Its own requests get no answer, and it owes replies."""
+    least_us = hung_after_us(report, row.comm)
     oldest_us = row.asking.oldest_us or 0.0
-    if oldest_us < HUNG_US_MIN or not row.in_progress.count:
+    if oldest_us < least_us or not row.in_progress.count:
         return None
     says = f"{count(row.asking.count, 'own request')} without a reply, the oldest for "
-    fact = evidence("asking_oldest_us", oldest_us, "µs", says + duration(oldest_us), HUNG_US_MIN)
+    fact = evidence("asking_oldest_us", oldest_us, "µs", says + duration(oldest_us), least_us)
     asked = only_upstream(report, row)
     who = "an upstream" if asked is None else asked.where
     found = _suspect(
@@ -134,13 +136,14 @@ def _computes(report: Report, thread: ThreadTime, waited_us: float) -> bool:
 
 
 def _unread(report: Report, row: ServedBy) -> Optional[Suspect]:
+    least_us = hung_after_us(report, row.comm)
     oldest_us = row.unread.oldest_us or 0.0
     doing, share = does(report, row.pid)
     is_free = doing == "blocked_poll" and row.count > 0
-    if oldest_us < HUNG_US_MIN or is_free or doing in ("user", "runq"):
+    if oldest_us < least_us or is_free or doing in ("user", "runq"):
         return None
     says = f"{count(row.unread.count, 'request')} unread, the oldest for {duration(oldest_us)}"
-    fact = evidence("unread_oldest_us", oldest_us, "µs", says, HUNG_US_MIN)
+    fact = evidence("unread_oldest_us", oldest_us, "µs", says, least_us)
     return _suspect(
         report,
         row,
@@ -155,15 +158,16 @@ def _unread(report: Report, row: ServedBy) -> Optional[Suspect]:
 
 
 def _unanswered(report: Report, row: ServedBy) -> Optional[Suspect]:
+    least_us = hung_after_us(report, row.comm)
     oldest_us = row.in_progress.oldest_us or 0.0
     doing, share = does(report, row.pid)
-    if oldest_us < HUNG_US_MIN or doing not in _ASLEEP or share < THREAD_BUSY_MIN:
+    if oldest_us < least_us or doing not in _ASLEEP or share < THREAD_BUSY_MIN:
         return None
     says = (
         f"{count(row.in_progress.count, 'request')} without a reply, the oldest for "
         f"{duration(oldest_us)}"
     )
-    fact = evidence("in_progress_oldest_us", oldest_us, "µs", says, HUNG_US_MIN)
+    fact = evidence("in_progress_oldest_us", oldest_us, "µs", says, least_us)
     return _suspect(
         report,
         row,

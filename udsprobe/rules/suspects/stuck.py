@@ -18,7 +18,7 @@ from udsprobe.rules.peers.stalled import BEFORE, UNREAD
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
-from udsprobe.rules.thresholds import HUNG_US_MIN, STUCK_SHARE_MIN
+from udsprobe.rules.thresholds import STUCK_SHARE_MIN
 from udsprobe.rules.wording import count, duration, evidence, process
 
 # Of a process whose threads wait for several, what the others wait for.
@@ -160,7 +160,7 @@ def _owed_words(oldest: HeldUp, owed: int) -> str:
 def _facts(oldest: HeldUp, wait: WaitNow, members: List[HeldUp]) -> List[Evidence]:
     owed = sum(each.owed.count for each in members)
     says = _owed_words(oldest, owed)
-    facts = [evidence("in_progress_oldest_us", oldest.oldest_us, "µs", says, HUNG_US_MIN)]
+    facts = [evidence("in_progress_oldest_us", oldest.oldest_us, "µs", says, oldest.late_us)]
     many = len(oldest.waits)
     if many > 1:
         says = f"{count(many, 'thread')} of it that may have one wait"

@@ -15,6 +15,7 @@ from udsprobe.model.report import Evidence, GivenUp, Report, ServedBy, Waiting
 from udsprobe.rules.causes import PARTS
 from udsprobe.rules.harm import FAILED, STUCK
 from udsprobe.rules.peers.asked import only_upstream
+from udsprobe.rules.peers.late import slow_us
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.hung import does, name_of
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
@@ -51,7 +52,7 @@ def _of_pattern(row: ServedBy) -> Optional[GivenUp]:
     if _share(row, given_up) < GIVEN_UP_SHARE_MIN:
         return None
     # Who never replied may speak a protocol without replies.
-    least_us = _slow_us(row) if row.count else HUNG_US_MIN
+    least_us = slow_us(row) if row.count else HUNG_US_MIN
     return given_up if _waited_us(row, given_up) >= least_us else None
 
 
@@ -75,18 +76,13 @@ def _abandoned(row: ServedBy) -> Waiting:
     return row.abandoned or Waiting(0, None)
 
 
-def _slow_us(row: ServedBy) -> float:
-    """Of those that it answered, the slow ones."""
-    return row.latency_us.p99 or row.latency_us.max or 0.0
-
-
 def _reason(row: ServedBy, given_up: GivenUp, suspects: Sequence[Suspect]) -> Optional[Suspect]:
     """What makes its requests so late that some clients do not wait for them, or holds them up."""
     inside = [
         each for each in suspects if each.cause in PARTS and (row.pid in each.pids or not each.pids)
     ]
     stuck = [each for each in inside if each.harm is not None and each.harm.kind == STUCK]
-    late = _slow_us(row) >= ACCOUNTED_FOR_MIN * _waited_us(row, given_up)
+    late = slow_us(row) >= ACCOUNTED_FOR_MIN * _waited_us(row, given_up)
     slow = [each for each in inside if each.is_pressure and late]
     return max(stuck or slow, key=lambda each: each.share_pct, default=None)
 
