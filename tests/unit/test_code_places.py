@@ -550,6 +550,18 @@ def test_the_poller_of_the_scheduler_is_no_function_that_waits() -> None:
         assert process.calls[0].code[0].stack[0] == first
 
 
+@pytest.mark.parametrize(("language", "told"), [("go", False), (None, True)])
+def test_that_the_scheduler_of_go_sleeps_is_no_evidence(
+    language: Optional[str], told: bool
+) -> None:
+    parked = slept("futex", ("runtime.mcall", "server"), ms=90, owing_ms=90)
+    report = replace(reports.measured(), stacks=found(parked))
+    pid = report.stacks.sleeps.processes[0].pid  # type: ignore[union-attr]
+    report = replace(report, targets=[replace(reports.target(pid, "server"), language=language)])
+    named = with_code(suspect("app-blocked", "app_lock_us"), report)
+    assert any("not known (server)" in each.says for each in named.evidence) == told
+
+
 def test_no_sleeps_no_code() -> None:
     nothing = Stacks(99, 0.0, 0, 0, 0, [], [], True, [], [], [], 0, Sleeps(1.0, 0, 0, 0, 0.0, []))
     assert named(replace(reports.measured(), stacks=nothing), "app-blocked") == []

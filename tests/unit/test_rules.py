@@ -419,6 +419,19 @@ def test_go_computes_on_the_cpus_that_it_may_use(
     assert any("start it without its limit to CPU 0" in each.say for each in found.actions) == told
 
 
+@pytest.mark.parametrize("activity", ["blocked_poll", "blocked_lock"])
+def test_what_goroutines_wait_for_the_kernel_does_not_see(activity: str) -> None:
+    """The thread that a goroutine leaves sleeps for the scheduler: in a futex, or the poller."""
+    part = {"blocked_poll": "poll", "blocked_lock": "lock"}[activity]
+    asleep = ill.thread(comm="api", **{"blocked_poll": 0.0, activity: 0.99})
+    report = ill.service(ill.served(400, app=20_000.0, **{part: 99}), asleep)
+    target = replace(report.targets[0], comm="api", cmdline="/bin/api", language="go")
+    found = verdict(replace(report, targets=[target]))
+    assert found.cause == "app-blocked" and found.subject == "a timer, a lock or a channel"
+    assert "goroutines of api wait for a timer, a lock or a channel while" in found.summary
+    assert "/debug/pprof/goroutine" in found.actions[0].say
+
+
 def test_a_cpuset_is_widened_before_a_stranger_is_slowed_down() -> None:
     stranger = CpuHolder(666, "ffmpeg", False, 4e6, 90.0)
     file = "/sys/fs/cgroup/web.slice/cpuset.cpus"

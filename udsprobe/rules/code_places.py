@@ -15,6 +15,7 @@ from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.known_sleeps import known_sleep
 from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.servers import language_of
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_KIND_SHARE_MIN, CODE_SAMPLES_MIN
 from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, percent
@@ -74,6 +75,9 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
         return root
     fact = _sleep_fact(found, report)
     if not any(is_known(each) for each in found.code[0].stack):
+        # That its scheduler sleeps is no news of what its goroutines wait for.
+        if language_of(report, _pid_of(found, report)) == "go":
+            return root
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
     actions = _in_code(root, found, report)
     known = known_sleep(found.code[0].stack)

@@ -33,6 +33,7 @@ from udsprobe.rules.accounts.upstream_pool import at_once, full_pool, is_queuein
 from udsprobe.rules.peers.lookups import Lookups, lookups
 from udsprobe.rules.remedy import choice, cpus
 from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.servers import language_of
 from udsprobe.rules.suspects.buffers import binding_buffer, bytes_per_request
 from udsprobe.rules.thresholds import (
     HOLDER_SHARE_MIN,
@@ -57,6 +58,9 @@ _SLEEPS = {
     "semop": "a semaphore (semop)",
     "msgrcv": "a message queue (msgrcv)",
 }
+_IN_GO = "a timer, a lock or a channel"
+# Sleeps of a thread that a goroutine may have left to wait for something else.
+_IN_GOROUTINES = ("lock", "timer")
 _SENDS = ("send", "sendto", "sendmsg", "sendmmsg", "write", "writev")
 _CALLS_PER_REQUEST_MIN = 0.05
 
@@ -99,6 +103,8 @@ def sleeping_on(report: Report, service: Service, time: RequestTime) -> str:
     part = _sleeps_for(time)
     if part == "disk":
         return "the disk"
+    if part in _IN_GOROUTINES and _is_go(report, service):
+        return _IN_GO
     if part == "timer":
         return "a timer, or an event in its poller"
     kind = waited_for(service, part, time.sum_us(part))
@@ -109,6 +115,12 @@ def sleeping_on(report: Report, service: Service, time: RequestTime) -> str:
     if kind == "pipe":
         return f"a pipe{_direction(report)}"
     return _sleep_call(report) or "a sleep, a pipe, a child process or a signal"
+
+
+def _is_go(report: Report, service: Service) -> bool:
+    """Its threads sleep for the scheduler of Go, whatever a goroutine waits for."""
+    pids = service.pids or {target.pid for target in report.targets}
+    return bool(pids) and all(language_of(report, pid) == "go" for pid in pids)
 
 
 def _direction(report: Report) -> str:
@@ -246,9 +258,10 @@ def _app_blocked(case: _Case) -> Remedy:
     if pool is not None:
         return _works_in_a_pool(case, pool, pid, facts)
     by = "" if author is None else f": {author.clause()}"
+    verb = "goroutines of {} wait for" if on == _IN_GO else "{} sleeps on"
     return Remedy(
         on if author is None else author.name,
-        f"{case.service.name} sleeps on {on} while requests wait for {_what_is_late(case)}{by}",
+        f"{verb.format(case.service.name)} {on} while requests wait for {_what_is_late(case)}{by}",
         facts if author is None else (*facts, author.fact()),
         _wakes(case, part, author, pid),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Optional, Tuple
 
-from udsprobe.model.report import Target
+from udsprobe.model.report import Report, Target
 
 GENERIC = "generic"
 
@@ -96,6 +96,11 @@ def recognise(comm: str, cmdline: Optional[str] = None) -> str:
     # An interpreter is named before what it runs.
     found = _STARTED.findall(words)
     return found[-1].replace("redis-server", "redis") if found else known or GENERIC
+
+
+def language_of(report: Report, pid: Optional[int]) -> Optional[str]:
+    """That the program of a target was made in; None where that is not known."""
+    return next((each.language for each in report.targets if each.pid == pid), None)
 
 
 def server_of(target: Optional[Target]) -> str:

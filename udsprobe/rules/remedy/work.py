@@ -221,7 +221,7 @@ _GOROUTINES = restart(
     "goroutines wait inside the program, where the kernel does not see for what",
 )
 SLEEPS: Dict[str, Tuple[Row, ...]] = {
-    "go": (_SLEEPS, _GOROUTINES),
+    "go": (_GOROUTINES,),
     "generic": (_SLEEPS,),
     "python": (_PY_SPY, _SLEEPS),
     "gunicorn": (_PY_SPY, _SLEEPS),
