@@ -128,6 +128,17 @@ def test_c(frames: str, linked: str, tmp_path: Path, require: Require) -> None:
     assert sum(running) == stacks["samples"]
 
 
+def test_the_kernel_s_code_in_a_process(tmp_path: Path, require: Require) -> None:
+    """The vdso has names and unwind tables of its own: who reads the clock is known."""
+    with spinning(built("clock.c", tmp_path, require, "-O2")) as process:
+        stacks = sampled(process.pid, tmp_path)["stacks"]
+    vdso = [each for each in stacks["stacks"] if any("([vdso])" in f for f in each["frames"])]
+    assert vdso and all(each["frames"][-1] == "clock_gettime ([vdso])" for each in vdso)
+    called = [each["samples"] for each in vdso if "planted_reader (hot)" in each["frames"]]
+    assert sum(called) >= 0.95 * sum(each["samples"] for each in vdso)
+    assert sum(called) >= stacks["samples"] / 5
+
+
 @pytest.mark.alone
 def test_app_cpu_ends_with_the_function(tmp_path: Path, require: Require) -> None:
     report = observed(built("hot.c", tmp_path, require, "-O2"), tmp_path)

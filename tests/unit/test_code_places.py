@@ -550,6 +550,16 @@ def test_the_poller_of_the_scheduler_is_no_function_that_waits() -> None:
         assert process.calls[0].code[0].stack[0] == first
 
 
+def test_a_wrapper_of_the_same_name_is_no_caller() -> None:
+    stack = ["clock_gettime ([vdso])", "clock_gettime (libc.so.6)", "now (libjvm.so)"]
+    place = CodePlace("clock_gettime", "[vdso]", None, None, 86.0, "cpu", stack, None)
+    assert told(place) == "86 % in clock_gettime ← now (libjvm.so)"
+    again = replace(place, function="fib", module="app", stack=["fib (app)", "fib (app)"])
+    assert told(again) == "86 % in fib ← fib (app)"
+    alone = replace(place, stack=stack[:2])
+    assert told(alone) == "86 % in clock_gettime ([vdso])"
+
+
 @pytest.mark.parametrize(("language", "told"), [("go", False), (None, True)])
 def test_that_the_scheduler_of_go_sleeps_is_no_evidence(
     language: Optional[str], told: bool

@@ -8,6 +8,7 @@ from typing import Dict, Optional, Tuple
 
 import pytest
 
+from udsprobe.symbols.own_vdso import mapped, own_vdso
 from udsprobe.symbols.perf_map import code_name, entries
 from udsprobe.symbols.process_names import ProcessNames
 from udsprobe.symbols.target_images import TargetImages
@@ -76,3 +77,27 @@ def test_of_code_in_one_place_the_last_is_there(
     assert {
         address: each.name.decode() if each else None for address, each in found.items()
     } == names
+
+
+def test_the_kernel_s_code_in_a_process_has_its_names() -> None:
+    """The same bytes are mapped here; where a process has other ones, nothing is named."""
+    images = TargetImages(None)
+    own = ProcessNames(os.getpid(), images)
+    mapping = mapped(Path("/proc/self/maps").read_bytes())
+    assert mapping is not None
+    elf = images.vdso(mapping).elf
+    assert elf is not None
+    found = {own.frame(mapping.start + at) for at in range(0, mapping.end - mapping.start, 16)}
+    assert {each.module for each in found} == {"[vdso]"}
+    assert any((each.function or "").endswith("clock_gettime") for each in found)
+    other = mapping._replace(end=mapping.end + 4096)
+    assert images.vdso(other).elf is None
+    images.close()
+    assert images.vdso(mapping).elf is not None
+
+
+def test_a_process_without_the_kernel_s_code(tmp_path: Path) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "maps").write_bytes(b"1000-2000 r-xp 0 00:01 5 /bin/x\n")
+    assert own_vdso(str(tmp_path)) is None
+    assert own_vdso(str(tmp_path / "nowhere")) is None

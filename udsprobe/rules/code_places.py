@@ -234,12 +234,19 @@ def _caller(place: CodePlace) -> Tuple[str, ...]:
     `…` stands for those between.
     """
     outwards = place.stack[1:]
+    # The C library's way to the kernel's code in the process has its name, too.
+    if outwards and outwards[0] != place.stack[0] and place.function == _bare(outwards[0]):
+        outwards = outwards[1:]
     known = next((each for each in outwards if is_known(each)), None)
     if place.own is not None and place.own in outwards:
         known = place.own
     if known is None:
         return tuple(outwards[:1])
     return (known,) if known == outwards[0] else ("…", known)
+
+
+def _bare(named: str) -> str:
+    return named.partition(" (")[0]
 
 
 def is_known(named: str) -> bool:

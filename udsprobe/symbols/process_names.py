@@ -15,6 +15,7 @@ from udsprobe.symbols.demangled import function_name
 from udsprobe.symbols.frame_rules import Rule
 from udsprobe.symbols.function_table import FunctionTable
 from udsprobe.symbols.mappings import AddressSpace, Mapping, mappings
+from udsprobe.symbols.own_vdso import NAME as VDSO
 from udsprobe.symbols.perf_map import MAP_BYTES_MAX, code_name, entries
 from udsprobe.symbols.program_name import NOT_KNOWN, program
 from udsprobe.symbols.target_images import Image, TargetImages
@@ -27,7 +28,6 @@ MAP_READING_MAX = 0.05
 JIT = "[jit]"
 """The module of code that was made at run time."""
 
-_VDSO = b"[vdso]"
 # What a process calls memory of its own (PR_SET_VMA_ANON_NAME), as Ruby does with YJIT's code.
 _OWN_NAME = b"[anon:"
 _BUILTIN = b"Builtins_"
@@ -111,9 +111,9 @@ class ProcessNames:
         mapping = self._space.at(address)
         if mapping is None:
             return None
-        if not mapping.is_file:
-            return Place(self._trampoline(address), mapping.path != _VDSO)
-        image = self._images.of(self._pid, mapping)
+        if not mapping.is_file and mapping.path != VDSO:
+            return Place(self._trampoline(address), True)
+        image = self._image(mapping)
         if image.rules is None or not image.rules.is_there:
             return Place(None, True)
         inside = image.address_of(mapping, address)
@@ -136,16 +136,21 @@ class ProcessNames:
         mapping = self._space.at(address)
         if mapping is None:
             return UNKNOWN
-        if mapping.is_file:
+        if mapping.is_file or mapping.path == VDSO:
             return self._of_file(mapping, address)
         if mapping.path.startswith(b"[") and not mapping.path.startswith(_OWN_NAME):
             return CodeFrame(None, printable(mapping.path))
         return self._of_map(address)
 
+    def _image(self, mapping: Mapping) -> Image:
+        if mapping.path == VDSO:
+            return self._images.vdso(mapping)
+        return self._images.of(self._pid, mapping)
+
     def _of_file(self, mapping: Mapping, address: int) -> CodeFrame:
         path, name = self._program
         module = printable(name if mapping.path == path else mapping.path.rpartition(b"/")[2])
-        image = self._images.of(self._pid, mapping)
+        image = self._image(mapping)
         if image.elf is None and self._map.at(address) is not None:
             # Memory that is shared has a file: /dev/zero is PHP's, a memfd that of others.
             return self._of_map(address)

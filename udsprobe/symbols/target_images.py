@@ -6,13 +6,14 @@ import os
 import stat
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Dict, Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from udsprobe.symbols import frame_rules
 from udsprobe.symbols.frame_rules import FrameRules, Machine
 from udsprobe.symbols.function_table import FunctionTable
 from udsprobe.symbols.mappings import Mapping
+from udsprobe.symbols.own_vdso import own_vdso
 
 if TYPE_CHECKING:
     from udsprobe.symbols.elf_image import ElfImage
@@ -63,6 +64,8 @@ class TargetImages:
         self._machine = machine if machine is not None and frame_rules.is_here() else None
         self._images: Dict[Key, Image] = {}
         self._took_s = 0.0
+        self._vdso: Optional[Image] = None
+        self._vdso_bytes = 0
 
     @property
     def unwinds(self) -> bool:
@@ -81,40 +84,61 @@ class TargetImages:
             self._took_s += time.monotonic() - began_s
         return self._images[key]
 
+    def vdso(self, mapping: Mapping) -> Image:
+        """The kernel's code in a process; without names where that is not what is mapped here."""
+        if self._vdso is None:
+            descriptor = own_vdso(self._proc)
+            self._vdso = NOT_READ if descriptor is None else self._image(descriptor)
+            self._vdso_bytes = 0 if descriptor is None else os.fstat(descriptor).st_size
+            if descriptor is not None:
+                os.close(descriptor)
+        # That of 32-bit programs is another one.
+        return self._vdso if mapping.end - mapping.start == self._vdso_bytes else NOT_READ
+
     def rest(self) -> None:
         """Until more is asked for: keep what is known, and as little memory as that takes."""
-        for image in self._images.values():
+        for image in self._all():
             if image.rules is not None:
                 image.rules.rest()
 
     def close(self) -> None:
         """Let go of all."""
-        for image in self._images.values():
+        for image in self._all():
             if image.rules is not None:
                 image.rules.close()
         self._images.clear()
+        self._vdso = None
+
+    def _all(self) -> List[Image]:
+        return [*self._images.values(), *([] if self._vdso is None else [self._vdso])]
 
     def _read(self, pid: int, mapping: Mapping) -> Image:
-        # On first use: most observations name no code, and keep the first sample waiting.
-        from udsprobe.symbols import elf_image
-
         descriptor = self._opened(pid, mapping)
         if descriptor is None:
             return NOT_READ
         try:
+            image = self._image(descriptor)
+        finally:
+            os.close(descriptor)
+        if image.elf is None or not image.elf.is_stripped:
+            return image
+        named = self._debug_functions(pid, image.elf, mapping)
+        return image if named is None else replace(image, functions=named)
+
+    def _image(self, descriptor: int) -> Image:
+        # On first use: most observations name no code, and keep the first sample waiting.
+        from udsprobe.symbols import elf_image
+
+        try:
             with open(descriptor, "rb", closefd=False) as file:
+                file.seek(0)
                 elf = elf_image.ElfImage(file)
-            functions = elf.functions
-            if elf.is_stripped:
-                functions = self._debug_functions(pid, elf, mapping) or functions
             rules = None
             if self._machine is not None and os.fstat(descriptor).st_size <= RULES_BYTES_MAX:
                 rules = FrameRules(self._machine, descriptor)
-            return Image(elf, functions, rules)
+            return Image(elf, elf.functions, rules)
         except (ValueError, OSError):
             return NOT_READ
-        finally:
-            os.close(descriptor)
 
     def _opened(self, pid: int, mapping: Mapping) -> Optional[int]:
         """The very file that is mapped, whatever lies at its path by now."""
