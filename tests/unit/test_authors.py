@@ -140,6 +140,21 @@ def test_a_poller_that_waits_for_clients_waits_for_no_request() -> None:
     assert polled(wait(4711, target_client, kind="poll")) is not None
 
 
+def test_a_child_for_each_request_is_one_author() -> None:
+    """None of them ended more than 2 % of the waits."""
+    slept = {"was": "sleep", "call": "clock_nanosleep"}
+    each = [part(0.02, pid=n, tid=n, comm="slow.cgi", **slept) for n in range(20)]
+    rest = part(0.5, by="program", pid=None, tid=None, comm="slow.cgi", **slept)
+    found = polled(wait(4711, *each, rest, part(0.1, pid=9, tid=9, comm="log"), kind="poll"))
+    assert found is not None and found.share == pytest.approx(0.9)
+    slow = "slow.cgi processes, which were 100 % of that time asleep by a timer (clock_nanosleep)"
+    assert found.clause() == f"woken by {slow}"
+    assert "90 % of these waits end when slow.cgi processes wake who waits" in found.fact().says
+    # As clients that come and go are none: one of them is no target.
+    client = part(0.02, pid=77, tid=77, comm="slow.cgi", is_target=False)
+    assert polled(wait(4711, client, rest, kind="poll")) is None
+
+
 def test_threads_that_serve_and_wait_for_each_other_are_no_authors() -> None:
     other = 4712
     first = wait(4711, part(1.0, pid=4711, tid=other, comm="node"), times=0.5)

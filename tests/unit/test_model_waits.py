@@ -162,6 +162,23 @@ def test_many_authors_are_others_behind_the_longest() -> None:
     assert row.authors[-1].by == "others"
 
 
+def test_processes_of_one_name_are_told_together_behind_the_longest() -> None:
+    """A child for each request; threads of one process are none of them, nor is one by itself."""
+    rows = [
+        replace(ended(1, "poll", by=7, sleep=1000 + n), author_pid=n, author_comm="slow.cgi")
+        for n in range(200, 200 + 2 * AUTHORS_SHOWN_MAX)
+    ]
+    rows += [replace(ended(1, "poll", by=7, cpu=5), author_pid=300, author_comm="lonely")]
+    rows += [ended(1, "poll", by=tid, cpu=1) for tid in (8, 9)]
+    (row,) = window(*rows).rows
+    for parts in (row.authors, row.roots):
+        program, others = parts[AUTHORS_SHOWN_MAX:]
+        assert (program.by, program.pid, program.tid) == ("program", None, None)
+        assert (program.comm, program.was, program.is_target) == ("slow.cgi", "sleep", True)
+        assert program.total_us == sum(1000 + n for n in range(200, 200 + AUTHORS_SHOWN_MAX))
+        assert (others.by, others.total_us) == ("others", 7)
+
+
 def test_locks_by_address() -> None:
     found = window(
         ended(1, by=3, count=2, cpu=100), ended(2, by=4, count=9, cpu=50), ended(5, "pipe", cpu=9)

@@ -636,14 +636,16 @@ def test_one_stall_that_a_burst_stood_behind_is_no_contention() -> None:
     assert verdict(contended(95.0, 0.01)).cause == "healthy"
 
 
-def forking(ended_cpu_s: float, threads: int = 1) -> Report:
-    """200 connections with two requests each; threads that ended ran for that long."""
+def forking(ended_cpu_s: float, threads: int = 1, moving: float = 0.1) -> Report:
+    """200 connections with two requests each; threads that ended ran for that long, and moved
+    bytes in a part of it."""
     stayed = [ill.thread(tid=4711 + n, user=0.05 if n < 1 else 0.02) for n in range(threads)]
     listening = replace(ill.quiet_listener(), established=200, accepted=200)
     report = ill.service(ill.served(400, app=1000), *stayed, listeners=[listening])
     assert report.time is not None
     spent_s = {name: share * report.time.total_s for name, share in report.time.total.items()}
-    spent_s["user"] += ended_cpu_s
+    spent_s["user"] += ended_cpu_s * (1 - moving)
+    spent_s["sys_socket"] += ended_cpu_s * moving
     total_s = sum(spent_s.values())
     total = {name: value / total_s for name, value in spent_s.items()}
     return replace(report, time=replace(report.time, total_s=total_s, total=total))
@@ -658,6 +660,8 @@ def test_a_process_for_each_connection_is_what_connections_cost() -> None:
     assert verdict(forking(0.5)).cause == "healthy"
     # Threads that are not listed may have lived all the time.
     assert verdict(forking(2.0, threads=50)).cause == "healthy"
+    # What has no call on a socket is made for requests, as CGI is.
+    assert verdict(forking(2.0, moving=0.0)).cause == "healthy"
 
 
 def churning(accepted: int, cpu_us: float) -> Report:

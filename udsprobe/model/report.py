@@ -1182,8 +1182,9 @@ class Author:
     """Who ended waits, and what they did while these lasted.
 
     `by`: `thread`; `process` (the other end of the connection); `timer`, `device`, `interrupt`
-    (without a thread); `others` (all authors behind the longest). `was`: `cpu`, `runq`, or what it
-    slept for, as `Wait.kind`; None when it is not known. `call`: the call that it slept in.
+    (without a thread); behind the longest `program` (processes of one name, `comm`) and `others`.
+    `was`: `cpu`, `runq`, or what it slept for, as `Wait.kind`; None when it is not known. `call`:
+    the call that it slept in.
     """
 
     by: str

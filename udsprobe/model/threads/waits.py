@@ -12,10 +12,12 @@ from udsprobe.sample import Sample, WaitCounts
 WAITS_SHOWN_MAX = 100
 LOCKS_SHOWN_MAX = 20
 AUTHORS_SHOWN_MAX = 20
+PROGRAMS_SHOWN_MAX = 5
 HOPS_MAX = 4
 # Smaller parts of a wait are not followed further: of each hop there are a hundred at most.
 FOLLOWED_SHARE_MIN = 0.01
 OTHERS = "others"
+PROGRAM = "program"
 THREAD, PROCESS = "thread", "process"
 # What somebody else ends. Disks and timers are an end in themselves.
 _FOLLOWED = frozenset(
@@ -209,10 +211,29 @@ def _order(part: _Part) -> Tuple[int, int, int, str]:
 
 
 def _capped(parts: List[_Part]) -> List[_Part]:
-    """Those behind the longest become one, so that sums stay sums."""
-    rest = sum(part.total_ns for part in parts[AUTHORS_SHOWN_MAX:])
-    shown = parts[:AUTHORS_SHOWN_MAX]
+    """Those behind the longest become one for each program, and one, so that sums stay sums."""
+    behind = parts[AUTHORS_SHOWN_MAX:]
+    programs = _programs(behind)[:PROGRAMS_SHOWN_MAX]
+    shown = [*parts[:AUTHORS_SHOWN_MAX], *programs]
+    rest = sum(each.total_ns for each in behind) - sum(each.total_ns for each in programs)
     return [*shown, _Part(OTHERS, None, None, None, None, rest)] if rest else shown
+
+
+def _programs(parts: List[_Part]) -> List[_Part]:
+    """Processes of one name that did the same, each of which ended few waits: a child for each
+    request, say. The longest first."""
+    alike: Dict[Tuple[object, ...], List[_Part]] = {}
+    for part in parts:
+        if part.by == THREAD and part.comm:
+            alike.setdefault((part.comm, part.was, part.is_target), []).append(part)
+    found = [
+        each[0]._replace(
+            by=PROGRAM, pid=None, tid=None, via=(), total_ns=sum(part.total_ns for part in each)
+        )
+        for each in alike.values()
+        if len({part.pid for part in each}) > 1
+    ]
+    return sorted(found, key=_order)
 
 
 def _shown(row: _Row, index: Dict[Tuple[_Who, str], _Row], names: _Names) -> Wait:

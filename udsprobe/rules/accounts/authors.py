@@ -7,7 +7,7 @@ waited hardly longer than the requests: otherwise most of it was a wait for work
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from udsprobe.model.report import Author, Evidence, RootAuthor, Wait
 from udsprobe.rules.accounts.service import Service, serving_threads
@@ -45,7 +45,11 @@ _FOR_CLIENTS = ("poll", "recv")
 # What an author can be busy with, a part of request time as well.
 _BUSY = ("cpu", "runq")
 
-_Who = Tuple[Optional[int], Optional[int]]
+# Of `Author.by`.
+_PROGRAM = "program"
+_SOMEBODY = ("thread", "process", _PROGRAM)
+
+_Who = Tuple[Union[int, str, None], Optional[int]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class LastAuthor:
     @property
     def name(self) -> str:
         """`worker 4711/4718`."""
-        return thread_name(self.author.comm, self.author.pid, self.author.tid)
+        return author_name(self.author)
 
     def clause(self) -> str:
         """`woken by worker 4711/4718, which was 80 % on the disk (fsync)`."""
@@ -77,12 +81,14 @@ class LastAuthor:
             silent = f"had said nothing for up to {duration(self.silent_us)}"
             return f"woken by {self.server}, whose client {self.name} {silent}"
         did = was(self.author)
-        said = f", which was {percent(self.did_share)} of that time {did}" if did else ""
+        verb = "were" if self.author.by == _PROGRAM else "was"
+        said = f", which {verb} {percent(self.did_share)} of that time {did}" if did else ""
         return f"woken by {self.name}{said}"
 
     def fact(self) -> Evidence:
         """That one, as evidence."""
-        says = f"{percent(self.share)} of these waits end when {self.name} wakes who waits"
+        wakes = "wake" if self.author.by == _PROGRAM else "wakes"
+        says = f"{percent(self.share)} of these waits end when {self.name} {wakes} who waits"
         if self.followed < 1:
             says += f", as far as they were followed to their ends ({percent(self.followed)})"
         return evidence("waits_author_share", self.share, "of 1", says, AUTHOR_SHARE_MIN)
@@ -101,10 +107,7 @@ def last_author(service: Service, part: str, part_us: float) -> Optional[LastAut
     whole_us = all_us - (_sum(told) - _sum(ended))
     if whole_us < AUTHOR_KNOWN_MIN * all_us:
         return None
-    spent: Dict[_Who, List[RootAuthor]] = {}
-    for each in ended:
-        if each.by in ("thread", "process"):
-            spent.setdefault((each.pid, each.tid), []).append(each)
+    spent = _by_author(ended)
     # Threads that serve wait for each other: each is an author then, and none is the root.
     waited: Dict[_Who, float] = {(row.pid, row.tid): waited_us(service, row) for row in rows}
     roots = [parts for who, parts in spent.items() if 2 * waited.get(who, 0.0) < _sum(parts)]
@@ -113,6 +116,18 @@ def last_author(service: Service, part: str, part_us: float) -> Optional[LastAut
         return None
     found = _told(service, most, _sum(most) / whole_us)
     return replace(found, followed=whole_us / all_us)
+
+
+def _by_author(parts: Sequence[RootAuthor]) -> Dict[_Who, List[RootAuthor]]:
+    """Of a program that has a process for each request all of them are one."""
+    programs = {each.comm for each in parts if each.by == _PROGRAM}
+    spent: Dict[_Who, List[RootAuthor]] = {}
+    for each in parts:
+        if each.by in _SOMEBODY:
+            is_one_of_many = each.comm in programs
+            who = (each.comm, None) if is_one_of_many else (each.pid, each.tid)
+            spent.setdefault(who, []).append(each)
+    return spent
 
 
 def _goes_on(part: RootAuthor) -> bool:
@@ -192,10 +207,15 @@ def _for_requests(service: Service, row: Wait) -> List[RootAuthor]:
     """
     if row.kind not in _FOR_CLIENTS:
         return row.roots
-    ended = [each for each in row.authors if each.by in ("thread", "process")]
-    others = {each.pid for each in ended if not each.is_target}
+    ended = [each for each in row.authors if each.by in _SOMEBODY]
     partners = {other for pid, other in service.partners if pid == row.pid}
-    return [each for each in row.roots if _first_pid(each) not in others | partners]
+    outside = [each for each in ended if not each.is_target or each.pid in partners]
+    pids, programs = {each.pid for each in outside} | partners, {each.comm for each in outside}
+    return [
+        each
+        for each in row.roots
+        if (each.comm not in programs if each.by == _PROGRAM else _first_pid(each) not in pids)
+    ]
 
 
 def _first_pid(part: RootAuthor) -> Optional[int]:
@@ -213,6 +233,13 @@ def thread_name(comm: Optional[str], pid: Optional[int], tid: Optional[int]) -> 
     if pid is None:
         return name
     return f"{name} {pid}" if tid in (None, pid) else f"{name} {pid}/{tid}"
+
+
+def author_name(part: Author) -> str:
+    """`worker 4711/4718`, or `slow.cgi processes`."""
+    if part.by == _PROGRAM:
+        return f"{part.comm} processes"
+    return thread_name(part.comm, part.pid, part.tid)
 
 
 def was(part: Author) -> str:

@@ -19,6 +19,7 @@ from udsprobe.rules.accounts.service import (
     is_serving,
     serving_threads,
     serving_time,
+    without_row,
 )
 from udsprobe.rules.accounts.upstream_pool import queued_for_pools
 from udsprobe.rules.thresholds import (
@@ -309,11 +310,12 @@ def _fullest_loop(service: Service) -> float:
 
 
 def _of_other_threads(service: Service, waiting_us: float) -> Dict[str, float]:
-    """A thread pool works while the loop waits in its poller: that wait is its work.
+    """A thread pool works while the loop waits in its poller, or a child for each request: that
+    wait is its work.
 
     Where nothing is known of who ended these waits.
     """
-    pool = [t for t in service.threads if not is_serving(t)]
+    pool = [t for t in (*service.threads, without_row(service)) if not is_serving(t)]
     work = {
         "cpu": _thread_us(pool, "user", "sys_other"),
         "runq": _thread_us(pool, "runq"),

@@ -272,7 +272,7 @@ def serving_time(service: Service) -> List[ThreadTime]:
     served by threads that are gone, while those that live may have begun a moment ago.
     """
     listed = serving_threads(service)
-    rest = _without_row(service)
+    rest = without_row(service)
     moved_s = rest.share["sys_socket"] * rest.observed_s
     most_s = max((t.share.get("sys_socket", 0.0) * t.observed_s for t in listed), default=0.0)
     if not is_serving(rest) or not moved_s or moved_s < SERVING_PART_MIN * most_s:
@@ -280,7 +280,7 @@ def serving_time(service: Service) -> List[ThreadTime]:
     return [*listed, rest]
 
 
-def _without_row(service: Service) -> ThreadTime:
+def without_row(service: Service) -> ThreadTime:
     """Threads that ended and those too many to be listed, as one; `tid` 0."""
     spent = dict.fromkeys(ON_CPU, 0.0)
     for name, seconds in service.spent_s.items():

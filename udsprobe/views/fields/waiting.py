@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Author, Report, RootAuthor, Wait, WaitNow
-from udsprobe.rules.accounts.authors import thread_name, was
+from udsprobe.rules.accounts.authors import author_name, thread_name, was
 from udsprobe.views.fields import numbers
 from udsprobe.views.fields.escape import visible
 
@@ -108,7 +108,7 @@ def author(part: Author) -> str:
     """`worker 4711/4718`, `postgres 512`, `a timer`."""
     if part.by in _NO_THREAD:
         return _NO_THREAD[part.by]
-    return thread(part.comm, part.pid, part.tid)
+    return visible(author_name(part))
 
 
 def thread(comm: Optional[str], pid: Optional[int], tid: Optional[int]) -> str:
@@ -118,23 +118,25 @@ def thread(comm: Optional[str], pid: Optional[int], tid: Optional[int]) -> str:
 
 def _longest(parts: Sequence[Author]) -> Optional[Author]:
     """Of the author with most of the time, what it did most."""
-    spent: Dict[Tuple[str, Optional[int], Optional[int]], float] = {}
+    spent: Dict[Tuple[object, ...], float] = {}
     for part in parts:
-        who = (part.by, part.pid, part.tid)
+        who = _who(part)
         spent[who] = spent.get(who, 0.0) + part.total_us
     if not spent:
         return None
     most = max(spent, key=lambda who: spent[who])
-    return next(part for part in parts if (part.by, part.pid, part.tid) == most)
+    return next(part for part in parts if _who(part) == most)
+
+
+def _who(part: Author) -> Tuple[object, ...]:
+    return (part.by, part.pid, part.tid, None if part.pid else part.comm)
 
 
 def _did(row: Wait, parts: Sequence[Author], most: Author) -> str:
     if most.was is None or not row.total_us:
         return ""
     spent_us = sum(
-        part.total_us
-        for part in parts
-        if (part.pid, part.tid, part.was) == (most.pid, most.tid, most.was)
+        part.total_us for part in parts if (_who(part), part.was) == (_who(most), most.was)
     )
     return f", {numbers.spoken(100 * spent_us / row.total_us)} % {was(most)}"
 
