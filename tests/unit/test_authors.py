@@ -81,6 +81,39 @@ def test_the_verdict_s_subject_is_the_last_author() -> None:
     assert any(fact.metric == "waits_author_share" for fact in verdict.evidence)
 
 
+def test_a_service_that_starts_a_child_for_each_request_is_told_what_to_start_once() -> None:
+    requests = ill.served(500, recv_wait=0, recv=0, send=0, app=80_000, poll=98.0, cpu=2.0)
+    child = part(1.0, by="program", pid=None, tid=None, comm="slow.cgi", was="sleep", call=None)
+    server = ill.thread(4711, user=0.02, sys_poll=0.01, blocked_poll=0.97)
+    report = ill.service(requests, server)
+    found = judged(replace(report, waits=[wait(4711, child, kind="poll")])).verdict
+    assert found is not None and found.cause == "app-blocked"
+    assert "node sleeps in its poller while requests wait for its reply: woken by " in found.summary
+    assert found.subject == "slow.cgi processes"
+    assert found.actions[0].say.startswith("start slow.cgi once and not for each request")
+
+
+def test_children_that_compute_are_what_to_start_once() -> None:
+    """Two of the three seconds of CPU time are theirs."""
+    report = ill.service(ill.served(400, app=1000.0, cpu=99), ill.thread(user=0.1, sys_socket=0.02))
+    assert report.time is not None
+    spent_s = {name: share * report.time.total_s for name, share in report.time.total.items()}
+    spent_s["user"] += 8.5
+    whole_s = sum(spent_s.values())
+    total = {name: value / whole_s for name, value in spent_s.items()}
+    ended = [replace(report.targets[0], pid=n, comm="q.cgi", state="exited") for n in range(30)]
+    report = replace(
+        report,
+        time=replace(report.time, total_s=whole_s, total=total),
+        targets=[*report.targets, *ended],
+        targets_exited=400,
+        host=replace(report.host, cpus=1),
+    )
+    found = judged(report).verdict
+    assert found is not None and found.cause == "app-cpu"
+    assert found.actions[0].say.startswith("start q.cgi once")
+
+
 def test_of_threads_that_take_turns_who_lets_the_first_one_go_is_named() -> None:
     """Six wait for a lock that a thread in the background holds asleep: each wakes the next."""
     others = [part(0.1, tid=tid, was="lock", call="futex") for tid in (70, 71, 72)]

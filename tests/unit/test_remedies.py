@@ -37,6 +37,7 @@ PLAIN: Dict[str, Value] = {
     "where": "usleep ← handle (app.py:12)",
     "call": "fsync",
     "tracer": "strace 80",
+    "program": "slow.cgi",
     "how": "SIGSEGV",
     "hint": ", and more",
     "more": 65536,

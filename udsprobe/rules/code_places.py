@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.code.frames import JIT, NOT_KNOWN, brief
+from udsprobe.model.code.frames import JIT, NOT_KNOWN, brief, is_beginning
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
+from udsprobe.rules.accounts.authors import AUTHOR_SHARE
 from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy import choice
@@ -106,6 +107,9 @@ def _in_code(root: Suspect, found: SleepCall, report: Report) -> List[Action]:
     """What the function calls for, in place of the lines that would look for it."""
     looks = [each for each in root.actions if _looks_for_sleep(each)]
     kind, is_named = _kind(root, found.call), is_known(found.code[0].stack[0])
+    # What ends a wait for events is known.
+    if kind == "event" and any(each.metric == AUTHOR_SHARE for each in root.evidence):
+        return [each for each in root.actions if each not in looks]
     if not looks or not (is_named or kind in _TOLD_BY_CALL):
         return list(root.actions)
     where = named(found.code[0]) if is_named else found.call or ""
@@ -237,7 +241,8 @@ def _caller(place: CodePlace) -> Tuple[str, ...]:
     # The C library's way to the kernel's code in the process has its name, too.
     if outwards and outwards[0] != place.stack[0] and place.function == _bare(outwards[0]):
         outwards = outwards[1:]
-    known = next((each for each in outwards if is_known(each)), None)
+    told_of = (each for each in outwards if is_known(each) and not is_beginning(_bare(each)))
+    known = next(told_of, None)
     if place.own is not None and place.own in outwards:
         known = place.own
     if known is None:

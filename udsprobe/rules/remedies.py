@@ -28,7 +28,13 @@ from udsprobe.rules.accounts.cpu_holders import (
 from udsprobe.rules.accounts.own_pool import OwnPool, own_pool
 from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.saturation import Saturation
-from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
+from udsprobe.rules.accounts.service import (
+    ON_CPU,
+    Service,
+    move_bytes,
+    serving_threads,
+    without_row,
+)
 from udsprobe.rules.accounts.upstream_pool import at_once, full_pool, is_queueing
 from udsprobe.rules.peers.lookups import Lookups, lookups
 from udsprobe.rules.remedy import choice, cpus
@@ -174,7 +180,15 @@ def _app_cpu(case: _Case) -> Remedy:
         headline = f"requests spend their time on the CPU in {comm}"
     else:
         return Remedy(None, "requests spend their time on a CPU")
-    return Remedy(subject, headline, actions=choice.busy(case.report, pid, tid, comm))
+    started = choice.started_for_requests(case.report) if _is_of_children(case.service) else ()
+    return Remedy(subject, headline, actions=(*started, *choice.busy(case.report, pid, tid, comm)))
+
+
+def _is_of_children(service: Service) -> bool:
+    """Most of its CPU time is that of processes that came and went, without a call on a socket."""
+    rest = without_row(service)
+    spent_us = 1e6 * rest.observed_s * sum(rest.share.get(name, 0.0) for name in ON_CPU)
+    return 2 * spent_us > service.spent_us(*ON_CPU) and not move_bytes([rest])
 
 
 def _computing_holder(case: _Case) -> Optional[Remedy]:
@@ -258,13 +272,22 @@ def _app_blocked(case: _Case) -> Remedy:
     if pool is not None:
         return _works_in_a_pool(case, pool, pid, facts)
     by = "" if author is None else f": {author.clause()}"
-    verb = "goroutines of {} wait for" if on == _IN_GO else "{} sleeps on"
     return Remedy(
         on if author is None else author.name,
-        f"{verb.format(case.service.name)} {on} while requests wait for {_what_is_late(case)}{by}",
+        f"{_asleep_words(case, on, part, author)} while requests wait for "
+        f"{_what_is_late(case)}{by}",
         facts if author is None else (*facts, author.fact()),
         _wakes(case, part, author, pid),
     )
+
+
+def _asleep_words(case: _Case, on: str, part: str, author: Optional[LastAuthor]) -> str:
+    name = case.service.name
+    if on == _IN_GO:
+        return f"goroutines of {name} wait for {on}"
+    # Where it is known who ends it, it is no timer.
+    where = "in its poller" if author is not None and part == "timer" else f"on {on}"
+    return f"{name} sleeps {where}"
 
 
 def _longest_asleep(case: _Case, part: str) -> Optional[ThreadTime]:
@@ -313,6 +336,8 @@ def _wakes(case: _Case, part: str, author: Optional[LastAuthor], pid: int) -> Tu
         return ()
     is_full = author is not None and _sleeps_at_a_full_pipe(case)
     first = remedies("pipe-full", pid=pid, who=author.name) if author and is_full else ()
+    if author is not None and author.is_program:
+        first = remedies("child-each", program=author.author.comm)
     is_occupied = case.time.occupied >= THREAD_BUSY_MIN
     found = choice.sleeps(case.report, pid, on_disk=part == "disk", is_occupied=is_occupied)
     return (*first, *found)

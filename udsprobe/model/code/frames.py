@@ -146,6 +146,11 @@ def says_nothing(frame: Frame) -> bool:
     return frame.function in _ROOTS or enters_kernel(frame)
 
 
+def is_beginning(function: str) -> bool:
+    """Every program and thread has it, before any of its own."""
+    return function in _ROOTS and function != "main"
+
+
 def enters_kernel(frame: Frame) -> bool:
     """It is of the kernel's way in: of any system call, fault or interrupt."""
     return frame.module == KERNEL and _KERNEL_ENTRY.fullmatch(frame.function or "") is not None
@@ -163,7 +168,7 @@ def is_languages(frame: Frame) -> bool:
 
 def is_own(frame: Frame) -> bool:
     """A function of the program, or of a library that it chose, with a name."""
-    is_begin = frame.function in _ROOTS and frame.function != "main"
+    is_begin = is_beginning(frame.function or "")
     is_kernels = (frame.module or "").startswith("[") and frame.module != JIT
     is_others = is_kernels or is_languages(frame) or _is_interpreters(frame)
     return bool(frame.function) and not is_begin and not is_others

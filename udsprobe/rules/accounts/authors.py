@@ -45,6 +45,7 @@ _FOR_CLIENTS = ("poll", "recv")
 # What an author can be busy with, a part of request time as well.
 _BUSY = ("cpu", "runq")
 
+AUTHOR_SHARE = "waits_author_share"
 # Of `Author.by`.
 _PROGRAM = "program"
 _SOMEBODY = ("thread", "process", _PROGRAM)
@@ -71,6 +72,11 @@ class LastAuthor:
     followed: float = 1.0
 
     @property
+    def is_program(self) -> bool:
+        """It is a process for each request."""
+        return self.author.by == _PROGRAM
+
+    @property
     def name(self) -> str:
         """`worker 4711/4718`."""
         return author_name(self.author)
@@ -81,17 +87,17 @@ class LastAuthor:
             silent = f"had said nothing for up to {duration(self.silent_us)}"
             return f"woken by {self.server}, whose client {self.name} {silent}"
         did = was(self.author)
-        verb = "were" if self.author.by == _PROGRAM else "was"
+        verb = "were" if self.is_program else "was"
         said = f", which {verb} {percent(self.did_share)} of that time {did}" if did else ""
         return f"woken by {self.name}{said}"
 
     def fact(self) -> Evidence:
         """That one, as evidence."""
-        wakes = "wake" if self.author.by == _PROGRAM else "wakes"
+        wakes = "wake" if self.is_program else "wakes"
         says = f"{percent(self.share)} of these waits end when {self.name} {wakes} who waits"
         if self.followed < 1:
             says += f", as far as they were followed to their ends ({percent(self.followed)})"
-        return evidence("waits_author_share", self.share, "of 1", says, AUTHOR_SHARE_MIN)
+        return evidence(AUTHOR_SHARE, self.share, "of 1", says, AUTHOR_SHARE_MIN)
 
 
 def last_author(service: Service, part: str, part_us: float) -> Optional[LastAuthor]:

@@ -230,6 +230,14 @@ def is_serving(thread: ThreadTime) -> bool:
     )
 
 
+def move_bytes(threads: Sequence[ThreadTime]) -> bool:
+    """A part of their CPU time is in calls on sockets: they are there for connections, and not, as
+    processes of CGI, for requests."""
+    on_cpu_s = sum(row.observed_s * row.share.get(name, 0.0) for row in threads for name in ON_CPU)
+    moving_s = sum(row.observed_s * row.share.get("sys_socket", 0.0) for row in threads)
+    return moving_s >= SOCKET_SHARE_MIN * on_cpu_s > 0
+
+
 def is_polling(thread: ThreadTime) -> bool:
     """It waits in a poller, as event loops do."""
     return thread.share.get("sys_poll", 0.0) + thread.share.get("blocked_poll", 0.0) > 0

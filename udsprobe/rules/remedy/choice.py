@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Dict, FrozenSet, Optional, Tuple
 
 from udsprobe.model.action import Action
@@ -25,6 +26,7 @@ from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
 from udsprobe.rules.servers import GENERIC, ONE_EACH, recognise, server_of
+from udsprobe.rules.thresholds import REQUESTS_MIN
 from udsprobe.rules.wording import is_name_server
 
 BACKLOG_STEP = 4
@@ -201,6 +203,14 @@ def busy(report: Report, pid: int, tid: int, comm: str) -> Tuple[Action, ...]:
     values.update(_server_address(heard) if heard is not None else {})
     profile, more = (remedies(kind, server, **values) for kind in ("profile", "more-cpu"))
     return (*profile, *_with_idle_cpus(report, target), *more)
+
+
+def started_for_requests(report: Report) -> Tuple[Action, ...]:
+    """Processes that come and go with requests have most of the CPU time."""
+    ended = [target.comm for target in report.targets if target.state != "running"]
+    if not ended or report.targets_exited < REQUESTS_MIN:
+        return ()
+    return remedies("child-each", program=Counter(ended).most_common(1)[0][0])
 
 
 def _with_idle_cpus(report: Report, target: Optional[Target]) -> Tuple[Action, ...]:

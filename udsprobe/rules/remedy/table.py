@@ -103,6 +103,7 @@ KINDS: Dict[str, Kind] = {
     "code-kernel-locks": Kind("app-cpu", "locks in the kernel", code_kinds.LOCKS),
     "code-process-creation": Kind("app-cpu", "processes start and end", code_kinds.PROCESSES),
     "sleeps": Kind("app-blocked", "what it sleeps in", work.SLEEPS),
+    "child-each": Kind("app-blocked", "a process is started for each request", work.CHILD_EACH),
     "sleep-in": Kind("app-blocked", "a function that sleeps", work.SLEEP_IN),
     "lock-in": Kind("app-blocked", "a function that waits for a lock", work.LOCK_IN),
     "call-in": Kind("app-blocked", "a function that waits in a call", work.CALL_IN),

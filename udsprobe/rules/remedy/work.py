@@ -230,6 +230,15 @@ SLEEPS: Dict[str, Tuple[Row, ...]] = {
     "postgresql": (*PROFILE["postgresql"], _SLEEPS),
     "mysql": (*PROFILE["mysql"], _SLEEPS),
 }
+CHILD_EACH: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "start {program} once and not for each request (FastCGI or HTTP in place of CGI, "
+            "workers that stay), or make it quicker",
+            "a process of it is started for each request, which waits until that is done",
+        ),
+    ),
+}
 SLEEP_IN: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         restart(

@@ -8,7 +8,13 @@ from typing import List, Optional, Tuple
 
 from udsprobe.model.report import Connect, Evidence, Listener, Peer, Report, Syscall
 from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX, busy_share
-from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads, without_row
+from udsprobe.rules.accounts.service import (
+    ON_CPU,
+    Service,
+    move_bytes,
+    serving_threads,
+    without_row,
+)
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import recognise
 from udsprobe.rules.suspects.suspect import WARNING, Suspect
@@ -18,7 +24,6 @@ from udsprobe.rules.thresholds import (
     CHURN_CPU_SHARE_MIN,
     CHURN_CPUS_MIN,
     REQUESTS_MIN,
-    SOCKET_SHARE_MIN,
     THREAD_LIFE_MIN,
     UNLISTED_BUSY_MAX,
 )
@@ -133,19 +138,11 @@ def made_for_connections_us(report: Report, service: Service) -> float:
         for row in time.threads
         if row.observed_s >= THREAD_LIFE_MIN * service.duration_s
     )
-    if not _move_bytes(service):
+    brief = [row for row in service.threads if row not in service.long_lived()]
+    if not move_bytes([*brief, without_row(service)]):
         return 0.0
     served_us = service.stage_sums_us.get("app", 0.0) * service.app_pct.get("cpu", 0.0) / 100
     return max(0.0, service.spent_us(*ON_CPU) - stayed_us - served_us)
-
-
-def _move_bytes(service: Service) -> bool:
-    """Those that came or went: who makes no call on a socket is there for a request, as CGI is."""
-    brief = [row for row in service.threads if row not in service.long_lived()]
-    came = [*brief, without_row(service)]
-    on_cpu = sum(row.observed_s * row.share.get(name, 0.0) for row in came for name in ON_CPU)
-    moving = sum(row.observed_s * row.share.get("sys_socket", 0.0) for row in came)
-    return moving >= SOCKET_SHARE_MIN * on_cpu > 0
 
 
 def _is_for_connections(row: Syscall) -> bool:
