@@ -278,16 +278,16 @@ class Commands:
         for _ in range(turns):
             sent_ns = []
             for sock in asked:
-                sock.sendall(bytes(16))
                 sent_ns.append(time.monotonic_ns())
+                sock.sendall(bytes(16))
             for sock in asked:
                 select.select([sock], [], [])
             there_ns = time.monotonic_ns()
             time.sleep(sleep_ms / 1000)
             for sock, at_ns in zip(asked, sent_ns):
-                now_ns = time.monotonic_ns()
-                lay_ns, asked_ns = lay_ns + now_ns - there_ns, asked_ns + now_ns - at_ns
+                lay_ns += time.monotonic_ns() - there_ns
                 sock.recv(65536)
+                asked_ns += time.monotonic_ns() - at_ns
         return {"count": turns * len(asked), "lay_ns": lay_ns, "asked_ns": asked_ns}
 
     def send(self, socket_number: int, size: int) -> Answer:

@@ -33,6 +33,13 @@ def own_vdso(proc: str = "/proc") -> Optional[int]:
     return descriptor
 
 
+def function(name: bytes) -> bytes:
+    """As programs know it: `__vdso_clock_gettime`, on arm64 `__kernel_clock_gettime`."""
+    for prefix in (b"__vdso_", b"__kernel_"):
+        name = name.removeprefix(prefix)
+    return name
+
+
 def mapped(maps: bytes) -> Optional[Mapping]:
     """Where a process has it, by its /proc/PID/maps."""
     return next((each for each in mappings(maps) if each.path == NAME), None)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional
 
 from udsprobe.printable import printable
-from udsprobe.symbols import frame_rules
+from udsprobe.symbols import frame_rules, own_vdso
 from udsprobe.symbols.demangled import function_name
 from udsprobe.symbols.frame_rules import Rule
 from udsprobe.symbols.function_table import FunctionTable
@@ -156,7 +156,10 @@ class ProcessNames:
             return self._of_map(address)
         inside = image.address_of(mapping, address)
         found = None if inside is None else image.functions.at(inside)
-        return CodeFrame(None if found is None else function_name(found.name), module)
+        if found is None:
+            return CodeFrame(None, module)
+        name = own_vdso.function(found.name) if mapping.path == VDSO else found.name
+        return CodeFrame(function_name(name), module)
 
     def _of_map(self, address: int) -> CodeFrame:
         found = self._map.at(address)
