@@ -8,7 +8,7 @@ from typing import Dict, Optional, Tuple
 
 import pytest
 
-from udsprobe.symbols.own_vdso import function, mapped, own_vdso
+from udsprobe.symbols.kernel_functions import mapped_vdso, own_vdso, vdso_function
 from udsprobe.symbols.perf_map import code_name, entries
 from udsprobe.symbols.process_names import ProcessNames
 from udsprobe.symbols.target_images import TargetImages
@@ -83,14 +83,16 @@ def test_the_kernel_s_code_in_a_process_has_its_names() -> None:
     """The same bytes are mapped here; where a process has other ones, nothing is named."""
     images = TargetImages(None)
     own = ProcessNames(os.getpid(), images)
-    mapping = mapped(Path("/proc/self/maps").read_bytes())
+    mapping = mapped_vdso(Path("/proc/self/maps").read_bytes())
     assert mapping is not None
     elf = images.vdso(mapping).elf
     assert elf is not None
     found = {own.frame(mapping.start + at) for at in range(0, mapping.end - mapping.start, 16)}
     assert {each.module for each in found} == {"[vdso]"}
     assert "clock_gettime" in {each.function for each in found}
-    assert function(b"__vdso_time") == function(b"__kernel_time") == function(b"time") == b"time"
+    assert {vdso_function(each) for each in (b"__vdso_time", b"__kernel_time", b"time")} == {
+        b"time"
+    }
     other = mapping._replace(end=mapping.end + 4096)
     assert images.vdso(other).elf is None
     images.close()

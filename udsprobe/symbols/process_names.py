@@ -10,12 +10,12 @@ from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional
 
 from udsprobe.printable import printable
-from udsprobe.symbols import frame_rules, own_vdso
+from udsprobe.symbols import frame_rules
 from udsprobe.symbols.demangled import function_name
 from udsprobe.symbols.frame_rules import Rule
 from udsprobe.symbols.function_table import FunctionTable
+from udsprobe.symbols.kernel_functions import VDSO, vdso_function
 from udsprobe.symbols.mappings import AddressSpace, Mapping, mappings
-from udsprobe.symbols.own_vdso import NAME as VDSO
 from udsprobe.symbols.perf_map import MAP_BYTES_MAX, code_name, entries
 from udsprobe.symbols.program_name import NOT_KNOWN, program
 from udsprobe.symbols.target_images import Image, TargetImages
@@ -158,7 +158,7 @@ class ProcessNames:
         found = None if inside is None else image.functions.at(inside)
         if found is None:
             return CodeFrame(None, module)
-        name = own_vdso.function(found.name) if mapping.path == VDSO else found.name
+        name = vdso_function(found.name) if mapping.path == VDSO else found.name
         return CodeFrame(function_name(name), module)
 
     def _of_map(self, address: int) -> CodeFrame:

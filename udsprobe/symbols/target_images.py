@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 from udsprobe.symbols import frame_rules
 from udsprobe.symbols.frame_rules import FrameRules, Machine
 from udsprobe.symbols.function_table import FunctionTable
+from udsprobe.symbols.kernel_functions import own_vdso
 from udsprobe.symbols.mappings import Mapping
-from udsprobe.symbols.own_vdso import own_vdso
 
 if TYPE_CHECKING:
     from udsprobe.symbols.elf_image import ElfImage
