@@ -58,6 +58,15 @@ def test_a_healthy_window_tells_its_ill_part() -> None:
     assert "app-cpu for 3 s" in found.evidence[-1].says
 
 
+def test_parts_that_are_shorter_than_a_request_tell_nothing() -> None:
+    """Requests of 1.5 s that end in bursts: a second in which none does is like no other."""
+    slow = of(ill.service(ill.served(30, app=1.5e6, other=99), ill.thread(blocked_other=0.9)), 10.0)
+    assert slow.verdict is not None and slow.verdict.cause == "app-blocked"
+    parts = [*[idle(1.0)] * 4, *[busy(1.0)] * 2]
+    assert confidence(slow, parts) == slow.verdict.confidence
+    assert confidence(slow, [*parts, idle(2.0), idle(2.0)]) < slow.verdict.confidence
+
+
 def refused(at_s: Sequence[float]) -> Reporter:
     """Connects refused in the seconds that end then, of ten."""
     reporter = Reporter(samples.observation(), samples.sample(0.0))

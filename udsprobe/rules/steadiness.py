@@ -21,13 +21,21 @@ def over_parts(whole: Report, parts: Sequence[Report]) -> Report:
 
     Args:
         parts: reports of the window's parts, oldest first; one whose verdict is `unknown` counts
-            for nothing.
+            for nothing, nor does one that is shorter than a request takes.
     """
     verdict = whole.verdict
     told = [each for each in parts if each.verdict is not None and each.verdict.cause != "unknown"]
     if verdict is None or verdict.cause == "unknown" or len(told) < 2:
         return whole
+    request_s = _request_s(whole)
+    told = [each for each in told if each.window.duration_s >= request_s]
     return replace(whole, verdict=_with_age(_weighed(verdict, told), parts))
+
+
+def _request_s(report: Report) -> float:
+    """How long one takes on average; 0 of none."""
+    served = report.requests.served
+    return ((served.latency_us.mean if served is not None else None) or 0.0) / 1e6
 
 
 def _weighed(verdict: Verdict, told: Sequence[Report]) -> Verdict:
