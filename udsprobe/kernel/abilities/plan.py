@@ -280,9 +280,11 @@ def _peers(has_arrival: bool) -> Tuple[MeasurementState, MeasurementState]:
     if has_arrival:
         requests, connections = (_on(name, what) for name, what in rests_on.items())
         return requests, connections
-    reason = "without the peer: needs tracepoint sk_data_ready (Linux 6.3)"
+    lacking = {"upstream_requests": "the peer and recv_wait", "connections": "the peer"}
+    reason = "needs tracepoint sk_data_ready (Linux 6.3)"
     requests, connections = (
-        MeasurementState(name, what, "degraded", reason) for name, what in rests_on.items()
+        MeasurementState(name, what, "degraded", f"without {lacking[name]}: {reason}")
+        for name, what in rests_on.items()
     )
     return requests, connections
 
