@@ -176,7 +176,7 @@ def test_an_answer_that_lies_unread_is_not_waited_for() -> None:
     kept = (connection(**place),)
     asked = (upstream([452 * MS, 452 * MS], recv_wait_ns=900 * MS, opened=0),)
     rows = upstream_rows(
-        sample(0, connections=kept, upstream=()), sample(1, connections=kept, upstream=asked)
+        sample(1, connections=kept, upstream=()), sample(2, connections=kept, upstream=asked)
     )
     assert rows is not None
     assert (rows[0].connections, rows[0].busy_pct) == (1, pytest.approx(0.4))
@@ -271,7 +271,19 @@ def test_a_pool_is_connections_that_are_kept(
         connection(inode=n, role="upstream", transport=row.transport, peer_address=row.address)
         for n in (1, 2)
     )
-    last = sample(10, upstream=(row,), connections=kept)
-    (found,) = upstream_rows(sample(0, upstream=(), connections=kept), last) or []
+    last = sample(11, upstream=(row,), connections=kept)
+    (found,) = upstream_rows(sample(1, upstream=(), connections=kept), last) or []
     assert found.connections == connections
     assert found.busy_pct == (None if busy_pct is None else pytest.approx(busy_pct, rel=0.01))
+
+
+@pytest.mark.parametrize(("began", "busy_pct"), [(0, 100.0), (5, 80.0)])
+def test_a_pool_was_busy_with_what_was_asked_before_the_observation(
+    began: int, busy_pct: float
+) -> None:
+    """Of requests that take 2 s without a pause ten seconds show four, the one before them not."""
+    row = upstream([2 * SECOND_NS] * 4, opened=0)
+    kept = (connection(role="upstream", transport=row.transport, peer_address=row.address),)
+    first = sample(began, upstream=(), connections=kept)
+    (found,) = upstream_rows(first, sample(began + 10, upstream=(row,), connections=kept)) or []
+    assert found.busy_pct == pytest.approx(busy_pct)

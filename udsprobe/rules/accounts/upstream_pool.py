@@ -27,7 +27,8 @@ def full_pool(service: Service) -> Optional[Upstream]:
     """
     full = [row for row in service.upstream if is_full(row)]
     app_s = service.stage_sums_us.get("app", 0.0) / 1e6
-    in_progress = app_s / service.duration_s if service.duration_s else 0.0
+    counted_s = service.duration_s * service.counted_share
+    in_progress = app_s / counted_s if counted_s else 0.0
     seats = sum(row.connections or 0 for row in full)
     if not full or in_progress <= seats:
         return None
@@ -43,7 +44,8 @@ def is_queueing(service: Service) -> bool:
 
 def at_once(service: Service) -> float:
     """How many requests are outstanding upstream, on average."""
-    return service.upstream_us / 1e6 / service.duration_s if service.duration_s else 0.0
+    counted_s = service.duration_s * service.counted_share
+    return service.upstream_us / 1e6 / counted_s if counted_s else 0.0
 
 
 def is_full(row: Upstream) -> bool:
