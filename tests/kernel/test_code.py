@@ -133,7 +133,9 @@ def test_the_kernel_s_code_in_a_process(tmp_path: Path, require: Require) -> Non
     with spinning(built("clock.c", tmp_path, require, "-O2")) as process:
         stacks = sampled(process.pid, tmp_path)["stacks"]
     vdso = [each for each in stacks["stacks"] if any("([vdso])" in f for f in each["frames"])]
-    assert vdso and all(each["frames"][-1] == "clock_gettime ([vdso])" for each in vdso)
+    # A sample may come in an interrupt of it.
+    last = {[f for f in each["frames"] if "([kernel])" not in f][-1] for each in vdso}
+    assert last == {"clock_gettime ([vdso])"}
     called = [each["samples"] for each in vdso if "planted_reader (hot)" in each["frames"]]
     assert sum(called) >= 0.95 * sum(each["samples"] for each in vdso)
     assert sum(called) >= stacks["samples"] / 5
