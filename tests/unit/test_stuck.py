@@ -157,6 +157,8 @@ def test_an_age_that_requests_reach_as_a_rule_is_none(took_us: float, cause: str
     assert is_quiet(found) if cause == "quiet" else verdict(found).cause == cause
     assert hung_after_us(found, "node") == took_us
     assert hung_after_us(found, "postgres") == HUNG_US_MIN
+    few = replace(found, requests=replace(found.requests, served_by=[replace(alike, count=4)]))
+    assert hung_after_us(few, "node") == HUNG_US_MIN
 
 
 def test_who_woke_the_last_one_is_no_holder() -> None:

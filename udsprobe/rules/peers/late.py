@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Optional
 
 from udsprobe.model.report import Report, ServedBy
-from udsprobe.rules.thresholds import HUNG_US_MIN
+from udsprobe.rules.thresholds import HUNG_US_MIN, SLOW_REQUESTS_MIN
 
 
 def hung_after_us(report: Report, comm: Optional[str]) -> float:
     """One second, or what the slow ones of those took that processes of that name answered.
 
-    Where all requests take two seconds, one that is a second old is as good as any.
+    Where all requests take two seconds, one that is a second old is as good as any. Of few it is
+    not known what they take as a rule.
     """
-    rows = report.requests.served_by or []
-    took = [slow_us(row) for row in rows if row.count and row.comm == comm]
-    return max(HUNG_US_MIN, *took) if took else HUNG_US_MIN
+    rows = [row for row in report.requests.served_by or [] if row.count and row.comm == comm]
+    if sum(row.count for row in rows) < SLOW_REQUESTS_MIN:
+        return HUNG_US_MIN
+    return max(HUNG_US_MIN, *(slow_us(row) for row in rows))
 
 
 def slow_us(row: ServedBy) -> float:
