@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, Mapping, Optional, TypeVar
 
+COUNTED_SHARE_MIN = 0.5
 _Key = TypeVar("_Key", str, int)
 
 
@@ -63,6 +64,19 @@ def added_by_key(parts: Iterable[Mapping[_Key, int]]) -> Dict[_Key, int]:
 def ratio(part: float, whole: float) -> Optional[float]:
     """`part / whole`; None when `whole` is zero."""
     return part / whole if whole else None
+
+
+def counted_share(window: float, took: float, is_first: bool) -> float:
+    """The part of a window in which things end that are counted, half of it at least.
+
+    Where the observation began with the window (`is_first`), those that were under way then are
+    not: of what takes a second that is the first second. What takes longer than half of the window
+    tells too little.
+
+    Args:
+        window, took: in one unit.
+    """
+    return max(COUNTED_SHARE_MIN, 1 - took / window) if is_first and window else 1.0
 
 
 def mean_us(total_ns: Optional[int], count: int) -> Optional[float]:

@@ -69,8 +69,6 @@ OTHERS_SHARE_MIN = 0.9
 STREAM_CALLS_MIN = 1_000
 # A thread that lived for less of the window has no share worth comparing.
 THREAD_LIFE_MIN = 0.5
-# Where requests take longer than half of the window, those that end in it tell too little.
-COUNTED_SHARE_MIN = 0.5
 # A thread of a pool that wakes its loop through a socket pair spends less on sockets.
 SOCKET_SHARE_MIN = 0.01
 # Of the socket time of the thread that has most of it: less is no thread that serves.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict, List, Optional, Tuple
 
-from udsprobe.model.counters import grown, mean_us
+from udsprobe.model.counters import counted_share, grown, mean_us
 from udsprobe.model.growth import by_name, growth, together
 from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
 from udsprobe.model.report import Connection, Latency, Peer, SendBlocked, Upstream
@@ -126,14 +126,14 @@ def _with_pool(row: Upstream, opened: int, first: Sample, last: Sample) -> Upstr
         return row
     place = (UPSTREAM_ROLE, row.transport, row.address)
     connections = sum((c.role, c.transport, c.peer_address) == place for c in kept)
-    mean_us = (row.latency_us.mean or 0.0) - (row.recv_wait_mean_us or 0.0)
+    each_us = (row.latency_us.mean or 0.0) - (row.recv_wait_mean_us or 0.0)
     window_us = (last.monotonic_ns - first.monotonic_ns) / 1000
     # Of requests that were sent before the observation began the answers are not counted.
-    unseen_us = min(mean_us, window_us / 2) if first.sequence == 0 else 0.0
-    there_us = connections * (window_us - unseen_us)
+    is_first = first.sequence == 0
+    there_us = connections * window_us * counted_share(window_us, each_us, is_first)
     if not there_us:
         return row
-    waited_us = mean_us * row.count
+    waited_us = each_us * row.count
     return replace(row, connections=connections, busy_pct=min(100.0, 100 * waited_us / there_us))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
+from udsprobe.model.counters import counted_share
 from udsprobe.model.report import (
     Hop,
     Latency,
@@ -24,7 +25,6 @@ from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.accounts.other_clients import share_of_other_clients
 from udsprobe.rules.peers.connecting import connecting_us
 from udsprobe.rules.thresholds import (
-    COUNTED_SHARE_MIN,
     SERVING_PART_MIN,
     SOCKET_SHARE_MIN,
     THREAD_BUSY_MIN,
@@ -101,15 +101,16 @@ class Service:
 
     @property
     def counted_share(self) -> float:
-        """The part of the window in which requests end that are counted.
-
-        Where the observation began with it, those that had been received before are not: of
-        requests that take a second that is the first second.
-        """
-        if not self.is_first or not self.count or not self.duration_s:
+        """The part of the window in which requests end that are counted."""
+        if not self.count:
             return 1.0
         app_s = self.stage_sums_us.get("app", 0.0) / self.count / _US_PER_S
-        return max(COUNTED_SHARE_MIN, 1 - app_s / self.duration_s)
+        return counted_share(self.duration_s, app_s, self.is_first)
+
+    @property
+    def counted_s(self) -> float:
+        """How long that is."""
+        return self.duration_s * self.counted_share
 
     @property
     def total_us(self) -> float:

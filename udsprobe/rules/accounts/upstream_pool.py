@@ -27,8 +27,7 @@ def full_pool(service: Service) -> Optional[Upstream]:
     """
     full = [row for row in service.upstream if is_full(row)]
     app_s = service.stage_sums_us.get("app", 0.0) / 1e6
-    counted_s = service.duration_s * service.counted_share
-    in_progress = app_s / counted_s if counted_s else 0.0
+    in_progress = app_s / service.counted_s if service.counted_s else 0.0
     seats = sum(row.connections or 0 for row in full)
     if not full or in_progress <= seats:
         return None
@@ -44,8 +43,7 @@ def is_queueing(service: Service) -> bool:
 
 def at_once(service: Service) -> float:
     """How many requests are outstanding upstream, on average."""
-    counted_s = service.duration_s * service.counted_share
-    return service.upstream_us / 1e6 / counted_s if counted_s else 0.0
+    return service.upstream_us / 1e6 / service.counted_s if service.counted_s else 0.0
 
 
 def is_full(row: Upstream) -> bool:
