@@ -493,9 +493,9 @@ struct wake {
  * over. They are in the timer's counts until somebody ends the last one.
  */
 struct ongoing_wait {
-	u64_t object;
+	u64_t object;		/* of the last one */
 	ns_t since_ns;		/* the first one began */
-	ns_t slept_ns;		/* in all of them */
+	ns_t slept_ns[2];	/* in all of them, by which of two futexes side by side */
 	ns_t runq_before_ns;	/* how long the thread had been ready to run by then */
 	unsigned int sleeps;
 	unsigned int author;	/* how timers are counted here */

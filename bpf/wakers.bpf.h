@@ -24,6 +24,7 @@
  */
 #define LOOKS_NS 1000000
 #define SHARE_SHIFT 20
+#define FUTEX_BYTES 4
 /* What a thread in a poller waits for, in the place of a futex's address. */
 #define EVENTS 1
 
@@ -158,14 +159,28 @@ static __always_inline void note_object(struct task_struct *task, struct thread_
 		find_futex(task, past);
 }
 
+/* A condition of glibc has two futexes side by side, and waiters of both
+ * (nptl/pthread_cond_wait.c, g_signals).
+ */
+static __always_inline bool is_same_object(u64 one, u64 other)
+{
+	return one && (one ^ other) < 2 * FUTEX_BYTES;
+}
+
+static __always_inline ns_t *slept_for(struct ongoing_wait *ongoing, u64 object)
+{
+	return &ongoing->slept_ns[object & FUTEX_BYTES ? 1 : 0];
+}
+
 /* It waits for the same again that it waited for until a timer ended that, and did nothing else. */
 static __always_inline bool begins_anew(struct thread_state *state, struct thread_past *past)
 {
 	struct ongoing_wait *ongoing = &past->ongoing;
 	ns_t runq_ns = state->activity_ns[ACTIVITY_RUNQ] - ongoing->runq_before_ns;
-	ns_t cpu_ns = state->since_ns - ongoing->since_ns - ongoing->slept_ns - runq_ns;
+	ns_t slept_ns = ongoing->slept_ns[0] + ongoing->slept_ns[1];
+	ns_t cpu_ns = state->since_ns - ongoing->since_ns - slept_ns - runq_ns;
 
-	return past->object && past->object == ongoing->object &&
+	return is_same_object(past->object, ongoing->object) &&
 	       cpu_ns < (ns_t)ongoing->sleeps * LOOKS_NS;
 }
 
@@ -499,13 +514,14 @@ static __always_inline void may_go_on(struct thread_state *state, struct thread_
 
 	if (!state->waits_anew || ongoing->author != author) {
 		ongoing->since_ns = state->since_ns;
-		ongoing->slept_ns = 0;
+		ongoing->slept_ns[0] = 0;
+		ongoing->slept_ns[1] = 0;
 		ongoing->runq_before_ns = state->activity_ns[ACTIVITY_RUNQ];
 		ongoing->sleeps = 0;
-		ongoing->object = past->object;
 		ongoing->author = author;
 	}
-	ongoing->slept_ns += now - state->since_ns;
+	ongoing->object = past->object;
+	*slept_for(ongoing, past->object) += now - state->since_ns;
 	ongoing->sleeps++;
 	state->waits_anew = state->doing;
 }
@@ -523,23 +539,34 @@ static __always_inline void leave_out_moments(struct wake *wake, ns_t slept_ns, 
 				  << US_SHIFT;
 }
 
-/* Somebody ended the last one: the others are no timer's any more. Returns how long they took. */
-static __always_inline ns_t take_from_timer(struct thread_past *past, struct wait_key *key)
+/* Of those that a timer ended, the ones for this futex. Uses up the key. */
+static __always_inline ns_t take_those_for(struct ongoing_wait *ongoing, u64 object,
+					   struct wait_key *key)
 {
-	struct ongoing_wait *ongoing = &past->ongoing;
+	ns_t slept_ns = *slept_for(ongoing, object);
 	struct wait_counts *counts;
-	ns_t slept_ns = ongoing->slept_ns;
 
-	key->object = key->doing == DOING_LOCK ? ongoing->object : 0;
-	key->author = ongoing->author;
-	key->author_tid = 0;
-	key->author_tgid = 0;
-	key->author_started_ns = 0;
+	if (!slept_ns)
+		return 0;
+	key->object = key->doing == DOING_LOCK ? object : 0;
 	counts = bpf_map_lookup_elem(&waits, key);
 	if (!counts || counts->was_ns[DOING_UNKNOWN] < slept_ns)
 		return 0;
 	counts->was_ns[DOING_UNKNOWN] -= slept_ns;
 	return slept_ns;
+}
+
+/* Somebody ended the last one: the others are no timer's any more. Returns how long they took. */
+static __always_inline ns_t take_from_timer(struct thread_past *past, struct wait_key *key)
+{
+	struct ongoing_wait *ongoing = &past->ongoing;
+
+	key->author = ongoing->author;
+	key->author_tid = 0;
+	key->author_tgid = 0;
+	key->author_started_ns = 0;
+	return take_those_for(ongoing, ongoing->object, key) +
+	       take_those_for(ongoing, ongoing->object ^ FUTEX_BYTES, key);
 }
 
 /* Woken while it was leaving its CPU: the waker could see the wait before that one still. */

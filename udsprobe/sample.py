@@ -640,7 +640,8 @@ class WaitCounts:
             `sleep`, `pipe` or `other`.
         object: of a lock, the address of the futex; 0 where it is not known.
         author: `thread`; `interrupt` (a timer or a device); `softirq` (packets or timers);
-            `peer` (the process at the other end of the connection); `unknown`.
+            `peer` (the process at the other end of the connection); `program` (threads that ended
+            and had the name `author_comm`); `unknown`.
         last_ns: CLOCK_MONOTONIC when that one ended.
         parts: they add up to the time waited.
     """

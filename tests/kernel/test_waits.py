@@ -222,7 +222,7 @@ def test_a_child_that_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("work", ["cpu", "sleep"])
-@pytest.mark.parametrize("case", ["timedlock", "timedqueue"])
+@pytest.mark.parametrize("case", ["timedlock", "timedqueue", "twowords"])
 def test_a_wait_that_is_begun_anew_is_that_of_who_ends_it(
     case: str, work: str, tmp_path: Path
 ) -> None:
@@ -308,6 +308,28 @@ def test_a_file_lock_between_processes(chain: str, tmp_path: Path) -> None:
     row = seen.row(waiter, "file_lock")
     assert names(row["authors"]) == {("thread", holder)}
     assert spent_us(row["authors"], "sleep") > 0
+
+
+def test_a_semaphore_between_processes_is_a_lock(tmp_path: Path) -> None:
+    seen = watched(tmp_path, "semaphore", rounds=1)
+    waiter, holder, *_ = seen.truth["tids"]
+    row = seen.row(waiter, "lock")
+    assert names(row["authors"]) == {("thread", holder)}
+    assert row["count"] == 1
+    assert spent_us(row["authors"], "cpu", "runq") > 0.5 * row["total_us"]
+
+
+def test_an_eventfd_is_followed_to_who_writes_to_it(tmp_path: Path) -> None:
+    """The holder of a lock waits for a process that computes."""
+    seen = watched(tmp_path, "event", rounds=1)
+    waiter, holder, helper, *_ = seen.truth["tids"]
+    row = seen.row(waiter, "lock")
+    assert names([part for part in row["authors"] if part["was"] == "other"]) == {
+        ("thread", holder)
+    }
+    behind = [part for part in row["roots"] if part["tid"] == helper]
+    assert spent_us(behind, "cpu", "runq") > 0.5 * row["total_us"]
+    assert all(via.endswith(f"/{holder}") for part in behind for via in part["via"])
 
 
 def test_a_reader_that_sleeps(tmp_path: Path) -> None:

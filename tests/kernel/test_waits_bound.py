@@ -34,7 +34,9 @@ def loaded() -> Iterator[ProbeObject]:
         tracer.close()
 
 
-def put(loaded: ProbeObject, tid: int, waited_ns: int, author_tid: int = 0) -> None:
+def put(
+    loaded: ProbeObject, tid: int, waited_ns: int, author_tid: int = 0, comm: bytes = b""
+) -> None:
     key: Any = loaded.btf.structure("wait_key")()
     counts: Any = loaded.btf.structure("wait_counts")()
     enums = loaded.btf.enum("doing"), loaded.btf.enum("author")
@@ -43,7 +45,8 @@ def put(loaded: ProbeObject, tid: int, waited_ns: int, author_tid: int = 0) -> N
     key.doing, key.author = enums[0]["DOING_LOCK"], enums[1][author]
     key.author_tgid = key.author_tid = author_tid
     counts.count, counts.tgid = 1, os.getpid()
-    counts.was_ns[enums[0]["DOING_UNKNOWN"]] = waited_ns
+    counts.was_ns[enums[0]["DOING_CPU" if comm else "DOING_UNKNOWN"]] = waited_ns
+    counts.comm = comm
     loaded.update("waits", bytes(key), bytes(counts))
 
 
@@ -98,6 +101,32 @@ def test_authors_that_ended_become_one_row(
     added = list(_window(before, after))
     assert [(row.tid, row.author, row.count) for row in added] == [(os.getpid(), "unknown", KEPT)]
     assert totals(tuple(added)) == (KEPT, 10 * KEPT)
+
+
+def test_of_authors_that_ended_the_program_stays(
+    loaded: ProbeObject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child for each request: which one it was is forgotten, what such children did is not."""
+    monkeypatch.setattr(wakers, "ROWS_KEPT_MAX", KEPT)
+    monkeypatch.setattr(wakers, "PROGRAMS_KEPT_MAX", 1)
+    table = reader(loaded)
+    for number in range(KEPT):
+        put(loaded, os.getpid(), 10, GONE_TID + number, b"convert")
+    before = table.read()
+    for number in range(KEPT, 3 * KEPT):
+        comm = b"convert" if number < 2 * KEPT else b"other"
+        put(loaded, os.getpid(), 10, GONE_TID + number, comm)
+    after = table.read()
+    assert totals(after) == (3 * KEPT, 30 * KEPT)
+    assert sorted((row.author, row.author_comm, row.count) for row in after) == [
+        ("program", "convert", 2 * KEPT),
+        ("unknown", None, KEPT),
+    ]
+    added = {row.author: row for row in _window(before, after)}
+    assert {name: row.count for name, row in added.items()} == {"program": KEPT, "unknown": KEPT}
+    assert [(part.was, part.total_ns) for part in added["program"].parts] == [("cpu", 10 * KEPT)]
+    put(loaded, os.getpid(), 10, GONE_TID, b"convert")
+    assert totals(table.read()) == (3 * KEPT + 1, 30 * KEPT + 10)
 
 
 def test_names_are_given_once_and_kept(

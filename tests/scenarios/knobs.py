@@ -29,6 +29,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "keepalive": ("connection-churn", True),
     "spin_ms": ("app-cpu", 0),
     "lock_spin_ms": ("app-cpu", 0),
+    "heap_mb": ("app-cpu", 1),
     "endless_after": ("app-cpu", 1_000_000_000),
     "spin_rounds": ("app-cpu", 1),
     "hang_after": ("app-blocked", 1_000_000_000),

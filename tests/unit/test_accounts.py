@@ -268,3 +268,24 @@ def test_requests_from_before_the_observation_kept_a_thread_too(
     assert request_time(whole_service(report)).occupied == pytest.approx(use + 0.01, rel=0.01)
     brief = replace(report, window=replace(report.window, duration_s=1.0))
     assert whole_service(brief).counted_share == (0.5 if is_first else 1.0)
+
+
+# -- who accepts and leaves the request to a child -------------------------------------------------
+
+
+def forking(before_us: float) -> Report:
+    """The parent is busy with fork(); each request is that of a child that has ended."""
+    accepted = replace(ill.quiet_listener(), accepted=400, accepted_by_thread={"4711": 400})
+    parent = ill.thread(4711, sys_other=0.98, user=0.02)
+    child = replace(ill.thread(4712, sys_socket=0.02, user=0.01), observed_s=0.5)
+    requests = ill.served(400, before=before_us, app=60, recv_wait=10, cpu=100)
+    return ill.service(requests, parent, child, listeners=[accepted])
+
+
+def test_who_accepts_is_the_bottleneck_where_requests_wait_for_it() -> None:
+    found = verdict(forking(90_000.0))
+    assert (found.cause, found.subject) == ("app-cpu", "node thread 4711")
+
+
+def test_who_accepts_may_work_where_nobody_waits_for_it() -> None:
+    assert verdict(forking(10.0)).cause == "healthy"

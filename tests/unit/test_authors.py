@@ -8,7 +8,16 @@ from typing import Any, List, Optional, Sequence, Tuple
 import pytest
 
 from tests.unit import ill
-from udsprobe.model.report import Author, Report, RootAuthor, ThreadTime, Wait
+from tests.unit.kept import call, kept, story
+from udsprobe.model.report import (
+    Author,
+    Report,
+    RootAuthor,
+    SyscallsPerRequest,
+    ThreadTime,
+    Wait,
+)
+from udsprobe.model.requests.whole_requests import whole_request
 from udsprobe.rules.accounts.asleep import waited_for
 from udsprobe.rules.accounts.authors import LastAuthor, last_author
 from udsprobe.rules.accounts.request_time import request_time
@@ -188,10 +197,12 @@ def test_a_child_for_each_request_is_one_author() -> None:
     assert polled(wait(4711, client, rest, kind="poll")) is None
 
 
-def test_threads_that_serve_and_wait_for_each_other_are_no_authors() -> None:
+def test_threads_that_serve_and_wait_for_each_other_are_told_by_what_they_do() -> None:
     other = 4712
-    first = wait(4711, part(1.0, pid=4711, tid=other, comm="node"), times=0.5)
-    second = wait(other, part(1.0, pid=4711, tid=4711, comm="node"), times=0.5)
+    going_on = part(0.2, pid=4711, tid=4713, comm="node", was="lock", call="futex")
+    behind = part(0.1, by="others", pid=None, tid=None, comm=None, call=None)
+    first = wait(4711, part(0.7, pid=4711, tid=other, comm="node"), going_on, behind, times=0.5)
+    second = wait(other, part(0.7, pid=4711, tid=4711, comm="node"), going_on, behind, times=0.5)
     report = locked(first, second)
     assert report.time is not None
     serving = next(each for each in report.time.threads if each.tid == 4711)
@@ -199,7 +210,15 @@ def test_threads_that_serve_and_wait_for_each_other_are_no_authors() -> None:
     share = {**serving.share, "blocked_lock": 0.4}
     threads = [replace(serving, tid=tid, share=share) for tid in (4711, other)]
     time = replace(report.time, threads=threads)
-    assert named(replace(report, time=time)) is None
+    found = named(replace(report, time=time))
+    assert found is not None and found.in_turns == "threads"
+    assert (found.share, found.followed) == (1.0, pytest.approx(0.8))
+    assert found.clause() == (
+        "woken by another of its threads, which was 100 % of that time on the disk (fsync)"
+    )
+    verdict = judged(replace(report, time=time)).verdict
+    assert verdict is not None
+    assert (verdict.cause, verdict.subject) == ("app-blocked", "another of its threads")
     # One of them that does not wait itself is.
     found = named(replace(report, time=time, waits=[first]))
     assert found is not None
@@ -254,6 +273,48 @@ TIMED = part(1.0, by="timer", pid=None, tid=None, was=None, call=None)
 )
 def test_what_a_service_is_asleep_for(of: str, waits: List[Wait], kind: Optional[str]) -> None:
     assert waited_for(whole_service(locked(*waits)), of, WAITED_US) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "waits", "words"),
+    [
+        ("write", "other", "write() of a terminal, an eventfd or another special file"),
+        ("rt_sigtimedwait", "other", "a signal (rt_sigtimedwait)"),
+        ("wait4", "child", "a child process (wait4)"),
+        ("ioctl", "other", "ioctl()"),
+    ],
+)
+def test_the_call_that_a_service_sleeps_in_is_that_of_its_requests(
+    name: str, waits: str, words: str
+) -> None:
+    """Whatever other targets call meanwhile."""
+    asleep = call(name, 60, 79_000, waits=waits, asleep=True)
+    request = whole_request(kept(1, text=story(calls=[asleep])))
+    server = ill.thread(4711, user=0.02, blocked_other=0.95, blocked_poll=0.03)
+    requests = ill.served(500, recv_wait=0, recv=0, send=0, app=80_000, other=98.0, cpu=2.0)
+    report = ill.service(requests, server)
+    per_request = SyscallsPerRequest(1.5, {"clock_nanosleep": 1.5})
+    asked = replace(report.requests, slowest=[request], syscalls_per_request=per_request)
+    targets = [replace(report.targets[0], pid=request.pid)]
+    found = judged(replace(report, requests=asked, targets=targets)).verdict
+    assert found is not None and found.cause == "app-blocked"
+    assert f"node sleeps on {words} while requests wait" in found.summary
+
+
+@pytest.mark.parametrize(("disk", "cause"), [(0.55, "app-blocked"), (0.45, "app-cpu")])
+def test_requests_that_wait_for_each_other_are_held_up_by_what_holders_do_most(
+    disk: float, cause: str
+) -> None:
+    """One other thread takes them in turn, on the disk and on a CPU, and is full by neither."""
+    on_disk = part(disk)
+    computed = part(1 - disk, was="cpu", call=None)
+    report = locked(
+        wait(4711, on_disk, computed), blocked_disk=disk, user=1 - disk, blocked_poll=0.0
+    )
+    found = judged(report).verdict
+    assert found is not None and found.cause == cause
+    assert any(fact.metric.startswith("request_") for fact in found.evidence)
+    assert "woken by flusher 60/61" in found.summary
 
 
 def test_a_lock_that_nobody_opens_but_its_time_limit_is_a_timer() -> None:

@@ -39,7 +39,7 @@ def test_a_pool_at_one_lock_is_busy_though_no_thread_of_it_is() -> None:
     found = request_time(service)
     assert found.behind_locks < 0.5 < found.by_others
     assert found.share("cpu") > 0.9
-    saturated = saturation(service, found.by_others)
+    saturated = saturation(service, found)
     assert saturated is not None and (saturated.how, saturated.kind) == ("process", "cpu")
 
 

@@ -202,3 +202,44 @@ AUTHORED = st.builds(
 @settings(max_examples=60, deadline=None)
 def test_sums_stay_sums_in_any_tangle(rows: List[WaitCounts]) -> None:
     window(*rows)
+
+
+def program(tid: int, count: int, comm: str = "convert", **was_us: int) -> WaitCounts:
+    """Waits in a poller that processes of one name ended, which have ended themselves."""
+    row = ended(tid, "poll", count=count, author="program", **was_us)
+    return replace(row, author_comm=comm, author_is_target=True)
+
+
+def test_of_processes_that_ended_the_program_is_told() -> None:
+    (row,) = window(program(1, 3, cpu=30, runq=60), first=(program(1, 1, cpu=10, runq=20),)).rows
+    assert [(a.by, a.pid, a.comm, a.was, a.total_us) for a in row.authors] == [
+        ("program", None, "convert", "runq", 40),
+        ("program", None, "convert", "cpu", 20),
+    ]
+    assert (row.count, row.unknown_us) == (2, 0)
+
+
+def test_who_ended_since_is_taken_from_its_program() -> None:
+    before = replace(ended(1, "poll", by=2, cpu=10), author_comm="convert")
+    (row,) = window(program(1, 2, cpu=35), first=(before,)).rows
+    assert [(a.by, a.total_us, row.count) for a in row.authors] == [("program", 25, 1)]
+
+
+def test_programs_of_different_names_stay_apart() -> None:
+    (row,) = window(program(1, 2, cpu=35), program(1, 1, "other", cpu=5)).rows
+    assert [(a.comm, a.total_us) for a in row.authors] == [("convert", 35), ("other", 5)]
+
+
+def test_what_is_neither_lock_nor_socket_is_followed() -> None:
+    """An eventfd, a semaphore, a signal: the last in the chain computed meanwhile."""
+    row = window(ended(1, by=2, other=80), ended(2, "other", by=3, cpu=200)).rows[1]
+    assert [(a.tid, a.was, a.total_us, a.via) for a in row.roots] == [
+        (3, "cpu", 80, [f"worker {PID}/2"]),
+    ]
+
+
+def test_of_those_behind_the_longest_it_stays_known_what_they_did() -> None:
+    many = [ended(1, by=by, disk=1000 + by) for by in range(100, 100 + 2 * AUTHORS_SHOWN_MAX)]
+    (row,) = window(*many, ended(1, by=99, cpu=7)).rows
+    rest = [(a.by, a.was) for a in row.authors[AUTHORS_SHOWN_MAX:]]
+    assert rest == [("others", "disk"), ("others", "cpu")]

@@ -124,3 +124,23 @@ def test_what_requests_that_were_handed_over_sleep_for_is_told_by_who_replies() 
     assert request_time(service).share("sleep") == 0.0
     service = replace(service, repliers=frozenset(range(FIRST, FIRST + 4)))
     assert request_time(service).share("sleep") > 0.9
+
+
+@pytest.mark.parametrize("by", ["program", "thread"])
+@pytest.mark.parametrize("kind", ["poll", "child"])
+def test_children_that_compute_for_requests_are_the_service_s_cpu(kind: str, by: str) -> None:
+    """A process for each request; who serves waits for it in its poller, or until it ends."""
+    pid = None if by == "program" else 5000
+    child = replace(ended(5000, "cpu", None, POLLED_US), by=by, pid=pid, comm="convert")
+    asleep = {"poll": {"poll": 90.0}, "child": {"other": 90.0}}[kind]
+    requests = ill.served(400, recv_wait=0, recv=0, send=0, app=50_000, cpu=10.0, **asleep)
+    blocked = {"poll": "blocked_poll", "child": "blocked_other"}[kind]
+    loop = replace(ill.thread(PID, user=0.1, sys_poll=0.01, **{blocked: 0.85}), pid=PID)
+    waits = [replace(polled(child), kind=kind)]
+    time = request_time(whole_service(replace(ill.service(requests, loop), waits=waits)))
+    assert time.mean_us("cpu") == pytest.approx(50_000.0, rel=0.01)
+    assert time.by_others == pytest.approx(0.9, rel=0.01)
+    # Of somebody who is no target it is not known that it works for this service.
+    strangers = [replace(waits[0], roots=[], authors=[replace(child, is_target=False)])]
+    time = request_time(whole_service(replace(ill.service(requests, loop), waits=strangers)))
+    assert time.mean_us("cpu") == pytest.approx(5_000.0, rel=0.01)

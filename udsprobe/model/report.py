@@ -1182,7 +1182,8 @@ class Author:
     """Who ended waits, and what they did while these lasted.
 
     `by`: `thread`; `process` (the other end of the connection); `timer`, `device`, `interrupt`
-    (without a thread); behind the longest `program` (processes of one name, `comm`) and `others`.
+    (without a thread); `program` (processes of one name, `comm`, behind the longest, or ended);
+    behind the longest, `others`.
     `was`: `cpu`, `runq`, or what it slept for, as `Wait.kind`; None when it is not known. `call`:
     the call that it slept in.
     """

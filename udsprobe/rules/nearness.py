@@ -38,7 +38,7 @@ def of_service(
     _raise(found, "cpu-contention", contends)
     moves = min(moved.share / WAIT_SHARE_MIN, moved.mean_us / WAIT_MEAN_US_MIN)
     _raise(found, "transport", moves)
-    busiest = saturation(service, time.by_others, THREAD_BUSY_MIN * (1 - NEAR_LIMIT))
+    busiest = saturation(service, time, THREAD_BUSY_MIN * (1 - NEAR_LIMIT))
     if busiest is not None:
         _raise(found, CAUSE_OF_BUSY[busiest.kind], busiest.busy / THREAD_BUSY_MIN)
     p99 = service.latency.p99 if service.latency is not None else None

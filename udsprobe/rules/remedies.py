@@ -16,7 +16,7 @@ from udsprobe.model.report import (
 )
 from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.rules.accounts.affinity import confinement
-from udsprobe.rules.accounts.asleep import TIMER, waited_for
+from udsprobe.rules.accounts.asleep import TIMER, slept_in, waited_for
 from udsprobe.rules.accounts.authors import LastAuthor, last_author
 from udsprobe.rules.accounts.cpu_holders import (
     foreign_holders,
@@ -64,6 +64,8 @@ _SLEEPS = {
     "semop": "a semaphore (semop)",
     "msgrcv": "a message queue (msgrcv)",
 }
+_OF_FILES = ("read", "readv", "write", "writev")
+_SPECIAL_FILE = " of a terminal, an eventfd or another special file"
 _IN_GO = "a timer, a lock or a channel"
 # Sleeps of a thread that a goroutine may have left to wait for something else.
 _IN_GOROUTINES = ("lock", "timer")
@@ -113,14 +115,17 @@ def sleeping_on(report: Report, service: Service, time: RequestTime) -> str:
         return _IN_GO
     if part == "timer":
         return "a timer, or an event in its poller"
-    kind = waited_for(service, part, time.sum_us(part))
+    kind = waited_for(service, part, time.asleep_us(part))
     if part == "lock" and kind == TIMER:
         return f"{OWN_TIMER}a futex with a time limit)"
     if part == "lock":
         return _sleep_call(report, ("flock",)) or "a lock (futex)"
     if kind == "pipe":
         return f"a pipe{_direction(report)}"
-    return _sleep_call(report) or "a sleep, a pipe, a child process or a signal"
+    call = slept_in(report, service, part)
+    if call is None:
+        return _sleep_call(report) or "a sleep, a pipe, a child process or a signal"
+    return _SLEEPS.get(call) or f"{call}(){_SPECIAL_FILE if call in _OF_FILES else ''}"
 
 
 def _is_go(report: Report, service: Service) -> bool:
@@ -180,8 +185,14 @@ def _app_cpu(case: _Case) -> Remedy:
         headline = f"requests spend their time on the CPU in {comm}"
     else:
         return Remedy(None, "requests spend their time on a CPU")
-    started = choice.started_for_requests(case.report) if _is_of_children(case.service) else ()
-    return Remedy(subject, headline, actions=(*started, *choice.busy(case.report, pid, tid, comm)))
+    actions = choice.busy(case.report, pid, tid, comm)
+    program = choice.started_for_requests(case.report) if _is_of_children(case.service) else None
+    if program is not None:
+        actions = (*remedies("child-each", program=program), *actions)
+    if program is not None and found is not None and found.how == "host":
+        subject = f"{program} processes"
+        headline = f"{subject} that come and go keep all its CPUs {percent(found.busy)} busy"
+    return Remedy(subject, headline, actions=actions)
 
 
 def _is_of_children(service: Service) -> bool:
@@ -193,8 +204,7 @@ def _is_of_children(service: Service) -> bool:
 
 def _computing_holder(case: _Case) -> Optional[Remedy]:
     """Which threads compute while those that serve wait for a lock: those of a collector, say."""
-    behind_us = case.time.behind_locks * case.service.stage_sums_us.get("app", 0.0)
-    if behind_us < case.time.sum_us("cpu") / 2:
+    if case.time.behind_locks_us < case.time.sum_us("cpu") / 2:
         return None
     # With a name of their own: threads that take turns at serving have one name.
     serving = {_crew(thread) for thread in serving_threads(case.service)}
@@ -230,10 +240,9 @@ def _computed_us(threads: Sequence[ThreadTime]) -> float:
 
 def _computing_author(case: _Case) -> Optional[Remedy]:
     """Who computes while requests wait for a lock, where most of their time is that."""
-    behind_us = case.time.behind_locks * case.service.stage_sums_us.get("app", 0.0)
-    if behind_us < case.time.sum_us("cpu") / 2:
+    if case.time.behind_locks_us < case.time.sum_us("cpu") / 2:
         return None
-    found = last_author(case.service, "lock", behind_us)
+    found = last_author(case.service, "lock", case.time.asleep_us("lock"))
     if found is None or found.author.was != "cpu":
         return None
     author = found.author
@@ -254,7 +263,7 @@ def _app_blocked(case: _Case) -> Remedy:
     on = sleeping_on(case.report, case.service, case.time)
     part = _sleeps_for(case.time)
     thread = _longest_asleep(case, part)
-    author = last_author(case.service, part, case.time.sum_us(part))
+    author = last_author(case.service, part, case.time.asleep_us(part))
     pid = thread.pid if thread is not None else 0
     parts = sorted(
         ((name, case.time.mean_us(name)) for name in ("lock", "disk", "timer", "sleep")),

@@ -241,6 +241,14 @@ def threads_and_a_lock(bench: Bench, sleep_ms: int = 5) -> Subject:
     return Subject([server.pid])
 
 
+@case("Python", (TCP,))
+def threads_that_keep_the_interpreter_lock(bench: Bench, sleep_ms: int = 10) -> Subject:
+    """A C function sleeps for 10 ms in each request and keeps the interpreter's lock."""
+    server = bench.threaded(f"gil_ms={sleep_ms}")
+    bench.load(server.address, connections=4)
+    return Subject([server.pid])
+
+
 @case("C threads", BOTH)
 def c_threads_and_a_lock_asleep(bench: Bench, sleep_ms: int = 5) -> Subject:
     """Each request holds the one lock while it sleeps 5 ms, and computes 0.3 ms."""

@@ -174,3 +174,27 @@ def processes_that_share_a_lock(bench: Bench, lock_spin_ms: int = 5) -> Subject:
     service = bench.service("kind=prefork", "seats=12", f"lock_spin_ms={lock_spin_ms}")
     bench.load(service.address, b"request\n", "bytes:64", connections=12, think_ms=30)
     return Subject([service.pid], ["processes contend for one lock"])
+
+
+@case("Python", (TCP,))
+def threads_that_start_a_child_each(bench: Bench, spin_ms: int = 10) -> Subject:
+    """A process is started for each request, and computes for 10 ms."""
+    server = bench.threaded(*([f"child_ms={spin_ms}"] if spin_ms else []))
+    bench.load(server.address, connections=4)
+    return Subject([server.pid])
+
+
+@case("Python", (TCP,))
+def threads_that_wait_for_a_helper(bench: Bench, spin_ms: int = 8) -> Subject:
+    """One other process computes for 8 ms in each request, which an eventfd wakes."""
+    server = bench.threaded(f"helper_ms={spin_ms}")
+    bench.load(server.address, connections=8)
+    return Subject([server.pid])
+
+
+@case("Python", (TCP,))
+def fork_for_each_connection(bench: Bench, heap_mb: int = 800) -> Subject:
+    """The accepting process is busy with fork(), which copies the page tables of 800 MB."""
+    server = bench.python("forking.py", f"heap_mb={heap_mb}")
+    bench.load(server.address, connections=8, reconnect=1)
+    return Subject([server.pid])

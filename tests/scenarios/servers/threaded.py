@@ -4,8 +4,10 @@ One thread accepts and hands each connection to a thread of its own.
 accept_pause_ms=T the acceptor sleeps after each accept · pool=N at most N connections at a time,
 the next is accepted when one ends · deadlock_after=N the acceptor waits for ever for a lock after
 N connections · lock_ms=T each request holds one lock for T ms · sleep_ms=T · spin_ms=T · body=N
-worker_ms=T one other thread computes T ms for each request · parts=2 head and body in a send each
-nodelay=1 TCP_NODELAY
+worker_ms=T one other thread computes T ms for each request · helper_ms=T one other process does,
+which an eventfd wakes · child_ms=T a process is started for each request and computes T ms
+gil_ms=T sleeps for T ms and keeps the interpreter's lock meanwhile
+parts=2 head and body in a send each · nodelay=1 TCP_NODELAY
 upstream=ADDRESS asks an HTTP server first, over pool_to=N connections that all threads share;
 ask_parts=2 in two sends
 lookup=NAME looks its address up
@@ -15,12 +17,17 @@ speaks=1 as daytime does (RFC 867): a line for each connection, which is closed;
 
 from __future__ import annotations
 
+import ctypes
+import os
 import queue
 import socket
+import subprocess
 import sys
 import threading
 import time
 from typing import Dict, Optional
+
+CHILD = "import sys, time\nwhile time.thread_time() < float(sys.argv[1]): pass"
 
 
 class Service:
@@ -37,6 +44,7 @@ class Service:
         self._never = threading.Lock()
         self._log = log_at(options.get("log", ""))
         self._seats = threading.Semaphore(int(options.get("pool", 100000)))
+        self._helper = Helper(self._ms("helper_ms")) if "helper_ms" in options else None
         self._tasks: queue.Queue[threading.Event] = queue.Queue()
         threading.Thread(target=self._take_tasks, daemon=True).start()
         self._pool: queue.Queue[socket.socket] = queue.Queue()
@@ -105,6 +113,13 @@ class Service:
             spin(self._ms("spin_ms"))
         if "upstream" in self._options:
             self._ask()
+        if self._helper is not None:
+            self._helper.ask()
+        if self._ms("child_ms"):
+            command = [sys.executable, "-S", "-c", CHILD, str(self._ms("child_ms"))]
+            subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        if self._ms("gil_ms"):
+            ctypes.PyDLL(None).usleep(int(1e6 * self._ms("gil_ms")))
         if self._ms("worker_ms"):
             done = threading.Event()
             self._tasks.put(done)
@@ -124,6 +139,24 @@ class Service:
             done = self._tasks.get()
             spin(self._ms("worker_ms"))
             done.set()
+
+
+class Helper:
+    """A process that computes for whoever asks, one after the other."""
+
+    def __init__(self, seconds: float) -> None:
+        self._turn = threading.Lock()
+        self._asked, self._done = os.eventfd(0), os.eventfd(0)
+        if os.fork() == 0:
+            while os.eventfd_read(self._asked):
+                spin(seconds)
+                os.eventfd_write(self._done, 1)
+
+    def ask(self) -> None:
+        """Wait until it has computed."""
+        with self._turn:
+            os.eventfd_write(self._asked, 1)
+            os.eventfd_read(self._done)
 
 
 def spin(seconds: float) -> None:

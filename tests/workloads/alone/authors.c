@@ -20,7 +20,9 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/file.h>
+#include <sys/ipc.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -465,6 +467,41 @@ static void *loops_worker(void *unused)
 	return NULL;
 }
 
+/* As a waiter of glibc's condition, which goes on waiting at the other of two words now and then. */
+static _Alignas(8) _Atomic int words[2];
+static _Atomic int is_set;
+
+static void *waiter_at_two_words(void *unused)
+{
+	const struct timespec tick = {.tv_nsec = TICK_MS * 1000000L};
+
+	(void)unused;
+	tids[0] = gettid();
+	for (int i = 0; i < rounds; i++) {
+		pthread_barrier_wait(&turn);
+		for (int at = 0; !atomic_load(&is_set); at = !at)
+			syscall(SYS_futex, &words[at], FUTEX_WAIT_PRIVATE, 0, &tick, NULL, 0);
+		atomic_store(&is_set, 0);
+		pthread_barrier_wait(&turn);
+	}
+	return NULL;
+}
+
+static void *waker_at_two_words(void *unused)
+{
+	(void)unused;
+	tids[1] = gettid();
+	for (int i = 0; i < rounds; i++) {
+		pthread_barrier_wait(&turn);
+		do_work();
+		atomic_store(&is_set, 1);
+		for (int at = 0; at < 2; at++)
+			futex(&words[at], FUTEX_WAKE, 1);
+		pthread_barrier_wait(&turn);
+	}
+	return NULL;
+}
+
 static void run_pair(void *(*first)(void *), void *(*second)(void *))
 {
 	pthread_t threads[2];
@@ -751,6 +788,86 @@ static void run_record_lock(const char *path)
 	waitpid(tids[1], NULL, 0);
 }
 
+static void change(int semaphore, short by)
+{
+	struct sembuf operation = {.sem_op = by, .sem_flg = SEM_UNDO};
+
+	if (semop(semaphore, &operation, 1))
+		exit(3);
+}
+
+/* As run_record_lock, with a semaphore of System V. */
+static void run_semaphore(void)
+{
+	int ends[2], semaphore = semget(IPC_PRIVATE, 1, 0600);
+	char byte;
+
+	if (semaphore < 0 || pipe(ends))
+		exit(3);
+	change(semaphore, 1);
+	tids[0] = gettid();
+	tids[1] = fork();
+	if (!tids[1]) {
+		change(semaphore, -1);
+		if (write(ends[1], "x", 1) != 1)
+			_exit(3);
+		do_work();
+		change(semaphore, 1);
+		_exit(0);
+	}
+	if (read(ends[0], &byte, 1) != 1)
+		exit(3);
+	change(semaphore, -1);
+	waitpid(tids[1], NULL, 0);
+	semctl(semaphore, 0, IPC_RMID);
+}
+
+static void wait_for_event(void)
+{
+	unsigned long count;
+
+	if (read(done, &count, sizeof(count)) != sizeof(count))
+		exit(3);
+}
+
+/* It holds the lock and waits for a process that does the work. */
+static void *holder_with_helper(void *unused)
+{
+	const unsigned long one = 1;
+
+	(void)unused;
+	tids[1] = gettid();
+	pthread_mutex_lock(&held);
+	tids[2] = fork();
+	if (!tids[2]) {
+		do_work();
+		_exit(write(done, &one, sizeof(one)) != sizeof(one));
+	}
+	pthread_barrier_wait(&turn);
+	wait_for_event();
+	pthread_mutex_unlock(&held);
+	waitpid(tids[2], NULL, 0);
+	return NULL;
+}
+
+static void *waiter_for_holder(void *unused)
+{
+	(void)unused;
+	tids[0] = gettid();
+	pthread_barrier_wait(&turn);
+	pthread_mutex_lock(&held);
+	pthread_mutex_unlock(&held);
+	return NULL;
+}
+
+static void run_event(void)
+{
+	done = eventfd(0, 0);
+	if (done < 0)
+		exit(2);
+	run_pair(waiter_for_holder, holder_with_helper);
+}
+
 static void run(const char *name, const char *path)
 {
 	if (!strcmp(name, "chain")) {
@@ -788,6 +905,12 @@ static void run(const char *name, const char *path)
 		run_pool();
 	} else if (!strcmp(name, "record")) {
 		run_record_lock(path);
+	} else if (!strcmp(name, "semaphore")) {
+		run_semaphore();
+	} else if (!strcmp(name, "event")) {
+		run_event();
+	} else if (!strcmp(name, "twowords")) {
+		run_pair(waiter_at_two_words, waker_at_two_words);
 	} else if (!strcmp(name, "filelock")) {
 		run_file_lock(path);
 	} else {

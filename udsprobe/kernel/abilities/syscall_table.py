@@ -65,6 +65,7 @@ WAITS: Mapping[str, str] = {
     **dict.fromkeys(("epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"), "POLL"),
     **dict.fromkeys(("select", "pselect6", "io_uring_enter"), "POLL"),
     **dict.fromkeys(("futex", "futex_wait", "futex_waitv"), "LOCK"),
+    **dict.fromkeys(("semop", "semtimedop"), "LOCK"),
     **dict.fromkeys(("flock", "fcntl"), "FILE_LOCK"),
     **dict.fromkeys(("wait4", "waitid", "waitpid"), "CHILD"),
     **dict.fromkeys(("nanosleep", "clock_nanosleep"), "SLEEP"),

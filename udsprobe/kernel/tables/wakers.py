@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Iterator, Mapping, Optional, Set, Tuple
+from typing import (
+    Any,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from udsprobe.kernel.abilities import preempt_count
 from udsprobe.kernel.abilities.plan import WAKER_PROGRAM
@@ -22,11 +35,27 @@ from udsprobe.sample import WaitCounts, WaitPart
 ROWS_KEPT_MAX = 1024
 # The kernel's map holds 8192.
 LOOK_ABOVE_MAX = 6000
+# Of one thread's waits of one kind, when processes that ended are told by name only.
+PROGRAMS_KEPT_MAX = 3
 _TASKS = Path("/proc")
 
 _Waiter = Tuple[int, int, int]  # pid, tid, started_ns
-_Rest = Tuple[_Waiter, str]  # and the kind of wait
 _NOBODY: _Waiter = (0, 0, 0)
+
+
+class _Program(NamedTuple):
+    """Of authors that ended: what is kept of them."""
+
+    comm: str
+    is_target: bool
+
+
+class _Rest(NamedTuple):
+    """A row of several: of one kind, of one thread or none, and of one program or none."""
+
+    waiter: _Waiter
+    kind: str
+    program: Optional[_Program] = None
 
 
 class Wakers:
@@ -63,7 +92,8 @@ class WaitTable:
 
     When there are very many, those of threads that ended, and those that find no room, become one
     row for each kind of wait, without names. Those of a thread that lives, which threads ended that
-    are gone by now, become one row for each kind, without authors.
+    are gone by now, become one row for each kind and name of these, the first three, and for all
+    others one without authors.
 
     Args:
         loaded: the object that counts.
@@ -101,10 +131,11 @@ class WaitTable:
         rows, rest = [], dict(self._rest)
         for key, counts in raw.items():
             row = self._row(key, counts)
+            without = _Rest(_waiter(row), row.kind)
             if key not in self._kept:
-                _add(rest, _NOBODY, row)
-            elif _is_without_author(row) and (_waiter(row), row.kind) in rest:
-                _add(rest, _waiter(row), row)
+                _add(rest, _Rest(_NOBODY, row.kind), row)
+            elif _is_without_author(row) and without in rest:
+                _add(rest, without, row)
             else:
                 rows.append(row)
         return (*rows, *rest.values())
@@ -124,24 +155,36 @@ class WaitTable:
     def _forget_ended(self, raw: Dict[bytes, bytes]) -> None:
         threads = _Threads()
         self._forget_those_of_ended(threads)
+        gone: Dict[_Rest, List[WaitCounts]] = {}
         for key in list(raw):
             row = self._row(key, raw[key])
             lives = threads.lives(row.pid, row.tid)
             if lives and (row.author_comm == OUTSIDE or threads.lives(*_author(row))):
                 continue
             named = lives and key not in self._unnamed
-            _add(self._rest, _waiter(row) if named else _NOBODY, row)
+            place = _by_program(row) if named else _Rest(_NOBODY, row.kind)
+            gone.setdefault(place, []).append(row)
             del raw[key]
             self._object.delete("waits", key)
+        for place in sorted(gone, key=lambda each: -sum(map(_total_ns, gone[each]))):
+            allowed = self._allowed(place)
+            for row in gone[place]:
+                _add(self._rest, allowed, row)
         # Not at every sample where that many live.
         self._look_above = max(ROWS_KEPT_MAX, min(2 * len(raw), LOOK_ABOVE_MAX))
 
     def _forget_those_of_ended(self, threads: _Threads) -> None:
         """Rows without authors, of threads that have ended since."""
         before, self._rest = self._rest, {}
-        for (who, _), row in before.items():
-            lives = who == _NOBODY or threads.lives(row.pid, row.tid)
-            _add(self._rest, who if lives else _NOBODY, row)
+        for place, row in before.items():
+            lives = place.waiter == _NOBODY or threads.lives(row.pid, row.tid)
+            _add(self._rest, place if lives else _Rest(_NOBODY, row.kind), row)
+
+    def _allowed(self, place: _Rest) -> _Rest:
+        """Without the program where those of others came first."""
+        without = place._replace(program=None)
+        known = [each for each in self._rest if each.program and each[:2] == place[:2]]
+        return place if place in known or len(known) < PROGRAMS_KEPT_MAX else without
 
     def _row(self, key: bytes, raw: bytes) -> WaitCounts:
         """The same object as before where nothing was added."""
@@ -217,6 +260,13 @@ def _waiter(row: WaitCounts) -> _Waiter:
     return row.pid, row.tid, row.started_ns
 
 
+def _by_program(row: WaitCounts) -> _Rest:
+    """Where one whose author has ended is counted."""
+    known = row.author == "thread" and row.author_comm
+    program = _Program(row.author_comm or "", row.author_is_target) if known else None
+    return _Rest(_waiter(row), row.kind, program)
+
+
 def _author(row: WaitCounts) -> Tuple[Optional[int], Optional[int]]:
     return row.author_pid, row.author_tid
 
@@ -225,27 +275,42 @@ def _is_without_author(row: WaitCounts) -> bool:
     return row.author == "unknown" and not row.object
 
 
-def _add(rest: Dict[_Rest, WaitCounts], who: _Waiter, row: WaitCounts) -> None:
-    """To the row of its kind that has no authors."""
-    before = rest.get((who, row.kind))
-    pid, tid, started_ns = who
-    rest[who, row.kind] = WaitCounts(
+def _add(rest: Dict[_Rest, WaitCounts], place: _Rest, row: WaitCounts) -> None:
+    before = rest.get(place)
+    pid, tid, started_ns = place.waiter
+    several = (row,) if before is None else (before, row)
+    parts = [part for each in several for part in each.parts]
+    rest[place] = WaitCounts(
         pid=pid,
         tid=tid,
         started_ns=started_ns,
-        kind=row.kind,
+        kind=place.kind,
         object=0,
-        author="unknown",
+        author="program" if place.program else "unknown",
         author_pid=None,
         author_tid=None,
         author_started_ns=0,
-        author_comm=None,
-        author_is_target=False,
-        count=row.count + (before.count if before else 0),
-        max_ns=max(row.max_ns, before.max_ns if before else 0),
-        last_ns=max(row.last_ns, before.last_ns if before else 0),
-        parts=(WaitPart("unknown", _total_ns(row) + (_total_ns(before) if before else 0), None),),
+        author_comm=place.program.comm if place.program else None,
+        author_is_target=place.program is not None and place.program.is_target,
+        count=sum(each.count for each in several),
+        max_ns=max(each.max_ns for each in several),
+        last_ns=max(each.last_ns for each in several),
+        parts=_together(parts) if place.program else _without_what(parts),
     )
+
+
+def _together(parts: Iterable[WaitPart]) -> Tuple[WaitPart, ...]:
+    """One of each kind."""
+    found: Dict[str, WaitPart] = {}
+    for part in parts:
+        known = found.get(part.was)
+        total_ns = part.total_ns + (known.total_ns if known else 0)
+        found[part.was] = replace(known or part, total_ns=total_ns)
+    return tuple(found.values())
+
+
+def _without_what(parts: Iterable[WaitPart]) -> Tuple[WaitPart, ...]:
+    return (WaitPart("unknown", sum(part.total_ns for part in parts), None),)
 
 
 def _total_ns(row: WaitCounts) -> int:

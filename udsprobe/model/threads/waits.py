@@ -21,7 +21,7 @@ PROGRAM = "program"
 THREAD, PROCESS = "thread", "process"
 # What somebody else ends. Disks and timers are an end in themselves.
 _FOLLOWED = frozenset(
-    ("lock", "file_lock", "recv", "send", "poll", "accept", "connect", "child", "pipe")
+    ("lock", "file_lock", "recv", "send", "poll", "accept", "connect", "child", "pipe", "other")
 )
 _TIMED = frozenset(("sleep", "lock", "file_lock"))
 _NS_PER_US = 1000
@@ -115,7 +115,8 @@ def _window(first: Iterable[WaitCounts], last: Iterable[WaitCounts]) -> Iterator
     for row in first:
         key = _key(row)
         # Names that are kept no longer: counted in a row without them from then on.
-        key = next((each for each in (key, _authorless(row)) if each in rows), _nameless(row.kind))
+        kept = (key, _programs_key(row), _authorless(row))
+        key = next((each for each in kept if each in rows), _nameless(row.kind))
         before.setdefault(key, []).append(row)
     for key, row in rows.items():
         added = _less(row, before.get(key, []))
@@ -124,8 +125,16 @@ def _window(first: Iterable[WaitCounts], last: Iterable[WaitCounts]) -> Iterator
 
 
 def _key(row: WaitCounts) -> Tuple[object, ...]:
+    if row.author == PROGRAM:
+        return _programs_key(row)
     author = (row.author, row.author_pid, row.author_tid, row.author_started_ns)
     return (row.pid, row.tid, row.started_ns, row.kind, row.object, *author)
+
+
+def _programs_key(row: WaitCounts) -> Tuple[object, ...]:
+    """Of all with that name, once they have ended."""
+    program = (row.author_comm, row.author_is_target)
+    return (row.pid, row.tid, row.started_ns, row.kind, 0, PROGRAM, *program)
 
 
 def _authorless(row: WaitCounts) -> Tuple[object, ...]:
@@ -183,8 +192,8 @@ def _parts(counts: WaitCounts, names: _Names) -> Iterator[_Part]:
 
 def _by(counts: WaitCounts) -> str:
     """What ended it, in words; an interrupt may be anybody's."""
-    if counts.author == "thread":
-        return THREAD
+    if counts.author in (THREAD, PROGRAM):
+        return counts.author
     if counts.author == "peer":
         return PROCESS
     if counts.kind in _TIMED:
@@ -196,7 +205,8 @@ def _merged(parts: Iterable[_Part]) -> List[_Part]:
     """One for each author and what they did, the longest first."""
     found: Dict[Tuple[object, ...], _Part] = {}
     for part in parts:
-        key = (part.by, part.pid, part.tid, part.was, part.via)
+        program = part.comm if part.by == PROGRAM else None
+        key = (part.by, part.pid, part.tid, program, part.was, part.via)
         known = found.get(key)
         if known is None:
             found[key] = part
@@ -211,12 +221,17 @@ def _order(part: _Part) -> Tuple[int, int, int, str]:
 
 
 def _capped(parts: List[_Part]) -> List[_Part]:
-    """Those behind the longest become one for each program, and one, so that sums stay sums."""
+    """Those behind the longest become one for each program, and then one for each thing that they
+    did, so that sums stay sums."""
     behind = parts[AUTHORS_SHOWN_MAX:]
     programs = _programs(behind)[:PROGRAMS_SHOWN_MAX]
-    shown = [*parts[:AUTHORS_SHOWN_MAX], *programs]
-    rest = sum(each.total_ns for each in behind) - sum(each.total_ns for each in programs)
-    return [*shown, _Part(OTHERS, None, None, None, None, rest)] if rest else shown
+    rest: Dict[Optional[str], int] = {}
+    for part in behind:
+        rest[part.was] = rest.get(part.was, 0) + part.total_ns
+    for part in programs:
+        rest[part.was] -= part.total_ns
+    others = [_Part(OTHERS, None, None, was, None, ns) for was, ns in rest.items() if ns]
+    return [*parts[:AUTHORS_SHOWN_MAX], *programs, *sorted(others, key=_order)]
 
 
 def _programs(parts: List[_Part]) -> List[_Part]:
@@ -224,14 +239,14 @@ def _programs(parts: List[_Part]) -> List[_Part]:
     request, say. The longest first."""
     alike: Dict[Tuple[object, ...], List[_Part]] = {}
     for part in parts:
-        if part.by == THREAD and part.comm:
+        if part.by in (THREAD, PROGRAM) and part.comm:
             alike.setdefault((part.comm, part.was, part.is_target), []).append(part)
     found = [
         each[0]._replace(
             by=PROGRAM, pid=None, tid=None, via=(), total_ns=sum(part.total_ns for part in each)
         )
         for each in alike.values()
-        if len({part.pid for part in each}) > 1
+        if len({part.pid for part in each}) > 1 or any(part.by == PROGRAM for part in each)
     ]
     return sorted(found, key=_order)
 

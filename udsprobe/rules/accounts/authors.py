@@ -34,12 +34,12 @@ DOING = {
     "pipe": "waiting at a pipe",
     "other": "asleep for something else",
 }
-# Part of request time → kinds of waits.
-_KINDS = {
+KINDS = {
     "lock": ("lock", "file_lock"),
     "timer": ("poll",),
     "sleep": ("child", "pipe", "sleep", "other"),
 }
+"""Part of request time → kinds of waits."""
 # In which a thread waits for its client to speak as well.
 _FOR_CLIENTS = ("poll", "recv")
 # What an author can be busy with, a part of request time as well.
@@ -47,8 +47,9 @@ _BUSY = ("cpu", "runq")
 
 AUTHOR_SHARE = "waits_author_share"
 # Of `Author.by`.
-_PROGRAM = "program"
-_SOMEBODY = ("thread", "process", _PROGRAM)
+PROGRAM = "program"
+_OTHERS = "others"
+_SOMEBODY = ("thread", "process", PROGRAM)
 
 _Who = Tuple[Union[int, str, None], Optional[int]]
 
@@ -70,15 +71,18 @@ class LastAuthor:
     server: Optional[str] = None
     silent_us: float = 0.0
     followed: float = 1.0
+    in_turns: Optional[str] = None
 
     @property
     def is_program(self) -> bool:
         """It is a process for each request."""
-        return self.author.by == _PROGRAM
+        return self.author.by == PROGRAM
 
     @property
     def name(self) -> str:
         """`worker 4711/4718`."""
+        if self.in_turns is not None:
+            return f"another of its {self.in_turns}"
         return author_name(self.author)
 
     def clause(self) -> str:
@@ -118,15 +122,19 @@ def last_author(service: Service, part: str, part_us: float) -> Optional[LastAut
     waited: Dict[_Who, float] = {(row.pid, row.tid): waited_us(service, row) for row in rows}
     roots = [parts for who, parts in spent.items() if 2 * waited.get(who, 0.0) < _sum(parts)]
     most = max(roots, key=_sum, default=[])
+    in_turns = None
+    if not most or _sum(most) < AUTHOR_SHARE_MIN * whole_us:
+        most = _taking_turns(ended, waited)
+        in_turns = "threads" if len({pid for pid, _ in waited}) == 1 else "processes"
     if not most or _sum(most) < AUTHOR_SHARE_MIN * whole_us:
         return None
     found = _told(service, most, _sum(most) / whole_us)
-    return replace(found, followed=whole_us / all_us)
+    return replace(found, followed=whole_us / all_us, in_turns=in_turns)
 
 
 def _by_author(parts: Sequence[RootAuthor]) -> Dict[_Who, List[RootAuthor]]:
     """Of a program that has a process for each request all of them are one."""
-    programs = {each.comm for each in parts if each.by == _PROGRAM}
+    programs = {each.comm for each in parts if each.by == PROGRAM}
     spent: Dict[_Who, List[RootAuthor]] = {}
     for each in parts:
         if each.by in _SOMEBODY:
@@ -136,12 +144,21 @@ def _by_author(parts: Sequence[RootAuthor]) -> Dict[_Who, List[RootAuthor]]:
     return spent
 
 
+def _taking_turns(ended: Sequence[RootAuthor], waited: Mapping[_Who, float]) -> List[RootAuthor]:
+    """The parts that are of those who wait themselves, where they are most of all with names."""
+    named = [each for each in ended if each.by in _SOMEBODY]
+    own = [each for each in named if (each.pid, each.tid) in waited]
+    if 2 * _sum(own) < _sum(named):
+        return []
+    return [*own, *(each for each in ended if each.by == _OTHERS)]
+
+
 def _goes_on(part: RootAuthor) -> bool:
     """A chain of waits for locks that ends at one more of them: who waits there holds none.
 
     Of threads that take turns chains are longer than they are followed, and more than are listed.
     """
-    return part.by == "others" or part.was in _KINDS["lock"]
+    return part.was in KINDS["lock"] or (part.by == _OTHERS and part.was is None)
 
 
 def _told(service: Service, parts: List[RootAuthor], share: float) -> LastAuthor:
@@ -149,7 +166,7 @@ def _told(service: Service, parts: List[RootAuthor], share: float) -> LastAuthor
     for each in parts:
         by_doing.setdefault(each.was, []).append(each)
     most = max(by_doing.values(), key=_sum)
-    first = max(most, key=lambda each: each.total_us)
+    first = max(most, key=lambda each: (each.by != _OTHERS, each.total_us))
     found = LastAuthor(first, share, _sum(most) / _sum(parts))
     silent = _silent_client(service, first)
     return found if silent is None else replace(found, server=silent[0], silent_us=silent[1])
@@ -178,7 +195,7 @@ def busy_authors(service: Service, lock_us: float) -> Optional[Mapping[str, floa
     """
     rows = waits_of(service, "lock", lock_us)
     told = [each for row in rows for each in row.roots if each.by == "thread" and each.was]
-    known = [each for each in told if each.was not in _KINDS["lock"]]
+    known = [each for each in told if each.was not in KINDS["lock"]]
     known_us = _sum(known)
     whole_us = sum(row.total_us for row in rows) - (_sum(told) - known_us)
     if not known_us or known_us < AUTHOR_KNOWN_MIN * whole_us:
@@ -195,7 +212,7 @@ def waits_of(service: Service, part: str, part_us: float) -> List[Wait]:
     rows = [
         row
         for row in service.waits
-        if (row.pid, row.tid) in serving and row.kind in _KINDS.get(part, ())
+        if (row.pid, row.tid) in serving and row.kind in KINDS.get(part, ())
     ]
     whole_us = sum(waited_us(service, row) for row in rows)
     return rows if whole_us <= WAITED_TIMES_REQUESTS_MAX * part_us else []
@@ -220,7 +237,7 @@ def _for_requests(service: Service, row: Wait) -> List[RootAuthor]:
     return [
         each
         for each in row.roots
-        if (each.comm not in programs if each.by == _PROGRAM else _first_pid(each) not in pids)
+        if (each.comm not in programs if each.by == PROGRAM else _first_pid(each) not in pids)
     ]
 
 
@@ -243,7 +260,7 @@ def thread_name(comm: Optional[str], pid: Optional[int], tid: Optional[int]) -> 
 
 def author_name(part: Author) -> str:
     """`worker 4711/4718`, or `slow.cgi processes`."""
-    if part.by == _PROGRAM:
+    if part.by == PROGRAM:
         return f"{part.comm} processes"
     return thread_name(part.comm, part.pid, part.tid)
 

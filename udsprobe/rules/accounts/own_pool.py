@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Set, Tuple
 
-from udsprobe.model.report import Author
+from udsprobe.model.report import Author, Wait
 from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX
-from udsprobe.rules.accounts.authors import waited_us, waits_of, was
+from udsprobe.rules.accounts.authors import PROGRAM, waited_us, waits_of, was
 from udsprobe.rules.accounts.service import Service, is_polling, serving_threads
 from udsprobe.rules.thresholds import AUTHOR_SHARE_MIN, THREAD_BUSY_MIN
 from udsprobe.rules.wording import percent
@@ -29,6 +29,7 @@ _PART_OF = {
     "connect": "upstream",
     "send": "send",
 }
+_BUSY = ("cpu", "runq")
 _FREE = ("blocked_lock", "blocked_poll", "sys_poll")
 
 
@@ -54,16 +55,33 @@ class OwnPool:
 def behind_loops(service: Service, polled_us: float) -> Dict[str, float]:
     """What own threads did while loops waited for them, by part of request time, in µs.
 
+    Children that were started for requests are told by name where they sleep (`last_author`).
+
     Args:
         polled_us: request time in which the loops were in their pollers.
     """
     ended = _ended(service, polled_us)
+    told = [(each, _PART_OF.get(each.was or "")) for each in ended.by_own]
+    told += [(each, each.was) for each in ended.by_children if each.was in _BUSY]
     parts: Dict[str, float] = {}
-    for each in ended.by_own:
-        part = _PART_OF.get(each.was or "")
+    for each, part in told:
         if part is not None:
             parts[part] = parts.get(part, 0.0) + polled_us * each.total_us / ended.known_us
     return parts
+
+
+def behind_sleeps(service: Service, slept_us: float) -> Dict[str, float]:
+    """What targets that serve nobody computed while who serves slept for them: for a child, a pipe,
+    a semaphore, an eventfd. By part of request time, in µs.
+
+    Args:
+        slept_us: request time of the part `sleep`.
+    """
+    rows = waits_of(service, "sleep", slept_us)
+    whole_us = sum(waited_us(service, row) for row in rows)
+    ended = [each for row in rows for each in row.roots if _is_helper(service, each)]
+    parts = {name: sum(each.total_us for each in ended if each.was == name) for name in _BUSY}
+    return {name: slept_us * us / whole_us for name, us in parts.items()} if whole_us else {}
 
 
 def own_pool(service: Service, part: str, polled_us: float) -> Optional[OwnPool]:
@@ -89,6 +107,7 @@ class _Ended:
     """Waits of loops by who ended them, less those behind the longest, of whom nothing is told."""
 
     by_own: List[Author]
+    by_children: List[Author]
     known_us: float
 
 
@@ -103,7 +122,22 @@ def _ended(service: Service, polled_us: float) -> _Ended:
     ]
     behind_us = sum(a.total_us for row in rows for a in row.authors if a.by == "others")
     known_us = sum(waited_us(service, row) for row in rows) - behind_us
-    return _Ended(own, max(known_us, sum(each.total_us for each in own)))
+    children = _by_children(service, rows)
+    told_us = sum(each.total_us for each in (*own, *children))
+    return _Ended(own, children, max(known_us, told_us))
+
+
+def _by_children(service: Service, rows: List[Wait]) -> List[Author]:
+    return [each for row in rows for each in row.authors if _is_helper(service, each)]
+
+
+def _is_helper(service: Service, author: Author) -> bool:
+    """A target that serves nobody, for a request or a few: a child, or a child of that."""
+    if not author.is_target or author.total_us <= 0:
+        return False
+    others = {pid for each in service.partners for pid in each}
+    serving = {thread.pid for thread in serving_threads(service)}
+    return author.by == PROGRAM or (author.by == "thread" and author.pid not in serving | others)
 
 
 def _loops(service: Service) -> Set[Tuple[int, int]]:

@@ -12,7 +12,7 @@ from typing import Dict, Mapping, NamedTuple, Sequence, Tuple
 
 from udsprobe.model.report import ThreadTime
 from udsprobe.rules.accounts.behind_locks import behind_locks, busy_shares
-from udsprobe.rules.accounts.own_pool import behind_loops
+from udsprobe.rules.accounts.own_pool import behind_loops, behind_sleeps
 from udsprobe.rules.accounts.service import (
     Service,
     is_polling,
@@ -57,13 +57,16 @@ class RequestTime:
             `disk`, `timer`, `sleep`, `send`, and `accept`: for an accept() that nobody
             made though the serving threads had time; `client`: for the rest of the request,
             which its client sends late; `other_clients`: for what another client sends.
-        queue_us: of these, before the server began with the request.
+        queue_us: of these, before the server began with the request; before_us: of that, before
+            its connection was accepted.
         total_us: their sum.
         occupied: part of the window in which the serving threads had something to do; that of
             the fullest event loop, where it is more.
         behind_locks: the part of the `app` stages that is other threads' work behind a lock.
         before_taken: the part in which the thread that a request is handed to works for others.
-        behind_loops: the part that is the work of own threads that an event loop waits for.
+        behind_helpers: the part that is the work of own threads and children which a poller, or a
+            thread that sleeps, waits for.
+        app_us: the `app` stages themselves.
     """
 
     count: int
@@ -73,12 +76,29 @@ class RequestTime:
     occupied: float
     behind_locks: float = 0.0
     before_taken: float = 0.0
-    behind_loops: float = 0.0
+    behind_helpers: float = 0.0
+    before_us: float = 0.0
+    app_us: float = 0.0
+
+    @property
+    def behind_locks_us(self) -> float:
+        """Other threads' work behind a lock."""
+        return self.behind_locks * self.app_us
+
+    @property
+    def locked_us(self) -> float:
+        """Waits for locks, those as well that are their holders' work."""
+        return self.sum_us("lock") + self.behind_locks_us
+
+    def asleep_us(self, part: str) -> float:
+        """What waits of one part can have been at most; threads wait for locks also between two
+        requests, while the next one is there."""
+        return self.locked_us + self.queue_us if part == "lock" else self.sum_us(part)
 
     @property
     def by_others(self) -> float:
         """The part of the `app` stages that is other threads' work."""
-        return self.behind_locks + self.before_taken + self.behind_loops
+        return self.behind_locks + self.before_taken + self.behind_helpers
 
     def share(self, *names: str) -> float:
         """The part of request time that some parts make up."""
@@ -98,14 +118,14 @@ class AppAccount(NamedTuple):
 
     Attributes:
         parts: of which the others are, too. behind_locks: other threads' work behind a lock.
-        before_taken: work for others of the threads that requests are handed to. behind_loops:
-            work of own threads that an event loop waits for.
+        before_taken: work for others of the threads that requests are handed to. behind_helpers:
+            work of own threads and children that are waited for in a poller or asleep.
     """
 
     parts: Dict[str, float]
     behind_locks: Mapping[str, float]
     before_taken: Mapping[str, float]
-    behind_loops: Mapping[str, float]
+    behind_helpers: Mapping[str, float]
 
 
 def request_time(service: Service, starved: bool = False) -> RequestTime:
@@ -134,7 +154,9 @@ def request_time(service: Service, starved: bool = False) -> RequestTime:
         *(service.count, parts, queue_us, sum(parts.values()), use),
         behind_locks=_part_of(within["app"], app.behind_locks),
         before_taken=_part_of(within["app"], app.before_taken),
-        behind_loops=_part_of(within["app"], app.behind_loops),
+        behind_helpers=_part_of(within["app"], app.behind_helpers),
+        before_us=before_us,
+        app_us=within["app"],
     )
 
 
@@ -179,7 +201,7 @@ def _own_demand(parts: Dict[str, float], occupied: Mapping[str, float], service:
 
 def app_account(service: Service) -> AppAccount:
     """The `app` stage by whom it waited for, and of that what was other threads' work."""
-    parts, behind_loops = _by_who_replies(service)
+    parts, behind_helpers = _by_who_replies(service)
     handed, before_taken = _handed_over(service)
     for more in (handed, before_taken):
         _add(parts, more)
@@ -187,7 +209,7 @@ def app_account(service: Service) -> AppAccount:
     _add(parts, behind, taken_from="lock")
     for name, us in queued_for_pools(service, parts).items():
         _add(parts, {"upstream": us}, taken_from=name)
-    return AppAccount(parts, behind, before_taken, behind_loops)
+    return AppAccount(parts, behind, before_taken, behind_helpers)
 
 
 def _by_who_replies(service: Service) -> Tuple[Dict[str, float], Dict[str, float]]:
@@ -204,8 +226,10 @@ def _by_who_replies(service: Service) -> Tuple[Dict[str, float], Dict[str, float
     polled_us = parts["timer"]
     behind = behind_loops(service, polled_us) or _of_other_threads(service, polled_us)
     _add(parts, behind, taken_from="timer")
+    asleep = behind_sleeps(service, parts["sleep"])
+    _add(parts, asleep, taken_from="sleep")
     _add(parts, {"send": _asleep_in_sends_us(service, parts["upstream"])}, taken_from="upstream")
-    return parts, {name: behind.get(name, 0.0) for name in _BUSY}
+    return parts, {name: behind.get(name, 0.0) + asleep.get(name, 0.0) for name in _BUSY}
 
 
 def _asleep_in_sends_us(service: Service, upstream_us: float) -> float:

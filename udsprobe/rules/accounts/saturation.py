@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, Mapping, Optional
+from typing import Dict, List, Mapping, Optional
 
 from udsprobe.model.report import ProcessTime, ThreadTime
 from udsprobe.model.threads.thread_time import busy_share
+from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.thresholds import REQUESTS_MIN, THREAD_BUSY_MIN, WAIT_SHARE_MIN
 
@@ -45,19 +46,19 @@ class Saturation:
 
 
 def saturation(
-    service: Service, by_others: float = 0.0, least: float = THREAD_BUSY_MIN
+    service: Service, time: RequestTime, least: float = THREAD_BUSY_MIN
 ) -> Optional[Saturation]:
     """The busiest thread that is saturated, or processes that are together.
 
     Args:
-        by_others: the part of the `app` stages in which serving threads waited for others' work.
-        least: of a thread's time, from where on it is.
+        time: what requests were spent on. least: of a thread's time, from where on it is.
     """
+    by_others = time.by_others
     threads = [t for t in service.long_lived() if busy(service, t.share) >= least]
     if service.count >= REQUESTS_MIN and by_others < WAIT_SHARE_MIN:
         # What does not serve may work as long as it likes, unless requests wait for it.
-        serving = serving_threads(service)
-        threads = [t for t in threads if t in serving]
+        awaited = [*serving_threads(service), *_awaited_acceptors(service, time)]
+        threads = [t for t in threads if t in awaited]
     if threads:
         return _of_thread(service, max(threads, key=lambda t: busy(service, t.share)))
     if by_others >= WAIT_SHARE_MIN:
@@ -65,6 +66,13 @@ def saturation(
         if taking_turns is not None:
             return taking_turns
     return _of_host(service)
+
+
+def _awaited_acceptors(service: Service, time: RequestTime) -> List[ThreadTime]:
+    """Threads that accept, and leave the request to others, where requests wait mostly for that."""
+    if not time.total_us or time.before_us < WAIT_SHARE_MIN * time.total_us:
+        return []
+    return [t for t in service.threads if t.tid in service.acceptors]
 
 
 def busy(service: Service, share: Mapping[str, float]) -> float:

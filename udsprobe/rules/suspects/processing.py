@@ -68,12 +68,15 @@ def processing_suspects(processing: Processing) -> List[Suspect]:
 
 def of(report: Report, service: Service, time: RequestTime, slo_us: Optional[float]) -> Processing:
     """Puts together what the rules here look at."""
-    return Processing(report, service, time, saturation(service, time.by_others), slo_us)
+    return Processing(report, service, time, saturation(service, time), slo_us)
 
 
 def pressure(processing: Processing) -> Optional[Pressure]:
     """The one cause inside the service that requests suffer from, if any does."""
-    for rule in (_waits, _contends, _saturated, _moves, _queues, _stalls, _occupied, _too_slow):
+    for rule in (
+        *(_waits, _contends, _saturated, _moves, _queues, _stalls),
+        *(_take_turns, _occupied, _too_slow),
+    ):
         found = rule(processing)
         if found is not None:
             return found
@@ -158,6 +161,19 @@ def _saturated(processing: Processing) -> Optional[Pressure]:
     says = f"{_who(found)} is busy {percent(found.busy)} of the time"
     fact = evidence("busy_share", found.busy, "of 1", says, THREAD_BUSY_MIN)
     return Pressure(cause, (fact,), overloads=True)
+
+
+def _take_turns(processing: Processing) -> Optional[Pressure]:
+    """Requests wait for each other at a lock, and its holders do not do one thing only."""
+    time, waited_us = processing.time, processing.time.locked_us
+    if not is_enough(time) or waited_us < WAIT_SHARE_MIN * time.total_us:
+        return None
+    mean_us = waited_us / time.count
+    if mean_us < WAIT_MEAN_US_MIN:
+        return None
+    says = f"a request waits {duration(mean_us)} of {duration(_mean_us(time))} for a lock"
+    fact = evidence("request_lock_us", mean_us, "µs", says, WAIT_MEAN_US_MIN)
+    return Pressure(largest_part(time), (fact,), overloads=time.occupied >= THREAD_BUSY_MIN)
 
 
 def _occupied(processing: Processing) -> Optional[Pressure]:
