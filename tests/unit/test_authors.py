@@ -192,9 +192,15 @@ def test_a_child_for_each_request_is_one_author() -> None:
     slow = "slow.cgi processes, which were 100 % of that time asleep by a timer (clock_nanosleep)"
     assert found.clause() == f"woken by {slow}"
     assert "90 % of these waits end when slow.cgi processes wake who waits" in found.fact().says
-    # As clients that come and go are none: one of them is no target.
+    # A client of that name is none of them, and clients that come and go are none.
     client = part(0.02, pid=77, tid=77, comm="slow.cgi", is_target=False)
-    assert polled(wait(4711, client, rest, kind="poll")) is None
+    alike = polled(wait(4711, client, rest, kind="poll"))
+    assert alike is not None and alike.share == 1.0
+    clients = replace(rest, is_target=False)
+    assert polled(wait(4711, client, clients, kind="poll")) is None
+    # A timer is nobody, and stays.
+    timer = part(0.5, by="interrupt", pid=None, tid=None, comm=None, was=None, call=None)
+    assert polled(wait(4711, clients, timer, part(0.6, pid=9, tid=9), kind="poll")) is not None
 
 
 def test_threads_that_serve_and_wait_for_each_other_are_told_by_what_they_do() -> None:

@@ -192,6 +192,9 @@ def _app_cpu(case: _Case) -> Remedy:
     if program is not None and found is not None and found.how == "host":
         subject = f"{program} processes"
         headline = f"{subject} that come and go keep all its CPUs {percent(found.busy)} busy"
+    elif program is not None and found is None:
+        subject = f"{program} processes"
+        headline = f"{case.service.name} waits for {subject}, which come and go and compute"
     return Remedy(subject, headline, actions=actions)
 
 

@@ -232,12 +232,17 @@ def _for_requests(service: Service, row: Wait) -> List[RootAuthor]:
         return row.roots
     ended = [each for each in row.authors if each.by in _SOMEBODY]
     partners = {other for pid, other in service.partners if pid == row.pid}
-    outside = [each for each in ended if not each.is_target or each.pid in partners]
-    pids, programs = {each.pid for each in outside} | partners, {each.comm for each in outside}
+    strangers = {each.pid for each in ended if each.pid and not each.is_target}
+    # Of a program is known whose it is, and whether others of its name are at the other end.
+    asking = {each.comm for each in ended if each.pid in partners}
     return [
         each
         for each in row.roots
-        if (each.comm not in programs if each.by == PROGRAM else _first_pid(each) not in pids)
+        if (
+            each.is_target and each.comm not in asking
+            if each.by == PROGRAM
+            else _first_pid(each) not in partners | strangers
+        )
     ]
 
 

@@ -259,10 +259,12 @@ def occupation(service: Service, app: AppAccount) -> Dict[str, float]:
     room_us = _there_us(service) - sum(spent.values())
     whole = service.counted_share
     waits = {name: app.parts.get(name, 0.0) / whole for name in WAITS if name != "runq"}
+    work = [app.behind_locks, app.behind_helpers]
     if loops and not _is_one_at_a_time(service, room_us):
-        waits = {"lock": waits["lock"]}
+        waits, work = {"lock": waits["lock"]}, [app.behind_locks]
     more_us = {name: max(0.0, us - spent.get(name, 0.0)) for name, us in waits.items()}
-    _add(more_us, {name: us / whole for name, us in app.behind_locks.items()})
+    for done in work:
+        _add(more_us, {name: us / whole for name, us in done.items()})
     more = sum(more_us.values())
     scale = min(1.0, max(0.0, room_us) / more) if more else 0.0
     for name, us in more_us.items():
