@@ -59,6 +59,8 @@ u32 targets_exited = 0;
 u64 threads_turned_away = 0;
 /* Entries of thread_states that were ever taken. */
 u32 slots_used = 0;
+/* In free_slots. */
+u32 slots_free = 0;
 u64 processes_turned_away = 0;
 u64 connections_turned_away = 0;
 u64 listeners_turned_away = 0;
@@ -210,9 +212,11 @@ static __always_inline void *next_record(void)
 	return bpf_map_lookup_elem(&records, &at);
 }
 
-/* Those of threads that are gone. */
+/* Those of threads that are gone, the longest gone first: a process that ends wakes who waits for
+ * it after it was counted as gone, and what it did is still wanted then.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, 1);
 	__type(value, u32);
 } free_slots SEC(".maps");

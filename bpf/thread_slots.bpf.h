@@ -9,6 +9,8 @@
 #include "sockets.bpf.h"
 
 #define STACK_SHIFT 14
+/* As many threads end before the entry of one is another's. */
+#define SLOTS_LEFT_FREE 16
 
 /* NULL with SLOT_GONE as well, which is beyond the last entry. */
 static __always_inline struct thread_state *state_in_slot(u32 slot)
@@ -95,14 +97,31 @@ static __always_inline void begin_past(u32 slot, struct task_struct *task)
 	past->started_ns = task_read(task, start_boottime);
 }
 
-static __always_inline u32 take_slot(void)
+static __always_inline u32 take_free_slot(void)
 {
 	u32 slot;
 
-	if (!bpf_map_pop_elem(&free_slots, &slot))
-		return slot;
-	if (slots_used >= threads_max - 1)
+	if (bpf_map_pop_elem(&free_slots, &slot))
 		return 0;
+	shared_add(&slots_free, -1);
+	return slot;
+}
+
+static __always_inline void give_slot_back(u32 slot)
+{
+	if (!bpf_map_push_elem(&free_slots, &slot, BPF_ANY))
+		shared_add(&slots_free, 1);
+}
+
+static __always_inline u32 take_slot(void)
+{
+	bool all_used = slots_used >= threads_max - 1;
+	u32 slot = 0;
+
+	if (all_used || slots_free > SLOTS_LEFT_FREE)
+		slot = take_free_slot();
+	if (slot || all_used)
+		return slot;
 	slot = take_number(&slots_used) + 1;
 	return slot < threads_max ? slot : 0;
 }
@@ -123,7 +142,7 @@ static __always_inline struct thread_state *new_thread_state(struct task_struct 
 	begin_past(slot, task);
 	state->slot = slot;
 	if (!keep_slot(task, slot)) {
-		bpf_map_push_elem(&free_slots, &slot, BPF_ANY);
+		give_slot_back(slot);
 		return NULL;
 	}
 	forget_callers();
@@ -139,7 +158,7 @@ static __always_inline void thread_state_gone(struct task_struct *task)
 		return;
 	forget_slot(task);
 	forget_callers();
-	bpf_map_push_elem(&free_slots, &slot, BPF_ANY);
+	give_slot_back(slot);
 }
 
 #endif

@@ -24,7 +24,7 @@ from tests.workloads.upstream_process import Actor, Place, connected
 from udsprobe.kernel.abilities.features import kernel_features
 from udsprobe.kernel.abilities.light_plan import NEEDS, has_light
 from udsprobe.kernel.objects.libbpf import libbpf
-from udsprobe.kernel.objects.probe_object import ARRAY, PERCPU_ARRAY, STACK, MapShape, ProbeObject
+from udsprobe.kernel.objects.probe_object import ARRAY, PERCPU_ARRAY, QUEUE, MapShape, ProbeObject
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.programs.fresh import EMPTIED, GLOBALS, ZEROED
 from udsprobe.kernel.programs.kept import KeptPrograms
@@ -341,7 +341,7 @@ def contents(loaded: ProbeObject) -> Dict[str, bytes]:
 
 
 def keys(loaded: ProbeObject, shape: MapShape) -> Iterator[bytes]:
-    if shape.kind == STACK:
+    if shape.kind == QUEUE:
         top = ctypes.create_string_buffer(shape.value_bytes)
         lookup = libbpf().functions.bpf_map_lookup_elem
         if lookup(loaded.descriptor(shape.name), None, top) == 0:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from subprocess import PIPE
-from typing import Any, Dict, List, NamedTuple, Set, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 import pytest
 
@@ -76,7 +76,7 @@ def names(parts: List[Row]) -> Set[Tuple[str, Any]]:
     return {(part["by"], part["tid"]) for part in parts}
 
 
-def spent_us(parts: List[Row], *was: str) -> float:
+def spent_us(parts: List[Row], *was: Optional[str]) -> float:
     return sum(part["total_us"] for part in parts if part["was"] in was)
 
 
@@ -219,6 +219,15 @@ def test_a_child_that_ends(tmp_path: Path) -> None:
     row = seen.row(parent, "child")
     assert names(row["authors"]) == {("thread", child)}
     assert row["count"] == 1
+
+
+def test_what_a_child_did_is_known_while_others_come_and_go(tmp_path: Path) -> None:
+    """It wakes its parent when it is gone already, and another one may have its place."""
+    seen = watched(tmp_path, "children", "sleep", rounds=20)
+    row = seen.row(seen.truth["tids"][0], "child")
+    assert row["count"] == 20
+    assert spent_us(row["authors"], "sleep") > 0.8 * row["total_us"]
+    assert spent_us(row["authors"], None) == 0
 
 
 @pytest.mark.parametrize("work", ["cpu", "sleep"])

@@ -584,6 +584,32 @@ static void run_child(void)
 	}
 }
 
+static _Atomic int is_over;
+
+static void *child_after_child(void *unused)
+{
+	(void)unused;
+	while (!atomic_load(&is_over)) {
+		pid_t child = fork();
+
+		if (!child)
+			_exit(0);
+		waitpid(child, NULL, 0);
+	}
+	return NULL;
+}
+
+/* As run_child, while other children come and go all the time. */
+static void run_children(void)
+{
+	pthread_t other;
+
+	pthread_create(&other, NULL, child_after_child, NULL);
+	run_child();
+	atomic_store(&is_over, 1);
+	pthread_join(other, NULL);
+}
+
 static void run_pipe(void)
 {
 	int there[2], back[2];
@@ -897,6 +923,8 @@ static void run(const char *name, const char *path)
 		run_socket(true, true);
 	} else if (!strcmp(name, "child")) {
 		run_child();
+	} else if (!strcmp(name, "children")) {
+		run_children();
 	} else if (!strcmp(name, "pipe")) {
 		run_pipe();
 	} else if (!strcmp(name, "reader")) {

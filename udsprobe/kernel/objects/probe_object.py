@@ -32,7 +32,7 @@ BPF_NOEXIST, NO_PREALLOC = 1, 1
 ITERATOR_READ_BYTES = max(1 << 18, 8 * mmap.PAGESIZE)
 BATCH_ENTRIES, BATCH_ENTRIES_MIN, BATCH_BYTES = 1024, 16, 1 << 20
 # `enum bpf_map_type` (include/uapi/linux/bpf.h)
-HASH, ARRAY, PERCPU_ARRAY, LRU_HASH, STACK = 1, 2, 6, 9, 23
+HASH, ARRAY, PERCPU_ARRAY, LRU_HASH, QUEUE = 1, 2, 6, 9, 22
 
 
 class MapShape(NamedTuple):
@@ -339,13 +339,13 @@ class ProbeObject:
         self._bpf.functions.bpf_map_delete_elem(self._map_fd(map_name), key)
 
     def empty(self, shape: MapShape) -> None:
-        """All entries leave a hash map, or a stack.
+        """All entries leave a hash map, or a queue.
 
         Raises:
             LibbpfError: the kernel refuses.
         """
         descriptor = self._map_fd(shape.name)
-        if shape.kind == STACK:
+        if shape.kind == QUEUE:
             value = ctypes.create_string_buffer(shape.value_bytes)
             pop = self._bpf.functions.bpf_map_lookup_and_delete_elem
             while pop(descriptor, None, value) == 0:

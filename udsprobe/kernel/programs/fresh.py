@@ -10,10 +10,10 @@ from __future__ import annotations
 import struct
 from typing import Iterable
 
-from udsprobe.kernel.objects.probe_object import HASH, LRU_HASH, STACK, MapShape, ProbeObject
+from udsprobe.kernel.objects.probe_object import HASH, LRU_HASH, QUEUE, MapShape, ProbeObject
 from udsprobe.kernel.objects.shared_memory import SharedGlobals
 
-EMPTIED = frozenset({HASH, LRU_HASH, STACK})
+EMPTIED = frozenset({HASH, LRU_HASH, QUEUE})
 """Kinds of maps of which all entries leave."""
 
 ZEROED = frozenset({"calls", "cpus", "cpu_stays", "upstreams"})
