@@ -7,7 +7,7 @@ from typing import List, Optional, Sequence, Tuple
 
 import pytest
 
-from tests.unit import reports
+from tests.unit import ill, reports
 from udsprobe.model.code.sleeps import sleeping_processes
 from udsprobe.model.code.stacks import stacks
 from udsprobe.model.report import CodePlace, ProcessCode, Report, Sleeps, Stacks
@@ -338,6 +338,21 @@ def test_what_waits_for_work_go_through_too_is_how_a_program_waits() -> None:
     # What has no name may be anything.
     nameless = asleep_in("epoll_wait", LATCH[0], ("", APP), ("writer", APP), owing_ms=0)
     assert owns(asked, nameless) == ["wait_events (app)"]
+
+
+@pytest.mark.parametrize(("served_ms", "is_told"), [(30.0, True), (3.0, False)])
+def test_where_threads_wait_for_work_is_no_place_of_requests(
+    served_ms: float, is_told: bool
+) -> None:
+    """They slept in the same call for far longer than requests wait for locks."""
+    requests = ill.served(10, recv_wait=0, recv=0, send=0, app=1000 * served_ms, lock=100.0)
+    slept_in = asleep_in("futex", ("main", APP), ("take", APP), ("futex_wait", LIBC), owing_ms=30)
+    told_of = found(slept_in)
+    assert told_of.sleeps is not None
+    sleeps = replace(told_of.sleeps, watched_s=ill.SECONDS / 10)
+    report = replace(ill.service(requests), stacks=replace(told_of, sleeps=sleeps))
+    code = with_code(suspect("app-blocked", "app_lock_us"), report).code
+    assert bool(code) is is_told
 
 
 def test_a_verdict_ends_with_who_waits() -> None:

@@ -18,7 +18,11 @@ from udsprobe.rules.remedy.known_sleeps import known_sleep
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import language_of
 from udsprobe.rules.suspects.suspect import Suspect
-from udsprobe.rules.thresholds import CODE_KIND_SHARE_MIN, CODE_SAMPLES_MIN
+from udsprobe.rules.thresholds import (
+    CODE_KIND_SHARE_MIN,
+    CODE_SAMPLES_MIN,
+    WAITED_TIMES_REQUESTS_MAX,
+)
 from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, percent
 
 _RUNNING, _ASLEEP = "app-cpu", "app-blocked"
@@ -72,7 +76,7 @@ def _running(root: Suspect, report: Report) -> Suspect:
 
 def _asleep(root: Suspect, report: Report) -> Suspect:
     found = _sleep(root, report)
-    if found is None or not found.code:
+    if found is None or not found.code or _is_mostly_idle(found, root, report):
         return root
     fact = _sleep_fact(found, report)
     if not any(is_known(each) for each in found.code[0].stack):
@@ -95,6 +99,20 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     return _told(
         replace(root, headline=headline), found.code, fact, (*remedies("memory", pid=pid), *actions)
     )
+
+
+def _is_mostly_idle(found: SleepCall, root: Suspect, report: Report) -> bool:
+    """Threads slept there for far longer than requests wait for locks: where they wait for work."""
+    served, sleeps = report.requests.served, report.stacks.sleeps if report.stacks else None
+    if served is None or sleeps is None or _part(root) != "lock" or not served.app_time_pct:
+        return False
+    if not served.rate_per_s:
+        return False
+    app, queued = served.stages_us.app, served.stages_us.recv_wait
+    locked_us = ((app.mean if app else None) or 0.0) * served.app_time_pct.get("lock", 0.0) / 100
+    each_us = locked_us + ((queued.mean if queued else None) or 0.0)
+    asked_us = each_us * served.rate_per_s * sleeps.watched_s
+    return _waited_us(found) > WAITED_TIMES_REQUESTS_MAX * asked_us > 0
 
 
 def _waits_for(what: str, headline: str) -> str:

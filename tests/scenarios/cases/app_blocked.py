@@ -242,6 +242,16 @@ def threads_and_a_lock(bench: Bench, sleep_ms: int = 5) -> Subject:
 
 
 @case("Python", (TCP,))
+def threads_and_a_full_lock_beside_nagle(
+    bench: Bench, sleep_ms: int = 20, nodelay: bool = False
+) -> Subject:
+    """Replies in two parts lose 40 ms each, but the lock lets 50 of them through a second."""
+    server = bench.threaded(f"lock_ms={sleep_ms}", "parts=2", f"nodelay={nodelay:d}")
+    bench.load(server.address, connections=8)
+    return Subject([server.pid])
+
+
+@case("Python", (TCP,))
 def threads_that_keep_the_interpreter_lock(bench: Bench, sleep_ms: int = 10) -> Subject:
     """A C function sleeps for 10 ms in each request and keeps the interpreter's lock."""
     server = bench.threaded(f"gil_ms={sleep_ms}")

@@ -7,10 +7,10 @@ waited hardly longer than the requests: otherwise most of it was a wait for work
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
 
 from udsprobe.model.report import Author, Evidence, RootAuthor, Wait
-from udsprobe.rules.accounts.service import Service, serving_threads
+from udsprobe.rules.accounts.service import Service, is_polling, serving_threads
 from udsprobe.rules.thresholds import (
     AUTHOR_KNOWN_MIN,
     AUTHOR_SHARE_MIN,
@@ -206,7 +206,8 @@ def busy_authors(service: Service, lock_us: float) -> Optional[Mapping[str, floa
 def waits_of(service: Service, part: str, part_us: float) -> List[Wait]:
     """The waits of the threads that serve, of the kinds that this part of request time is of.
 
-    None of them where they were longer by far than the requests: they were waits for work.
+    Where they were longer by far than the requests, some were waits for work: for locks without
+    those that a thread ended which receives or accepts and hands over; else none of them.
     """
     serving = {(thread.pid, thread.tid) for thread in serving_threads(service)}
     rows = [
@@ -214,8 +215,37 @@ def waits_of(service: Service, part: str, part_us: float) -> List[Wait]:
         for row in service.waits
         if (row.pid, row.tid) in serving and row.kind in KINDS.get(part, ())
     ]
+    if not _fit(service, rows, part_us) and part == "lock":
+        bring_work = _who_bring_work(service)
+        rows = [_without(row, bring_work) for row in rows]
+    return rows if _fit(service, rows, part_us) else []
+
+
+def _fit(service: Service, rows: Sequence[Wait], part_us: float) -> bool:
     whole_us = sum(waited_us(service, row) for row in rows)
-    return rows if whole_us <= WAITED_TIMES_REQUESTS_MAX * part_us else []
+    return whole_us <= WAITED_TIMES_REQUESTS_MAX * part_us
+
+
+def _who_bring_work(service: Service) -> FrozenSet[str]:
+    """As in `RootAuthor.via`."""
+    return frozenset(
+        f"{thread.comm} {thread.pid}/{thread.tid}"
+        for thread in service.threads
+        if is_polling(thread) or thread.tid in service.acceptors - service.repliers
+    )
+
+
+def _without(row: Wait, those: FrozenSet[str]) -> Wait:
+    """Without what these ended."""
+    authors = [each for each in row.authors if _thread(each) not in those]
+    roots = [
+        each for each in row.roots if (each.via[0] if each.via else _thread(each)) not in those
+    ]
+    return replace(row, authors=authors, roots=roots, total_us=row.unknown_us + _sum(authors))
+
+
+def _thread(author: Author) -> str:
+    return f"{author.comm} {author.pid}/{author.tid}"
 
 
 def waited_us(service: Service, row: Wait) -> float:

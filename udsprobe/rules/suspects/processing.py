@@ -7,6 +7,7 @@ from typing import FrozenSet, List, Optional, Tuple
 
 from udsprobe.model.report import Evidence, Latency, Report
 from udsprobe.rules import remedies
+from udsprobe.rules.accounts.lock_use import queue_at_locks
 from udsprobe.rules.accounts.moving import moving
 from udsprobe.rules.accounts.request_time import CLIENTS, WAITS, RequestTime
 from udsprobe.rules.accounts.saturation import Saturation, busy, saturation
@@ -103,7 +104,13 @@ def _waits(processing: Processing) -> Optional[Pressure]:
     cause = max(WAITING, key=lambda name: time.sum_us(*PARTS[name]))
     if cause == "cpu-contention" and not _is_kept_from_cpus(processing.service):
         return None
-    return Pressure(cause, (waited,), overloads=time.occupied >= THREAD_BUSY_MIN)
+    return Pressure(cause, (waited,), overloads=_has_no_time(processing))
+
+
+def _has_no_time(processing: Processing) -> bool:
+    """For a request more: its threads have none, or a lock that each needs has not."""
+    service, time = processing.service, processing.time
+    return time.occupied >= THREAD_BUSY_MIN or queue_at_locks(service, time)
 
 
 def _wait_fact(time: RequestTime) -> Optional[Evidence]:
@@ -173,7 +180,7 @@ def _take_turns(processing: Processing) -> Optional[Pressure]:
         return None
     says = f"a request waits {duration(mean_us)} of {duration(_mean_us(time))} for a lock"
     fact = evidence("request_lock_us", mean_us, "µs", says, WAIT_MEAN_US_MIN)
-    return Pressure(largest_part(time), (fact,), overloads=time.occupied >= THREAD_BUSY_MIN)
+    return Pressure(largest_part(time), (fact,), overloads=_has_no_time(processing))
 
 
 def _occupied(processing: Processing) -> Optional[Pressure]:
