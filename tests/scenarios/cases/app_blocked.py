@@ -145,6 +145,7 @@ def node_whose_answers_lie_unread(bench: Bench, sleep_ms: int = 20) -> Subject:
 def node_one_worker_of_two_waits(bench: Bench, sleep_ms: int = 40) -> Subject:
     """Each worker has three of six connections: the one takes 120 ms, and the mean is 1.3 ms."""
     node = bench.node("workers=2", "only=1", f"stuck_ms={sleep_ms}")
+    bench.wait_until(lambda: node.log.read_bytes().count(b"listens") == 2, "both listen", node)
     bench.load(node.address, connections=6, think_ms=1)
     return Subject([node.pid], ["requests of node"])
 

@@ -175,6 +175,7 @@ function serve() {
 }
 
 if (options.workers && cluster.isPrimary) {
+  cluster.on('listening', (worker) => console.log(`worker ${worker.id} listens`));
   for (let i = 0; i < number('workers'); i++) cluster.fork();
 } else {
   serve();

@@ -92,8 +92,8 @@ class WaitTable:
 
     When there are very many, those of threads that ended, and those that find no room, become one
     row for each kind of wait, without names. Those of a thread that lives, which threads ended that
-    are gone by now, become one row for each kind and name of these, the first three, and for all
-    others one without authors.
+    are gone by now, become one row for each kind and name of these, of three names at the most, and
+    one without authors for all others.
 
     Args:
         loaded: the object that counts.

@@ -263,8 +263,8 @@ def _for_requests(service: Service, row: Wait) -> List[RootAuthor]:
     ended = [each for each in row.authors if each.by in _SOMEBODY]
     partners = {other for pid, other in service.partners if pid == row.pid}
     strangers = {each.pid for each in ended if each.pid and not each.is_target}
-    # Of a program is known whose it is, and whether others of its name are at the other end.
-    asking = {each.comm for each in ended if each.pid in partners}
+    # Of a program is known whether it is a target's, and whether that name is an other end's, too.
+    asking = {each.comm for each in ended if each.is_target and each.pid in partners}
     return [
         each
         for each in row.roots

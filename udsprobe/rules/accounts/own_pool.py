@@ -7,9 +7,9 @@ Such threads serve nobody themselves: they are handed a request, and wake the lo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
-from udsprobe.model.report import Author, Wait
+from udsprobe.model.report import Author
 from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX
 from udsprobe.rules.accounts.authors import PROGRAM, waited_us, waits_of, was
 from udsprobe.rules.accounts.service import Service, is_polling, serving_threads
@@ -79,7 +79,7 @@ def behind_sleeps(service: Service, slept_us: float) -> Dict[str, float]:
     """
     rows = waits_of(service, "sleep", slept_us)
     whole_us = sum(waited_us(service, row) for row in rows)
-    ended = [each for row in rows for each in row.roots if _is_helper(service, each)]
+    ended = _by_helpers(service, [each for row in rows for each in row.roots])
     parts = {name: sum(each.total_us for each in ended if each.was == name) for name in _BUSY}
     return {name: slept_us * us / whole_us for name, us in parts.items()} if whole_us else {}
 
@@ -122,22 +122,21 @@ def _ended(service: Service, polled_us: float) -> _Ended:
     ]
     behind_us = sum(a.total_us for row in rows for a in row.authors if a.by == "others")
     known_us = sum(waited_us(service, row) for row in rows) - behind_us
-    children = _by_children(service, rows)
+    children = _by_helpers(service, [each for row in rows for each in row.authors])
     told_us = sum(each.total_us for each in (*own, *children))
     return _Ended(own, children, max(known_us, told_us))
 
 
-def _by_children(service: Service, rows: List[Wait]) -> List[Author]:
-    return [each for row in rows for each in row.authors if _is_helper(service, each)]
-
-
-def _is_helper(service: Service, author: Author) -> bool:
-    """A target that serves nobody, for a request or a few: a child, or a child of that."""
-    if not author.is_target or author.total_us <= 0:
-        return False
+def _by_helpers(service: Service, authors: Sequence[Author]) -> List[Author]:
+    """Targets that serve nobody, each for a request or a few: a child, and children of that."""
     others = {pid for each in service.partners for pid in each}
-    serving = {thread.pid for thread in serving_threads(service)}
-    return author.by == PROGRAM or (author.by == "thread" and author.pid not in serving | others)
+    others |= {thread.pid for thread in serving_threads(service)}
+    return [
+        each
+        for each in authors
+        if each.is_target and each.total_us > 0
+        if each.by == PROGRAM or (each.by == "thread" and each.pid not in others)
+    ]
 
 
 def _loops(service: Service) -> Set[Tuple[int, int]]:
