@@ -414,27 +414,33 @@ async def test_the_verdict_on_a_narrow_screen() -> None:
         assert lines[1].split("   ")[0] == " NOT THE TRANSPORT"
         assert "app-cpu, critical" in lines[1] and lines[1].endswith("sure 99 %")
         headline = "requests take 930 µs on average: node thread 4711 is 98 % busy, 95 % of"
-        assert lines[2] == f"   {headline}…"
+        assert lines[2] == f"   {headline} that"
+        assert lines[3] == "   in its own code"
         transport = "   a free transport would save at most 1.2 % of request time"
-        assert lines[3].startswith(transport) and lines[3].endswith("v: fix")
-        assert lines[4].startswith(" request ") and lines[5].startswith(" thread node 4711")
-        assert "requests" in lines[6]
+        assert lines[4].startswith(transport) and lines[4].endswith("v: fix")
+        assert lines[5].startswith(" request ") and lines[6].startswith(" thread node 4711")
+        assert "requests" in lines[7]
 
 
-async def test_the_verdict_on_a_wide_screen_takes_two_lines() -> None:
+async def test_a_wide_screen_has_the_whole_headline() -> None:
     async with dashboard(frame(verdicts.spinning()), size=(120, 40)) as screen:
         lines = screen.lines()
-        headline = "requests take 930 µs on average: node thread 4711 is 98 %"
-        assert lines[1].startswith(f" NOT THE TRANSPORT   app-cpu · {headline}")
-        assert lines[1].endswith("critical, sure 99 %")
-        assert lines[2].endswith("Enter/v: evidence, fix")
-        assert lines[3].startswith(" request ")
+        assert lines[1].startswith(" NOT THE TRANSPORT   app-cpu, critical  ")
+        assert lines[1].endswith("sure 99 %")
+        assert lines[2].startswith(
+            "   requests take 930 µs on average: node thread 4711 is 98 % busy"
+        )
+        assert lines[4].endswith("Enter/v: evidence, fix")
+        assert lines[5].startswith(" request ")
 
 
-async def test_a_headline_that_is_too_long_is_cut_between_words() -> None:
+async def test_a_headline_of_more_than_two_lines_is_cut_between_words() -> None:
+    async with dashboard(frame(verdicts.everything_at_once()), size=(40, 24)) as screen:
+        first, second = screen.lines()[2:4]
+        assert not first.endswith("…") and second.endswith("…")
+        assert len(first) <= 40 and len(second) <= 40
     async with dashboard(frame(verdicts.everything_at_once())) as screen:
-        assert screen.lines()[2].endswith("(142 of…") or screen.lines()[2].endswith("…")
-        assert len(screen.lines()[2]) <= 80
+        assert "…" not in "".join(screen.lines()[2:4])
 
 
 async def test_the_screen_keeps_its_shape_from_warming_up_to_a_verdict() -> None:

@@ -17,10 +17,10 @@ from udsprobe.views.dashboard.widgets import STYLES
 from udsprobe.views.fields import numbers, words
 from udsprobe.views.fields.breakdown import time_lines
 from udsprobe.views.fields.escape import column as padded
-from udsprobe.views.fields.escape import fit, fit_words
+from udsprobe.views.fields.escape import fit, fit_words, wrap
 from udsprobe.views.fields.verdict import NOT_ENOUGH_SEEN, Said, said
 
-_ONE_LINE_WIDTH = 100
+_HINT_WIDTH = 100
 _OPENS = Style(meta={"@click": "app.verdict"})
 
 KEYS: Tuple[Tuple[str, str, str], ...] = (
@@ -60,7 +60,7 @@ def _watched(report: Report) -> str:
 def verdict(frame: Optional[Frame], width: int, *, roomy: bool) -> List[Text]:
     """The verdict of the last seconds, one line while there is none; then where the time goes.
 
-    Two lines; three where its headline needs one of its own.
+    Four lines, of which two are its headline.
 
     Args:
         roomy: with a line for what the stage `app` consisted of.
@@ -77,17 +77,21 @@ def _verdict(told: Optional[Said], width: int) -> List[Text]:
         return [Text(f" verdict: {words.NOT_IN_THIS_VERSION}", style=STYLES["dim"])]
     style = STYLES.get(told.severity, Style()) + _OPENS
     style += Style(dim=True) if told.name == NOT_ENOUGH_SEEN else Style(bold=True)
-    in_one = width >= _ONE_LINE_WIDTH
-    culprit = ", ".join(filter(None, (told.cause, told.severity if not in_one else "")))
-    left = f" {told.name}   {culprit}".rstrip()
-    right = ", ".join(filter(None, (told.severity if in_one else "", told.sure)))
-    if in_one:
-        left += (" · " if told.cause else "   ") + told.headline
-    lines = [Text(_apart(left, right, width), style=style)]
-    if not in_one:
-        lines.append(Text(f"   {fit_words(told.headline, width - 4)}", style=Style(bold=True)))
-    hint = "Enter/v: evidence, fix" if in_one else "v: fix"
-    return [*lines, Text(_apart(f"   {told.transport}", hint, width), style=_OPENS)]
+    culprit = ", ".join(filter(None, (told.cause, told.severity)))
+    hint = "Enter/v: evidence, fix" if width >= _HINT_WIDTH else "v: fix"
+    headline = (f"   {line}".rstrip() for line in _headline(told, width - 4))
+    return [
+        Text(_apart(f" {told.name}   {culprit}".rstrip(), told.sure, width), style=style),
+        *(Text(line, style=Style(bold=True)) for line in headline),
+        Text(_apart(f"   {told.transport}", hint, width), style=_OPENS),
+    ]
+
+
+def _headline(told: Said, width: int) -> List[str]:
+    """Always as many lines, so that nothing below moves."""
+    first, *rest = wrap(told.headline, width)
+    second = fit_words(" ".join(rest), width)
+    return [first, second]
 
 
 def _apart(left: str, right: str, width: int) -> str:
