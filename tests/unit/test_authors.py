@@ -307,20 +307,35 @@ def test_the_call_that_a_service_sleeps_in_is_that_of_its_requests(
     assert f"node sleeps on {words} while requests wait" in found.summary
 
 
+def shared_by(disk: float, requests: int = 500, threads: int = 4) -> Report:
+    """One other thread takes requests in turn, on the disk and on a CPU, and is full by neither."""
+    times = requests / 500
+    on_disk, computed = part(disk / threads), part((1 - disk) / threads, was="cpu", call=None)
+    serving = [
+        replace(ill.thread(n, blocked_lock=0.98 * 4 * times / threads, sys_socket=0.01), pid=4711)
+        for n in range(4711, 4711 + threads)
+    ]
+    flusher = {"blocked_disk": disk * times, "user": (1 - disk) * times, "blocked_poll": 1 - times}
+    answered = ill.served(requests, recv_wait=0, recv=0, send=0, app=80_000, lock=98.0, cpu=2.0)
+    report = ill.service(answered, *serving, ill.thread(61, "flusher", **flusher), listeners=[])
+    waits = [wait(each.tid, on_disk, computed, times=times) for each in serving]
+    return replace(report, waits=waits)
+
+
 @pytest.mark.parametrize(("disk", "cause"), [(0.55, "app-blocked"), (0.45, "app-cpu")])
 def test_requests_that_wait_for_each_other_are_held_up_by_what_holders_do_most(
     disk: float, cause: str
 ) -> None:
-    """One other thread takes them in turn, on the disk and on a CPU, and is full by neither."""
-    on_disk = part(disk)
-    computed = part(1 - disk, was="cpu", call=None)
-    report = locked(
-        wait(4711, on_disk, computed), blocked_disk=disk, user=1 - disk, blocked_poll=0.0
-    )
-    found = judged(report).verdict
+    found = judged(shared_by(disk)).verdict
     assert found is not None and found.cause == cause
     assert any(fact.metric.startswith("request_") for fact in found.evidence)
     assert "woken by flusher 60/61" in found.summary
+
+
+def test_one_at_a_time_that_is_handed_over_waits_for_nobody_else() -> None:
+    """Five requests in ten seconds, each of which a thread of its own works for."""
+    found = judged(shared_by(0.45, requests=50)).verdict
+    assert found is not None and found.cause == "healthy"
 
 
 def test_a_lock_that_nobody_opens_but_its_time_limit_is_a_timer() -> None:

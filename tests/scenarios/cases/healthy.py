@@ -232,3 +232,11 @@ def two_sends_without_delay(bench: Bench) -> Subject:
     server = bench.threaded("parts=2", "nodelay=1")
     bench.load(server.address, connections=6, rate=150)
     return Subject([server.pid])
+
+
+@case("Python threads", (TCP,))
+def threads_that_hand_over_now_and_then(bench: Bench) -> Subject:
+    """Each of 20 requests a second waits 3 ms for another thread, which computes for it alone."""
+    server = bench.threaded("worker_ms=3")
+    bench.load(server.address, connections=4, rate=20, poisson=1)
+    return Subject([server.pid])

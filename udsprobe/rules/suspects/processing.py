@@ -176,11 +176,11 @@ def _take_turns(processing: Processing) -> Optional[Pressure]:
     if not is_enough(time) or waited_us < WAIT_SHARE_MIN * time.total_us:
         return None
     mean_us = waited_us / time.count
-    if mean_us < WAIT_MEAN_US_MIN:
+    if mean_us < WAIT_MEAN_US_MIN or not queue_at_locks(processing.service, time):
         return None
     says = f"a request waits {duration(mean_us)} of {duration(_mean_us(time))} for a lock"
     fact = evidence("request_lock_us", mean_us, "µs", says, WAIT_MEAN_US_MIN)
-    return Pressure(largest_part(time), (fact,), overloads=_has_no_time(processing))
+    return Pressure(largest_part(time), (fact,), overloads=True)
 
 
 def _occupied(processing: Processing) -> Optional[Pressure]:
