@@ -153,6 +153,28 @@ def test_readers_that_let_blocking_senders_sleep() -> None:
     assert readers_keep_up(report(copying))
 
 
+@pytest.mark.parametrize(
+    ("stopped", "stops", "busy", "keeps_up"),
+    [
+        (0.9, 5, 0.04, False),
+        # It copies; it is woken for each piece; its thread hardly sleeps; not known what it does.
+        (0.9, 5, 0.85, True),
+        (0.9, 20_000, 0.04, True),
+        (0.1, 5, 0.04, True),
+        (0.9, 5, None, True),
+    ],
+)
+def test_stops_of_connections_that_have_ended_are_those_of_their_thread(
+    stopped: float, stops: int, busy: Optional[float], keeps_up: bool
+) -> None:
+    """A connection for each reply, which lives for a tenth of the window."""
+    last = row(3 * MB, stopped=0.1, stops=stops, busy=busy)
+    last = replace(last, send_blocked=ill.connection(slept=1).send_blocked)
+    thread = ill.thread(last.pid, blocked_send=stopped, blocked_poll=1 - stopped)
+    one = ill.service(ill.served(20, send=450_000), thread, connections=[last])
+    assert readers_keep_up(one) is keeps_up
+
+
 def fitting(full: float, busy: Optional[float], sent: int = 30 * MB) -> Connection:
     """TCP's send buffer takes each reply whole, and the reader's window is full for this part."""
     return replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Optional
+from typing import Optional, Sequence, Set
 
 from udsprobe.model.report import Connection, Report
 from udsprobe.model.threads.thread_time import BUSY
@@ -89,6 +89,28 @@ def sleeps_over_bytes(report: Report, row: Connection) -> bool:
     if asleep is None or not holds_bytes(report, row):
         return False
     return asleep >= READER_ASLEEP_SHARE_MIN * (held_s(row) or 0.0)
+
+
+def readers_sleep(report: Report, rows: Sequence[Connection]) -> bool:
+    """As `sleeps_over_bytes`, of all connections of one thread: those too that have ended, as where
+    each reply has one of its own. These are the ones that are left; stops were as long there."""
+    stopped = stopped_by_thread_s(report, {row.pid for row in rows})
+    if stopped < SEND_BLOCKED_SHARE_MIN * report.window.duration_s:
+        return False
+    busy = {row.peer.pid: busy_s(report, row) for row in rows if row.peer is not None}
+    busy_of_all = [each for each in busy.values() if each is not None]
+    held, woken = sum(held_s(row) or 0.0 for row in rows), sum(map(_wake_ups, rows))
+    if len(busy_of_all) < max(1, len(busy)) or not held:
+        return False
+    waking = stopped * woken / held * WAKE_UP_US_MAX / _US_PER_S
+    return stopped - waking - sum(busy_of_all) >= READER_ASLEEP_SHARE_MIN * stopped
+
+
+def stopped_by_thread_s(report: Report, pids: Set[int]) -> float:
+    """How long the thread slept in send calls that did so longest."""
+    threads = report.time.threads if report.time is not None else []
+    slept = (t.share.get("blocked_send", 0.0) * t.observed_s for t in threads if t.pid in pids)
+    return max(slept, default=0.0)
 
 
 def holds_bytes(report: Report, row: Connection) -> bool:

@@ -17,6 +17,7 @@ from udsprobe.rules.peers.readers import (
     holds_bytes,
     holds_bytes_far_away,
     is_slow,
+    readers_sleep,
     sleeps_over_bytes,
     stopped_share,
     stops_its_sender,
@@ -117,8 +118,8 @@ def fill_min(row: Connection) -> float:
 def readers_keep_up(report: Report) -> bool:
     """Those who let senders sleep copy all the while: senders are just faster."""
     waited = _waited(report)
-    keeping_up = not any(is_slow(report, row) for row in waited)
-    return bool(waited) and keeping_up and binding_buffer(report) is None
+    slow = any(is_slow(report, row) for row in waited) or readers_sleep(report, waited)
+    return bool(waited) and not slow and binding_buffer(report) is None
 
 
 def has_stuck_reader(report: Report) -> bool:
