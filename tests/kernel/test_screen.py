@@ -181,7 +181,7 @@ def test_the_verdict_and_what_it_rests_on(terminal: Terminal, spinning: Service)
     lines = screen.splitlines()
     assert lines[1].startswith(" NOT THE TRANSPORT   app-cpu, critical") and "sure " in lines[1]
     assert f"thread {spinning.pid} is " in lines[2]
-    assert re.search(r"a free transport would save at most (< )?[\d.]+ % of request", lines[3])
+    assert re.search(r"a free transport would save at most (< )?[\d.]+ % of request", lines[4])
 
     terminal.press("v")
     page = terminal.wait(lambda seen: "── evidence ──" in seen)
