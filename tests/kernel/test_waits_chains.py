@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Sequence, Set
 import pytest
 
 from tests.conftest import Require
+from tests.kernel.busy import until
 from tests.kernel.servers import NGINX_CONFIGURATION, Server, free_port
 from tests.kernel.test_waits import assert_sums
 from tests.kernel.test_waits_runtimes import watched
@@ -256,7 +257,10 @@ def test_two_proxies_wait_for_the_application(require: Require, tmp_path: Path) 
 
 
 def worker_of(master: int) -> int:
-    (pid,) = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+    """Its socket is there before its worker is."""
+    children = Path(f"/proc/{master}/task/{master}/children")
+    until(lambda: bool(children.read_text()), f"nginx {master} has a worker")
+    (pid,) = children.read_text().split()
     return int(pid)
 
 
