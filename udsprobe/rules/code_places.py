@@ -11,6 +11,7 @@ from udsprobe.model.code.frames import JIT, NOT_KNOWN, brief, is_beginning
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
 from udsprobe.rules.accounts.authors import AUTHOR_SHARE
+from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy import choice
@@ -103,15 +104,13 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
 
 def _is_mostly_idle(found: SleepCall, root: Suspect, report: Report) -> bool:
     """Threads slept there for far longer than requests wait for locks: where they wait for work."""
-    served, sleeps = report.requests.served, report.stacks.sleeps if report.stacks else None
-    if served is None or sleeps is None or _part(root) != "lock" or not served.app_time_pct:
+    sleeps = report.stacks.sleeps if report.stacks else None
+    service = whole_service(report)
+    if sleeps is None or _part(root) != "lock" or not service.duration_s:
         return False
-    if not served.rate_per_s:
-        return False
-    app, queued = served.stages_us.app, served.stages_us.recv_wait
-    locked_us = ((app.mean if app else None) or 0.0) * served.app_time_pct.get("lock", 0.0) / 100
-    each_us = locked_us + ((queued.mean if queued else None) or 0.0)
-    asked_us = each_us * served.rate_per_s * sleeps.watched_s
+    sums = service.stage_sums_us
+    locked_us = sums.get("app", 0.0) * service.app_pct.get("lock", 0.0) / 100
+    asked_us = (locked_us + sums.get("recv_wait", 0.0)) * sleeps.watched_s / service.duration_s
     return _waited_us(found) > WAITED_TIMES_REQUESTS_MAX * asked_us > 0
 
 

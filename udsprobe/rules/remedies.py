@@ -189,12 +189,11 @@ def _app_cpu(case: _Case) -> Remedy:
     program = choice.started_for_requests(case.report) if _is_of_children(case.service) else None
     if program is not None:
         actions = (*remedies("child-each", program=program), *actions)
-    if program is not None and found is not None and found.how == "host":
-        subject = f"{program} processes"
-        headline = f"{subject} that come and go keep all its CPUs {percent(found.busy)} busy"
-    elif program is not None and found is None:
+    if program is not None and (found is None or found.how == "host"):
         subject = f"{program} processes"
         headline = f"{case.service.name} waits for {subject}, which come and go and compute"
+        if found is not None:
+            headline = f"{subject} that come and go keep all its CPUs {percent(found.busy)} busy"
     return Remedy(subject, headline, actions=actions)
 
 

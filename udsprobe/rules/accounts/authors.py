@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
 
-from udsprobe.model.report import Author, Evidence, RootAuthor, Wait
+from udsprobe.model.report import Author, Evidence, RootAuthor, ThreadTime, Wait
 from udsprobe.rules.accounts.service import Service, is_polling, serving_threads
 from udsprobe.rules.thresholds import (
     AUTHOR_KNOWN_MIN,
@@ -177,8 +177,7 @@ def _silent_client(service: Service, part: RootAuthor) -> Optional[Tuple[str, fl
     if part.is_target or not part.via:
         return None
     for row in service.waits:
-        name = f"{row.comm or '?'} {row.pid}/{row.tid}"
-        if name != part.via[-1] or row.kind not in _FOR_CLIENTS:
+        if _in_a_chain(row) != part.via[-1] or row.kind not in _FOR_CLIENTS:
             continue
         ended_us = _sum([each for each in row.authors if each.pid == part.pid])
         if (row.pid, part.pid) in service.clients and 2 * ended_us > row.total_us:
@@ -227,9 +226,8 @@ def _fit(service: Service, rows: Sequence[Wait], part_us: float) -> bool:
 
 
 def _who_bring_work(service: Service) -> FrozenSet[str]:
-    """As in `RootAuthor.via`."""
     return frozenset(
-        f"{thread.comm} {thread.pid}/{thread.tid}"
+        _in_a_chain(thread)
         for thread in service.threads
         if is_polling(thread) or thread.tid in service.acceptors - service.repliers
     )
@@ -237,15 +235,16 @@ def _who_bring_work(service: Service) -> FrozenSet[str]:
 
 def _without(row: Wait, those: FrozenSet[str]) -> Wait:
     """Without what these ended."""
-    authors = [each for each in row.authors if _thread(each) not in those]
+    authors = [each for each in row.authors if _in_a_chain(each) not in those]
     roots = [
-        each for each in row.roots if (each.via[0] if each.via else _thread(each)) not in those
+        each for each in row.roots if (each.via[0] if each.via else _in_a_chain(each)) not in those
     ]
     return replace(row, authors=authors, roots=roots, total_us=row.unknown_us + _sum(authors))
 
 
-def _thread(author: Author) -> str:
-    return f"{author.comm} {author.pid}/{author.tid}"
+def _in_a_chain(who: Union[Author, Wait, ThreadTime]) -> str:
+    """As in `RootAuthor.via`."""
+    return f"{who.comm or '?'} {who.pid}/{who.tid}"
 
 
 def waited_us(service: Service, row: Wait) -> float:

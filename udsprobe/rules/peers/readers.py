@@ -94,7 +94,7 @@ def sleeps_over_bytes(report: Report, row: Connection) -> bool:
 def readers_sleep(report: Report, rows: Sequence[Connection]) -> bool:
     """As `sleeps_over_bytes`, of all connections of one thread: those too that have ended, as where
     each reply has one of its own. These are the ones that are left; stops were as long there."""
-    stopped = stopped_by_thread_s(report, {row.pid for row in rows})
+    stopped = _stopped_by_thread_s(report, {row.pid for row in rows})
     if stopped < SEND_BLOCKED_SHARE_MIN * report.window.duration_s:
         return False
     busy = {row.peer.pid: busy_s(report, row) for row in rows if row.peer is not None}
@@ -106,7 +106,7 @@ def readers_sleep(report: Report, rows: Sequence[Connection]) -> bool:
     return stopped - waking - sum(busy_of_all) >= READER_ASLEEP_SHARE_MIN * stopped
 
 
-def stopped_by_thread_s(report: Report, pids: Set[int]) -> float:
+def _stopped_by_thread_s(report: Report, pids: Set[int]) -> float:
     """How long the thread slept in send calls that did so longest."""
     threads = report.time.threads if report.time is not None else []
     slept = (t.share.get("blocked_send", 0.0) * t.observed_s for t in threads if t.pid in pids)
