@@ -13,6 +13,7 @@ from udsprobe.rules.accounts.own_pool import own_pool
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
+from udsprobe.rules.suspects import processing
 
 POLLED_US = 4_000_000.0
 PID, FIRST = 4711, 4801
@@ -144,3 +145,28 @@ def test_children_that_compute_for_requests_are_the_service_s_cpu(kind: str, by:
     strangers = [replace(waits[0], roots=[], authors=[replace(child, is_target=False)])]
     time = request_time(whole_service(replace(ill.service(requests, loop), waits=strangers)))
     assert time.mean_us("cpu") == pytest.approx(5_000.0, rel=0.01)
+
+
+@pytest.mark.parametrize(("at_once", "waiting"), [(4.5, None), (12.0, 8.0)])
+def test_a_full_pool_that_computes_and_writes_is_what_requests_wait_for(
+    at_once: float, waiting: Optional[float]
+) -> None:
+    """None of its threads is busy computing all the time, and none sleeps most of it."""
+    report = handed_over("cpu", None)
+    did = [
+        ended(FIRST + at, *doing, us)
+        for at in range(4)
+        for doing, us in ((("cpu", None), 0.55e6), (("disk", "fsync"), 0.45e6))
+    ]
+    service = whole_service(replace(report, waits=[polled(*did)]))
+    both = {"user": 0.55, "blocked_disk": 0.45}
+    threads = tuple(t if t.tid == PID else replace(t, share=both) for t in service.threads)
+    service = replace(service, threads=threads, at_once=at_once, spent_s={}, cpus=8)
+    found = processing.pressure(processing.of(report, service, request_time(service), None))
+    assert (found and (found.cause, found.evidence[0].value)) == (waiting and ("app-cpu", waiting))
+
+
+def test_requests_that_change_the_loop_wait_for_its_pool_too() -> None:
+    """Loops of one runtime take requests from each other."""
+    service = replace(whole_service(handed_over("sleep", "clock_nanosleep")), handed_over=400)
+    assert request_time(service).share("sleep") > 0.75

@@ -102,6 +102,19 @@ def own_pool(service: Service, part: str, polled_us: float) -> Optional[OwnPool]
     )
 
 
+def full_pool(service: Service, app_us: float) -> Optional[int]:
+    """How many threads it has, where loops wait for them most of their time, all of them are busy
+    and more requests are in progress.
+
+    Args:
+        app_us: request time in which the loops may have been in their pollers.
+    """
+    ended = _ended(service, app_us)
+    if 2 * sum(each.total_us for each in ended.by_own) < ended.known_us or not ended.by_own:
+        return None
+    return _all_busy(service, {each.pid for each in ended.by_own})
+
+
 @dataclass(frozen=True)
 class _Ended:
     """Waits of loops by who ended them, less those behind the longest, of whom nothing is told."""

@@ -201,10 +201,16 @@ def _own_demand(parts: Dict[str, float], occupied: Mapping[str, float], service:
 
 def app_account(service: Service) -> AppAccount:
     """The `app` stage by whom it waited for, and of that what was other threads' work."""
-    parts, behind_helpers = _by_who_replies(service)
+    parts = _by_who_replies(service)
+    polled_us = parts["timer"]
     handed, before_taken = _handed_over(service)
     for more in (handed, before_taken):
         _add(parts, more)
+    helped = behind_loops(service, parts["timer"]) or _of_other_threads(service, polled_us)
+    _add(parts, helped, taken_from="timer")
+    asleep = behind_sleeps(service, parts["sleep"])
+    _add(parts, asleep, taken_from="sleep")
+    behind_helpers = {name: helped.get(name, 0.0) + asleep.get(name, 0.0) for name in _BUSY}
     behind = behind_locks(service, parts)
     _add(parts, behind, taken_from="lock")
     for name, us in queued_for_pools(service, parts).items():
@@ -212,9 +218,8 @@ def app_account(service: Service) -> AppAccount:
     return AppAccount(parts, behind, before_taken, behind_helpers)
 
 
-def _by_who_replies(service: Service) -> Tuple[Dict[str, float], Dict[str, float]]:
-    """Of requests that stay with one thread: by what it did, and of that what own threads did
-    while it was in its poller."""
+def _by_who_replies(service: Service) -> Dict[str, float]:
+    """Of requests that stay with one thread: by what it did."""
     known_us = service.stage_sums_us.get("app", 0.0) - _handed_us(service)
     parts = {
         part: known_us * service.app_pct.get(name, 0.0) / 100 for name, part in _PART_OF_APP.items()
@@ -223,13 +228,8 @@ def _by_who_replies(service: Service) -> Tuple[Dict[str, float], Dict[str, float
     _add(parts, {"other_clients": others_us}, taken_from="timer")
     asked_us = service.connecting_us + service.answers_paused_us
     _add(parts, {"upstream": min(parts["timer"], asked_us)}, taken_from="timer")
-    polled_us = parts["timer"]
-    behind = behind_loops(service, polled_us) or _of_other_threads(service, polled_us)
-    _add(parts, behind, taken_from="timer")
-    asleep = behind_sleeps(service, parts["sleep"])
-    _add(parts, asleep, taken_from="sleep")
     _add(parts, {"send": _asleep_in_sends_us(service, parts["upstream"])}, taken_from="upstream")
-    return parts, {name: behind.get(name, 0.0) + asleep.get(name, 0.0) for name in _BUSY}
+    return parts
 
 
 def _asleep_in_sends_us(service: Service, upstream_us: float) -> float:

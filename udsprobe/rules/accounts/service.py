@@ -328,6 +328,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         foreign_runq=foreign_runq(report),
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
+        repliers=_repliers(report),
         others_share=share_of_other_clients(report, pids),
         connecting_us=sum(map(connecting_us, connects)),
         waits=tuple(row for row in report.waits or () if row.pid in pids),

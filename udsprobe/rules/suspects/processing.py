@@ -9,6 +9,7 @@ from udsprobe.model.report import Evidence, Latency, Report
 from udsprobe.rules import remedies
 from udsprobe.rules.accounts.lock_use import queue_at_locks
 from udsprobe.rules.accounts.moving import moving
+from udsprobe.rules.accounts.own_pool import full_pool
 from udsprobe.rules.accounts.request_time import CLIENTS, WAITS, RequestTime
 from udsprobe.rules.accounts.saturation import Saturation, busy, saturation
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads, serving_time
@@ -76,7 +77,7 @@ def pressure(processing: Processing) -> Optional[Pressure]:
     """The one cause inside the service that requests suffer from, if any does."""
     for rule in (
         *(_waits, _contends, _saturated, _moves, _queues, _stalls),
-        *(_take_turns, _occupied, _too_slow),
+        *(_take_turns, _occupied, _fills_its_pool, _too_slow),
     ):
         found = rule(processing)
         if found is not None:
@@ -197,6 +198,23 @@ def _occupied(processing: Processing) -> Optional[Pressure]:
         f"and {waiting:.1f} others wait for one of them on average"
     )
     fact = evidence("occupied_share", time.occupied, "of 1", says, THREAD_BUSY_MIN)
+    return Pressure(largest_part(time), (fact,), overloads=True)
+
+
+def _fills_its_pool(processing: Processing) -> Optional[Pressure]:
+    """Requests wait for one of a loop's own threads, and these do not do one thing only."""
+    service, time = processing.service, processing.time
+    if not is_enough(time) or _mean_us(time) < WAIT_MEAN_US_MIN:
+        return None
+    full = full_pool(service, time.app_us)
+    if full is None or service.at_once < full + WAITING_MIN:
+        return None
+    waiting = service.at_once - full
+    says = (
+        f"all {full} threads that work for its loops are busy, and {waiting:.1f} other requests "
+        "are in progress on average"
+    )
+    fact = evidence("pool_waiting", waiting, "requests", says, WAITING_MIN)
     return Pressure(largest_part(time), (fact,), overloads=True)
 
 
