@@ -200,6 +200,13 @@ def test_a_reader_that_copies_while_its_window_is_full_is_none() -> None:
     assert verdict(fitting(0.3, busy=0.1, sent=2000 * MB)).cause == "healthy"
 
 
+def test_a_reader_that_is_busy_while_replies_wait_for_it_is_named() -> None:
+    says = "replies wait until reader 99 reads them, which is 75 % busy"
+    facts = [each.says for each in verdict(fitting(0.8, busy=0.75)).evidence]
+    assert f"for 80 % of the time {says}" in facts
+    assert not any("replies wait" in e.says for e in verdict(fitting(0.0, busy=0.75)).evidence)
+
+
 def test_a_reader_on_another_host_is_judged_by_how_long_a_buffer_takes() -> None:
     assert verdict(fitting(0.8, busy=None)).cause == "send-blocked"
     assert verdict(fitting(0.8, busy=None, sent=1000 * MB)).cause == "healthy"

@@ -136,6 +136,16 @@ def test_without_pauses_all_is_as_before(replies: Optional[InPieces]) -> None:
     assert beside_requests(report) == []
 
 
+@pytest.mark.parametrize(("transfer_us", "is_told"), [(200.0, False), (162_000.0, True)])
+def test_moving_on_a_long_reply_is_told_beside_the_request(
+    transfer_us: float, is_told: bool
+) -> None:
+    """A request ends with the first call that sends of its reply."""
+    found = verdict(reported(serving(InPieces(COUNT, transfer_us, 0.0))))
+    assert found.cause == "healthy"
+    assert (", and its reply 162 ms from the first byte to the last." in found.summary) is is_told
+
+
 def test_the_line_of_the_screen() -> None:
     assert beside_requests(reported(serving(pieces()))) == [
         "400 replies in pieces: 81.0ms to the last on average, paused for 80.0ms"

@@ -139,6 +139,19 @@ def test_a_saturated_thread_that_moves_bytes_is_the_transport() -> None:
     assert (found.cause, found.transport_bound) == ("transport", True)
 
 
+@pytest.mark.parametrize(
+    ("bytes_each", "says"), [(4_000, "with each call"), (1 << 20, "fewer bytes")]
+)
+def test_what_to_do_about_moving_bytes_is_for_calls_as_large_as_they_are(
+    bytes_each: int, says: str
+) -> None:
+    thread = ill.thread(user=0.04, sys_socket=0.94)
+    calls = [replace(syscall("sendto", calls=200), bytes=200 * bytes_each)]
+    found = verdict(ill.service(ill.served(1000), thread, syscalls=calls))
+    assert found.cause == "transport"
+    assert says in found.actions[0].say
+
+
 def test_threads_that_share_the_cpus_to_move_bytes_are_the_transport() -> None:
     threads = [ill.thread(4711 + n, sys_socket=0.2, runq=0.15) for n in range(4)]
     large = ill.served(400, recv=3_000, send=3_000, app=50, recv_wait=20)

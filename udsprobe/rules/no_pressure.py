@@ -13,6 +13,7 @@ from udsprobe.rules.accounts.transport_share import TransportShare
 from udsprobe.rules.causes import HEALTHY, UNKNOWN
 from udsprobe.rules.harm import NOBODY, not_enough_seen
 from udsprobe.rules.nearness import clearness
+from udsprobe.rules.peers.readers import busy_s, held_share, holds_bytes
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.own_asks import own_asks
 from udsprobe.rules.suspects.processing import is_enough
@@ -178,10 +179,10 @@ def healthy(
     owed_facts = [*owed, *asked_before(report)]
     facts = [*owed_facts, *_thread_room(report), *_queue_room(report), *_descriptor_room(report)]
     locks = _lock_room(report, service)
-    facts += locks
+    facts += [*locks, *_reader_room(report)]
     cause, value = _nearest(near)
     asked = asks_only(service)
-    where = _where(time, share) if asked is None else _asks(asked)
+    where = _where(time, share, _last_byte(report, time)) if asked is None else _asks(asked)
     gain = ""
     if share.max_gain_pct is not None:
         gain = f" A free transport would save {at_most(share.max_gain_pct / 100)} of request time."
@@ -239,7 +240,7 @@ def _asks(asked: MostAsked) -> str:
     return f"it served no request; {took}, and {_NOTHING} here."
 
 
-def _where(time: RequestTime, transport: TransportShare) -> str:
+def _where(time: RequestTime, transport: TransportShare, last_byte: str) -> str:
     if not time.count:
         return f"no request-reply turns were seen, and {_NOTHING}."
     largest = max(time.parts_us, key=lambda name: time.parts_us[name])
@@ -262,7 +263,17 @@ def _where(time: RequestTime, transport: TransportShare) -> str:
     if largest == "transport" and transport.max_gain_pct is not None:
         part = transport.max_gain_pct / 100  # the one figure that is told of it
     told = f"a request takes {mean}, {percent(part)} of it {words[largest]}"
-    return f"{told}{_why_no_wait(time)}."
+    return f"{told}{last_byte}{_why_no_wait(time)}."
+
+
+def _last_byte(report: Report, time: RequestTime) -> str:
+    """Where moving on the rest of replies takes most of what their clients wait for."""
+    rows = [row.in_pieces for row in report.requests.served_by or [] if row.in_pieces]
+    many = sum(row.count for row in rows)
+    whole_us = sum((row.transfer_mean_us or 0.0) * row.count for row in rows)
+    if not many or whole_us <= time.total_us:
+        return ""
+    return f", and its reply {duration(whole_us / many)} from the first byte to the last"
 
 
 def _why_no_wait(time: RequestTime) -> str:
@@ -285,6 +296,22 @@ def _lock_room(report: Report, service: Service) -> List[Evidence]:
         f"{percent(found.share)} of the time, so it is held as long or longer"
     )
     return [evidence("lock_held_share", found.share, "of 1", says)]
+
+
+def _reader_room(report: Report) -> List[Evidence]:
+    """Whose bytes wait for it to read, though it has hardly slept."""
+    rows = [row for row in report.connections or [] if row.role == "served"]
+    known = [(row, busy_s(report, row)) for row in rows if holds_bytes(report, row)]
+    busy = [(held_share(report, row), row.peer, s) for row, s in known if row.peer and s]
+    if not busy:
+        return []
+    held, reader, busy_for_s = max(busy, key=lambda each: each[0])
+    share = min(1.0, busy_for_s / report.window.duration_s)
+    says = (
+        f"for {percent(held)} of the time replies wait until {reader.comm} {reader.pid} reads "
+        f"them, which is {percent(share)} busy"
+    )
+    return [evidence("held_share", held, "of 1", says)]
 
 
 def _lock_words(facts: List[Evidence]) -> str:

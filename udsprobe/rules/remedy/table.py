@@ -183,6 +183,7 @@ KINDS: Dict[str, Kind] = {
     "short-lived": Kind("cpu-contention", "short-lived processes", host.SHORT_LIVED),
     "who-runs": Kind("cpu-contention", "no single process", host.WHO_RUNS),
     "fewer-calls": Kind("transport", "many small calls", work.FEWER_CALLS),
+    "fewer-bytes": Kind("transport", "large messages", work.FEWER_BYTES),
     "unix-instead": Kind("transport", "TCP on one host", work.UNIX_INSTEAD),
 }
 

@@ -275,7 +275,7 @@ EVENT_IN: Dict[str, Tuple[Row, ...]] = {
     ),
     GENERIC: (
         restart(
-            "find the timer (asyncio.sleep, setTimeout) or the queue in its code that requests "
+            "find the timer (asyncio.sleep, setTimeout, tokio::time::sleep) or the queue in its code that requests "
             "wait for, and wait for less",
             "its poller sleeps until a timer of its own ends: {where}",
         ),
@@ -716,6 +716,16 @@ FEWER_CALLS: Dict[str, Tuple[Row, ...]] = {
         restart(
             "send more with each call: pipelining, batches, writev(), larger buffers",
             "a system call costs the same however little it moves",
+        ),
+    )
+}
+FEWER_BYTES: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart(
+            "send fewer bytes: parts of a reply (pages, ranges), nothing that the client has "
+            "already (ETag and 304); on one host, pass a file descriptor (SCM_RIGHTS) instead",
+            "each byte is copied twice, in calls that are large already; compression takes more "
+            "CPU time than copying does on one host",
         ),
     )
 }
