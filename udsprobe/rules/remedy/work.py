@@ -275,8 +275,8 @@ EVENT_IN: Dict[str, Tuple[Row, ...]] = {
     ),
     GENERIC: (
         restart(
-            "find the timer (asyncio.sleep, setTimeout, tokio::time::sleep) or the queue in its code that requests "
-            "wait for, and wait for less",
+            "find the timer (asyncio.sleep, setTimeout, tokio::time::sleep) or the queue in its "
+            "code that requests wait for, and wait for less",
             "its poller sleeps until a timer of its own ends: {where}",
         ),
     ),
