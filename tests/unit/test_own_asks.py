@@ -51,7 +51,9 @@ def test_several_at_one_place_are_one_fact() -> None:
 def test_of_an_unknown_process_its_listener_is_looked_for() -> None:
     found = verdict(worker(asking(6.2, NAMELESS)))
     assert "waited 6.2 s for unix:/run/redis.sock: it hangs" in found.summary
-    assert [each.run for each in found.actions] == ["sudo udsprobe listeners"]
+    assert [each.run for each in found.actions] == [
+        "sudo udsprobe attach --listener /run/redis.sock"
+    ]
     elsewhere = replace(asking(6.2, Peer(None, None, "10.0.0.7:5432")), transport="tcp")
     assert verdict(worker(elsewhere)).actions == []
 

@@ -125,7 +125,8 @@ def test_a_wait_that_is_most_of_the_request(part: str, cause: str) -> None:
 
 def test_an_upstream_is_named_with_its_process() -> None:
     report = ill.service(
-        ill.served(200, app=20_000, upstream=95.0, cpu=5.0), upstream=[ill.upstream(200, 19_000)]
+        ill.served(200, app=20_000, upstream=95.0, cpu=5.0),
+        upstream=[replace(ill.upstream(200, 19_000), connections=4, busy_pct=20.0)],
     )
     found = verdict(report)
     assert (found.cause, found.subject) == ("upstream-wait", "unix:/run/pg.sock")

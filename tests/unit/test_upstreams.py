@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import List, Optional
 
 import pytest
 
 from tests.unit import ill
-from udsprobe.model.report import Report, Verdict
+from udsprobe.model.report import Peer, Report, Verdict
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
-from udsprobe.rules.upstreams import asks_only, most_asked
+from udsprobe.rules.upstreams import MostAsked, asks_only, most_asked
 from udsprobe.views.fields import cells
 
 
@@ -34,7 +35,6 @@ def test_a_worker_is_told_whom_most_of_its_time_goes_to() -> None:
     assert (found.cause, found.confidence) == ("healthy", 0.5)
     says = "served no request; its own 100 requests to postgres 55 at unix:/run/pg.sock took 40 ms"
     assert says in found.summary
-    assert [action.run for action in found.actions] == ["sudo udsprobe attach --pid 55"]
     assert found.evidence[0].says.startswith("unix:/run/pg.sock answers in 40")
 
 
@@ -57,14 +57,45 @@ def test_a_thread_that_is_full_is_the_cause_of_a_worker_too() -> None:
     assert found.cause == "app-cpu"
 
 
+def asked_at(address: str, **changed: object) -> MostAsked:
+    row = replace(ill.upstream(100, 40_000.0), transport="tcp", address=address, **changed)  # type: ignore[arg-type]
+    asked = most_asked(whole_service(ill.service(ill.served(0), upstream=[row])))
+    assert asked is not None
+    return asked
+
+
+def looks_at(asked: MostAsked) -> List[Optional[str]]:
+    return [each.run for each in asked.actions()]
+
+
 def test_without_a_name_the_address_is_told() -> None:
-    report = worker(100)
-    rows = [replace(row, peer=None) for row in report.requests.upstream]
-    asked = most_asked(
-        whole_service(replace(report, requests=replace(report.requests, upstream=rows)))
-    )
-    assert asked is not None and asked.where == "unix:/run/pg.sock"
-    assert [each.run for each in asked.actions()] == ["sudo udsprobe listeners"]
+    asked = asked_at("127.0.0.1:5432", peer=None)
+    assert asked.where == "tcp:127.0.0.1:5432"
+    assert looks_at(asked) == ["sudo udsprobe attach --listener 127.0.0.1:5432"]
+
+
+@pytest.mark.parametrize(
+    ("connections", "comm", "target"),
+    [
+        (4, "postgres", "--pid 55"),
+        # A process for each connection has ended when the line is pasted.
+        (None, "postgres", "--listener 127.0.0.1:5432"),
+        (4, None, "--listener 127.0.0.1:5432"),
+    ],
+)
+def test_the_line_attaches_to_what_is_still_there(
+    connections: Optional[int], comm: Optional[str], target: str
+) -> None:
+    asked = asked_at("127.0.0.1:5432", connections=connections, peer=Peer(55, comm, None))
+    assert looks_at(asked) == [f"sudo udsprobe attach {target}"]
+
+
+def test_a_listener_is_looked_for_by_the_address_that_it_has() -> None:
+    asked = asked_at("[::ffff:127.0.0.1]:5432")
+    assert looks_at(asked) == ["sudo udsprobe attach --listener 127.0.0.1:5432"]
+    # Of another host nobody here listens.
+    elsewhere = asked_at("10.0.0.7:5432", peer=None)
+    assert looks_at(elsewhere) == []
 
 
 def test_an_answer_that_lies_unread_is_none_of_the_upstream_s_time() -> None:

@@ -26,7 +26,7 @@ class MostAsked:
     Attributes:
         address: `tcp:127.0.0.1:5432`.
         who: `postgres 812`, or the address. where: `postgres 812 at tcp:127.0.0.1:5432`.
-        pid: of the process there, where it is known.
+        pid: of the process there, where it is known. is_kept: connections to it are.
         count, mean_us: of requests to it.
     """
 
@@ -37,10 +37,11 @@ class MostAsked:
     count: int
     mean_us: float
     facts: Tuple[Evidence, ...]
+    is_kept: bool = True
 
     def actions(self) -> Tuple[Action, ...]:
         """How to see why it takes so long."""
-        return choice.upstream(self.pid, self.who, self.address)
+        return choice.upstream(self.pid, self.who, self.address, self.is_kept)
 
 
 def most_asked(service: Service) -> Optional[MostAsked]:
@@ -57,6 +58,7 @@ def most_asked(service: Service) -> Optional[MostAsked]:
         count=worst.count,
         mean_us=upstream_us(worst) / worst.count if worst.count else 0.0,
         facts=tuple(_fact(row) for row in rows[:FACTS_MAX]),
+        is_kept=worst.connections is not None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Dict, FrozenSet, Optional, Tuple
 
@@ -388,14 +389,22 @@ def pool(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
 
 
 _OF_THIS_HOST = ("unix:", "tcp:127.", "tcp:[::1]", "tcp:[::ffff:127.")
+_MAPPED = re.compile(r"\[::ffff:([\d.]+)\]")
 
 
-def upstream(pid: Optional[int], who: str, place: str) -> Tuple[Action, ...]:
-    """To look at an upstream that answers late; at its listener where its process is not known.
+def upstream(pid: Optional[int], who: str, place: str, is_kept: bool = True) -> Tuple[Action, ...]:
+    """To look at an upstream that answers late.
 
     Of names what was looked up can be kept.
+
+    Args:
+        pid: of the process there, where it is known. is_kept: its connections are. Where each
+            request has a new one it may have a process of its own as well (PostgreSQL's), which has
+            ended by now.
     """
     if is_name_server(place):
         return remedies("lookups", who=place)
-    is_here = pid is None and place.startswith(_OF_THIS_HOST)
-    return remedies("upstream", peer_pid=pid, who=who, address=place if is_here else None)
+    if place.startswith(_OF_THIS_HOST) and (pid is None or not is_kept):
+        address = _MAPPED.sub(r"\1", place.partition(":")[2])
+        return remedies("upstream", who=who, address=address)
+    return remedies("upstream", peer_pid=pid, who=who)

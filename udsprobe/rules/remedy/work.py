@@ -535,9 +535,9 @@ UPSTREAM: Dict[str, Tuple[Row, ...]] = {
             "shows what the process spends its time on",
         ),
         look(
-            "sudo udsprobe listeners",
-            "see which process listens at {address}, then attach to that one",
-            "lists the listeners of this host with their processes",
+            "sudo udsprobe attach --listener {address}",
+            "see why {who} takes so long",
+            "shows what the processes that listen there, and their children, spend their time on",
         ),
     )
 }

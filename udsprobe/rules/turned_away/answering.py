@@ -9,14 +9,14 @@ from udsprobe.rules.wording import named_place, place, process
 
 
 def pid_of(row: Upstream) -> Optional[int]:
-    """None where the process is not known."""
-    return row.peer.pid or None if row.peer is not None else None
+    """None where the process is not known, or has ended."""
+    return row.peer.pid or None if row.peer is not None and row.peer.comm else None
 
 
 def pids_of(row: Upstream) -> FrozenSet[int]:
     """None or one: for `Suspect.waits_for`."""
-    pid = pid_of(row)
-    return frozenset() if pid is None else frozenset([pid])
+    pid = row.peer.pid if row.peer is not None else None
+    return frozenset([pid]) if pid else frozenset()
 
 
 def who(row: Upstream) -> str:
