@@ -170,3 +170,23 @@ def test_requests_that_change_the_loop_wait_for_its_pool_too() -> None:
     """Loops of one runtime take requests from each other."""
     service = replace(whole_service(handed_over("sleep", "clock_nanosleep")), handed_over=400)
     assert request_time(service).share("sleep") > 0.75
+
+
+def test_threads_that_poll_a_connection_to_a_database_wait_for_it() -> None:
+    """psycopg polls its connection: what its thread did is "waiting for events"."""
+    report = handed_over("sleep", "clock_nanosleep")
+    did = [ended(FIRST + at, "poll", "poll", POLLED_US / 4) for at in range(4)]
+    roots = [
+        RootAuthor("process", 55, None, "postgres", False, None, None, us, [f"node {PID}/{tid}"])
+        for tid, us in ((each.tid, each.total_us) for each in did)
+    ]
+    polls = {"blocked_poll": 0.2, "blocked_lock": 0.7, "sys_socket": 0.02}
+    report = replace(report, waits=[replace(polled(*did), roots=roots)])
+    service = whole_service(report)
+    loop = {"user": 0.1, "sys_socket": 0.03, "blocked_poll": 0.85}
+    threads = tuple(replace(t, share=loop if t.tid == PID else polls) for t in service.threads)
+    service = replace(service, threads=threads, repliers=frozenset({PID}))
+    asks = frozenset({(PID, 55)})
+    assert request_time(replace(service, partners=asks)).share("upstream") > 0.85
+    # Of its client it waits for more to do.
+    assert request_time(replace(service, partners=asks, clients=asks)).share("upstream") == 0.0

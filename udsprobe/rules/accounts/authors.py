@@ -177,7 +177,7 @@ def _silent_client(service: Service, part: RootAuthor) -> Optional[Tuple[str, fl
     if part.is_target or not part.via:
         return None
     for row in service.waits:
-        if _in_a_chain(row) != part.via[-1] or row.kind not in _FOR_CLIENTS:
+        if thread_in_chain(row) != part.via[-1] or row.kind not in _FOR_CLIENTS:
             continue
         ended_us = _sum([each for each in row.authors if each.pid == part.pid])
         if (row.pid, part.pid) in service.clients and 2 * ended_us > row.total_us:
@@ -227,7 +227,7 @@ def _fit(service: Service, rows: Sequence[Wait], part_us: float) -> bool:
 
 def _who_bring_work(service: Service) -> FrozenSet[str]:
     return frozenset(
-        _in_a_chain(thread)
+        thread_in_chain(thread)
         for thread in service.threads
         if is_polling(thread) or thread.tid in service.acceptors - service.repliers
     )
@@ -235,14 +235,16 @@ def _who_bring_work(service: Service) -> FrozenSet[str]:
 
 def _without(row: Wait, those: FrozenSet[str]) -> Wait:
     """Without what these ended."""
-    authors = [each for each in row.authors if _in_a_chain(each) not in those]
+    authors = [each for each in row.authors if thread_in_chain(each) not in those]
     roots = [
-        each for each in row.roots if (each.via[0] if each.via else _in_a_chain(each)) not in those
+        each
+        for each in row.roots
+        if (each.via[0] if each.via else thread_in_chain(each)) not in those
     ]
     return replace(row, authors=authors, roots=roots, total_us=row.unknown_us + _sum(authors))
 
 
-def _in_a_chain(who: Union[Author, Wait, ThreadTime]) -> str:
+def thread_in_chain(who: Union[Author, Wait, ThreadTime]) -> str:
     """As in `RootAuthor.via`."""
     return f"{who.comm or '?'} {who.pid}/{who.tid}"
 

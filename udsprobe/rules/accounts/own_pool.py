@@ -9,9 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
-from udsprobe.model.report import Author
+from udsprobe.model.report import Author, Wait
 from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX
-from udsprobe.rules.accounts.authors import PROGRAM, waited_us, waits_of, was
+from udsprobe.rules.accounts.authors import (
+    PROGRAM,
+    thread_in_chain,
+    waited_us,
+    waits_of,
+    was,
+)
 from udsprobe.rules.accounts.service import Service, is_polling, serving_threads
 from udsprobe.rules.thresholds import AUTHOR_SHARE_MIN, THREAD_BUSY_MIN
 from udsprobe.rules.wording import percent
@@ -66,8 +72,11 @@ def behind_loops(service: Service, polled_us: float) -> Dict[str, float]:
     parts: Dict[str, float] = {}
     for each, part in told:
         if part is not None:
-            parts[part] = parts.get(part, 0.0) + polled_us * each.total_us / ended.known_us
-    return parts
+            parts[part] = parts.get(part, 0.0) + each.total_us
+    if ended.by_asked_us:
+        # Threads that were in a receive call are told by that already, and by their roots.
+        parts["upstream"] = max(parts.get("upstream", 0.0), ended.by_asked_us)
+    return {part: polled_us * us / ended.known_us for part, us in parts.items()}
 
 
 def behind_sleeps(service: Service, slept_us: float) -> Dict[str, float]:
@@ -117,10 +126,15 @@ def full_pool(service: Service, app_us: float) -> Optional[int]:
 
 @dataclass(frozen=True)
 class _Ended:
-    """Waits of loops by who ended them, less those behind the longest, of whom nothing is told."""
+    """Waits of loops by who ended them, less those behind the longest, of whom nothing is told.
+
+    Attributes:
+        by_asked_us: of what own threads ended, the part in which an upstream let them wait.
+    """
 
     by_own: List[Author]
     by_children: List[Author]
+    by_asked_us: float
     known_us: float
 
 
@@ -137,7 +151,20 @@ def _ended(service: Service, polled_us: float) -> _Ended:
     known_us = sum(waited_us(service, row) for row in rows) - behind_us
     children = _by_helpers(service, [each for row in rows for each in row.authors])
     told_us = sum(each.total_us for each in (*own, *children))
-    return _Ended(own, children, max(known_us, told_us))
+    return _Ended(own, children, _by_asked_us(service, rows, loops), max(known_us, told_us))
+
+
+def _by_asked_us(service: Service, rows: Sequence[Wait], loops: Set[Tuple[int, int]]) -> float:
+    """A client library that polls one connection waits for what is at its other end."""
+    asked = service.partners - service.clients
+    names = {thread_in_chain(each) for each in service.threads if (each.pid, each.tid) in loops}
+    return sum(
+        root.total_us
+        for row in rows
+        for root in row.roots
+        if root.pid is not None and (row.pid, root.pid) in asked
+        if len(root.via) == 1 and root.via[0] not in names
+    )
 
 
 def _by_helpers(service: Service, authors: Sequence[Author]) -> List[Author]:
@@ -153,8 +180,11 @@ def _by_helpers(service: Service, authors: Sequence[Author]) -> List[Author]:
 
 
 def _loops(service: Service) -> Set[Tuple[int, int]]:
-    """A worker with a loop of its own, that serves nobody (Node's), is none of them."""
-    return {(t.pid, t.tid) for t in serving_threads(service) if is_polling(t)}
+    """A worker with a loop of its own, that serves nobody (Node's), is none of them; nor is a
+    thread that polls a connection to a database, and leaves the reply to another."""
+    polling = [t for t in serving_threads(service) if is_polling(t)]
+    replying = [t for t in polling if t.tid in service.repliers]
+    return {(t.pid, t.tid) for t in replying or polling}
 
 
 def _all_busy(service: Service, pids: Set[Optional[int]]) -> Optional[int]:
