@@ -2,6 +2,7 @@
 /*
  * Replies of databases, by their bytes in the caller's memory: whether they are some of PostgreSQL, of
  * MySQL, and where these end; whether the database says that it has all the connections that it allows.
+ * And what their clients say last, which no reply follows.
  */
 #ifndef DATABASE_REPLIES_BPF_H
 #define DATABASE_REPLIES_BPF_H
@@ -51,6 +52,10 @@
 #define MYSQL_CONNECTIONS 1040
 #define MYSQL_USER_CONNECTIONS 1203
 
+/* Terminate of PostgreSQL; COM_QUIT of MySQL. */
+#define TERMINATE WORD('X', 0, 0, 0, 4, 0, 0, 0)
+#define QUIT WORD(1, 0, 0, 0, 1, 0, 0, 0)
+
 /* networking.c of Redis; memcached.c. */
 #define REDIS_FULL WORD('-', 'E', 'R', 'R', ' ', 'm', 'a', 'x')
 #define REDIS_FULL_NEXT WORD(' ', 'n', 'u', 'm', 'b', 'e', 'r', ' ')
@@ -83,6 +88,13 @@ static __always_inline u64 last_bytes(const struct user_buffer *buffer, u64 byte
 static __always_inline bool is_ready(const struct user_buffer *buffer, u64 bytes)
 {
 	return (last_bytes(buffer, bytes, READY_BYTES) & READY_MASK) == READY;
+}
+
+static __always_inline bool is_goodbye(const struct user_buffer *buffer)
+{
+	u64 message = last_bytes(buffer, GOODBYE_BYTES, GOODBYE_BYTES);
+
+	return message == TERMINATE || message == QUIT;
 }
 
 static __always_inline bool is_too_many(const u64 fields[3])

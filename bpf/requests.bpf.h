@@ -244,6 +244,18 @@ static __always_inline int looks_at_answer(struct connection *connection, bool i
 	return is_answer && is_reply_worth_a_look(connection) ? looks | LOOK_REPLY : looks;
 }
 
+static __always_inline int looks_for_goodbye(bytes_t bytes)
+{
+	return bytes == GOODBYE_BYTES ? LOOK_GOODBYE : 0;
+}
+
+static __always_inline int looks_at_question(struct connection *connection, bytes_t bytes)
+{
+	bool is_begun = connection->turns || connection->tls == TLS_OPEN;
+
+	return looks_for_goodbye(bytes) | (is_begun ? 0 : LOOK_HELLO);
+}
+
 /* Returns what is to be looked for in the bytes. */
 static __always_inline int bytes_received(struct task_struct *task, struct thread_state *state,
 					   struct call_in_flight *call, bytes_t bytes, ns_t now)
@@ -292,7 +304,25 @@ static __always_inline int bytes_received(struct task_struct *task, struct threa
 	connection->receiver = (u64)task;
 	for (u32 i = 0; i < ACTIVITY_MAX; i++)
 		connection->app_activity_ns[i] = state->activity_ns[i];
-	return is_worth_a_look(connection) ? LOOK_PROTOCOL : 0;
+	return (is_worth_a_look(connection) ? LOOK_PROTOCOL : 0) | looks_for_goodbye(bytes);
+}
+
+/* No reply follows: it was no request. */
+static __subprogram int goodbye_said(struct task_struct *task, struct thread_state *state,
+				     struct call_in_flight *call, ns_t now)
+{
+	struct connection *connection = connection_of(call->sk, call->inode);
+
+	if (!connection)
+		return 0;
+	if (connection->role == ROLE_UPSTREAM) {
+		own_request_answered(state, (u64)task, connection, now);
+		connection->phase = PHASE_ENDED;
+		return 0;
+	}
+	request_gone(connection);
+	connection->phase = PHASE_IDLE;
+	return 0;
 }
 
 /* What the thread did between the last receive call and this send call. */
@@ -453,9 +483,7 @@ static __always_inline int bytes_sent(struct task_struct *task, struct thread_st
 		if (connection->last_piece_ns && connection->phase != PHASE_ASKING)
 			reply_ended(connection);
 		upstream_asked(task, state, connection, call, now);
-		if (connection->turns || connection->tls == TLS_OPEN)
-			return looks;
-		return looks | LOOK_HELLO;
+		return looks | looks_at_question(connection, bytes);
 	}
 	if (connection->phase == PHASE_ASKED_BEFORE)
 		connection->phase = PHASE_REPLYING;

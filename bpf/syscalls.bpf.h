@@ -406,13 +406,25 @@ static __subprogram int look_at_bytes(struct pt_regs *regs, struct call_in_fligh
 	return 0;
 }
 
+static __noinline bool says_goodbye(struct pt_regs *regs, struct call_in_flight *call)
+{
+	struct user_buffer buffer;
+
+	if (call->abi == ABI_COMPAT)
+		return false;
+	first_buffer(regs, call, GOODBYE_BYTES, &buffer);
+	return is_goodbye(&buffer);
+}
+
 static __always_inline void look_at(struct task_struct *task, struct thread_state *state,
 				    struct pt_regs *regs, struct call_in_flight *call,
 				    bytes_t bytes, int looks, ns_t now)
 {
 	if (looks & LOOK_SHORT && is_short(regs, call, bytes))
 		sender_found_full(task, state, call, now);
-	if (looks & ~LOOK_SHORT)
+	if (looks & LOOK_GOODBYE && says_goodbye(regs, call))
+		goodbye_said(task, state, call, now);
+	if (looks & ~(LOOK_SHORT | LOOK_GOODBYE))
 		look_at_bytes(regs, call, bytes, looks);
 }
 

@@ -57,6 +57,7 @@ enum limits {
 	REQUESTS_KEPT = 32,	/* places for them, a power of two, in each of two banks */
 	QUESTIONS_MAX = 255,	/* open at once at one name server, by one socket */
 	GOODBYE_NS = 10000000,	/* bytes that a connection's end follows sooner ask for no reply */
+	GOODBYE_BYTES = 5,	/* Terminate of PostgreSQL, COM_QUIT of MySQL: neither does that */
 	ONE_WAY_NS = 100000000,	/* who goes on to send for longer waits for no answer */
 	AT_ONCE_NS = 1000000000,	/* who closes a connection sooner did not wait for its client */
 	PID_OUTSIDE = 1 << 30,	/* beside the host's number of who is not in our PID namespace */
@@ -580,7 +581,7 @@ enum phase {
 	PHASE_QUEUED = 3,	/* established and not accepted */
 	PHASE_ASKING = 4,	/* upstream: sent, nothing received yet */
 	PHASE_ASKED_BEFORE = 5,	/* when we came: who asks there had spoken last, after a reply */
-	PHASE_ENDED = 6,	/* upstream: the other end is gone, and a request was not answered */
+	PHASE_ENDED = 6,	/* upstream: no answer comes: the other end is gone, or a goodbye was said */
 	PHASE_ONE_WAY = 7,	/* upstream: of messages that nobody answers, as those of a log */
 };
 

@@ -106,6 +106,19 @@ def says_goodbye(server: Server) -> None:
         sock.sendall(b"bye")
 
 
+def of_a_database(message: bytes) -> Any:
+    """The end of its connection comes later than a reply might."""
+
+    def says(server: Server) -> None:
+        with server.client() as sock:
+            sock.sendall(b"answer")
+            assert sock.recv(64) == b"reply"
+            sock.sendall(message)
+            assert sock.recv(64) == b""
+
+    return says
+
+
 def leaves_at_once(server: Server) -> None:
     with server.client() as sock:
         sock.sendall(b"leave")
@@ -212,6 +225,8 @@ def speaks_on(server: Server) -> None:
 OTHERS = {
     "speaks on": speaks_on,
     "says goodbye": says_goodbye,
+    "terminates": of_a_database(leaving_server.GOODBYES[0]),
+    "quits": of_a_database(leaving_server.GOODBYES[1]),
     "leaves at once": leaves_at_once,
     "is dropped": is_dropped,
     "closes half": closes_half,

@@ -98,9 +98,9 @@ def test_those_on_connections_that_were_closed_before(server: Server, folder: Pa
     assert found["answered"] == ANSWERED + ENDED
 
 
-@pytest.mark.parametrize("word", ["bye", "tls"])
+@pytest.mark.parametrize("word", ["bye", "tls", "terminate", "quit"])
 def test_goodbyes_are_none(server: Server, folder: Path, word: str) -> None:
-    """One of TLS is waited for, until the other end is gone."""
+    """One of TLS, and those of databases, are waited for, until the other end is gone."""
     found = asked(server, folder, answer=ANSWERED, **{word: ENDED})
     assert counts(found["row"]) == {"answered": ANSWERED + ENDED, "ended": 0, "given_up": 0}
 

@@ -3,9 +3,10 @@
     asking_client.py unix PATH|tcp PORT_FILE
 
 Prints "ready", and reads lines of a word and a number. Each word is sent so many times, on a
-connection of its own, which is closed when nothing came for 50 ms. More words: `stale` asks again
+connection of its own, which is closed when nothing came for 50 ms. More words: `stale` asks anew
 on a connection that the server has closed after its reply; `bye` says goodbye after a reply, and
-closes at once; `tls` does so as TLS does, and waits for the other end. Prints "done" after each
+closes at once; `tls` does so as TLS does, `terminate` as PostgreSQL's clients do and `quit` as those
+of MySQL, and wait for the other end. Prints "done" after each
 line, and what came of all at the end, as JSON.
 """
 
@@ -20,6 +21,7 @@ from typing import Dict
 WAITS_S = 0.05
 PATIENCE_MS = 60_000
 TLS_RECORD = bytes([22, 3, 3])
+GOODBYES = {b"terminate": b"X\0\0\0\4", b"quit": b"\1\0\0\0\1"}
 counts = {"answered": 0, "ended": 0, "given_up": 0}
 
 
@@ -62,6 +64,10 @@ def ask_once(sock: socket.socket, word: bytes) -> None:
     elif word == b"tls":
         ask(sock, TLS_RECORD)
         sock.sendall(b"bye")
+        sock.recv(64)
+    elif word in GOODBYES:
+        ask(sock, b"answer")
+        sock.sendall(GOODBYES[word])
         sock.recv(64)
     else:
         ask(sock, word)

@@ -3,7 +3,8 @@
     leaving_server.py unix PATH|tcp PORT_FILE [shutdown]
 
 A request is one word: `answer` gets `reply`, `leave` and `keep` nothing, `drop` has its connection
-closed, `fail` too after a while, `last` after its reply, and `bye` is a goodbye. A text frame of a
+closed, `fail` too after a while, `last` after its reply, and `bye` is a goodbye; so are those of a
+database's clients, after which it takes as long as after `fail`. A text frame of a
 WebSocket gets nothing, and the beginning of a TLS record gets itself.
 A connection that ends is closed (with `shutdown`, shut down first, as Node does), but for one with
 `keep`, which is looked at no more. Prints "ready" when it listens, and at the end of its input, as
@@ -23,6 +24,7 @@ from typing import Dict, List
 FAILS_AFTER_S = 0.02
 WEBSOCKET_TEXT = (b"\x81", b"\xc1")  # plain and compressed
 TLS_RECORD = bytes([22, 3, 3])
+GOODBYES = (b"X\0\0\0\4", b"\1\0\0\0\1")  # PostgreSQL's Terminate, MySQL's COM_QUIT
 left: Dict[socket.socket, bytes] = {}
 kept: List[socket.socket] = []
 counts = {"answered": 0, "ended_without_a_reply": 0, "dropped": 0, "failed": 0}
@@ -73,6 +75,8 @@ def serve(connection: socket.socket, loop: selectors.BaseSelector, *, shut_down:
     if data == b"fail":
         time.sleep(FAILS_AFTER_S)
         counts["failed"] += 1
+    if data in GOODBYES:
+        time.sleep(FAILS_AFTER_S)
     if data == b"leave":
         left[connection] = data
         return

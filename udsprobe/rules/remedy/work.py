@@ -621,8 +621,20 @@ CHURN: Dict[str, Tuple[Row, ...]] = {
             _KEPT,
         ),
     ),
-    "node": (restart("new http.Agent({{ keepAlive: true }}) for all requests", _KEPT),),
-    "python": (restart("one requests.Session() (or httpx.Client()) for all requests", _KEPT),),
+    "node": (
+        restart(
+            "one http.Agent({{ keepAlive: true }}) for all requests; for databases a pool "
+            "(pg.Pool, createPool of mysql2)",
+            _KEPT,
+        ),
+    ),
+    "python": (
+        restart(
+            "one requests.Session() (or httpx.Client()) for all requests; for databases a pool "
+            "(psycopg_pool, create_engine of SQLAlchemy)",
+            _KEPT,
+        ),
+    ),
     "haproxy": (reload("option http-keep-alive and http-reuse safe, then reload HAProxy", _KEPT),),
     "caddy": (reload("leave `keepalive off` out of `transport http` in the Caddyfile", _KEPT),),
     "php-fpm": (
@@ -633,8 +645,8 @@ CHURN: Dict[str, Tuple[Row, ...]] = {
     ),
     "go": (
         restart(
-            "one http.Client for all requests, each reply read to its end and closed; raise "
-            "Transport.MaxIdleConnsPerHost (2)",
+            "one http.Client for all requests, each reply read to its end and closed, and "
+            "Transport.MaxIdleConnsPerHost above 2; for databases one sql.DB",
             _KEPT,
         ),
     ),
