@@ -3,11 +3,11 @@
     asking_client.py unix PATH|tcp PORT_FILE
 
 Prints "ready", and reads lines of a word and a number. Each word is sent so many times, on a
-connection of its own, which is closed when nothing came for 50 ms. More words: `stale` asks anew
+connection of its own, which is closed when nothing came for 50 ms. More words: `stale` asks again
 on a connection that the server has closed after its reply; `bye` says goodbye after a reply, and
-closes at once; `tls` does so as TLS does, `terminate` as PostgreSQL's clients do and `quit` as those
-of MySQL, and wait for the other end. Prints "done" after each
-line, and what came of all at the end, as JSON.
+closes at once; `tls` does so as TLS does, `terminate` as PostgreSQL's clients do, `quit` as those
+of MySQL, and these wait for the other end. Prints "done" after each line, and what came of all at
+the end, as JSON.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.scenarios.bench import Bench
-from tests.scenarios.case import BOTH, TCP, Subject, case
+from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
 from tests.scenarios.postgres import Postgres
 
 CONNECTIONS = 8
@@ -44,6 +44,16 @@ def postgres_connection_each(bench: Bench, reconnect: int = 1) -> Subject:
     postgres = Postgres(bench)
     postgres.pgbench("SELECT 1;", 4, *(["-C"] if reconnect else []))
     return Subject([postgres.pid])
+
+
+@case("Node", BOTH, needs=("node", "postgres", "initdb"))
+def node_without_a_pool_of_connections(bench: Bench, keepalive: bool = False) -> Subject:
+    """A connection to the database for each request: log in, ask, say goodbye."""
+    postgres = Postgres(bench, transport=bench.transport)
+    query = ["query=SELECT 1", f"postgres={postgres.address}", f"keep={keepalive:d}"]
+    node = bench.node(*query, address=bench.address("node", UNIX))
+    bench.load(node.address, connections=8)
+    return Subject([node.pid], [postgres.address])
 
 
 @case("asyncio")

@@ -103,6 +103,20 @@ class Pool {
   }
 }
 
+// A connection for each question, as without a pool.
+class Fresh {
+  constructor(make, goodbye) {
+    this.make = make;
+    this.goodbye = goodbye;
+  }
+  async ask(bytes) {
+    const line = this.make();
+    await line.ready;
+    await line.ask(bytes);
+    line.socket.end(this.goodbye);
+  }
+}
+
 function startupMessage() {
   const text = Buffer.from('user\0postgres\0database\0postgres\0\0');
   const head = Buffer.alloc(8);
@@ -116,6 +130,7 @@ function queryMessage(sql) {
   head.writeInt32BE(text.length + 4, 1);
   return Buffer.concat([head, text]);
 }
+const TERMINATE = Buffer.from('X\0\0\0\x04');
 // ReadyForQuery: Z, length 5, one byte.
 const isReady = (have) => have.length >= 6 && have[have.length - 6] === 0x5a
   && have.readInt32BE(have.length - 5) === 5;
@@ -125,8 +140,9 @@ let ask;
 const makeAsk = () => {
   if (options.upstream) return askHttp;
   if (options.postgres) {
-    const pool = new Pool(number('pool', 8), () => new Line(options.postgres, startupMessage(), isReady));
-    return () => pool.ask(queryMessage(options.query));
+    const make = () => new Line(options.postgres, startupMessage(), isReady);
+    const asked = options.keep === '0' ? new Fresh(make, TERMINATE) : new Pool(number('pool', 8), make);
+    return () => asked.ask(queryMessage(options.query));
   }
   if (options.redis) {
     const pool = new Pool(number('pool', 8), () => new Line(options.redis, null, endsLine));
