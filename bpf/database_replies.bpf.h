@@ -2,7 +2,7 @@
 /*
  * Replies of databases, by their bytes in the caller's memory: whether they are some of PostgreSQL, of
  * MySQL, and where these end; whether the database says that it has all the connections that it allows.
- * And what their clients say last, which no reply follows.
+ * Whether they are of a login. And what their clients say last, which no reply follows.
  */
 #ifndef DATABASE_REPLIES_BPF_H
 #define DATABASE_REPLIES_BPF_H
@@ -51,6 +51,11 @@
 #define MYSQL_ERROR 0xff
 #define MYSQL_CONNECTIONS 1040
 #define MYSQL_USER_CONNECTIONS 1203
+
+/* Answers of a login: its longest message, the last number, how many there are at the most. */
+#define LOGIN_MESSAGE_MAX 2048
+#define MYSQL_LOGIN_MAX 8
+#define LOGIN_TURNS_MAX 6
 
 /* Terminate of PostgreSQL; COM_QUIT of MySQL. */
 #define TERMINATE WORD('X', 0, 0, 0, 4, 0, 0, 0)
@@ -217,6 +222,33 @@ static __always_inline bool ends_mysql_rows(const struct user_buffer *buffer, u6
 		return false;
 	return (last[2] == 5 && !last[3] && !last[4] && last[6] == MYSQL_EOF) ||
 	       (last[0] == 7 && !last[1] && !last[2] && last[4] == MYSQL_EOF);
+}
+
+/* An Authentication… message, or the one letter that answers a request to encrypt. */
+static __always_inline bool is_postgres_login(u64 at, u64 bytes)
+{
+	struct postgres_message head = {};
+	u32 size;
+
+	if (bytes != 1 && bytes < sizeof(head))
+		return false;
+	if (bpf_probe_read_user(&head, bytes == 1 ? 1 : sizeof(head), (void *)at))
+		return false;
+	if (bytes == 1)
+		return head.type == 'N' || head.type == 'S';
+	size = message_size(&head);
+	return head.type == 'R' && size > sizeof(head) && size <= LOGIN_MESSAGE_MAX;
+}
+
+/* A login goes on with the numbers of the server's greeting: an answer to a command has the number 1. */
+static __always_inline bool is_mysql_login(u64 at, u64 bytes)
+{
+	struct mysql_error head = {};
+
+	return bytes >= sizeof(head) && !bpf_probe_read_user(&head, sizeof(head), (void *)at) &&
+	       MYSQL_HEAD + mysql_length(&head) <= bytes && head.sequence > 1 &&
+	       head.sequence <= MYSQL_LOGIN_MAX && !(head.sequence & 1) &&
+	       (head.header <= 1 || head.header == MYSQL_EOF || head.header == MYSQL_ERROR);
 }
 
 static __always_inline enum database full_by_text(u64 at, u64 bytes)

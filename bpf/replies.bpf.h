@@ -221,12 +221,31 @@ static __always_inline void no_seat_seen(struct connection *connection, enum dat
 		shared_add(&listener->no_seat, 1);
 }
 
+/* The first answers of a connection. */
+static __always_inline void note_login(struct connection *connection,
+				       const struct user_buffer *buffer, u64 bytes)
+{
+	struct upstream *upstream;
+
+	if (connection->role != ROLE_UPSTREAM || !connection->turns ||
+	    connection->turns > LOGIN_TURNS_MAX)
+		return;
+	if (!is_postgres_login(buffer->at, bytes) && !is_mysql_login(buffer->at, bytes))
+		return;
+	upstream = upstream_entry(connection->upstream);
+	if (!upstream)
+		return;
+	shared_add(&upstream->logins, 1);
+	shared_add(&upstream->login_ns, connection->replied_after_ns);
+}
+
 /* What a database replies, from its first piece on. */
 static __always_inline void look_at_database(struct connection *connection, address_t sk,
 					     const struct user_buffer *buffer, u64 bytes)
 {
 	enum database database;
 
+	note_login(connection, buffer, bytes);
 	if (is_ready(buffer, bytes)) {
 		connection->reply_looks = SPEAKS_POSTGRES;
 		return;

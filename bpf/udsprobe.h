@@ -986,6 +986,8 @@ struct upstream {
 	unsigned int no_seat_by;	/* enum database: who said so last */
 	unsigned int pad;
 	ns_t recv_wait_ns;	/* of its latency, as of struct server_upstream */
+	count_t logins;		/* of its answers, those to a login; one takes several */
+	ns_t login_ns;		/* of its latency */
 };
 
 struct upstream_key {

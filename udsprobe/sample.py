@@ -354,6 +354,7 @@ class UpstreamCounts:
             the protocol of `postgresql`, `mysql`, `redis` or `memcached`, the last time.
         recv_wait_ns: of the latency, for how long answers that had come waited for the receive
             call.
+        logins: answers to a login of PostgreSQL or MySQL; login_ns: of the latency, theirs.
         All from `dropped` on are None when not measured.
     """
 
@@ -370,6 +371,8 @@ class UpstreamCounts:
     no_seat_by: Optional[str] = None
     in_pieces: Optional[PieceCounts] = None
     recv_wait_ns: Optional[int] = None
+    logins: Optional[int] = None
+    login_ns: Optional[int] = None
 
 
 # A report shows the busiest 50; more are kept so that two samples hold the same ones.

@@ -62,6 +62,23 @@ def fastcgi(kind: int, content: str) -> str:
     return head + chr(padding) + "\0" + content + "\0" * padding
 
 
+# "Encrypt?" "No", then SCRAM-SHA-256 in two steps, and the end of it with what the session has.
+POSTGRES_LOGIN = [
+    "N",
+    "R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0",
+    "R\0\0\0\x5c\0\0\0\x0br=fyko+d2lbbFgONRv9qkxdawLHo+Vgk7qvUOKUwuWLIWg4l",
+    "R\0\0\0\x36\0\0\0\x0cv=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=R\0\0\0\x08\0\0\0\0",
+]
+POSTGRES_ROWS = "T\0\0\0\x08\0\0\0\0C\0\0\0\x0dSELECT 1\0Z\0\0\0\x05I"
+# Another plugin is asked for, and then all is well; an answer to a command.
+MYSQL_LOGIN = ["\x17\0\0\x02\xfecaching_sha2_password\0", "\x07\0\0\x04\0\0\0\x02\0\0\0"]
+MYSQL_DONE = "\x07\0\0\x01\0\x01\0\x02\0\0\0"
+LOGINS = {
+    "postgresql": [*POSTGRES_LOGIN, POSTGRES_ROWS, POSTGRES_ROWS],
+    "mysql": [*MYSQL_LOGIN, MYSQL_DONE, MYSQL_DONE],
+}
+
+
 PHP_OK = fastcgi(6, "X-Powered-By: PHP/8.2.24\r\nContent-type: text/html\r\n\r\nok")
 PHP_FAILED = fastcgi(6, "Status: 500 Internal Server Error\r\nContent-type: text/html\r\n\r\n")
 # Short enough for the first piece, which is looked at.
@@ -195,3 +212,14 @@ def test_a_database_that_speaks_of_it_later_does_not_turn_away(
     (upstream,) = report["requests"]["upstream"]
     assert upstream["no_seat"] == 0
     assert upstream["no_seat_by"] is None
+
+
+@pytest.mark.parametrize(("database", "steps"), [("postgresql", 4), ("mysql", 2)])
+def test_answers_of_logins(ends: List[Workload], folder: Path, database: str, steps: int) -> None:
+    """Once for each connection; what looks like one after other answers is none."""
+    late = [*["hello"] * 7, LOGINS[database][steps - 1]]
+    report = asked(ends, folder, *[LOGINS[database]] * 23, late, ["NO", "R2D2 is here"])
+    (upstream,) = report["requests"]["upstream"]
+    assert upstream["count"] == 23 * (steps + 2) + 8 + 2
+    assert upstream["logins"] == 23 * steps
+    assert 0 < upstream["login_mean_us"] < 1e6

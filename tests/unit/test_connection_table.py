@@ -347,9 +347,20 @@ def test_destinations(kernel: Kernel, table: ConnectionTable) -> None:
             *("unix", "/run/db", nginx, 2, latency([5_000, 7_000]), *ended),
             in_pieces=pieces,
             recv_wait_ns=0,
+            logins=0,
+            login_ns=0,
         ),
         UpstreamCounts(
-            "unix", "@x", None, 2, latency([1]), *ended, in_pieces=pieces, recv_wait_ns=0
+            "unix",
+            "@x",
+            None,
+            2,
+            latency([1]),
+            *ended,
+            in_pieces=pieces,
+            recv_wait_ns=0,
+            logins=0,
+            login_ns=0,
         ),
     )
 

@@ -170,6 +170,15 @@ def test_how_long_answers_lay_unread_is_of_the_window() -> None:
     assert upstreams([], [upstream([MS])])[0].recv_wait_mean_us is None
 
 
+def test_logins_are_told_by_their_number_and_mean() -> None:
+    before = [upstream([MS], logins=1, login_ns=MS)]
+    after = [upstream([MS, MS, 5 * MS, 7 * MS], logins=3, login_ns=13 * MS)]
+    (row,) = upstreams(before, after)
+    assert (row.count, row.logins, row.login_mean_us) == (3, 2, 6000.0)
+    (row,) = upstreams([], [upstream([MS])])
+    assert (row.logins, row.login_mean_us) == (None, None)
+
+
 def test_an_answer_that_lies_unread_is_not_waited_for() -> None:
     """One connection, kept: 4 ms of 1 s without an answer, and 900 ms with one."""
     place = {"role": "upstream", "transport": "unix", "peer_address": "/run/db.sock"}

@@ -587,7 +587,8 @@ class Upstream:
     status; `in_pieces`: those that came in pieces. `no_seat`: connections on which it answered, as
     databases do, that it has all that it allows; `no_seat_by` is the database by its protocol.
     `recv_wait_mean_us`: of the mean latency, the time for which the answer had come and the target
-    had not yet asked for it. None when not measured.
+    had not yet asked for it. `logins`: of the answers, those to a login of PostgreSQL or MySQL, of
+    which one takes several; `login_mean_us` after their requests. None when not measured.
     """
 
     transport: str
@@ -605,6 +606,8 @@ class Upstream:
     no_seat_by: Optional[str] = None
     in_pieces: Optional[InPieces] = None
     recv_wait_mean_us: Optional[float] = None
+    logins: Optional[int] = None
+    login_mean_us: Optional[float] = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from udsprobe.rules.suspects import processing as inside
 from udsprobe.rules.suspects.buffers import buffer_suspects, has_stuck_reader, readers_keep_up
 from udsprobe.rules.suspects.churn import accepted_churn, is_most_of_the_work, opened_churn
 from udsprobe.rules.suspects.hung import hung_suspects
+from udsprobe.rules.suspects.logins import with_logins
 from udsprobe.rules.suspects.losses import account_findings
 from udsprobe.rules.suspects.nagle import nagle_findings, with_nagle
 from udsprobe.rules.suspects.narrow_buffers import narrow_buffer_suspects
@@ -63,7 +64,7 @@ def judged(
     suspects = with_given_up(report, with_no_answer(report, suspects))
     suspects = with_failing_replies(report, with_no_seat(report, suspects))
     suspects = with_unstarted(report, with_exits(report, suspects))
-    suspects = with_tracers(report, suspects)
+    suspects = with_logins(report, with_tracers(report, suspects))
     near = nearness.highest(
         [
             *(

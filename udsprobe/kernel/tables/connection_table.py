@@ -211,6 +211,8 @@ class ConnectionTable:
             "no_seat": entry.no_seat,
             "no_seat_by": self._databases[entry.no_seat_by] if entry.no_seat else None,
             "recv_wait_ns": entry.recv_wait_ns if self._tells_arrival else None,
+            "logins": entry.logins,
+            "login_ns": entry.login_ns,
         }
 
     def destination(self, index: int) -> Optional[UpstreamCounts]:

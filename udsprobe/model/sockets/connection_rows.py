@@ -96,8 +96,13 @@ def _with_replies(
     row: Upstream, parts: List[UpstreamCounts], before: List[UpstreamCounts]
 ) -> Upstream:
     name = f"upstream {row.address}"
+    logins = _grown_together(f"{name} logins", "logins", parts, before)
     return replace(
         row,
+        logins=logins,
+        login_mean_us=mean_us(
+            _grown_together(f"{name} login", "login_ns", parts, before), logins or 0
+        ),
         http=http_replies(name, together(p.http for p in parts), together(p.http for p in before)),
         in_pieces=in_pieces(
             name, together(p.in_pieces for p in parts), together(p.in_pieces for p in before)

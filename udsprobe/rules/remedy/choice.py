@@ -376,6 +376,15 @@ def no_seat(row: Upstream) -> Tuple[Action, ...]:
     return remedies("seats", server, **_for_clients(row.transport, row.address))
 
 
+def kept_connections(report: Report) -> Tuple[Action, ...]:
+    """The targets open a connection for each request of their own."""
+    target = report.targets[0] if report.targets else None
+    server = server_of(target)
+    if target is not None and target.language and not KINDS["churn"].is_known(server):
+        server = target.language
+    return remedies("churn", server)
+
+
 def lookups(report: Report, pids: Optional[FrozenSet[int]], where: str) -> Tuple[Action, ...]:
     """Requests wait for a name server."""
     target = next((each for each in report.targets if pids is None or each.pid in pids), None)

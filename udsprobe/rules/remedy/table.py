@@ -28,6 +28,10 @@ class Kind:
     by_server: Rows
     first: Tuple[Row, ...] = ()
 
+    def is_known(self, server: str) -> bool:
+        """It has rows of its own."""
+        return server in self.by_server
+
     def rows(self, server: str) -> Tuple[Row, ...]:
         """In the order in which they are offered."""
         return (*self.first, *(self.by_server.get(server) or self.by_server.get(GENERIC, ())))

@@ -15,6 +15,7 @@ from udsprobe.rules.accounts.service import (
     serving_threads,
     without_row,
 )
+from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import recognise
 from udsprobe.rules.suspects.suspect import WARNING, Suspect
@@ -163,7 +164,7 @@ def _is_of(listener: Listener, service: Service) -> bool:
 def _opened(report: Report, row: Connect) -> Optional[Suspect]:
     """A target that connects again for each of its own requests."""
     requests = sum(
-        each.count
+        each.count - (each.logins or 0)
         for each in report.requests.upstream or []
         if (each.transport, each.address) == (row.transport, row.address)
     )
@@ -173,7 +174,7 @@ def _opened(report: Report, row: Connect) -> Optional[Suspect]:
         return None
     subject = f"{row.transport}:{row.address}"
     client = _program(report)
-    return _suspect(
+    found = _suspect(
         subject=subject,
         headline=f"{client or 'the target'} opens {_each(opened, requests)} to {subject}",
         report=report,
@@ -181,6 +182,7 @@ def _opened(report: Report, row: Connect) -> Optional[Suspect]:
         requests=requests,
         client=client,
     )
+    return replace(found, actions=choice.kept_connections(report))
 
 
 def _is_churn(report: Report, opened: int, requests: int) -> bool:

@@ -1,0 +1,54 @@
+"""A service that logs in at its database for each request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit import ill
+from tests.unit.reports import connect
+from udsprobe.model.report import Report, Verdict
+from udsprobe.rules.judge import judged
+
+SERVED, STEPS = 400, 2
+
+
+def logging_in(opened: int, login_us: float, each_us: float = 7_000.0) -> Report:
+    """Each request asks once, on a connection that was opened for it or not."""
+    turns = SERVED + STEPS * opened
+    row = replace(ill.upstream(turns, each_us), logins=STEPS * opened, login_mean_us=login_us)
+    requests = ill.served(SERVED, app=20_000, upstream=90.0, cpu=10.0)
+    report = ill.service(requests, upstream=[row])
+    return replace(report, connects=[connect(row.address, calls=opened)])
+
+
+def verdict(report: Report) -> Verdict:
+    found = judged(report).verdict
+    assert found is not None
+    return found
+
+
+def test_what_is_waited_for_is_the_login() -> None:
+    found = verdict(logging_in(SERVED, 9_000.0))
+    assert (found.cause, found.subject) == ("connection-churn", "unix:/run/pg.sock")
+    assert "opens a connection for each request to unix:/run/pg.sock, and logs in" in found.summary
+    assert found.evidence[0].value == pytest.approx(2 * 9 / (3 * 7), abs=1e-4)
+    assert "pg.Pool" in found.actions[0].say
+    # The wait is no rival: it is the same.
+    assert found.confidence >= 0.95
+    assert "upstream-wait" in [each.id for each in judged(logging_in(SERVED, 9_000.0)).findings]
+
+
+@pytest.mark.parametrize(
+    ("opened", "login_us"), [(SERVED, 3_000.0), (10, 9_000.0)], ids=["slow query", "a pool"]
+)
+def test_a_wait_for_answers_stays_one(opened: int, login_us: float) -> None:
+    assert verdict(logging_in(opened, login_us)).cause == "upstream-wait"
+
+
+def test_what_is_not_measured_is_no_login() -> None:
+    report = logging_in(SERVED, 9_000.0)
+    rows = [replace(r, logins=None, login_mean_us=None) for r in report.requests.upstream or []]
+    report = replace(report, requests=replace(report.requests, upstream=rows))
+    assert verdict(report).cause == "upstream-wait"
