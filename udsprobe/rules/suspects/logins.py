@@ -29,8 +29,8 @@ def with_logins(report: Report, suspects: List[Suspect]) -> List[Suspect]:
             found.append(each)
         elif each.cause == "connection-churn":
             found.append(_to_log_in(each, wait, logging_in[subject]))
-        else:
-            found.append(replace(each, is_pressure=False) if each is wait else each)
+        elif each is not wait:
+            found.append(each)
     return found
 
 
