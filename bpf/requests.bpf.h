@@ -307,21 +307,19 @@ static __always_inline int bytes_received(struct task_struct *task, struct threa
 	return (is_worth_a_look(connection) ? LOOK_PROTOCOL : 0) | looks_for_goodbye(bytes);
 }
 
-/* No reply follows: it was no request. */
-static __subprogram int goodbye_said(struct task_struct *task, struct thread_state *state,
-				     struct call_in_flight *call, ns_t now)
+/* That is all that was sent since the last reply: nobody waits for one to it. Who replies all the same
+ * has served a request of another protocol.
+ */
+static __subprogram int goodbye_said(struct call_in_flight *call)
 {
 	struct connection *connection = connection_of(call->sk, call->inode);
 
 	if (!connection)
 		return 0;
-	if (connection->role == ROLE_UPSTREAM) {
-		own_request_answered(state, (u64)task, connection, now);
-		connection->phase = PHASE_ENDED;
-		return 0;
-	}
-	request_gone(connection);
-	connection->phase = PHASE_IDLE;
+	if (connection->phase == PHASE_ASKING && connection->turn_ns == call->start_ns)
+		connection->receives |= SAID_GOODBYE;
+	if (connection->phase == PHASE_RECEIVING && !connection->receives)
+		connection->receives |= SPOKE_AGAIN;
 	return 0;
 }
 

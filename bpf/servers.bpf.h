@@ -25,6 +25,8 @@
  * request slowly.
  */
 #define SPOKE_AGAIN 0x80
+/* Of a request of its own, which are not numbered so. */
+#define SAID_GOODBYE 0x01
 #define ASKS_MAX 255
 
 static __always_inline struct server *server_of(u32 tgid)

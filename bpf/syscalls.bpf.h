@@ -423,7 +423,7 @@ static __always_inline void look_at(struct task_struct *task, struct thread_stat
 	if (looks & LOOK_SHORT && is_short(regs, call, bytes))
 		sender_found_full(task, state, call, now);
 	if (looks & LOOK_GOODBYE && says_goodbye(regs, call))
-		goodbye_said(task, state, call, now);
+		goodbye_said(call);
 	if (looks & ~(LOOK_SHORT | LOOK_GOODBYE))
 		look_at_bytes(regs, call, bytes, looks);
 }

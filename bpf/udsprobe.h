@@ -581,7 +581,7 @@ enum phase {
 	PHASE_QUEUED = 3,	/* established and not accepted */
 	PHASE_ASKING = 4,	/* upstream: sent, nothing received yet */
 	PHASE_ASKED_BEFORE = 5,	/* when we came: who asks there had spoken last, after a reply */
-	PHASE_ENDED = 6,	/* upstream: no answer comes: the other end is gone, or a goodbye was said */
+	PHASE_ENDED = 6,	/* upstream: the other end is gone, and a request was not answered */
 	PHASE_ONE_WAY = 7,	/* upstream: of messages that nobody answers, as those of a log */
 };
 

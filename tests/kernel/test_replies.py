@@ -223,3 +223,12 @@ def test_answers_of_logins(ends: List[Workload], folder: Path, database: str, st
     assert upstream["count"] == 23 * (steps + 2) + 8 + 2
     assert upstream["logins"] == 23 * steps
     assert 0 < upstream["login_mean_us"] < 1e6
+
+
+def test_what_reads_like_a_goodbye_and_is_answered_is_a_request(
+    ends: List[Workload], folder: Path
+) -> None:
+    """Of a protocol with a length before each message, say."""
+    report = asked(ends, folder, *[["X\0\0\0\x04", "\x01\0\0\0\x01", "hello"]] * 7)
+    assert on_both_ends(report, "count") == [21, 21]
+    assert [row["count"] for row in on_both_ends(report, "dropped")] == [0, 0]

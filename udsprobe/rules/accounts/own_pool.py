@@ -111,7 +111,7 @@ def own_pool(service: Service, part: str, polled_us: float) -> Optional[OwnPool]
     )
 
 
-def full_pool(service: Service, app_us: float) -> Optional[int]:
+def full_own_pool(service: Service, app_us: float) -> Optional[int]:
     """How many threads it has, where loops wait for them most of their time, all of them are busy
     and more requests are in progress.
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import List, Optional, Tuple
 
-from udsprobe.model.report import Connect, Evidence, Listener, Peer, Report, Syscall
+from udsprobe.model.report import Action, Connect, Evidence, Listener, Peer, Report, Syscall
 from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX, busy_share
 from udsprobe.rules.accounts.service import (
     ON_CPU,
@@ -17,7 +17,7 @@ from udsprobe.rules.accounts.service import (
 )
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
-from udsprobe.rules.servers import recognise
+from udsprobe.rules.servers import GENERIC, recognise
 from udsprobe.rules.suspects.suspect import WARNING, Suspect
 from udsprobe.rules.thresholds import (
     ACCEPTS_PER_REQUEST_MIN,
@@ -57,7 +57,7 @@ def accepted_churn(report: Report, service: Service) -> List[Suspect]:
         report=report,
         opened=accepted,
         requests=service.count,
-        client=who.comm if who is not None else None,
+        actions=remedies("churn", recognise(who.comm or "") if who is not None else GENERIC),
         is_dear=share >= CHURN_CPU_SHARE_MIN,
     )
     says = f"{percent(share)} of the CPU time is in calls that only open and close connections"
@@ -174,15 +174,14 @@ def _opened(report: Report, row: Connect) -> Optional[Suspect]:
         return None
     subject = f"{row.transport}:{row.address}"
     client = _program(report)
-    found = _suspect(
+    return _suspect(
         subject=subject,
         headline=f"{client or 'the target'} opens {_each(opened, requests)} to {subject}",
         report=report,
         opened=opened,
         requests=requests,
-        client=client,
+        actions=choice.kept_connections(report),
     )
-    return replace(found, actions=choice.kept_connections(report))
 
 
 def _is_churn(report: Report, opened: int, requests: int) -> bool:
@@ -203,7 +202,7 @@ def _suspect(
     report: Report,
     opened: int,
     requests: int,
-    client: Optional[str],
+    actions: Tuple[Action, ...],
     is_dear: bool = True,
 ) -> Suspect:
     ratio, rate = opened / requests, opened / report.window.duration_s
@@ -216,7 +215,7 @@ def _suspect(
         subject=subject,
         headline=headline,
         evidence=_evidence(opened, requests, rate),
-        actions=remedies("churn", recognise(client or "")),
+        actions=actions,
         seen=opened,
         near=min(ratio / ACCEPTS_PER_REQUEST_MIN, rate / CHURN_CONNECTIONS_PER_S_MIN),
     )

@@ -8,7 +8,7 @@ from typing import List, Optional
 from udsprobe.model.report import Report, Upstream
 from udsprobe.rules.accounts.service import upstream_us
 from udsprobe.rules.suspects.suspect import Suspect
-from udsprobe.rules.wording import duration, evidence, percent, place
+from udsprobe.rules.wording import count, duration, evidence, percent, place
 
 
 def with_logins(report: Report, suspects: List[Suspect]) -> List[Suspect]:
@@ -49,8 +49,8 @@ def _is_login(row: Upstream) -> bool:
 def _to_log_in(churn: Suspect, wait: Suspect, row: Upstream) -> Suspect:
     share = login_share(row) or 0.0
     says = (
-        f"{percent(share)} of what requests to {place(row)} take are logins, "
-        f"{duration(row.login_mean_us or 0.0)} each of their {row.logins:,} steps"
+        f"{percent(share)} of what requests to {place(row)} take are logins: "
+        f"{count(row.logins or 0, 'step')} of {duration(row.login_mean_us or 0.0)}"
     )
     return replace(
         churn,

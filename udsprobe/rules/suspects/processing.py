@@ -9,7 +9,7 @@ from udsprobe.model.report import Evidence, Latency, Report
 from udsprobe.rules import remedies
 from udsprobe.rules.accounts.lock_use import queue_at_locks
 from udsprobe.rules.accounts.moving import moving
-from udsprobe.rules.accounts.own_pool import full_pool
+from udsprobe.rules.accounts.own_pool import full_own_pool
 from udsprobe.rules.accounts.request_time import CLIENTS, WAITS, RequestTime
 from udsprobe.rules.accounts.saturation import Saturation, busy, saturation
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads, serving_time
@@ -206,7 +206,7 @@ def _fills_its_pool(processing: Processing) -> Optional[Pressure]:
     service, time = processing.service, processing.time
     if not is_enough(time) or _mean_us(time) < WAIT_MEAN_US_MIN:
         return None
-    full = full_pool(service, time.app_us)
+    full = full_own_pool(service, time.app_us)
     if full is None or service.at_once < full + WAITING_MIN:
         return None
     waiting = service.at_once - full
