@@ -188,5 +188,10 @@ def test_threads_that_poll_a_connection_to_a_database_wait_for_it() -> None:
     service = replace(service, threads=threads, repliers=frozenset({PID}))
     asks = frozenset({(PID, 55)})
     assert request_time(replace(service, partners=asks)).share("upstream") > 0.85
+    # Also where most of it is behind the longest authors: it is no more than there is.
+    beside = replace(service.waits[0], authors=[did[0], ended(FIRST + 9, "cpu", None, 0.5e6)])
+    time = request_time(replace(service, partners=asks, waits=(beside,)))
+    assert time.share("upstream") > 0.7
+    assert time.sum_us("timer") >= 0.0
     # Of its client it waits for more to do.
     assert request_time(replace(service, partners=asks, clients=asks)).share("upstream") == 0.0

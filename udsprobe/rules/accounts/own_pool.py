@@ -76,7 +76,9 @@ def behind_loops(service: Service, polled_us: float) -> Dict[str, float]:
     if ended.by_asked_us:
         # Threads that were in a receive call are told by that already, and by their roots.
         parts["upstream"] = max(parts.get("upstream", 0.0), ended.by_asked_us)
-    return {part: polled_us * us / ended.known_us for part, us in parts.items()}
+    # Roots are known of what is behind the longest authors as well.
+    whole_us = max(ended.known_us, sum(parts.values()))
+    return {part: polled_us * us / whole_us for part, us in parts.items()}
 
 
 def behind_sleeps(service: Service, slept_us: float) -> Dict[str, float]:
