@@ -233,17 +233,21 @@ def _evidence(opened: int, requests: int, rate: float) -> Tuple[Evidence, ...]:
 
 
 def _client(report: Report, service: Service) -> Optional[Peer]:
-    """Who is at the other end of most served connections that are open now."""
-    peers = [
-        row.peer
-        for row in report.connections or []
-        if row.role == "served" and row.peer is not None and row.peer.pid
-        if service.pids is None or row.pid in service.pids
-    ]
-    if not peers:
-        return None
-    most: Tuple[Peer, int] = Counter(peers).most_common(1)[0]
-    return most[0]
+    """Who is at the other end of most served connections that are open now; where these are as
+    short as their requests, of the requests that were kept."""
+    kept = [*(report.requests.slowest or []), *(report.requests.sampled or [])]
+    served = [row for row in report.connections or [] if row.role == "served"]
+    for rows in (served, kept):
+        peers = [
+            row.peer
+            for row in rows
+            if row.peer is not None and row.peer.pid
+            if service.pids is None or row.pid in service.pids
+        ]
+        if peers:
+            most: Tuple[Peer, int] = Counter(peers).most_common(1)[0]
+            return most[0]
+    return None
 
 
 def _program(report: Report) -> Optional[str]:
