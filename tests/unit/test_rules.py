@@ -38,6 +38,7 @@ from udsprobe.model.report import (
     StageMeans,
     Verdict,
     Waiting,
+    WholeRequest,
 )
 from udsprobe.rules import judged
 from udsprobe.views.fields.verdict import said
@@ -444,6 +445,8 @@ def test_what_goroutines_wait_for_the_kernel_does_not_see(activity: str) -> None
     assert found.cause == "app-blocked" and found.subject == "a timer, a lock or a channel"
     assert "goroutines of api wait for a timer, a lock or a channel while" in found.summary
     assert "/debug/pprof/goroutine" in found.actions[0].say
+    short = ill.service(ill.served(400, app=800.0, **{part: 99}), asleep)
+    assert "% of it waits of its goroutines." in verdict(replace(short, targets=[target])).summary
 
 
 def test_a_cpuset_is_widened_before_a_stranger_is_slowed_down() -> None:
@@ -690,6 +693,20 @@ def churning(accepted: int, cpu_us: float) -> Report:
 def test_connections_that_could_be_kept() -> None:
     assert verdict(churning(4000, 1e6)).cause == "connection-churn"
     assert verdict(churning(400, 1e6)).cause == "app-cpu"
+
+
+def test_a_client_whose_connections_are_as_short_as_its_requests_is_named() -> None:
+    """None of them is open when they are listed; requests that were kept tell who asked."""
+    report = churning(4000, 1e6)
+    kept = WholeRequest(
+        *("2026-11-28T12:00:00Z", 4711, 4711, "node", "unix", "/run/app.sock"),
+        *(Peer(33, "nginx"), 2_000.0, StageMeans(), {}, [], None, None, None, 1, False, True),
+    )
+    asked = replace(report, requests=replace(report.requests, slowest=[kept], sampled=[]))
+    assert "a client opens a connection for each request" in verdict(report).summary
+    found = verdict(asked)
+    assert "nginx 33 opens a connection for each request" in found.summary
+    assert "keepalive 64;" in found.actions[0].say
 
 
 def test_requests_that_take_the_time_outweigh_their_connections() -> None:

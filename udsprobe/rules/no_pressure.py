@@ -15,6 +15,7 @@ from udsprobe.rules.harm import NOBODY, not_enough_seen
 from udsprobe.rules.nearness import clearness
 from udsprobe.rules.peers.readers import busy_s, held_share, holds_bytes
 from udsprobe.rules.remedy import choice
+from udsprobe.rules.servers import IN_GOROUTINES, is_go
 from udsprobe.rules.suspects.own_asks import own_asks
 from udsprobe.rules.suspects.processing import is_enough
 from udsprobe.rules.thresholds import (
@@ -182,7 +183,7 @@ def healthy(
     facts += [*locks, *_reader_room(report)]
     cause, value = _nearest(near)
     asked = asks_only(service)
-    where = _where(time, share, _last_byte(report, time)) if asked is None else _asks(asked)
+    where = _where(report, service, time, share) if asked is None else _asks(asked)
     gain = ""
     if share.max_gain_pct is not None:
         gain = f" A free transport would save {at_most(share.max_gain_pct / 100)} of request time."
@@ -240,7 +241,7 @@ def _asks(asked: MostAsked) -> str:
     return f"it served no request; {took}, and {_NOTHING} here."
 
 
-def _where(time: RequestTime, transport: TransportShare, last_byte: str) -> str:
+def _where(report: Report, service: Service, time: RequestTime, transport: TransportShare) -> str:
     if not time.count:
         return f"no request-reply turns were seen, and {_NOTHING}."
     largest = max(time.parts_us, key=lambda name: time.parts_us[name])
@@ -252,18 +253,20 @@ def _where(time: RequestTime, transport: TransportShare, last_byte: str) -> str:
         "upstream": "its upstreams",
         "lock": "locks",
         "disk": "the disk",
-        "timer": "timers in its poller",
+        "timer": "waiting in its poller",
         "sleep": "sleeping",
         "send": "readers",
         "accept": "accept()",
         "client": "waiting for its client to send the rest of it",
         "other_clients": "waiting for what another client sends: a blocking queue, a long poll",
     }
+    if is_go(report, service.pids):
+        words.update(dict.fromkeys(IN_GOROUTINES, "waits of its goroutines"))
     part = time.share(largest)
     if largest == "transport" and transport.max_gain_pct is not None:
         part = transport.max_gain_pct / 100  # the one figure that is told of it
     told = f"a request takes {mean}, {percent(part)} of it {words[largest]}"
-    return f"{told}{last_byte}{_why_no_wait(time)}."
+    return f"{told}{_last_byte(report, time)}{_why_no_wait(time)}."
 
 
 def _last_byte(report: Report, time: RequestTime) -> str:

@@ -39,7 +39,7 @@ from udsprobe.rules.accounts.upstream_pool import at_once, full_pool, is_queuein
 from udsprobe.rules.peers.lookups import Lookups, lookups
 from udsprobe.rules.remedy import choice, cpus
 from udsprobe.rules.remedy.table import remedies
-from udsprobe.rules.servers import language_of
+from udsprobe.rules.servers import IN_GOROUTINES, is_go
 from udsprobe.rules.suspects.buffers import binding_buffer, bytes_per_request
 from udsprobe.rules.thresholds import (
     HOLDER_SHARE_MIN,
@@ -68,8 +68,6 @@ _SLEEPS = {
 _OF_FILES = ("read", "readv", "write", "writev")
 _SPECIAL_FILE = " of a terminal, an eventfd or another special file"
 _IN_GO = "a timer, a lock or a channel"
-# Sleeps of a thread that a goroutine may have left to wait for something else.
-_IN_GOROUTINES = ("lock", "timer")
 _SENDS = ("send", "sendto", "sendmsg", "sendmmsg", "write", "writev")
 _CALLS_PER_REQUEST_MIN = 0.05
 
@@ -112,7 +110,7 @@ def sleeping_on(report: Report, service: Service, time: RequestTime) -> str:
     part = _sleeps_for(time)
     if part == "disk":
         return "the disk"
-    if part in _IN_GOROUTINES and _is_go(report, service):
+    if part in IN_GOROUTINES and is_go(report, service.pids):
         return _IN_GO
     if part == "timer":
         return "a timer, or an event in its poller"
@@ -127,12 +125,6 @@ def sleeping_on(report: Report, service: Service, time: RequestTime) -> str:
     if call is None:
         return _sleep_call(report) or "a sleep, a pipe, a child process or a signal"
     return _SLEEPS.get(call) or f"{call}(){_SPECIAL_FILE if call in _OF_FILES else ''}"
-
-
-def _is_go(report: Report, service: Service) -> bool:
-    """Its threads sleep for the scheduler of Go, whatever a goroutine waits for."""
-    pids = service.pids or {target.pid for target in report.targets}
-    return bool(pids) and all(language_of(report, pid) == "go" for pid in pids)
 
 
 def _direction(report: Report) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Optional, Tuple
+from typing import FrozenSet, Optional, Tuple
 
 from udsprobe.model.report import Report, Target
 
@@ -101,6 +101,17 @@ def recognise(comm: str, cmdline: Optional[str] = None) -> str:
 def language_of(report: Report, pid: Optional[int]) -> Optional[str]:
     """That the program of a target was made in; None where that is not known."""
     return next((each.language for each in report.targets if each.pid == pid), None)
+
+
+# Sleeps of a thread of Go, which a goroutine may have left to wait for something else.
+IN_GOROUTINES = ("lock", "timer")
+
+
+def is_go(report: Report, pids: Optional[FrozenSet[int]]) -> bool:
+    """The threads of these processes, None: of all targets, sleep for the scheduler of Go, whatever
+    a goroutine waits for."""
+    those = pids or {target.pid for target in report.targets}
+    return bool(those) and all(language_of(report, pid) == "go" for pid in those)
 
 
 def server_of(target: Optional[Target]) -> str:
