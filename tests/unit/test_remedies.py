@@ -19,7 +19,7 @@ from udsprobe.rules.judge import judged
 from udsprobe.rules.remedy import choice, cpus, queues
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
-from udsprobe.rules.servers import DATABASES, GENERIC, SERVERS, recognise
+from udsprobe.rules.servers import DATABASES, GENERIC, SERVERS, WRITTEN_IN, recognise
 
 PLAIN: Dict[str, Value] = {
     "pid": 4711,
@@ -107,6 +107,14 @@ def test_every_cause_has_remedies_for_any_server() -> None:
         assert GENERIC in kind.by_server, name
         assert set(kind.by_server) <= set(SERVERS), name
         assert remedies(name, GENERIC, **PLAIN), name
+
+
+@pytest.mark.parametrize("server", sorted(WRITTEN_IN))
+def test_a_server_without_rows_has_those_of_its_language(server: str) -> None:
+    language = WRITTEN_IN[server]
+    assert remedies("profile", server, **PLAIN) == remedies("profile", language, **PLAIN)
+    assert remedies("profile", server, **PLAIN) != remedies("profile", **PLAIN)
+    assert remedies("backlog-tcp", server, **PLAIN) != remedies("backlog-tcp", language, **PLAIN)
 
 
 def test_every_server_has_its_own_words_for_queue_and_seats() -> None:

@@ -38,6 +38,8 @@ SERVERS = {
     GENERIC: "any other",
 }
 DATABASES = frozenset({"postgresql", "mysql", "redis", "memcached", "pgbouncer"})
+# What a server has no rows for in a table, its language may have.
+WRITTEN_IN = {"gunicorn": "python", "uvicorn": "python", "puma": "ruby"}
 # Each worker or thread of these serves one request at a time, and a setting says how many are.
 ONE_EACH = frozenset({"php-fpm", "uwsgi", "gunicorn", "puma", "apache"})
 # A process of these computes on one CPU at a time, whatever it serves.
@@ -98,9 +100,15 @@ def recognise(comm: str, cmdline: Optional[str] = None) -> str:
     return found[-1].replace("redis-server", "redis") if found else known or GENERIC
 
 
+def target_of(report: Report, pid: Optional[int]) -> Optional[Target]:
+    """The target of that PID."""
+    return next((each for each in report.targets if each.pid == pid), None)
+
+
 def language_of(report: Report, pid: Optional[int]) -> Optional[str]:
     """That the program of a target was made in; None where that is not known."""
-    return next((each.language for each in report.targets if each.pid == pid), None)
+    target = target_of(report, pid)
+    return target.language if target is not None else None
 
 
 # Sleeps of a thread of Go, which a goroutine may have left to wait for something else.

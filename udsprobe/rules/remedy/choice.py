@@ -26,7 +26,7 @@ from udsprobe.rules.peers.connecting import NO_ANSWER
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
-from udsprobe.rules.servers import GENERIC, ONE_EACH, recognise, server_of
+from udsprobe.rules.servers import GENERIC, ONE_EACH, recognise, server_of, target_of
 from udsprobe.rules.thresholds import REQUESTS_MIN
 from udsprobe.rules.wording import is_name_server
 
@@ -197,7 +197,7 @@ def send_buffer(report: Report, needed: float) -> Tuple[Action, ...]:
 
 def busy(report: Report, pid: int, tid: int, comm: str) -> Tuple[Action, ...]:
     """A thread computes all the time: where, and how to have more of it."""
-    target = _target(report, pid)
+    target = target_of(report, pid)
     server = recognise(comm) if target is None else server_of(target)
     heard = _heard(report, pid)
     values: Dict[str, Value] = {"pid": pid, "tid": tid}
@@ -232,7 +232,7 @@ def code_kind(report: Report, pid: int, kind: CodeKind) -> Tuple[Action, ...]:
     name = f"code-{kind.kind}"
     if kind.part is not None and f"{name}-{kind.part}" in KINDS:
         name = f"{name}-{kind.part}"
-    target = _target(report, pid)
+    target = target_of(report, pid)
     server, heard = server_of(target), _heard(report, pid)
     has_own = server != GENERIC and server in KINDS[name].by_server
     if not has_own and kind.runtime is not None:
@@ -241,17 +241,13 @@ def code_kind(report: Report, pid: int, kind: CodeKind) -> Tuple[Action, ...]:
     return remedies(name, server, **values)
 
 
-def _target(report: Report, pid: int) -> Optional[Target]:
-    return next((each for each in report.targets if each.pid == pid), None)
-
-
 def _heard(report: Report, pid: int) -> Optional[Listener]:
     return next((row for row in report.listeners or [] if pid in (row.pids or ())), None)
 
 
 def code_names(report: Report, pid: int, *, is_nameless: bool) -> Tuple[Action, ...]:
     """For code that a runtime makes or interprets, and for any whose functions have no names."""
-    target = _target(report, pid)
+    target = target_of(report, pid)
     server = server_of(target)
     runtime_has_a_way = server != GENERIC and server in CODE_NAMES
     if not (runtime_has_a_way or is_nameless):
@@ -267,7 +263,7 @@ def sleeps(
     Args:
         is_occupied: all that serve are asleep in a request nearly always, and others queue.
     """
-    target = _target(report, pid)
+    target = target_of(report, pid)
     server = server_of(target)
     found = remedies("sleeps", server, pid=pid)
     found += remedies("disk") if on_disk else ()
@@ -279,7 +275,7 @@ def sleeps(
 
 def pool_of_threads(report: Report, pid: int) -> Tuple[Action, ...]:
     """An event loop hands requests to threads, all of which are busy."""
-    return remedies("pool-of-threads", server_of(_target(report, pid)))
+    return remedies("pool-of-threads", server_of(target_of(report, pid)))
 
 
 def sleeps_in(
@@ -290,31 +286,31 @@ def sleeps_in(
     Args:
         kind: `lock`, `event`, `sleep` (for as long as it says itself), or `call`: any other.
     """
-    server = server_of(None if pid is None else _target(report, pid))
+    server = server_of(target_of(report, pid))
     return remedies(f"{kind}-in", server, where=where, call=call)
 
 
 def stuck(report: Report, pid: int) -> Tuple[Action, ...]:
     """A server waits while it owes a reply, and who will end that is not known."""
-    target = _target(report, pid)
+    target = target_of(report, pid)
     return remedies("hung", server_of(target), pid=pid)
 
 
 def unanswered(report: Report, pid: int) -> Tuple[Action, ...]:
     """A server leaves requests without a reply, and nothing that it waits for is seen."""
-    target = _target(report, pid)
+    target = target_of(report, pid)
     return remedies("unanswered", server_of(target), pid=pid)
 
 
 def dropped(report: Report, pid: int, who: str) -> Tuple[Action, ...]:
     """A server ends requests without a reply."""
-    target = _target(report, pid)
+    target = target_of(report, pid)
     return remedies("dropped", server_of(target), who=who)
 
 
 def failing(report: Report, pid: int, who: str, status: str) -> Tuple[Action, ...]:
     """A server replies that it failed; `status` is what it says most often."""
-    target = _target(report, pid)
+    target = target_of(report, pid)
     unit = target.unit if target is not None and not target.container else None
     hint = _STATUS_HINTS.get(status, "")
     return remedies("failing", server_of(target), who=who, unit=unit, hint=hint)
@@ -331,7 +327,7 @@ def exits(report: Report, row: Exits) -> Tuple[Action, ...]:
 def starts(report: Report, row: Starts, who: str) -> Tuple[Action, ...]:
     """A program cannot start threads or processes."""
     pid = row.pids[0] if row.pids else None
-    target = _target(report, pid) if pid is not None else None
+    target = target_of(report, pid)
     limit = row.limit
     values: Dict[str, Value] = {"pid": pid, "who": who}
     if "EAGAIN" not in row.refused_by_errno:
@@ -378,11 +374,7 @@ def no_seat(row: Upstream) -> Tuple[Action, ...]:
 
 def kept_connections(report: Report) -> Tuple[Action, ...]:
     """The targets open a connection for each request of their own."""
-    target = report.targets[0] if report.targets else None
-    server = server_of(target)
-    if target is not None and target.language and not KINDS["churn"].is_known(server):
-        server = target.language
-    return remedies("churn", server)
+    return remedies("churn", server_of(report.targets[0] if report.targets else None))
 
 
 def lookups(report: Report, pids: Optional[FrozenSet[int]], where: str) -> Tuple[Action, ...]:

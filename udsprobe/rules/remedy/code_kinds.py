@@ -69,10 +69,7 @@ GARBAGE: Rows = {
     "go": _GO_GC,
     "caddy": _GO_GC,
     "python": (_PYTHON_GC,),
-    "gunicorn": (_PYTHON_GC,),
-    "uvicorn": (_PYTHON_GC,),
     "ruby": (_RUBY_GC,),
-    "puma": (_RUBY_GC,),
     "php-fpm": (
         restart(
             "break reference cycles in long-running code, or call gc_disable() there",

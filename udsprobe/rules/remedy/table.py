@@ -8,7 +8,7 @@ from typing import Dict, Iterator, Mapping, Tuple
 from udsprobe.model.action import Action
 from udsprobe.rules.remedy import code_kinds, exits, host, known_sleeps, queues, starts, work
 from udsprobe.rules.remedy.row import Row, Value
-from udsprobe.rules.servers import GENERIC
+from udsprobe.rules.servers import GENERIC, WRITTEN_IN
 
 Rows = Mapping[str, Tuple[Row, ...]]
 
@@ -19,7 +19,7 @@ class Kind:
 
     Attributes:
         cause: of the verdicts. about: in a few words.
-        by_server: the rows of a server, those of `generic` where it has none.
+        by_server: the rows of a server; where it has none those of its language, then of `generic`.
         first: what comes before them for every server.
     """
 
@@ -28,13 +28,12 @@ class Kind:
     by_server: Rows
     first: Tuple[Row, ...] = ()
 
-    def is_known(self, server: str) -> bool:
-        """It has rows of its own."""
-        return server in self.by_server
-
     def rows(self, server: str) -> Tuple[Row, ...]:
         """In the order in which they are offered."""
-        return (*self.first, *(self.by_server.get(server) or self.by_server.get(GENERIC, ())))
+        for known in (server, WRITTEN_IN.get(server, GENERIC), GENERIC):
+            if known in self.by_server:
+                return (*self.first, *self.by_server[known])
+        return self.first
 
 
 _LIMIT: Rows = {GENERIC: (queues.SOMAXCONN_HERE,)}

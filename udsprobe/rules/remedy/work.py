@@ -34,8 +34,6 @@ _SLOW_COMMANDS = (
 PROFILE: Dict[str, Tuple[Row, ...]] = {
     "generic": (_PERF,),
     "python": (_PY_SPY,),
-    "gunicorn": (_PY_SPY,),
-    "uvicorn": (_PY_SPY,),
     "java": (
         look(
             "sudo jcmd {pid} Thread.print",
@@ -43,7 +41,6 @@ PROFILE: Dict[str, Tuple[Row, ...]] = {
             "prints the stack of each thread",
         ),
     ),
-    "puma": (_RBSPY,),
     "ruby": (_RBSPY,),
     "postgresql": (
         look(
@@ -98,9 +95,6 @@ CODE_NAMES: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
     "python": (_X_PERF,),
-    "gunicorn": (_X_PERF,),
-    "uvicorn": (_X_PERF,),
-    "puma": (_YJIT_PERF,),
     "ruby": (_YJIT_PERF,),
     GENERIC: (
         restart(
@@ -224,8 +218,6 @@ SLEEPS: Dict[str, Tuple[Row, ...]] = {
     "go": (_GOROUTINES,),
     "generic": (_SLEEPS,),
     "python": (_PY_SPY, _SLEEPS),
-    "gunicorn": (_PY_SPY, _SLEEPS),
-    "uvicorn": (_PY_SPY, _SLEEPS),
     "java": (*PROFILE["java"], _SLEEPS),
     "postgresql": (*PROFILE["postgresql"], _SLEEPS),
     "mysql": (*PROFILE["mysql"], _SLEEPS),
@@ -343,8 +335,6 @@ HUNG: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (_STOPPED_IN,),
     "go": (_GOROUTINES, _STOPPED_IN),
     "python": (_PY_SPY, _STOPPED_IN),
-    "gunicorn": (_PY_SPY, _STOPPED_IN),
-    "uvicorn": (_PY_SPY, _STOPPED_IN),
     "java": (*PROFILE["java"], _STOPPED_IN),
     "postgresql": (
         look(

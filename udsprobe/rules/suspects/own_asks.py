@@ -7,6 +7,7 @@ from typing import Dict, List, Tuple
 
 from udsprobe.model.report import Action, Connection, Evidence, Report
 from udsprobe.rules.remedy import choice
+from udsprobe.rules.servers import target_of
 from udsprobe.rules.thresholds import HUNG_US_MIN
 from udsprobe.rules.wording import count, duration, evidence, process
 
@@ -37,8 +38,8 @@ def _asks(report: Report, pid: int, place: str, rows: List[Connection]) -> OwnAs
     who = place if peer_pid is None else process(peer_pid, peer_comm)
     where = who if who == place else f"{who} at {place}"
     oldest_us = max(row.asking_us or 0.0 for row in rows)
-    comm = next((each.comm for each in report.targets if each.pid == pid), None)
-    asker = process(pid, comm)
+    target = target_of(report, pid)
+    asker = process(pid, target.comm if target is not None else None)
     if len(rows) == 1:
         says = f"a request of {asker} has waited {duration(oldest_us)} for {where}: it hangs, or "
         says += "is a long poll"
