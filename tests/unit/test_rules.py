@@ -154,6 +154,29 @@ def test_what_to_do_about_moving_bytes_is_for_calls_as_large_as_they_are(
     assert says in found.actions[0].say
 
 
+def sending_files(read_each: int, sent_each: int = 32_768) -> Report:
+    """Of a server that copies, and is full with that."""
+    thread = ill.thread(user=0.04, sys_socket=0.94)
+    calls = [
+        replace(syscall("write", "tcp", calls=400), bytes=400 * sent_each),
+        replace(syscall("pread64", "other", calls=200), bytes=200 * read_each),
+    ]
+    report = ill.service(ill.served(1000), thread, syscalls=calls)
+    return replace(report, targets=[target(4711, "nginx")])
+
+
+def test_files_that_are_read_to_be_sent_need_not_be() -> None:
+    report = sending_files(65_536)
+    assert verdict(report).cause == "transport"
+    assert "sendfile on" in verdict(report).actions[0].say
+    busy = replace(report, time=ill.time_of(ill.thread(comm="nginx", user=0.9, sys_socket=0.08)))
+    assert verdict(busy).cause == "app-cpu"
+    assert "sendfile on" in verdict(busy).actions[-1].say
+    # Less than half of what is sent; pieces of a configuration.
+    for other in (sending_files(16_384), sending_files(600, sent_each=300)):
+        assert not any("sendfile" in each.say for each in verdict(other).actions)
+
+
 def test_threads_that_share_the_cpus_to_move_bytes_are_the_transport() -> None:
     threads = [ill.thread(4711 + n, sys_socket=0.2, runq=0.15) for n in range(4)]
     large = ill.served(400, recv=3_000, send=3_000, app=50, recv_wait=20)

@@ -44,7 +44,6 @@ from udsprobe.rules.suspects.buffers import binding_buffer, bytes_per_request
 from udsprobe.rules.thresholds import (
     HOLDER_SHARE_MIN,
     IDLE_ELSEWHERE_PCT_MIN,
-    LOOPBACK_SEGMENT_BYTES,
     RUNNABLE_PER_CPU_MAX,
     THREAD_BUSY_MIN,
     THROTTLED_PERIODS_PCT_MIN,
@@ -178,7 +177,10 @@ def _app_cpu(case: _Case) -> Remedy:
         headline = f"requests spend their time on the CPU in {comm}"
     else:
         return Remedy(None, "requests spend their time on a CPU")
-    actions = choice.busy(case.report, pid, tid, comm)
+    actions = (
+        *choice.busy(case.report, pid, tid, comm),
+        *choice.files_to_send(case.report, case.service.pids),
+    )
     program = choice.started_for_requests(case.report) if _is_of_children(case.service) else None
     if program is not None:
         actions = (*remedies("child-each", program=program), *actions)
@@ -585,15 +587,8 @@ def _transport(case: _Case) -> Remedy:
         case.service.name,
         "requests spend their time in the kernel moving bytes",
         facts,
-        (*remedies(_to_move_less(case.report)), *_unix_instead(case.report)),
+        (*choice.to_move_less(case.report, case.service.pids), *_unix_instead(case.report)),
     )
-
-
-def _to_move_less(report: Report) -> str:
-    """Where each call fills a packet of the loopback interface, larger ones change nothing."""
-    moving = [row for row in report.syscalls or [] if row.bytes and row.transport != "other"]
-    moved, calls = sum(row.bytes for row in moving), sum(row.calls for row in moving)
-    return "fewer-bytes" if calls and moved >= LOOPBACK_SEGMENT_BYTES * calls else "fewer-calls"
 
 
 def _unix_instead(report: Report) -> Tuple[Action, ...]:

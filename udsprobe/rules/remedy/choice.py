@@ -27,13 +27,14 @@ from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
 from udsprobe.rules.servers import GENERIC, ONE_EACH, recognise, server_of, target_of
-from udsprobe.rules.thresholds import REQUESTS_MIN
+from udsprobe.rules.thresholds import LOOPBACK_SEGMENT_BYTES, REQUESTS_MIN
 from udsprobe.rules.wording import is_name_server
 
 BACKLOG_STEP = 4
 BACKLOG_MIN = 1024
 NOFILE_STEP = 4
 NOFILE_MIN = 65_536
+PAGE_BYTES = 4096
 FD_FREE_MIN = 0.5
 """Part of the descriptors that are free where EMFILE was not for want of them."""
 
@@ -370,6 +371,34 @@ def no_seat(row: Upstream) -> Tuple[Action, ...]:
     own = recognise(row.peer.comm) if row.peer is not None and row.peer.comm else GENERIC
     server = own if own != GENERIC else row.no_seat_by or GENERIC
     return remedies("seats", server, **_for_clients(row.transport, row.address))
+
+
+_READS = ("read", "pread64", "readv", "preadv", "preadv2")
+_SENDS = ("write", "writev", "sendto", "sendmsg", "sendmmsg")
+
+
+def to_move_less(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
+    """Requests spend their time on moving bytes.
+
+    Where each call fills a packet of the loopback interface, larger ones change nothing.
+    """
+    rows = [row for row in report.syscalls or [] if row.bytes and row.transport != "other"]
+    moved, calls = sum(row.bytes for row in rows), sum(row.calls for row in rows)
+    large = bool(calls) and moved >= LOOPBACK_SEGMENT_BYTES * calls
+    less = remedies("fewer-bytes" if large else "fewer-calls")
+    return (*files_to_send(report, pids), *less)
+
+
+def files_to_send(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
+    """Half of what is sent was read from files by calls of their own, in pages or more."""
+    rows = report.syscalls or []
+    reads = [row for row in rows if row.transport == "other" and row.name in _READS]
+    read, calls = sum(row.bytes for row in reads), sum(row.calls for row in reads)
+    sent = sum(row.bytes for row in rows if row.transport != "other" and row.name in _SENDS)
+    if not sent or 2 * read < sent or read < PAGE_BYTES * calls:
+        return ()
+    target = next((each for each in report.targets if pids is None or each.pid in pids), None)
+    return remedies("sendfile", server_of(target))
 
 
 def kept_connections(report: Report) -> Tuple[Action, ...]:

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import Dict, Iterator, Mapping, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.rules.remedy import code_kinds, exits, host, known_sleeps, queues, starts, work
+from udsprobe.rules.remedy import (
+    code_kinds,
+    exits,
+    host,
+    known_sleeps,
+    moving,
+    queues,
+    starts,
+    work,
+)
 from udsprobe.rules.remedy.row import Row, Value
 from udsprobe.rules.servers import GENERIC, WRITTEN_IN
 
@@ -185,9 +194,10 @@ KINDS: Dict[str, Kind] = {
     "kernel-thread": Kind("cpu-contention", "the kernel has the CPU", host.KERNEL_THREAD),
     "short-lived": Kind("cpu-contention", "short-lived processes", host.SHORT_LIVED),
     "who-runs": Kind("cpu-contention", "no single process", host.WHO_RUNS),
-    "fewer-calls": Kind("transport", "many small calls", work.FEWER_CALLS),
-    "fewer-bytes": Kind("transport", "large messages", work.FEWER_BYTES),
-    "unix-instead": Kind("transport", "TCP on one host", work.UNIX_INSTEAD),
+    "fewer-calls": Kind("transport", "many small calls", moving.FEWER_CALLS),
+    "fewer-bytes": Kind("transport", "large messages", moving.FEWER_BYTES),
+    "sendfile": Kind("transport", "files that are read to be sent", moving.SENDFILE),
+    "unix-instead": Kind("transport", "TCP on one host", moving.UNIX_INSTEAD),
 }
 
 

@@ -713,29 +713,3 @@ DATAGRAMS: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
-FEWER_CALLS: Dict[str, Tuple[Row, ...]] = {
-    "generic": (
-        restart(
-            "send more with each call: pipelining, batches, writev(), larger buffers",
-            "a system call costs the same however little it moves",
-        ),
-    )
-}
-FEWER_BYTES: Dict[str, Tuple[Row, ...]] = {
-    "generic": (
-        restart(
-            "send fewer bytes: parts of a reply (pages, ranges), nothing that the client has "
-            "already (ETag and 304); on one host, pass a file descriptor (SCM_RIGHTS) instead",
-            "each byte is copied twice, in calls that are large already; compression takes more "
-            "CPU time than copying does on one host",
-        ),
-    )
-}
-UNIX_INSTEAD: Dict[str, Tuple[Row, ...]] = {
-    "generic": (
-        restart(
-            "listen on a Unix socket, and measure both: udsprobe compare tcp.json unix.json",
-            "on one host it avoids the TCP and IP layers",
-        ),
-    )
-}
