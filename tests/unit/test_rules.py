@@ -168,7 +168,7 @@ def sending_files(read_each: int, sent_each: int = 32_768) -> Report:
 def test_files_that_are_read_to_be_sent_need_not_be() -> None:
     report = sending_files(65_536)
     assert verdict(report).cause == "transport"
-    assert "sendfile on" in verdict(report).actions[0].say
+    assert "sendfile on" in verdict(report).actions[1].say
     busy = replace(report, time=ill.time_of(ill.thread(comm="nginx", user=0.9, sys_socket=0.08)))
     assert verdict(busy).cause == "app-cpu"
     assert "sendfile on" in verdict(busy).actions[-1].say

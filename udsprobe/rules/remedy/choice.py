@@ -386,7 +386,7 @@ def to_move_less(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action
     moved, calls = sum(row.bytes for row in rows), sum(row.calls for row in rows)
     large = bool(calls) and moved >= LOOPBACK_SEGMENT_BYTES * calls
     less = remedies("fewer-bytes" if large else "fewer-calls")
-    return (*files_to_send(report, pids), *less)
+    return (*less, *files_to_send(report, pids))
 
 
 def files_to_send(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:

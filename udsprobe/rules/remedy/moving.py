@@ -35,8 +35,8 @@ UNIX_INSTEAD: Dict[str, Tuple[Row, ...]] = {
 }
 
 _ONE_COPY_LESS = (
-    "what is read from a file only to be sent is copied out of the kernel and back into it; TLS in "
-    "the program needs that"
+    "what is read from a file only to be sent is copied out of the kernel and back into it, which "
+    "TLS in the program needs; it relieves the server, and no reader that is the limit itself"
 )
 SENDFILE: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
