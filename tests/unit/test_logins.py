@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Optional
 
 import pytest
 
@@ -10,6 +11,8 @@ from tests.unit import ill
 from tests.unit.reports import connect
 from udsprobe.model.report import Report, Verdict
 from udsprobe.rules.judge import judged
+from udsprobe.views.fields import cells
+from udsprobe.views.text.report_text import render
 
 SERVED, STEPS = 400, 2
 
@@ -45,6 +48,23 @@ def test_what_is_waited_for_is_the_login() -> None:
 )
 def test_a_wait_for_answers_stays_one(opened: int, login_us: float) -> None:
     assert verdict(logging_in(opened, login_us)).cause == "upstream-wait"
+
+
+@pytest.mark.parametrize(
+    ("opened", "told"), [(SERVED, "800 to logins"), (10, ""), (None, "")], ids=str
+)
+def test_how_many_answers_are_to_logins_is_told_where_they_are_many(
+    opened: Optional[int], told: str
+) -> None:
+    (row,) = logging_in(opened or 0, 9_000.0).requests.upstream or []
+    row = row if opened is not None else replace(row, logins=None)
+    assert cells.login_answers(row) == told
+
+
+def test_the_line_of_a_destination_has_them() -> None:
+    lines = render(logging_in(SERVED, 9_000.0), width=120)
+    (line,) = [each for each in lines.splitlines() if "upstream unix:/run/pg.sock" in each]
+    assert line.endswith(", 800 to logins")
 
 
 def test_what_is_not_measured_is_no_login() -> None:

@@ -270,6 +270,13 @@ def queued_answers(row: Upstream) -> str:
     return f"{numbers.spaced(numbers.duration(queued_us))} queued for the app"
 
 
+def login_answers(row: Upstream) -> str:
+    """`618 to logins`, where that is a tenth of the answers or more; empty else."""
+    if not row.logins or 10 * row.logins < row.count:
+        return ""
+    return f"{numbers.count(row.logins)} to logins"
+
+
 def http_failed(http: Optional[HttpReplies]) -> List[str]:
     """`17 HTTP 503`, of the statuses with most, and of the others; what is not measured is none."""
     statuses = dict(http.statuses) if http is not None else {}

@@ -564,6 +564,7 @@ def _upstreams(report: Report) -> Optional[Table]:
             "count": numbers.count(row.count),
             "lost": cells.failed_asking(row),
             "queued": numbers.duration(row.recv_wait_mean_us),
+            "logins": cells.login_answers(row),
             **cells.latency(row.latency_us),
         }
         for row in report.requests.upstream or ()
@@ -577,6 +578,7 @@ def _upstreams(report: Report) -> Optional[Table]:
         Column("p99", "p99"),
         Column("max", "max"),
         Column("queued", "of that queued for the app, on average"),
+        Column("logins", "of the answers", "prose"),
     )
     return _table("upstreams", "Requests from the targets to other servers.", columns, rows)
 

@@ -257,8 +257,8 @@ def _chain(report: Report, width: int, most: int) -> List[Text]:
         lost = cells.failed_asking(upstream)
         line += f"  {lost}" if lost else ""
         line += f"  p50 {quantiles['p50']}  p99 {quantiles['p99']}"
-        queued = cells.queued_answers(upstream)
-        line += f", {queued}" if queued else ""
+        for told in (cells.queued_answers(upstream), cells.login_answers(upstream)):
+            line += f", {told}" if told else ""
         body.append(Text(_INDENT + fit(line, width - 2), style=WARNING if lost else ""))
     return [*body[:most], *_more(len(body) - most, "hop or destination", "hops or destinations")]
 
