@@ -67,7 +67,6 @@ _SLEEPS = {
 _OF_FILES = ("read", "readv", "write", "writev")
 _SPECIAL_FILE = " of a terminal, an eventfd or another special file"
 _IN_GO = "a timer, a lock or a channel"
-_SENDS = ("send", "sendto", "sendmsg", "sendmmsg", "write", "writev")
 _CALLS_PER_REQUEST_MIN = 0.05
 
 
@@ -550,7 +549,7 @@ def _stuck_datagrams(report: Report, slept_us: float) -> Optional[Syscall]:
     rows = [
         row
         for row in report.syscalls or []
-        if (row.transport, row.socket_type) == ("unix", "dgram") and row.name in _SENDS
+        if (row.transport, row.socket_type) == ("unix", "dgram") and row.name in choice.SENDS
     ]
     longest = max(rows, key=lambda row: row.slow_us, default=None)
     return longest if longest is not None and longest.slow_us >= slept_us / 2 else None

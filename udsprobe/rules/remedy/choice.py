@@ -374,7 +374,7 @@ def no_seat(row: Upstream) -> Tuple[Action, ...]:
 
 
 _READS = ("read", "pread64", "readv", "preadv", "preadv2")
-_SENDS = ("write", "writev", "sendto", "sendmsg", "sendmmsg")
+SENDS = ("send", "sendto", "sendmsg", "sendmmsg", "write", "writev")
 
 
 def to_move_less(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
@@ -394,28 +394,31 @@ def files_to_send(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Actio
     rows = report.syscalls or []
     reads = [row for row in rows if row.transport == "other" and row.name in _READS]
     read, calls = sum(row.bytes for row in reads), sum(row.calls for row in reads)
-    sent = sum(row.bytes for row in rows if row.transport != "other" and row.name in _SENDS)
+    sent = sum(row.bytes for row in rows if row.transport != "other" and row.name in SENDS)
     if not sent or 2 * read < sent or read < PAGE_BYTES * calls:
         return ()
-    target = next((each for each in report.targets if pids is None or each.pid in pids), None)
-    return remedies("sendfile", server_of(target))
+    return remedies("sendfile", _server_among(report, pids))
 
 
 def kept_connections(report: Report) -> Tuple[Action, ...]:
     """The targets open a connection for each request of their own."""
-    return remedies("churn", server_of(report.targets[0] if report.targets else None))
+    return remedies("churn", _server_among(report, None))
 
 
 def lookups(report: Report, pids: Optional[FrozenSet[int]], where: str) -> Tuple[Action, ...]:
     """Requests wait for a name server."""
-    target = next((each for each in report.targets if pids is None or each.pid in pids), None)
-    return remedies("lookups", server_of(target), who=where)
+    return remedies("lookups", _server_among(report, pids), who=where)
 
 
 def pool(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
     """Requests wait for one of few connections to an upstream."""
+    return remedies("pool", _server_among(report, pids))
+
+
+def _server_among(report: Report, pids: Optional[FrozenSet[int]]) -> str:
+    """What the first of these processes is; None: of all targets."""
     target = next((each for each in report.targets if pids is None or each.pid in pids), None)
-    return remedies("pool", server_of(target))
+    return server_of(target)
 
 
 _OF_THIS_HOST = ("unix:", "tcp:127.", "tcp:[::1]", "tcp:[::ffff:127.")

@@ -10,7 +10,7 @@ from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.rules.accounts.cpu_holders import foreign_holders, is_own, partner_pids
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import remedies
-from udsprobe.rules.servers import GENERIC, server_of
+from udsprobe.rules.servers import GENERIC, server_of, target_of
 
 CROWD_SHARE_MIN = 0.2
 """Of what the largest stranger holds: who holds less changes little."""
@@ -99,9 +99,9 @@ def _raised(report: Report, holder: CpuHolder) -> Tuple[Action, ...]:
     if not lowered or holder.priority is None:
         return ()
     lowest, kind = lowered[0], holder.priority.kind
-    comm = next((each.comm for each in report.targets if each.pid == lowest.pid), None)
+    target = target_of(report, lowest.pid)
     values: Dict[str, Value] = {
-        "who": f"{comm or 'pid'} {lowest.pid}",
+        "who": f"{(target and target.comm) or 'pid'} {lowest.pid}",
         "holder": f"{holder.comm or 'pid'} {holder.pid}",
         "was": lowest.value if len({row.value for row in lowered}) == 1 else None,
     }

@@ -34,7 +34,7 @@ def with_logins(report: Report, suspects: List[Suspect]) -> List[Suspect]:
     return found
 
 
-def login_share(row: Upstream) -> Optional[float]:
+def _login_share(row: Upstream) -> Optional[float]:
     """Of what requests to it take, the part that logins are; None where that is not known."""
     whole_us = upstream_us(row)
     if row.logins is None or not whole_us:
@@ -43,11 +43,11 @@ def login_share(row: Upstream) -> Optional[float]:
 
 
 def _is_login(row: Upstream) -> bool:
-    return 2 * (login_share(row) or 0.0) >= 1
+    return 2 * (_login_share(row) or 0.0) >= 1
 
 
 def _to_log_in(churn: Suspect, wait: Suspect, row: Upstream) -> Suspect:
-    share = login_share(row) or 0.0
+    share = _login_share(row) or 0.0
     says = (
         f"{percent(share)} of what requests to {place(row)} take are logins: "
         f"{count(row.logins or 0, 'step')} of {duration(row.login_mean_us or 0.0)}"

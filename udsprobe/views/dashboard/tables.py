@@ -244,10 +244,8 @@ def _upstream(upstream: Upstream, frame: Frame, state: ViewState, width: int) ->
     latency = cells.latency(upstream.latency_us, state.units, ("upstream", upstream.address))
     rate = cells.per_second(upstream.count, observed_s(frame.interval, "upstream_requests"))
     right = f"{numbers.rate(rate):>5}/s  p50 {latency['p50']:>6}  p99 {latency['p99']:>6}"
-    for told in (
-        *(cells.login_answers(upstream), cells.queued_answers(upstream)),
-        cells.failed_asking(upstream),
-    ):
+    for tells in (cells.login_answers, cells.queued_answers, cells.failed_asking):
+        told = tells(upstream)
         right = f"{told}  {right}" if told else right
     room = width - len(right) - 11
     where = fit(f"{upstream.transport}:{upstream.address}", room, keep="middle")
