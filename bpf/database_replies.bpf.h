@@ -56,6 +56,7 @@
 #define LOGIN_MESSAGE_MAX 2048
 #define MYSQL_LOGIN_MAX 8
 #define LOGIN_TURNS_MAX 6
+#define ENCRYPT_BYTES 8		/* SSLRequest, GSSENCRequest: a length, a code */
 
 /* Terminate of PostgreSQL; COM_QUIT of MySQL. */
 #define TERMINATE WORD('X', 0, 0, 0, 4, 0, 0, 0)
@@ -224,18 +225,23 @@ static __always_inline bool ends_mysql_rows(const struct user_buffer *buffer, u6
 	       (last[0] == 7 && !last[1] && !last[2] && last[4] == MYSQL_EOF);
 }
 
-/* An Authentication… message, or the one letter that answers a request to encrypt. */
+/* Yes or no to a request to encrypt. */
+static __always_inline bool is_answer_to_encrypt(u64 at, u64 bytes)
+{
+	u8 answer = 0;
+
+	return bytes == 1 && !bpf_probe_read_user(&answer, 1, (void *)at) &&
+	       (answer == 'N' || answer == 'S');
+}
+
+/* An Authentication… message. */
 static __always_inline bool is_postgres_login(u64 at, u64 bytes)
 {
 	struct postgres_message head = {};
 	u32 size;
 
-	if (bytes != 1 && bytes < sizeof(head))
+	if (bytes < sizeof(head) || bpf_probe_read_user(&head, sizeof(head), (void *)at))
 		return false;
-	if (bpf_probe_read_user(&head, bytes == 1 ? 1 : sizeof(head), (void *)at))
-		return false;
-	if (bytes == 1)
-		return head.type == 'N' || head.type == 'S';
 	size = message_size(&head);
 	return head.type == 'R' && size > sizeof(head) && size <= LOGIN_MESSAGE_MAX;
 }

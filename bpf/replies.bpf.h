@@ -221,6 +221,16 @@ static __always_inline void no_seat_seen(struct connection *connection, enum dat
 		shared_add(&listener->no_seat, 1);
 }
 
+static __always_inline bool is_login(struct connection *connection,
+				     const struct user_buffer *buffer, u64 bytes)
+{
+	/* Other protocols answer with one letter too: to other questions. */
+	if (connection->bytes_out == ENCRYPT_BYTES * connection->turns &&
+	    is_answer_to_encrypt(buffer->at, bytes))
+		return true;
+	return is_postgres_login(buffer->at, bytes) || is_mysql_login(buffer->at, bytes);
+}
+
 /* The first answers of a connection. */
 static __always_inline void note_login(struct connection *connection,
 				       const struct user_buffer *buffer, u64 bytes)
@@ -230,7 +240,7 @@ static __always_inline void note_login(struct connection *connection,
 	if (connection->role != ROLE_UPSTREAM || !connection->turns ||
 	    connection->turns > LOGIN_TURNS_MAX)
 		return;
-	if (!is_postgres_login(buffer->at, bytes) && !is_mysql_login(buffer->at, bytes))
+	if (!is_login(connection, buffer, bytes))
 		return;
 	upstream = upstream_entry(connection->upstream);
 	if (!upstream)

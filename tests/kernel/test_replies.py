@@ -62,9 +62,8 @@ def fastcgi(kind: int, content: str) -> str:
     return head + chr(padding) + "\0" + content + "\0" * padding
 
 
-# "Encrypt?" "No", then SCRAM-SHA-256 in two steps, and the end of it with what the session has.
+# SCRAM-SHA-256 in two steps, and the end of it with what the session has.
 POSTGRES_LOGIN = [
-    "N",
     "R\0\0\0\x17\0\0\0\x0aSCRAM-SHA-256\0\0",
     "R\0\0\0\x5c\0\0\0\x0br=fyko+d2lbbFgONRv9qkxdawLHo+Vgk7qvUOKUwuWLIWg4l",
     "R\0\0\0\x36\0\0\0\x0cv=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=R\0\0\0\x08\0\0\0\0",
@@ -214,15 +213,34 @@ def test_a_database_that_speaks_of_it_later_does_not_turn_away(
     assert upstream["no_seat_by"] is None
 
 
-@pytest.mark.parametrize(("database", "steps"), [("postgresql", 4), ("mysql", 2)])
+@pytest.mark.parametrize(("database", "steps"), [("postgresql", 3), ("mysql", 2)])
 def test_answers_of_logins(ends: List[Workload], folder: Path, database: str, steps: int) -> None:
     """Once for each connection; what looks like one after other answers is none."""
     late = [*["hello"] * 7, LOGINS[database][steps - 1]]
-    report = asked(ends, folder, *[LOGINS[database]] * 23, late, ["NO", "R2D2 is here"])
+    report = asked(ends, folder, *[LOGINS[database]] * 23, late, ["N", "S", "R2D2 is here"])
     (upstream,) = report["requests"]["upstream"]
-    assert upstream["count"] == 23 * (steps + 2) + 8 + 2
+    assert upstream["count"] == 23 * (steps + 2) + 8 + 3
     assert upstream["logins"] == 23 * steps
     assert 0 < upstream["login_mean_us"] < 1e6
+
+
+def test_answers_to_a_request_to_encrypt_are_of_a_login(folder: Path) -> None:
+    """GSSENCRequest, SSLRequest, and then "N" to something else."""
+    questions = ["\0\0\0\x08\x04\xd2\x16\x30", "\0\0\0\x08\x04\xd2\x16\x2f", "another question"]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        (folder / "tcp").write_text(str(listener.getsockname()[1]), encoding="ascii")
+        client = Workload("ask", "tcp", folder)
+        with Attached(["--pid", str(client.pid)], folder) as watched:
+            for _ in range(7):
+                client.begin(questions)
+                with listener.accept()[0] as connection:
+                    for _ in questions:
+                        assert connection.recv(64)
+                        connection.sendall(b"N")
+                client.done()
+        client.end()
+    (row,) = watched.report["requests"]["upstream"]
+    assert (row["count"], row["logins"]) == (21, 14)
 
 
 def test_what_reads_like_a_goodbye_and_is_answered_is_a_request(
