@@ -186,6 +186,14 @@ struct sched_info {
 	unsigned long long run_delay;
 };
 
+struct thread_struct {
+#if defined(__TARGET_ARCH_x86)
+	unsigned long fsbase;
+#else
+	unsigned long cpu_context;
+#endif
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
@@ -208,6 +216,7 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct files_struct *files;
 	struct signal_struct *signal;
+	struct thread_struct thread;
 	struct task_struct *group_leader;
 	struct task_struct *real_parent;
 	struct task_struct *parent;	/* its tracer, if it has one */

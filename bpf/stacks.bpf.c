@@ -12,6 +12,7 @@
  */
 #include "compilers.h"
 #include "core_fixes.bpf.h"
+#include "python_frames.bpf.h"
 #include "stacks.h"
 #include "udsprobe.h"
 #include <bpf/bpf_core_read.h>
@@ -41,7 +42,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SAMPLED_PROCESSES_MAX);
 	__type(key, u32);
-	__type(value, u8);
+	__type(value, struct python_layout);
 } sampled_processes SEC(".maps");
 
 struct {
@@ -92,7 +93,7 @@ struct bpf_pidns_info {
 	u32 tgid;
 };
 
-static __always_inline bool learn_who(struct stack_sample *sample)
+static __always_inline struct python_layout *learn_who(struct stack_sample *sample)
 {
 	struct bpf_pidns_info inside = {};
 	u64 on_host;
@@ -100,7 +101,7 @@ static __always_inline bool learn_who(struct stack_sample *sample)
 	if (own_pid_ns_inode) {
 		if (bpf_get_ns_current_pid_tgid(own_pid_ns_device, own_pid_ns_inode,
 						(void *)&inside, sizeof(inside)))
-			return false;
+			return NULL;
 		sample->tgid = inside.tgid;
 		sample->tid = inside.pid;
 	} else {
@@ -108,7 +109,7 @@ static __always_inline bool learn_who(struct stack_sample *sample)
 		sample->tgid = on_host >> 32;
 		sample->tid = on_host;
 	}
-	return bpf_map_lookup_elem(&sampled_processes, &sample->tgid) != NULL;
+	return bpf_map_lookup_elem(&sampled_processes, &sample->tgid);
 }
 
 static __always_inline void copy_registers_from(struct stack_sample *sample, struct pt_regs *regs)
@@ -154,9 +155,14 @@ static __always_inline void copy_stack(struct stack_sample *sample)
 	}
 }
 
-static __always_inline void copy_frames(void *ctx, struct stack_sample *sample)
+static __always_inline void copy_frames(void *ctx, struct python_layout *layout,
+					struct stack_sample *sample)
 {
-	long found = bpf_get_stack(ctx, sample->kernel_frames, sizeof(sample->kernel_frames), 0);
+	long found;
+
+	sample->pthread = pthread_of((void *)bpf_get_current_task());
+	copy_python_frames(layout, sample, sample->pthread);
+	found = bpf_get_stack(ctx, sample->kernel_frames, sizeof(sample->kernel_frames), 0);
 
 	sample->kernel_frames_bytes = found > 0 ? found : 0;
 	found = bpf_get_stack(ctx, sample->user_frames, sizeof(sample->user_frames),
@@ -182,16 +188,20 @@ static __always_inline bool owes(u32 tgid)
 SEC("perf_event")
 int sample_cpu(void *ctx)
 {
+	struct python_layout *layout;
 	struct stack_sample *sample;
 	u32 zero = 0;
 
 	sample = bpf_map_lookup_elem(&scratch, &zero);
-	if (!sample || !learn_who(sample))
+	if (!sample)
+		return 0;
+	layout = learn_who(sample);
+	if (!layout)
 		return 0;
 	sample->record = RECORD_SAMPLE;
 	sample->is_owing = owes(sample->tgid);
 	copy_registers(sample);
-	copy_frames(ctx, sample);
+	copy_frames(ctx, layout, sample);
 	copy_stack(sample);
 	if (hand_over(sample))
 		atomic_add(&samples_lost, 1);
@@ -302,19 +312,14 @@ static __always_inline struct sleeper *sleeper_of(u32 thread)
 	return bpf_map_lookup_elem(&sleepers, &thread);
 }
 
-static __always_inline void fell_asleep(void *ctx, struct sleeper *sleeper,
-					struct stack_sample *sample, struct task_struct *task,
-					u64 now)
+/* Whether its stack is to be handed over. */
+static __always_inline bool fell_asleep(struct sleeper *sleeper, struct stack_sample *sample,
+					struct task_struct *task, u64 now)
 {
 	copy_registers(sample);
 	note_sleep(sleeper, sample, task, now);
 	sleeper->is_told = is_due(sleeper, now);
-	if (!sleeper->is_told)
-		return;
-	copy_frames(ctx, sample);
-	copy_stack(sample);
-	if (hand_over(sample))
-		sleeper->is_told = 0;
+	return sleeper->is_told;
 }
 
 /* The thread on this CPU leaves it. */
@@ -322,6 +327,7 @@ SEC("perf_event")
 int leave_cpu(void *ctx)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
+	struct python_layout *layout;
 	struct stack_sample *sample;
 	struct sleeper *sleeper;
 	u32 zero = 0, thread;
@@ -329,7 +335,10 @@ int leave_cpu(void *ctx)
 	long state;
 
 	sample = bpf_map_lookup_elem(&scratch, &zero);
-	if (!sample || !learn_who(sample))
+	if (!sample)
+		return 0;
+	layout = learn_who(sample);
+	if (!layout)
 		return 0;
 	thread = bpf_get_current_pid_tgid();
 	sample->thread = thread;
@@ -344,10 +353,16 @@ int leave_cpu(void *ctx)
 		return 0;
 	if (!sleeper)
 		sleeper = sleeper_of(thread);
-	if (sleeper)
-		fell_asleep(ctx, sleeper, sample, task, now);
-	else
+	if (!sleeper) {
 		atomic_add(&waits_lost, 1);
+		return 0;
+	}
+	if (!fell_asleep(sleeper, sample, task, now))
+		return 0;
+	copy_frames(ctx, layout, sample);
+	copy_stack(sample);
+	if (hand_over(sample))
+		sleeper->is_told = 0;
 	return 0;
 }
 
@@ -372,7 +387,8 @@ static __always_inline void see_stack(struct task_struct *task, struct stack_sam
 
 	sample->ip = sample->sp = sample->fp = sample->link = 0;
 	sample->call = -1;
-	sample->copy_bytes = sample->user_frames_bytes = 0;
+	sample->copy_bytes = sample->user_frames_bytes = sample->python_count = 0;
+	sample->pthread = pthread_of(task);
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
 		copy_registers_from(sample, (struct pt_regs *)bpf_task_pt_regs(task));
 	found = bpf_get_task_stack(task, sample->kernel_frames, sizeof(sample->kernel_frames), 0);

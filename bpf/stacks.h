@@ -20,6 +20,8 @@ enum stack_limits {
 	TAKEN_AHEAD_NS = 100 * TAKEN_EVERY_NS,
 	SEEN_FROM_NS = 20000000,
 	UNTOLD_MAX = 4096,
+	PYTHON_THREADS_MAX = 256,
+	PYTHON_FRAMES_MAX = 128,
 };
 
 enum stack_record {
@@ -27,6 +29,43 @@ enum stack_record {
 	RECORD_WAIT_BEGAN,	/* it falls asleep there */
 	RECORD_WAIT_ENDED,	/* `ns` of sleep; nothing behind that is filled in */
 	RECORD_WAIT_GOES_ON,	/* `ns` until now; the same */
+};
+
+/* How a frame of CPython tells that the interpreter's C function was called for it. */
+enum python_mark {
+	PYTHON_EACH_FRAME = 0,	/* it is called for each, until 3.10 */
+	PYTHON_IS_ENTRY,	/* by a byte, 3.11 */
+	PYTHON_OWNER,		/* behind it is a frame of nobody's that C owns, from 3.12 on */
+};
+
+enum python_owner {
+	PYTHON_OWNED_BY_C = 3,	/* and above: Include/internal/pycore_frame.h, enum _frameowner */
+};
+
+/* A process to sample; where its CPython keeps what it runs. An address, and offsets in bytes. */
+struct python_layout {
+	u64 interpreters;	/* head of their list; 0: it is no CPython, or none that is known */
+	u32 interpreter_next;
+	u32 interpreter_threads;
+	u32 thread_next;
+	u32 thread_id;
+	u32 thread_frame;
+	u32 has_c_frame;	/* that leads to its newest frame: 3.11 and 3.12 */
+	u32 c_frame_frame;
+	u32 frame_code;
+	u32 frame_previous;
+	u32 frame_mark;
+	u32 mark;
+	u32 code_name;
+};
+
+/* `code`: address of the code object, 0 for none; its lowest bit is set where the interpreter's C
+ * function was called for the frame. `name`: address of the function's name, which changes where
+ * other code takes this one's place.
+ */
+struct python_frame {
+	u64 code;
+	u64 name;
 };
 
 /* Registers of the program are 0 where this kernel does not give them. `frames` are return
@@ -50,6 +89,10 @@ struct stack_sample {
 	u32 user_frames_bytes;
 	u32 copy_bytes;
 	s32 call;		/* number of its system call; below 0: it is in none */
+	u64 pthread;		/* what pthread_self() returns in the thread; 0: not known */
+	u32 python_count;
+	u32 unused;
+	struct python_frame python_frames[PYTHON_FRAMES_MAX];
 	u64 kernel_frames[KERNEL_FRAMES_MAX];
 	u64 user_frames[USER_FRAMES_MAX];
 	u8 copy[COPY_BYTES_MAX];

@@ -59,6 +59,9 @@ MAY_IMPORT_BESIDE: Dict[str, Dict[str, Set[str]]] = {
     "doctor": {
         "nginx": {""},
     },
+    "symbols": {
+        "cpython": {""},
+    },
     "rules": {
         "peers": {""},
         "accounts": {"", "peers"},

@@ -139,7 +139,7 @@ class StackTaking:
             on_ns=on_ns,
             lost=sampler.lost(),
             pids=tuple(sorted(sampler.pids)) if sampler.is_on else (),
-            mapped_pids=tuple(pid for pid in sampled if self._profile.maps_of(pid)),
+            mapped_pids=tuple(pid for pid in sampled if self._profile.names_code_of(pid)),
             unwinds=self._profile.unwinds,
             stacks=stacks,
             asleep_on_ns=asleep_on_ns,
@@ -180,7 +180,7 @@ class StackTaking:
             return
         chosen = frozenset(pids)
         if chosen:
-            self._sampler.watch(chosen)
+            self._sampler.watch(chosen, self._profile.python_of)
             self._sampler.switch(running=RUNNING in causes, asleep=ASLEEP in causes)
         else:
             self.stop()

@@ -6,17 +6,22 @@ import lzma
 import struct
 from contextlib import closing
 from io import BytesIO
+from itertools import chain
 from typing import IO, Iterator, List, Optional, Tuple
 
 from udsprobe.symbols.elf_file import ElfFile, Section, numbered
 from udsprobe.symbols.function_table import Function, FunctionTable
 from udsprobe.symbols.go_functions import go_functions
+from udsprobe.symbols.mappings import Mapping
 
 TABLE_BYTES_MAX = 128 << 20
 """Of one symbol table with its names: several times those of a browser."""
 
 NAME_BYTES_MAX = 4096
 EXPANDED_BYTES_MAX = 64 << 20
+PYTHON_RUNTIME, PYTHON_VERSION = b"_PyRuntime", b"Py_Version"
+"""Data of CPython that is looked for by name."""
+
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNCTION, _INDIRECT, _UNDEFINED = 2, 10, 0
 
@@ -32,6 +37,7 @@ class ElfImage:
         build_id: hexadecimal; empty when it has none.
         debug_link: name of the file with its symbols; empty when it names none.
         functions: of its own tables.
+        objects: address of what is in it of `PYTHON_RUNTIME` and `PYTHON_VERSION`.
         is_stripped: it has no symbols but those that it exports; of Go, no symbols at all.
 
     Raises:
@@ -50,10 +56,19 @@ class ElfImage:
         self.build_id = _build_id(elf)
         self.debug_link = _debug_link(elf)
         self.functions = FunctionTable(_functions(elf, b".symtab"))
+        self.objects = dict(chain(*(_objects(elf, table) for table in (b".symtab", b".dynsym"))))
         self.is_stripped = not len(self.functions)
         if self.is_stripped:
             exported = _functions(elf, b".dynsym")
             self.functions = FunctionTable([*exported, *_mini(elf), *go_functions(elf)])
+
+    def loaded_at(self, mapping: Mapping) -> Optional[int]:
+        """What to add to its addresses where an executable part of it is mapped."""
+        for segment in self.segments:
+            inside = segment.offset - mapping.offset
+            if 0 <= inside < mapping.end - mapping.start:
+                return mapping.start + inside - segment.address
+        return None
 
     def address_of(self, offset: int) -> Optional[int]:
         """Of a place in the file: its address in the symbol tables."""
@@ -63,17 +78,32 @@ class ElfImage:
         return None
 
 
-def _functions(elf: ElfFile, name: bytes) -> Iterator[Function]:
+def _table(elf: ElfFile, name: bytes) -> Tuple[bytes, bytes]:
+    """Entries of a symbol table, and their names; empty where it is none that can be read."""
     table = elf.section(name)
     if table is None or table.entry_bytes != _SYMBOL.size or not table.is_raw:
-        return
+        return b"", b""
     names = numbered(elf.sections, table.link)
     # What is compressed could expand without end.
     if names is None or not names.is_raw or table.size_bytes + names.size_bytes > TABLE_BYTES_MAX:
+        return b"", b""
+    raw = elf.data(table)
+    return raw[: len(raw) - len(raw) % _SYMBOL.size], elf.data(names)
+
+
+def _objects(elf: ElfFile, name: bytes) -> Iterator[Tuple[bytes, int]]:
+    raw, texts = _table(elf, name)
+    if PYTHON_RUNTIME + b"\0" not in texts:
         return
-    raw, texts = elf.data(table), elf.data(names)
-    whole = len(raw) - len(raw) % _SYMBOL.size
-    for at, info, _, section, start, size_bytes in _SYMBOL.iter_unpack(raw[:whole]):
+    for at, _, _, section, start, _ in _SYMBOL.iter_unpack(raw):
+        for wanted in (PYTHON_RUNTIME, PYTHON_VERSION):
+            if section != _UNDEFINED and texts.startswith(wanted + b"\0", at):
+                yield wanted, start
+
+
+def _functions(elf: ElfFile, name: bytes) -> Iterator[Function]:
+    raw, texts = _table(elf, name)
+    for at, info, _, section, start, size_bytes in _SYMBOL.iter_unpack(raw):
         if info & 0xF in (_FUNCTION, _INDIRECT) and section != _UNDEFINED and at < len(texts):
             end = texts.find(b"\0", at, at + NAME_BYTES_MAX)
             text = texts[at : end if end >= 0 else at + NAME_BYTES_MAX]

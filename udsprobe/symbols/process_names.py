@@ -7,7 +7,7 @@ import platform
 import stat
 import time
 from contextlib import suppress
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from udsprobe.printable import printable
 from udsprobe.symbols import frame_rules
@@ -53,6 +53,7 @@ class CodeFrame(NamedTuple):
     Attributes:
         module: last part of the path of the file, of the program itself the name it was started
             as; `[kernel]`, `[vdso]`, `[jit]`.
+        line: in `file`, where the function begins.
     """
 
     function: Optional[str]
@@ -120,11 +121,19 @@ class ProcessNames:
         rule = None if inside is None else image.rules.at(inside)
         return Place(rule, rule is None and self._is_builtin(image, inside))
 
-    def _trampoline(self, address: int) -> Optional[Rule]:
-        """Of CPython's on x86-64, which keep no frame pointer before 3.14."""
+    def is_trampoline(self, address: int) -> bool:
+        """It is what CPython calls for a function of Python with -X perf."""
         found = self._map.at(address)
-        is_python = found is not None and found.name.startswith(_PYTHON)
-        return TRAMPOLINE if is_python and self._is_x86 else None
+        return found is not None and found.name.startswith(_PYTHON)
+
+    @property
+    def mapped(self) -> Sequence[Mapping]:
+        """Its executable memory."""
+        return self._mapped
+
+    def _trampoline(self, address: int) -> Optional[Rule]:
+        """On x86-64, where they keep no frame pointer before 3.14."""
+        return TRAMPOLINE if self._is_x86 and self.is_trampoline(address) else None
 
     @staticmethod
     def _is_builtin(image: Image, inside: Optional[int]) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import platform
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from udsprobe.kernel.stacks.python_frames import PythonFrame, PythonLayout
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
 from udsprobe.sample import StackCounts
-from udsprobe.symbols.frame_rules import MACHINES
+from udsprobe.symbols.cpython.stacks import PythonStacks
+from udsprobe.symbols.frame_rules import MACHINES, Machine
 from udsprobe.symbols.freed_memory import give_back
 from udsprobe.symbols.kernel_functions import KernelFunctions
 from udsprobe.symbols.process_names import CodeFrame, ProcessNames
@@ -48,6 +50,32 @@ class _Sleep(NamedTuple):
     is_whole: bool
     is_owing: bool
     ns: int
+
+
+class _Process:
+    """Where the names of one process's functions are."""
+
+    def __init__(self, pid: int, images: TargetImages, machine: Optional[Machine]) -> None:
+        self.names = ProcessNames(pid, images)
+        self.unwinder = None if machine is None else Unwinder(machine, self.names.place)
+        self.python = PythonStacks(pid, images)
+        self.python.look(self.names.mapped)
+
+    def refresh(self) -> None:
+        """It may have loaded other code."""
+        self.python.begin_round()
+        if self.names.refresh():
+            self.python.look(self.names.mapped)
+            if self.unwinder is not None:
+                self.unwinder.forget()
+
+    def frames(self, addresses: Sequence[int], python: Sequence[PythonFrame]) -> List[CodeFrame]:
+        """The functions of a stack, and those of Python in it; the innermost first."""
+        if not python or self.python.layout is None:
+            return [self.names.frame(address) for address in addresses]
+        # With -X perf every function of Python has code of its own, which is no other function.
+        of_c = [address for address in addresses if not self.names.is_trampoline(address)]
+        return self.python.merged([self.names.frame(address) for address in of_c], python)
 
 
 class _Sums:
@@ -101,7 +129,7 @@ class StackProfile:
         self._machine = machine
         self._images = TargetImages(machine)
         self._kernel = KernelFunctions()
-        self._processes: Dict[int, Tuple[ProcessNames, Optional[Unwinder]]] = {}
+        self._processes: Dict[int, _Process] = {}
         self._counts: Dict[Row, _Sums] = {}
         self._sleeps: Dict[Wait, _Sleep] = {}
         self._untold: Dict[Tuple[int, int, int], Untold] = {}
@@ -113,9 +141,8 @@ class StackProfile:
 
     def add(self, came: Came) -> None:
         """Count what came, each stack under the names that its addresses have now."""
-        for names, unwinder in self._processes.values():
-            if names.refresh() and unwinder is not None:
-                unwinder.forget()
+        for process in self._processes.values():
+            process.refresh()
         for event in came.events:
             if isinstance(event, RawStack):
                 row, is_whole = self._row(event, CPU)
@@ -151,10 +178,16 @@ class StackProfile:
             self._sums(sleep.row).add_sleep(sleep)
         self._sleeps.clear()
 
-    def maps_of(self, pid: int) -> bool:
-        """Whether it has a perf map that may be read."""
+    def python_of(self, pid: int) -> Optional[PythonLayout]:
+        """How the frames of a process's CPython are followed; None: it has none that is known."""
+        return self._process(pid).python.layout
+
+    def names_code_of(self, pid: int) -> bool:
+        """Whether what it makes at run time, or interprets, has names: by a perf map that may be
+        read, or by CPython's own memory.
+        """
         known = self._processes.get(pid)
-        return known is not None and known[0].has_perf_map
+        return known is not None and (known.names.has_perf_map or known.python.has_named)
 
     def close(self) -> None:
         """Let go of all files."""
@@ -185,7 +218,7 @@ class StackProfile:
         waits = sums.waits - before.waits
         if not waits:
             return
-        names, _ = self._process(sums.pid)
+        names = self._process(sums.pid).names
         frame = names.frame(sums.ip) if sums.ip else _NOBODY
         owing_ns = sums.owing_ns - before.owing_ns
         row = self._kept((sums.pid, OFF_CPU, self._call(sums.call), as_line(frame)))
@@ -193,12 +226,12 @@ class StackProfile:
 
     def _row(self, raw: RawStack, on: str) -> Tuple[Row, bool]:
         """Under which it counts; whether its stack reaches its outermost function."""
-        names, unwinder = self._process(raw.pid)
-        addresses, is_whole = self._addresses(raw, names, unwinder)
+        process = self._process(raw.pid)
+        addresses, is_whole = self._addresses(raw, process.names, process.unwinder)
         frames = [CodeFrame(self._kernel.at(ip), KERNEL) for ip in raw.kernel]
         if on == OFF_CPU:
             frames = _without_scheduler(frames)
-        frames += [names.frame(address) for address in addresses]
+        frames += process.frames(addresses, raw.python)
         lines = [as_line(frame) for frame in reversed(frames)] or [as_line(_NOBODY)]
         call = self._call(raw.call) if on == OFF_CPU and _is_64_bit(raw) else ""
         row = (raw.pid, on, call, "\n".join(lines))
@@ -238,16 +271,13 @@ class StackProfile:
         is_whole = names.frame(addresses[-1]).function in _ROOTS
         return (addresses if is_whole else addresses[:1]), is_whole
 
-    def _process(self, pid: int) -> Tuple[ProcessNames, Optional[Unwinder]]:
+    def _process(self, pid: int) -> _Process:
         known = self._processes.get(pid)
         if known is None:
             if len(self._processes) >= PROCESSES_MAX:
                 self._processes.clear()
-            names = ProcessNames(pid, self._images)
-            unwinder = None
-            if self.unwinds and self._machine is not None:
-                unwinder = Unwinder(self._machine, names.place)
-            known = self._processes[pid] = (names, unwinder)
+            machine = self._machine if self.unwinds else None
+            known = self._processes[pid] = _Process(pid, self._images, machine)
         return known
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any, List, NamedTuple, Tuple, Union
 
+from udsprobe.kernel.stacks.python_frames import PythonFrame
+
 
 class Registers(NamedTuple):
     """Of the program when it was interrupted, or entered the kernel; all 0 when not known."""
@@ -24,6 +26,7 @@ class RawStack(NamedTuple):
         memory: the program's, from 128 bytes below `registers.sp` on.
         call: number of the system call that it is in; below 0: none.
         is_owing: its process had requests to answer; said of what ran.
+        python: frames of CPython, the innermost first.
     """
 
     pid: int
@@ -34,6 +37,7 @@ class RawStack(NamedTuple):
     memory: bytes
     call: int = -1
     is_owing: bool = False
+    python: Tuple[PythonFrame, ...] = ()
 
 
 Wait = Tuple[int, int]
@@ -112,7 +116,12 @@ class Records:
             memory=memory,
             call=header.call,
             is_owing=bool(header.is_owing),
+            python=tuple(map(_python_frame, header.python_frames[: header.python_count])),
         )
 
     def _is_sleep(self, header: Any) -> bool:
         return bool(header.record == self._began)
+
+
+def _python_frame(frame: Any) -> PythonFrame:
+    return PythonFrame(frame.code & ~1, frame.name, bool(frame.code & 1))

@@ -12,11 +12,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, Callable, FrozenSet, Iterable, List, Optional, Set
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Set
 
 from udsprobe.kernel.objects.libbpf import LibbpfError, libbpf
 from udsprobe.kernel.stacks import perf_events
 from udsprobe.kernel.stacks.loaded import LEAVING, SLEEPERS, LoadedStacks, make_fresh
+from udsprobe.kernel.stacks.python_frames import PythonLayout
 from udsprobe.kernel.stacks.raw_stacks import Came, Event, Records, SleepTime, Untold
 from udsprobe.kernel.stacks.sleepers import sleeping
 
@@ -33,6 +34,13 @@ _UNTOLD_KEY, _UNTOLD = struct.Struct("<IiQ"), struct.Struct("<QQQ")
 
 EVENTS_MAX = 1500
 """That are held between two calls of `take`; further ones are lost, and counted."""
+
+
+PythonOf = Callable[[int], Optional[PythonLayout]]
+
+
+def _no_python(_pid: int) -> None:
+    return None
 
 
 class _Switch:
@@ -73,6 +81,7 @@ class StackSampler:
     def __init__(self, loaded: LoadedStacks) -> None:
         self._ring = 0
         self._pids: Set[int] = set()
+        self._pythons: Dict[int, PythonLayout] = {}
         self._came: List[Event] = []
         self._dropped = 0
         self._lock = Lock()
@@ -118,24 +127,37 @@ class StackSampler:
             events.events.append(descriptor)
             perf_events.switch(descriptor, on=False)
 
-    def watch(self, pids: Iterable[int]) -> None:
-        """Take stacks of these processes and no others from now on."""
+    def watch(self, pids: Iterable[int], python_of: PythonOf = _no_python) -> None:
+        """Take stacks of these processes and no others from now on.
+
+        Args:
+            python_of: by PID, how to follow the frames of a process's CPython.
+        """
         wanted = set(pids)
         gone = self._pids - wanted
         for pid in gone:
             self._object.delete("sampled_processes", struct.pack("<I", pid))
+            self._pythons.pop(pid, None)
         if gone and self._asleep.is_on:
             self._forget_sleepers(gone)
         self._pids -= gone
-        for pid in wanted - self._pids:
-            self._add(pid)
+        for pid in wanted:
+            python = python_of(pid)
+            if pid not in self._pids or python != self._pythons.get(pid):
+                self._add(pid, python)
 
-    def _add(self, pid: int) -> None:
+    def _add(self, pid: int, python: Optional[PythonLayout]) -> None:
+        value = self._object.btf.structure("python_layout")()
+        for name, number in ({} if python is None else python._asdict()).items():
+            setattr(value, name, number)
         try:
-            self._object.update("sampled_processes", struct.pack("<I", pid), b"\1")
+            self._object.update("sampled_processes", struct.pack("<I", pid), bytes(value))
         except LibbpfError:  # full: the first thousand are sampled
             return
         self._pids.add(pid)
+        self._pythons.pop(pid, None)
+        if python is not None:
+            self._pythons[pid] = python
 
     def switch(self, *, running: bool, asleep: bool) -> None:
         """Begin or stop taking stacks of threads that run, and of those that fall asleep."""
@@ -174,7 +196,8 @@ class StackSampler:
         self._consume()
         for raw in self._object.parts(SLEEPERS):
             goes_on = self._kinds["RECORD_WAIT_GOES_ON"]
-            for event in sleeping(raw, self._layout, self._records, goes_on, "/proc"):
+            pythons = self._pythons
+            for event in sleeping(raw, self._layout, self._records, goes_on, "/proc", pythons):
                 self._keep(event)
 
     def _keep(self, event: Event) -> None:

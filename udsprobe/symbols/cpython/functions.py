@@ -1,0 +1,118 @@
+"""Functions of Python, by the code objects in the memory of their process."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from typing import Dict, NamedTuple, Optional, Set
+
+from udsprobe.kernel.stacks.python_frames import PythonFrame
+from udsprobe.printable import printable
+from udsprobe.symbols.cpython.layouts import NamesLayout
+from udsprobe.symbols.cpython.memory import ProcessMemory
+
+FUNCTIONS_MAX = 20_000
+LETTERS_MAX = 1024
+"""Of a name; the rest of a longer one is left out."""
+
+_CODE_TYPE = b"code\0"
+_WIDTHS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
+_LINE_MAX = 1 << 30
+
+
+class PythonFunction(NamedTuple):
+    """`line`: where it begins; None: not known."""
+
+    name: str
+    file: Optional[str]
+    line: Optional[int]
+
+
+class _Code(NamedTuple):
+    """What a code object holds: it stays so as long as the object is there."""
+
+    type: int
+    file: int
+    name: int
+    line: int
+
+
+class PythonFunctions:
+    """Of one process. A code object is read once, and looked at again in each round: its place in
+    memory may be another's by then.
+    """
+
+    def __init__(self, layout: NamesLayout, memory: ProcessMemory) -> None:
+        self._layout = layout
+        self._memory = memory
+        self._known: Dict[_Code, Optional[PythonFunction]] = {}
+        self._seen: Dict[int, Optional[_Code]] = {}
+        self._last: Dict[int, _Code] = {}
+        self._code_types: Set[int] = set()
+        self._bytes = 8 + max(layout.type, layout.file, layout.qualified_name, layout.first_line)
+
+    def begin_round(self) -> None:
+        """Look at code objects again."""
+        self._seen.clear()
+
+    def of(self, frame: PythonFrame) -> Optional[PythonFunction]:
+        """None where its code object is not there any more, or is none."""
+        code = self._code(frame.code)
+        if code is None or code.name != frame.name:
+            return None
+        if code not in self._known:
+            if len(self._known) >= FUNCTIONS_MAX:
+                self._known.clear()
+                self._last.clear()
+            self._known[code] = self._read(code)
+        return self._known[code]
+
+    def _code(self, address: int) -> Optional[_Code]:
+        if address not in self._seen:
+            found = self._look(address)
+            if found is not None:
+                self._last[address] = found
+            self._seen[address] = found or self._last.get(address)
+        return self._seen[address]
+
+    def _look(self, address: int) -> Optional[_Code]:
+        layout = self._layout
+        with suppress(OSError):
+            raw = self._memory.read(address, self._bytes)
+            places = layout.type, layout.file, layout.qualified_name
+            kind, file, name = (struct.unpack_from("<Q", raw, place)[0] for place in places)
+            (line,) = struct.unpack_from("<i", raw, layout.first_line)
+            return _Code(kind, file, name, line)
+        return None
+
+    def _read(self, code: _Code) -> Optional[PythonFunction]:
+        with suppress(OSError):
+            if not self._is_code(code.type):
+                return None
+            name, file = self._text(code.name), self._text(code.file)
+            line = code.line if 0 < code.line < _LINE_MAX else None
+            return PythonFunction(name, file or None, line) if name else None
+        return None
+
+    def _is_code(self, type_: int) -> bool:
+        if type_ not in self._code_types:
+            (at,) = struct.unpack("<Q", self._memory.read(type_ + self._layout.type_name, 8))
+            if self._memory.read(at, len(_CODE_TYPE)) != _CODE_TYPE:
+                return False
+            self._code_types.add(type_)
+        return True
+
+    def _text(self, address: int) -> str:
+        """Of a `str`, Include/cpython/unicodeobject.h: flags are interned:2, kind:3, compact:1,
+        ascii:1, from the lowest bit on.
+        """
+        layout = self._layout
+        header = self._memory.read(address, layout.ascii_bytes)
+        (length,) = struct.unpack_from("<q", header, layout.length)
+        (flags,) = struct.unpack_from("<I", header, layout.state)
+        width, is_compact, is_ascii = flags >> 2 & 7, flags >> 5 & 1, flags >> 6 & 1
+        if length < 0 or not is_compact or width not in _WIDTHS:
+            raise OSError("no str")
+        start = address + (layout.ascii_bytes if is_ascii else layout.compact_bytes)
+        raw = self._memory.read(start, min(length, LETTERS_MAX) * width)
+        return printable(raw.decode(_WIDTHS[width], "replace").encode("utf-8", "surrogatepass"))

@@ -1,0 +1,86 @@
+"""The CPython that a process runs: in which file it is, its version, its layout."""
+
+from __future__ import annotations
+
+import re
+import struct
+from contextlib import suppress
+from typing import List, NamedTuple, Optional, Sequence
+
+from udsprobe.printable import printable
+from udsprobe.symbols.cpython.layouts import RUNTIME_BYTES, Layout, Version, layout_of
+from udsprobe.symbols.cpython.memory import ProcessMemory
+from udsprobe.symbols.elf_image import PYTHON_RUNTIME, PYTHON_VERSION
+from udsprobe.symbols.mappings import Mapping
+from udsprobe.symbols.target_images import Image, TargetImages
+
+_FILE = re.compile(rb"(?:lib)?python3\.(\d{1,2})(?!\d)")
+# An extension module's file, as its suffix says.
+_MODULE = b".cpython-3"
+
+
+class Interpreter(NamedTuple):
+    """Of one process.
+
+    Attributes:
+        module: name of the file with its code.
+    """
+
+    layout: Layout
+    module: str
+
+
+def interpreter_of(
+    pid: int, mapped: Sequence[Mapping], images: TargetImages, memory: ProcessMemory
+) -> Optional[Interpreter]:
+    """None where there is none, or none whose layout is known."""
+    for mapping in _candidates(mapped):
+        image = images.of(pid, mapping)
+        with suppress(OSError):
+            layout = _layout(image, mapping, memory)
+            if layout is not None:
+                return Interpreter(layout, printable(_last_part(mapping.path)))
+    return None
+
+
+def _candidates(mapped: Sequence[Mapping]) -> List[Mapping]:
+    """Its library, or what is called like its program; any program that has loaded modules of it."""
+    files = [each for each in mapped if each.is_file]
+    has_modules = any(_MODULE in each.path for each in files)
+    return [
+        each
+        for each in files
+        if _FILE.match(_last_part(each.path)) or (has_modules and b".so" not in each.path)
+    ]
+
+
+def _last_part(path: bytes) -> bytes:
+    return path.rpartition(b"/")[2]
+
+
+def _layout(image: Image, mapping: Mapping, memory: ProcessMemory) -> Optional[Layout]:
+    at = _address(image, mapping, PYTHON_RUNTIME)
+    if at is None:
+        return None
+    version = _by_symbol(_address(image, mapping, PYTHON_VERSION), memory)
+    return layout_of(version or _by_name(mapping.path), at, memory.read(at, RUNTIME_BYTES))
+
+
+def _address(image: Image, mapping: Mapping, name: bytes) -> Optional[int]:
+    """In the process, of an object of the file."""
+    found = None if image.elf is None else image.elf.objects.get(name)
+    loaded = None if image.elf is None else image.elf.loaded_at(mapping)
+    return None if found is None or loaded is None else found + loaded
+
+
+def _by_symbol(address: Optional[int], memory: ProcessMemory) -> Optional[Version]:
+    """`Py_Version` is there from 3.11 on."""
+    if address is None:
+        return None
+    (number,) = struct.unpack("<Q", memory.read(address, 8))
+    return number >> 24 & 0xFF, number >> 16 & 0xFF
+
+
+def _by_name(path: bytes) -> Optional[Version]:
+    found = _FILE.match(_last_part(path))
+    return None if found is None else (3, int(found[1]))
