@@ -24,6 +24,7 @@ from tests.conftest import Require
 from tests.kernel import tool
 from tests.kernel.named_code import assert_told
 from tests.patience import PATIENCE_S
+from tests.pythons import PYTHONS
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
@@ -357,24 +358,27 @@ def with_map_files(require: Require) -> str:
     return require("python3.12 that knows -X perf")["python3"]
 
 
+HOT_PYTHON = ["planted_dear (hot.py:6)", "planted_caller (hot.py:13)", "<module> (hot.py:1)"]
+
+
 def test_python_with_its_map_file(tmp_path: Path, require: Require) -> None:
-    """Of 3.12 and later, started with -X perf."""
+    """Of 3.12 and later, started with -X perf: what it calls for each function is no other one."""
     with spinning([with_map_files(require), "-X", "perf", str(CODE / "hot.py")]) as process:
         report = attach(process.pid, tmp_path, "--stacks")
     Path(f"/tmp/perf-{process.pid}.map").unlink(missing_ok=True)
-    assert places(report["stacks"])[:3] == [
-        *("planted_dear (hot.py)", "planted_caller (hot.py)", "<module> (hot.py)"),
-    ]
-    assert code(report["stacks"])[0]["file"] == str(CODE / "hot.py")
+    assert places(report["stacks"])[:3] == HOT_PYTHON
+    assert "[jit]" not in json.dumps(report["stacks"])
     assert_told("Python", {"map": code(report["stacks"])[0]})
 
 
-def test_python_without_one_is_not_wrong(tmp_path: Path) -> None:
-    """The interpreter's own functions have names, those that it interprets have none."""
-    report = observed([sys.executable, str(CODE / "hot.py")], tmp_path, "--stacks")
-    assert not any(each["file"] for each in code(report["stacks"]))
-    assert "_PyEval_EvalFrameDefault" in json.dumps(report["stacks"])
-    assert_told("Python", {"function": code(report["stacks"])[0]})
+@pytest.mark.parametrize("python", PYTHONS)
+def test_python_as_it_is(python: str, tmp_path: Path) -> None:
+    report = observed([python, str(CODE / "hot.py")], tmp_path, "--stacks")
+    place = code(report["stacks"])[0]
+    assert place["stack"][:3] == HOT_PYTHON
+    assert (place["file"], place["line"]) == (str(CODE / "hot.py"), 6)
+    assert report["stacks"]["mapped_pids"] == report["stacks"]["pids"]
+    assert_told("Python", {"function": place})
 
 
 def test_node_with_its_map_file(tmp_path: Path, require: Require) -> None:

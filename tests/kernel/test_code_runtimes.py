@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Tuple
@@ -16,7 +17,7 @@ import pytest
 from tests.conftest import Require
 from tests.kernel import busy
 from tests.kernel.named_code import assert_told
-from tests.kernel.test_code import CODE, with_map_files
+from tests.kernel.test_code import CODE
 from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
@@ -67,7 +68,6 @@ def test_running(folder: Path, require: Require) -> None:
 
 def test_asleep(folder: Path, require: Require) -> None:
     tools = require("node", "go", "g++", "rustc")
-    python = with_map_files(require)
     code = {suffix: str(CODE / f"asleep.{suffix}") for suffix in ("js", "py", "go", "cpp", "rs")}
     made = {suffix: str(folder / f"asleep-{suffix}") for suffix in ("go", "cpp", "rs")}
     environment = {**os.environ, "CGO_ENABLED": "0"}
@@ -79,7 +79,8 @@ def test_asleep(folder: Path, require: Require) -> None:
         subprocess.run(argv, check=True, timeout=PATIENCE_S, env=environment)
     commands = {
         ("Node", "fsync-map"): [tools["node"], *NODE_MAP, code["js"], "disk", str(folder / "a")],
-        ("Python", "fsync-map"): [python, "-X", "perf", code["py"], str(folder / "b")],
+        ("Python", "fsync"): [sys.executable, code["py"], "disk", str(folder / "b")],
+        ("Python", "lock"): [sys.executable, code["py"], "lock"],
         ("Go", "fsync"): [made["go"], "disk", str(folder / "c")],
         ("Go", "mutex"): [made["go"], "lock", str(folder / "d")],
         ("C++", "mutex"): [made["cpp"]],

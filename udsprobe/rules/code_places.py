@@ -30,6 +30,7 @@ _RUNNING, _ASLEEP = "app-cpu", "app-blocked"
 # mm/memory.c: of a page that is not there, in a system call and outside of any.
 _PAGE_FAULT = "handle_mm_fault ([kernel])"
 _PROFILER, _WHERE_IT_SLEEPS = "sudo perf record", "sudo head -v /proc/"
+_PYTHON_STACKS = "sudo py-spy dump"
 # Calls in which a thread waits for others to speak: while requests wait, its rest.
 _FOR_EVENTS = frozenset(
     (
@@ -70,7 +71,8 @@ def _running(root: Suspect, report: Report) -> Suspect:
         return root
     if found.samples - found.in_sockets < CODE_SAMPLES_MIN or not found.code:
         return root
-    actions = (*(each for each in root.actions if not _profiles(each)), *_names(found, report))
+    kept = (each for each in root.actions if not _profiles(each, found.pid, report))
+    actions = (*kept, *_names(found, report))
     named = _told(root, found.code, _fact(found, report), actions)
     return with_kinds(named, root.headline, found, report)
 
@@ -122,7 +124,8 @@ def _waits_for(what: str, headline: str) -> str:
 
 def _in_code(root: Suspect, found: SleepCall, report: Report) -> List[Action]:
     """What the function calls for, in place of the lines that would look for it."""
-    looks = [each for each in root.actions if _looks_for_sleep(each)]
+    pid = _pid_of(found, report)
+    looks = [each for each in root.actions if _looks_for_sleep(each, pid, report)]
     kind, is_named = _kind(root, found.call), is_known(found.code[0].stack[0])
     # What ends a wait for events is known.
     if kind == "event" and any(each.metric == AUTHOR_SHARE for each in root.evidence):
@@ -130,7 +133,7 @@ def _in_code(root: Suspect, found: SleepCall, report: Report) -> List[Action]:
     if not looks or not (is_named or kind in _TOLD_BY_CALL):
         return list(root.actions)
     where = named(found.code[0]) if is_named else found.call or ""
-    instead = choice.sleeps_in(report, _pid_of(found, report), kind, found.call, where)
+    instead = choice.sleeps_in(report, pid, kind, found.call, where)
     others = [each for each in root.actions if each not in looks]
     at = root.actions.index(looks[0])
     return [*others[:at], *instead, *others[at:]]
@@ -216,20 +219,28 @@ def _sleep_fact(found: SleepCall, report: Report) -> Evidence:
 
 def _names(found: ProcessCode, report: Report) -> Tuple[Action, ...]:
     """How to get the names of what a runtime makes, where it has written none."""
-    mapped = report.stacks is not None and found.pid in report.stacks.mapped_pids
-    if mapped:
+    if _is_named(found.pid, report):
         return ()
     return choice.code_names(report, found.pid, is_nameless=found.code[0].function is None)
 
 
-def _profiles(action: Action) -> bool:
+def _is_named(pid: Optional[int], report: Report) -> bool:
+    """What it makes at run time, or interprets, has names."""
+    return report.stacks is not None and pid in report.stacks.mapped_pids
+
+
+def _profiles(action: Action, pid: int, report: Report) -> bool:
     """It would show once more what is known."""
-    return action.run is not None and action.run.startswith(_PROFILER)
+    run = action.run or ""
+    return run.startswith(_PROFILER) or (run.startswith(_PYTHON_STACKS) and _is_named(pid, report))
 
 
-def _looks_for_sleep(action: Action) -> bool:
+def _looks_for_sleep(action: Action, pid: Optional[int], report: Report) -> bool:
     """The same of sleep."""
-    return action.run is not None and action.run.startswith(_WHERE_IT_SLEEPS)
+    run = action.run or ""
+    return run.startswith(_WHERE_IT_SLEEPS) or (
+        run.startswith(_PYTHON_STACKS) and _is_named(pid, report)
+    )
 
 
 def told(place: CodePlace) -> str:

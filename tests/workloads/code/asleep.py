@@ -1,15 +1,34 @@
-"""Sleeps in a known function (fsync of its own file) until it is killed."""
+"""Sleeps in a known function until it is killed: `disk FILE` (fsync of it), or `lock`."""
 
 import os
 import sys
+import threading
+import time
 
-FILE = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
-
-
-def planted_dump():
-    os.pwrite(FILE, bytes(1 << 20), 0)
-    os.fsync(FILE)
+LOCK = threading.Lock()
 
 
-while True:
-    planted_dump()
+def planted_dump(file):
+    os.pwrite(file, bytes(1 << 20), 0)
+    os.fsync(file)
+
+
+def planted_entry():
+    with LOCK:
+        pass
+
+
+def holds():
+    while True:
+        with LOCK:
+            time.sleep(0.05)
+
+
+if sys.argv[1] == "disk":
+    FILE = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT)
+    while True:
+        planted_dump(FILE)
+else:
+    threading.Thread(target=holds).start()
+    while True:
+        planted_entry()

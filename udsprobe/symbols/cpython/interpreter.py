@@ -44,7 +44,7 @@ def interpreter_of(
 
 
 def _candidates(mapped: Sequence[Mapping]) -> List[Mapping]:
-    """Its library, or what is called like its program; any program that has loaded modules of it."""
+    """Its library, or what is called like its program; or any that has modules of it loaded."""
     files = [each for each in mapped if each.is_file]
     has_modules = any(_MODULE in each.path for each in files)
     return [

@@ -1,10 +1,10 @@
 """Where each version of CPython keeps its threads, frames and names, on 64-bit machines.
 
-Until 3.12 these are the offsets that its headers of that version give (`Include/internal/
-pycore_runtime.h`, `pycore_interp.h`, `pycore_frame.h`, `Include/cpython/code.h`); they do not change
-between releases of one version. From 3.13 on the process itself holds a table of them, `struct
-_Py_DebugOffsets` at the beginning of `_PyRuntime`: its order is that of each version's
-`pycore_runtime.h` (3.13) and `pycore_debug_offsets.h`.
+Until 3.12 these are the offsets that the headers of that version give (`pycore_runtime.h`,
+`pycore_interp.h` and `pycore_frame.h` in `Include/internal`, `Include/cpython/code.h`); releases of
+one version keep them. From 3.13 on the process itself holds a table of them at the beginning of
+`_PyRuntime`, `struct _Py_DebugOffsets`: its order is that of each version's `pycore_runtime.h`
+(3.13) or `pycore_debug_offsets.h`.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ _FIXED: Dict[Version, Layout] = {
     (3, 12): _3_12,
 }
 
-# Which numbers of `struct _Py_DebugOffsets` are, in this order: interpreters_head; of an interpreter
-# next, threads_head; of a thread next, thread_id, current_frame; of a frame executable, previous,
-# owner; of code filename, qualname, firstlineno; ob_type; tp_name; of str length, state,
+# Which numbers of `struct _Py_DebugOffsets` are, in this order: interpreters_head; of an
+# interpreter next, threads_head; of a thread next, thread_id, current_frame; of a frame executable,
+# previous, owner; of code filename, qualname, firstlineno; ob_type; tp_name; of str length, state,
 # asciiobject_size.
 _TOLD: Dict[Version, Sequence[int]] = {
     (3, 13): (5, 8, 9, 21, 24, 23, 30, 29, 33, 35, 37, 39, 45, 47, 69, 68, 70),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 from udsprobe.kernel.stacks.python_frames import PythonFrame, PythonLayout
 from udsprobe.symbols.cpython.functions import PythonFunctions
@@ -56,10 +56,10 @@ class PythonStacks:
 
     def merged(self, native: Sequence[CodeFrame], python: Sequence[PythonFrame]) -> List[CodeFrame]:
         """Both, the innermost first."""
-        if not python or self._functions is None:
+        if not python or self._interpreter is None:
             return list(native)
         self.has_named = True
-        return merged(native, self._calls(python))
+        return merged(native, self._calls(python), self._interpreter.module)
 
     def _calls(self, frames: Sequence[PythonFrame]) -> List[List[CodeFrame]]:
         """For each call of the interpreter's C function the frames that it executes."""
@@ -79,24 +79,36 @@ class PythonStacks:
         return CodeFrame(found.name, module, found.file, found.line)
 
 
-def merged(native: Sequence[CodeFrame], calls: Sequence[Sequence[CodeFrame]]) -> List[CodeFrame]:
+def merged(
+    native: Sequence[CodeFrame], calls: Sequence[Sequence[CodeFrame]], module: str
+) -> List[CodeFrame]:
     """In the place of each function that evaluates frames, the frames that it does.
 
     Where their number is another than that of the calls (callers were not found, or a part of the
     function has no name), all frames of Python are in the place of the first one and of what is
-    between it and the last.
+    between it and the last. Where none has a name, in that of the interpreter's functions, from the
+    innermost one without a name on.
+
+    Args:
+        native: the innermost first, as are `calls`.
+        module: of the interpreter.
     """
     places = [at for at, frame in enumerate(native) if _evaluates(frame)]
     if len(places) == len(calls):
-        found: List[CodeFrame] = []
         waiting = iter(calls)
-        for frame in native:
-            found += next(waiting) if _evaluates(frame) else [frame]
-        return found
+        return [
+            found for frame in native for found in (next(waiting) if _evaluates(frame) else [frame])
+        ]
     python = [frame for call in calls for frame in call]
-    if not places:
-        return [*native, *python]
-    return [*native[: places[0]], *python, *native[places[-1] + 1 :]]
+    first, last = (places[0], places[-1]) if places else _interpreters(native, module)
+    return [*native[:first], *python, *native[last + 1 :]]
+
+
+def _interpreters(native: Sequence[CodeFrame], module: str) -> Tuple[int, int]:
+    """Of the innermost of its functions without a name, and of the outermost of all."""
+    of_it = [at for at, frame in enumerate(native) if frame.module == module]
+    nameless = [at for at in of_it if native[at].function is None]
+    return (nameless[0], of_it[-1]) if nameless else (len(native), len(native))
 
 
 def _evaluates(frame: CodeFrame) -> bool:
