@@ -991,7 +991,7 @@ class StackReading:
         hz: samples a second of a thread that runs all the time.
         on_ns: how long it was on. lost: samples for which there was no room.
         pids: of which processes it takes stacks now, ascending; empty while it is off.
-        mapped_pids: of those sampled, which have a perf map file that may be read.
+        mapped_pids: of those sampled, whose code that is made or interpreted at run time has names.
         unwinds: callers are found by call frame information.
         asleep_on_ns: how long it was on for threads that sleep. waits_lost: sleeps for which there
             was no room.

@@ -323,9 +323,9 @@ class Stacks:
     """Samples of what ran, by a clock of `hz`, in `sampled_s` of the window.
 
     `functions`: the 30 that were met running most often themselves. `stacks`: the 200 met most
-    often, and the 200 with most time asleep. `mapped_pids` have a perf map file. Of `lost` samples
-    nothing is known. `stages`: of all sampled processes; null where it is not known who owes a
-    reply. `sleeps`: null when nobody watched for them.
+    often, and the 200 with most time asleep. What `mapped_pids` make or interpret at run time has
+    names. Of `lost` samples nothing is known. `stages`: of all sampled processes; null where it is
+    not known who owes a reply. `sleeps`: null when nobody watched for them.
     """
 
     hz: int
