@@ -12,9 +12,9 @@
  */
 #include "compilers.h"
 #include "core_fixes.bpf.h"
-#include "python_frames.bpf.h"
 #include "stacks.h"
 #include "udsprobe.h"
+#include "v8_frames.bpf.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
@@ -42,7 +42,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, SAMPLED_PROCESSES_MAX);
 	__type(key, u32);
-	__type(value, struct python_layout);
+	__type(value, struct sampled_process);
 } sampled_processes SEC(".maps");
 
 struct {
@@ -93,7 +93,7 @@ struct bpf_pidns_info {
 	u32 tgid;
 };
 
-static __always_inline struct python_layout *learn_who(struct stack_sample *sample)
+static __always_inline struct sampled_process *learn_who(struct stack_sample *sample)
 {
 	struct bpf_pidns_info inside = {};
 	u64 on_host;
@@ -155,13 +155,14 @@ static __always_inline void copy_stack(struct stack_sample *sample)
 	}
 }
 
-static __always_inline void copy_frames(void *ctx, struct python_layout *layout,
+static __always_inline void copy_frames(void *ctx, struct sampled_process *process,
 					struct stack_sample *sample)
 {
 	long found;
 
 	sample->pthread = pthread_of((void *)bpf_get_current_task());
-	copy_python_frames(layout, sample, sample->pthread);
+	copy_python_frames(&process->python, sample, sample->pthread);
+	copy_v8_frames(&process->v8, sample);
 	found = bpf_get_stack(ctx, sample->kernel_frames, sizeof(sample->kernel_frames), 0);
 
 	sample->kernel_frames_bytes = found > 0 ? found : 0;
@@ -188,20 +189,20 @@ static __always_inline bool owes(u32 tgid)
 SEC("perf_event")
 int sample_cpu(void *ctx)
 {
-	struct python_layout *layout;
+	struct sampled_process *process;
 	struct stack_sample *sample;
 	u32 zero = 0;
 
 	sample = bpf_map_lookup_elem(&scratch, &zero);
 	if (!sample)
 		return 0;
-	layout = learn_who(sample);
-	if (!layout)
+	process = learn_who(sample);
+	if (!process)
 		return 0;
 	sample->record = RECORD_SAMPLE;
 	sample->is_owing = owes(sample->tgid);
 	copy_registers(sample);
-	copy_frames(ctx, layout, sample);
+	copy_frames(ctx, process, sample);
 	copy_stack(sample);
 	if (hand_over(sample))
 		atomic_add(&samples_lost, 1);
@@ -327,7 +328,7 @@ SEC("perf_event")
 int leave_cpu(void *ctx)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
-	struct python_layout *layout;
+	struct sampled_process *process;
 	struct stack_sample *sample;
 	struct sleeper *sleeper;
 	u32 zero = 0, thread;
@@ -337,8 +338,8 @@ int leave_cpu(void *ctx)
 	sample = bpf_map_lookup_elem(&scratch, &zero);
 	if (!sample)
 		return 0;
-	layout = learn_who(sample);
-	if (!layout)
+	process = learn_who(sample);
+	if (!process)
 		return 0;
 	thread = bpf_get_current_pid_tgid();
 	sample->thread = thread;
@@ -359,7 +360,7 @@ int leave_cpu(void *ctx)
 	}
 	if (!fell_asleep(sleeper, sample, task, now))
 		return 0;
-	copy_frames(ctx, layout, sample);
+	copy_frames(ctx, process, sample);
 	copy_stack(sample);
 	if (hand_over(sample))
 		sleeper->is_told = 0;
@@ -388,6 +389,7 @@ static __always_inline void see_stack(struct task_struct *task, struct stack_sam
 	sample->ip = sample->sp = sample->fp = sample->link = 0;
 	sample->call = -1;
 	sample->copy_bytes = sample->user_frames_bytes = sample->python_count = 0;
+	sample->v8_count = 0;
 	sample->pthread = pthread_of(task);
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
 		copy_registers_from(sample, (struct pt_regs *)bpf_task_pt_regs(task));

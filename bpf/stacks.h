@@ -22,6 +22,7 @@ enum stack_limits {
 	UNTOLD_MAX = 4096,
 	PYTHON_THREADS_MAX = 256,
 	PYTHON_FRAMES_MAX = 128,
+	V8_FRAMES_MAX = 128,
 };
 
 enum stack_record {
@@ -42,7 +43,7 @@ enum python_owner {
 	PYTHON_OWNED_BY_C = 3,	/* and above: Include/internal/pycore_frame.h, enum _frameowner */
 };
 
-/* A process to sample; where its CPython keeps what it runs. An address, and offsets in bytes. */
+/* Where the CPython of a process keeps what it runs. An address, and offsets in bytes. */
 struct python_layout {
 	u64 interpreters;	/* head of their list; 0: it is no CPython, or none that is known */
 	u32 interpreter_next;
@@ -68,6 +69,29 @@ struct python_frame {
 	u64 name;
 };
 
+/* How the V8 of a process keeps the functions of its frames. Offsets in bytes, and the type of a
+ * function; 0: it has no V8, or none that is known.
+ */
+struct v8_layout {
+	s32 frame_context;
+	s32 frame_function;
+	u32 map_type;
+	u32 function_type;
+	u32 function_shared;
+	u32 unused;
+};
+
+/* `shared`: address of the SharedFunctionInfo of the frame at `fp`; 0: it is of no JavaScript. */
+struct v8_frame {
+	u64 fp;
+	u64 shared;
+};
+
+struct sampled_process {
+	struct python_layout python;
+	struct v8_layout v8;
+};
+
 /* Registers of the program are 0 where this kernel does not give them. `frames` are return
  * addresses, the innermost first; those of the program were found by frame pointers. `copy` is
  * the memory from the red zone below `sp` on, as far as it was there: its last chunk ends with the stack.
@@ -91,7 +115,8 @@ struct stack_sample {
 	s32 call;		/* number of its system call; below 0: it is in none */
 	u64 pthread;		/* what pthread_self() returns in the thread; 0: not known */
 	u32 python_count;
-	u32 unused;
+	u32 v8_count;
+	struct v8_frame v8_frames[V8_FRAMES_MAX];
 	struct python_frame python_frames[PYTHON_FRAMES_MAX];
 	u64 kernel_frames[KERNEL_FRAMES_MAX];
 	u64 user_frames[USER_FRAMES_MAX];

@@ -14,12 +14,12 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import pytest
 
 from tests.pythons import PYTHONS
+from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.python_frames import PythonFrame, PythonLayout, python_frames
 from udsprobe.printable import printable
 from udsprobe.symbols.cpython.functions import PythonFunctions
 from udsprobe.symbols.cpython.interpreter import interpreter_of
 from udsprobe.symbols.cpython.layouts import RUNTIME_BYTES, layout_of
-from udsprobe.symbols.cpython.memory import ProcessMemory
 from udsprobe.symbols.cpython.stacks import PythonStacks, merged
 from udsprobe.symbols.process_names import CodeFrame, ProcessNames
 from udsprobe.symbols.target_images import TargetImages

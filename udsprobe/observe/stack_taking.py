@@ -180,7 +180,7 @@ class StackTaking:
             return
         chosen = frozenset(pids)
         if chosen:
-            self._sampler.watch(chosen, self._profile.python_of)
+            self._sampler.watch(chosen, self._profile.runtimes_of)
             self._sampler.switch(running=RUNNING in causes, asleep=ASLEEP in causes)
         else:
             self.stop()

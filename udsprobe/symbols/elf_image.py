@@ -22,6 +22,8 @@ EXPANDED_BYTES_MAX = 64 << 20
 PYTHON_RUNTIME, PYTHON_VERSION = b"_PyRuntime", b"Py_Version"
 """Data of CPython that is looked for by name."""
 
+V8_PREFIX = b"v8dbg_"
+
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNCTION, _INDIRECT, _UNDEFINED = 2, 10, 0
 
@@ -37,7 +39,8 @@ class ElfImage:
         build_id: hexadecimal; empty when it has none.
         debug_link: name of the file with its symbols; empty when it names none.
         functions: of its own tables.
-        objects: address of what is in it of `PYTHON_RUNTIME` and `PYTHON_VERSION`.
+        objects: addresses of `PYTHON_RUNTIME` and `PYTHON_VERSION`, and of what V8 exports for
+            debuggers (`V8_PREFIX`), as far as they are in it.
         is_stripped: it has no symbols but those that it exports; of Go, no symbols at all.
 
     Raises:
@@ -93,12 +96,12 @@ def _table(elf: ElfFile, name: bytes) -> Tuple[bytes, bytes]:
 
 def _objects(elf: ElfFile, name: bytes) -> Iterator[Tuple[bytes, int]]:
     raw, texts = _table(elf, name)
-    if PYTHON_RUNTIME + b"\0" not in texts:
+    if PYTHON_RUNTIME + b"\0" not in texts and V8_PREFIX not in texts:
         return
+    wanted = (PYTHON_RUNTIME + b"\0", PYTHON_VERSION + b"\0", V8_PREFIX)
     for at, _, _, section, start, _ in _SYMBOL.iter_unpack(raw):
-        for wanted in (PYTHON_RUNTIME, PYTHON_VERSION):
-            if section != _UNDEFINED and texts.startswith(wanted + b"\0", at):
-                yield wanted, start
+        if section != _UNDEFINED and texts.startswith(wanted, at):
+            yield texts[at : texts.index(b"\0", at)], start
 
 
 def _functions(elf: ElfFile, name: bytes) -> Iterator[Function]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from udsprobe.kernel.stacks.python_frames import PythonFrame, PythonLayout
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
+from udsprobe.kernel.stacks.runtimes import Runtimes
 from udsprobe.sample import StackCounts
 from udsprobe.symbols.cpython.stacks import PythonStacks
 from udsprobe.symbols.frame_rules import MACHINES, Machine
@@ -14,7 +14,8 @@ from udsprobe.symbols.freed_memory import give_back
 from udsprobe.symbols.kernel_functions import KernelFunctions
 from udsprobe.symbols.process_names import CodeFrame, ProcessNames
 from udsprobe.symbols.target_images import TargetImages
-from udsprobe.symbols.unwinding import State, Unwinder
+from udsprobe.symbols.unwinding import Activation, State, Unwinder
+from udsprobe.symbols.v8.stacks import V8Stacks
 
 STACKS_MAX = 2000
 """Different ones that are kept; of a further one its innermost function alone."""
@@ -59,23 +60,30 @@ class _Process:
         self.names = ProcessNames(pid, images)
         self.unwinder = None if machine is None else Unwinder(machine, self.names.place)
         self.python = PythonStacks(pid, images)
-        self.python.look(self.names.mapped)
+        self.v8 = V8Stacks(pid, images)
+        self._look()
 
     def refresh(self) -> None:
         """It may have loaded other code."""
         self.python.begin_round()
+        self.v8.begin_round()
         if self.names.refresh():
-            self.python.look(self.names.mapped)
+            self._look()
             if self.unwinder is not None:
                 self.unwinder.forget()
 
-    def frames(self, addresses: Sequence[int], python: Sequence[PythonFrame]) -> List[CodeFrame]:
-        """The functions of a stack, and those of Python in it; the innermost first."""
-        if not python or self.python.layout is None:
-            return [self.names.frame(address) for address in addresses]
-        # With -X perf every function of Python has code of its own, which is no other function.
-        of_c = [address for address in addresses if not self.names.is_trampoline(address)]
-        return self.python.merged([self.names.frame(address) for address in of_c], python)
+    def _look(self) -> None:
+        self.python.look(self.names.mapped)
+        self.v8.look(self.names.mapped)
+
+    def frames(self, activations: Sequence[Activation], raw: RawStack) -> List[CodeFrame]:
+        """The functions of a stack, also of what a runtime interprets in it; the innermost first."""
+        if raw.python and self.python.layout is not None:
+            # With -X perf every function of Python has code of its own, which is no other function.
+            of_c = [each for each in activations if not self.names.is_trampoline(each.address)]
+            return self.python.merged([self.names.frame(each.address) for each in of_c], raw.python)
+        native = [self.names.frame(each.address) for each in activations]
+        return self.v8.named(activations, native, raw.v8)
 
 
 class _Sums:
@@ -178,16 +186,19 @@ class StackProfile:
             self._sums(sleep.row).add_sleep(sleep)
         self._sleeps.clear()
 
-    def python_of(self, pid: int) -> Optional[PythonLayout]:
-        """How the frames of a process's CPython are followed; None: it has none that is known."""
-        return self._process(pid).python.layout
+    def runtimes_of(self, pid: int) -> Runtimes:
+        """How the frames of what interprets a process's code are followed."""
+        process = self._process(pid)
+        return Runtimes(process.python.layout, process.v8.layout)
 
     def names_code_of(self, pid: int) -> bool:
         """Whether what it makes at run time, or interprets, has names: by a perf map that may be
-        read, or by CPython's own memory.
+        read, or by the memory of CPython or V8.
         """
         known = self._processes.get(pid)
-        return known is not None and (known.names.has_perf_map or known.python.has_named)
+        if known is None:
+            return False
+        return known.names.has_perf_map or known.python.has_named or known.v8.has_named
 
     def close(self) -> None:
         """Let go of all files."""
@@ -227,11 +238,11 @@ class StackProfile:
     def _row(self, raw: RawStack, on: str) -> Tuple[Row, bool]:
         """Under which it counts; whether its stack reaches its outermost function."""
         process = self._process(raw.pid)
-        addresses, is_whole = self._addresses(raw, process.names, process.unwinder)
+        activations, is_whole = self._activations(raw, process.names, process.unwinder)
         frames = [CodeFrame(self._kernel.at(ip), KERNEL) for ip in raw.kernel]
         if on == OFF_CPU:
             frames = _without_scheduler(frames)
-        frames += process.frames(addresses, raw.python)
+        frames += process.frames(activations, raw)
         lines = [as_line(frame) for frame in reversed(frames)] or [as_line(_NOBODY)]
         call = self._call(raw.call) if on == OFF_CPU and _is_64_bit(raw) else ""
         row = (raw.pid, on, call, "\n".join(lines))
@@ -251,25 +262,26 @@ class StackProfile:
     def _sums(self, row: Row) -> _Sums:
         return self._counts.setdefault(row, _Sums())
 
-    def _addresses(
+    def _activations(
         self, raw: RawStack, names: ProcessNames, unwinder: Optional[Unwinder]
-    ) -> Tuple[List[int], bool]:
+    ) -> Tuple[List[Activation], bool]:
         """Of the program, the innermost first; whether they reach its outermost function."""
         registers = raw.registers
-        if not registers.ip:
-            return self._by_frame_pointers(raw, names)
-        if unwinder is None:
+        if not registers.ip or unwinder is None:
             return self._by_frame_pointers(raw, names)
         start = State(registers.ip, registers.sp, registers.fp, registers.link or None)
         return unwinder.callers(start, raw.memory)
 
-    def _by_frame_pointers(self, raw: RawStack, names: ProcessNames) -> Tuple[List[int], bool]:
+    def _by_frame_pointers(
+        self, raw: RawStack, names: ProcessNames
+    ) -> Tuple[List[Activation], bool]:
         """The callers only where they lead to where threads begin: else they are anything."""
         if not raw.user:
             return [], not raw.kernel
         addresses = [raw.user[0], *(address - 1 for address in raw.user[1:])]
         is_whole = names.frame(addresses[-1]).function in _ROOTS
-        return (addresses if is_whole else addresses[:1]), is_whole
+        found = [Activation(each, 0) for each in (addresses if is_whole else addresses[:1])]
+        return found, is_whole
 
     def _process(self, pid: int) -> _Process:
         known = self._processes.get(pid)

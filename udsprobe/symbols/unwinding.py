@@ -28,6 +28,13 @@ class State(NamedTuple):
     link: Optional[int]
 
 
+class Activation(NamedTuple):
+    """One call: the address that it executes, and its frame pointer; 0: not known."""
+
+    address: int
+    fp: int
+
+
 class Place(NamedTuple):
     """What is known of a place in code.
 
@@ -45,7 +52,7 @@ class _Known(NamedTuple):
     """Callers that were found, and the words of the stack that they were found by."""
 
     words: Tuple[Tuple[int, int], ...]
-    found: List[int]
+    found: List[Activation]
     is_whole: bool
 
 
@@ -69,8 +76,8 @@ class Unwinder:
         """What is mapped may have changed."""
         self._known.clear()
 
-    def callers(self, start: State, memory: bytes) -> Tuple[List[int], bool]:
-        """Addresses, the innermost first; whether the last one is the outermost.
+    def callers(self, start: State, memory: bytes) -> Tuple[List[Activation], bool]:
+        """The innermost first; whether the last one is the outermost.
 
         All but the first are of the instruction that called. Where registers are those of an
         earlier time, and all words that were read then are the same, callers are, too.
@@ -92,8 +99,8 @@ class Unwinder:
             same.append(_Known(tuple(stack.words.items()), found, is_whole))
         return found, is_whole
 
-    def _unwound(self, start: State, stack: _Stack) -> Tuple[List[int], bool]:
-        found, state, at = [start.ip], start, start.ip
+    def _unwound(self, start: State, stack: _Stack) -> Tuple[List[Activation], bool]:
+        found, state, at = [Activation(start.ip, start.fp)], start, start.ip
         while len(found) < FRAMES_MAX:
             place = self._place_of(at)
             if place is None:
@@ -110,7 +117,7 @@ class Unwinder:
             state, at = before, before.ip if is_signal else before.ip - 1
             if self._place_of(at) is None:
                 return found, False
-            found.append(at)
+            found.append(Activation(at, state.fp))
         return found, False
 
     def _caller(self, state: State, place: Place, stack: _Stack) -> Optional[State]:

@@ -6,6 +6,7 @@ import ctypes
 from typing import Any, List, NamedTuple, Tuple, Union
 
 from udsprobe.kernel.stacks.python_frames import PythonFrame
+from udsprobe.kernel.stacks.v8_frames import V8Frame
 
 
 class Registers(NamedTuple):
@@ -26,7 +27,7 @@ class RawStack(NamedTuple):
         memory: the program's, from 128 bytes below `registers.sp` on.
         call: number of the system call that it is in; below 0: none.
         is_owing: its process had requests to answer; said of what ran.
-        python: frames of CPython, the innermost first.
+        python: frames of CPython, the innermost first; v8: those of V8.
     """
 
     pid: int
@@ -38,6 +39,7 @@ class RawStack(NamedTuple):
     call: int = -1
     is_owing: bool = False
     python: Tuple[PythonFrame, ...] = ()
+    v8: Tuple[V8Frame, ...] = ()
 
 
 Wait = Tuple[int, int]
@@ -117,6 +119,7 @@ class Records:
             call=header.call,
             is_owing=bool(header.is_owing),
             python=tuple(map(_python_frame, header.python_frames[: header.python_count])),
+            v8=tuple(V8Frame(each.fp, each.shared) for each in header.v8_frames[: header.v8_count]),
         )
 
     def _is_sleep(self, header: Any) -> bool:

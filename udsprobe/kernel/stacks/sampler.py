@@ -17,8 +17,8 @@ from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Set
 from udsprobe.kernel.objects.libbpf import LibbpfError, libbpf
 from udsprobe.kernel.stacks import perf_events
 from udsprobe.kernel.stacks.loaded import LEAVING, SLEEPERS, LoadedStacks, make_fresh
-from udsprobe.kernel.stacks.python_frames import PythonLayout
 from udsprobe.kernel.stacks.raw_stacks import Came, Event, Records, SleepTime, Untold
+from udsprobe.kernel.stacks.runtimes import Runtimes
 from udsprobe.kernel.stacks.sleepers import sleeping
 
 HZ = 99
@@ -36,11 +36,11 @@ EVENTS_MAX = 1500
 """That are held between two calls of `take`; further ones are lost, and counted."""
 
 
-PythonOf = Callable[[int], Optional[PythonLayout]]
+RuntimesOf = Callable[[int], Runtimes]
 
 
-def _no_python(_pid: int) -> None:
-    return None
+def _none_known(_pid: int) -> Runtimes:
+    return Runtimes()
 
 
 class _Switch:
@@ -81,7 +81,7 @@ class StackSampler:
     def __init__(self, loaded: LoadedStacks) -> None:
         self._ring = 0
         self._pids: Set[int] = set()
-        self._pythons: Dict[int, PythonLayout] = {}
+        self._runtimes: Dict[int, Runtimes] = {}
         self._came: List[Event] = []
         self._dropped = 0
         self._lock = Lock()
@@ -127,37 +127,36 @@ class StackSampler:
             events.events.append(descriptor)
             perf_events.switch(descriptor, on=False)
 
-    def watch(self, pids: Iterable[int], python_of: PythonOf = _no_python) -> None:
+    def watch(self, pids: Iterable[int], runtimes_of: RuntimesOf = _none_known) -> None:
         """Take stacks of these processes and no others from now on.
 
         Args:
-            python_of: by PID, how to follow the frames of a process's CPython.
+            runtimes_of: by PID, how to follow the frames of what interprets a process's code.
         """
         wanted = set(pids)
         gone = self._pids - wanted
         for pid in gone:
             self._object.delete("sampled_processes", struct.pack("<I", pid))
-            self._pythons.pop(pid, None)
+            self._runtimes.pop(pid, None)
         if gone and self._asleep.is_on:
             self._forget_sleepers(gone)
         self._pids -= gone
         for pid in wanted:
-            python = python_of(pid)
-            if pid not in self._pids or python != self._pythons.get(pid):
-                self._add(pid, python)
+            runtimes = runtimes_of(pid)
+            if pid not in self._pids or runtimes != self._runtimes.get(pid):
+                self._add(pid, runtimes)
 
-    def _add(self, pid: int, python: Optional[PythonLayout]) -> None:
-        value = self._object.btf.structure("python_layout")()
-        for name, number in ({} if python is None else python._asdict()).items():
-            setattr(value, name, number)
+    def _add(self, pid: int, runtimes: Runtimes) -> None:
+        value = self._object.btf.structure("sampled_process")()
+        for of, layout in runtimes._asdict().items():
+            for name, number in ({} if layout is None else layout._asdict()).items():
+                setattr(getattr(value, of), name, number)
         try:
             self._object.update("sampled_processes", struct.pack("<I", pid), bytes(value))
         except LibbpfError:  # full: the first thousand are sampled
             return
         self._pids.add(pid)
-        self._pythons.pop(pid, None)
-        if python is not None:
-            self._pythons[pid] = python
+        self._runtimes[pid] = runtimes
 
     def switch(self, *, running: bool, asleep: bool) -> None:
         """Begin or stop taking stacks of threads that run, and of those that fall asleep."""
@@ -196,8 +195,8 @@ class StackSampler:
         self._consume()
         for raw in self._object.parts(SLEEPERS):
             goes_on = self._kinds["RECORD_WAIT_GOES_ON"]
-            pythons = self._pythons
-            for event in sleeping(raw, self._layout, self._records, goes_on, "/proc", pythons):
+            known = self._runtimes
+            for event in sleeping(raw, self._layout, self._records, goes_on, "/proc", known):
                 self._keep(event)
 
     def _keep(self, event: Event) -> None:

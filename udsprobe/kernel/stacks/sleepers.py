@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import struct
 from contextlib import suppress
-from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, List, Mapping, NamedTuple, Tuple
 
-from udsprobe.kernel.stacks.python_frames import PythonFrame, PythonLayout, python_frames
+from udsprobe.kernel.stacks.python_frames import PythonFrame, python_frames
 from udsprobe.kernel.stacks.raw_stacks import Event, Records, SleepBegan, SleepTime
+from udsprobe.kernel.stacks.runtimes import Runtimes
+from udsprobe.kernel.stacks.v8_frames import V8Frame, v8_frames
 
 _RED_ZONE_BYTES = 128
 _COPY_BYTES_MAX = 16 << 10
@@ -19,9 +21,10 @@ class _Memory(NamedTuple):
 
     stack: bytes
     python: Tuple[PythonFrame, ...]
+    v8: Tuple[V8Frame, ...]
 
 
-_NOTHING = _Memory(b"", ())
+_NOTHING = _Memory(b"", (), ())
 
 
 def sleeping(
@@ -30,7 +33,7 @@ def sleeping(
     records: Records,
     goes_on: int,
     proc: str,
-    pythons: Mapping[int, PythonLayout],
+    runtimes: Mapping[int, Runtimes],
 ) -> List[Event]:
     """What the iterator told.
 
@@ -38,7 +41,7 @@ def sleeping(
         raw: records without their copies of memory, one behind the other.
         goes_on: RECORD_WAIT_GOES_ON.
         proc: where procfs is mounted.
-        pythons: by PID, of processes that run CPython.
+        runtimes: by PID, of processes whose code is made or interpreted at run time.
     """
     size = layout.copy.offset
     found: List[Event] = []
@@ -48,8 +51,9 @@ def sleeping(
         if header.record == goes_on:
             found.append(SleepTime(wait, header.ns, has_ended=False))
         else:
-            memory = _memory(header, proc, pythons.get(header.tgid))
-            stack = records.stack(header, memory.stack)._replace(python=memory.python)
+            memory = _memory(header, proc, runtimes.get(header.tgid, Runtimes()))
+            stack = records.stack(header, memory.stack)
+            stack = stack._replace(python=memory.python, v8=memory.v8)
             found.append(SleepBegan(wait, bool(header.is_owing), stack))
     return found
 
@@ -58,7 +62,7 @@ def _size_of(layout: Any) -> int:
     return int(layout.copy.offset + layout.copy.size)
 
 
-def _memory(header: Any, proc: str, python: Optional[PythonLayout]) -> _Memory:
+def _memory(header: Any, proc: str, runtimes: Runtimes) -> _Memory:
     """Nothing when it did not sleep on until all was read."""
     if not header.sp:
         return _NOTHING
@@ -67,7 +71,7 @@ def _memory(header: Any, proc: str, python: Optional[PythonLayout]) -> _Memory:
         descriptor = os.open(f"{proc}/{header.tgid}/mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
             stack = os.pread(descriptor, _COPY_BYTES_MAX, header.sp - _RED_ZONE_BYTES)
-            found = _Memory(stack, _python(descriptor, header.pthread, python))
+            found = _of_runtimes(_Memory(stack, (), ()), descriptor, header, runtimes)
         finally:
             os.close(descriptor)
         if _switches(header, proc) != header.switches:
@@ -75,16 +79,17 @@ def _memory(header: Any, proc: str, python: Optional[PythonLayout]) -> _Memory:
     return found
 
 
-def _python(
-    descriptor: int, pthread: int, layout: Optional[PythonLayout]
-) -> Tuple[PythonFrame, ...]:
-    if layout is None:
-        return ()
+def _of_runtimes(found: _Memory, descriptor: int, header: Any, runtimes: Runtimes) -> _Memory:
+    def read(address: int, size_bytes: int) -> bytes:
+        return os.pread(descriptor, size_bytes, address)
+
     with suppress(OSError, OverflowError, struct.error):
-        return python_frames(
-            layout, pthread, lambda address, size: os.pread(descriptor, size, address)
-        )
-    return ()
+        if runtimes.python is not None:
+            frames = python_frames(runtimes.python, header.pthread, read)
+            found = found._replace(python=frames)
+        if runtimes.v8 is not None:
+            found = found._replace(v8=v8_frames(runtimes.v8, header.fp, read))
+    return found
 
 
 def _switches(header: Any, proc: str) -> int:

@@ -6,10 +6,10 @@ import struct
 from contextlib import suppress
 from typing import Dict, NamedTuple, Optional, Set
 
+from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.python_frames import PythonFrame
 from udsprobe.printable import printable
 from udsprobe.symbols.cpython.layouts import NamesLayout
-from udsprobe.symbols.cpython.memory import ProcessMemory
 
 FUNCTIONS_MAX = 20_000
 LETTERS_MAX = 1024

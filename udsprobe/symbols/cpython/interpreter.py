@@ -7,9 +7,9 @@ import struct
 from contextlib import suppress
 from typing import List, NamedTuple, Optional, Sequence
 
+from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.printable import printable
 from udsprobe.symbols.cpython.layouts import RUNTIME_BYTES, Layout, Version, layout_of
-from udsprobe.symbols.cpython.memory import ProcessMemory
 from udsprobe.symbols.elf_image import PYTHON_RUNTIME, PYTHON_VERSION
 from udsprobe.symbols.mappings import Mapping
 from udsprobe.symbols.target_images import Image, TargetImages

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import List, Optional, Sequence, Tuple
 
+from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.python_frames import PythonFrame, PythonLayout
 from udsprobe.symbols.cpython.functions import PythonFunctions
 from udsprobe.symbols.cpython.interpreter import Interpreter, interpreter_of
-from udsprobe.symbols.cpython.memory import ProcessMemory
 from udsprobe.symbols.mappings import Mapping
 from udsprobe.symbols.process_names import CodeFrame
 from udsprobe.symbols.target_images import TargetImages

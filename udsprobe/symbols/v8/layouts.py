@@ -1,0 +1,106 @@
+"""How the V8 of a program keeps functions, scripts and strings: it exports that for debuggers.
+
+The names begin with `v8dbg_` (V8's tools/gen-postmortem-metadata.py); Node has them in all versions.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Dict, Mapping, NamedTuple, Optional, Tuple
+
+from udsprobe.kernel.proc.process_memory import ProcessMemory
+from udsprobe.kernel.stacks.v8_frames import V8Layout
+from udsprobe.symbols.elf_image import V8_PREFIX
+
+_VALUE = struct.Struct("<i")
+# Names end with a type, which versions change: the part before it tells the field.
+_FIELDS: Dict[str, Tuple[bytes, ...]] = {
+    "frame_context": (b"off_fp_context",),
+    "frame_function": (b"off_fp_function",),
+    "map_type": (b"class_Map__instance_type__uint16_t",),
+    "function_type": (b"type_JSFunction__JS_FUNCTION_TYPE",),
+    "function_shared": (b"class_JSFunction__shared__",),
+    "shared_type": (b"type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE",),
+    "shared_name": (b"class_SharedFunctionInfo__name_or_scope_info__",),
+    "shared_script": (
+        b"class_SharedFunctionInfo__script_or_debug_info__",
+        b"class_SharedFunctionInfo__script__",
+    ),
+    "script_type": (b"type_Script__SCRIPT_TYPE",),
+    "script_name": (b"class_Script__name__",),
+    "script_source": (b"class_Script__source__",),
+    "scope_type": (b"type_ScopeInfo__SCOPE_INFO_TYPE",),
+    "scope_locals": (b"scopeinfo_idx_ncontextlocals",),
+    "scope_variables": (b"scopeinfo_idx_first_vars",),
+    "string_types": (b"FirstNonstringType",),
+    "string_encoding": (b"StringEncodingMask",),
+    "string_shape": (b"StringRepresentationMask",),
+    "string_cons": (b"ConsStringTag",),
+    "string_thin": (b"ThinStringTag",),
+    "string_length": (b"class_String__length__",),
+    "string_letters": (b"class_SeqOneByteString__chars__",),
+    "string_actual": (b"class_ThinString__actual__",),
+    "string_first": (b"class_ConsString__first__",),
+    "string_second": (b"class_ConsString__second__",),
+}
+
+
+class NamesLayout(NamedTuple):
+    """Offsets in bytes, types of objects, and places in a scope's list of words."""
+
+    map_type: int
+    shared_type: int
+    shared_name: int
+    shared_script: int
+    script_type: int
+    script_name: int
+    script_source: int
+    scope_type: int
+    scope_locals: int
+    scope_variables: int
+    string_types: int
+    string_encoding: int
+    string_shape: int
+    string_cons: int
+    string_thin: int
+    string_length: int
+    string_letters: int
+    string_actual: int
+    string_first: int
+    string_second: int
+
+
+class Layout(NamedTuple):
+    """Of one process."""
+
+    frames: V8Layout
+    names: NamesLayout
+
+
+def layout_of(
+    exported: Mapping[bytes, int], loaded_at: int, memory: ProcessMemory
+) -> Optional[Layout]:
+    """Of a process; None where its V8 does not tell all of it.
+
+    Args:
+        exported: addresses of the program's symbols that begin with `V8_PREFIX`.
+        loaded_at: what to add to them in the process.
+
+    Raises:
+        OSError: the process's memory cannot be read.
+    """
+    told: Dict[str, int] = {}
+    for field, names in _FIELDS.items():
+        address = next(filter(None, (_address(exported, name) for name in names)), None)
+        if address is None:
+            return None
+        (told[field],) = _VALUE.unpack(memory.read(address + loaded_at, _VALUE.size))
+    frames = V8Layout(**{field: told[field] for field in V8Layout._fields})
+    return Layout(frames, NamesLayout(**{field: told[field] for field in NamesLayout._fields}))
+
+
+def _address(exported: Mapping[bytes, int], name: bytes) -> Optional[int]:
+    name = V8_PREFIX + name
+    if not name.endswith(b"__"):
+        return exported.get(name)
+    return next((exported[each] for each in sorted(exported) if each.startswith(name)), None)

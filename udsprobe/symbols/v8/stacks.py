@@ -1,0 +1,108 @@
+"""A stack of V8's code, with the functions of JavaScript that it belongs to."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import List, Optional, Sequence
+
+from udsprobe.kernel.proc.process_memory import ProcessMemory
+from udsprobe.kernel.stacks.v8_frames import V8Frame, V8Layout
+from udsprobe.symbols.elf_image import V8_PREFIX
+from udsprobe.symbols.mappings import Mapping
+from udsprobe.symbols.process_names import JIT, CodeFrame
+from udsprobe.symbols.target_images import TargetImages
+from udsprobe.symbols.unwinding import Activation
+from udsprobe.symbols.v8.functions import V8Functions
+from udsprobe.symbols.v8.layouts import Layout, layout_of
+
+# Node's program, or its library.
+_FILE = re.compile(rb"(lib)?node(js)?([-.\d].*)?")
+_BUILTIN = "Builtins_"
+
+
+class V8Stacks:
+    """Of one process.
+
+    Attributes:
+        has_named: it had functions of JavaScript.
+    """
+
+    def __init__(self, pid: int, images: TargetImages, proc: str = "/proc") -> None:
+        self._pid, self._images = pid, images
+        self._memory = ProcessMemory(pid, proc)
+        self._layout: Optional[Layout] = None
+        self._functions: Optional[V8Functions] = None
+        self.has_named = False
+
+    @property
+    def layout(self) -> Optional[V8Layout]:
+        """How its frames are followed; None: it has no V8, or none that tells."""
+        return None if self._layout is None else self._layout.frames
+
+    def look(self, mapped: Sequence[Mapping]) -> None:
+        """Find it, as soon as it is there.
+
+        Args:
+            mapped: the executable memory of the process, which has changed.
+        """
+        for mapping in mapped:
+            if mapping.is_file and _FILE.fullmatch(_last_part(mapping.path)):
+                with suppress(OSError):
+                    self._take(self._found(mapping))
+                if self._layout is not None:
+                    break
+        self._memory.close()
+
+    def begin_round(self) -> None:
+        """Other functions may be where functions were."""
+        self._memory.close()
+        if self._functions is not None:
+            self._functions.begin_round()
+
+    def named(
+        self, activations: Sequence[Activation], native: Sequence[CodeFrame], v8: Sequence[V8Frame]
+    ) -> List[CodeFrame]:
+        """The functions of a stack, those of V8's code by what it executes; the innermost first.
+
+        Args:
+            native: of each activation, its function without V8's help.
+        """
+        shared = {each.fp: each.shared for each in v8 if each.shared}
+        if self._functions is None or not shared:
+            return list(native)
+        return [
+            self._one(frame, shared.get(each.fp, 0)) for each, frame in zip(activations, native)
+        ]
+
+    def _one(self, frame: CodeFrame, shared: int) -> CodeFrame:
+        assert self._functions is not None
+        if not shared or not _is_v8s(frame):
+            return frame
+        found = self._functions.of(shared)
+        if found is None:
+            return frame
+        self.has_named = True
+        return CodeFrame(found.name, JIT, found.file, found.line)
+
+    def _take(self, found: Optional[Layout]) -> None:
+        if found is not None and found != self._layout:
+            self._layout = found
+            self._functions = V8Functions(found.names, self._memory)
+
+    def _found(self, mapping: Mapping) -> Optional[Layout]:
+        elf = self._images.of(self._pid, mapping).elf
+        loaded_at = None if elf is None else elf.loaded_at(mapping)
+        if elf is None or loaded_at is None:
+            return None
+        exported = {name: at for name, at in elf.objects.items() if name.startswith(V8_PREFIX)}
+        return layout_of(exported, loaded_at, self._memory) if exported else None
+
+
+def _last_part(path: bytes) -> bytes:
+    return path.rpartition(b"/")[2]
+
+
+def _is_v8s(frame: CodeFrame) -> bool:
+    """Made at run time, or from its file, where it interprets: what that belongs to a frame tells."""
+    return frame.module == JIT or (frame.function or "").startswith(_BUILTIN)
