@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
 # Language and culprit, as the table has them.
 Culprit = Tuple[str, str]
-NODE_MAP = ("--perf-basic-prof", "--interpreted-frames-native-stack")
 
 
 @pytest.fixture
@@ -58,7 +57,6 @@ def test_running(folder: Path, require: Require) -> None:
     opcache = ["-d", "opcache.enable_cli=1", "-d", "opcache.jit_buffer_size=16M", "-d"]
     opcache += ["opcache.jit=function", "-d", "opcache.jit_debug=16"]
     commands = {
-        ("Node", "pbkdf2-map"): [tools["node"], *NODE_MAP, *verify],
         ("Node", "pbkdf2"): [tools["node"], *verify],
         ("Java", "function"): [tools["java"], "-cp", str(folder), "Hot"],
         ("PHP", "jit-map"): [tools["php"], *opcache, str(CODE / "hot.php")],
@@ -78,7 +76,7 @@ def test_asleep(folder: Path, require: Require) -> None:
     ):
         subprocess.run(argv, check=True, timeout=PATIENCE_S, env=environment)
     commands = {
-        ("Node", "fsync-map"): [tools["node"], *NODE_MAP, code["js"], "disk", str(folder / "a")],
+        ("Node", "fsync"): [tools["node"], code["js"], "disk", str(folder / "a")],
         ("Python", "fsync"): [sys.executable, code["py"], "disk", str(folder / "b")],
         ("Python", "lock"): [sys.executable, code["py"], "lock"],
         ("Go", "fsync"): [made["go"], "disk", str(folder / "c")],

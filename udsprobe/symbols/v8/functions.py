@@ -204,6 +204,6 @@ class V8Functions:
         return word - 1
 
     def _number(self, address: int) -> Optional[int]:
-        """A small integer: its value is in the upper half of the word (without compressed pointers)."""
+        """A small integer, in the upper half of a word: Node's V8 does not compress pointers."""
         word = self._word(address)
         return None if word & 1 else word >> 32

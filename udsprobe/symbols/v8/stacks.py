@@ -104,5 +104,5 @@ def _last_part(path: bytes) -> bytes:
 
 
 def _is_v8s(frame: CodeFrame) -> bool:
-    """Made at run time, or from its file, where it interprets: what that belongs to a frame tells."""
+    """It was made at run time, or is V8's interpreter: the frame tells whose function it executes."""
     return frame.module == JIT or (frame.function or "").startswith(_BUILTIN)
