@@ -155,20 +155,21 @@ static __always_inline void copy_stack(struct stack_sample *sample)
 	}
 }
 
-static __always_inline void copy_frames(void *ctx, struct sampled_process *process,
+static __always_inline void copy_stacks(void *ctx, struct sampled_process *process,
 					struct stack_sample *sample)
 {
 	long found;
 
 	sample->pthread = pthread_of((void *)bpf_get_current_task());
 	copy_python_frames(&process->python, sample, sample->pthread);
-	copy_v8_frames(&process->v8, sample);
 	found = bpf_get_stack(ctx, sample->kernel_frames, sizeof(sample->kernel_frames), 0);
 
 	sample->kernel_frames_bytes = found > 0 ? found : 0;
 	found = bpf_get_stack(ctx, sample->user_frames, sizeof(sample->user_frames),
 			      BPF_F_USER_STACK);
 	sample->user_frames_bytes = found > 0 ? found : 0;
+	copy_stack(sample);
+	copy_v8_frames(&process->v8, sample);
 }
 
 static __always_inline long hand_over(struct stack_sample *sample)
@@ -202,8 +203,7 @@ int sample_cpu(void *ctx)
 	sample->record = RECORD_SAMPLE;
 	sample->is_owing = owes(sample->tgid);
 	copy_registers(sample);
-	copy_frames(ctx, process, sample);
-	copy_stack(sample);
+	copy_stacks(ctx, process, sample);
 	if (hand_over(sample))
 		atomic_add(&samples_lost, 1);
 	return 0;
@@ -360,8 +360,7 @@ int leave_cpu(void *ctx)
 	}
 	if (!fell_asleep(sleeper, sample, task, now))
 		return 0;
-	copy_frames(ctx, process, sample);
-	copy_stack(sample);
+	copy_stacks(ctx, process, sample);
 	if (hand_over(sample))
 		sleeper->is_told = 0;
 	return 0;

@@ -23,6 +23,8 @@ enum stack_limits {
 	PYTHON_THREADS_MAX = 256,
 	PYTHON_FRAMES_MAX = 128,
 	V8_FRAMES_MAX = 128,
+	V8_SCANNED_WORDS = 256,
+	V8_STACK_BYTES_MAX = 1 << 20,	/* of its stack, V8 takes 984 KB unless it is told otherwise */
 };
 
 enum stack_record {

@@ -31,14 +31,52 @@ static __always_inline u64 v8_shared_function(struct v8_layout *layout, u64 fp)
 	return V8_IS_OBJECT(found) ? found - 1 : 0;
 }
 
+/* Whether three frames follow each other from there. */
+static __always_inline bool is_chain(u64 fp, u64 sp)
+{
+	u64 next, last;
+
+	if (fp <= sp || fp - sp > V8_STACK_BYTES_MAX || fp & 15)
+		return false;
+	next = word_at(fp);
+	if (next <= fp || next - sp > V8_STACK_BYTES_MAX)
+		return false;
+	last = word_at(next);
+	return last > next && last - sp <= V8_STACK_BYTES_MAX;
+}
+
+/* The C library, and assembly, keep no frame pointer: then the first one that a caller has saved,
+ * in the copy of the stack. What only looks like one names nothing: user space takes the function
+ * of a frame only where it finds that frame itself.
+ */
+static __always_inline u64 first_frame(struct stack_sample *sample)
+{
+	u32 word, at;
+	u64 found;
+
+	if (is_chain(sample->fp, sample->sp))
+		return sample->fp;
+	for (word = 0; word < V8_SCANNED_WORDS; word++) {
+		at = RED_ZONE_BYTES + word * sizeof(u64);
+		if (at >= sample->copy_bytes)
+			break;
+		found = *(u64 *)(sample->copy + at);
+		if (is_chain(found, sample->sp))
+			return found;
+	}
+	return 0;
+}
+
+/* After the copy of its stack. */
 static __always_inline void copy_v8_frames(struct v8_layout *layout, struct stack_sample *sample)
 {
-	u64 fp = sample->fp, next;
+	u64 fp, next;
 	u32 step;
 
 	sample->v8_count = 0;
 	if (!layout->function_type)
 		return;
+	fp = first_frame(sample);
 	for (step = 0; step < V8_FRAMES_MAX; step++) {
 		if (!fp)
 			break;

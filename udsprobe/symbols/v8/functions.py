@@ -112,7 +112,7 @@ class V8Functions:
         if count is None or not 0 <= count < 10_000:
             return _Scope("", None)
         begins = layout.scope_variables
-        words = self._words(first + 8 * (begins + 2 * count))
+        words = self._words(first + 8 * (begins + self._variables_words(first, count)))
         if begins - layout.scope_locals > 1:  # where it begins is before its variables: Node 24
             return _Scope(self._name(words), self._number(first + 8 * (layout.scope_locals + 1)))
         numbers = [not word & 1 for word in words]
@@ -121,6 +121,13 @@ class V8Functions:
         if at is None:
             return _Scope(self._name(words), None)
         return _Scope(self._name(words[:at]), words[at] >> 32)
+
+    def _variables_words(self, first: int, count: int) -> int:
+        """Names and kinds; names of many are in one table (kScopeInfoMaxInlinedLocalNamesSize)."""
+        if not count:
+            return 0
+        are_in_table = not self._is_string(self._object(first + 8 * self._layout.scope_variables))
+        return (1 if are_in_table else count) + count
 
     def _words(self, start: int) -> List[int]:
         found: List[int] = []
