@@ -381,7 +381,7 @@ def test_python_as_it_is(python: str, tmp_path: Path) -> None:
     assert_told("Python", {"function": place})
 
 
-HOT_NODE = ["plantedDigest (hot.js:2)", "plantedHandler (hot.js:8)"]
+HOT_NODE = ["plantedDigest (hot.js:2)", "plantedHandler (hot.js:15)"]
 
 
 def test_node_with_its_map_file(tmp_path: Path, require: Require) -> None:
@@ -402,6 +402,21 @@ def test_node_as_it_is(tmp_path: Path, require: Require) -> None:
     assert (place["file"], place["line"]) == (str(CODE / "hot.js"), 2)
     assert report["stacks"]["mapped_pids"] == report["stacks"]["pids"]
     assert_told("Node", {"function": place})
+
+
+def test_javascript_of_each_kind(tmp_path: Path, require: Require) -> None:
+    """Asleep in the C library, which keeps no frame pointer; letters of one and of two bytes."""
+    report = observed([require("node")["node"], str(CODE / "frames.js")], tmp_path, "--stacks")
+    asleep = [each for each in report["stacks"]["stacks"] if each["on"] == "off-cpu"]
+    longest = max(
+        (each for each in asleep if any("AtomicsWait" in frame for frame in each["frames"])),
+        key=lambda each: each["total_us"],
+    )
+    assert [frame for frame in longest["frames"] if "(frames.js:" in frame] == [
+        *("(anonymous) (frames.js:46)", "generates (frames.js:40)", "many (frames.js:18)"),
+        *("(anonymous) (frames.js:34)", "arrow (frames.js:14)", "метод (frames.js:9)"),
+        "waits (frames.js:4)",
+    ]
 
 
 def test_a_map_file_of_somebody_else_is_not_read(tmp_path: Path, require: Require) -> None:

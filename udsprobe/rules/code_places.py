@@ -251,7 +251,8 @@ def told(place: CodePlace) -> str:
 def named(place: CodePlace) -> str:
     """`pbkdf2Sync ← verify (auth.js:12)`."""
     if place.function is None and place.module == JIT:
-        return "code made at run time, without names"
+        caller = "".join(f" ← {each}" for each in _caller(place)[-1:])
+        return f"code made at run time, without names{caller}"
     # The module is said of the last one only, unless it is all there is to say.
     names = [*place.stack[:1], *_caller(place)]
     if len(names) > 1 and place.function is not None and place.file is None:

@@ -126,6 +126,11 @@ class ProcessNames:
         found = self._map.at(address)
         return found is not None and found.name.startswith(_PYTHON)
 
+    def is_made_at_run_time(self, address: int) -> bool:
+        """It is in no file."""
+        mapping = self._space.at(address)
+        return mapping is not None and not mapping.is_file
+
     @property
     def mapped(self) -> Sequence[Mapping]:
         """Its executable memory."""

@@ -14,7 +14,7 @@ from udsprobe.symbols.freed_memory import give_back
 from udsprobe.symbols.kernel_functions import KernelFunctions
 from udsprobe.symbols.process_names import CodeFrame, ProcessNames
 from udsprobe.symbols.target_images import TargetImages
-from udsprobe.symbols.unwinding import Activation, State, Unwinder
+from udsprobe.symbols.unwinding import Activation, Place, State, Unwinder
 from udsprobe.symbols.v8.stacks import V8Stacks
 
 STACKS_MAX = 2000
@@ -58,7 +58,7 @@ class _Process:
 
     def __init__(self, pid: int, images: TargetImages, machine: Optional[Machine]) -> None:
         self.names = ProcessNames(pid, images)
-        self.unwinder = None if machine is None else Unwinder(machine, self.names.place)
+        self.unwinder = None if machine is None else Unwinder(machine, self._place)
         self.python = PythonStacks(pid, images)
         self.v8 = V8Stacks(pid, images)
         self._look()
@@ -72,12 +72,18 @@ class _Process:
             if self.unwinder is not None:
                 self.unwinder.forget()
 
+    def _place(self, address: int) -> Optional[Place]:
+        found = self.names.place(address)
+        if self.v8.layout is None or found is None or found.rule or not found.by_frame_pointer:
+            return found
+        return found._replace(may_lack_frame=self.names.is_made_at_run_time(address))
+
     def _look(self) -> None:
         self.python.look(self.names.mapped)
         self.v8.look(self.names.mapped)
 
     def frames(self, activations: Sequence[Activation], raw: RawStack) -> List[CodeFrame]:
-        """The functions of a stack, also of what a runtime interprets in it; the innermost first."""
+        """The functions of a stack, also of what is interpreted in it; the innermost first."""
         if raw.python and self.python.layout is not None:
             # With -X perf every function of Python has code of its own, which is no other function.
             of_c = [each for each in activations if not self.names.is_trampoline(each.address)]

@@ -42,10 +42,13 @@ class Place(NamedTuple):
         rule: None where there is none; with `by_frame_pointer` it is tried first.
         by_frame_pointer: its callers keep frame pointers: code made at run time, and files
             without any call frame information, Go's.
+        may_lack_frame: what is there may run in the frame of its caller, as V8's functions that
+            call no other do; then the word at `sp` is the address of its caller.
     """
 
     rule: Optional[Rule]
     by_frame_pointer: bool
+    may_lack_frame: bool = False
 
 
 class _Known(NamedTuple):
@@ -106,7 +109,8 @@ class Unwinder:
             if place is None:
                 return found, False
             try:
-                before = self._caller(state, place, stack)
+                before = self._without_frame(state, place, stack) if len(found) == 1 else None
+                before = before or self._caller(state, place, stack)
             except _Unknown:
                 return found, False
             if before is None:
@@ -119,6 +123,15 @@ class Unwinder:
                 return found, False
             found.append(Activation(at, state.fp))
         return found, False
+
+    def _without_frame(self, state: State, place: Place, stack: _Stack) -> Optional[State]:
+        """Of what runs, its caller where it has no frame of its own; None: it has, or may have."""
+        if not place.may_lack_frame:
+            return None
+        ip = stack.word(state.sp)
+        caller = self._place_of(ip)
+        is_runtimes = caller is not None and caller.rule is None and caller.by_frame_pointer
+        return State(ip, state.sp + 8, state.fp, None) if is_runtimes else None
 
     def _caller(self, state: State, place: Place, stack: _Stack) -> Optional[State]:
         if place.rule is not None:

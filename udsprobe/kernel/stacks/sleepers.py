@@ -10,7 +10,7 @@ from typing import Any, List, Mapping, NamedTuple, Tuple
 from udsprobe.kernel.stacks.python_frames import PythonFrame, python_frames
 from udsprobe.kernel.stacks.raw_stacks import Event, Records, SleepBegan, SleepTime
 from udsprobe.kernel.stacks.runtimes import Runtimes
-from udsprobe.kernel.stacks.v8_frames import V8Frame, v8_frames
+from udsprobe.kernel.stacks.v8_frames import StackTop, V8Frame, v8_frames
 
 _RED_ZONE_BYTES = 128
 _COPY_BYTES_MAX = 16 << 10
@@ -88,7 +88,10 @@ def _of_runtimes(found: _Memory, descriptor: int, header: Any, runtimes: Runtime
             frames = python_frames(runtimes.python, header.pthread, read)
             found = found._replace(python=frames)
         if runtimes.v8 is not None:
-            found = found._replace(v8=v8_frames(runtimes.v8, header.fp, read))
+            above = found.stack[_RED_ZONE_BYTES:]
+            words = struct.unpack(f"<{len(above) // 8}Q", above[: len(above) // 8 * 8])
+            top = StackTop(header.sp, header.fp, words)
+            found = found._replace(v8=v8_frames(runtimes.v8, top, read))
     return found
 
 

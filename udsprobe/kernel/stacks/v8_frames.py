@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import List, NamedTuple, Tuple
+from typing import Callable, List, NamedTuple, Tuple
 
 from udsprobe.kernel.stacks.python_frames import Reader
 
 FRAMES_MAX = 128
+SCANNED_WORDS = 256
+STACK_BYTES_MAX = 1 << 20
 _WORD, _TYPE = struct.Struct("<Q"), struct.Struct("<H")
 
 
@@ -28,7 +30,15 @@ class V8Frame(NamedTuple):
     shared: int
 
 
-def v8_frames(layout: V8Layout, fp: int, read: Reader) -> Tuple[V8Frame, ...]:
+class StackTop(NamedTuple):
+    """Registers of a thread, and its stack from `sp` on."""
+
+    sp: int
+    fp: int
+    words: Tuple[int, ...]
+
+
+def v8_frames(layout: V8Layout, top: StackTop, read: Reader) -> Tuple[V8Frame, ...]:
     """Of a thread that sleeps, the innermost first.
 
     Raises:
@@ -40,6 +50,7 @@ def v8_frames(layout: V8Layout, fp: int, read: Reader) -> Tuple[V8Frame, ...]:
         return int(_WORD.unpack(read(address, _WORD.size))[0])
 
     found: List[V8Frame] = []
+    fp = _first_frame(top, word)
     while fp and len(found) < FRAMES_MAX:
         context, function = word(fp + layout.frame_context), word(fp + layout.frame_function)
         shared = 0
@@ -52,6 +63,25 @@ def v8_frames(layout: V8Layout, fp: int, read: Reader) -> Tuple[V8Frame, ...]:
         if fp <= before:
             break
     return tuple(found)
+
+
+def _first_frame(top: StackTop, word: Callable[[int], int]) -> int:
+    """As in bpf/v8_frames.bpf.h: the C library keeps no frame pointer. 0: there is none."""
+    candidates = (top.fp, *top.words[:SCANNED_WORDS])
+    return next((each for each in candidates if _is_chain(each, top.sp, word)), 0)
+
+
+def _is_chain(fp: int, sp: int, word: Callable[[int], int]) -> bool:
+    def is_in_stack(address: int) -> bool:
+        return sp < address <= sp + STACK_BYTES_MAX
+
+    if not is_in_stack(fp) or fp & 15:
+        return False
+    following = word(fp)
+    if following <= fp or not is_in_stack(following):
+        return False
+    last = word(following)
+    return last > following and is_in_stack(last)
 
 
 def _is_object(word: int) -> bool:

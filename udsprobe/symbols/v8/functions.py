@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.printable import printable
@@ -19,9 +19,11 @@ SOURCE_BYTES_MAX = 4 << 20
 
 ANONYMOUS = "(anonymous)"
 _PARTS_MAX = 64
-# Behind the variables of a scope: one of a class, the function's name and place, the name that it is
-# inferred to have, and where it begins and ends, two numbers (src/objects/scope-info.tq).
+# Behind the variables of a scope: one of a class, the function's name and place, the name that it
+# is inferred to have, and where it begins and ends, two numbers (src/objects/scope-info.tq).
 _TAIL_WORDS = 8
+# Before an instruction, in which its object is looked for; of objects, the fields that are.
+_CODE_BYTES, _FIELDS_MAX = (1 << 10, 1 << 12, 1 << 14, 1 << 16), 10
 _FILE = "file://"
 
 
@@ -46,8 +48,8 @@ class _Scope(NamedTuple):
 
 
 class V8Functions:
-    """Of one process. The shared part of a function is read once, and looked at again in each round:
-    its place in memory may be another's by then.
+    """Of one process. The shared part of a function is read once, and looked at again in each
+    round: its place in memory may be another's by then.
     """
 
     def __init__(self, layout: NamesLayout, memory: ProcessMemory) -> None:
@@ -56,10 +58,13 @@ class V8Functions:
         self._known: Dict[_Shared, Optional[V8Function]] = {}
         self._seen: Dict[int, Optional[_Shared]] = {}
         self._last: Dict[int, _Shared] = {}
+        self._by_code: Dict[int, Optional[int]] = {}
+        self._stream_map = 0
 
     def begin_round(self) -> None:
         """Look at them again."""
         self._seen.clear()
+        self._by_code.clear()
 
     def of(self, shared: int) -> Optional[V8Function]:
         """By the address of its shared part; None where that is none, or of V8's own code."""
@@ -77,6 +82,63 @@ class V8Functions:
                 self._last.clear()
             self._known[holds] = self._read(holds)
         return self._known[holds]
+
+    def of_code(self, address: int) -> Optional[V8Function]:
+        """By an address in code that was optimized; None where it is in no such code."""
+        if address not in self._by_code:
+            self._by_code[address] = self._shared_of_code(address)
+        shared = self._by_code[address]
+        return None if shared is None else self.of(shared)
+
+    def _shared_of_code(self, address: int) -> Optional[int]:
+        stream = self._stream(address)
+        if stream is None:
+            return None
+        layout = self._layout
+        places = range(stream + 8, stream + 8 * _FIELDS_MAX, 8)
+        found = [stream, *self._objects(places)]
+        code = next((each for each in found if self._is(each, layout.code_type)), None)
+        if code is None:
+            return None
+        for optimized in self._objects(range(code + 8, code + 8 * _FIELDS_MAX, 8)):
+            with suppress(OSError):
+                shared = self._object(optimized + 16 + 8 * layout.optimized_shared)
+                if self._is(shared, layout.wrapper_type):
+                    shared = self._object(shared + 8)
+                if self._is(shared, layout.shared_type):
+                    return shared
+        return None
+
+    def _stream(self, address: int) -> Optional[int]:
+        """The object whose instructions these are: the nearest before them."""
+        end = address & ~7
+        for size_bytes in _CODE_BYTES:
+            with suppress(OSError):
+                raw = self._memory.read(end - size_bytes, size_bytes)
+                words = struct.unpack(f"<{size_bytes // 8}Q", raw)
+                for at in range(len(words) - 1, -1, -1):
+                    if self._is_stream_map(words[at]):
+                        return end - size_bytes + 8 * at
+        return None
+
+    def _is_stream_map(self, word: int) -> bool:
+        if self._stream_map or word & 3 != 1:
+            return word == self._stream_map
+        with suppress(OSError):
+            if self._type_of_map(word - 1) == self._layout.stream_type:
+                self._stream_map = word
+                return True
+        return False
+
+    def _objects(self, places: Iterable[int]) -> Iterator[int]:
+        for place in places:
+            with suppress(OSError):
+                yield self._object(place)
+
+    def _is(self, address: int, kind: int) -> bool:
+        with suppress(OSError):
+            return self._type(address) == kind
+        return False
 
     def _look(self, shared: int) -> Optional[_Shared]:
         layout = self._layout
@@ -197,8 +259,11 @@ class V8Functions:
         return self._type(address) < self._layout.string_types
 
     def _type(self, address: int) -> int:
-        at = self._object(address) + self._layout.map_type
-        return int(struct.unpack("<H", self._memory.read(at, 2))[0])
+        return self._type_of_map(self._object(address))
+
+    def _type_of_map(self, address: int) -> int:
+        raw = self._memory.read(address + self._layout.map_type, 2)
+        return int(struct.unpack("<H", raw)[0])
 
     def _word(self, address: int) -> int:
         return int(struct.unpack("<Q", self._memory.read(address, 8))[0])

@@ -1,6 +1,6 @@
 """How the V8 of a program keeps functions, scripts and strings: it exports that for debuggers.
 
-The names begin with `v8dbg_` (V8's tools/gen-postmortem-metadata.py). Node 18 to 24 have all of them.
+The names begin with `v8dbg_` (V8's tools/gen-postmortem-metadata.py). Node 18 to 24 have all.
 """
 
 from __future__ import annotations
@@ -42,7 +42,18 @@ _FIELDS: Dict[str, Tuple[bytes, ...]] = {
     "string_actual": (b"class_ThinString__actual__",),
     "string_first": (b"class_ConsString__first__",),
     "string_second": (b"class_ConsString__second__",),
+    # Until Node 18 the object of some code has its instructions behind it; then they are in one of
+    # their own.
+    "stream_type": (b"type_InstructionStream__INSTRUCTION_STREAM_TYPE", b"type_Code__CODE_TYPE"),
+    "code_type": (b"type_Code__CODE_TYPE",),
+    "optimized_shared": (
+        b"DeoptimizationDataSharedFunctionInfoIndex",
+        b"DeoptimizationDataWrappedSharedFunctionInfoIndex",
+    ),
+    "wrapper_type": (b"type_SharedFunctionInfoWrapper__SHARED_FUNCTION_INFO_WRAPPER_TYPE",),
 }
+# Of Node 18, which does not tell the first (src/objects/code.h), and has no wrappers.
+_UNTOLD = {"optimized_shared": 6, "wrapper_type": -1}
 
 
 class NamesLayout(NamedTuple):
@@ -68,6 +79,10 @@ class NamesLayout(NamedTuple):
     string_actual: int
     string_first: int
     string_second: int
+    stream_type: int
+    code_type: int
+    optimized_shared: int
+    wrapper_type: int
 
 
 class Layout(NamedTuple):
@@ -89,12 +104,13 @@ def layout_of(
     Raises:
         OSError: the process's memory cannot be read.
     """
-    told: Dict[str, int] = {}
+    told = dict(_UNTOLD)
     for field, names in _FIELDS.items():
         address = next(filter(None, (_address(exported, name) for name in names)), None)
-        if address is None:
+        if address is None and field not in _UNTOLD:
             return None
-        (told[field],) = _VALUE.unpack(memory.read(address + loaded_at, _VALUE.size))
+        if address is not None:
+            (told[field],) = _VALUE.unpack(memory.read(address + loaded_at, _VALUE.size))
     frames = V8Layout(**{field: told[field] for field in V8Layout._fields})
     return Layout(frames, NamesLayout(**{field: told[field] for field in NamesLayout._fields}))
 

@@ -69,17 +69,27 @@ class V8Stacks:
             native: of each activation, its function without V8's help.
         """
         shared = {each.fp: each.shared for each in v8 if each.shared}
-        if self._functions is None or not shared:
+        if self._functions is None:
             return list(native)
-        return [
-            self._one(frame, shared.get(each.fp, 0)) for each, frame in zip(activations, native)
-        ]
+        found: List[CodeFrame] = []
+        # From the outside: a frame is that of the first one, what it calls may have none.
+        for each, frame in reversed(list(zip(activations, native))):
+            of_frame = shared.pop(each.fp, 0) if _is_v8s(frame) else 0
+            found.append(self._one(frame, of_frame, each.address))
+        found.reverse()
+        # It has a frame after all: the word at its stack pointer was an address by chance.
+        if len(found) > 1 and activations[0].fp == activations[1].fp and found[0] == found[1]:
+            del found[1]
+        return found
 
-    def _one(self, frame: CodeFrame, shared: int) -> CodeFrame:
+    def _one(self, frame: CodeFrame, shared: int, address: int) -> CodeFrame:
         assert self._functions is not None
-        if not shared or not _is_v8s(frame):
+        if shared:
+            found = self._functions.of(shared)
+        elif frame.module == JIT and frame.function is None:
+            found = self._functions.of_code(address)
+        else:
             return frame
-        found = self._functions.of(shared)
         if found is None:
             return frame
         self.has_named = True
@@ -104,5 +114,5 @@ def _last_part(path: bytes) -> bytes:
 
 
 def _is_v8s(frame: CodeFrame) -> bool:
-    """It was made at run time, or is V8's interpreter: the frame tells whose function it executes."""
+    """Made at run time, or V8's interpreter: the frame tells whose function it executes."""
     return frame.module == JIT or (frame.function or "").startswith(_BUILTIN)
