@@ -23,7 +23,7 @@ _PARTS_MAX = 64
 # is inferred to have, and where it begins and ends, two numbers (src/objects/scope-info.tq).
 _TAIL_WORDS = 8
 # Before an instruction, in which its object is looked for; of objects, the fields that are.
-_CODE_BYTES, _FIELDS_MAX = (1 << 10, 1 << 12, 1 << 14, 1 << 16), 10
+_CODE_BYTES_MAX, _FIELDS_MAX, _PAGE_BYTES = 1 << 16, 10, 4096
 _FILE = "file://"
 
 
@@ -111,14 +111,19 @@ class V8Functions:
 
     def _stream(self, address: int) -> Optional[int]:
         """The object whose instructions these are: the nearest before them."""
-        end = address & ~7
-        for size_bytes in _CODE_BYTES:
-            with suppress(OSError):
-                raw = self._memory.read(end - size_bytes, size_bytes)
-                words = struct.unpack(f"<{size_bytes // 8}Q", raw)
-                for at in range(len(words) - 1, -1, -1):
-                    if self._is_stream_map(words[at]):
-                        return end - size_bytes + 8 * at
+        # Page by page: it may be the first of its memory.
+        end = (address & ~7) + 8
+        while end > address - _CODE_BYTES_MAX:
+            start = (end - 1) & ~(_PAGE_BYTES - 1)
+            try:
+                raw = self._memory.read(start, end - start)
+            except OSError:
+                return None
+            words = struct.unpack(f"<{len(raw) // 8}Q", raw)
+            for at in range(len(words) - 1, -1, -1):
+                if self._is_stream_map(words[at]):
+                    return start + 8 * at
+            end = start
         return None
 
     def _is_stream_map(self, word: int) -> bool:
