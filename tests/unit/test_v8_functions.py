@@ -219,6 +219,23 @@ def test_what_runs_in_the_frame_of_its_caller_is_not_the_caller() -> None:
     assert [each.function for each in found] == ["verify"]
 
 
+@pytest.mark.parametrize(
+    ("builtin", "expected"),
+    [
+        ("Builtins_InterpreterEntryTrampoline", ["verify"]),
+        ("Builtins_AddWideHandler", ["verify"]),
+        ("Builtins_StringIndexOf", ["Builtins_StringIndexOf", "verify"]),
+    ],
+)
+def test_builtins_are_called_by_the_function_of_their_frame(
+    builtin: str, expected: List[str]
+) -> None:
+    stacks, shared = of_heap(Heap())
+    native = [CodeFrame(builtin, "node")]
+    found = stacks.named([Activation(1, 64)], native, [V8Frame(64, shared)])
+    assert [each.function for each in found] == expected
+
+
 def of_heap(heap: Heap) -> Tuple[V8Stacks, int]:
     stacks = V8Stacks(0, TargetsWithout())  # type: ignore[arg-type]
     shared = named(heap)

@@ -19,6 +19,8 @@ from udsprobe.symbols.v8.layouts import Layout, layout_of
 # Node's program, or its library.
 _FILE = re.compile(rb"(lib)?node(js)?([-.\d].*)?")
 _BUILTIN = "Builtins_"
+# Of these each belongs to what it interprets; other builtins are called by that.
+_INTERPRETS = re.compile(r"Builtins_(Interpreter\w+|\w+Handler|Baseline\w*)")
 
 
 class V8Stacks:
@@ -75,25 +77,28 @@ class V8Stacks:
         # From the outside: a frame is that of the first one, what it calls may have none.
         for each, frame in reversed(list(zip(activations, native))):
             of_frame = shared.pop(each.fp, 0) if _is_v8s(frame) else 0
-            found.append(self._one(frame, of_frame, each.address))
+            found += self._one(frame, of_frame, each.address)
         found.reverse()
         # It has a frame after all: the word at its stack pointer was an address by chance.
-        if len(found) > 1 and activations[0].fp == activations[1].fp and found[0] == found[1]:
+        if len(activations) > 1 and activations[0].fp == activations[1].fp and found[0] == found[1]:
             del found[1]
         return found
 
-    def _one(self, frame: CodeFrame, shared: int, address: int) -> CodeFrame:
+    def _one(self, frame: CodeFrame, shared: int, address: int) -> List[CodeFrame]:
+        """What is there, the outermost first: a builtin may run in the frame of its caller."""
         assert self._functions is not None
         if shared:
             found = self._functions.of(shared)
         elif frame.module == JIT and frame.function is None:
             found = self._functions.of_code(address)
         else:
-            return frame
+            return [frame]
         if found is None:
-            return frame
+            return [frame]
         self.has_named = True
-        return CodeFrame(found.name, JIT, found.file, found.line)
+        named = CodeFrame(found.name, JIT, found.file, found.line)
+        is_called = frame.module != JIT and not _INTERPRETS.fullmatch(frame.function or "")
+        return [named, frame] if is_called else [named]
 
     def _take(self, found: Optional[Layout]) -> None:
         if found is not None and found != self._layout:
