@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, Registers, SleepBegan, SleepTime
+from udsprobe.kernel.stacks.runtimes import Runtimes
+from udsprobe.symbols import stack_profile
 from udsprobe.symbols.stack_profile import THREADS_MAX, StackProfile
 
 NS = 1_000
@@ -32,3 +36,13 @@ def test_what_was_told_of_a_thread_only_grows() -> None:
     profile.close()
     assert before.slept_ns == NS * sum(tids)
     assert before.threads == {tid: NS * tid for tid in sorted(tids)[-THREADS_MAX:]}
+
+
+def test_of_very_many_processes_not_all_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor the same ones again and again: each would have to read what it has mapped."""
+    monkeypatch.setattr(stack_profile, "PROCESSES_MAX", 2)
+    profile = StackProfile()
+    found = [profile.runtimes_of(pid) for pid in (os.getpid(), 0, os.getppid(), os.getpid())]
+    profile.close()
+    assert found[1:3] == [Runtimes(), None]
+    assert found[0] == found[3] is not None and found[0].python is not None

@@ -192,8 +192,13 @@ class StackProfile:
             self._sums(sleep.row).add_sleep(sleep)
         self._sleeps.clear()
 
-    def runtimes_of(self, pid: int) -> Runtimes:
-        """How the frames of what interprets a process's code are followed."""
+    def runtimes_of(self, pid: int) -> Optional[Runtimes]:
+        """How the frames of what interprets a process's code are followed.
+
+        None: it is one of more than `PROCESSES_MAX`, and was not looked at.
+        """
+        if pid not in self._processes and len(self._processes) >= PROCESSES_MAX:
+            return None
         process = self._process(pid)
         return Runtimes(process.python.layout, process.v8.layout)
 

@@ -36,11 +36,11 @@ EVENTS_MAX = 1500
 """That are held between two calls of `take`; further ones are lost, and counted."""
 
 
-RuntimesOf = Callable[[int], Runtimes]
+RuntimesOf = Callable[[int], Optional[Runtimes]]
 
 
-def _none_known(_pid: int) -> Runtimes:
-    return Runtimes()
+def _not_looked_at(_pid: int) -> None:
+    return None
 
 
 class _Switch:
@@ -127,11 +127,12 @@ class StackSampler:
             events.events.append(descriptor)
             perf_events.switch(descriptor, on=False)
 
-    def watch(self, pids: Iterable[int], runtimes_of: RuntimesOf = _none_known) -> None:
+    def watch(self, pids: Iterable[int], runtimes_of: RuntimesOf = _not_looked_at) -> None:
         """Take stacks of these processes and no others from now on.
 
         Args:
-            runtimes_of: by PID, how to follow the frames of what interprets a process's code.
+            runtimes_of: by PID, how to follow the frames of what interprets a process's code;
+                None: as before.
         """
         wanted = set(pids)
         gone = self._pids - wanted
@@ -143,8 +144,8 @@ class StackSampler:
         self._pids -= gone
         for pid in wanted:
             runtimes = runtimes_of(pid)
-            if pid not in self._pids or runtimes != self._runtimes.get(pid):
-                self._add(pid, runtimes)
+            if pid not in self._pids or runtimes not in (None, self._runtimes.get(pid)):
+                self._add(pid, runtimes or Runtimes())
 
     def _add(self, pid: int, runtimes: Runtimes) -> None:
         value = self._object.btf.structure("sampled_process")()
