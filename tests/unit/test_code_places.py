@@ -452,6 +452,10 @@ def test_a_runtime_is_not_named_for_code_that_it_made() -> None:
     (process,) = found(*counts).processes
     assert process.code[0].stack == ["not known ([jit])", "Builtins_JSEntry (node)", "main (node)"]
     assert told(process.code[0]) == "100 % in code made at run time, without names"
+    of_ours = "\n".join(("handler\t[jit]\t/app.js\t", line("", "[jit]")))
+    (process,) = found(StackCounts(1, "cpu", of_ours, 90, 90)).processes
+    nameless = next(each for each in process.code if each.function is None)
+    assert told(nameless) == "100 % in code made at run time, without names ← handler (app.js)"
     # What it calls is named when it has half.
     called = f"{text}\n{line('SHA256_Final', 'node')}"
     (process,) = found(*counts, StackCounts(1, "cpu", called, 110, 0)).processes

@@ -251,7 +251,7 @@ def told(place: CodePlace) -> str:
 def named(place: CodePlace) -> str:
     """`pbkdf2Sync ← verify (auth.js:12)`."""
     if place.function is None and place.module == JIT:
-        caller = "".join(f" ← {each}" for each in _caller(place)[-1:])
+        caller = f" ← {place.own}" if place.own in place.stack[1:] else ""
         return f"code made at run time, without names{caller}"
     # The module is said of the last one only, unless it is all there is to say.
     names = [*place.stack[:1], *_caller(place)]
