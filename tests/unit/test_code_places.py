@@ -594,3 +594,23 @@ def test_that_the_scheduler_of_go_sleeps_is_no_evidence(
 def test_no_sleeps_no_code() -> None:
     nothing = Stacks(99, 0.0, 0, 0, 0, [], [], True, [], [], [], 0, Sleeps(1.0, 0, 0, 0, 0.0, []))
     assert named(replace(reports.measured(), stacks=nothing), "app-blocked") == []
+
+
+def test_the_statements_of_a_file_of_python_are_nobody_s_reason() -> None:
+    """A loop's wait for events has nothing else of the program in it."""
+    loop = (
+        "<module>\tpython3\t/app.py\t1",
+        "run\tpython3\t/usr/lib/python3.11/asyncio/runners.py\t160",
+        "select\tpython3\t/usr/lib/python3.11/selectors.py\t451",
+        "epoll_wait\tlibc.so.6\t\t",
+    )
+    text = "\n".join(loop)
+    counts = StackCounts(
+        1, "off-cpu", text, 4, 0, call="epoll_wait", slept_ns=10**7, owing_ns=10**7
+    )
+    assert owns(counts) == [None]
+    (process,) = found(counts).sleeps.processes  # type: ignore[union-attr]
+    assert told(process.calls[0].code[0]) == "100 % in run (runners.py:160)"
+    # Where they compute themselves it is them.
+    (process,) = found(StackCounts(1, "cpu", loop[0], 90, 90)).processes  # type: ignore[assignment]
+    assert told(process.code[0]) == "100 % in <module> (app.py:1)"

@@ -10,12 +10,17 @@ import pytest
 from tests.unit import ill
 from tests.unit.reports import target
 from udsprobe.model.report import (
+    CodePlace,
     Connection,
     GivenUp,
     Latency,
     Peer,
+    ProcessSleep,
     Report,
     ServedBy,
+    SleepCall,
+    Sleeps,
+    Stacks,
     StageMeans,
     ThreadTime,
     Unanswered,
@@ -70,6 +75,22 @@ def test_a_loop_that_leaves_requests_without_a_reply() -> None:
         "98 % of the time"
     )
     assert found.actions[0].run is None and "timeout" in found.actions[0].say
+
+
+def test_what_idle_threads_of_a_pool_sleep_in_is_not_told_of_it() -> None:
+    """Node's wait for work, in a lock, while its loop waits for events."""
+    report = reported(row(left()), ill.thread(user=0.02, blocked_poll=0.98))
+    place = CodePlace(
+        *("uv_cond_wait", "node", None, None, 100.0, "off-cpu", ["uv_cond_wait (node)"], None)
+    )
+    calls = [SleepCall("futex", 9, 0, 4e6, 4e6, [place])]
+    slept = Sleeps(4.0, 9, 0, 0, 4e6, [ProcessSleep(PID, 9, 4e6, 4e6, calls)])
+    stacks = Stacks(99, 4.0, 0, 0, 0, [PID], [], True, [], [], [], 0, slept)
+    found = verdict(replace(report, stacks=stacks))
+    assert "uv_cond_wait" not in found.summary and not found.code
+    # Of what its own threads sleep in while they serve, it is.
+    busy = reported(row(left()), ill.thread(user=0.02, blocked_futex=0.98))
+    assert "uv_cond_wait" in verdict(replace(busy, stacks=stacks)).summary
 
 
 def test_of_those_whose_connections_stay_open_it_is_not_known_when_they_left() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.code.frames import JIT, NOT_KNOWN, brief, is_beginning
+from udsprobe.model.code.frames import JIT, MODULE, NOT_KNOWN, brief, is_beginning
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
 from udsprobe.rules.accounts.authors import AUTHOR_SHARE
@@ -24,6 +24,7 @@ from udsprobe.rules.thresholds import (
     CODE_SAMPLES_MIN,
     WAITED_TIMES_REQUESTS_MAX,
 )
+from udsprobe.rules.turned_away.given_up import is_idle_beside
 from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, percent
 
 _RUNNING, _ASLEEP = "app-cpu", "app-blocked"
@@ -62,7 +63,9 @@ def with_code(root: Suspect, report: Report) -> Suspect:
         return _running(root, report)
     # A sleep that goes on is in no stack yet; those that are ended.
     goes_on = root.harm is not None and root.harm.kind == STUCK
-    return _asleep(root, report) if root.cause == _ASLEEP and not goes_on else root
+    if root.cause != _ASLEEP or goes_on or is_idle_beside(root, report):
+        return root
+    return _asleep(root, report)
 
 
 def _running(root: Suspect, report: Report) -> Suspect:
@@ -270,13 +273,17 @@ def _caller(place: CodePlace) -> Tuple[str, ...]:
     # The C library's way to the kernel's code in the process has its name, too.
     if outwards and outwards[0] != place.stack[0] and place.function == _bare(outwards[0]):
         outwards = outwards[1:]
-    told_of = (each for each in outwards if is_known(each) and not is_beginning(_bare(each)))
+    told_of = (each for each in outwards if is_known(each) and not _is_below_all(_bare(each)))
     known = next(told_of, None)
     if place.own is not None and place.own in outwards:
         known = place.own
     if known is None:
-        return tuple(outwards[:1])
+        return tuple(each for each in outwards[:1] if _bare(each) != MODULE)
     return (known,) if known == outwards[0] else ("…", known)
+
+
+def _is_below_all(function: str) -> bool:
+    return is_beginning(function) or function == MODULE
 
 
 def _bare(named: str) -> str:

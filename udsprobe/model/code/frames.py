@@ -7,6 +7,9 @@ from functools import lru_cache
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 KERNEL, JIT = "[kernel]", "[jit]"
+MODULE = "<module>"
+"""Of Python: the statements of a file, which all of a program is called by."""
+
 NOT_KNOWN = "not known"
 # By which every system call, fault or interrupt enters the kernel: x86_64, arm64.
 _KERNEL_ENTRY = re.compile(
@@ -168,7 +171,7 @@ def is_languages(frame: Frame) -> bool:
 
 def is_own(frame: Frame) -> bool:
     """A function of the program, or of a library that it chose, with a name."""
-    is_begin = is_beginning(frame.function or "")
+    is_begin = is_beginning(frame.function or "") or frame.function == MODULE
     is_kernels = (frame.module or "").startswith("[") and frame.module != JIT
     is_others = is_kernels or is_languages(frame) or _is_interpreters(frame)
     return bool(frame.function) and not is_begin and not is_others

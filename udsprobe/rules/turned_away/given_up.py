@@ -28,6 +28,8 @@ from udsprobe.rules.thresholds import (
 )
 from udsprobe.rules.wording import ACTIVITY_WORDS, count, duration, evidence, part, percent
 
+GIVEN_UP = "app-blocked:given-up:"
+
 
 def with_given_up(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
     """The suspects; clients that gave up are the harm of one of them, or one of their own."""
@@ -130,7 +132,7 @@ def _waited_words(row: ServedBy, given_up: GivenUp) -> str:
 def _suspect(report: Report, row: ServedBy, given_up: GivenUp) -> Suspect:
     found = Suspect(
         cause="app-blocked",
-        name=f"app-blocked:given-up:{name_of(row)}",
+        name=f"{GIVEN_UP}{name_of(row)}",
         severity=CRITICAL,
         is_pressure=True,
         share_pct=100 * _share(row, given_up),
@@ -144,6 +146,12 @@ def _suspect(report: Report, row: ServedBy, given_up: GivenUp) -> Suspect:
     )
     upstream = (given_up.upstream_mean_us or 0.0) / max(1.0, given_up.waited_mean_us or 0.0)
     return found if upstream < WAIT_SHARE_MIN else _for_upstream(report, row, found, upstream)
+
+
+def is_idle_beside(root: Suspect, report: Report) -> bool:
+    """Its clients give up while its threads wait for events: it sleeps on nothing else for them."""
+    waiting = all(does(report, pid)[0] == "blocked_poll" for pid in root.pids)
+    return root.name.startswith(GIVEN_UP) and waiting
 
 
 def _headline(report: Report, row: ServedBy) -> str:
