@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import struct
 import subprocess
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -16,12 +17,14 @@ import pytest
 from tests.pythons import PYTHONS
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.python_frames import PythonFrame, PythonLayout, python_frames
+from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, Registers
 from udsprobe.printable import printable
 from udsprobe.symbols.cpython.functions import PythonFunctions
 from udsprobe.symbols.cpython.interpreter import interpreter_of
 from udsprobe.symbols.cpython.layouts import RUNTIME_BYTES, layout_of
 from udsprobe.symbols.cpython.stacks import PythonStacks, merged
 from udsprobe.symbols.process_names import CodeFrame, ProcessNames
+from udsprobe.symbols.stack_profile import StackProfile
 from udsprobe.symbols.target_images import TargetImages
 
 CODE = Path(__file__).resolve().parent.parent / "workloads" / "code"
@@ -94,6 +97,31 @@ def test_a_call_by_the_interpreter_is_told_from_one_by_c(python: str) -> None:
     # `waits` and what `map` called; until 3.10 each has a call of its own.
     assert calls[0] == (1 if minor(python) < 11 else 2)
     assert sum(calls) == len(there.stack)
+
+
+def opened() -> List[str]:
+    found = []
+    for each in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # that of the directory itself
+            found.append(os.readlink(f"/proc/self/fd/{each}"))
+    return found
+
+
+def test_nothing_stays_open(python: str) -> None:
+    with waiting(python) as there:
+        profile = StackProfile()
+        runtimes = profile.runtimes_of(there.process.pid)
+        assert runtimes is not None and runtimes.python is not None
+        memory = ProcessMemory(there.process.pid)
+        frames = python_frames(runtimes.python, there.pthread, memory.read)
+        memory.close()
+        where = Registers(0, 0, 0, 0)
+        stack = RawStack(there.process.pid, 1, (), (), where, b"", python=frames)
+        profile.add(Came([stack], []))
+        (told,) = profile.counts()
+        assert told.frames.split("\n")[-1].startswith("waits\t")
+        assert f"/proc/{there.process.pid}/mem" not in opened()
+        profile.close()
 
 
 def test_other_threads_have_no_frames_of_it(python: str) -> None:

@@ -140,6 +140,8 @@ def test_what_is_no_function_has_no_name() -> None:
     assert functions.of(heap.text("verify")) is None
     assert functions.of(heap.words(262, 0, heap.text("map") | 1, 0, heap.words(300) | 1)) is None
     assert functions.of(7) is None
+    # A scope of which nothing is known, which is not one without a name.
+    assert functions.of(function(heap, heap.words(300, number(0), number(0), number(0)))) is None
 
 
 @pytest.mark.parametrize("name", ["a\tb\nc", "\x1b[31m"])

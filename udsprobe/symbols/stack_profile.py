@@ -78,6 +78,11 @@ class _Process:
             return found
         return found._replace(may_lack_frame=self.names.is_made_at_run_time(address))
 
+    def rest(self) -> None:
+        """Until more is asked for: it keeps nothing open."""
+        self.python.rest()
+        self.v8.rest()
+
     def _look(self) -> None:
         self.python.look(self.names.mapped)
         self.v8.look(self.names.mapped)
@@ -167,6 +172,8 @@ class StackProfile:
                 self._slept(event)
         for sums in came.untold:
             self._add_untold(sums)
+        for process in self._processes.values():
+            process.rest()
         self._images.rest()
         give_back()
 

@@ -47,12 +47,16 @@ class PythonStacks:
         if found != self._interpreter:
             self._interpreter = found
             self._functions = PythonFunctions(found.layout.names, self._memory) if found else None
+        self._memory.close()
 
     def begin_round(self) -> None:
         """Other code may be where code was."""
-        self._memory.close()
         if self._functions is not None:
             self._functions.begin_round()
+
+    def rest(self) -> None:
+        """Until more is asked for."""
+        self._memory.close()
 
     def merged(self, native: Sequence[CodeFrame], python: Sequence[PythonFrame]) -> List[CodeFrame]:
         """Both, the innermost first."""

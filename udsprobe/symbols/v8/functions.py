@@ -21,7 +21,7 @@ ANONYMOUS = "(anonymous)"
 _PARTS_MAX = 64
 # Behind the variables of a scope: one of a class, the function's name and place, the name that it
 # is inferred to have, and where it begins and ends, two numbers (src/objects/scope-info.tq).
-_TAIL_WORDS = 8
+_TAIL_WORDS, _VARIABLES_MAX = 8, 10_000
 # Before an instruction, in which its object is looked for; of objects, the fields that are.
 _CODE_BYTES_MAX, _FIELDS_MAX, _PAGE_BYTES = 1 << 16, 10, 4096
 _FILE = "file://"
@@ -172,12 +172,10 @@ class V8Functions:
         layout = self._layout
         if self._is_string(address):
             return _Scope(self._text(address), None)
-        if self._type(address) != layout.scope_type:
-            return _Scope("", None)
         first = address + 8
         count = self._number(first + 8 * layout.scope_locals)
-        if count is None or not 0 <= count < 10_000:
-            return _Scope("", None)
+        if self._type(address) != layout.scope_type or count is None or count > _VARIABLES_MAX:
+            raise OSError("no scope")
         begins = layout.scope_variables
         words = self._words(first + 8 * (begins + self._variables_words(first, count)))
         if begins - layout.scope_locals > 1:  # where it begins is before its variables: Node 24
@@ -197,9 +195,9 @@ class V8Functions:
         return (1 if are_in_table else count) + count
 
     def _words(self, start: int) -> List[int]:
-        found: List[int] = []
+        found = [self._word(start)]
         with suppress(OSError):
-            found += (self._word(start + 8 * at) for at in range(_TAIL_WORDS))
+            found += (self._word(start + 8 * at) for at in range(1, _TAIL_WORDS))
         return found
 
     def _name(self, words: List[int]) -> str:
@@ -223,8 +221,7 @@ class V8Functions:
             if position < 0 or position * width > SOURCE_BYTES_MAX:
                 return None
             raw = self._memory.read(source + layout.string_letters, position * width)
-            newline = "\n".encode("latin-1" if width == 1 else "utf-16-le")
-            return 1 + sum(raw[at : at + width] == newline for at in range(0, len(raw), width))
+            return 1 + raw.decode("latin-1" if width == 1 else "utf-16-le", "replace").count("\n")
         return None
 
     def _text(self, address: int) -> str:

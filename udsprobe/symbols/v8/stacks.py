@@ -58,9 +58,12 @@ class V8Stacks:
 
     def begin_round(self) -> None:
         """Other functions may be where functions were."""
-        self._memory.close()
         if self._functions is not None:
             self._functions.begin_round()
+
+    def rest(self) -> None:
+        """Until more is asked for."""
+        self._memory.close()
 
     def named(
         self, activations: Sequence[Activation], native: Sequence[CodeFrame], v8: Sequence[V8Frame]
