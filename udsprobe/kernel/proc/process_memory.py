@@ -1,9 +1,14 @@
-"""The memory of a process, by /proc/PID/mem."""
+"""The memory of a process, by /proc/PID/mem, and the objects that are in it."""
 
 from __future__ import annotations
 
 import os
-from typing import Optional
+from typing import Callable, Dict, Generic, Optional, TypeVar
+
+OBJECTS_MAX = 20_000
+"""Of a process, of which it is remembered what they held."""
+
+Holds = TypeVar("Holds")
 
 
 class ProcessMemory:
@@ -34,3 +39,32 @@ class ProcessMemory:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+class ObjectsSeen(Generic[Holds]):
+    """What objects in the memory of a process hold, looked at once in each round: another one may
+    be in their place by the next. Of what is not there any more the last is known.
+
+    Args:
+        look: the address of one → what it holds; None: it is none, or cannot be read.
+    """
+
+    def __init__(self, look: Callable[[int], Optional[Holds]]) -> None:
+        self._look = look
+        self._seen: Dict[int, Optional[Holds]] = {}
+        self._last: Dict[int, Holds] = {}
+
+    def begin_round(self) -> None:
+        """Look at all again."""
+        self._seen.clear()
+
+    def at(self, address: int) -> Optional[Holds]:
+        """What the object there holds; None: it never was one."""
+        if address not in self._seen:
+            if len(self._last) >= OBJECTS_MAX:
+                self._last.clear()
+            found = self._look(address)
+            if found is not None:
+                self._last[address] = found
+            self._seen[address] = self._last.get(address)
+        return self._seen[address]

@@ -6,12 +6,11 @@ import struct
 from contextlib import suppress
 from typing import Dict, NamedTuple, Optional, Set
 
-from udsprobe.kernel.proc.process_memory import ProcessMemory
+from udsprobe.kernel.proc.process_memory import OBJECTS_MAX, ObjectsSeen, ProcessMemory
 from udsprobe.kernel.stacks.python_frames import PythonFrame
 from udsprobe.printable import printable
 from udsprobe.symbols.cpython.layouts import NamesLayout
 
-FUNCTIONS_MAX = 20_000
 LETTERS_MAX = 1024
 """Of a name; the rest of a longer one is left out."""
 
@@ -46,34 +45,24 @@ class PythonFunctions:
         self._layout = layout
         self._memory = memory
         self._known: Dict[_Code, Optional[PythonFunction]] = {}
-        self._seen: Dict[int, Optional[_Code]] = {}
-        self._last: Dict[int, _Code] = {}
+        self._codes = ObjectsSeen(self._look)
         self._code_types: Set[int] = set()
         self._bytes = 8 + max(layout.type, layout.file, layout.qualified_name, layout.first_line)
 
     def begin_round(self) -> None:
         """Look at code objects again."""
-        self._seen.clear()
+        self._codes.begin_round()
 
     def of(self, frame: PythonFrame) -> Optional[PythonFunction]:
         """None where its code object is not there any more, or is none."""
-        code = self._code(frame.code)
+        code = self._codes.at(frame.code)
         if code is None or code.name != frame.name:
             return None
         if code not in self._known:
-            if len(self._known) >= FUNCTIONS_MAX:
+            if len(self._known) >= OBJECTS_MAX:
                 self._known.clear()
-                self._last.clear()
             self._known[code] = self._read(code)
         return self._known[code]
-
-    def _code(self, address: int) -> Optional[_Code]:
-        if address not in self._seen:
-            found = self._look(address)
-            if found is not None:
-                self._last[address] = found
-            self._seen[address] = found or self._last.get(address)
-        return self._seen[address]
 
     def _look(self, address: int) -> Optional[_Code]:
         layout = self._layout

@@ -6,11 +6,10 @@ import struct
 from contextlib import suppress
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional
 
-from udsprobe.kernel.proc.process_memory import ProcessMemory
+from udsprobe.kernel.proc.process_memory import OBJECTS_MAX, ObjectsSeen, ProcessMemory
 from udsprobe.printable import printable
 from udsprobe.symbols.v8.layouts import NamesLayout
 
-FUNCTIONS_MAX = 20_000
 LETTERS_MAX = 1024
 """Of a name; the rest of a longer one is left out."""
 
@@ -56,30 +55,23 @@ class V8Functions:
         self._layout = layout
         self._memory = memory
         self._known: Dict[_Shared, Optional[V8Function]] = {}
-        self._seen: Dict[int, Optional[_Shared]] = {}
-        self._last: Dict[int, _Shared] = {}
+        self._shared = ObjectsSeen(self._look)
         self._by_code: Dict[int, Optional[int]] = {}
         self._stream_map = 0
 
     def begin_round(self) -> None:
         """Look at them again."""
-        self._seen.clear()
+        self._shared.begin_round()
         self._by_code.clear()
 
     def of(self, shared: int) -> Optional[V8Function]:
         """By the address of its shared part; None where that is none, or of V8's own code."""
-        if shared not in self._seen:
-            found = self._look(shared)
-            if found is not None:
-                self._last[shared] = found
-            self._seen[shared] = found or self._last.get(shared)
-        holds = self._seen[shared]
+        holds = self._shared.at(shared)
         if holds is None:
             return None
         if holds not in self._known:
-            if len(self._known) >= FUNCTIONS_MAX:
+            if len(self._known) >= OBJECTS_MAX:
                 self._known.clear()
-                self._last.clear()
             self._known[holds] = self._read(holds)
         return self._known[holds]
 
