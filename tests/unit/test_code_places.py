@@ -423,6 +423,19 @@ def test_of_a_wait_nobody_is_known_of_the_verdict_says_nothing(stack: Tuple[str,
     assert named.code[0].function is None
 
 
+def test_where_a_loop_waits_for_whatever_comes_is_no_place() -> None:
+    """Node's, say; what is asked for in it has a function of its own."""
+    poll = (("epoll_pwait", LIBC), ("uv__io_poll", "node"), ("uv_run", "node"))
+    asked = (("epoll_wait", LIBC), ("WaitLatch", "postgres"), ("pg_sleep", "postgres"))
+    one = suspect("app-blocked", "app_timer_us")
+    named = [
+        with_code(one, replace(reports.measured(), stacks=found(asleep_in(stack[0][0], *stack))))
+        for stack in (poll, asked)
+    ]
+    assert named[0].headline == one.headline and named[0].code[0].function == "epoll_pwait"
+    assert named[1].headline.startswith(f"{one.headline}: 100 % in epoll_wait ← ")
+
+
 def test_a_call_of_go_whose_callers_are_not_known_goes_to_those_that_are() -> None:
     """Short sleeps: of most of them only the function that makes any call is known."""
     call = "internal/runtime/syscall.Syscall6"

@@ -96,7 +96,7 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
         root = replace(root, headline=_waits_for(known.waits_for, root.headline))
         return _told(root, found.code, fact, (*remedies(known.kind), *actions))
     pid = _faults_of(found, root, report)
-    if pid is None and not is_known(found.code[0].stack[0]):
+    if pid is None and _says_nothing(found, root):
         facts = (fact, *root.evidence)
         return replace(root, evidence=facts, actions=tuple(actions), code=tuple(found.code))
     if pid is None:
@@ -105,6 +105,13 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     return _told(
         replace(root, headline=headline), found.code, fact, (*remedies("memory", pid=pid), *actions)
     )
+
+
+def _says_nothing(found: SleepCall, root: Suspect) -> bool:
+    """Its function is not known, or is where a loop waits for whatever comes."""
+    place = found.code[0]
+    waits_in_loop = _kind(root, found.call) == "event" and place.own is None
+    return waits_in_loop or not is_known(place.stack[0])
 
 
 def _is_mostly_idle(found: SleepCall, root: Suspect, report: Report) -> bool:
