@@ -238,6 +238,16 @@ def test_builtins_are_called_by_the_function_of_their_frame(
     assert [each.function for each in found] == expected
 
 
+def test_builtins_of_a_stripped_file_are_known_by_their_frame() -> None:
+    """Debian's Node has its V8 in a library without symbols of its own."""
+    stacks, shared = of_heap(Heap())
+    stacks.module = "libnode.so.108"
+    native = [CodeFrame(None, "libnode.so.108"), CodeFrame(None, "libuv.so.1.0.0")]
+    activations = [Activation(1, 64), Activation(2, 96)]
+    found = stacks.named(activations, native, [V8Frame(64, shared), V8Frame(96, shared)])
+    assert [each.function for each in found] == ["verify", None]
+
+
 def of_heap(heap: Heap) -> Tuple[V8Stacks, int]:
     stacks = V8Stacks(0, TargetsWithout())  # type: ignore[arg-type]
     shared = named(heap)

@@ -74,9 +74,13 @@ class _Process:
 
     def _place(self, address: int) -> Optional[Place]:
         found = self.names.place(address)
-        if self.v8.layout is None or found is None or found.rule or not found.by_frame_pointer:
+        if self.v8.layout is None or found is None or found.rule:
             return found
-        return found._replace(may_lack_frame=self.names.is_made_at_run_time(address))
+        if self.names.is_made_at_run_time(address):
+            return found._replace(may_lack_frame=True)
+        # Builtins of V8 keep frame pointers; in a stripped file they have no names to know them by.
+        is_nameless = self.names.frame(address) == CodeFrame(None, self.v8.module)
+        return found._replace(by_frame_pointer=found.by_frame_pointer or is_nameless)
 
     def rest(self) -> None:
         """Until more is asked for: it keeps nothing open."""

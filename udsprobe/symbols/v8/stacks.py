@@ -8,6 +8,7 @@ from typing import List, Optional, Sequence
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.v8_frames import V8Frame, V8Layout
+from udsprobe.printable import printable
 from udsprobe.symbols.elf_image import V8_PREFIX
 from udsprobe.symbols.mappings import Mapping
 from udsprobe.symbols.process_names import JIT, CodeFrame
@@ -27,6 +28,7 @@ class V8Stacks:
     """Of one process.
 
     Attributes:
+        module: name of the file with its code; empty: there is none.
         has_named: it had functions of JavaScript.
     """
 
@@ -35,6 +37,7 @@ class V8Stacks:
         self._memory = ProcessMemory(pid, proc)
         self._layout: Optional[Layout] = None
         self._functions: Optional[V8Functions] = None
+        self.module = ""
         self.has_named = False
 
     @property
@@ -51,7 +54,7 @@ class V8Stacks:
         for mapping in mapped:
             if mapping.is_file and _FILE.fullmatch(_last_part(mapping.path)):
                 with suppress(OSError):
-                    self._take(self._found(mapping))
+                    self._take(self._found(mapping), mapping)
                 if self._layout is not None:
                     break
         self._memory.close()
@@ -79,7 +82,7 @@ class V8Stacks:
         found: List[CodeFrame] = []
         # From the outside: a frame is that of the first one, what it calls may have none.
         for each, frame in reversed(list(zip(activations, native))):
-            of_frame = shared.pop(each.fp, 0) if _is_v8s(frame) else 0
+            of_frame = shared.pop(each.fp, 0) if self._is_its(frame) else 0
             found += self._one(frame, of_frame, each.address)
         found.reverse()
         # It has a frame after all: the word at its stack pointer was an address by chance.
@@ -100,12 +103,22 @@ class V8Stacks:
             return [frame]
         self.has_named = True
         named = CodeFrame(found.name, JIT, found.file, found.line)
-        is_called = frame.module != JIT and not _INTERPRETS.fullmatch(frame.function or "")
+        is_called = frame.function is not None and not _INTERPRETS.fullmatch(frame.function)
+        is_called = is_called and frame.module != JIT
         return [named, frame] if is_called else [named]
 
-    def _take(self, found: Optional[Layout]) -> None:
+    def _is_its(self, frame: CodeFrame) -> bool:
+        """Made at run time, or V8's interpreter: the frame tells whose function it executes.
+
+        Of a stripped file, as Debian's, no builtin has a name.
+        """
+        if frame.function is None:
+            return frame.module in (JIT, self.module)
+        return frame.module == JIT or frame.function.startswith(_BUILTIN)
+
+    def _take(self, found: Optional[Layout], mapping: Mapping) -> None:
         if found is not None and found != self._layout:
-            self._layout = found
+            self._layout, self.module = found, printable(_last_part(mapping.path))
             self._functions = V8Functions(found.names, self._memory)
 
     def _found(self, mapping: Mapping) -> Optional[Layout]:
@@ -119,8 +132,3 @@ class V8Stacks:
 
 def _last_part(path: bytes) -> bytes:
     return path.rpartition(b"/")[2]
-
-
-def _is_v8s(frame: CodeFrame) -> bool:
-    """Made at run time, or V8's interpreter: the frame tells whose function it executes."""
-    return frame.module == JIT or (frame.function or "").startswith(_BUILTIN)
