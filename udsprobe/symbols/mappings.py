@@ -31,6 +31,11 @@ class Mapping(NamedTuple):
         """A file is mapped, not only memory."""
         return self.inode != 0
 
+    @property
+    def name(self) -> bytes:
+        """The last part of `path`."""
+        return self.path.rpartition(b"/")[2]
+
 
 def mappings(text: bytes) -> List[Mapping]:
     """The executable ones, in the order of their addresses; lines that are none are passed over."""

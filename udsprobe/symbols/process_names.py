@@ -163,7 +163,7 @@ class ProcessNames:
 
     def _of_file(self, mapping: Mapping, address: int) -> CodeFrame:
         path, name = self._program
-        module = printable(name if mapping.path == path else mapping.path.rpartition(b"/")[2])
+        module = printable(name if mapping.path == path else mapping.name)
         image = self._image(mapping)
         if image.elf is None and self._map.at(address) is not None:
             # Memory that is shared has a file: /dev/zero is PHP's, a memfd that of others.

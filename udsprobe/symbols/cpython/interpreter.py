@@ -39,7 +39,7 @@ def interpreter_of(
         with suppress(OSError):
             layout = _layout(image, mapping, memory)
             if layout is not None:
-                return Interpreter(layout, printable(_last_part(mapping.path)))
+                return Interpreter(layout, printable(mapping.name))
     return None
 
 
@@ -50,12 +50,8 @@ def _candidates(mapped: Sequence[Mapping]) -> List[Mapping]:
     return [
         each
         for each in files
-        if _FILE.match(_last_part(each.path)) or (has_modules and b".so" not in each.path)
+        if _FILE.match(each.name) or (has_modules and b".so" not in each.path)
     ]
-
-
-def _last_part(path: bytes) -> bytes:
-    return path.rpartition(b"/")[2]
 
 
 def _layout(image: Image, mapping: Mapping, memory: ProcessMemory) -> Optional[Layout]:
@@ -63,7 +59,7 @@ def _layout(image: Image, mapping: Mapping, memory: ProcessMemory) -> Optional[L
     if at is None:
         return None
     version = _by_symbol(_address(image, mapping, PYTHON_VERSION), memory)
-    return layout_of(version or _by_name(mapping.path), at, memory.read(at, RUNTIME_BYTES))
+    return layout_of(version or _by_name(mapping.name), at, memory.read(at, RUNTIME_BYTES))
 
 
 def _address(image: Image, mapping: Mapping, name: bytes) -> Optional[int]:
@@ -81,6 +77,6 @@ def _by_symbol(address: Optional[int], memory: ProcessMemory) -> Optional[Versio
     return number >> 24 & 0xFF, number >> 16 & 0xFF
 
 
-def _by_name(path: bytes) -> Optional[Version]:
-    found = _FILE.match(_last_part(path))
+def _by_name(name: bytes) -> Optional[Version]:
+    found = _FILE.match(name)
     return None if found is None else (3, int(found[1]))

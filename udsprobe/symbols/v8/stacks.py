@@ -52,7 +52,7 @@ class V8Stacks:
             mapped: the executable memory of the process, which has changed.
         """
         for mapping in mapped:
-            if mapping.is_file and _FILE.fullmatch(_last_part(mapping.path)):
+            if mapping.is_file and _FILE.fullmatch(mapping.name):
                 with suppress(OSError):
                     self._take(self._found(mapping), mapping)
                 if self._layout is not None:
@@ -118,7 +118,7 @@ class V8Stacks:
 
     def _take(self, found: Optional[Layout], mapping: Mapping) -> None:
         if found is not None and found != self._layout:
-            self._layout, self.module = found, printable(_last_part(mapping.path))
+            self._layout, self.module = found, printable(mapping.name)
             self._functions = V8Functions(found.names, self._memory)
 
     def _found(self, mapping: Mapping) -> Optional[Layout]:
@@ -128,7 +128,3 @@ class V8Stacks:
             return None
         exported = {name: at for name, at in elf.objects.items() if name.startswith(V8_PREFIX)}
         return layout_of(exported, loaded_at, self._memory) if exported else None
-
-
-def _last_part(path: bytes) -> bytes:
-    return path.rpartition(b"/")[2]
