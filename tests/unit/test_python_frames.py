@@ -134,7 +134,7 @@ def test_other_threads_have_no_frames_of_it(python: str) -> None:
 def test_a_process_without_python_has_none() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         images = TargetImages(None)
-        stacks = PythonStacks(process.pid, images)
+        stacks = PythonStacks(process.pid, images, ProcessMemory(process.pid))
         stacks.look(ProcessNames(process.pid, images).mapped)
         process.kill()
     assert stacks.layout is None

@@ -249,7 +249,7 @@ def test_builtins_of_a_stripped_file_are_known_by_their_frame() -> None:
 
 
 def of_heap(heap: Heap) -> Tuple[V8Stacks, int]:
-    stacks = V8Stacks(0, TargetsWithout())  # type: ignore[arg-type]
+    stacks = V8Stacks(0, TargetsWithout(), heap)  # type: ignore[arg-type]
     shared = named(heap)
     stacks._functions = V8Functions(NAMES, heap)
     return stacks, shared
@@ -267,6 +267,6 @@ def exported(lacks: Optional[str] = None) -> Dict[bytes, int]:
 def test_a_layout_is_taken_only_where_all_of_it_is_told() -> None:
     heap = Heap()
     heap.image += bytes(8 * len(_FIELDS))
-    assert layout_of(exported(), 0, heap) is not None
-    assert layout_of(exported("shared_script"), 0, heap) is None
-    assert layout_of({}, 0, heap) is None
+    assert layout_of(exported(), heap) is not None
+    assert layout_of(exported("shared_script"), heap) is None
+    assert layout_of({}, heap) is None

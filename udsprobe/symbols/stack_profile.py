@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
 from udsprobe.kernel.stacks.runtimes import Runtimes
 from udsprobe.sample import StackCounts
@@ -59,9 +60,11 @@ class _Process:
     def __init__(self, pid: int, images: TargetImages, machine: Optional[Machine]) -> None:
         self.names = ProcessNames(pid, images)
         self.unwinder = None if machine is None else Unwinder(machine, self._place)
-        self.python = PythonStacks(pid, images)
-        self.v8 = V8Stacks(pid, images)
+        self._memory = ProcessMemory(pid)
+        self.python = PythonStacks(pid, images, self._memory)
+        self.v8 = V8Stacks(pid, images, self._memory)
         self._look()
+        self.rest()
 
     def refresh(self) -> None:
         """It may have loaded other code."""
@@ -78,14 +81,15 @@ class _Process:
             return found
         if self.names.is_made_at_run_time(address):
             return found._replace(may_lack_frame=True)
+        if found.by_frame_pointer:
+            return found
         # Builtins of V8 keep frame pointers; in a stripped file they have no names to know them by.
         is_nameless = self.names.frame(address) == CodeFrame(None, self.v8.module)
-        return found._replace(by_frame_pointer=found.by_frame_pointer or is_nameless)
+        return found._replace(by_frame_pointer=is_nameless)
 
     def rest(self) -> None:
         """Until more is asked for: it keeps nothing open."""
-        self.python.rest()
-        self.v8.rest()
+        self._memory.close()
 
     def _look(self) -> None:
         self.python.look(self.names.mapped)

@@ -48,6 +48,13 @@ class Image:
             return None
         return self.elf.address_of(ip - mapping.start + mapping.offset)
 
+    def objects_at(self, mapping: Mapping) -> Dict[bytes, int]:
+        """Addresses in the process of what `ElfImage.objects` has."""
+        loaded_at = None if self.elf is None else self.elf.loaded_at(mapping)
+        if self.elf is None or loaded_at is None:
+            return {}
+        return {name: at + loaded_at for name, at in self.elf.objects.items()}
+
 
 NOT_READ = Image(None, FunctionTable(()), None)
 

@@ -55,18 +55,12 @@ def _candidates(mapped: Sequence[Mapping]) -> List[Mapping]:
 
 
 def _layout(image: Image, mapping: Mapping, memory: ProcessMemory) -> Optional[Layout]:
-    at = _address(image, mapping, PYTHON_RUNTIME)
+    objects = image.objects_at(mapping)
+    at = objects.get(PYTHON_RUNTIME)
     if at is None:
         return None
-    version = _by_symbol(_address(image, mapping, PYTHON_VERSION), memory)
+    version = _by_symbol(objects.get(PYTHON_VERSION), memory)
     return layout_of(version or _by_name(mapping.name), at, memory.read(at, RUNTIME_BYTES))
-
-
-def _address(image: Image, mapping: Mapping, name: bytes) -> Optional[int]:
-    """In the process, of an object of the file."""
-    found = None if image.elf is None else image.elf.objects.get(name)
-    loaded = None if image.elf is None else image.elf.loaded_at(mapping)
-    return None if found is None or loaded is None else found + loaded
 
 
 def _by_symbol(address: Optional[int], memory: ProcessMemory) -> Optional[Version]:

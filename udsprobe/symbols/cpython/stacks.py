@@ -25,9 +25,8 @@ class PythonStacks:
         has_named: it had frames of Python.
     """
 
-    def __init__(self, pid: int, images: TargetImages, proc: str = "/proc") -> None:
-        self._pid, self._images = pid, images
-        self._memory = ProcessMemory(pid, proc)
+    def __init__(self, pid: int, images: TargetImages, memory: ProcessMemory) -> None:
+        self._pid, self._images, self._memory = pid, images, memory
         self._functions: Optional[PythonFunctions] = None
         self._interpreter: Optional[Interpreter] = None
         self.has_named = False
@@ -47,16 +46,11 @@ class PythonStacks:
         if found != self._interpreter:
             self._interpreter = found
             self._functions = PythonFunctions(found.layout.names, self._memory) if found else None
-        self._memory.close()
 
     def begin_round(self) -> None:
         """Other code may be where code was."""
         if self._functions is not None:
             self._functions.begin_round()
-
-    def rest(self) -> None:
-        """Until more is asked for."""
-        self._memory.close()
 
     def merged(self, native: Sequence[CodeFrame], python: Sequence[PythonFrame]) -> List[CodeFrame]:
         """Both, the innermost first."""

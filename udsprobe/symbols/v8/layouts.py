@@ -92,14 +92,11 @@ class Layout(NamedTuple):
     names: NamesLayout
 
 
-def layout_of(
-    exported: Mapping[bytes, int], loaded_at: int, memory: ProcessMemory
-) -> Optional[Layout]:
+def layout_of(exported: Mapping[bytes, int], memory: ProcessMemory) -> Optional[Layout]:
     """Of a process; None where its V8 does not tell all of it.
 
     Args:
-        exported: addresses of the program's symbols that begin with `V8_PREFIX`.
-        loaded_at: what to add to them in the process.
+        exported: where it has the program's symbols, among them those that begin with `V8_PREFIX`.
 
     Raises:
         OSError: the process's memory cannot be read.
@@ -110,7 +107,7 @@ def layout_of(
         if address is None and field not in _UNTOLD:
             return None
         if address is not None:
-            (told[field],) = _VALUE.unpack(memory.read(address + loaded_at, _VALUE.size))
+            (told[field],) = _VALUE.unpack(memory.read(address, _VALUE.size))
     frames = V8Layout(**{field: told[field] for field in V8Layout._fields})
     return Layout(frames, NamesLayout(**{field: told[field] for field in NamesLayout._fields}))
 

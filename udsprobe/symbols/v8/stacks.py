@@ -9,7 +9,6 @@ from typing import List, Optional, Sequence
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.v8_frames import V8Frame, V8Layout
 from udsprobe.printable import printable
-from udsprobe.symbols.elf_image import V8_PREFIX
 from udsprobe.symbols.mappings import Mapping
 from udsprobe.symbols.process_names import JIT, CodeFrame
 from udsprobe.symbols.target_images import TargetImages
@@ -32,9 +31,8 @@ class V8Stacks:
         has_named: it had functions of JavaScript.
     """
 
-    def __init__(self, pid: int, images: TargetImages, proc: str = "/proc") -> None:
-        self._pid, self._images = pid, images
-        self._memory = ProcessMemory(pid, proc)
+    def __init__(self, pid: int, images: TargetImages, memory: ProcessMemory) -> None:
+        self._pid, self._images, self._memory = pid, images, memory
         self._layout: Optional[Layout] = None
         self._functions: Optional[V8Functions] = None
         self.module = ""
@@ -57,16 +55,11 @@ class V8Stacks:
                     self._take(self._found(mapping), mapping)
                 if self._layout is not None:
                     break
-        self._memory.close()
 
     def begin_round(self) -> None:
         """Other functions may be where functions were."""
         if self._functions is not None:
             self._functions.begin_round()
-
-    def rest(self) -> None:
-        """Until more is asked for."""
-        self._memory.close()
 
     def named(
         self, activations: Sequence[Activation], native: Sequence[CodeFrame], v8: Sequence[V8Frame]
@@ -122,9 +115,5 @@ class V8Stacks:
             self._functions = V8Functions(found.names, self._memory)
 
     def _found(self, mapping: Mapping) -> Optional[Layout]:
-        elf = self._images.of(self._pid, mapping).elf
-        loaded_at = None if elf is None else elf.loaded_at(mapping)
-        if elf is None or loaded_at is None:
-            return None
-        exported = {name: at for name, at in elf.objects.items() if name.startswith(V8_PREFIX)}
-        return layout_of(exported, loaded_at, self._memory) if exported else None
+        exported = self._images.of(self._pid, mapping).objects_at(mapping)
+        return layout_of(exported, self._memory) if exported else None
