@@ -75,8 +75,13 @@ typedef struct {
 
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
-	unsigned long bx;
+	unsigned long r15;
+	unsigned long r14;
+	unsigned long r13;
+	unsigned long r12;
 	unsigned long bp;
+	unsigned long bx;
+	unsigned long r11;
 	unsigned long r10;
 	unsigned long r9;
 	unsigned long r8;

@@ -112,12 +112,35 @@ static __always_inline struct sampled_process *learn_who(struct stack_sample *sa
 	return bpf_map_lookup_elem(&sampled_processes, &sample->tgid);
 }
 
+#if defined(__TARGET_ARCH_x86)
+static __always_inline void copy_x86_registers(u64 *to, struct pt_regs *regs)
+{
+	to[0] = BPF_CORE_READ(regs, ax);
+	to[1] = BPF_CORE_READ(regs, dx);
+	to[2] = BPF_CORE_READ(regs, cx);
+	to[3] = BPF_CORE_READ(regs, bx);
+	to[4] = BPF_CORE_READ(regs, si);
+	to[5] = BPF_CORE_READ(regs, di);
+	to[6] = BPF_CORE_READ(regs, bp);
+	to[7] = BPF_CORE_READ(regs, sp);
+	to[8] = BPF_CORE_READ(regs, r8);
+	to[9] = BPF_CORE_READ(regs, r9);
+	to[10] = BPF_CORE_READ(regs, r10);
+	to[11] = BPF_CORE_READ(regs, r11);
+	to[12] = BPF_CORE_READ(regs, r12);
+	to[13] = BPF_CORE_READ(regs, r13);
+	to[14] = BPF_CORE_READ(regs, r14);
+	to[15] = BPF_CORE_READ(regs, r15);
+}
+#endif
+
 static __always_inline void copy_registers_from(struct stack_sample *sample, struct pt_regs *regs)
 {
 #if defined(__TARGET_ARCH_x86)
 	sample->ip = BPF_CORE_READ(regs, ip);
 	sample->sp = BPF_CORE_READ(regs, sp);
 	sample->fp = BPF_CORE_READ(regs, bp);
+	copy_x86_registers(sample->x86, regs);
 	sample->call = BPF_CORE_READ(regs, orig_ax);
 #else
 	sample->ip = BPF_CORE_READ(regs, pc);
@@ -128,10 +151,16 @@ static __always_inline void copy_registers_from(struct stack_sample *sample, str
 #endif
 }
 
-static __always_inline void copy_registers(struct stack_sample *sample)
+static __always_inline void forget_registers(struct stack_sample *sample)
 {
 	sample->ip = sample->sp = sample->fp = sample->link = 0;
+	__builtin_memset(sample->x86, 0, sizeof(sample->x86));
 	sample->call = -1;
+}
+
+static __always_inline void copy_registers(struct stack_sample *sample)
+{
+	forget_registers(sample);
 	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
 		return;
 	copy_registers_from(sample,
@@ -385,8 +414,7 @@ static __always_inline void see_stack(struct task_struct *task, struct stack_sam
 {
 	long found;
 
-	sample->ip = sample->sp = sample->fp = sample->link = 0;
-	sample->call = -1;
+	forget_registers(sample);
 	sample->copy_bytes = sample->user_frames_bytes = sample->python_count = 0;
 	sample->v8_count = 0;
 	sample->pthread = pthread_of(task);

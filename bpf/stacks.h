@@ -24,6 +24,7 @@ enum stack_limits {
 	PYTHON_FRAMES_MAX = 128,
 	V8_FRAMES_MAX = 128,
 	V8_SCANNED_WORDS = 256,
+	X86_REGISTERS = 16,
 	V8_STACK_BYTES_MAX = 1 << 20,	/* of its stack, V8 takes 984 KB unless it is told otherwise */
 };
 
@@ -83,10 +84,13 @@ struct v8_layout {
 	u32 unused;
 };
 
-/* `shared`: address of the SharedFunctionInfo of the frame at `fp`; 0: it is of no JavaScript. */
+/* `shared`: address of the SharedFunctionInfo of the frame at `fp`; 0: it is of no JavaScript.
+ * `caller`: the address that it returns to.
+ */
 struct v8_frame {
 	u64 fp;
 	u64 shared;
+	u64 caller;
 };
 
 struct sampled_process {
@@ -94,7 +98,8 @@ struct sampled_process {
 	struct v8_layout v8;
 };
 
-/* Registers of the program are 0 where this kernel does not give them. `frames` are return
+/* Registers of the program are 0 where this kernel does not give them; all that an expression of
+ * DWARF may name are in `x86`, in its order (x86-64 ABI, 3.6.2). `frames` are return
  * addresses, the innermost first; those of the program were found by frame pointers. `copy` is
  * the memory from the red zone below `sp` on, as far as it was there: its last chunk ends with the stack.
  */
@@ -111,6 +116,7 @@ struct stack_sample {
 	u64 sp;
 	u64 fp;
 	u64 link;
+	u64 x86[X86_REGISTERS];
 	u32 kernel_frames_bytes;
 	u32 user_frames_bytes;
 	u32 copy_bytes;
@@ -118,6 +124,8 @@ struct stack_sample {
 	u64 pthread;		/* what pthread_self() returns in the thread; 0: not known */
 	u32 python_count;
 	u32 v8_count;
+	u32 v8_scanned;		/* words of the copy in which frames were looked for */
+	u32 unused;
 	struct v8_frame v8_frames[V8_FRAMES_MAX];
 	struct python_frame python_frames[PYTHON_FRAMES_MAX];
 	u64 kernel_frames[KERNEL_FRAMES_MAX];

@@ -31,8 +31,10 @@ static __always_inline u64 v8_shared_function(struct v8_layout *layout, u64 fp)
 	return V8_IS_OBJECT(found) ? found - 1 : 0;
 }
 
-/* Whether three frames follow each other from there. */
-static __always_inline bool is_chain(u64 fp, u64 sp)
+/* Whether three frames follow each other from there. Not static: then it is verified once, and not
+ * for each word that is tried.
+ */
+__noinline int is_chain(u64 fp, u64 sp)
 {
 	u64 next, last;
 
@@ -45,48 +47,64 @@ static __always_inline bool is_chain(u64 fp, u64 sp)
 	return last > next && last - sp <= V8_STACK_BYTES_MAX;
 }
 
-/* The C library, and assembly, keep no frame pointer: then the first one that a caller has saved,
- * in the copy of the stack. What only looks like one names nothing: user space takes the function
- * of a frame only where it finds that frame itself.
+/* The next word in the copy of its stack, where it is a frame pointer that a caller has saved: the C
+ * library, and assembly, keep none. Above the frames that are known: what is in no use any more
+ * may look like a few of them, but ends.
  */
-static __always_inline u64 first_frame(struct stack_sample *sample)
+static __always_inline u64 saved_frame(struct stack_sample *sample, u64 known)
 {
-	u32 word, at;
+	u32 at = RED_ZONE_BYTES + sample->v8_scanned * sizeof(u64);
 	u64 found;
 
-	if (is_chain(sample->fp, sample->sp))
-		return sample->fp;
-	for (word = 0; word < V8_SCANNED_WORDS; word++) {
-		at = RED_ZONE_BYTES + word * sizeof(u64);
-		if (at >= sample->copy_bytes)
-			break;
-		found = *(u64 *)(sample->copy + at);
-		if (is_chain(found, sample->sp))
-			return found;
+	if (at > RED_ZONE_BYTES + (V8_SCANNED_WORDS - 1) * sizeof(u64) || at >= sample->copy_bytes) {
+		sample->v8_scanned = V8_SCANNED_WORDS;
+		return 0;
 	}
-	return 0;
+	sample->v8_scanned++;
+	found = *(u64 *)(sample->copy + at);
+	return found > known && is_chain(found, sample->sp) ? found : 0;
 }
 
-/* After the copy of its stack. */
+static __always_inline u64 follow_v8_frame(struct v8_layout *layout, struct stack_sample *sample,
+					   u64 fp)
+{
+	u32 count = sample->v8_count;
+	u64 next;
+
+	if (count >= V8_FRAMES_MAX)
+		return 0;
+	sample->v8_frames[count].fp = fp;
+	sample->v8_frames[count].caller = word_at(fp + sizeof(u64));
+	sample->v8_frames[count].shared = v8_shared_function(layout, fp);
+	sample->v8_count = count + 1;
+	next = word_at(fp);
+	return next > fp ? next : 0;
+}
+
+/* After the copy of its stack. What only looks like a frame names nothing: user space takes the
+ * function of a frame only where it finds that frame itself.
+ */
 static __always_inline void copy_v8_frames(struct v8_layout *layout, struct stack_sample *sample)
 {
-	u64 fp, next;
+	u64 fp = sample->fp, known = sample->sp;
 	u32 step;
 
-	sample->v8_count = 0;
+	sample->v8_count = sample->v8_scanned = 0;
 	if (!layout->function_type)
 		return;
-	fp = first_frame(sample);
-	for (step = 0; step < V8_FRAMES_MAX; step++) {
-		if (!fp)
+	if (is_chain(fp, sample->sp))
+		sample->v8_scanned = V8_SCANNED_WORDS;
+	else
+		fp = 0;
+	for (step = 0; step < V8_SCANNED_WORDS + V8_FRAMES_MAX; step++) {
+		if (fp) {
+			known = fp;
+			fp = follow_v8_frame(layout, sample, fp);
+		} else if (sample->v8_scanned < V8_SCANNED_WORDS) {
+			fp = saved_frame(sample, known);
+		} else {
 			break;
-		sample->v8_frames[step].fp = fp;
-		sample->v8_frames[step].shared = v8_shared_function(layout, fp);
-		sample->v8_count = step + 1;
-		next = word_at(fp);
-		if (next <= fp)
-			break;
-		fp = next;
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import platform
 import re
 import signal
 import socket
@@ -125,8 +126,15 @@ def test_c(frames: str, linked: str, tmp_path: Path, require: Require) -> None:
     assert stacks["samples"] >= SAMPLES and stacks["lost"] == 0
     # Met in a prologue, say, where no rule tells the caller.
     assert stacks["truncated"] <= stacks["samples"] / 20
-    running = [each["samples"] for each in stacks["stacks"] if each["on"] == "cpu"]
-    assert sum(running) == stacks["samples"]
+    assert sum(each["samples"] for each in running(stacks)) == stacks["samples"]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its assembly is x86-64's")
+def test_assembly_that_finds_its_frame_by_any_register(tmp_path: Path, require: Require) -> None:
+    with spinning(built("assembly.c", tmp_path, require, "-O2")) as process:
+        stacks = sampled(process.pid, tmp_path)["stacks"]
+    assert places(stacks)[:2] == ["planted_assembly (hot)", "planted_caller (hot)"]
+    assert stacks["truncated"] <= stacks["samples"] / 20
 
 
 def test_the_kernel_s_code_in_a_process(tmp_path: Path, require: Require) -> None:
@@ -402,6 +410,36 @@ def test_node_as_it_is(tmp_path: Path, require: Require) -> None:
     assert (place["file"], place["line"]) == (str(CODE / "hot.js"), 2)
     assert report["stacks"]["mapped_pids"] == report["stacks"]["pids"]
     assert_told("Node", {"function": place})
+
+
+def test_functions_that_v8_inlines_have_their_shares(tmp_path: Path, require: Require) -> None:
+    with spinning([require("node")["node"], str(CODE / "inlined.js")]) as process:
+        stacks = sampled(process.pid, tmp_path)["stacks"]
+        truth = json.loads(process.communicate("end\n", timeout=PATIENCE_S)[0])
+    found = {name: innermost(stacks, f"{name} (inlined.js:{line})") for name, line in INLINED}
+    samples = sum(found.values())
+    assert samples >= 0.9 * sum(each["samples"] for each in running(stacks))
+    for name, spent_ns in truth.items():
+        share = spent_ns / sum(truth.values())
+        tolerance = SIGMAS * math.sqrt(share * (1 - share) / samples)
+        # What they compute themselves, without a call, is the function's that they are in.
+        assert found[name] / samples == pytest.approx(share, abs=tolerance + 0.03)
+
+
+INLINED = (("hashes", 9), ("digests", 13), ("sorts", 17))
+
+
+def running(stacks: Report) -> List[Dict[str, Any]]:
+    return [each for each in stacks["stacks"] if each["on"] == "cpu"]
+
+
+def innermost(stacks: Report, frame: str) -> int:
+    """Samples in which it is the innermost of the program's own file."""
+    return sum(
+        each["samples"]
+        for each in running(stacks)
+        if [f for f in each["frames"] if "(inlined.js:" in f][-1:] == [frame]
+    )
 
 
 def test_javascript_of_each_kind(tmp_path: Path, require: Require) -> None:

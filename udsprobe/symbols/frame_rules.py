@@ -21,7 +21,8 @@ _pointer, _int, _word = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64
 
 # DWARF 5, 7.7.1
 OP_DEREF, OP_CONST1U, OP_CONSTS = 0x06, 0x08, 0x11
-OP_AND, OP_MINUS, OP_PLUS, OP_PLUS_UCONST, OP_SHL, OP_GE = 0x1A, 0x1C, 0x22, 0x23, 0x24, 0x2A
+OP_AND, OP_MINUS, OP_MUL, OP_PLUS, OP_PLUS_UCONST = 0x1A, 0x1C, 0x1E, 0x22, 0x23
+OP_SHL, OP_GE = 0x24, 0x2A
 OP_LIT0, OP_BREG0, OP_BREGX, OP_CALL_FRAME_CFA = 0x30, 0x70, 0x92, 0x9C
 
 

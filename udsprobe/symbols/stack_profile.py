@@ -8,6 +8,7 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
 from udsprobe.kernel.stacks.runtimes import Runtimes
+from udsprobe.kernel.stacks.v8_frames import V8Frame
 from udsprobe.sample import StackCounts
 from udsprobe.symbols.cpython.stacks import PythonStacks
 from udsprobe.symbols.frame_rules import MACHINES, Machine
@@ -15,7 +16,7 @@ from udsprobe.symbols.freed_memory import give_back
 from udsprobe.symbols.kernel_functions import KernelFunctions
 from udsprobe.symbols.process_names import CodeFrame, ProcessNames
 from udsprobe.symbols.target_images import TargetImages
-from udsprobe.symbols.unwinding import Activation, Place, State, Unwinder
+from udsprobe.symbols.unwinding import Activation, Beside, Place, State, Unwinder
 from udsprobe.symbols.v8.stacks import V8Stacks
 
 STACKS_MAX = 2000
@@ -30,7 +31,9 @@ SLEEPS_MAX = 10_000
 
 CPU, OFF_CPU = "cpu", "off-cpu"
 KERNEL = "[kernel]"
-_ROOTS = frozenset({"_start", "__libc_start_call_main", "__libc_start_main", "clone", "clone3"})
+_ROOTS = frozenset(
+    ("_start", "__libc_start_call_main", "__libc_start_main", "start_thread", "clone", "clone3")
+)
 # The way into the scheduler says nothing of what is waited for.
 _SCHEDULER = frozenset(
     (
@@ -296,7 +299,9 @@ class StackProfile:
         if not registers.ip or unwinder is None:
             return self._by_frame_pointers(raw, names)
         start = State(registers.ip, registers.sp, registers.fp, registers.link or None)
-        return unwinder.callers(start, raw.memory)
+        beside = Beside(registers.x86, _chained(raw.v8))
+        found, is_whole = unwinder.callers(start, raw.memory, beside)
+        return found, is_whole or names.frame(found[-1].address).function in _ROOTS
 
     def _by_frame_pointers(
         self, raw: RawStack, names: ProcessNames
@@ -317,6 +322,13 @@ class StackProfile:
             machine = self._machine if self.unwinds else None
             known = self._processes[pid] = _Process(pid, self._images, machine)
         return known
+
+
+def _chained(frames: Sequence[V8Frame]) -> Dict[int, int]:
+    """Words of memory that follow from frame pointers: further out than was copied."""
+    outer = [each.fp for each in frames[1:]] + [0]
+    words = {each.fp: fp for each, fp in zip(frames, outer)}
+    return {**words, **{each.fp + 8: each.caller for each in frames}}
 
 
 _NOBODY = CodeFrame(None, None)

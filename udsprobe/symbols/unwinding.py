@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.symbols import frame_rules
 from udsprobe.symbols.frame_rules import Machine, Operations, Rule
@@ -51,6 +51,22 @@ class Place(NamedTuple):
     may_lack_frame: bool = False
 
 
+class Beside(NamedTuple):
+    """What else is known of a stack.
+
+    Attributes:
+        registers: of the innermost frame, by their numbers in DWARF: assembly may find its frame by
+            any of them. Those that are not there are not known.
+        words: of memory that was not copied, by their addresses.
+    """
+
+    registers: Sequence[int] = ()
+    words: Mapping[int, int] = {}
+
+
+NOTHING = Beside()
+
+
 class _Known(NamedTuple):
     """Callers that were found, and the words of the stack that they were found by."""
 
@@ -79,7 +95,9 @@ class Unwinder:
         """What is mapped may have changed."""
         self._known.clear()
 
-    def callers(self, start: State, memory: bytes) -> Tuple[List[Activation], bool]:
+    def callers(
+        self, start: State, memory: bytes, beside: Beside = NOTHING
+    ) -> Tuple[List[Activation], bool]:
         """The innermost first; whether the last one is the outermost.
 
         All but the first are of the instruction that called. Where registers are those of an
@@ -91,7 +109,7 @@ class Unwinder:
         for known in self._known.get(start, ()):
             if _same_words(known.words, memory):
                 return known.found, known.is_whole
-        stack = _Stack(start.sp - RED_ZONE_BYTES, memory)
+        stack = _Stack(start.sp - RED_ZONE_BYTES, memory, beside)
         found, is_whole = self._unwound(start, stack)
         if stack.lacks:
             return found, is_whole
@@ -117,6 +135,7 @@ class Unwinder:
                 return found, True
             if before.sp < state.sp or before == state:
                 return found, False
+            stack.forget_registers()
             is_signal = place.rule is not None and place.rule.is_signal
             state, at = before, before.ip if is_signal else before.ip - 1
             if self._place_of(at) is None:
@@ -181,9 +200,9 @@ class Unwinder:
         if atom == ops.OP_CALL_FRAME_CFA and cfa is not None:
             return cfa
         if atom == ops.OP_BREGX:
-            return (self._register(number, state) + number2) & _MASK
+            return (self._register(number, state, stack) + number2) & _MASK
         if ops.OP_BREG0 <= atom < ops.OP_BREG0 + 32:
-            return (self._register(atom - ops.OP_BREG0, state) + number) & _MASK
+            return (self._register(atom - ops.OP_BREG0, state, stack) + number) & _MASK
         if ops.OP_LIT0 <= atom < ops.OP_LIT0 + 32:
             return atom - ops.OP_LIT0
         if ops.OP_CONST1U <= atom <= ops.OP_CONSTS:
@@ -194,14 +213,14 @@ class Unwinder:
             return stack.word(values.pop())
         return _of_two(atom, values)
 
-    def _register(self, number: int, state: State) -> int:
+    def _register(self, number: int, state: State, stack: _Stack) -> int:
         if number == self._machine.sp:
             return state.sp
         if number == self._machine.fp:
             return state.fp
         if number == self._machine.link == 16:
             return state.ip
-        raise _Unknown
+        return stack.register(number)
 
 
 def _of_two(atom: int, values: List[int]) -> int:
@@ -212,6 +231,8 @@ def _of_two(atom: int, values: List[int]) -> int:
         return (left + right) & _MASK
     if atom == frame_rules.OP_MINUS:
         return (left - right) & _MASK
+    if atom == frame_rules.OP_MUL:
+        return (left * right) & _MASK
     if atom == frame_rules.OP_AND:
         return left & right
     if atom == frame_rules.OP_GE:
@@ -233,20 +254,33 @@ class _Stack:
 
     Attributes:
         words: those that were read, by their places in it. lacks: one was asked for that is not
-            in it.
+            in it, or a register.
     """
 
-    def __init__(self, start: int, memory: bytes) -> None:
+    def __init__(self, start: int, memory: bytes, beside: Beside) -> None:
         self._start = start
         self._memory = memory
+        self._beside = beside
         self.words: Dict[int, int] = {}
         self.lacks = False
+
+    def forget_registers(self) -> None:
+        """The innermost frame is behind."""
+        self._beside = self._beside._replace(registers=())
+
+    def register(self, number: int) -> int:
+        self.lacks = True
+        if not 0 <= number < len(self._beside.registers):
+            raise _Unknown
+        return self._beside.registers[number]
 
     def word(self, address: int) -> int:
         at = address - self._start
         if not 0 <= at <= len(self._memory) - 8:
             self.lacks = True
-            raise _Unknown
+            if address not in self._beside.words:
+                raise _Unknown
+            return self._beside.words[address]
         found: int = _WORD.unpack_from(self._memory, at)[0]
         self.words[at] = found
         return found

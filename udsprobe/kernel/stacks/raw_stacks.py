@@ -10,12 +10,17 @@ from udsprobe.kernel.stacks.v8_frames import V8Frame
 
 
 class Registers(NamedTuple):
-    """Of the program when it was interrupted, or entered the kernel; all 0 when not known."""
+    """Of the program when it was interrupted, or entered the kernel; all 0 when not known.
+
+    Attributes:
+        x86: of x86-64 all, by their numbers in DWARF.
+    """
 
     ip: int
     sp: int
     fp: int
     link: int
+    x86: Tuple[int, ...] = ()
 
 
 class RawStack(NamedTuple):
@@ -114,16 +119,20 @@ class Records:
             tid=header.tid,
             kernel=tuple(header.kernel_frames[:kernel]),
             user=tuple(header.user_frames[:user]),
-            registers=Registers(header.ip, header.sp, header.fp, header.link),
+            registers=Registers(header.ip, header.sp, header.fp, header.link, tuple(header.x86)),
             memory=memory,
             call=header.call,
             is_owing=bool(header.is_owing),
             python=tuple(map(_python_frame, header.python_frames[: header.python_count])),
-            v8=tuple(V8Frame(each.fp, each.shared) for each in header.v8_frames[: header.v8_count]),
+            v8=tuple(map(_v8_frame, header.v8_frames[: header.v8_count])),
         )
 
     def _is_sleep(self, header: Any) -> bool:
         return bool(header.record == self._began)
+
+
+def _v8_frame(frame: Any) -> V8Frame:
+    return V8Frame(frame.fp, frame.shared, frame.caller)
 
 
 def _python_frame(frame: Any) -> PythonFrame:

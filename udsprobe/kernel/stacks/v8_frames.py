@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import Callable, List, NamedTuple, Tuple
 
 from udsprobe.kernel.stacks.python_frames import Reader
@@ -24,10 +25,16 @@ class V8Layout(NamedTuple):
 
 
 class V8Frame(NamedTuple):
-    """The frame at a frame pointer: address of its function's shared part; 0: it has none."""
+    """The frame at a frame pointer.
+
+    Attributes:
+        shared: address of its function's shared part; 0: it has none.
+        caller: the address that it returns to.
+    """
 
     fp: int
     shared: int
+    caller: int
 
 
 class StackTop(NamedTuple):
@@ -41,34 +48,46 @@ class StackTop(NamedTuple):
 def v8_frames(layout: V8Layout, top: StackTop, read: Reader) -> Tuple[V8Frame, ...]:
     """Of a thread that sleeps, the innermost first.
 
-    Raises:
-        OSError: the process's memory cannot be read.
-        OverflowError: what was read there is no address.
+    As in bpf/v8_frames.bpf.h: where its register is no frame pointer (the C library keeps none),
+    those that callers have saved; what is in no use any more may look like a few of them, but ends.
+
+    What cannot be read is 0.
     """
 
     def word(address: int) -> int:
-        return int(_WORD.unpack(read(address, _WORD.size))[0])
+        return _read(read, address, _WORD)
 
+    is_kept = _is_chain(top.fp, top.sp, word)
     found: List[V8Frame] = []
-    fp = _first_frame(top, word)
+    for fp in (top.fp,) if is_kept else top.words[:SCANNED_WORDS]:
+        known = found[-1].fp if found else top.sp
+        if fp > known and (is_kept or _is_chain(fp, top.sp, word)):
+            _follow(layout, fp, read, found)
+    return tuple(found)
+
+
+def _read(read: Reader, address: int, kind: struct.Struct) -> int:
+    with suppress(OSError, OverflowError, struct.error):
+        return int(kind.unpack(read(address, kind.size))[0])
+    return 0
+
+
+def _follow(layout: V8Layout, fp: int, read: Reader, found: List[V8Frame]) -> None:
+    def word(address: int) -> int:
+        return _read(read, address, _WORD)
+
     while fp and len(found) < FRAMES_MAX:
         context, function = word(fp + layout.frame_context), word(fp + layout.frame_function)
         shared = 0
         if _is_object(context) and _is_object(function):
-            (kind,) = _TYPE.unpack(read(word(function - 1) - 1 + layout.map_type, _TYPE.size))
-            is_function = kind == layout.function_type
-            shared = word(function - 1 + layout.function_shared) - 1 if is_function else 0
-        found.append(V8Frame(fp, shared))
+            kind = _read(read, word(function - 1) - 1 + layout.map_type, _TYPE)
+            found_there = word(function - 1 + layout.function_shared)
+            if kind == layout.function_type and _is_object(found_there):
+                shared = found_there - 1
+        found.append(V8Frame(fp, shared, word(fp + _WORD.size)))
         before, fp = fp, word(fp)
         if fp <= before:
             break
-    return tuple(found)
-
-
-def _first_frame(top: StackTop, word: Callable[[int], int]) -> int:
-    """As in bpf/v8_frames.bpf.h: the C library keeps no frame pointer. 0: there is none."""
-    candidates = (top.fp, *top.words[:SCANNED_WORDS])
-    return next((each for each in candidates if _is_chain(each, top.sp, word)), 0)
 
 
 def _is_chain(fp: int, sp: int, word: Callable[[int], int]) -> bool:

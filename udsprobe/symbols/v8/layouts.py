@@ -50,10 +50,25 @@ _FIELDS: Dict[str, Tuple[bytes, ...]] = {
         b"DeoptimizationDataSharedFunctionInfoIndex",
         b"DeoptimizationDataWrappedSharedFunctionInfoIndex",
     ),
+    "optimized_literals": (b"DeoptimizationDataLiteralArrayIndex",),
+    "optimized_inlined": (b"DeoptimizationDataInliningPositionsIndex",),
     "wrapper_type": (b"type_SharedFunctionInfoWrapper__SHARED_FUNCTION_INFO_WRAPPER_TYPE",),
+    "array_length": (b"class_FixedArrayBase__length__SMI",),
+    "array_data": (b"class_FixedArray__data__uintptr_t",),
+    "bytes_type": (b"type_ByteArray__BYTE_ARRAY_TYPE",),
+    "trusted_bytes_type": (b"type_TrustedByteArray__TRUSTED_BYTE_ARRAY_TYPE",),
+    "instructions": (b"class_Code__instruction_start__uintptr_t",),
 }
-# Of Node 18, which does not tell the first (src/objects/code.h), and has no wrappers.
-_UNTOLD = {"optimized_shared": 6, "wrapper_type": -1}
+# Node 18 does not tell the first three (src/objects/code.h), and has neither of the two types. From
+# Node 20 on the object of some code points to its instructions.
+_UNTOLD = {
+    "optimized_shared": 6,
+    "optimized_literals": 2,
+    "optimized_inlined": 7,
+    "wrapper_type": -1,
+    "trusted_bytes_type": -1,
+    "instructions": 0,
+}
 
 
 class NamesLayout(NamedTuple):
@@ -82,7 +97,14 @@ class NamesLayout(NamedTuple):
     stream_type: int
     code_type: int
     optimized_shared: int
+    optimized_literals: int
+    optimized_inlined: int
     wrapper_type: int
+    array_length: int
+    array_data: int
+    bytes_type: int
+    trusted_bytes_type: int
+    instructions: int
 
 
 class Layout(NamedTuple):

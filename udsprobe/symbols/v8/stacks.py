@@ -9,7 +9,7 @@ from typing import List, Optional, Sequence
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.v8_frames import V8Frame, V8Layout
 from udsprobe.printable import printable
-from udsprobe.symbols.mappings import Mapping
+from udsprobe.symbols.mappings import AddressSpace, Mapping
 from udsprobe.symbols.process_names import JIT, CodeFrame
 from udsprobe.symbols.target_images import TargetImages
 from udsprobe.symbols.unwinding import Activation
@@ -34,6 +34,7 @@ class V8Stacks:
     def __init__(self, pid: int, images: TargetImages, memory: ProcessMemory) -> None:
         self._pid, self._images, self._memory = pid, images, memory
         self._layout: Optional[Layout] = None
+        self._space = AddressSpace(())
         self._functions: Optional[V8Functions] = None
         self.module = ""
         self.has_named = False
@@ -49,6 +50,7 @@ class V8Stacks:
         Args:
             mapped: the executable memory of the process, which has changed.
         """
+        self._space = AddressSpace(mapped)
         for mapping in mapped:
             if mapping.is_file and _FILE.fullmatch(mapping.name):
                 with suppress(OSError):
@@ -74,31 +76,36 @@ class V8Stacks:
             return list(native)
         found: List[CodeFrame] = []
         # From the outside: a frame is that of the first one, what it calls may have none.
-        for each, frame in reversed(list(zip(activations, native))):
-            of_frame = shared.pop(each.fp, 0) if self._is_its(frame) else 0
-            found += self._one(frame, of_frame, each.address)
+        for at in range(len(native) - 1, -1, -1):
+            of_frame = shared.pop(activations[at].fp, 0) if self._is_its(native[at]) else 0
+            found += self._one(native[at], of_frame, activations[at].address, is_call=at > 0)
         found.reverse()
         # It has a frame after all: the word at its stack pointer was an address by chance.
         if len(activations) > 1 and activations[0].fp == activations[1].fp and found[0] == found[1]:
             del found[1]
         return found
 
-    def _one(self, frame: CodeFrame, shared: int, address: int) -> List[CodeFrame]:
+    def _one(
+        self, frame: CodeFrame, shared: int, address: int, *, is_call: bool
+    ) -> List[CodeFrame]:
         """What is there, the outermost first: a builtin may run in the frame of its caller."""
         assert self._functions is not None
-        if shared:
-            found = self._functions.of(shared)
-        elif frame.module == JIT and frame.function is None:
-            found = self._functions.of_code(address)
-        else:
-            return [frame]
-        if found is None:
+        is_made = frame.module == JIT
+        if not shared and is_made and frame.function is None:
+            shared = self._functions.shared_at(address) or 0
+        inlined = self._functions.inlined_at(address) if is_call and is_made and shared else ()
+        named = [name for each in (shared, *inlined) for name in self._named(each)]
+        if not named:
             return [frame]
         self.has_named = True
-        named = CodeFrame(found.name, JIT, found.file, found.line)
         is_called = frame.function is not None and not _INTERPRETS.fullmatch(frame.function)
-        is_called = is_called and frame.module != JIT
-        return [named, frame] if is_called else [named]
+        return [*named, frame] if is_called and not is_made else named
+
+    def _named(self, shared: int) -> List[CodeFrame]:
+        """None of what is none, or of V8's own code."""
+        assert self._functions is not None
+        found = self._functions.of(shared) if shared else None
+        return [] if found is None else [CodeFrame(found.name, JIT, found.file, found.line)]
 
     def _is_its(self, frame: CodeFrame) -> bool:
         """Made at run time, or V8's interpreter: the frame tells whose function it executes.
@@ -109,10 +116,13 @@ class V8Stacks:
             return frame.module in (JIT, self.module)
         return frame.module == JIT or frame.function.startswith(_BUILTIN)
 
+    def _is_code(self, address: int) -> bool:
+        return self._space.at(address) is not None
+
     def _take(self, found: Optional[Layout], mapping: Mapping) -> None:
         if found is not None and found != self._layout:
             self._layout, self.module = found, printable(mapping.name)
-            self._functions = V8Functions(found.names, self._memory)
+            self._functions = V8Functions(found.names, self._memory, self._is_code)
 
     def _found(self, mapping: Mapping) -> Optional[Layout]:
         exported = self._images.of(self._pid, mapping).objects_at(mapping)
