@@ -73,6 +73,8 @@ class _Process:
         """It may have loaded other code."""
         self.python.begin_round()
         self.v8.begin_round()
+        if self.unwinder is not None:
+            self.unwinder.begin_round()
         if self.names.refresh():
             self._look()
             if self.unwinder is not None:

@@ -68,7 +68,7 @@ NOTHING = Beside()
 
 
 class _Known(NamedTuple):
-    """Callers that were found, and the words of the stack that they were found by."""
+    """Callers that were found, and the words of memory that they were found by."""
 
     words: Tuple[Tuple[int, int], ...]
     found: List[Activation]
@@ -90,10 +90,15 @@ class Unwinder:
         self._machine = machine
         self._place_of = place_of
         self._known: Dict[State, List[_Known]] = {}
+        self._places: Dict[int, Optional[Place]] = {}
 
     def forget(self) -> None:
         """What is mapped may have changed."""
         self._known.clear()
+
+    def begin_round(self) -> None:
+        """Of code that is made at run time more may be known."""
+        self._places.clear()
 
     def callers(
         self, start: State, memory: bytes, beside: Beside = NOTHING
@@ -106,10 +111,10 @@ class Unwinder:
         Args:
             memory: from `RED_ZONE_BYTES` below `start.sp` on.
         """
-        for known in self._known.get(start, ()):
-            if _same_words(known.words, memory):
-                return known.found, known.is_whole
         stack = _Stack(start.sp - RED_ZONE_BYTES, memory, beside)
+        for known in self._known.get(start, ()):
+            if stack.has(known.words):
+                return known.found, known.is_whole
         found, is_whole = self._unwound(start, stack)
         if stack.lacks:
             return found, is_whole
@@ -123,7 +128,7 @@ class Unwinder:
     def _unwound(self, start: State, stack: _Stack) -> Tuple[List[Activation], bool]:
         found, state, at = [Activation(start.ip, start.fp)], start, start.ip
         while len(found) < FRAMES_MAX:
-            place = self._place_of(at)
+            place = self._place(at)
             if place is None:
                 return found, False
             try:
@@ -138,17 +143,22 @@ class Unwinder:
             stack.forget_registers()
             is_signal = place.rule is not None and place.rule.is_signal
             state, at = before, before.ip if is_signal else before.ip - 1
-            if self._place_of(at) is None:
+            if self._place(at) is None:
                 return found, False
             found.append(Activation(at, state.fp))
         return found, False
+
+    def _place(self, address: int) -> Optional[Place]:
+        if address not in self._places:
+            self._places[address] = self._place_of(address)
+        return self._places[address]
 
     def _without_frame(self, state: State, place: Place, stack: _Stack) -> Optional[State]:
         """Of what runs, its caller where it has no frame of its own; None: it has, or may have."""
         if not place.may_lack_frame:
             return None
         ip = stack.word(state.sp)
-        caller = self._place_of(ip)
+        caller = self._place(ip)
         is_runtimes = caller is not None and caller.rule is None and caller.by_frame_pointer
         return State(ip, state.sp + 8, state.fp, None) if is_runtimes else None
 
@@ -156,7 +166,7 @@ class Unwinder:
         if place.rule is not None:
             found = self._by_rule(state, place.rule, stack)
             # Where both are possible, the one that leads to code.
-            if not place.by_frame_pointer or found is None or self._place_of(found.ip):
+            if not place.by_frame_pointer or found is None or self._place(found.ip):
                 return found
         if place.by_frame_pointer:
             return _by_frame_pointer(state, stack)
@@ -181,10 +191,28 @@ class Unwinder:
     def _value(
         self, operations: Operations, state: State, stack: _Stack, cfa: Optional[int] = None
     ) -> int:
+        if len(operations) <= 2:
+            known = self._near(operations, state, cfa)
+            if known is not None:
+                return known
         values: List[int] = []
         for atom, number, number2 in operations:
             values.append(self._one(atom, number, number2, values, state, stack, cfa))
         return values[-1]
+
+    def _near(self, operations: Operations, state: State, cfa: Optional[int]) -> Optional[int]:
+        """What nearly all are: so far from a register, or from the frame."""
+        atom, number, number2 = operations[0]
+        if len(operations) == 1 and atom == frame_rules.OP_BREGX:
+            if number == self._machine.fp:
+                return (state.fp + number2) & _MASK
+            if number == self._machine.sp:
+                return (state.sp + number2) & _MASK
+        elif len(operations) == 2 and atom == frame_rules.OP_CALL_FRAME_CFA and cfa is not None:
+            atom, number, _ = operations[1]
+            if atom == frame_rules.OP_PLUS_UCONST:
+                return (cfa + number) & _MASK
+        return None
 
     def _one(
         self,
@@ -253,8 +281,8 @@ class _Stack:
     """The copied piece.
 
     Attributes:
-        words: those that were read, by their places in it. lacks: one was asked for that is not
-            in it, or a register.
+        words: those that were read, by their addresses. lacks: one was asked for that is not known,
+            or a register, which a later sample may have another of.
     """
 
     def __init__(self, start: int, memory: bytes, beside: Beside) -> None:
@@ -264,9 +292,14 @@ class _Stack:
         self.words: Dict[int, int] = {}
         self.lacks = False
 
+    def has(self, words: Tuple[Tuple[int, int], ...]) -> bool:
+        """Whether all of these are in it."""
+        return all(self._found(address) == word for address, word in words)
+
     def forget_registers(self) -> None:
         """The innermost frame is behind."""
-        self._beside = self._beside._replace(registers=())
+        if self._beside.registers:
+            self._beside = self._beside._replace(registers=())
 
     def register(self, number: int) -> int:
         self.lacks = True
@@ -275,18 +308,16 @@ class _Stack:
         return self._beside.registers[number]
 
     def word(self, address: int) -> int:
-        at = address - self._start
-        if not 0 <= at <= len(self._memory) - 8:
+        found = self._found(address)
+        if found is None:
             self.lacks = True
-            if address not in self._beside.words:
-                raise _Unknown
-            return self._beside.words[address]
-        found: int = _WORD.unpack_from(self._memory, at)[0]
-        self.words[at] = found
+            raise _Unknown
+        self.words[address] = found
         return found
 
-
-def _same_words(words: Tuple[Tuple[int, int], ...], memory: bytes) -> bool:
-    """All of these are in it."""
-    last = len(memory) - 8
-    return all(at <= last and _WORD.unpack_from(memory, at)[0] == word for at, word in words)
+    def _found(self, address: int) -> Optional[int]:
+        at = address - self._start
+        if 0 <= at <= len(self._memory) - 8:
+            word: int = _WORD.unpack_from(self._memory, at)[0]
+            return word
+        return self._beside.words.get(address)

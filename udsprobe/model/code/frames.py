@@ -129,14 +129,17 @@ class Frame(NamedTuple):
         return f"{name} ({where})" if where else name
 
 
+@lru_cache(maxsize=4096)
 def frames_of(text: str) -> Tuple[Frame, ...]:
     """The outermost first, as `StackCounts.frames` has them."""
-    found = []
-    for line in text.split("\n"):
-        function, module, file, number = (*line.split("\t"), "", "", "", "")[:4]
-        place = int(number) if number.isdecimal() and len(number) < 10 else None
-        found.append(Frame(function or None, module or None, file or None, place))
-    return tuple(found)
+    return tuple(map(_frame_of, text.split("\n")))
+
+
+@lru_cache(maxsize=16384)
+def _frame_of(line: str) -> Frame:
+    function, module, file, number = (*line.split("\t"), "", "", "", "")[:4]
+    place = int(number) if number.isdecimal() and len(number) < 10 else None
+    return Frame(function or None, module or None, file or None, place)
 
 
 def says_nothing(frame: Frame) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from types import MappingProxyType
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -60,7 +61,7 @@ def places(rows: Sequence[Row], idle: Idle = ()) -> List[CodePlace]:
     whole = sum(row.weight for row in rows)
     rows = spoken_for([row._replace(frames=without_any_call(row.frames)) for row in rows])
     hot = _hot(rows, whole, idle)
-    rest = by_self(rows, idle)
+    rest = by_self(rows, idle, PLACES_SHOWN_MAX + 1)
     if hot is None:
         return rest[:PLACES_SHOWN_MAX]
     others = [each for each in rest if (each.function, each.module) != (hot.function, hot.module)]
@@ -125,15 +126,16 @@ def _for_all(heard: Sequence[Row], silent: Sequence[Row]) -> Sequence[Row]:
     return [row._replace(weight=round(row.weight * factor)) for row in heard]
 
 
-def by_self(rows: Sequence[Row], idle: Idle = ()) -> List[CodePlace]:
+def by_self(
+    rows: Sequence[Row], idle: Idle = (), count: int = FUNCTIONS_SHOWN_MAX
+) -> List[CodePlace]:
     """The functions that were running, those most often met first."""
     whole = sum(row.weight for row in rows)
     innermost: Counter[Frame] = Counter()
     for row in rows:
         innermost[row.frames[-1]] += row.weight
     ranked = sorted(innermost.items(), key=lambda item: (-item[1], item[0].named()))
-    found = ranked[:FUNCTIONS_SHOWN_MAX]
-    return [_place(frame, weight, whole, rows, idle) for frame, weight in found]
+    return [_place(frame, weight, whole, rows, idle) for frame, weight in ranked[:count]]
 
 
 def _place(frame: Frame, weight: int, whole: int, rows: Sequence[Row], idle: Idle) -> CodePlace:
@@ -196,8 +198,8 @@ def _usual_callers(frame: Frame, rows: Iterable[Row]) -> List[Frame]:
 
 def _callers(frame: Frame, frames: Sequence[Frame]) -> Tuple[Frame, ...]:
     """From where a function was called, the nearest first; itself again is left out."""
-    place = len(frames) - 1 - list(reversed(frames)).index(frame)
-    outwards = [each for each in reversed(frames[:place]) if each != frame]
+    place = len(frames) - 1 - frames[::-1].index(frame)
+    outwards = (each for each in frames[:place][::-1] if each != frame)
     # Between functions of source files only those: what lies between them is the interpreter.
-    outwards = [each for each in outwards if not enters_kernel(each)]
-    return tuple(each for each in outwards if each.file or not frame.file)
+    shown = (each for each in outwards if not enters_kernel(each) and (each.file or not frame.file))
+    return tuple(islice(shown, CALLERS_SHOWN_MAX))
