@@ -62,7 +62,7 @@ class _Process:
 
     def __init__(self, pid: int, images: TargetImages, machine: Optional[Machine]) -> None:
         self.names = ProcessNames(pid, images)
-        self.unwinder = None if machine is None else Unwinder(machine, self._place)
+        self.unwinder = None if machine is None else Unwinder(machine, self._place, self.begins)
         self._memory = ProcessMemory(pid)
         self.python = PythonStacks(pid, images, self._memory)
         self.v8 = V8Stacks(pid, images, self._memory)
@@ -79,6 +79,10 @@ class _Process:
             self._look()
             if self.unwinder is not None:
                 self.unwinder.forget()
+
+    def begins(self, address: int) -> bool:
+        """Whether threads or the program begin in the function there."""
+        return self.names.frame(address).function in _ROOTS
 
     def _place(self, address: int) -> Optional[Place]:
         found = self.names.place(address)
@@ -269,7 +273,7 @@ class StackProfile:
     def _row(self, raw: RawStack, on: str) -> Tuple[Row, bool]:
         """Under which it counts; whether its stack reaches its outermost function."""
         process = self._process(raw.pid)
-        activations, is_whole = self._activations(raw, process.names, process.unwinder)
+        activations, is_whole = self._activations(raw, process)
         frames = [CodeFrame(self._kernel.at(ip), KERNEL) for ip in raw.kernel]
         if on == OFF_CPU:
             frames = _without_scheduler(frames)
@@ -293,26 +297,21 @@ class StackProfile:
     def _sums(self, row: Row) -> _Sums:
         return self._counts.setdefault(row, _Sums())
 
-    def _activations(
-        self, raw: RawStack, names: ProcessNames, unwinder: Optional[Unwinder]
-    ) -> Tuple[List[Activation], bool]:
+    def _activations(self, raw: RawStack, process: _Process) -> Tuple[List[Activation], bool]:
         """Of the program, the innermost first; whether they reach its outermost function."""
         registers = raw.registers
-        if not registers.ip or unwinder is None:
-            return self._by_frame_pointers(raw, names)
+        if not registers.ip or process.unwinder is None:
+            return self._by_frame_pointers(raw, process)
         start = State(registers.ip, registers.sp, registers.fp, registers.link or None)
         beside = Beside(registers.x86, _chained(raw.v8))
-        found, is_whole = unwinder.callers(start, raw.memory, beside)
-        return found, is_whole or names.frame(found[-1].address).function in _ROOTS
+        return process.unwinder.callers(start, raw.memory, beside)
 
-    def _by_frame_pointers(
-        self, raw: RawStack, names: ProcessNames
-    ) -> Tuple[List[Activation], bool]:
+    def _by_frame_pointers(self, raw: RawStack, process: _Process) -> Tuple[List[Activation], bool]:
         """The callers only where they lead to where threads begin: else they are anything."""
         if not raw.user:
             return [], not raw.kernel
         addresses = [raw.user[0], *(address - 1 for address in raw.user[1:])]
-        is_whole = names.frame(addresses[-1]).function in _ROOTS
+        is_whole = process.begins(addresses[-1])
         found = [Activation(each, 0) for each in (addresses if is_whole else addresses[:1])]
         return found, is_whole
 

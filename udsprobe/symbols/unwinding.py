@@ -13,6 +13,8 @@ RED_ZONE_BYTES = 128
 """Below the stack pointer: what functions that call no other keep there (x86-64 ABI, 3.2.2)."""
 
 _KNOWN_MAX, _KNOWN_OF_ONE_MAX = 2000, 8
+# Callers are remembered from each frame at such an address: the outer ones of many stacks are one.
+_MARKED = 0x70
 _WORD = struct.Struct("<Q")
 _MASK = (1 << 64) - 1
 # Return addresses may be signed above it, arm64's pointer authentication.
@@ -67,12 +69,25 @@ class Beside(NamedTuple):
 NOTHING = Beside()
 
 
-class _Known(NamedTuple):
-    """Callers that were found, and the words of memory that they were found by."""
+Words = Sequence[Tuple[int, int]]
+"""Words of memory and their addresses."""
 
-    words: Tuple[Tuple[int, int], ...]
-    found: List[Activation]
+
+class _Known(NamedTuple):
+    """Callers that were found, and what they were found by."""
+
+    words: Words
+    found: Sequence[Activation]
     is_whole: bool
+
+
+class _Mark(NamedTuple):
+    """A frame on the way, from which callers are remembered: so many were found, and words read."""
+
+    state: State
+    at: int
+    found: int
+    words: int
 
 
 class _Unknown(Exception):
@@ -84,12 +99,20 @@ class Unwinder:
 
     Args:
         place_of: the address of an instruction → what is known of it; None: nothing is there.
+        begins: whether a thread or program begins in the function there: nothing is lost where its
+            own caller cannot be found.
     """
 
-    def __init__(self, machine: Machine, place_of: Callable[[int], Optional[Place]]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        place_of: Callable[[int], Optional[Place]],
+        begins: Callable[[int], bool] = lambda address: False,
+    ) -> None:
         self._machine = machine
         self._place_of = place_of
-        self._known: Dict[State, List[_Known]] = {}
+        self._begins = begins
+        self._known: Dict[Tuple[State, int], List[_Known]] = {}
         self._places: Dict[int, Optional[Place]] = {}
 
     def forget(self) -> None:
@@ -105,48 +128,69 @@ class Unwinder:
     ) -> Tuple[List[Activation], bool]:
         """The innermost first; whether the last one is the outermost.
 
-        All but the first are of the instruction that called. Where registers are those of an
-        earlier time, and all words that were read then are the same, callers are, too.
+        All but the first are of the instruction that called. Where the registers of a frame are
+        those of an earlier time, and all words that were read then are the same, callers are, too.
 
         Args:
             memory: from `RED_ZONE_BYTES` below `start.sp` on.
         """
         stack = _Stack(start.sp - RED_ZONE_BYTES, memory, beside)
-        for known in self._known.get(start, ()):
-            if stack.has(known.words):
-                return known.found, known.is_whole
-        found, is_whole = self._unwound(start, stack)
-        if stack.lacks:
-            return found, is_whole
-        if len(self._known) >= _KNOWN_MAX:
-            self._known.clear()
-        same = self._known.setdefault(start, [])
-        if len(same) < _KNOWN_OF_ONE_MAX:
-            same.append(_Known(tuple(stack.words.items()), found, is_whole))
+        found, marks = [Activation(start.ip, start.fp)], [_Mark(start, start.ip, 1, 0)]
+        known = self._known_from(marks[0], stack)
+        if known is not None:
+            return [*found, *known.found], known.is_whole
+        is_whole = self._unwound(stack, found, marks)
+        if not stack.lacks:
+            self._remember(stack, found, marks, is_whole=is_whole)
         return found, is_whole
 
-    def _unwound(self, start: State, stack: _Stack) -> Tuple[List[Activation], bool]:
-        found, state, at = [Activation(start.ip, start.fp)], start, start.ip
+    def _unwound(self, stack: _Stack, found: List[Activation], marks: List[_Mark]) -> bool:
+        """Adds what it finds to both lists."""
+        state, at = marks[0].state, marks[0].at
         while len(found) < FRAMES_MAX:
             place = self._place(at)
             if place is None:
-                return found, False
+                return False
             try:
                 before = self._without_frame(state, place, stack) if len(found) == 1 else None
                 before = before or self._caller(state, place, stack)
             except _Unknown:
-                return found, False
+                stack.lacks = stack.lacks and not self._begins(at)
+                return self._begins(at)
             if before is None:
-                return found, True
+                return True
             if before.sp < state.sp or before == state:
-                return found, False
+                return False
             stack.forget_registers()
             is_signal = place.rule is not None and place.rule.is_signal
             state, at = before, before.ip if is_signal else before.ip - 1
             if self._place(at) is None:
-                return found, False
+                return False
             found.append(Activation(at, state.fp))
-        return found, False
+            if state.sp & _MARKED == 0:
+                mark = _Mark(state, at, len(found), len(stack.words))
+                known = self._known_from(mark, stack)
+                if known is not None:
+                    found += known.found[: FRAMES_MAX - len(found)]
+                    stack.words += known.words
+                    return known.is_whole
+                marks.append(mark)
+        return False
+
+    def _known_from(self, mark: _Mark, stack: _Stack) -> Optional[_Known]:
+        known = self._known.get((mark.state, mark.at), ())
+        return next((each for each in known if stack.has(each.words)), None)
+
+    def _remember(
+        self, stack: _Stack, found: List[Activation], marks: List[_Mark], *, is_whole: bool
+    ) -> None:
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        for mark in marks[stack.has_used_registers :]:
+            same = self._known.setdefault((mark.state, mark.at), [])
+            if len(same) < _KNOWN_OF_ONE_MAX:
+                words, outer = stack.words[mark.words :], found[mark.found :]
+                same.append(_Known(tuple(words), tuple(outer), is_whole))
 
     def _place(self, address: int) -> Optional[Place]:
         if address not in self._places:
@@ -281,18 +325,18 @@ class _Stack:
     """The copied piece.
 
     Attributes:
-        words: those that were read, by their addresses. lacks: one was asked for that is not known,
-            or a register, which a later sample may have another of.
+        words: those that were read. lacks: one was asked for that is not known.
+        has_used_registers: a register was, which a later sample may have another of.
     """
 
     def __init__(self, start: int, memory: bytes, beside: Beside) -> None:
         self._start = start
         self._memory = memory
         self._beside = beside
-        self.words: Dict[int, int] = {}
-        self.lacks = False
+        self.words: List[Tuple[int, int]] = []
+        self.lacks = self.has_used_registers = False
 
-    def has(self, words: Tuple[Tuple[int, int], ...]) -> bool:
+    def has(self, words: Words) -> bool:
         """Whether all of these are in it."""
         return all(self._found(address) == word for address, word in words)
 
@@ -302,7 +346,7 @@ class _Stack:
             self._beside = self._beside._replace(registers=())
 
     def register(self, number: int) -> int:
-        self.lacks = True
+        self.has_used_registers = True
         if not 0 <= number < len(self._beside.registers):
             raise _Unknown
         return self._beside.registers[number]
@@ -312,7 +356,7 @@ class _Stack:
         if found is None:
             self.lacks = True
             raise _Unknown
-        self.words[address] = found
+        self.words.append((address, found))
         return found
 
     def _found(self, address: int) -> Optional[int]:
