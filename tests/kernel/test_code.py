@@ -39,13 +39,15 @@ Report = Dict[str, Any]
 Beside = Callable[[], ContextManager[object]]
 
 
-def built(source: str, folder: Path, require: Require, *options: str) -> List[str]:
+def built(
+    source: str, folder: Path, require: Require, *options: str, cgo: bool = False
+) -> List[str]:
     """The command of a program made from a source of `code/`."""
     target = folder / "hot"
     compiler = {"c": "gcc", "cpp": "g++", "go": "go", "rs": "rustc"}[source.rpartition(".")[2]]
     argv = [require(compiler)[compiler], *options, "-o", str(target), str(CODE / source)]
     done = subprocess.run(
-        argv, capture_output=True, text=True, env={**os.environ, "CGO_ENABLED": "0"}
+        argv, capture_output=True, text=True, env={**os.environ, "CGO_ENABLED": str(int(cgo))}
     )
     assert done.returncode == 0, done.stderr
     return [str(target)]
@@ -328,6 +330,15 @@ def test_go_without_symbols(tmp_path: Path, require: Require) -> None:
     argv = built("hot.go", tmp_path, require, "build", "-ldflags=-s")
     stacks = observed(argv, tmp_path, "--stacks")["stacks"]
     assert_told("Go", {"no-symbols": code(stacks)[0]})
+
+
+def test_go_that_is_linked_with_c(tmp_path: Path, require: Require) -> None:
+    """Its file has unwind tables, of the parts in C alone."""
+    options = ("build", "-ldflags=-linkmode=external -s")
+    argv = built("hot.go", tmp_path, require, *options, cgo=True)
+    stacks = observed(argv, tmp_path, "--stacks")["stacks"]
+    assert places(stacks)[:2] == ["main.plantedDigest (hot)", "main.main (hot)"]
+    assert stacks["truncated"] <= stacks["samples"] / 20
 
 
 def test_go(tmp_path: Path, require: Require) -> None:

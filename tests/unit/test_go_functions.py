@@ -7,7 +7,7 @@ import struct
 import subprocess
 from io import BytesIO
 from pathlib import Path
-from typing import Dict, Sequence
+from typing import IO, Dict, List, Sequence
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -15,7 +15,8 @@ from elftools.elf.elffile import ELFFile
 from tests.conftest import Require
 from udsprobe.symbols.elf_file import ElfFile
 from udsprobe.symbols.elf_image import ElfImage
-from udsprobe.symbols.go_functions import go_functions
+from udsprobe.symbols.function_table import Function
+from udsprobe.symbols.go.functions import go_program
 
 CODE = Path(__file__).parent.parent / "workloads" / "code"
 FUNCTION = "STT_FUNC"
@@ -26,7 +27,8 @@ ASSEMBLY = (".abi0", ".abiinternal")
 def built(folder: Path, require: Require, *options: str) -> Path:
     made = folder / "hot"
     argv = [require("go")["go"], "build", *options, "-o", str(made), str(CODE / "hot.go")]
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local"}
+    cgo = "1" if EXTERNAL in options else "0"
+    environment = {**os.environ, "CGO_ENABLED": cgo, "GOFLAGS": "", "GOTOOLCHAIN": "local"}
     subprocess.run(argv, check=True, env=environment)
     return made
 
@@ -40,19 +42,31 @@ def symbols(elf: ELFFile) -> Dict[int, Sequence[str]]:
     return found
 
 
+def functions(file: IO[bytes]) -> List[Function]:
+    program = go_program(ElfFile(file))
+    return [] if program is None else program.functions()
+
+
 def plain(name: str) -> str:
     for ending in ASSEMBLY:
         name = name[: -len(ending)] if name.endswith(ending) else name
     return name
 
 
-@pytest.mark.parametrize("options", [(), ("-buildmode=pie",)], ids=["exe", "pie"])
+EXTERNAL = "-ldflags=-linkmode=external"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("-buildmode=pie",), (EXTERNAL,), ("-buildmode=pie", EXTERNAL)],
+    ids=["exe", "pie", "exe-linked-with-c", "pie-linked-with-c"],
+)
 def test_each_is_where_its_symbol_is(
     options: Sequence[str], tmp_path: Path, require: Require
 ) -> None:
     with built(tmp_path, require, *options).open("rb") as file:
         elf = ELFFile(file)
-        by_symbol, found = symbols(elf), list(go_functions(ElfFile(file)))
+        by_symbol, found = symbols(elf), functions(file)
     assert len(found) > 1000
     known = [each for each in found if each.start in by_symbol]
     assert len(known) > 0.95 * len(found)
@@ -67,9 +81,7 @@ def test_each_is_where_its_symbol_is(
 def test_a_stripped_program_has_them(how: str, tmp_path: Path, require: Require) -> None:
     whole = built(tmp_path, require)
     with whole.open("rb") as file:
-        (planted,) = (
-            each for each in go_functions(ElfFile(file)) if each.name == b"main.plantedDigest"
-        )
+        (planted,) = (each for each in functions(file) if each.name == b"main.plantedDigest")
     if how == "strip":
         subprocess.run([require("strip")["strip"], str(whole)], check=True)
     else:
@@ -84,15 +96,16 @@ def test_a_stripped_program_has_them(how: str, tmp_path: Path, require: Require)
 def test_caddy_as_it_is_packaged(require: Require) -> None:
     """With C code, by Go 1.19."""
     with Path(require("caddy")["caddy"]).open("rb") as file:
-        names = {each.name for each in go_functions(ElfFile(file))}
+        names = {each.name for each in functions(file)}
     assert {b"runtime.mallocgc", b"net/http.(*conn).serve"} <= names
 
 
-def test_a_table_that_lies_has_no_names(tmp_path: Path, require: Require) -> None:
-    """One that says that the code begins elsewhere, and one with too many functions."""
+def test_a_table_that_lies_has_no_wrong_names(tmp_path: Path, require: Require) -> None:
+    """One that says that the code begins elsewhere, where it is proved, and one with too many."""
     raw = built(tmp_path, require).read_bytes()
     section = ELFFile(BytesIO(raw)).get_section_by_name(".gopclntab")["sh_offset"]
+    truth = functions(BytesIO(raw))
     for place, value in ((8 + 16, 0x1234), (8, 1 << 40), (8 + 24, 1 << 40)):
         lying = bytearray(raw)
         struct.pack_into("<Q", lying, section + place, value)
-        assert not list(go_functions(ElfFile(BytesIO(bytes(lying)))))
+        assert functions(BytesIO(bytes(lying))) == (truth if value == 0x1234 else [])

@@ -33,7 +33,13 @@ def test_code_in_shared_memory_has_its_names_by_the_map(tmp_path: Path) -> None:
     """PHP makes its code for all processes of a pool."""
     known = names(tmp_path, SHARED, b"1100 100 JIT$planted\n")
     assert known.frame(0x1110)[:2] == ("planted", "[jit]")
-    assert known.frame(0x1800)[:2] == (None, "zero (deleted)")
+    assert known.frame(0x1800)[:2] == (None, "[jit]")
+
+
+def test_code_in_memory_that_is_mapped_twice_was_made_at_run_time(tmp_path: Path) -> None:
+    """Erlang writes it through one mapping, and runs it in the other."""
+    known = names(tmp_path, b"/memfd:vmem (deleted)", b"")
+    assert known.frame(0x1110)[:2] == (None, "[jit]")
 
 
 def test_code_in_memory_that_has_a_name_has_its_names_by_the_map(tmp_path: Path) -> None:

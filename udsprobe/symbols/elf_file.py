@@ -140,6 +140,15 @@ class ElfFile:
         self._file.seek(section.offset)
         return self._file.read(section.size_bytes)
 
+    def code(self, address: int, size_bytes: int) -> bytes:
+        """What is executed from an address on, as far as it is in one part of the file."""
+        for each in self.segments:
+            inside = address - each.address
+            if each.is_executable and 0 <= inside < each.size_bytes:
+                self._file.seek(each.offset + inside)
+                return self._file.read(min(size_bytes, each.size_bytes - inside))
+        return b""
+
     def _read(self) -> None:
         if not self._elf or self._library.elf_kind(self._elf) != _ELF:
             raise ValueError("not an ELF file, or damaged")

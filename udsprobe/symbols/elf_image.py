@@ -11,7 +11,7 @@ from typing import IO, Iterator, List, Optional, Tuple
 
 from udsprobe.symbols.elf_file import ElfFile, Section, numbered
 from udsprobe.symbols.function_table import Function, FunctionTable
-from udsprobe.symbols.go_functions import go_functions
+from udsprobe.symbols.go.functions import GoFrames, go_program
 from udsprobe.symbols.mappings import Mapping
 
 TABLE_BYTES_MAX = 128 << 20
@@ -41,6 +41,7 @@ class ElfImage:
         functions: of its own tables.
         objects: addresses of `PYTHON_RUNTIME` and `PYTHON_VERSION`, and of what V8 exports for
             debuggers (`V8_PREFIX`), as far as they are in it.
+        go_frames: of Go's functions; None: it has none.
         is_stripped: it has no symbols but those that it exports; of Go, no symbols at all.
 
     Raises:
@@ -61,9 +62,12 @@ class ElfImage:
         self.functions = FunctionTable(_functions(elf, b".symtab"))
         self.objects = dict(chain(*(_objects(elf, table) for table in (b".symtab", b".dynsym"))))
         self.is_stripped = not len(self.functions)
+        go = go_program(elf)
+        self.go_frames: Optional[GoFrames] = None if go is None else go.frames
         if self.is_stripped:
             exported = _functions(elf, b".dynsym")
-            self.functions = FunctionTable([*exported, *_mini(elf), *go_functions(elf)])
+            own = [] if go is None else go.functions()
+            self.functions = FunctionTable([*exported, *_mini(elf), *own])
 
     def loaded_at(self, mapping: Mapping) -> Optional[int]:
         """What to add to its addresses where an executable part of it is mapped."""

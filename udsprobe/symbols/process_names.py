@@ -30,6 +30,8 @@ JIT = "[jit]"
 
 # What a process calls memory of its own (PR_SET_VMA_ANON_NAME), as Ruby does with YJIT's code.
 _OWN_NAME = b"[anon:"
+# Files of memory that is shared, or mapped twice: to write code, and to run it (Erlang's).
+_SHARED = (b"/memfd:", b"/dev/zero")
 _BUILTIN = b"Builtins_"
 _PYTHON = b"py::"
 # Python/asm_trampoline.S: `sub $8, %rsp; call *%rcx; add $8, %rsp; ret`, met after its call.
@@ -63,6 +65,12 @@ class CodeFrame(NamedTuple):
 
 
 UNKNOWN = CodeFrame(None, None)
+
+
+def _rule(image: Image, inside: int) -> Optional[Rule]:
+    """That of its unwind tables, or that of Go's functions."""
+    rule = image.rules.at(inside) if image.rules is not None else None
+    return rule if rule is not None or image.go is None else image.go.at(inside)
 
 
 class ProcessNames:
@@ -115,11 +123,12 @@ class ProcessNames:
         if not mapping.is_file and mapping.path != VDSO:
             return Place(self._trampoline(address), True)
         image = self._image(mapping)
-        if image.rules is None or not image.rules.is_there:
-            return Place(None, True)
         inside = image.address_of(mapping, address)
-        rule = None if inside is None else image.rules.at(inside)
-        return Place(rule, rule is None and self._is_builtin(image, inside))
+        rule = None if inside is None else _rule(image, inside)
+        if rule is not None:
+            return Place(rule, False)
+        keeps_pointers = image.rules is None or not image.rules.is_there or image.go is not None
+        return Place(None, keeps_pointers or self._is_builtin(image, inside))
 
     def is_trampoline(self, address: int) -> bool:
         """It is what CPython calls for a function of Python with -X perf."""
@@ -168,6 +177,8 @@ class ProcessNames:
         if image.elf is None and self._map.at(address) is not None:
             # Memory that is shared has a file: /dev/zero is PHP's, a memfd that of others.
             return self._of_map(address)
+        if image.elf is None and mapping.path.startswith(_SHARED):
+            return CodeFrame(None, JIT)
         inside = image.address_of(mapping, address)
         found = None if inside is None else image.functions.at(inside)
         if found is None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
 from udsprobe.symbols import frame_rules
-from udsprobe.symbols.frame_rules import FrameRules, Machine
+from udsprobe.symbols.frame_rules import MACHINES, FrameRules, Machine
 from udsprobe.symbols.function_table import FunctionTable
+from udsprobe.symbols.go.frames import GoRules
 from udsprobe.symbols.kernel_functions import own_vdso
 from udsprobe.symbols.mappings import Mapping
 
@@ -36,11 +37,13 @@ class Image:
 
     Attributes:
         rules: None without libdw, or where the file cannot be read.
+        go: of functions of Go; None: it has none, or not for this machine.
     """
 
     elf: Optional[ElfImage]
     functions: FunctionTable
     rules: Optional[FrameRules]
+    go: Optional[GoRules] = None
 
     def address_of(self, mapping: Mapping, ip: int) -> Optional[int]:
         """In the file's own numbers."""
@@ -113,6 +116,8 @@ class TargetImages:
         for image in self._all():
             if image.rules is not None:
                 image.rules.close()
+            if image.go is not None:
+                image.go.close()
         self._images.clear()
         self._vdso = None
 
@@ -143,7 +148,10 @@ class TargetImages:
             rules = None
             if self._machine is not None and os.fstat(descriptor).st_size <= RULES_BYTES_MAX:
                 rules = FrameRules(self._machine, descriptor)
-            return Image(elf, elf.functions, rules)
+            go = None
+            if elf.go_frames is not None and self._machine == MACHINES["x86_64"]:
+                go = GoRules(elf.go_frames, descriptor)
+            return Image(elf, elf.functions, rules, go)
         except (ValueError, OSError):
             return NOT_READ
 

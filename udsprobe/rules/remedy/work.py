@@ -120,7 +120,7 @@ _DATABASE = "a further server of the same data needs replication; a cheaper quer
 MORE_CPU: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
-            "use more worker processes, if CPUs are free",
+            "use more worker processes or threads, if CPUs are free",
             "one thread runs on one CPU; a faster transport does not change that",
         ),
     ),

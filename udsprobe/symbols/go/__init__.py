@@ -1,0 +1,1 @@
+"""Functions and frames of Go, by the table that its runtime needs."""
