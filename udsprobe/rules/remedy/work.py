@@ -197,8 +197,8 @@ MORE_CPU: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
     "caddy": (
-        reload(
-            "lower the level of `encode`, or give Caddy more CPUs",
+        restart(
+            "give Caddy more CPUs, or its handlers less to do (`templates`, `encode`)",
             "Caddy runs on as many CPUs as GOMAXPROCS says: all that it may use",
         ),
     ),
