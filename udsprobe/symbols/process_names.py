@@ -127,7 +127,7 @@ class ProcessNames:
         rule = None if inside is None else _rule(image, inside)
         if rule is not None:
             return Place(rule, False)
-        keeps_pointers = image.rules is None or not image.rules.is_there or image.go is not None
+        keeps_pointers = image.rules is None or not image.rules.is_there or image.is_go
         return Place(None, keeps_pointers or self._is_builtin(image, inside))
 
     def is_trampoline(self, address: int) -> bool:

@@ -45,6 +45,11 @@ class Image:
     rules: Optional[FrameRules]
     go: Optional[GoRules] = None
 
+    @property
+    def is_go(self) -> bool:
+        """It has functions of Go, which keep frame pointers."""
+        return self.elf is not None and self.elf.go_frames is not None
+
     def address_of(self, mapping: Mapping, ip: int) -> Optional[int]:
         """In the file's own numbers."""
         if self.elf is None:

@@ -12,7 +12,7 @@ FRAMES_MAX = 127
 RED_ZONE_BYTES = 128
 """Below the stack pointer: what functions that call no other keep there (x86-64 ABI, 3.2.2)."""
 
-_KNOWN_MAX, _KNOWN_OF_ONE_MAX = 2000, 8
+_KNOWN_MAX, _KNOWN_OF_ONE_MAX = 1000, 8
 # Callers are remembered from each frame at such an address: the outer ones of many stacks are one.
 _MARKED = 0x70
 _WORD = struct.Struct("<Q")
@@ -113,11 +113,13 @@ class Unwinder:
         self._place_of = place_of
         self._begins = begins
         self._known: Dict[Tuple[State, int], List[_Known]] = {}
+        self._known_count = 0
         self._places: Dict[int, Optional[Place]] = {}
 
     def forget(self) -> None:
         """What is mapped may have changed."""
         self._known.clear()
+        self._known_count = 0
 
     def begin_round(self) -> None:
         """Of code that is made at run time more may be known."""
@@ -140,7 +142,7 @@ class Unwinder:
         if known is not None:
             return [*found, *known.found], known.is_whole
         is_whole = self._unwound(stack, found, marks)
-        if not stack.lacks:
+        if not stack.lacks and len(found) < FRAMES_MAX:
             self._remember(stack, found, marks, is_whole=is_whole)
         return found, is_whole
 
@@ -184,13 +186,14 @@ class Unwinder:
     def _remember(
         self, stack: _Stack, found: List[Activation], marks: List[_Mark], *, is_whole: bool
     ) -> None:
-        if len(self._known) >= _KNOWN_MAX:
-            self._known.clear()
+        if self._known_count >= _KNOWN_MAX:
+            self.forget()
         for mark in marks[stack.has_used_registers :]:
             same = self._known.setdefault((mark.state, mark.at), [])
             if len(same) < _KNOWN_OF_ONE_MAX:
                 words, outer = stack.words[mark.words :], found[mark.found :]
                 same.append(_Known(tuple(words), tuple(outer), is_whole))
+                self._known_count += 1
 
     def _place(self, address: int) -> Optional[Place]:
         if address not in self._places:

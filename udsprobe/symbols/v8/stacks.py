@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from contextlib import suppress
 from typing import List, Optional, Sequence
@@ -19,6 +20,8 @@ from udsprobe.symbols.v8.layouts import Layout, layout_of
 # Node's program, or its library.
 _FILE = re.compile(rb"(lib)?node(js)?([-.\d].*)?")
 _BUILTIN = "Builtins_"
+# Which instructions call is known of x86-64 alone.
+_IS_X86 = platform.machine() == "x86_64"
 # Of these each belongs to what it interprets; other builtins are called by that.
 _INTERPRETS = re.compile(r"Builtins_(Interpreter\w+|\w+Handler|Baseline\w*)")
 
@@ -93,7 +96,8 @@ class V8Stacks:
         is_made = frame.module == JIT
         if not shared and is_made and frame.function is None:
             shared = self._functions.shared_at(address) or 0
-        inlined = self._functions.inlined_at(address) if is_call and is_made and shared else ()
+        is_told = is_call and is_made and shared and _IS_X86
+        inlined = self._functions.inlined_at(address) if is_told else ()
         named = [name for each in (shared, *inlined) for name in self._named(each)]
         if not named:
             return [frame]
