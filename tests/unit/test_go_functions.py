@@ -7,16 +7,18 @@ import struct
 import subprocess
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Dict, List, Sequence
+from typing import IO, Dict, List, Optional, Sequence
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
 from tests.conftest import Require
-from udsprobe.symbols.elf_file import ElfFile
+from udsprobe.symbols.elf_file import ElfFile, Segment
 from udsprobe.symbols.elf_image import ElfImage
 from udsprobe.symbols.function_table import Function
+from udsprobe.symbols.go.code_base import code_base
 from udsprobe.symbols.go.functions import go_program
+from udsprobe.symbols.go.table import GoTable
 
 CODE = Path(__file__).parent.parent / "workloads" / "code"
 FUNCTION = "STT_FUNC"
@@ -109,3 +111,35 @@ def test_a_table_that_lies_has_no_wrong_names(tmp_path: Path, require: Require) 
         lying = bytearray(raw)
         struct.pack_into("<Q", lying, section + place, value)
         assert functions(BytesIO(bytes(lying))) == (truth if value == 0x1234 else [])
+
+
+class Program:
+    """Of functions that save the frame pointer first; its code begins where its segment does."""
+
+    def __init__(self, begins: int, functions: int) -> None:
+        self.image = (b"\x55" + bytes(15)) * functions
+        self.segments = [Segment(0, len(self.image), begins, True)]
+
+        self._file = BytesIO(self.image)
+
+    code = ElfFile.code
+
+    def section(self, name: bytes) -> None:
+        """None of any name."""
+
+
+def table_of(functions: int, text: int) -> GoTable:
+    entries_bytes = 8 * functions + 4
+    entries = b"".join(struct.pack("<II", 16 * at, entries_bytes) for at in range(functions))
+    told = (
+        entries + struct.pack("<I", 16 * functions) + bytes(16) + struct.pack("<I", 0) + bytes(24)
+    )
+    # No depth for a byte, then 8 to the end.
+    return GoTable(bytes([2, 1, 16, 15, 0]) + told, 0, 1, functions, text, 0, 0, 5, 41)
+
+
+@pytest.mark.parametrize(("text", "expected"), [(0x1000, 0x1000), (0x1008, None)])
+def test_the_first_instruction_of_a_program_proves_where_its_code_begins(
+    text: int, expected: Optional[int]
+) -> None:
+    assert code_base(Program(0x1000, 40), table_of(40, text)) == expected  # type: ignore[arg-type]

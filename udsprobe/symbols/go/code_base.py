@@ -28,8 +28,13 @@ _NUMBER = struct.Struct("<I")
 
 
 class _Proof(NamedTuple):
-    """Up to there a function has made room for so much, the first that it does."""
+    """Up to `end` a function has made room for so much, the first that it does.
 
+    Attributes:
+        begin: where it begins, or the instruction may.
+    """
+
+    begin: int
     end: int
     depth: int
 
@@ -62,17 +67,13 @@ def _searched(elf: ElfFile, table: GoTable, proofs: List[_Proof]) -> Optional[in
         begin = segment.address + text.offset - segment.offset
         code = elf.code(begin, min(text.size_bytes, last + _SEARCHED_BYTES))
         for at in range(-begin % _BOUNDARY_BYTES, len(code) - last + 1, _BOUNDARY_BYTES):
-            if all(
-                _makes_room(code[at + each.end - _LONGEST_BYTES : at + each.end], each.depth)
-                for each in proofs
-            ):
+            if all(_makes_room(code[at + p.begin : at + p.end], p.depth) for p in proofs):
                 return begin + at if _is_code(elf, table, begin + at) else None
     return None
 
 
 def _agrees(elf: ElfFile, base: int, proofs: List[_Proof]) -> bool:
-    before = ((elf.code(base + each.end - _LONGEST_BYTES, _LONGEST_BYTES), each) for each in proofs)
-    return all(_makes_room(code, each.depth) for code, each in before)
+    return all(_makes_room(elf.code(base + p.begin, p.end - p.begin), p.depth) for p in proofs)
 
 
 def _makes_room(code: bytes, depth: int) -> bool:
@@ -96,7 +97,7 @@ def _proof(table: GoTable, number: int) -> Iterator[_Proof]:
     found = steps(table.raw[table.steps + first :][:_STEPS_BYTES])
     (depth, end), (deeper, _) = next(found, (-1, 0)), next(found, (-1, 0))
     if depth == 0 and deeper > 0 and end:
-        yield _Proof(begin + end, deeper)
+        yield _Proof(begin + max(0, end - _LONGEST_BYTES), begin + end, deeper)
 
 
 def _is_code(elf: ElfFile, table: GoTable, base: int) -> bool:
