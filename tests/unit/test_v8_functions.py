@@ -173,7 +173,7 @@ def test_builtins_of_a_stripped_file_are_known_by_their_frame() -> None:
 
 
 def of_heap(heap: Heap) -> Tuple[V8Stacks, int]:
-    stacks = V8Stacks(0, TargetsWithout(), heap)  # type: ignore[arg-type]
+    stacks = V8Stacks(0, TargetsWithout(), heap, lambda address: False)  # type: ignore[arg-type]
     shared = named(heap)
     stacks._functions = functions_of(heap)
     return stacks, shared

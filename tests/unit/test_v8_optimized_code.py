@@ -184,7 +184,7 @@ def test_the_last_instruction_itself_is_none_before_it(last: bytes) -> None:
 
 
 def stacks_of(heap: Heap) -> V8Stacks:
-    stacks = V8Stacks(0, None, heap)  # type: ignore[arg-type]
+    stacks = V8Stacks(0, None, heap, lambda address: False)  # type: ignore[arg-type]
     stacks._functions = functions_of(heap)
     return stacks
 

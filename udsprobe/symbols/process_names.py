@@ -135,6 +135,10 @@ class ProcessNames:
         found = self._map.at(address)
         return found is not None and found.name.startswith(_PYTHON)
 
+    def has_code(self, address: int) -> bool:
+        """Whether executable memory is there."""
+        return self._space.at(address) is not None
+
     def is_made_at_run_time(self, address: int) -> bool:
         """It is in no file."""
         mapping = self._space.at(address)

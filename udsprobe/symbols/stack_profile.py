@@ -65,7 +65,7 @@ class _Process:
         self.unwinder = None if machine is None else Unwinder(machine, self._place, self.begins)
         self._memory = ProcessMemory(pid)
         self.python = PythonStacks(pid, images, self._memory)
-        self.v8 = V8Stacks(pid, images, self._memory)
+        self.v8 = V8Stacks(pid, images, self._memory, self.names.has_code)
         self._look()
         self.rest()
 

@@ -137,19 +137,27 @@ class Unwinder:
             memory: from `RED_ZONE_BYTES` below `start.sp` on.
         """
         stack = _Stack(start.sp - RED_ZONE_BYTES, memory, beside)
-        found, marks = [Activation(start.ip, start.fp)], [_Mark(start, start.ip, 1, 0)]
-        known = self._known_from(marks[0], stack)
-        if known is not None:
-            return [*found, *known.found], known.is_whole
-        is_whole = self._unwound(stack, found, marks)
+        found = [Activation(start.ip, start.fp)]
+        marks: List[_Mark] = []
+        is_whole = self._unwound(start, stack, found, marks)
         if not stack.lacks and len(found) < FRAMES_MAX:
             self._remember(stack, found, marks, is_whole=is_whole)
         return found, is_whole
 
-    def _unwound(self, stack: _Stack, found: List[Activation], marks: List[_Mark]) -> bool:
+    def _unwound(
+        self, start: State, stack: _Stack, found: List[Activation], marks: List[_Mark]
+    ) -> bool:
         """Adds what it finds to both lists."""
-        state, at = marks[0].state, marks[0].at
+        state, at = start, start.ip
         while len(found) < FRAMES_MAX:
+            if not marks or state.sp & _MARKED == 0:
+                marks.append(_Mark(state, at, len(found), len(stack.words)))
+                known = self._known_from(marks[-1], stack)
+                if known is not None:
+                    found += known.found[: FRAMES_MAX - len(found)]
+                    stack.words += known.words
+                    marks.pop()
+                    return known.is_whole
             place = self._place(at)
             if place is None:
                 return False
@@ -169,14 +177,6 @@ class Unwinder:
             if self._place(at) is None:
                 return False
             found.append(Activation(at, state.fp))
-            if state.sp & _MARKED == 0:
-                mark = _Mark(state, at, len(found), len(stack.words))
-                known = self._known_from(mark, stack)
-                if known is not None:
-                    found += known.found[: FRAMES_MAX - len(found)]
-                    stack.words += known.words
-                    return known.is_whole
-                marks.append(mark)
         return False
 
     def _known_from(self, mark: _Mark, stack: _Stack) -> Optional[_Known]:

@@ -129,7 +129,7 @@ class Frame(NamedTuple):
         return f"{name} ({where})" if where else name
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2048)
 def frames_of(text: str) -> Tuple[Frame, ...]:
     """The outermost first, as `StackCounts.frames` has them."""
     return tuple(map(_frame_of, text.split("\n")))

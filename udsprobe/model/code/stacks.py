@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from udsprobe.model.code.frames import frames_of
-from udsprobe.model.code.places import FUNCTIONS_SHOWN_MAX, Row, by_self, places
+from udsprobe.model.code.places import Row, by_self, places
 from udsprobe.model.code.sleeps import sleeping_processes
 from udsprobe.model.counters import grown, grown_by_key
 from udsprobe.model.report import CodeStack, ProcessCode, Report, Sleeps, Stacks
@@ -38,7 +38,7 @@ def stacks(first: Sample, last: Sample) -> Optional[Stacks]:
         mapped_pids=list(last.stacks.mapped_pids),
         unwinds=last.stacks.unwinds,
         processes=_processes(running),
-        functions=by_self(running)[:FUNCTIONS_SHOWN_MAX],
+        functions=by_self(running),
         stacks=[*_most(running), *_most(asleep)],
         stacks_total=len(rows),
         sleeps=sleeps(before, last.stacks, asleep, _serving(first, last)),

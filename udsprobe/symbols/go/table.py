@@ -11,6 +11,7 @@ import struct
 from typing import Iterator, NamedTuple, Optional, Tuple
 
 from udsprobe.symbols.elf_file import ElfFile
+from udsprobe.symbols.varints import signed, varints
 
 TABLE_BYTES_MAX = 256 << 20
 NAME_BYTES_MAX, NAMES_BYTES_MAX = 4096, 64 << 20
@@ -117,23 +118,12 @@ def named(table: GoTable) -> Iterator[Named]:
         yield Named(begin, end, table.raw[start:stop])
 
 
-def numbers(raw: bytes) -> Iterator[int]:
-    """Seven bits a byte, the lowest first."""
-    value = shift = 0
-    for byte in raw:
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            yield value
-            value = shift = 0
-
-
 def steps(raw: bytes) -> Iterator[Tuple[int, int]]:
     """How far the stack pointer is from the return address, and up to which byte of a function."""
-    depth, end, left = -1, 0, numbers(raw)
+    depth, end, left = -1, 0, varints(raw)
     for change in left:
         if change == 0 and end:
             return
-        depth += (change >> 1) ^ -(change & 1)
+        depth += signed(change)
         end += next(left, 0)
         yield depth, end

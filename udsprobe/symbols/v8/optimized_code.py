@@ -11,6 +11,7 @@ from udsprobe.kernel.proc.process_memory import ObjectsSeen, ProcessMemory
 from udsprobe.symbols.v8.heap import V8Heap
 from udsprobe.symbols.v8.layouts import NamesLayout
 from udsprobe.symbols.v8.machine_calls import has_call
+from udsprobe.symbols.varints import signed, varints
 
 CODES_MAX, CALLS_MAX = 2000, 20_000
 """Of a process, that are remembered."""
@@ -242,7 +243,7 @@ def calls_of(table: bytes) -> _Calls:
     It has two numbers for each place: how far it is from the one before, below 0 where it is an
     expression, and how far its position is.
     """
-    numbers = _numbers(table)
+    numbers = [signed(each) for each in varints(table)]
     places, inlined, place, position = [], [], 0, 0
     for step, change in zip(numbers[::2], numbers[1::2]):
         place += step if step >= 0 else -step - 1
@@ -254,18 +255,6 @@ def calls_of(table: bytes) -> _Calls:
 
 def _inlined_of(position: int) -> int:
     return ((position >> _INLINED_SHIFT) & _INLINED_MASK) - 1
-
-
-def _numbers(raw: bytes) -> List[int]:
-    """Seven bits a byte, the lowest first; of a number its lowest bit is the sign."""
-    found, value, shift = [], 0, 0
-    for byte in raw:
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            found.append((value >> 1) ^ -(value & 1))
-            value = shift = 0
-    return found
 
 
 def _fields(address: int) -> Sequence[int]:

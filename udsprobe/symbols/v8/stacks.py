@@ -5,12 +5,12 @@ from __future__ import annotations
 import platform
 import re
 from contextlib import suppress
-from typing import List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.v8_frames import V8Frame, V8Layout
 from udsprobe.printable import printable
-from udsprobe.symbols.mappings import AddressSpace, Mapping
+from udsprobe.symbols.mappings import Mapping
 from udsprobe.symbols.process_names import JIT, CodeFrame
 from udsprobe.symbols.target_images import TargetImages
 from udsprobe.symbols.unwinding import Activation
@@ -29,15 +29,24 @@ _INTERPRETS = re.compile(r"Builtins_(Interpreter\w+|\w+Handler|Baseline\w*)")
 class V8Stacks:
     """Of one process.
 
+    Args:
+        has_code: whether code is at an address.
+
     Attributes:
         module: name of the file with its code; empty: there is none.
         has_named: it had functions of JavaScript.
     """
 
-    def __init__(self, pid: int, images: TargetImages, memory: ProcessMemory) -> None:
+    def __init__(
+        self,
+        pid: int,
+        images: TargetImages,
+        memory: ProcessMemory,
+        has_code: Callable[[int], bool],
+    ) -> None:
         self._pid, self._images, self._memory = pid, images, memory
+        self._has_code = has_code
         self._layout: Optional[Layout] = None
-        self._space = AddressSpace(())
         self._functions: Optional[V8Functions] = None
         self.module = ""
         self.has_named = False
@@ -53,7 +62,6 @@ class V8Stacks:
         Args:
             mapped: the executable memory of the process, which has changed.
         """
-        self._space = AddressSpace(mapped)
         for mapping in mapped:
             if mapping.is_file and _FILE.fullmatch(mapping.name):
                 with suppress(OSError):
@@ -120,13 +128,10 @@ class V8Stacks:
             return frame.module in (JIT, self.module)
         return frame.module == JIT or frame.function.startswith(_BUILTIN)
 
-    def _is_code(self, address: int) -> bool:
-        return self._space.at(address) is not None
-
     def _take(self, found: Optional[Layout], mapping: Mapping) -> None:
         if found is not None and found != self._layout:
             self._layout, self.module = found, printable(mapping.name)
-            self._functions = V8Functions(found.names, self._memory, self._is_code)
+            self._functions = V8Functions(found.names, self._memory, self._has_code)
 
     def _found(self, mapping: Mapping) -> Optional[Layout]:
         exported = self._images.of(self._pid, mapping).objects_at(mapping)
