@@ -289,3 +289,22 @@ def test_who_accepts_is_the_bottleneck_where_requests_wait_for_it() -> None:
 
 def test_who_accepts_may_work_where_nobody_waits_for_it() -> None:
     assert verdict(forking(10.0)).cause == "healthy"
+
+
+def test_a_loop_that_polls_without_a_pause_keeps_nobody_waiting() -> None:
+    """Its thread is all busy, and requests are there for a twelfth of the time."""
+    requests = ill.served(4000, recv_wait=20, recv=5, send=15, app=160, cpu=100)
+    spinning = ill.thread(user=0.78, sys_poll=0.21, sys_socket=0.01)
+    polls = replace(syscall("epoll_wait", "other", calls=1_000_000), cpu_us=2e6)
+    report = ill.service(requests, spinning, syscalls=[polls])
+    found = verdict(report)
+    assert found.cause == "healthy"
+    assert any("with what no request waits for" in fact.says for fact in found.evidence)
+    # Of two seconds of polling, what was while a request was there.
+    assert found.max_gain_pct is not None and found.transport_share_pct is not None
+    assert found.max_gain_pct - found.transport_share_pct == pytest.approx(19.2)
+    late = ill.served(4000, recv_wait=20_000, recv=5, send=15, app=160, cpu=100)
+    assert verdict(ill.service(late, spinning)).cause == "app-cpu"
+    # A connection for each request: what it is busy with may be their handshakes.
+    new = replace(ill.quiet_listener(), established=1000, accepted=1000)
+    assert verdict(ill.service(requests, spinning, listeners=[new])).cause == "app-cpu"

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit import ill
 from tests.unit.kept import call, kept, story
+from tests.unit.reports import syscall
 from udsprobe.model.report import (
     Author,
     Report,
@@ -88,6 +89,63 @@ def test_the_verdict_s_subject_is_the_last_author() -> None:
     assert "woken by flusher 60/61" in verdict.summary
     assert "held" not in verdict.summary
     assert any(fact.metric == "waits_author_share" for fact in verdict.evidence)
+
+
+def queued_for_one_that_sleeps(kind: str, call: str) -> Report:
+    """Two of three threads wait for a lock; the third holds it and waits for a reader."""
+    holder = part(0.15, pid=4711, tid=4712, comm="node", was=kind, call=call)
+    reader = part(0.3, pid=80, tid=80, comm="logger", is_target=False, was=None, call=None)
+    before = part(0.15, pid=4711, tid=4713, comm="node", was="lock", call="futex")
+    rows = [replace(wait(tid, holder, before), roots=[reader]) for tid in (4711, 4713)]
+    threads = [
+        replace(ill.thread(tid, **share), pid=4711)
+        for tid, share in (
+            (4711, {"blocked_lock": 0.6, "blocked_recv": 0.4}),
+            (4712, {"blocked_other": 0.3, "blocked_recv": 0.7}),
+            (4713, {"blocked_lock": 0.6, "blocked_recv": 0.4}),
+        )
+    ]
+    requests = ill.served(500, recv_wait=0, recv=0, send=0, app=80_000, lock=67.0, other=33.0)
+    if kind == "send":
+        requests = ill.served(500, recv_wait=0, recv=0, send=0, app=80_000, lock=100.0)
+    waits = [*rows, wait(4712, reader, kind=kind)]
+    return replace(ill.service(requests, *threads), waits=waits)
+
+
+def test_a_lock_whose_holder_waits_for_a_reader_is_a_wait_for_that_reader() -> None:
+    report = queued_for_one_that_sleeps("send", "sendto")
+    call = replace(syscall("sendto", calls=500), transport="unix", socket_type="dgram")
+    slow = replace(call, wall_us=9.9e6, slow_us=9.9e6)
+    found = judged(replace(report, syscalls=[slow])).verdict
+    assert found is not None and found.cause == "send-blocked"
+    assert "and holds a lock that others wait for: their reader, logger 80," in found.summary
+
+
+def test_a_lock_whose_holder_waits_at_a_full_pipe_is_a_wait_for_who_reads_it() -> None:
+    report = queued_for_one_that_sleeps("pipe", "write")
+    writes = replace(syscall("write", "other", calls=500), wall_us=9.9e6)
+    found = judged(replace(report, syscalls=[writes])).verdict
+    assert found is not None and found.cause == "app-blocked"
+    assert "sleeps on a pipe that is full, and holds a lock" in found.summary
+    assert found.subject == "logger 80"
+    assert "let logger 80 read faster" in found.actions[0].say
+
+
+def test_goroutines_that_take_turns_at_a_pipe_wait_for_who_reads_it() -> None:
+    """Nothing tells what a goroutine waits for; one thread after the other is in the write."""
+    requests = ill.served(500, recv_wait=0, recv=0, send=0, app=80_000, poll=98.0, cpu=2.0)
+    server = ill.thread(4711, "api", user=0.02, sys_poll=0.01, blocked_poll=0.97)
+    reader = part(1.0, pid=80, tid=80, comm="logger", is_target=False, was=None, call=None)
+    row = replace(wait(4799, reader, kind="pipe"), total_us=9.7e6)
+    writes = replace(syscall("write", "other", calls=500), wall_us=9.7e6)
+    report = ill.service(requests, server, syscalls=[writes])
+    target = replace(report.targets[0], comm="api", cmdline="/bin/api", language="go")
+    report = replace(report, targets=[target], waits=[row])
+    found = judged(report).verdict
+    assert found is not None and found.cause == "app-blocked"
+    assert "one at a time on a pipe that is full: woken by logger 80" in found.summary
+    seldom = judged(replace(report, waits=[replace(row, total_us=5e6)])).verdict
+    assert seldom is not None and "wait for a timer, a lock or a channel" in seldom.summary
 
 
 def test_a_service_that_starts_a_child_for_each_request_is_told_what_to_start_once() -> None:

@@ -8,6 +8,7 @@ from udsprobe.model.report import Action, Evidence, Report, Verdict, Waiting
 from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.rules.accounts.lock_use import busiest_lock
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
+from udsprobe.rules.accounts.saturation import is_busy_for_nobody
 from udsprobe.rules.accounts.service import Service
 from udsprobe.rules.accounts.transport_share import TransportShare
 from udsprobe.rules.causes import HEALTHY, UNKNOWN
@@ -178,7 +179,12 @@ def healthy(
     """Nothing is significant; says how far away each limit is."""
     owed = owed_replies(report)
     owed_facts = [*owed, *asked_before(report)]
-    facts = [*owed_facts, *_thread_room(report), *_queue_room(report), *_descriptor_room(report)]
+    facts = [
+        *owed_facts,
+        *_thread_room(report, service, time),
+        *_queue_room(report),
+        *_descriptor_room(report),
+    ]
     locks = _lock_room(report, service)
     facts += [*locks, *_reader_room(report)]
     cause, value = _nearest(near)
@@ -321,12 +327,14 @@ def _lock_words(facts: List[Evidence]) -> str:
     return f" Near a limit: {facts[0].says}." if facts else ""
 
 
-def _thread_room(report: Report) -> List[Evidence]:
+def _thread_room(report: Report, service: Service, time: RequestTime) -> List[Evidence]:
     busiest = report.time.busiest if report.time is not None else None
     if busiest is None:
         return []
     share = busy_share(busiest.share)
     says = f"the busiest thread, {busiest.comm} {busiest.tid}, is {percent(share)} busy"
+    if share >= THREAD_BUSY_MIN and is_busy_for_nobody(service, time):
+        says += ", most of it with what no request waits for"
     return [evidence("busy_share", share, "of 1", says, THREAD_BUSY_MIN)]
 
 

@@ -17,7 +17,7 @@ from udsprobe.model.report import (
 from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.rules.accounts.affinity import confinement
 from udsprobe.rules.accounts.asleep import TIMER, slept_in, waited_for
-from udsprobe.rules.accounts.authors import LastAuthor, last_author
+from udsprobe.rules.accounts.authors import DOING, LastAuthor, always_one_in, last_author, who_ended
 from udsprobe.rules.accounts.cpu_holders import (
     foreign_holders,
     foreign_share,
@@ -66,6 +66,8 @@ _SLEEPS = {
 }
 _OF_FILES = ("read", "readv", "write", "writev")
 _SPECIAL_FILE = " of a terminal, an eventfd or another special file"
+# What only one goroutine at a time can do, of what a thread sleeps in.
+_ONE_AT_A_TIME = ("pipe", "disk")
 _IN_GO = "a timer, a lock or a channel"
 _CALLS_PER_REQUEST_MIN = 0.05
 
@@ -273,6 +275,10 @@ def _app_blocked(case: _Case) -> Remedy:
     asked = lookups(case.report, case.time.count) if part == "timer" and author is None else None
     if asked is not None:
         return _looks_names_up(case, asked, facts, _wakes(case, part, author, pid))
+    if on == _IN_GO and author is None:
+        shared = always_one_in(case.service, _ONE_AT_A_TIME)
+        if shared is not None:
+            return _one_at_a_time(case, *shared, pid, facts)
     pool = own_pool(case.service, part, case.time.sum_us(part)) if author is None else None
     if pool is not None:
         return _works_in_a_pool(case, pool, pid, facts)
@@ -286,13 +292,34 @@ def _app_blocked(case: _Case) -> Remedy:
     )
 
 
+def _one_at_a_time(
+    case: _Case, kind: str, waited_us: float, pid: int, facts: Tuple[Evidence, ...]
+) -> Remedy:
+    """What goroutines take turns at: one thread after the other sleeps in there."""
+    share = min(1.0, waited_us / 1e6 / case.service.duration_s)
+    says = f"for {percent(share)} of the time one of its threads is {DOING[kind]}"
+    fact = evidence("asleep_share", share, "of 1", says, THREAD_BUSY_MIN)
+    by = who_ended(case.service, kind)
+    is_full = kind == "pipe" and by is not None and bool(_is_writing(case.report))
+    on = f"a pipe{_direction(case.report)}" if kind == "pipe" else "the disk"
+    first = remedies("pipe-full", pid=pid, who=by.name) if by is not None and is_full else ()
+    return Remedy(
+        on if by is None else by.name,
+        f"goroutines of {case.service.name} wait for each other while requests wait for "
+        f"{_what_is_late(case)}, one at a time on {on}{'' if by is None else ': ' + by.clause()}",
+        (fact, *facts),
+        (*first, *choice.sleeps(case.report, pid, on_disk=kind == "disk")),
+    )
+
+
 def _asleep_words(case: _Case, on: str, part: str, author: Optional[LastAuthor]) -> str:
     name = case.service.name
     if on == _IN_GO:
         return f"goroutines of {name} wait for {on}"
     # Where it is known who ends it, it is no timer.
     where = "in its poller" if author is not None and part == "timer" else f"on {on}"
-    return f"{name} sleeps {where}"
+    locks = _and_locks(case, part)
+    return f"{name} sleeps {where}{locks}{',' if locks else ''}"
 
 
 def _longest_asleep(case: _Case, part: str) -> Optional[ThreadTime]:
@@ -563,13 +590,23 @@ def _datagrams_wait(case: _Case, row: Syscall, fact: Evidence) -> Remedy:
     if limits:
         says = f"a datagram socket queues {limits[0] + 1} messages (net.unix.max_dgram_qlen + 1)"
         facts.append(evidence("max_dgram_qlen", limits[0], "messages", says))
+    reader = who_ended(case.service, "send")
+    who = "a log for example" if reader is None else reader.name
+    if reader is not None:
+        facts.append(reader.fact())
     return Remedy(
         "unix datagram sockets",
-        f"{case.service.name} sleeps in {row.name} on Unix datagram sockets: their reader, a log "
-        "for example, does not keep up",
+        f"{case.service.name} sleeps in {row.name} on Unix datagram sockets"
+        f"{_and_locks(case, 'send')}: their reader, {who}, does not keep up",
         tuple(facts),
         remedies("datagrams"),
     )
+
+
+def _and_locks(case: _Case, part: str) -> str:
+    """Where most of what requests wait for such sleeps is for a lock that is held meanwhile."""
+    is_locked = 2 * case.time.held_us.get(part, 0.0) > case.time.sum_us(part)
+    return ", and holds a lock that others wait for" if is_locked else ""
 
 
 def _transport(case: _Case) -> Remedy:

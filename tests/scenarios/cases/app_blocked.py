@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
+from typing import Tuple
 
 from tests.scenarios.bench import LOAD_S, Bench
 from tests.scenarios.case import BOTH, TCP, UNIX, Subject, case
@@ -99,13 +101,36 @@ def node_child(bench: Bench, sleep_ms: int = 100) -> Subject:
 @case("Node", needs=("node",))
 def node_and_a_full_pipe(bench: Bench, pipe_rate: int = 20) -> Subject:
     """A line of 2,000 bytes to a pipe for each request, whose reader takes 20 of them a second."""
-    path = bench.folder / "log.pipe"
-    os.mkfifo(path)
-    reader = [sys.executable, str(HERE / "load/pipe_reader.py"), str(path), str(pipe_rate)]
-    pid = bench.start(reader, "reader").pid
+    reader, path = pipe_reader(bench, pipe_rate)
     node = bench.node(f"log_to={path}")
     bench.load(node.address, connections=6)
-    return Subject([node.pid], ["a pipe that is full", f"python {pid}"])
+    return Subject([node.pid], ["a pipe that is full", reader])
+
+
+@case("Python threads", (TCP,))
+def threads_and_a_full_pipe_behind_a_lock(bench: Bench, pipe_rate: int = 20) -> Subject:
+    """The same, as logging.StreamHandler: one thread writes, and the others wait for its lock."""
+    reader, path = pipe_reader(bench, pipe_rate)
+    server = bench.threaded(f"log_to={path}", "log_lock=1")
+    bench.load(server.address, connections=6)
+    return Subject([server.pid], ["a pipe that is full, and holds a lock", reader])
+
+
+@case("Go", (UNIX,), needs=("go",))
+def go_and_a_full_pipe(bench: Bench, pipe_rate: int = 20) -> Subject:
+    """The same by Go's log package, whose lock goroutines wait for."""
+    reader, path = pipe_reader(bench, pipe_rate)
+    server = bench.go(f"log_to={path}")
+    bench.load(server.address, connections=6)
+    return Subject([server.pid], ["a pipe that is full", reader])
+
+
+def pipe_reader(bench: Bench, rate: int) -> Tuple[str, Path]:
+    """A process that takes so many lines a second from a pipe: its name, and the pipe's path."""
+    path = bench.folder / "log.pipe"
+    os.mkfifo(path)
+    reader = [sys.executable, str(HERE / "load/pipe_reader.py"), str(path), str(rate)]
+    return f"python {bench.start(reader, 'reader').pid}", path
 
 
 @case("Python threads", BOTH)

@@ -45,6 +45,15 @@ def node_half_busy(bench: Bench) -> Subject:
     return Subject([node.pid])
 
 
+@case("Node", needs=("node",))
+def node_that_polls_without_a_pause(bench: Bench) -> Subject:
+    """Its loop never sleeps: its thread is all busy, and takes each of 100 requests a second at
+    once."""
+    node = bench.node("spins=1")
+    bench.load(node.address, connections=4, rate=100)
+    return Subject([node.pid], ["no request waits for"])
+
+
 @case("asyncio", BOTH)
 def asyncio_streams_events(bench: Bench) -> Subject:
     """Replies are streams of events, of 80 ms each: they last as long as they are to."""

@@ -113,6 +113,15 @@ def threads_and_a_slow_log(bench: Bench, log_rate: int = 20) -> Subject:
     return Subject([server.pid], ["datagram", "sendto"])
 
 
+@case("Python threads", (TCP,))
+def threads_and_a_slow_log_behind_a_lock(bench: Bench, log_rate: int = 20) -> Subject:
+    """As logging.handlers.SysLogHandler: one thread sleeps in the send, the others for its lock."""
+    log, path = log_reader(bench, log_rate)
+    server = bench.threaded(f"log={path}", "log_lock=1")
+    bench.load(server.address, connections=16)
+    return Subject([server.pid], ["holds a lock", f"python {log.pid}"])
+
+
 @case("asyncio", (UNIX,))
 def asyncio_and_a_slow_log(bench: Bench, log_rate: int = 20) -> Subject:
     """The same from an event loop, which stands still for each line."""

@@ -3,6 +3,7 @@
 // spin_ms=T computes · sleep_ms=T · mutex_ms=T one lock held for T ms · body=N bytes ·
 // one_in=N, forget=1 each Nth request waits for a channel into which nobody sends ·
 // upstream=ADDRESS asks an HTTP server first · keep=0 with a new connection each ·
+// log_to=PATH writes a line of 2,000 bytes there for each request ·
 // threads=N N goroutines on N threads compute all the time beside it
 package main
 
@@ -10,6 +11,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -92,7 +94,20 @@ func main() {
 	}
 	oneIn, _ := strconv.ParseInt(options["one_in"], 10, 64)
 	nothing := make(chan int)
+	var logger *log.Logger
+	if options["log_to"] != "" {
+		pipe, err := os.OpenFile(options["log_to"], os.O_WRONLY, 0)
+		if err != nil {
+			panic(err)
+		}
+		pipe.Fd() // as standard output: a write waits in the call
+		logger = log.New(pipe, "", 0)
+	}
+	line := strings.Repeat("x", 1999)
 	handler := func(w http.ResponseWriter, r *http.Request) {
+		if logger != nil {
+			logger.Println(line)
+		}
 		spin(milliseconds("spin_ms"))
 		time.Sleep(milliseconds("sleep_ms"))
 		if options["mutex_ms"] != "" {

@@ -9,6 +9,7 @@
 //   redis=ADDRESS, command=TEXT  asks Redis                keep=0      a new upstream connection each
 //   backlog=N      keepalive=0    Connection: close        workers=N   a cluster
 //   log_to=PATH    writes a line of 2,000 bytes there for each request, and waits for it
+//   spins=1        its loop never sleeps
 //   endless_after=N  a loop that never ends, after N requests
 //   hang_after=N   a child that takes a minute, waited for in the loop, after N requests
 //   knobs=FILE     other options, a line each, which it reads at SIGUSR2
@@ -185,6 +186,10 @@ function serve() {
   const server = http.createServer((request, response) => {
     work().then(() => response.end(body), () => { response.statusCode = 502; response.end(); });
   });
+  if (options.spins) {
+    const turn = () => setImmediate(turn);
+    turn();
+  }
   server.keepAliveTimeout = 120000;
   if (options.keepalive === '0') server.maxRequestsPerSocket = 1;
   server.listen({ ...to(where), backlog: number('backlog', 511) });

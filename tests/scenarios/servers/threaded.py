@@ -11,12 +11,14 @@ parts=2 head and body in a send each · nodelay=1 TCP_NODELAY
 upstream=ADDRESS asks an HTTP server first, over pool_to=N connections that all threads share;
 ask_parts=2 in two sends
 lookup=NAME looks its address up
-backlog=N · log=PATH a line for each request to a datagram socket
+backlog=N · log=PATH a line for each request to a datagram socket; log_to=PATH of 2,000 bytes to a
+pipe; log_lock=1 by one thread at a time
 speaks=1 as daytime does (RFC 867): a line for each connection, which is closed; nothing is read
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import queue
@@ -43,6 +45,7 @@ class Service:
         self._lock = threading.Lock()
         self._never = threading.Lock()
         self._log = log_at(options.get("log", ""))
+        self._pipe = os.open(options["log_to"], os.O_WRONLY) if "log_to" in options else None
         self._seats = threading.Semaphore(int(options.get("pool", 100000)))
         self._helper = Helper(self._ms("helper_ms")) if "helper_ms" in options else None
         self._tasks: queue.Queue[threading.Event] = queue.Queue()
@@ -99,9 +102,15 @@ class Service:
                     break
         self._seats.release()
 
-    def _work(self) -> None:
+    def _write_log(self) -> None:
         if self._log is not None:
             self._log.send(b"<13>a request")
+        if self._pipe is not None:
+            os.write(self._pipe, b"x" * 1999 + b"\n")
+
+    def _work(self) -> None:
+        with self._lock if "log_lock" in self._options else contextlib.nullcontext():
+            self._write_log()
         if "lookup" in self._options:
             socket.gethostbyname(self._options["lookup"])
         if self._ms("lock_ms"):

@@ -14,6 +14,7 @@ from udsprobe.rules.accounts.service import Service, is_polling, serving_threads
 from udsprobe.rules.thresholds import (
     AUTHOR_KNOWN_MIN,
     AUTHOR_SHARE_MIN,
+    THREAD_BUSY_MIN,
     WAITED_TIMES_REQUESTS_MAX,
 )
 from udsprobe.rules.wording import duration, evidence, percent
@@ -200,6 +201,48 @@ def busy_authors(service: Service, lock_us: float) -> Optional[Mapping[str, floa
     if not known_us or known_us < AUTHOR_KNOWN_MIN * whole_us:
         return None
     return {name: _sum([a for a in known if a.was == name]) / known_us for name in _BUSY}
+
+
+def holders_asleep(service: Service, lock_us: float) -> Dict[str, float]:
+    """The part of the waits for locks in which who held one slept for another process to read or
+    write, by the part of request time that such a sleep is.
+
+    Such a lock is free when that one has done so: a log, say, to which one thread writes at a
+    time. Empty where that is not known of enough of these waits.
+    """
+    rows = waits_of(service, "lock", lock_us)
+    told = [each for row in rows for each in row.authors if each.by == "thread" and each.was]
+    holders = [each for each in told if each.was not in KINDS["lock"]]
+    whole_us = sum(row.total_us for row in rows) - (_sum(told) - _sum(holders))
+    if not holders or _sum(holders) < AUTHOR_KNOWN_MIN * whole_us:
+        return {}
+    return {
+        part: _sum([each for each in holders if each.was == kind]) / _sum(holders)
+        for kind, part in (("send", "send"), ("pipe", "sleep"))
+    }
+
+
+def who_ended(service: Service, kind: str) -> Optional[LastAuthor]:
+    """Who ended most of the waits of one kind themselves; None where nobody did."""
+    rows = [row for row in service.waits if row.kind == kind]
+    whole_us = sum(row.total_us for row in rows)
+    spent = _by_author([RootAuthor(**vars(each)) for row in rows for each in row.authors])
+    most = max(spent.values(), key=_sum, default=[])
+    if not most or _sum(most) < AUTHOR_SHARE_MIN * whole_us:
+        return None
+    return _told(service, most, _sum(most) / whole_us)
+
+
+def always_one_in(service: Service, kinds: Sequence[str]) -> Optional[Tuple[str, float]]:
+    """The kind of waits in which there is hardly ever no thread, and how long all of them were.
+
+    Of a runtime with threads of its own making it tells what their waits for each other are for.
+    """
+    spent = {kind: sum(row.total_us for row in service.waits if row.kind == kind) for kind in kinds}
+    most = max(spent, key=lambda kind: spent[kind])
+    if spent[most] < THREAD_BUSY_MIN * service.duration_s * 1e6:
+        return None
+    return most, spent[most]
 
 
 def waits_of(service: Service, part: str, part_us: float) -> List[Wait]:

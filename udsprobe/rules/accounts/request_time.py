@@ -7,10 +7,11 @@ the time the server was occupied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Dict, Mapping, NamedTuple, Sequence, Tuple
 
 from udsprobe.model.report import ThreadTime
+from udsprobe.rules.accounts.authors import holders_asleep
 from udsprobe.rules.accounts.behind_locks import behind_locks, busy_shares
 from udsprobe.rules.accounts.own_pool import behind_loops, behind_sleeps
 from udsprobe.rules.accounts.service import (
@@ -67,6 +68,8 @@ class RequestTime:
         behind_helpers: the part that is the work of own threads and children which a poller, or a
             thread that sleeps, waits for.
         app_us: the `app` stages themselves.
+        held_us: of these, waits for locks whose holders slept for another process, by the part
+            that such a sleep is.
     """
 
     count: int
@@ -79,6 +82,7 @@ class RequestTime:
     behind_helpers: float = 0.0
     before_us: float = 0.0
     app_us: float = 0.0
+    held_us: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def behind_locks_us(self) -> float:
@@ -120,12 +124,14 @@ class AppAccount(NamedTuple):
         parts: of which the others are, too. behind_locks: other threads' work behind a lock.
         before_taken: work for others of the threads that requests are handed to. behind_helpers:
             work of own threads and children that are waited for in a poller or asleep.
+        held_us: waits for locks whose holders slept for another process.
     """
 
     parts: Dict[str, float]
     behind_locks: Mapping[str, float]
     before_taken: Mapping[str, float]
     behind_helpers: Mapping[str, float]
+    held_us: Mapping[str, float]
 
 
 def request_time(service: Service, starved: bool = False) -> RequestTime:
@@ -157,6 +163,7 @@ def request_time(service: Service, starved: bool = False) -> RequestTime:
         behind_helpers=_part_of(within["app"], app.behind_helpers),
         before_us=before_us,
         app_us=within["app"],
+        held_us=app.held_us,
     )
 
 
@@ -211,11 +218,14 @@ def app_account(service: Service) -> AppAccount:
     asleep = behind_sleeps(service, parts["sleep"])
     _add(parts, asleep, taken_from="sleep")
     behind_helpers = {name: helped.get(name, 0.0) + asleep.get(name, 0.0) for name in _BUSY}
+    held = holders_asleep(service, parts["lock"])
+    held_us = {name: parts["lock"] * share for name, share in held.items()}
+    _add(parts, held_us, taken_from="lock")
     behind = behind_locks(service, parts)
     _add(parts, behind, taken_from="lock")
     for name, us in queued_for_pools(service, parts).items():
         _add(parts, {"upstream": us}, taken_from=name)
-    return AppAccount(parts, behind, before_taken, behind_helpers)
+    return AppAccount(parts, behind, before_taken, behind_helpers, held_us)
 
 
 def _by_who_replies(service: Service) -> Dict[str, float]:

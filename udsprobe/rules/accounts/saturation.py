@@ -9,7 +9,13 @@ from udsprobe.model.report import ProcessTime, ThreadTime
 from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
-from udsprobe.rules.thresholds import REQUESTS_MIN, THREAD_BUSY_MIN, WAIT_SHARE_MIN
+from udsprobe.rules.thresholds import (
+    ACCEPTS_PER_REQUEST_MIN,
+    REQUESTS_MIN,
+    THREAD_BUSY_MIN,
+    WAIT_MEAN_US_MIN,
+    WAIT_SHARE_MIN,
+)
 
 _KINDS = {
     "user": "cpu",
@@ -55,6 +61,8 @@ def saturation(
     """
     by_others = time.by_others
     threads = [t for t in service.long_lived() if busy(service, t.share) >= least]
+    if threads and _keeps_nobody_waiting(service, time):
+        return None
     if service.count >= REQUESTS_MIN and by_others < WAIT_SHARE_MIN:
         # What does not serve may work as long as it likes, unless requests wait for it.
         awaited = [*serving_threads(service), *_awaited_acceptors(service, time)]
@@ -66,6 +74,29 @@ def saturation(
         if taking_turns is not None:
             return taking_turns
     return _of_host(service)
+
+
+def is_busy_for_nobody(service: Service, time: RequestTime) -> bool:
+    """A thread is busy, and no request waits for what with: for most of the time none is there,
+    and each that comes is taken at once. A loop that polls in place of sleeping, say.
+    """
+    is_busy = any(busy(service, t.share) >= THREAD_BUSY_MIN for t in service.long_lived())
+    return is_busy and _keeps_nobody_waiting(service, time)
+
+
+def _keeps_nobody_waiting(service: Service, time: RequestTime) -> bool:
+    if service.count < REQUESTS_MIN or time.mean_us("runq") >= WAIT_MEAN_US_MIN:
+        return False
+    # New connections are work as well, and no request yet: a TLS handshake, a login.
+    if service.accepted >= ACCEPTS_PER_REQUEST_MIN * service.count:
+        return False
+    is_taken = time.queue_us / time.count < WAIT_MEAN_US_MIN
+    return is_taken and there_at_once(service, time) < WAIT_SHARE_MIN
+
+
+def there_at_once(service: Service, time: RequestTime) -> float:
+    """Requests that wait or are in hand at any moment, on average (Little's law)."""
+    return time.total_us / 1e6 / service.counted_s if service.counted_s else 0.0
 
 
 def _awaited_acceptors(service: Service, time: RequestTime) -> List[ThreadTime]:

@@ -55,7 +55,7 @@ class Service:
         foreign_runq: part of the waits for a CPU that others are the reason
             of: not the service, nor who talks to it; 1 when not known.
         delivering_runq: the part in which the kernel moved packets.
-        acceptors: threads that accepted connections.
+        acceptors: threads that accepted connections; accepted: how many these are.
         repliers: threads that sent the replies of requests kept whole.
         others_share: part of the waits in a poller that end with what another client sends.
         paused_us: pauses between the pieces of its replies, all together; they are a part of the
@@ -87,6 +87,7 @@ class Service:
     foreign_runq: float = 1.0
     delivering_runq: float = 0.0
     acceptors: FrozenSet[int] = frozenset()
+    accepted: int = 0
     repliers: FrozenSet[int] = frozenset()
     sends_move: bool = False
     waits: Tuple[Wait, ...] = ()
@@ -201,6 +202,7 @@ def whole_service(report: Report) -> Service:
         foreign_runq=foreign_runq(report),
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
+        accepted=_accepted(report, None),
         repliers=_repliers(report),
         others_share=share_of_other_clients(report, None),
         connecting_us=sum(map(connecting_us, report.connects or ())),
@@ -269,6 +271,14 @@ def _acceptors(report: Report) -> FrozenSet[int]:
     return frozenset(int(tid) for row in rows for tid in row.accepted_by_thread or {})
 
 
+def _accepted(report: Report, pids: Optional[FrozenSet[int]]) -> int:
+    rows = report.listeners or []
+    if pids is None:
+        return sum(row.accepted or 0 for row in rows)
+    by_process = (item for row in rows for item in (row.accepted_by or {}).items())
+    return sum(many for pid, many in by_process if int(pid) in pids)
+
+
 def _repliers(report: Report) -> FrozenSet[int]:
     kept = [*(report.requests.slowest or ()), *(report.requests.sampled or ())]
     return frozenset(request.tid for request in kept)
@@ -328,6 +338,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         foreign_runq=foreign_runq(report),
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
+        accepted=_accepted(report, pids),
         repliers=_repliers(report),
         others_share=share_of_other_clients(report, pids),
         connecting_us=sum(map(connecting_us, connects)),

@@ -8,6 +8,7 @@ from typing import Optional
 from udsprobe.model.report import Report
 from udsprobe.rules.accounts.held import of_service
 from udsprobe.rules.accounts.request_time import RequestTime
+from udsprobe.rules.accounts.saturation import is_busy_for_nobody, there_at_once
 from udsprobe.rules.accounts.service import Service
 
 
@@ -38,6 +39,8 @@ def transport_share(service: Service, time: RequestTime, report: Report) -> Tran
     total_us = time.total_us + replies
     share = min(1.0, (time.sum_us("transport") + replies + questions) / total_us)
     around_us = max(0.0, _socket_cpu_us(report) - _in_stages_us(service))
+    if is_busy_for_nobody(service, time):
+        around_us *= there_at_once(service, time)  # a loop polls between requests, too
     gain = min(1.0, share + min(around_us, time.sum_us("cpu")) / total_us)
     return TransportShare(round(100 * share, 2), round(100 * gain, 2))
 
