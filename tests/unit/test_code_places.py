@@ -455,6 +455,26 @@ def test_what_has_half_is_named_where_others_are_nearer_to_their_callers() -> No
     assert (process.code[0].function, process.code[0].share_pct) == ("match", 77.0)
 
 
+def handled(file: str, samples: int, *deeper: str) -> StackCounts:
+    entered = (line("main", "node"), line("Builtins_JSEntry", "node"))
+    own = f"{file}\tnode\t/srv/{file}.js\t7"
+    return StackCounts(1, "cpu", "\n".join((*entered, own, *deeper)), samples, 0)
+
+
+def test_where_nothing_has_most_the_program_s_own_is_named() -> None:
+    """Three handlers, which call the same: the way into all of them is no place."""
+    split = line("memcpy", LIBC)
+    counts = [handled("orders", 40), handled("users", 30, split), handled("cart", 30, split)]
+    (process,) = found(*counts).processes
+    first = process.code[0]
+    assert (first.stack[0], first.share_pct) == ("orders (orders.js:7)", 40.0)
+    assert told(first).startswith("40 % in orders (orders.js:7)")
+    many = [handled(f"handler{n}", 10, split) for n in range(10)]
+    (process,) = found(*many).processes
+    assert told(process.code[0]).startswith("10 % in handler9 (handler9.js:7)")
+    assert told(process.code[0]).endswith(", the rest in many others")
+
+
 def test_a_runtime_is_not_named_for_code_that_it_made() -> None:
     """Node without a map: V8 enters it by a builtin that has a name."""
     text = "\n".join((line("main", "node"), line("Builtins_JSEntry", "node"), line("", "[jit]")))

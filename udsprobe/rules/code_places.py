@@ -21,6 +21,7 @@ from udsprobe.rules.servers import language_of
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import (
     CODE_KIND_SHARE_MIN,
+    CODE_LARGE_SHARE_MIN,
     CODE_SAMPLES_MIN,
     WAITED_TIMES_REQUESTS_MAX,
 )
@@ -254,8 +255,10 @@ def _looks_for_sleep(action: Action, pid: Optional[int], report: Report) -> bool
 
 
 def told(place: CodePlace) -> str:
-    """`71 % in pbkdf2Sync ← verify (auth.js:12)`."""
-    return f"{percent(place.share_pct / 100)} in {named(place)}"
+    """`71 % in pbkdf2Sync ← verify (auth.js:12)`; a small part is not all there is."""
+    said = f"{percent(place.share_pct / 100)} in {named(place)}"
+    is_small = place.share_pct < 100 * CODE_LARGE_SHARE_MIN
+    return f"{said}, the rest in many others" if is_small else said
 
 
 def named(place: CodePlace) -> str:

@@ -7,6 +7,9 @@ Shares are parts of 1 unless the name says otherwise.
 # Where service time grows without bound: at 80 % use a queue of random arrivals is four
 # requests long, at 90 % nine (M/M/1).
 THREAD_BUSY_MIN = 0.8
+# A loop goes through its poller some times for a request: to read it, for each answer that it
+# waits for, to write. One that does so more often has work of its own, or does not sleep.
+POLLS_PER_REQUEST_MIN = 10
 # Waits are pressure when they are most of the request …
 WAIT_SHARE_MIN = 0.5
 # … and a human or a proxy's timeout could notice: scheduling and wake-ups alone take
@@ -56,6 +59,8 @@ BOUND_QUEUE_SHARE_MIN = 0.25
 REQUESTS_MIN = 20
 # A share of so many samples of stacks is off by 20 % at most in two of three windows.
 CODE_SAMPLES_MIN = 20
+# A function with less of the samples is not what a program's CPU time goes to.
+CODE_LARGE_SHARE_MIN = 0.25
 # A kind of code that has most of a process's CPU time is what its remedies are for.
 CODE_KIND_SHARE_MIN = 0.5
 # A wait as long as this is worth a word after fewer.

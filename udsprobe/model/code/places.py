@@ -10,6 +10,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 from udsprobe.model.code.frames import (
     Frame,
     enters_kernel,
+    is_own,
     own_functions,
     says_nothing,
     without_any_call,
@@ -71,18 +72,24 @@ def places(rows: Sequence[Row], idle: Idle = ()) -> List[CodePlace]:
 def _hot(rows: Sequence[Row], whole: int, idle: Idle) -> Optional[CodePlace]:
     """Of the functions that most samples are in, the innermost; those with a source file first.
 
-    An interpreter's own functions say less than those that it interprets.
+    An interpreter's own functions say less than those that it interprets. Where none has most, the
+    one of the program's own with more than any other.
     """
     inside: Counter[Frame] = Counter()
     for row in rows:
         for frame in set(row.frames):
             inside[frame] += row.weight
+    if _is_interpreted(rows, whole):
+        inside = Counter({frame: weight for frame, weight in inside.items() if frame.file})
     likely = {
         frame
         for frame, weight in inside.items()
         if weight >= HOT_PATH_MIN * whole and not says_nothing(frame)
     }
     likely = {frame for frame in likely if frame.file} or likely
+    if not likely:
+        own = {frame: weight for frame, weight in inside.items() if is_own(frame)}
+        likely = {max(own, key=lambda frame: (own[frame], frame.named()))} if own else set()
     innermost: Counter[Frame] = Counter()
     for row in rows:
         found = next((frame for frame in reversed(row.frames) if frame in likely), None)
@@ -92,6 +99,12 @@ def _hot(rows: Sequence[Row], whole: int, idle: Idle) -> Optional[CodePlace]:
         return None
     most = max(innermost, key=lambda frame: (innermost[frame], frame.named()))
     return _place(most, inside[most], whole, rows, idle)
+
+
+def _is_interpreted(rows: Sequence[Row], whole: int) -> bool:
+    """Most of it is in functions with source files, or called by them."""
+    inside = sum(row.weight for row in rows if any(frame.file for frame in row.frames))
+    return inside >= HOT_PATH_MIN * whole
 
 
 def spoken_for(rows: Sequence[Row]) -> List[Row]:

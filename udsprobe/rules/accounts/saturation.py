@@ -11,6 +11,7 @@ from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.thresholds import (
     ACCEPTS_PER_REQUEST_MIN,
+    POLLS_PER_REQUEST_MIN,
     REQUESTS_MIN,
     THREAD_BUSY_MIN,
     WAIT_MEAN_US_MIN,
@@ -61,7 +62,7 @@ def saturation(
     """
     by_others = time.by_others
     threads = [t for t in service.long_lived() if busy(service, t.share) >= least]
-    if threads and _keeps_nobody_waiting(service, time):
+    if any(_keeps_nobody_waiting(service, t, time) for t in threads):
         return None
     if service.count >= REQUESTS_MIN and by_others < WAIT_SHARE_MIN:
         # What does not serve may work as long as it likes, unless requests wait for it.
@@ -77,15 +78,20 @@ def saturation(
 
 
 def is_busy_for_nobody(service: Service, time: RequestTime) -> bool:
-    """A thread is busy, and no request waits for what with: for most of the time none is there,
-    and each that comes is taken at once. A loop that polls in place of sleeping, say.
+    """A loop is busy, and no request waits for what with: it polls far more often than requests
+    come, for most of the time none is there, and each is taken at once. Some poll in place of
+    sleeping; others do work in small pieces.
     """
-    is_busy = any(busy(service, t.share) >= THREAD_BUSY_MIN for t in service.long_lived())
-    return is_busy and _keeps_nobody_waiting(service, time)
+    return any(
+        busy(service, t.share) >= THREAD_BUSY_MIN and _keeps_nobody_waiting(service, t, time)
+        for t in service.long_lived()
+    )
 
 
-def _keeps_nobody_waiting(service: Service, time: RequestTime) -> bool:
+def _keeps_nobody_waiting(service: Service, thread: ThreadTime, time: RequestTime) -> bool:
     if service.count < REQUESTS_MIN or time.mean_us("runq") >= WAIT_MEAN_US_MIN:
+        return False
+    if service.polled.get(thread.tid, 0) < POLLS_PER_REQUEST_MIN * service.count:
         return False
     # New connections are work as well, and no request yet: a TLS handshake, a login.
     if service.accepted >= ACCEPTS_PER_REQUEST_MIN * service.count:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.counters import counted_share
@@ -56,6 +56,7 @@ class Service:
             of: not the service, nor who talks to it; 1 when not known.
         delivering_runq: the part in which the kernel moved packets.
         acceptors: threads that accepted connections; accepted: how many these are.
+        polled: loops' threads → how often each went through its poller.
         repliers: threads that sent the replies of requests kept whole.
         others_share: part of the waits in a poller that end with what another client sends.
         paused_us: pauses between the pieces of its replies, all together; they are a part of the
@@ -88,6 +89,7 @@ class Service:
     delivering_runq: float = 0.0
     acceptors: FrozenSet[int] = frozenset()
     accepted: int = 0
+    polled: Mapping[int, int] = field(default_factory=dict)
     repliers: FrozenSet[int] = frozenset()
     sends_move: bool = False
     waits: Tuple[Wait, ...] = ()
@@ -203,6 +205,7 @@ def whole_service(report: Report) -> Service:
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
         accepted=_accepted(report, None),
+        polled=_polled(report),
         repliers=_repliers(report),
         others_share=share_of_other_clients(report, None),
         connecting_us=sum(map(connecting_us, report.connects or ())),
@@ -279,6 +282,11 @@ def _accepted(report: Report, pids: Optional[FrozenSet[int]]) -> int:
     return sum(many for pid, many in by_process if int(pid) in pids)
 
 
+def _polled(report: Report) -> Dict[int, int]:
+    loops = report.time.loops if report.time is not None else None
+    return {loop.tid: loop.iterations for loop in loops or []}
+
+
 def _repliers(report: Report) -> FrozenSet[int]:
     kept = [*(report.requests.slowest or ()), *(report.requests.sampled or ())]
     return frozenset(request.tid for request in kept)
@@ -339,6 +347,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
         accepted=_accepted(report, pids),
+        polled=_polled(report),
         repliers=_repliers(report),
         others_share=share_of_other_clients(report, pids),
         connecting_us=sum(map(connecting_us, connects)),
