@@ -24,6 +24,13 @@
  */
 #define use_one_copy(value) asm volatile("" : "+r"(value))
 
+/* include/uapi/asm-generic/poll.h, struct pollfd */
+struct polled {
+	int fd;
+	short events;
+	short returned;
+};
+
 struct arguments {
 	u64 first;
 	u64 second;

@@ -26,6 +26,9 @@
 #define SIG_IGN 1
 #define SA_RESTART 0x10000000
 
+/* include/uapi/asm-generic/poll.h */
+#define POLLIN 1
+
 /* include/uapi/linux/stat.h */
 #define S_IFMT 0170000
 #define S_IFSOCK 0140000

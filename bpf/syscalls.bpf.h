@@ -114,6 +114,41 @@ static __always_inline bool ends_sending(struct pt_regs *regs, struct call_in_fl
 	       second_argument(regs, call->abi == ABI_COMPAT) != SHUT_RD;
 }
 
+/* Who polls one connection, and has asked there, waits for the answer: as libraries with a time
+ * limit do before they receive (libpq, CPython's sockets).
+ */
+static __subprogram int find_polled(struct task_struct *task, struct thread_state *state,
+				    struct pt_regs *regs)
+{
+	struct call_in_flight *call = &state->now;
+	bool compat = call->abi == ABI_COMPAT;
+	struct connection *connection;
+	struct polled polled = {};
+	struct socket_ref ref = {};
+
+	if (second_argument(regs, compat) != 1 ||
+	    bpf_probe_read_user(&polled, sizeof(polled), (void *)first_argument(regs, compat)) ||
+	    !(polled.events & POLLIN))
+		return 0;
+	resolve_own_fd(task, state, polled.fd, &ref);
+	if (!ref.is_socket)
+		return 0;
+	ref.sk = as_number(ref.sk);
+	connection = connection_of(ref.sk, ref.inode);
+	if (!connection || connection->role != ROLE_UPSTREAM || connection->phase != PHASE_ASKING)
+		return 0;
+	call->sk = ref.sk;
+	call->inode = ref.inode;
+	call->fd = polled.fd;
+	call->waits = WAITS_ANSWER;
+	return 0;
+}
+
+static __always_inline bool looks_at_list(struct call_in_flight *call)
+{
+	return call->call == CALL_POLL || call->call == CALL_PPOLL;
+}
+
 /* What a call is about; it must be asked at entry, when a close has not happened yet. */
 static __always_inline void describe_call(struct task_struct *task, struct thread_state *state,
 					  struct pt_regs *regs)
@@ -126,6 +161,8 @@ static __always_inline void describe_call(struct task_struct *task, struct threa
 	call->inode = ref.inode;
 	call->endpoint = ref.endpoint;
 	call->series = series_of(call->call, call->abi, ref.endpoint);
+	if (looks_at_list(call))
+		find_polled(task, state, regs);
 	if (!ref.is_socket)
 		return;
 	if (call->call == CALL_CLOSE)

@@ -30,7 +30,7 @@ static __always_inline u8 activity_on_cpu(struct thread_state *state)
 {
 	if (!(state->flags & THREAD_IN_CALL))
 		return ACTIVITY_USER;
-	if (state->now.waits == WAITS_POLL)
+	if (state->now.waits == WAITS_POLL || state->now.waits == WAITS_ANSWER)
 		return ACTIVITY_SYS_POLL;
 	return state->now.endpoint == ENDPOINT_OTHER ? ACTIVITY_SYS_OTHER : ACTIVITY_SYS_SOCKET;
 }
@@ -48,6 +48,8 @@ static __always_inline u8 activity_in_call(struct call_in_flight *call, bool is_
 	switch (call->waits) {
 	case WAITS_POLL:
 		return ACTIVITY_BLOCKED_POLL;
+	case WAITS_ANSWER:
+		return ACTIVITY_BLOCKED_RECV;
 	case WAITS_RECV:
 		return is_socket ? ACTIVITY_BLOCKED_RECV : ACTIVITY_BLOCKED_OTHER;
 	case WAITS_SEND:

@@ -200,6 +200,7 @@ enum waits {
 	WAITS_FILE_LOCK,
 	WAITS_CHILD,
 	WAITS_SLEEP,
+	WAITS_ANSWER,	/* a poller, for the answer on one connection */
 };
 
 /* How a call is to be read; bits. */

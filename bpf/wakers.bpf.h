@@ -443,10 +443,13 @@ static __always_inline void find_peer(struct thread_state *state, struct wait_ke
 
 static __always_inline bool is_by_network(struct thread_state *state)
 {
+	struct sock *sk = (void *)state->now.sk;
 	u8 endpoint = state->now.endpoint;
 
 	if (!(state->flags & THREAD_IN_CALL) || state->now.call == CALL_NONE)
 		return false;
+	if (state->now.waits == WAITS_ANSWER)
+		return BPF_CORE_READ(sk, __sk_common.skc_family) != AF_UNIX;
 	return endpoint == ENDPOINT_TCP || endpoint == ENDPOINT_UDP;
 }
 

@@ -254,6 +254,7 @@ class _CallRows:
         name = self._name(call)
         kind = self._endpoints[call.endpoint]
         is_uring = name.startswith(URING_PREFIX)
+        whose = self._whose(call, name, record.inode, roles)
         return [
             name if call.abi == 0 else f"{ABIS[call.abi]}:{name}",
             call.start_ns - record.arrived_ns,
@@ -264,9 +265,9 @@ class _CallRows:
             kind.transport if call.inode else "other",
             error_name(-call.result) if -4096 < call.result < 0 else call.result,
             call.fd if self._has_descriptor(call, name) else None,
-            self._whose(call, name, record.inode, roles),
+            whose,
             self._address(call),
-            _waits_for(name, kind),
+            _waits_for(name, kind, whose),
             bool(call.early),
             call.inode,
             self.local_of.get(call.inode),
@@ -300,9 +301,12 @@ class _CallRows:
         return None if destination is None else destination.address
 
 
-def _waits_for(name: str, kind: Endpoint) -> str:
+def _waits_for(name: str, kind: Endpoint, whose: Optional[str]) -> str:
     """What a thread that sleeps in the call waits for, as its time is counted."""
     waits = WAITS.get(ALIASES.get(name, name), "OTHER").lower()
+    # Of the one connection that it polls (bpf/syscalls.bpf.h, find_polled).
+    if waits == "poll" and whose == "upstream":
+        return "recv"
     if waits in ("recv", "send") and kind.transport == "other":
         return "other"
     return waits
