@@ -121,6 +121,28 @@ def test_who_waits_in_the_receive_call_has_the_answer_at_once(
     assert row["recv_wait_mean_us"] == 0
 
 
+@pytest.mark.parametrize("polls", [0, 1, 2])
+def test_who_polls_the_connection_where_it_asked_waits_for_the_answer(
+    kind: str, folder: Path, server: Actor, client: Actor, polls: int
+) -> None:
+    """As libpq does, and sockets with a time limit; who polls two may wait for either."""
+    place = Place(server, kind, folder)
+    with watching(client, folder) as watched:
+        server.start("serve", listeners=[place.listener], connections=1, delay_ms=10)
+        asked = ask_and_leave(client, server, connected(client, place), 20, polls=polls)
+    (thread,) = watched.report["time"]["threads"]
+    waited_us = {
+        row["kind"]: sum(each["total_us"] for each in row["authors"] if each["pid"] == server.pid)
+        for row in watched.report["waits"]
+    }
+    # It waits for what it is told as well, in receive calls on another socket.
+    assert (thread["share"]["blocked_poll"] > 0) == (polls > 1)
+    assert (waited_us.get("poll", 0.0) > 0) == (polls > 1)
+    found_us = waited_us["poll" if polls > 1 else "recv"]
+    assert 0.95 * asked["worked_ns"] <= 1000 * found_us * SLOWNESS
+    assert 1000 * found_us <= asked["total_ns"]
+
+
 def test_who_only_asks_is_told_whom(kind: str, folder: Path, server: Actor, client: Actor) -> None:
     """A worker, a job: 120 requests of its own, 3 ms each, and none that it serves."""
     place = Place(server, kind, folder)

@@ -28,6 +28,7 @@ EXAMPLES = {
     "regular-expression": "`pcre2_match_8`, `sre_ucs1_match`, `regexp.(*Regexp).…`, `RegExp:…` of "
     "Node's map file",
     "tls-records": "`SSL_read`, `SSL_write`, `crypto/tls.(*Conn).Write`",
+    "disk-sync": "`vfs_fsync_range`, `…_sys_fdatasync` of the kernel",
     "process-creation": "`kernel_clone`, `do_execve…`, `do_exit` of the kernel",
     "kernel-locks": "`futex_wake`, `native_queued_spin_lock_slowpath` of the kernel",
     "page-faults": "`exc_page_fault`, `handle_mm_fault` of the kernel",

@@ -47,6 +47,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "traced": ("app-blocked", False),
     "looks_up": ("upstream-wait", False),
     "pipe_rate": ("app-blocked", 100_000),
+    "blocks": ("upstream-wait", False),
     "pool": ("upstream-wait", 64),
     "upstream_ms": ("upstream-wait", 0),
     "upstream_rounds": ("upstream-wait", 1),

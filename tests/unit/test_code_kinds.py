@@ -99,6 +99,10 @@ SENDS: Stack = (
         ((*WORK, ("exc_page_fault", KERNEL)), "page-faults", None, None),
         ((*WORK, ("do_futex", KERNEL), ("futex_wake", KERNEL)), "kernel-locks", None, None),
         (
+            (*WORK, ("fdatasync", LIBC), ("vfs_fsync_range", KERNEL), ("ext4_sync_file", KERNEL)),
+            *("disk-sync", None, None),
+        ),
+        (
             (*WORK, ("kernel_clone", KERNEL), ("copy_process", KERNEL)),
             "process-creation",
             None,

@@ -8,7 +8,7 @@ from typing import List, Optional
 import pytest
 
 from tests.unit import ill
-from udsprobe.model.report import Peer, Report, Upstream, Verdict
+from udsprobe.model.report import BusyTime, Loop, Peer, Report, Upstream, Verdict
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
@@ -124,3 +124,27 @@ def test_no_more_requests_than_connections_queue_for_none() -> None:
     """Each has a connection of its own: what it waits for besides is a timer."""
     found = request_time(whole_service(pooled(95.0, connections=32)))
     assert found.share("timer") > 0.8
+
+
+@pytest.mark.parametrize(
+    ("asleep", "late_us", "told"),
+    [
+        ("blocked_recv", 30_000.0, True),
+        ("blocked_poll", 30_000.0, False),
+        ("blocked_recv", 20.0, False),
+    ],
+)
+def test_a_loop_that_waits_in_the_call_serves_nobody_else(
+    asleep: str, late_us: float, told: bool
+) -> None:
+    """One that asks without await; one that waits in its poller; one client at a time."""
+    requests = ill.served(450, recv_wait=late_us, app=20_000, upstream=98.0, cpu=2.0)
+    thread = ill.thread(**{"user": 0.04, asleep: 0.9})
+    report = ill.service(requests, thread, upstream=[ill.upstream(450, 19_500.0)])
+    assert report.time is not None
+    loop = Loop(4711, 4711, "node", 500, BusyTime(20_000.0, 30_000.0))
+    report = replace(report, time=replace(report.time, loops=[loop]))
+    found = judged(report).verdict
+    assert found is not None and found.cause == "upstream-wait"
+    assert ("waits in its event loop for" in found.summary) is told
+    assert any("the loop's own functions" in each.say for each in found.actions) is told

@@ -67,6 +67,13 @@ def sent_whole(sock: socket.socket, data: bytes, pieces: int) -> None:
         sock.sendall(data[at : at + size])
 
 
+def wait_readable(*sockets: socket.socket) -> None:
+    poller = select.poll()
+    for sock in sockets:
+        poller.register(sock, select.POLLIN)
+    poller.poll(60_000)
+
+
 class Replies:
     """Answers every `request` bytes of a connection with `reply` bytes, until it is closed."""
 
@@ -248,15 +255,24 @@ class Commands:
         reply: int = 16,
         pieces: int = 1,
         read_max: int = 65536,
+        polls: int = 0,
     ) -> Answer:
-        """So many requests on each; the time from the first send to the first bytes back."""
+        """So many requests on each; the time from the first send to the first bytes back.
+
+        Args:
+            polls: descriptors that it polls before each receive call, for up to a minute: that
+                one, and sockets that nothing comes at.
+        """
         total_ns = longest_ns = reads = 0
         data = bytes(request)
+        quiet = [socket.socketpair() for _ in range(polls - 1)]
         for _ in range(turns):
             for number in sockets:
                 sock = self._sockets[number]
                 before = time.monotonic_ns()
                 sent_whole(sock, data, pieces)
+                if polls:
+                    wait_readable(sock, *(each for each, _ in quiet))
                 have = len(sock.recv(read_max))
                 took = time.monotonic_ns() - before
                 reads += 1

@@ -22,6 +22,7 @@ KIND_WORDS: Mapping[str, str] = {
     "regular-expression": "regular expressions",
     "tls-records": "encryption of what TLS sends and receives",
     "process-creation": "starting and ending processes and threads",
+    "disk-sync": "writing files to the disk at once (fsync)",
     "kernel-locks": "locks in the kernel",
     "page-faults": "page faults",
 }

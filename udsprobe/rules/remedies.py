@@ -47,6 +47,8 @@ from udsprobe.rules.thresholds import (
     RUNNABLE_PER_CPU_MAX,
     THREAD_BUSY_MIN,
     THROTTLED_PERIODS_PCT_MIN,
+    WAIT_MEAN_US_MIN,
+    WAIT_SHARE_MIN,
 )
 from udsprobe.rules.upstreams import most_asked, without_time
 from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, is_name_server, percent
@@ -387,20 +389,36 @@ def _upstream_wait(case: _Case) -> Remedy:
         return Remedy(None, f"{case.service.name} waits for another process's reply")
     busy = without_time(case.report, asked)
     larger: Tuple[Action, ...] = ()
-    if _mostly_queues(case):
+    in_loop = _waits_in_its_loop(case)
+    if in_loop:
+        larger = choice.loop_waits(case.report, case.service.pids)
+    elif _mostly_queues(case):
         larger = choice.pool(case.report, case.service.pids)
     looks = asked.actions()
     if is_name_server(asked.address):
         looks = choice.lookups(case.report, case.service.pids, asked.address)
     actions = (*larger, *looks) if busy is None else (*looks, *larger)
     also = f"; {asked.who} itself is {percent(busy)} busy" if busy is not None else ""
+    where = "in its event loop for" if in_loop else "for"
+    queues = "; nobody else is served meanwhile" if in_loop else _pool(case.service)
     return Remedy(
         asked.address,
-        f"{case.service.name} waits for {asked.where}, which takes {duration(asked.mean_us)} per "
-        f"request{_pool(case.service)}{also}",
+        f"{case.service.name} waits {where} {asked.where}, which takes {duration(asked.mean_us)} "
+        f"per request{queues}{also}",
         asked.facts,
         actions,
     )
+
+
+def _waits_in_its_loop(case: _Case) -> bool:
+    """A thread that polls sleeps in calls to an upstream, and requests wait for it meanwhile."""
+    service, time = case.service, case.time
+    loops = [t for t in serving_threads(service) if t.tid in service.polled]
+    asleep = ("blocked_recv", "blocked_connect")
+    longest = max((sum(t.share.get(name, 0.0) for name in asleep) for t in loops), default=0.0)
+    # Before accept() they wait for a worker that takes one at a time.
+    queued_us = (time.queue_us - time.before_us) / time.count if time.count else 0.0
+    return longest >= WAIT_SHARE_MIN and queued_us >= WAIT_MEAN_US_MIN
 
 
 def _pool(service: Service) -> str:
@@ -609,7 +627,41 @@ def _and_locks(case: _Case, part: str) -> str:
     return ", and holds a lock that others wait for" if is_locked else ""
 
 
+# They look at each descriptor in each call; epoll knows which have something.
+_LOOKS_AT_ALL = ("poll", "ppoll", "select", "pselect6")
+
+
+def _polls_all(case: _Case) -> Optional[Remedy]:
+    """Most of the CPU time goes to pollers that look at all descriptors in each call."""
+    rows = [row for row in case.report.syscalls or [] if row.name in _LOOKS_AT_ALL]
+    most = max(rows, key=lambda row: row.cpu_us or 0.0, default=None)
+    spent_us = case.service.spent_us(*ON_CPU)
+    if most is None or not spent_us or (most.cpu_us or 0.0) < WAIT_SHARE_MIN * spent_us:
+        return None
+    share, mean_us = (most.cpu_us or 0.0) / spent_us, (most.cpu_us or 0.0) / most.calls
+    says = (
+        f"{percent(share)} of its CPU time is in {most.name}(), {duration(mean_us)} in each of "
+        f"{count(most.calls, 'call')}"
+    )
+    facts = [evidence("polls_all_share", share, "of 1", says, WAIT_SHARE_MIN)]
+    pids = case.service.pids
+    fds = [t.fds.open or 0 for t in case.report.targets if pids is None or t.pid in pids]
+    if max(fds, default=0):
+        says = f"{max(fds):,} file descriptors are open"
+        facts.append(evidence("fds_open", max(fds), "fds", says))
+    return Remedy(
+        case.service.name,
+        f"{case.service.name} spends its time in {most.name}(), which looks at all of its "
+        "descriptors in each call",
+        tuple(facts),
+        choice.polls_all(case.report, pids, most.name),
+    )
+
+
 def _transport(case: _Case) -> Remedy:
+    found = _polls_all(case)
+    if found is not None:
+        return found
     per_request = case.report.requests.syscalls_per_request
     facts: Tuple[Evidence, ...] = ()
     if per_request is not None:

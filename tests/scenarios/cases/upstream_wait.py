@@ -99,6 +99,17 @@ def asyncio_with_a_full_pool(bench: Bench, upstream_ms: int = 20) -> Subject:
     return Subject([server.pid], [slow.address, "pool of 2 connections is full"])
 
 
+@case("asyncio", BOTH)
+def asyncio_that_asks_without_await(
+    bench: Bench, blocks: bool = True, upstream_ms: int = 20
+) -> Subject:
+    """The loop itself waits for each answer: 12 clients take turns, and the upstream is idle."""
+    slow = bench.asyncio(f"sleep_ms={upstream_ms}")
+    server = bench.asyncio(f"upstream={slow.address}", *(["blocking=1"] if blocks else []))
+    bench.load(server.address, connections=12)
+    return Subject([server.pid], [slow.address, "in its event loop"])
+
+
 @case("Python threads")
 def threads_with_a_full_pool(bench: Bench, upstream_ms: int = 20) -> Subject:
     """The same with threads, which wait for a connection behind a lock."""

@@ -7,7 +7,7 @@ forget=1 an event that nobody sets · drop=1 an error, and the connection is clo
 status=N replies with that one, of a failure
 pieces=N, piece_ms=T the body in N chunks, each T ms after what was sent before · events=1 of events
 hang_after=N, hang_at=ADDRESS after N requests the loop waits for bytes from there
-pool=N with at most N connections to it
+pool=N with at most N connections to it; blocking=1 without await, with a time limit
 backlog=N · leak=1 keeps a descriptor open for each request · one_in=N only each Nth is slow
 pause_every_ms=E, pause_ms=T: housekeeping that sleeps in the loop
 log=PATH a line for each request to a datagram socket, from the loop
@@ -28,6 +28,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List, Optional, Tuple
 
 Streams = Tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def blocking_connect(address: str) -> socket.socket:
+    """With a time limit, as most clients have; to a path or HOST:PORT."""
+    if address.startswith("/"):
+        upstream = socket.socket(socket.AF_UNIX)
+        upstream.settimeout(60)
+        upstream.connect(address)
+        return upstream
+    host, port = address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
 def log_at(path: str) -> Optional[socket.socket]:
@@ -56,6 +67,7 @@ class Service:
         self._threads = ThreadPoolExecutor(int(options.get("threads", 4)))
         self._pool = asyncio.Semaphore(int(options.get("pool", 100000)))
         self._log = log_at(options.get("log", ""))
+        self._upstream: Optional[socket.socket] = None
 
     def _ms(self, name: str) -> float:
         return float(self._options.get(name, 0)) / 1000
@@ -97,7 +109,16 @@ class Service:
         with self._lock:
             time.sleep(self._ms("lock_ms"))
 
+    def _ask_without_await(self) -> None:
+        if self._upstream is None:
+            self._upstream = blocking_connect(self._options["upstream"])
+        self._upstream.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        self._upstream.recv(65536)
+
     async def _ask(self) -> None:
+        if "blocking" in self._options:
+            self._ask_without_await()
+            return
         streams = self._idle.pop() if self._idle else await connect(self._options["upstream"])
         streams[1].write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         head = await streams[0].readuntil(b"\r\n\r\n")

@@ -47,7 +47,7 @@ class Found(NamedTuple):
 KINDS = (
     *("memory-reclaim", "memory-compaction", "garbage-collection", "tls-handshake"),
     *("password-hashing", "compression", "regular-expression", "tls-records"),
-    *("process-creation", "kernel-locks", "page-faults"),
+    *("process-creation", "disk-sync", "kernel-locks", "page-faults"),
 )
 
 
@@ -266,6 +266,14 @@ _KERNEL_WORK = (
         _names(
             r"kernel_clone|_do_fork|copy_process|dup_mmap?|__x64_sys_(v?fork|clone3?)",
             r"do_execve\w*|bprm_execve|load_elf_binary|begin_new_exec|do_exit|exit_mmap",
+        ),
+        _names(re.escape(KERNEL)),
+    ),
+    Mark(
+        "disk-sync",
+        _names(
+            r"vfs_fsync(_range)?|__x64_sys_(fsync|fdatasync|syncfs|sync|msync|sync_file_range)",
+            r"__(se|do|arm64)_sys_(fsync|fdatasync|syncfs|sync|msync|sync_file_range)",
         ),
         _names(re.escape(KERNEL)),
     ),

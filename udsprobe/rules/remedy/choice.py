@@ -410,6 +410,16 @@ def lookups(report: Report, pids: Optional[FrozenSet[int]], where: str) -> Tuple
     return remedies("lookups", _server_among(report, pids), who=where)
 
 
+def polls_all(report: Report, pids: Optional[FrozenSet[int]], call: str) -> Tuple[Action, ...]:
+    """CPU time goes to a poller that looks at all descriptors in each call."""
+    return remedies("polls-all", _server_among(report, pids), call=call)
+
+
+def loop_waits(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
+    """An event loop itself waits for an upstream."""
+    return remedies("loop-waits", _server_among(report, pids))
+
+
 def pool(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
     """Requests wait for one of few connections to an upstream."""
     return remedies("pool", _server_among(report, pids))

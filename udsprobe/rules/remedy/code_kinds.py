@@ -319,6 +319,47 @@ LOCKS: Rows = {
         ),
     )
 }
+_MAY_LOSE = "what the last {} wrote is lost when the host loses power or its kernel crashes"
+_EACH_SECOND = (
+    "let Redis write its log to the disk once a second, in another thread (package redis-tools)",
+    f"with `always` it does so before it replies; {_MAY_LOSE.format('second')}",
+)
+SYNC: Rows = {
+    GENERIC: (
+        restart(
+            "call fsync once for many changes (a transaction, a batch), or let a thread do so for "
+            "all that wait",
+            "each call waits for the disk, and takes CPU time for it, however little was written",
+        ),
+    ),
+    "redis": (
+        now(
+            "redis-cli -s {path} CONFIG SET appendfsync everysec",
+            *_EACH_SECOND,
+            undo="redis-cli -s {path} CONFIG SET appendfsync always",
+        ),
+        now(
+            "redis-cli -h {host} -p {port} CONFIG SET appendfsync everysec",
+            *_EACH_SECOND,
+            undo="redis-cli -h {host} -p {port} CONFIG SET appendfsync always",
+        ),
+    ),
+    "postgresql": (
+        restart(
+            "put several changes into a transaction; or synchronous_commit = off, for sessions "
+            "whose last changes may be lost",
+            f"each commit waits for the disk; without, {_MAY_LOSE.format('half second')}, and "
+            "nothing is damaged",
+        ),
+    ),
+    "mysql": (
+        restart(
+            "put several changes into a transaction; or innodb_flush_log_at_trx_commit = 2, and "
+            "sync_binlog = 0",
+            f"each commit waits for the disk; with them, {_MAY_LOSE.format('second')}",
+        ),
+    ),
+}
 PROCESSES: Rows = {
     GENERIC: (
         restart(

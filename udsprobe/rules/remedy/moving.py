@@ -15,6 +15,22 @@ FEWER_CALLS: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+POLLS_ALL: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "wait with epoll in place of {call}() (libevent, libuv, libev)",
+            "its cost grows with all descriptors that are open; that of epoll with those that have "
+            "something",
+        ),
+    ),
+    "python": (
+        restart(
+            "wait with asyncio or selectors.DefaultSelector in place of {call}()",
+            "its cost grows with all descriptors that are open; that of epoll, which these use, "
+            "with those that have something",
+        ),
+    ),
+}
 FEWER_BYTES: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         restart(

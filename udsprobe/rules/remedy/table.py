@@ -95,6 +95,7 @@ KINDS: Dict[str, Kind] = {
     "wmem-max": Kind("send-blocked", "wmem_max cuts SO_SNDBUF", work.WMEM_MAX),
     "datagrams": Kind("send-blocked", "a log's reader is slow", work.DATAGRAMS),
     "churn": Kind("connection-churn", "what the client changes", work.CHURN),
+    "polls-all": Kind("transport", "poll() or select() of many connections", moving.POLLS_ALL),
     "nagle": Kind("transport", "sends that Nagle's algorithm keeps back", work.NODELAY),
     "profile": Kind("app-cpu", "where its CPU time goes", work.PROFILE),
     "code-names": Kind("app-cpu", "its functions have no names", work.CODE_NAMES),
@@ -113,6 +114,7 @@ KINDS: Dict[str, Kind] = {
     "code-memory-compaction": Kind("app-cpu", "the kernel makes huge pages", code_kinds.COMPACTION),
     "code-page-faults": Kind("app-cpu", "page faults", code_kinds.FAULTS),
     "code-kernel-locks": Kind("app-cpu", "locks in the kernel", code_kinds.LOCKS),
+    "code-disk-sync": Kind("app-cpu", "each change is written to the disk", code_kinds.SYNC),
     "code-process-creation": Kind("app-cpu", "processes start and end", code_kinds.PROCESSES),
     "sleeps": Kind("app-blocked", "what it sleeps in", work.SLEEPS),
     "child-each": Kind("app-blocked", "a process is started for each request", work.CHILD_EACH),
@@ -171,6 +173,7 @@ KINDS: Dict[str, Kind] = {
     "kept-too-long": Kind(
         "upstream-wait", "an upstream that closes idle connections first", work.KEPT_TOO_LONG
     ),
+    "loop-waits": Kind("upstream-wait", "its event loop itself waits for it", work.LOOP_WAITS),
     "pool": Kind("upstream-wait", "few connections to it, all busy", work.POOL),
     "quota": Kind("cpu-contention", "a CPU quota", host.QUOTA),
     "affinity": Kind("cpu-contention", "its affinity keeps it from idle CPUs", host.AFFINITY),

@@ -553,6 +553,29 @@ KEPT_TOO_LONG: Dict[str, Tuple[Row, ...]] = {
 }
 
 _ONE_EACH = "a connection carries one request at a time; the others queue for it"
+_SERVES_NOBODY = "a loop that waits inside of a call serves nobody else meanwhile"
+LOOP_WAITS: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "ask with the loop's own functions, which come back at once, or from a pool of threads",
+            _SERVES_NOBODY,
+        ),
+    ),
+    "python": (
+        restart(
+            "ask with a client that is awaited (psycopg.AsyncConnection, asyncpg, redis.asyncio, "
+            "httpx.AsyncClient), or in a thread: await asyncio.to_thread(function)",
+            _SERVES_NOBODY,
+        ),
+    ),
+    "nginx": (
+        restart(
+            "ask with cosockets (ngx.socket.tcp, lua-resty-* libraries) in place of blocking "
+            "sockets",
+            _SERVES_NOBODY,
+        ),
+    ),
+}
 POOL: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
