@@ -131,16 +131,22 @@ def test_who_polls_the_connection_where_it_asked_waits_for_the_answer(
         server.start("serve", listeners=[place.listener], connections=1, delay_ms=10)
         asked = ask_and_leave(client, server, connected(client, place), 20, polls=polls)
     (thread,) = watched.report["time"]["threads"]
-    waited_us = {
-        row["kind"]: sum(each["total_us"] for each in row["authors"] if each["pid"] == server.pid)
-        for row in watched.report["waits"]
-    }
-    # It waits for what it is told as well, in receive calls on another socket.
     assert (thread["share"]["blocked_poll"] > 0) == (polls > 1)
-    assert (waited_us.get("poll", 0.0) > 0) == (polls > 1)
-    found_us = waited_us["poll" if polls > 1 else "recv"]
-    assert 0.95 * asked["worked_ns"] <= 1000 * found_us * SLOWNESS
-    assert 1000 * found_us <= asked["total_ns"]
+    if (
+        watched.report["waits"] is not None
+    ):  # off on kernels that do not tell an interrupt from a thread
+        assert_waited(watched.report["waits"], "poll" if polls > 1 else "recv", server.pid, asked)
+
+
+def assert_waited(rows: List[Row], kind: str, author: int, asked: Row) -> None:
+    """For that process in one kind of waits only, and for as long as it took to answer."""
+    waited_us = {
+        row["kind"]: sum(each["total_us"] for each in row["authors"] if each["pid"] == author)
+        for row in rows
+    }
+    assert {name for name, us in waited_us.items() if us} == {kind}
+    assert 0.95 * asked["worked_ns"] <= 1000 * waited_us[kind] * SLOWNESS
+    assert 1000 * waited_us[kind] <= asked["total_ns"]
 
 
 def test_who_only_asks_is_told_whom(kind: str, folder: Path, server: Actor, client: Actor) -> None:
