@@ -7,7 +7,7 @@ from typing import Dict, List, Optional
 
 import pytest
 
-from tests.unit import ill
+from tests.unit import ill, reports
 from tests.unit.reports import crowded, syscall
 from tests.unit.test_rules import chain
 from udsprobe.model.report import (
@@ -325,12 +325,16 @@ def test_a_loop_that_polls_without_a_pause_keeps_nobody_waiting() -> None:
     assert verdict(polling(ill.service(requests, spinning), 8000)).cause == "app-cpu"
 
 
-@pytest.mark.parametrize(("call", "told"), [("poll", True), ("epoll_wait", False)])
-def test_a_poller_that_looks_at_all_descriptors(call: str, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("call", "opened", "told"),
+    [("poll", 900, True), ("epoll_wait", 900, False), ("poll", 20, False)],
+)
+def test_a_poller_that_looks_at_all_descriptors(call: str, opened: int, told: bool) -> None:
     requests = ill.served(20_000, recv_wait=1200, app=1, cpu=100)
     thread = ill.thread(user=0.02, sys_poll=0.92, sys_socket=0.05)
     polls = replace(syscall(call, "other", calls=8000), cpu_us=9.2e6)
-    found = verdict(ill.service(requests, thread, syscalls=[polls]))
+    fds = replace(reports.target(4711, "node").fds, open=opened)
+    found = verdict(ill.service(requests, thread, syscalls=[polls], fds=fds))
     assert found.cause == "transport"
     assert ("spends its time in poll()" in found.summary) is told
     assert any("wait with epoll in place of poll()" in each.say for each in found.actions) is told

@@ -44,6 +44,7 @@ from udsprobe.rules.suspects.buffers import binding_buffer, bytes_per_request
 from udsprobe.rules.thresholds import (
     HOLDER_SHARE_MIN,
     IDLE_ELSEWHERE_PCT_MIN,
+    MANY_DESCRIPTORS_MIN,
     RUNNABLE_PER_CPU_MAX,
     THREAD_BUSY_MIN,
     THROTTLED_PERIODS_PCT_MIN,
@@ -635,25 +636,26 @@ def _polls_all(case: _Case) -> Optional[Remedy]:
     """Most of the CPU time goes to pollers that look at all descriptors in each call."""
     rows = [row for row in case.report.syscalls or [] if row.name in _LOOKS_AT_ALL]
     most = max(rows, key=lambda row: row.cpu_us or 0.0, default=None)
-    spent_us = case.service.spent_us(*ON_CPU)
-    if most is None or not spent_us or (most.cpu_us or 0.0) < WAIT_SHARE_MIN * spent_us:
+    spent_us, pids = case.service.spent_us(*ON_CPU), case.service.pids
+    targets = [each for each in case.report.targets if pids is None or each.pid in pids]
+    fds = max((each.fds.open or 0 for each in targets), default=0)
+    if most is None or not spent_us or fds < MANY_DESCRIPTORS_MIN:
         return None
-    share, mean_us = (most.cpu_us or 0.0) / spent_us, (most.cpu_us or 0.0) / most.calls
+    share = (most.cpu_us or 0.0) / spent_us
+    if share < WAIT_SHARE_MIN:
+        return None
     says = (
-        f"{percent(share)} of its CPU time is in {most.name}(), {duration(mean_us)} in each of "
-        f"{count(most.calls, 'call')}"
+        f"{percent(share)} of its CPU time is in {most.name}(), "
+        f"{duration(share * spent_us / most.calls)} in each of {count(most.calls, 'call')}"
     )
-    facts = [evidence("polls_all_share", share, "of 1", says, WAIT_SHARE_MIN)]
-    pids = case.service.pids
-    fds = [t.fds.open or 0 for t in case.report.targets if pids is None or t.pid in pids]
-    if max(fds, default=0):
-        says = f"{max(fds):,} file descriptors are open"
-        facts.append(evidence("fds_open", max(fds), "fds", says))
+    opened = evidence(
+        "fds_open", fds, "fds", f"{fds:,} file descriptors are open", MANY_DESCRIPTORS_MIN
+    )
     return Remedy(
         case.service.name,
         f"{case.service.name} spends its time in {most.name}(), which looks at all of its "
         "descriptors in each call",
-        tuple(facts),
+        (evidence("polls_all_share", share, "of 1", says, WAIT_SHARE_MIN), opened),
         choice.polls_all(case.report, pids, most.name),
     )
 

@@ -54,6 +54,10 @@ WAITING_MIN = 1.0
 # next to none where it is one client's session.
 BOUND_QUEUE_SHARE_MIN = 0.25
 
+# What poll() spends on each descriptor, some tenths of a microsecond, is for so many as much as
+# going to sleep and waking up takes.
+MANY_DESCRIPTORS_MIN = 100
+
 # -- how much has to be seen ------------------------------------------------------------
 # Below this a mean says little: its standard error is a quarter of the spread.
 REQUESTS_MIN = 20
