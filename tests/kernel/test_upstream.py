@@ -132,9 +132,8 @@ def test_who_polls_the_connection_where_it_asked_waits_for_the_answer(
         asked = ask_and_leave(client, server, connected(client, place), 20, polls=polls)
     (thread,) = watched.report["time"]["threads"]
     assert (thread["share"]["blocked_poll"] > 0) == (polls > 1)
-    if (
-        watched.report["waits"] is not None
-    ):  # off on kernels that do not tell an interrupt from a thread
+    # They are off on kernels that do not tell an interrupt from a thread.
+    if watched.report["waits"] is not None:
         assert_waited(watched.report["waits"], "poll" if polls > 1 else "recv", server.pid, asked)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Mapping, Optional, Tuple
 
 from udsprobe.model.report import CodeKind, Evidence, ProcessCode, Report
-from udsprobe.rules.accounts.service import ON_CPU
+from udsprobe.rules.accounts.service import ON_CPU, accepted_by
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_KIND_SHARE_MIN
@@ -70,7 +70,7 @@ def _fact(kind: CodeKind, found: ProcessCode) -> Evidence:
 
 def _handshake_fact(kind: CodeKind, pid: int, report: Report) -> Tuple[Evidence, ...]:
     """What handshakes cost for each connection: that much a connection that is kept saves."""
-    accepted, spent_us = _accepted(report, pid), _cpu_us(report, pid)
+    accepted, spent_us = accepted_by(report, frozenset((pid,))), _cpu_us(report, pid)
     if kind.kind != "tls-handshake" or not accepted or spent_us is None:
         return ()
     share = kind.share_pct / 100
@@ -81,10 +81,6 @@ def _handshake_fact(kind: CodeKind, pid: int, report: Report) -> Tuple[Evidence,
         f"{percent(share)} of its CPU time"
     )
     return (evidence("handshake_us", each_us, "µs", says),)
-
-
-def _accepted(report: Report, pid: int) -> int:
-    return sum((row.accepted_by or {}).get(str(pid), 0) for row in report.listeners or ())
 
 
 def _cpu_us(report: Report, pid: int) -> Optional[float]:

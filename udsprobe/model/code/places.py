@@ -86,7 +86,6 @@ def _hot(rows: Sequence[Row], whole: int, idle: Idle) -> Optional[CodePlace]:
         for frame, weight in inside.items()
         if weight >= HOT_PATH_MIN * whole and not says_nothing(frame)
     }
-    likely = {frame for frame in likely if frame.file} or likely
     if not likely:
         own = {frame: weight for frame, weight in inside.items() if is_own(frame)}
         likely = {max(own, key=lambda frame: (own[frame], frame.named()))} if own else set()

@@ -194,13 +194,24 @@ def busy_authors(service: Service, lock_us: float) -> Optional[Mapping[str, floa
     others speak for that part.
     """
     rows = waits_of(service, "lock", lock_us)
-    told = [each for row in rows for each in row.roots if each.by == "thread" and each.was]
-    known = [each for each in told if each.was not in KINDS["lock"]]
-    known_us = _sum(known)
-    whole_us = sum(row.total_us for row in rows) - (_sum(told) - known_us)
-    if not known_us or known_us < AUTHOR_KNOWN_MIN * whole_us:
+    known = _holders(rows, [each for row in rows for each in row.roots])
+    if not known:
         return None
-    return {name: _sum([a for a in known if a.was == name]) / known_us for name in _BUSY}
+    return {name: _sum([a for a in known if a.was == name]) / _sum(known) for name in _BUSY}
+
+
+def _holders(rows: Sequence[Wait], ended: Sequence[Author]) -> List[Author]:
+    """Of those who ended waits for locks, who did not wait for one itself; nobody where that is
+    known of too little of these waits.
+
+    Args:
+        ended: the authors of `rows`, or the last ones of their chains.
+    """
+    told = [each for each in ended if each.by == "thread" and each.was]
+    known = [each for each in told if each.was not in KINDS["lock"]]
+    whole_us = sum(row.total_us for row in rows) - (_sum(told) - _sum(known))
+    is_enough = _sum(known) > 0 and _sum(known) >= AUTHOR_KNOWN_MIN * whole_us
+    return known if is_enough else []
 
 
 def holders_asleep(service: Service, lock_us: float) -> Dict[str, float]:
@@ -211,10 +222,8 @@ def holders_asleep(service: Service, lock_us: float) -> Dict[str, float]:
     time. Empty where that is not known of enough of these waits.
     """
     rows = waits_of(service, "lock", lock_us)
-    told = [each for row in rows for each in row.authors if each.by == "thread" and each.was]
-    holders = [each for each in told if each.was not in KINDS["lock"]]
-    whole_us = sum(row.total_us for row in rows) - (_sum(told) - _sum(holders))
-    if not holders or _sum(holders) < AUTHOR_KNOWN_MIN * whole_us:
+    holders = _holders(rows, [each for row in rows for each in row.authors])
+    if not holders:
         return {}
     return {
         part: _sum([each for each in holders if each.was == kind]) / _sum(holders)

@@ -204,7 +204,7 @@ def whole_service(report: Report) -> Service:
         foreign_runq=foreign_runq(report),
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
-        accepted=_accepted(report, None),
+        accepted=accepted_by(report, None),
         polled=_polled(report),
         repliers=_repliers(report),
         others_share=share_of_other_clients(report, None),
@@ -274,7 +274,8 @@ def _acceptors(report: Report) -> FrozenSet[int]:
     return frozenset(int(tid) for row in rows for tid in row.accepted_by_thread or {})
 
 
-def _accepted(report: Report, pids: Optional[FrozenSet[int]]) -> int:
+def accepted_by(report: Report, pids: Optional[FrozenSet[int]]) -> int:
+    """How many connections these processes accepted; None: all of them."""
     rows = report.listeners or []
     if pids is None:
         return sum(row.accepted or 0 for row in rows)
@@ -346,7 +347,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         foreign_runq=foreign_runq(report),
         delivering_runq=delivering_runq(report),
         acceptors=_acceptors(report),
-        accepted=_accepted(report, pids),
+        accepted=accepted_by(report, pids),
         polled=_polled(report),
         repliers=_repliers(report),
         others_share=share_of_other_clients(report, pids),
