@@ -436,6 +436,23 @@ def test_where_a_loop_waits_for_whatever_comes_is_no_place() -> None:
     assert named[1].headline.startswith(f"{one.headline}: 100 % in epoll_wait ← ")
 
 
+def test_what_runs_an_event_loop_does_not_wait_for_what_the_loop_waits_for() -> None:
+    """`asyncio.run` of an application server; a handler of it is named."""
+    outside = (
+        "serve\tpython3\t/srv/app/run.py\t21",
+        "BaseEventLoop.run_forever\tpython3\t/usr/lib/python3.11/asyncio/base_events.py\t607",
+        "BaseEventLoop._run_once\tpython3\t/usr/lib/python3.11/asyncio/base_events.py\t1884",
+    )
+    select = "EpollSelector.select\tpython3\t/usr/lib/python3.11/selectors.py\t468"
+    handler = "ask\tpython3\t/srv/app/views.py\t12"
+    times = {"slept_ns": 10**7, "owing_ns": 10**7}
+    counts = [
+        StackCounts(1, "off-cpu", "\n".join(lines), 4, 0, call="epoll_wait", **times)
+        for lines in ((*outside, select), (*outside, handler, select))
+    ]
+    assert [owns(each) for each in counts] == [[None], ["ask (views.py:12)"]]
+
+
 def test_a_call_of_go_whose_callers_are_not_known_goes_to_those_that_are() -> None:
     """Short sleeps: of most of them only the function that makes any call is known."""
     call = "internal/runtime/syscall.Syscall6"

@@ -53,6 +53,11 @@ _INTERPRETERS = re.compile(
     r"(node|nodejs|python[\d.]*|php(-fpm|-cgi)?[\d.]*|ruby[\d.]*|perl[\d.]*|java|[^/]*\.cpython-[^/]*"
     r"|lib(node|python|php|ruby|perl)[^/]*\.so[^/]*)"
 )
+# A turn of an event loop: asyncio's, libuv's, libev's, libevent's, GLib's, gevent's, eventlet's.
+_LOOPS = re.compile(
+    r"(BaseEventLoop\.)?(run_forever|_run_once)|(Base)?Hub\.run|uv_run|ev_run|event_base_loop"
+    r"|g_main_loop_run"
+)
 _SOURCES = re.compile(r"node:|<frozen |.*/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)")
 
 
@@ -190,6 +195,11 @@ def own_functions(frames: Sequence[Frame]) -> List[int]:
     return [
         at for at, frame in enumerate(frames) if is_own(frame) and (frame.file or not has_source)
     ]
+
+
+def turns_loop(frame: Frame) -> bool:
+    """It is an event loop: who calls it waits for nothing that the loop waits for."""
+    return _LOOPS.fullmatch(frame.function or "") is not None
 
 
 def without_any_call(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:

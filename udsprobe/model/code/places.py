@@ -13,6 +13,7 @@ from udsprobe.model.code.frames import (
     is_own,
     own_functions,
     says_nothing,
+    turns_loop,
     without_any_call,
 )
 from udsprobe.model.report import CodePlace
@@ -165,8 +166,12 @@ def _place(frame: Frame, weight: int, whole: int, rows: Sequence[Row], idle: Idl
 
 
 def _own(stack: Sequence[Frame], idle: Idle) -> Optional[str]:
-    """The innermost function of the program's own that waits for work do not go through, too."""
-    found = own_functions(stack)
+    """The innermost function of the program's own that waits for work do not go through, too.
+
+    In an event loop one that the loop calls: what runs the loop is on all of its stacks.
+    """
+    turn = next((at for at, frame in enumerate(stack) if turns_loop(frame)), len(stack))
+    found = own_functions(stack[:turn])
     if not found:
         return None
     shared = max((_shared(stack, each) for each in idle), default=0)
