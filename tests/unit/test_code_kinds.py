@@ -286,6 +286,18 @@ def test_a_program_s_own_source_stays_in_the_headline() -> None:
     assert "verify (auth.js:12); 100 % of its CPU time is regular expressions" in told.headline
 
 
+def test_what_is_written_at_once_counts_with_the_waits_for_its_disk() -> None:
+    """A service that calls fsync for each request: a part of both, and most of them together."""
+    synced = (*WORK, ("fdatasync", LIBC), ("vfs_fsync_range", KERNEL))
+    quick, slow = (ill.service(ill.served(500, cpu=90.0 - disk, disk=disk)) for disk in (5.0, 45.0))
+    counts = (ran(synced, 40), ran(WORK, 60))
+    assert "fsync" not in judged(quick, *counts).headline
+    told = judged(slow, *counts)
+    assert "40 % of its CPU time is writing files to the disk at once (fsync)" in told.headline
+    assert "; requests wait for the disk for 35 % of their time" in told.headline
+    assert "fsync once for many changes" in told.actions[0].say
+
+
 def test_what_a_kept_connection_saves() -> None:
     accepted = replace(ill.quiet_listener(), pids=[4711], accepted=500, accepted_by={"4711": 500})
     report = replace(ill.service(ill.served(500), ill.thread(user=1.0)), listeners=[accepted])

@@ -151,6 +151,7 @@ def test_what_the_verdict_is_about_is_named(part: Optional[str], first: str) -> 
     [
         ("nanosleep", "take the sleep out of the request, or make it shorter: f ← main (app)"),
         ("futex", "held for less long or divided: f ← main (app)"),
+        ("fdatasync", "call fsync once for many changes"),
         ("wait4", "do without that call in the request, or make it less often: f ← main (app)"),
         ("epoll_wait", "find the timer"),
     ],

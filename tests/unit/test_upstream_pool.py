@@ -54,6 +54,14 @@ def test_the_first_remedy_of_a_queue_for_an_upstream_is_more_at_once() -> None:
     assert "see why" in first_action(pooled(95.0, connections=2, at_once=3))
 
 
+def test_one_connection_may_be_a_lock_that_is_held_meanwhile() -> None:
+    one = pooled(98.0, connections=1)
+    assert "asks it one request at a time: its one connection is 98 % busy" in verdict(one).summary
+    assert "hold no lock meanwhile" in first_action(one)
+    assert "raise `max` of the pool" in verdict(one).actions[1].say
+    assert "default_pool_size" in first_action(named(one, "pgbouncer"))
+
+
 @pytest.mark.parametrize(
     ("comm", "busy", "has_time"),
     [

@@ -394,7 +394,7 @@ def _upstream_wait(case: _Case) -> Remedy:
     if in_loop:
         larger = choice.loop_waits(case.report, case.service.pids)
     elif _mostly_queues(case):
-        larger = choice.pool(case.report, case.service.pids)
+        larger = _larger_pool(case)
     looks = asked.actions()
     if is_name_server(asked.address):
         looks = choice.lookups(case.report, case.service.pids, asked.address)
@@ -425,12 +425,20 @@ def _waits_in_its_loop(case: _Case) -> bool:
 def _pool(service: Service) -> str:
     full = full_pool(service)
     if full is not None:
-        size = count(full.connections or 0, "connection")
         busy = percent((full.busy_pct or 0.0) / 100)
+        if full.connections == 1:
+            return f", and asks it one request at a time: its one connection is {busy} busy"
+        size = count(full.connections or 0, "connection")
         return f", and queues for it: its pool of {size} is full, {busy} busy"
     if is_queueing(service):
         return f", and queues for it: {at_once(service):.1f} requests at once are outstanding there"
     return ""
+
+
+def _larger_pool(case: _Case) -> Tuple[Action, ...]:
+    full = full_pool(case.service)
+    size = full.connections if full is not None else None
+    return choice.pool(case.report, case.service.pids, size or 0)
 
 
 def _mostly_queues(case: _Case) -> bool:

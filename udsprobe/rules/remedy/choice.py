@@ -43,6 +43,7 @@ STARTS_MIN = 4096
 PID_MAX = 4_194_304
 """PID_MAX_LIMIT of include/linux/threads.h, on 64 bits."""
 
+_WRITTEN_AT_ONCE = frozenset(("fsync", "fdatasync", "sync", "syncfs", "msync", "sync_file_range"))
 _DENIED = ("EACCES", "EPERM")
 # Where they happen, the kernel logs (show_signal_msg() and do_trap() of arch/x86); of abort() not.
 _LOGGED_FAULTS = ("SIGSEGV", "SIGILL", "SIGFPE", "SIGTRAP")
@@ -233,11 +234,15 @@ def code_kind(report: Report, pid: int, kind: CodeKind) -> Tuple[Action, ...]:
     name = f"code-{kind.kind}"
     if kind.part is not None and f"{name}-{kind.part}" in KINDS:
         name = f"{name}-{kind.part}"
+    return _of_code(report, pid, name, kind.runtime)
+
+
+def _of_code(report: Report, pid: int, name: str, runtime: Optional[str]) -> Tuple[Action, ...]:
     target = target_of(report, pid)
     server, heard = server_of(target), _heard(report, pid)
     has_own = server != GENERIC and server in KINDS[name].by_server
-    if not has_own and kind.runtime is not None:
-        server = kind.runtime
+    if not has_own and runtime is not None:
+        server = runtime
     values: Dict[str, Value] = {"pid": pid, **_server_address(heard)} if heard else {"pid": pid}
     return remedies(name, server, **values)
 
@@ -287,6 +292,8 @@ def sleeps_in(
     Args:
         kind: `lock`, `event`, `sleep` (for as long as it says itself), or `call`: any other.
     """
+    if pid is not None and call in _WRITTEN_AT_ONCE:
+        return _of_code(report, pid, "code-disk-sync", None)
     server = server_of(target_of(report, pid))
     return remedies(f"{kind}-in", server, where=where, call=call)
 
@@ -420,9 +427,10 @@ def loop_waits(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, 
     return remedies("loop-waits", _server_among(report, pids))
 
 
-def pool(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
-    """Requests wait for one of few connections to an upstream."""
-    return remedies("pool", _server_among(report, pids))
+def pool(report: Report, pids: Optional[FrozenSet[int]], size: int) -> Tuple[Action, ...]:
+    """Requests wait for one of `size` connections to an upstream."""
+    # With one, a lock that is held meanwhile looks the same.
+    return remedies("pool-of-one" if size == 1 else "pool", _server_among(report, pids))
 
 
 def _server_among(report: Report, pids: Optional[FrozenSet[int]]) -> str:

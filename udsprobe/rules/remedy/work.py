@@ -192,8 +192,8 @@ MORE_CPU: Dict[str, Tuple[Row, ...]] = {
     ),
     "go": (
         restart(
-            "GOMAXPROCS as large as the CPU quota, and a profile by net/http/pprof",
-            "more threads than CPUs only wait for each other",
+            "give it more CPUs (GOMAXPROCS no larger than those), or its handlers less to do",
+            "goroutines compute on as many CPUs as GOMAXPROCS says; more only wait for each other",
         ),
     ),
     "caddy": (
@@ -619,6 +619,18 @@ POOL: Dict[str, Tuple[Row, ...]] = {
             _ONE_EACH,
         ),
     ),
+}
+
+_ASK_AT_ONCE = restart(
+    "let several requests ask it at once: hold no lock meanwhile, and give the pool more than one "
+    "connection",
+    "one connection carries one request at a time; with a lock held around each, a larger pool "
+    "alone changes nothing",
+)
+_OF_PROXIES = ("pgbouncer", "haproxy")
+POOL_OF_ONE: Dict[str, Tuple[Row, ...]] = {
+    server: rows if server in _OF_PROXIES else (_ASK_AT_ONCE, *rows)
+    for server, rows in POOL.items()
 }
 
 _KEPT = "a kept connection saves connect, accept, set-up and close"
