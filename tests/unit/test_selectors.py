@@ -277,6 +277,19 @@ def test_a_host_reaches_the_exact_listener_before_a_wildcard() -> None:
     assert {text: parse_listener(text).among(everything) for text in expected} == expected
 
 
+def test_an_ipv4_address_that_an_ipv6_socket_is_bound_to(start: Start) -> None:
+    """Java's: its clients use the IPv4 address."""
+    with socket.socket(socket.AF_INET6) as server:
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        server.bind(("::ffff:127.0.0.1", 0))
+        server.listen()
+        port = server.getsockname()[1]
+        child = start(pass_fds=[server.fileno()])
+    for host in ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]"):
+        assert resolved(listeners=(f"{host}:{port}",)) == {child.pid}
+    assert refusal(listeners=(f"[::1]:{port}",)).slug == "no-match"
+
+
 @pytest.mark.parametrize("text", ["", " ", "@", ":", "80:", "host.example:80", "1.2.3:80", "0"])
 def test_what_is_no_address_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError):
