@@ -952,6 +952,9 @@ class ProbeReading:
     calls_left: Optional[int] = None
 
 
+GOROUTINE = "goroutine"
+
+
 @dataclass(frozen=True)
 class StackCounts:
     """Samples that met one stack, or sleeps that began there.
@@ -962,7 +965,8 @@ class StackCounts:
             line`, empty where not known. As text, because every sample has all of them.
         samples: how many, or how many sleeps; truncated: of these, whose outer callers could not
             be found.
-        call: the system call that it slept in; empty where it slept in none, or is not known.
+        call: the system call that it slept in; empty where it slept in none, or is not known;
+            `GOROUTINE`: no thread slept, a goroutine waited there at so many looks.
         slept_ns: of sleeps, all together; owing_ns: of these, what began while the process had
             requests to answer, 0 where that is not known.
         owing_samples: of what ran, while the process had requests to answer; None: older versions

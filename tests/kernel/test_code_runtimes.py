@@ -85,4 +85,5 @@ def test_asleep(folder: Path, require: Require) -> None:
         ("Rust", "mutex"): [made["rs"]],
     }
     asleep = {name: "fsync" if "fsync" in name[1] else "futex" for name in commands}
+    asleep["Go", "mutex"] = "goroutine"
     assert_all_told(observed(commands, folder, asleep))

@@ -55,6 +55,14 @@ class FunctionTable:
         size_bytes = best.size_bytes or max(each.size_bytes for each in found)
         return None if size_bytes and address >= best.start + size_bytes else best
 
+    def named(self, name: bytes) -> Optional[Function]:
+        """The first of that name: it goes through all, and keeps none of them."""
+        for number, block in enumerate(self._blocks):
+            names = zlib.decompress(block).split(b"\0")
+            if name in names:
+                return self._function(number * _NAMES_OF_A_BLOCK + names.index(name))
+        return None
+
     def _at_one_place(self, last: int) -> Iterator[int]:
         start = self._starts[last]
         while last >= 0 and self._starts[last] == start:

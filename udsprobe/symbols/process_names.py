@@ -7,7 +7,7 @@ import platform
 import stat
 import time
 from contextlib import suppress
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.printable import printable
 from udsprobe.symbols import frame_rules
@@ -148,6 +148,23 @@ class ProcessNames:
     def mapped(self) -> Sequence[Mapping]:
         """Its executable memory."""
         return self._mapped
+
+    def go_function(self, name: bytes) -> Optional[Tuple[int, int]]:
+        """Where a function of Go is, and its size in bytes; None: it runs no Go for this machine.
+
+        Args:
+            name: as the linker has it, `runtime.gopark`.
+        """
+        for mapping in self._mapped:
+            if not mapping.is_file or mapping.path != self._program[0]:
+                continue
+            image = self._image(mapping)
+            if image.go is None or image.elf is None:
+                return None
+            found, loaded_at = image.functions.named(name), image.elf.loaded_at(mapping)
+            if found is not None and loaded_at is not None:
+                return found.start + loaded_at, found.size_bytes
+        return None
 
     def _trampoline(self, address: int) -> Optional[Rule]:
         """On x86-64, where they keep no frame pointer before 3.14."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import platform
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
 from udsprobe.kernel.stacks.runtimes import Runtimes
 from udsprobe.kernel.stacks.v8_frames import V8Frame
-from udsprobe.sample import StackCounts
+from udsprobe.sample import GOROUTINE, StackCounts
 from udsprobe.symbols.cpython.stacks import PythonStacks
 from udsprobe.symbols.frame_rules import MACHINES, Machine
 from udsprobe.symbols.freed_memory import give_back
+from udsprobe.symbols.go.goroutine_stacks import GoroutineStacks
 from udsprobe.symbols.kernel_functions import KernelFunctions
 from udsprobe.symbols.process_names import CodeFrame, ProcessNames
 from udsprobe.symbols.target_images import TargetImages
@@ -61,11 +62,13 @@ class _Process:
     """Where the names of one process's functions are."""
 
     def __init__(self, pid: int, images: TargetImages, machine: Optional[Machine]) -> None:
+        self.pid = pid
         self.names = ProcessNames(pid, images)
         self.unwinder = None if machine is None else Unwinder(machine, self._place, self.begins)
         self._memory = ProcessMemory(pid)
         self.python = PythonStacks(pid, images, self._memory)
         self.v8 = V8Stacks(pid, images, self._memory, self.names.has_code)
+        self.goroutines = GoroutineStacks(self.names, self._memory, self.unwinder)
         self._look()
         self.rest()
 
@@ -101,6 +104,7 @@ class _Process:
         self._memory.close()
 
     def _look(self) -> None:
+        self.goroutines.forget()
         self.python.look(self.names.mapped)
         self.v8.look(self.names.mapped)
 
@@ -194,6 +198,28 @@ class StackProfile:
         self._images.rest()
         give_back()
 
+    def look_at_goroutines(self, pids: Iterable[int], ns: int) -> None:
+        """Count where goroutines wait at this moment, each for the time since the last look.
+
+        Args:
+            ns: that time.
+        """
+        for process in [known for pid in sorted(pids) if (known := self._looked_at(pid))]:
+            for stack in process.goroutines.waiting():
+                lines = [as_line(frame) for frame in reversed(stack.frames)]
+                wanted = (process.pid, OFF_CPU, GOROUTINE, "\n".join(lines))
+                row, waited_ns = self._kept(wanted), ns * stack.stands_for
+                owing_ns = waited_ns if stack.is_owing else 0
+                is_whole = stack.is_whole and row == wanted
+                self._sums(row).add(stack.stands_for, waited_ns, owing_ns, is_whole=is_whole)
+            process.rest()
+
+    def _looked_at(self, pid: int) -> Optional[_Process]:
+        """None: it is one of more than `PROCESSES_MAX`."""
+        if pid not in self._processes and len(self._processes) >= PROCESSES_MAX:
+            return None
+        return self._process(pid)
+
     def counts(self) -> Tuple[StackCounts, ...]:
         """All stacks that were seen; sleeps that go on count with what they have had so far."""
         going_on: Dict[Row, _Sums] = {}
@@ -221,10 +247,8 @@ class StackProfile:
 
         None: it is one of more than `PROCESSES_MAX`, and was not looked at.
         """
-        if pid not in self._processes and len(self._processes) >= PROCESSES_MAX:
-            return None
-        process = self._process(pid)
-        return Runtimes(process.python.layout, process.v8.layout)
+        process = self._looked_at(pid)
+        return None if process is None else Runtimes(process.python.layout, process.v8.layout)
 
     def names_code_of(self, pid: int) -> bool:
         """Whether what it makes at run time, or interprets, has names: by a perf map that may be

@@ -212,6 +212,11 @@ class StackSampler:
         return self._running.is_on or self._asleep.is_on
 
     @property
+    def watches_sleep(self) -> bool:
+        """It takes stacks of threads that fall asleep."""
+        return self._asleep.is_on
+
+    @property
     def pids(self) -> FrozenSet[int]:
         """Those that are watched."""
         return frozenset(self._pids)

@@ -1,0 +1,130 @@
+"""Goroutines that wait, and where: no thread sleeps for them, so the kernel does not see it.
+
+Source: runtime2.go (`g`, `gobuf`), proc.go (allgadd, gopark, mcall) of Go 1.16 to 1.26. What has
+been parked has the place and the stack pointer at which it goes on in `g.sched`; of what runs that
+pointer is 0 (gogo), and of what is in a system call the place is another one.
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from udsprobe.kernel.proc.process_memory import ProcessMemory
+
+LOOKED_AT_MAX = 500
+"""Goroutines of a process, at one look; of more than these it is each second one, or third."""
+
+STACK_BYTES_MAX = 8192
+"""Of one, that are copied."""
+
+ADDS, PARKS = b"runtime.allgadd", b"runtime.gopark"
+# Behind the distance to what an instruction uses there may be a number, of one byte or of four.
+_DISTANCE, _NUMBERS = struct.Struct("<i"), (0, 1, 4)
+_SLICE, _G = struct.Struct("<QQQ"), struct.Struct("<QQ40xQQ")
+_WORD_BYTES, _CODE_BYTES_MAX, _CAPACITY_MAX = 8, 4096, 1 << 24
+_STACK_MAX, _PROVED_BY = 1 << 30, 4
+
+
+class Parked(NamedTuple):
+    """One that waits.
+
+    Attributes:
+        ip: where it goes on. sp: its stack pointer then. memory: of its stack, from `below` bytes
+            below `sp` on.
+    """
+
+    ip: int
+    sp: int
+    memory: bytes
+
+
+class Goroutines:
+    """Of one process for x86-64.
+
+    Args:
+        allgadd: (address in the process, size in bytes) of the function that adds one to all.
+        parks: whether the instruction at an address is of the function that parks one.
+        below: bytes below a stack pointer that are copied, too.
+    """
+
+    def __init__(
+        self,
+        memory: ProcessMemory,
+        allgadd: Tuple[int, int],
+        parks: Callable[[int], bool],
+        below: int,
+    ) -> None:
+        self._memory, self._parks, self._below = memory, parks, below
+        self._all = self._found(*allgadd)
+        self._looks = 0
+
+    @property
+    def is_there(self) -> bool:
+        """Its list of all goroutines is known."""
+        return self._all is not None
+
+    def parked(self) -> Tuple[List[Parked], int]:
+        """Those that wait, and how many each of them stands for.
+
+        Raises:
+            OSError: the process's memory cannot be read.
+        """
+        if self._all is None:
+            return [], 1
+        first, count, _ = self._slice(self._all)
+        each = -(-count // LOOKED_AT_MAX) or 1
+        self._looks += 1
+        chosen = range(self._looks % each, min(count, each * LOOKED_AT_MAX), each)
+        found = (self._one(*self._words(first + at * _WORD_BYTES, 1)) for at in chosen)
+        return [one for one in found if one is not None], each
+
+    def _one(self, address: int) -> Optional[Parked]:
+        """None: it runs, has ended, or is in a system call."""
+        with suppress(OSError):
+            low, high, sp, ip = _G.unpack(self._memory.read(address, _G.size))
+            if low < sp < high and self._parks(ip):
+                size_bytes = min(high - sp, STACK_BYTES_MAX) + self._below
+                return Parked(ip, sp, self._memory.read(sp - self._below, size_bytes))
+        return None
+
+    def _found(self, begin: int, size_bytes: int) -> Optional[int]:
+        """Where `allgs` is: among what the function that appends to it uses, by what is there."""
+        with suppress(OSError):
+            code = self._memory.read(begin, min(size_bytes, _CODE_BYTES_MAX))
+            return next((at for at in _used(code, begin) if self._is_list(at)), None)
+        return None
+
+    def _is_list(self, address: int) -> bool:
+        with suppress(OSError):
+            first, count, capacity = self._slice(address)
+            if not first or first % _WORD_BYTES or not 0 < count <= capacity <= _CAPACITY_MAX:
+                return False
+            return all(map(self._is_one, self._words(first, min(count, _PROVED_BY))))
+        return False
+
+    def _is_one(self, address: int) -> bool:
+        if not address or address % _WORD_BYTES:
+            return False
+        low, high, sp, _ = _G.unpack(self._memory.read(address, _G.size))
+        # The stack of one that has ended may be given back.
+        has_ended = not low and not high
+        return has_ended or (low < high <= low + _STACK_MAX and (not sp or low < sp < high))
+
+    def _slice(self, address: int) -> Tuple[int, int, int]:
+        first, count, capacity = _SLICE.unpack(self._memory.read(address, _SLICE.size))
+        return first, count, capacity
+
+    def _words(self, address: int, count: int) -> Sequence[int]:
+        return struct.unpack(f"<{count}Q", self._memory.read(address, count * _WORD_BYTES))
+
+
+def _used(code: bytes, begin: int) -> Iterator[int]:
+    """All addresses that instructions may mean relative to themselves."""
+    for at in range(len(code) - _DISTANCE.size + 1):
+        (distance,) = _DISTANCE.unpack_from(code, at)
+        for number in _NUMBERS:
+            target = begin + at + _DISTANCE.size + number + distance
+            if distance and target > 0 and target % _WORD_BYTES == 0:
+                yield target
