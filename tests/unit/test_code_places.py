@@ -424,6 +424,64 @@ def test_of_a_wait_nobody_is_known_of_the_verdict_says_nothing(stack: Tuple[str,
     assert named.code[0].function is None
 
 
+LOCKED_IN_GO = (
+    *(("runtime.gopark", GO), ("runtime.semacquire1", GO), ("sync.runtime_SemacquireMutex", GO)),
+    *(("internal/sync.(*Mutex).lockSlow", GO), ("main.(*Store).Put", GO), ("main.buy", GO)),
+)
+SLEEPS_IN_GO = (
+    *(("runtime.gopark", GO), ("time.Sleep", GO), ("main.(*Store).Put", GO), ("main.buy", GO)),
+)
+WORKS_IN_GO = (("runtime.gopark", GO), ("runtime.chanrecv2", GO), ("main.work", GO))
+
+
+def parked(*frames: Tuple[str, str], ms: int, owing_ms: int) -> StackCounts:
+    """The innermost first."""
+    return slept("goroutine", *reversed(frames), ms=ms, owing_ms=owing_ms)
+
+
+def in_go(*counts: StackCounts) -> Suspect:
+    """The verdict of a program of Go, whose scheduler sleeps as well."""
+    scheduler = asleep_in("futex", ("runtime.futex", GO), owing_ms=900)
+    one = replace(
+        suspect("app-blocked", "app_lock_us"),
+        headline="goroutines of shop wait for a timer, a lock or a channel while requests wait",
+        actions=(*remedies("sleeps", "go", pid=1), *remedies("disk")),
+    )
+    return with_code(one, replace(reports.measured(), stacks=found(*counts, scheduler)))
+
+
+def test_what_goroutines_wait_for_is_said_and_what_those_do_that_do_not_wait_for_it() -> None:
+    told = in_go(
+        parked(*LOCKED_IN_GO, ms=950, owing_ms=950), parked(*SLEEPS_IN_GO, ms=50, owing_ms=50)
+    )
+    assert told.headline == (
+        "goroutines of shop wait for a mutex while requests wait: 95 % in "
+        "internal/sync.(*Mutex).lockSlow ← main.(*Store).Put (server); others meanwhile in "
+        "time.Sleep ← main.(*Store).Put (server)"
+    )
+    assert "held for less long or divided" in told.actions[0].say
+    assert told.actions[1:] == remedies("disk")
+    assert "of 8 waiting goroutines met" in told.evidence[0].says
+
+
+def test_of_goroutines_that_may_wait_for_work_the_headline_says_nothing() -> None:
+    told = in_go(parked(*WORKS_IN_GO, ms=900, owing_ms=0), parked(*LOCKED_IN_GO, ms=90, owing_ms=0))
+    assert "a timer, a lock or a channel" in told.headline
+    assert "see where its goroutines wait" in told.actions[0].say
+    assert told.evidence[0].says.startswith("91 % in runtime.chanrecv2 ← main.work (server)")
+
+
+def test_goroutines_are_no_sleeps_of_threads() -> None:
+    sleeping = found(parked(*LOCKED_IN_GO, ms=950, owing_ms=950), *SLEPT[:1]).sleeps
+    assert sleeping is not None
+    (process,) = sleeping.processes
+    assert (sleeping.count, sleeping.total_us) == (4, 9e6) == (process.count, process.total_us)
+    assert [(each.call, each.total_us) for each in process.calls] == [
+        ("goroutine", 950e3),
+        ("epoll_wait", 9e6),
+    ]
+
+
 def test_where_a_loop_waits_for_whatever_comes_is_no_place() -> None:
     """Node's, say; what is asked for in it has a function of its own."""
     poll = (("epoll_pwait", LIBC), ("uv__io_poll", "node"), ("uv_run", "node"))

@@ -277,7 +277,10 @@ class SleepCall:
     """The sleeps of a process in one system call; `call` is null outside of any, or not known.
 
     `owing_us`: of `total_us`, in sleeps that began while the process had requests to answer; null
-    where that is not known. `code` is of that time where there is any.
+    where that is not known. `code` is of that time where there is any. `call` is `goroutine` where
+    no thread slept: goroutines of Go that waited for one another, a lock or time. They are met by a
+    look at all of them in each interval, `count` so often, and each has the time since the look
+    before; `owing_us`: of those that serve a connection, as far as that is known.
     """
 
     call: Optional[str]
@@ -293,7 +296,7 @@ class ProcessSleep:
     """The sleeps of the threads of one process, the calls of most time first.
 
     `calls` leave out what a runtime's own threads slept (those that collect and compile in a Java
-    virtual machine), unless nothing else did.
+    virtual machine), unless nothing else did. Goroutines are in `calls` alone.
     """
 
     pid: int

@@ -8,6 +8,7 @@ from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
 from udsprobe.model.code.frames import JIT, MODULE, NOT_KNOWN, brief, is_beginning
+from udsprobe.model.code.sleeps import is_parked
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
 from udsprobe.rules.accounts.authors import AUTHOR_SHARE
@@ -15,9 +16,10 @@ from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy import choice
+from udsprobe.rules.remedy.goroutine_waits import goroutine_wait
 from udsprobe.rules.remedy.known_sleeps import known_sleep
 from udsprobe.rules.remedy.table import remedies
-from udsprobe.rules.servers import language_of
+from udsprobe.rules.servers import IN_GOROUTINES, language_of
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import (
     CODE_KIND_SHARE_MIN,
@@ -55,6 +57,8 @@ _SLEEPS_ON = re.compile(r"sleeps (?:on|in) .*? while ")
 _TOLD_BY_CALL = ("event", "sleep")
 # By the part of request time that it makes up (rules/accounts/request_time.py).
 _CALLS: Mapping[str, FrozenSet[str]] = {"lock": _FOR_LOCKS, "timer": _FOR_EVENTS}
+_GOROUTINES_LOOK = "see where its goroutines wait"
+_IN_GO = re.compile(r"wait for a timer, a lock or a channel while ")
 _PARTS = {f"app_{name}_us": name for name in ("lock", "disk", "timer", "sleep")}
 
 
@@ -83,7 +87,11 @@ def _running(root: Suspect, report: Report) -> Suspect:
 
 def _asleep(root: Suspect, report: Report) -> Suspect:
     found = _sleep(root, report)
-    if found is None or not found.code or _is_mostly_idle(found, root, report):
+    if found is None or not found.code:
+        return root
+    if is_parked(found):
+        return _parked(root, found, report)
+    if _is_mostly_idle(found, root, report):
         return root
     fact = _sleep_fact(found, report)
     if not any(is_known(each) for each in found.code[0].stack):
@@ -106,6 +114,25 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     return _told(
         replace(root, headline=headline), found.code, fact, (*remedies("memory", pid=pid), *actions)
     )
+
+
+def _parked(root: Suspect, found: SleepCall, report: Report) -> Suspect:
+    """Goroutines, for which no thread sleeps."""
+    first, *others = found.code
+    wait = goroutine_wait(first.stack)
+    # Of those that have no request to answer many wait for work.
+    if wait is None or first.own is None or not found.owing_us:
+        return replace(root, evidence=(_sleep_fact(found, report), *root.evidence))
+    headline = _IN_GO.sub(f"{wait.does} while ", root.headline, count=1)
+    kept = [each for each in root.actions if not each.say.startswith(_GOROUTINES_LOOK)]
+    actions = (*choice.goroutines(wait, named(first)), *kept)
+    told_of = _told(
+        replace(root, headline=headline), found.code, _sleep_fact(found, report), actions
+    )
+    goes_on = next((each for each in others if each.own is not None), None)
+    if not wait.is_turn or goes_on is None:
+        return told_of
+    return replace(told_of, headline=f"{told_of.headline}; others meanwhile in {named(goes_on)}")
 
 
 def _says_nothing(found: SleepCall, root: Suspect) -> bool:
@@ -195,7 +222,8 @@ def _sleep(root: Suspect, report: Report) -> Optional[SleepCall]:
     named = subject_pids(report, root.subject)
     mine = [each for each in asked if each.pid in named] or asked[:1]
     calls = [call for each in mine for call in each.calls if _is_of(call, _part(root))]
-    return max(calls, key=_waited_us, default=None)
+    parked = [call for call in calls if is_parked(call)]
+    return max(parked or calls, key=_waited_us, default=None)
 
 
 def _part(root: Suspect) -> Optional[str]:
@@ -205,6 +233,8 @@ def _part(root: Suspect) -> Optional[str]:
 
 def _is_of(call: SleepCall, part: Optional[str]) -> bool:
     name = call.call or ""
+    if is_parked(call):
+        return part in IN_GOROUTINES
     if part is not None and part in _CALLS:
         return name in _CALLS[part]
     others = _FOR_EVENTS | _FOR_PEERS | (_FOR_LOCKS if part is not None else frozenset())
@@ -217,6 +247,9 @@ def _waited_us(call: SleepCall) -> float:
 
 def _sleep_fact(found: SleepCall, report: Report) -> Evidence:
     place = found.code[0]
+    if is_parked(found):
+        says = f"{told(place)}, of {count(found.count, 'waiting goroutine')} met"
+        return evidence("code_share", place.share_pct / 100, "of 1", says)
     where = "" if found.call is None else f" in {found.call}()"
     lacking = f", outer callers of {found.truncated:,} not found" if found.truncated else ""
     sleeps = report.stacks.sleeps if report.stacks is not None else None

@@ -44,6 +44,7 @@ _GO = re.compile(
     r"\.(?!(part|constprop|isra|cold|hot|lto_priv|llvm|localalias|clone)\b)[\w(]"
 )
 _GO_RUNTIME = re.compile(r"(internal/)?runtime(/[\w/]+)?\.")
+_PARKS = re.compile(r"runtime\.|(internal/)?sync\.runtime_")
 _CPP_OR_RUST = re.compile(
     r"(\w+ )?(<?(std|core|alloc)|__gnu_cxx|__cxxabiv1)::(?!.* as (?!std|core|alloc))"
 )
@@ -225,6 +226,14 @@ def as_called(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
     if _are_of_scheduler(found):
         return (found[-1]._replace(function=None),)
     while len(found) > 1 and _calls_itself(*found[-2:]):
+        found.pop()
+    return tuple(found)
+
+
+def as_parked(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
+    """The stack of a goroutine that waits without what the runtime calls in itself for that."""
+    found = list(frames)
+    while len(found) > 1 and _PARKS.match(found[-1].function or "") and is_languages(found[-2]):
         found.pop()
     return tuple(found)
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import Dict, FrozenSet, Iterable, List, Sequence, Tuple
 
-from udsprobe.model.code.frames import KERNEL, Frame, as_called, is_languages, is_of_a_runtime
+from udsprobe.model.code.frames import (
+    KERNEL,
+    Frame,
+    as_called,
+    as_parked,
+    is_languages,
+    is_of_a_runtime,
+)
 from udsprobe.model.code.places import HOT_PATH_MIN, Idle, Row, places
 from udsprobe.model.report import ProcessSleep, SleepCall
+from udsprobe.sample import GOROUTINE
 
 _NS_PER_US = 1000
 WAITS_FOR_WORK = frozenset(
@@ -18,6 +26,11 @@ WAITS_FOR_WORK = frozenset(
     )
 )
 """Calls that a program without anything to do sleeps in."""
+
+
+def is_parked(call: SleepCall) -> bool:
+    """Goroutines waited there, and no thread."""
+    return call.call == GOROUTINE
 
 
 def sleeping_processes(
@@ -35,14 +48,23 @@ def sleeping_processes(
     found = [
         ProcessSleep(
             pid=pid,
-            count=sum(row.samples for row in own),
-            total_us=_us(sum(row.slept_ns for row in own)),
-            owing_us=_us(sum(row.owing_ns for row in own)) if sees_owing else None,
+            count=sum(row.samples for row in of_threads(own)),
+            total_us=_us(sum(row.slept_ns for row in of_threads(own))),
+            owing_us=_us(sum(row.owing_ns for row in of_threads(own))) if sees_owing else None,
             calls=_calls(own, idle, serving, sees_owing=sees_owing),
         )
         for pid, own in sorted(by_pid.items())
     ]
-    return sorted(found, key=lambda each: (-(each.owing_us or 0.0), -each.total_us))
+    return sorted(found, key=lambda each: (-_owing_us(each), -each.total_us))
+
+
+def of_threads(rows: Sequence[Row]) -> List[Row]:
+    """Without the goroutines that waited: these are none of the kernel's sleeps."""
+    return [row for row in rows if row.call != GOROUTINE]
+
+
+def _owing_us(process: ProcessSleep) -> float:
+    return sum(call.owing_us or 0.0 for call in process.calls)
 
 
 def _idle(rows: Iterable[Row]) -> List[List[Frame]]:
@@ -96,6 +118,8 @@ def _as_called(rows: Sequence[Row]) -> List[Row]:
     """As the program called it, by the time in which requests waited where there is any."""
     owing = any(row.owing_ns for row in rows)
     weighed = [row._replace(weight=row.owing_ns if owing else row.slept_ns) for row in rows]
+    if all(row.call == GOROUTINE for row in weighed):
+        return [row._replace(frames=as_parked(row.frames)) for row in weighed]
     entries = _entries(weighed)
     return [row._replace(frames=_entered(as_called(row.frames), entries)) for row in weighed]
 

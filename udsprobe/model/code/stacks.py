@@ -6,7 +6,7 @@ from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from udsprobe.model.code.frames import frames_of
 from udsprobe.model.code.places import Row, by_self, places
-from udsprobe.model.code.sleeps import sleeping_processes
+from udsprobe.model.code.sleeps import of_threads, sleeping_processes
 from udsprobe.model.counters import grown, grown_by_key
 from udsprobe.model.report import CodeStack, ProcessCode, Report, Sleeps, Stacks
 from udsprobe.sample import Sample, StackCounts, StackReading
@@ -69,10 +69,10 @@ def sleeps(
     lost = grown("sleeps lost", after.waits_lost, 0 if before is None else before.waits_lost)
     return Sleeps(
         watched_s=watched_ns / _NS_PER_S,
-        count=sum(row.samples for row in rows),
+        count=sum(row.samples for row in of_threads(rows)),
         lost=lost,
-        truncated=sum(row.truncated for row in rows),
-        total_us=_us(sum(row.slept_ns for row in rows)),
+        truncated=sum(row.truncated for row in of_threads(rows)),
+        total_us=_us(sum(row.slept_ns for row in of_threads(rows))),
         processes=sleeping_processes(rows, sees_owing=after.sees_owing, serving=serving),
     )
 

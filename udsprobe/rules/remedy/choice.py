@@ -23,6 +23,7 @@ from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.model.threads.exits import OUT_OF_MEMORY
 from udsprobe.rules.accounts.affinity import idle_beside
 from udsprobe.rules.peers.connecting import NO_ANSWER
+from udsprobe.rules.remedy.goroutine_waits import GoroutineWait
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
@@ -296,6 +297,11 @@ def sleeps_in(
         return _of_code(report, pid, "code-disk-sync", None)
     server = server_of(target_of(report, pid))
     return remedies(f"{kind}-in", server, where=where, call=call)
+
+
+def goroutines(wait: GoroutineWait, where: str) -> Tuple[Action, ...]:
+    """Where goroutines wait while requests wait for their reply is known."""
+    return remedies(wait.kind, where=where)
 
 
 def stuck(report: Report, pid: int) -> Tuple[Action, ...]:

@@ -9,6 +9,7 @@ from udsprobe.model.action import Action
 from udsprobe.rules.remedy import (
     code_kinds,
     exits,
+    goroutine_waits,
     host,
     known_sleeps,
     moving,
@@ -120,6 +121,12 @@ KINDS: Dict[str, Kind] = {
     "child-each": Kind("app-blocked", "a process is started for each request", work.CHILD_EACH),
     "sleep-in": Kind("app-blocked", "a function that sleeps", work.SLEEP_IN),
     "lock-in": Kind("app-blocked", "a function that waits for a lock", work.LOCK_IN),
+    "go-pool": Kind("app-blocked", "its pool of connections is empty", goroutine_waits.GO_POOL),
+    "go-limit": Kind("app-blocked", "a limit that it sets itself", goroutine_waits.GO_LIMIT),
+    "room-in": Kind("app-blocked", "a channel without room", goroutine_waits.ROOM_IN),
+    "channel-in": Kind(
+        "app-blocked", "a goroutine that waits for another one", goroutine_waits.CHANNEL_IN
+    ),
     "call-in": Kind("app-blocked", "a function that waits in a call", work.CALL_IN),
     "event-in": Kind("app-blocked", "a function that waits for events", work.EVENT_IN),
     "sqlite-lock": Kind(

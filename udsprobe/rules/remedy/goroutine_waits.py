@@ -1,0 +1,119 @@
+"""What goroutines wait for, by the function of Go or of a library that they wait in.
+
+Source: packages sync, time, database/sql and net/http of Go 1.20 to 1.26; runtime/chan.go.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, NamedTuple, Optional, Pattern, Sequence, Tuple
+
+from udsprobe.rules.remedy.row import Row, restart
+from udsprobe.rules.remedy.work import POOL
+from udsprobe.rules.servers import GENERIC
+
+
+class GoroutineWait(NamedTuple):
+    """A way in which goroutines wait.
+
+    Attributes:
+        does: in words. kind: of remedy. functions: one of them is on the stack.
+        is_turn: others have what it waits for, and it is its turn when these are done.
+    """
+
+    does: str
+    kind: str
+    functions: Pattern[str]
+    is_turn: bool = False
+
+
+def _in(*functions: str) -> Pattern[str]:
+    return re.compile("|".join(functions))
+
+
+# What a library waits with comes after the library: the first that is on the stack tells.
+_WAITS = (
+    GoroutineWait(
+        "wait for a free connection of its pool",
+        "go-pool",
+        _in(
+            r"database/sql\.\(\*DB\)\.conn",
+            r"net/http\.\(\*Transport\)\.getConn(\.\w+)*",
+            r"github\.com/jackc/puddle/(v2\.)?\(\*Pool(\[…\])?\)\.\w*[aA]cquire\w*",
+            r"github\.com/redis/go-redis/v9/internal/pool\.\(\*ConnPool\)\.waitTurn",
+        ),
+        is_turn=True,
+    ),
+    GoroutineWait(
+        "wait for a limit of its own (semaphore)",
+        "go-limit",
+        _in(r"golang\.org/x/sync/semaphore\.\(\*Weighted\)\.Acquire"),
+        is_turn=True,
+    ),
+    GoroutineWait(
+        "wait for a limit of its own (rate)",
+        "go-limit",
+        _in(r"golang\.org/x/time/rate\.\(\*Limiter\)\.\w+", r"go\.uber\.org/ratelimit\..*"),
+    ),
+    GoroutineWait(
+        "wait for a read-write mutex",
+        "lock-in",
+        _in(r"sync\.\(\*RWMutex\)\.\w+", r"sync\.runtime_SemacquireRWMutexR?"),
+        is_turn=True,
+    ),
+    GoroutineWait(
+        "wait for a mutex",
+        "lock-in",
+        _in(r"(internal/)?sync\.\(\*Mutex\)\.\w+", r"(internal/)?sync\.runtime_SemacquireMutex"),
+        is_turn=True,
+    ),
+    GoroutineWait(
+        "wait for other goroutines (WaitGroup)", "channel-in", _in(r"sync\.\(\*WaitGroup\)\.\w+")
+    ),
+    GoroutineWait("wait for a condition (sync.Cond)", "channel-in", _in(r"sync\.\(\*Cond\)\.\w+")),
+    GoroutineWait("sleep (time.Sleep)", "sleep-in", _in(r"time\.Sleep")),
+    GoroutineWait(
+        "wait for room in a channel", "room-in", _in(r"runtime\.chansend1?"), is_turn=True
+    ),
+    GoroutineWait(
+        "wait for a channel", "channel-in", _in(r"runtime\.(chanrecv[12]?|selectgo|block)")
+    ),
+)
+
+
+def goroutine_wait(stack: Sequence[str]) -> Optional[GoroutineWait]:
+    """What a stack waits for; None where no function of it tells.
+
+    Args:
+        stack: `function (module)`, the innermost first.
+    """
+    functions = [named.partition(" (")[0] for named in stack]
+    return next((w for w in _WAITS if any(w.functions.fullmatch(f) for f in functions)), None)
+
+
+GO_POOL: Dict[str, Tuple[Row, ...]] = {GENERIC: POOL["go"]}
+GO_LIMIT: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "raise that limit, if what is behind it has time to spare: {where}",
+            "the program lets so many through itself; the others wait there",
+        ),
+    )
+}
+ROOM_IN: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "raise the channel's capacity where it limits how many work at once; else let what "
+            "receives from it keep up: {where}",
+            "a goroutine that sends waits until another one receives, or has room for it",
+        ),
+    )
+}
+CHANNEL_IN: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "let the goroutines that it waits for be quicker, or be more of them: {where}",
+            "a goroutine waits there until another one of the program is done, or sends",
+        ),
+    )
+}
