@@ -439,12 +439,15 @@ def parked(*frames: Tuple[str, str], ms: int, owing_ms: int) -> StackCounts:
     return slept("goroutine", *reversed(frames), ms=ms, owing_ms=owing_ms)
 
 
-def in_go(*counts: StackCounts) -> Suspect:
+IN_GO = "goroutines of shop wait for a timer, a lock or a channel while requests wait"
+
+
+def in_go(*counts: StackCounts, headline: str = IN_GO) -> Suspect:
     """The verdict of a program of Go, whose scheduler sleeps as well."""
     scheduler = asleep_in("futex", ("runtime.futex", GO), owing_ms=900)
     one = replace(
         suspect("app-blocked", "app_lock_us"),
-        headline="goroutines of shop wait for a timer, a lock or a channel while requests wait",
+        headline=headline,
         actions=(*remedies("sleeps", "go", pid=1), *remedies("disk")),
     )
     return with_code(one, replace(reports.measured(), stacks=found(*counts, scheduler)))
@@ -462,6 +465,17 @@ def test_what_goroutines_wait_for_is_said_and_what_those_do_that_do_not_wait_for
     assert "held for less long or divided" in told.actions[0].say
     assert told.actions[1:] == remedies("disk")
     assert "of 8 waiting goroutines met" in told.evidence[0].says
+
+
+def test_another_story_of_goroutines_is_told_with_where_they_wait() -> None:
+    """Of clients that give up, say."""
+    locked = parked(*LOCKED_IN_GO, ms=950, owing_ms=950)
+    told = in_go(locked, headline="shop 1 does not answer them")
+    assert told.headline == (
+        "shop 1 does not answer them; its goroutines wait for a mutex: 100 % in "
+        "internal/sync.(*Mutex).lockSlow ← main.(*Store).Put (server)"
+    )
+    assert told.actions == remedies("disk")
 
 
 def test_of_goroutines_that_may_wait_for_work_the_headline_says_nothing() -> None:

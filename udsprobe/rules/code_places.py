@@ -16,7 +16,7 @@ from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.remedy.goroutine_waits import goroutine_wait
+from udsprobe.rules.remedy.goroutine_waits import GoroutineWait, goroutine_wait
 from udsprobe.rules.remedy.known_sleeps import known_sleep
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import IN_GOROUTINES, language_of
@@ -66,10 +66,12 @@ def with_code(root: Suspect, report: Report) -> Suspect:
     """The cause with its functions, and the first of them in its headline."""
     if root.cause == _RUNNING:
         return _running(root, report)
+    if root.cause != _ASLEEP:
+        return root
     # A sleep that goes on is in no stack yet; those that are ended.
     goes_on = root.harm is not None and root.harm.kind == STUCK
-    if root.cause != _ASLEEP or goes_on or is_idle_beside(root, report):
-        return root
+    if goes_on or is_idle_beside(root, report):
+        return _left_waiting(root, report)
     return _asleep(root, report)
 
 
@@ -90,6 +92,8 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     if found is None or not found.code:
         return root
     if is_parked(found):
+        if _IN_GO.search(root.headline) is None:
+            return _left_waiting(root, report)
         return _parked(root, found, report)
     if _is_mostly_idle(found, root, report):
         return root
@@ -119,13 +123,11 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
 def _parked(root: Suspect, found: SleepCall, report: Report) -> Suspect:
     """Goroutines, for which no thread sleeps."""
     first, *others = found.code
-    wait = goroutine_wait(first.stack)
-    # Of those that have no request to answer many wait for work.
-    if wait is None or first.own is None or not found.owing_us:
+    wait = _wait_of(found)
+    if wait is None:
         return replace(root, evidence=(_sleep_fact(found, report), *root.evidence))
     headline = _IN_GO.sub(f"{wait.does} while ", root.headline, count=1)
-    kept = [each for each in root.actions if not each.say.startswith(_GOROUTINES_LOOK)]
-    actions = (*choice.goroutines(wait, named(first)), *kept)
+    actions = (*choice.goroutines(wait, named(first)), *_without_goroutines_look(root))
     told_of = _told(
         replace(root, headline=headline), found.code, _sleep_fact(found, report), actions
     )
@@ -133,6 +135,31 @@ def _parked(root: Suspect, found: SleepCall, report: Report) -> Suspect:
     if not wait.is_turn or goes_on is None:
         return told_of
     return replace(told_of, headline=f"{told_of.headline}; others meanwhile in {named(goes_on)}")
+
+
+def _wait_of(found: SleepCall) -> Optional[GoroutineWait]:
+    """None where it is not known; of those that have no request to answer many wait for work."""
+    is_known_whose = bool(found.owing_us) and found.code[0].own is not None
+    return goroutine_wait(found.code[0].stack) if is_known_whose else None
+
+
+def _left_waiting(root: Suspect, report: Report) -> Suspect:
+    """Goroutines that go on waiting are met all the same."""
+    found = next(filter(is_parked, _sleep_calls(root, report)), None)
+    wait = _wait_of(found) if found is not None and found.code else None
+    if found is None or wait is None or found.code[0].share_pct < 100 * CODE_KIND_SHARE_MIN:
+        return root
+    return replace(
+        root,
+        headline=f"{root.headline}; its goroutines {wait.does}: {told(found.code[0])}",
+        evidence=(*root.evidence, _sleep_fact(found, report)),
+        actions=_without_goroutines_look(root),
+        code=tuple(found.code),
+    )
+
+
+def _without_goroutines_look(root: Suspect) -> Tuple[Action, ...]:
+    return tuple(each for each in root.actions if not each.say.startswith(_GOROUTINES_LOOK))
 
 
 def _says_nothing(found: SleepCall, root: Suspect) -> bool:
@@ -214,16 +241,21 @@ def _told(
 
 def _sleep(root: Suspect, report: Report) -> Optional[SleepCall]:
     """The call that most of the time was slept in while requests waited, of the verdict's kind."""
+    calls = [call for call in _sleep_calls(root, report) if _is_of(call, _part(root))]
+    parked = [call for call in calls if is_parked(call)]
+    return max(parked or calls, key=_waited_us, default=None)
+
+
+def _sleep_calls(root: Suspect, report: Report) -> List[SleepCall]:
+    """Of the process that the verdict is about."""
     if report.stacks is None or report.stacks.sleeps is None:
-        return None
+        return []
     asked = [
         each for each in report.stacks.sleeps.processes if not root.pids or each.pid in root.pids
     ]
     named = subject_pids(report, root.subject)
     mine = [each for each in asked if each.pid in named] or asked[:1]
-    calls = [call for each in mine for call in each.calls if _is_of(call, _part(root))]
-    parked = [call for call in calls if is_parked(call)]
-    return max(parked or calls, key=_waited_us, default=None)
+    return [call for each in mine for call in each.calls]
 
 
 def _part(root: Suspect) -> Optional[str]:
@@ -234,7 +266,7 @@ def _part(root: Suspect) -> Optional[str]:
 def _is_of(call: SleepCall, part: Optional[str]) -> bool:
     name = call.call or ""
     if is_parked(call):
-        return part in IN_GOROUTINES
+        return part is None or part in IN_GOROUTINES
     if part is not None and part in _CALLS:
         return name in _CALLS[part]
     others = _FOR_EVENTS | _FOR_PEERS | (_FOR_LOCKS if part is not None else frozenset())
