@@ -106,6 +106,19 @@ WAYS: Dict[str, Sequence[str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        "github.com/jackc/puddle/v2.(*Pool[go.shape.*uint8]).Acquire",
+        "github.com/redis/go-redis/v9/internal/pool.(*ConnPool).waitTurn",
+        "net/http.(*Transport).getConn",
+    ],
+)
+def test_pools_of_connections(function: str) -> None:
+    found = goroutine_wait(["runtime.selectgo (shop)", f"{function} (shop)", "main.buy (shop)"])
+    assert found is not None and found.kind == "go-pool"
+
+
 @pytest.mark.parametrize("says", WAYS)
 def test_what_is_waited_for(says: str) -> None:
     found = goroutine_wait([f"{name} (shop)" for name in WAYS[says]])

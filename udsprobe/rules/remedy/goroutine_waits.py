@@ -39,8 +39,8 @@ _WAITS = (
         _in(
             r"database/sql\.\(\*DB\)\.conn",
             r"net/http\.\(\*Transport\)\.getConn(\.\w+)*",
-            r"github\.com/jackc/puddle/(v2\.)?\(\*Pool(\[…\])?\)\.\w*[aA]cquire\w*",
-            r"github\.com/redis/go-redis/v9/internal/pool\.\(\*ConnPool\)\.waitTurn",
+            r"github\.com/jackc/puddle(/v2)?\.\(\*Pool(\[.*\])?\)\.\w*[aA]cquire\w*",
+            r"github\.com/redis/go-redis/v\d+/internal/pool\.\(\*ConnPool\)\.waitTurn",
         ),
         is_turn=True,
     ),
