@@ -213,6 +213,7 @@ class StackProfile:
                 is_whole = stack.is_whole and row == wanted
                 self._sums(row).add(stack.stands_for, waited_ns, owing_ns, is_whole=is_whole)
             process.rest()
+        self._images.rest()
 
     def _looked_at(self, pid: int) -> Optional[_Process]:
         """None: it is one of more than `PROCESSES_MAX`."""
