@@ -459,7 +459,7 @@ def test_what_goroutines_wait_for_is_said_and_what_those_do_that_do_not_wait_for
     )
     assert told.headline == (
         "goroutines of shop wait for a mutex while requests wait: 95 % in "
-        "internal/sync.(*Mutex).lockSlow ← main.(*Store).Put (server); others meanwhile in "
+        "main.(*Store).Put (server); others meanwhile in "
         "time.Sleep ← main.(*Store).Put (server)"
     )
     assert "held for less long or divided" in told.actions[0].say
@@ -473,7 +473,7 @@ def test_another_story_of_goroutines_is_told_with_where_they_wait() -> None:
     told = in_go(locked, headline="shop 1 does not answer them")
     assert told.headline == (
         "shop 1 does not answer them; its goroutines wait for a mutex: 100 % in "
-        "internal/sync.(*Mutex).lockSlow ← main.(*Store).Put (server)"
+        "main.(*Store).Put (server)"
     )
     assert told.actions == remedies("disk")
 

@@ -128,13 +128,18 @@ def _parked(root: Suspect, found: SleepCall, report: Report) -> Suspect:
         return replace(root, evidence=(_sleep_fact(found, report), *root.evidence))
     headline = _IN_GO.sub(f"{wait.does} while ", root.headline, count=1)
     actions = (*choice.goroutines(wait, named(first)), *_without_goroutines_look(root))
-    told_of = _told(
-        replace(root, headline=headline), found.code, _sleep_fact(found, report), actions
-    )
+    # What it waits for is said: by which function of the language is in the evidence.
+    headline = f"{headline}: {told(first, first.own)}"
     goes_on = next((each for each in others if each.own is not None), None)
-    if not wait.is_turn or goes_on is None:
-        return told_of
-    return replace(told_of, headline=f"{told_of.headline}; others meanwhile in {named(goes_on)}")
+    if wait.is_turn and goes_on is not None:
+        headline = f"{headline}; others meanwhile in {named(goes_on)}"
+    return replace(
+        root,
+        headline=headline,
+        evidence=(_sleep_fact(found, report), *root.evidence),
+        actions=actions,
+        code=tuple(found.code),
+    )
 
 
 def _wait_of(found: SleepCall) -> Optional[GoroutineWait]:
@@ -149,9 +154,10 @@ def _left_waiting(root: Suspect, report: Report) -> Suspect:
     wait = _wait_of(found) if found is not None and found.code else None
     if found is None or wait is None or found.code[0].share_pct < 100 * CODE_KIND_SHARE_MIN:
         return root
+    first = found.code[0]
     return replace(
         root,
-        headline=f"{root.headline}; its goroutines {wait.does}: {told(found.code[0])}",
+        headline=f"{root.headline}; its goroutines {wait.does}: {told(first, first.own)}",
         evidence=(*root.evidence, _sleep_fact(found, report)),
         actions=_without_goroutines_look(root),
         code=tuple(found.code),
@@ -319,9 +325,13 @@ def _looks_for_sleep(action: Action, pid: Optional[int], report: Report) -> bool
     )
 
 
-def told(place: CodePlace) -> str:
-    """`71 % in pbkdf2Sync ← verify (auth.js:12)`; a small part is not all there is."""
-    said = f"{percent(place.share_pct / 100)} in {named(place)}"
+def told(place: CodePlace, name: Optional[str] = None) -> str:
+    """`71 % in pbkdf2Sync ← verify (auth.js:12)`; a small part is not all there is.
+
+    Args:
+        name: of the function; None: as `named` has it.
+    """
+    said = f"{percent(place.share_pct / 100)} in {name or named(place)}"
     is_small = place.share_pct < 100 * CODE_LARGE_SHARE_MIN
     return f"{said}, the rest in many others" if is_small else said
 
