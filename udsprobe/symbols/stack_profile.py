@@ -208,10 +208,10 @@ class StackProfile:
             for stack in process.goroutines.waiting():
                 lines = [as_line(frame) for frame in reversed(stack.frames)]
                 wanted = (process.pid, OFF_CPU, GOROUTINE, "\n".join(lines))
-                row, waited_ns = self._kept(wanted), ns * stack.stands_for
+                row, waited_ns = self._kept(wanted), ns * stack.goroutines
                 owing_ns = waited_ns if stack.is_owing else 0
                 is_whole = stack.is_whole and row == wanted
-                self._sums(row).add(stack.stands_for, waited_ns, owing_ns, is_whole=is_whole)
+                self._sums(row).add(stack.goroutines, waited_ns, owing_ns, is_whole=is_whole)
             process.rest()
         self._images.rest()
 

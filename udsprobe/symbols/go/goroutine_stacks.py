@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from contextlib import suppress
-from typing import List, NamedTuple, Optional, Sequence, Set
+from typing import List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.symbols.go.goroutines import ADDS, PARKS, Goroutines, Parked
@@ -29,17 +30,17 @@ _RUNTIME = "runtime."
 
 
 class GoroutineStack(NamedTuple):
-    """Of one that waits.
+    """Of those that wait in one place.
 
     Attributes:
         frames: the innermost first. is_whole: they reach its outermost function.
-        is_owing: it has a request to answer. stands_for: so many, with itself.
+        is_owing: they have requests to answer. goroutines: how many they are.
     """
 
     frames: Sequence[CodeFrame]
     is_whole: bool
     is_owing: bool
-    stands_for: int
+    goroutines: int
 
 
 class GoroutineStacks:
@@ -53,14 +54,14 @@ class GoroutineStacks:
         self, names: ProcessNames, memory: ProcessMemory, unwinder: Optional[Unwinder]
     ) -> None:
         self._names, self._memory, self._unwinder = names, memory, unwinder
+        self.forget()
+
+    def forget(self) -> None:
+        """Another program may run in the process now."""
         self._goroutines: Optional[Goroutines] = None
         self._was_sought = False
         self._acceptors: Set[str] = set()
         self._readers: Set[str] = set()
-
-    def forget(self) -> None:
-        """Another program may run in the process now."""
-        self._goroutines, self._was_sought = None, False
 
     def waiting(self) -> List[GoroutineStack]:
         """Those that wait at this moment, but for bytes of a connection, or as the runtime's own.
@@ -73,20 +74,19 @@ class GoroutineStacks:
             return []
         with suppress(OSError):
             parked, each = self._goroutines.parked()
-            stacks = [self._stack(one, each, self._unwinder) for one in parked]
-            for stack in stacks:
-                self._learn(stack.frames)
+            places = Counter(_calls(one, self._unwinder) for one in parked)
+            named = [
+                ([self._names.frame(address) for address in calls], is_whole, each * count)
+                for (calls, is_whole), count in places.items()
+            ]
+            for frames, _, _ in named:
+                self._learn(frames)
             return [
-                stack._replace(is_owing=self._has_request(stack.frames))
-                for stack in stacks
-                if _is_of_program(stack.frames)
+                GoroutineStack(frames, is_whole, self._has_request(frames), count)
+                for frames, is_whole, count in named
+                if _is_of_program(frames)
             ]
         return []
-
-    def _stack(self, one: Parked, each: int, unwinder: Unwinder) -> GoroutineStack:
-        found, is_whole = unwinder.callers(State(one.ip, one.sp, 0, None), one.memory)
-        frames = [self._names.frame(call.address) for call in found]
-        return GoroutineStack(frames, is_whole, False, each)
 
     def _learn(self, frames: Sequence[CodeFrame]) -> None:
         """Who accepts connections, and who reads from connections."""
@@ -114,6 +114,12 @@ class GoroutineStacks:
         code = range(begin, begin + size_bytes)
         found = Goroutines(self._memory, adds, code.__contains__, RED_ZONE_BYTES)
         return found if found.is_there else None
+
+
+def _calls(one: Parked, unwinder: Unwinder) -> Tuple[Tuple[int, ...], bool]:
+    """Their addresses, the innermost first; whether they reach its outermost function."""
+    found, is_whole = unwinder.callers(State(one.ip, one.sp, 0, None), one.memory)
+    return tuple(call.address for call in found), is_whole
 
 
 def _is_of_program(frames: Sequence[CodeFrame]) -> bool:
