@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Mapping, NamedTuple, Optional, Tuple
+from typing import Mapping, Optional, Tuple
 
 from udsprobe.model.report import CodeKind, Evidence, ProcessCode, Report
-from udsprobe.rules.accounts.service import ON_CPU, accepted_by, whole_service
+from udsprobe.rules.accounts.service import ON_CPU, Service, accepted_by, whole_service
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_KIND_SHARE_MIN
@@ -36,54 +36,38 @@ def with_kinds(named: Suspect, headline: str, found: ProcessCode, report: Report
         found: of the process that it is about.
     """
     named = replace(named, code_kinds=tuple(found.kinds))
-    waits = _disk_waits(report)
-    first = max(found.kinds, key=lambda kind: _part_of_time(kind, waits), default=None)
-    if first is None or _part_of_time(first, waits) < CODE_KIND_SHARE_MIN:
+    service = whole_service(report)
+    first = max(found.kinds, key=lambda kind: _part_of_time(kind, service), default=None)
+    if first is None or _part_of_time(first, service) < CODE_KIND_SHARE_MIN:
         return named
     facts = (_fact(first, found), *_handshake_fact(first, found.pid, report))
     own = choice.code_kind(report, found.pid, first)
     return replace(
         named,
-        headline=_headline(named, headline, first) + _said_of_waits(first, waits),
+        headline=_headline(named, headline, first) + _said_of_waits(first, service),
         evidence=(*facts, *named.evidence),
         actions=(*own, *named.actions),
     )
 
 
-class _DiskWaits(NamedTuple):
-    """Of requests while they are worked on: time on a CPU, waits for the disk, and their whole."""
-
-    cpu_us: float
-    disk_us: float
-    whole_us: float
-
-
-def _disk_waits(report: Report) -> _DiskWaits:
-    service = whole_service(report)
-    whole_us = sum(service.stage_sums_us.values())
-    app_us = service.stage_sums_us.get("app", 0.0)
-    cpu_us, disk_us = (app_us * service.app_pct.get(part, 0.0) / 100 for part in ("cpu", "disk"))
-    return _DiskWaits(cpu_us, disk_us, whole_us)
-
-
-def _part_of_time(kind: CodeKind, waits: _DiskWaits) -> float:
+def _part_of_time(kind: CodeKind, service: Service) -> float:
     """Of the CPU time; of what is written to the disk at once, with the waits for that disk."""
     share = kind.share_pct / 100
-    if not _waits_too(kind, waits):
+    if not _waits_too(kind, service):
         return share
-    return (share * waits.cpu_us + waits.disk_us) / (waits.cpu_us + waits.disk_us)
+    cpu_us, disk_us = service.app_us("cpu"), service.app_us("disk")
+    return (share * cpu_us + disk_us) / (cpu_us + disk_us)
 
 
-def _waits_too(kind: CodeKind, waits: _DiskWaits) -> bool:
-    return kind.kind == "disk-sync" and waits.disk_us > 0
+def _waits_too(kind: CodeKind, service: Service) -> bool:
+    return kind.kind == "disk-sync" and service.app_us("disk") > 0
 
 
-def _said_of_waits(kind: CodeKind, waits: _DiskWaits) -> str:
-    if not _waits_too(kind, waits):
+def _said_of_waits(kind: CodeKind, service: Service) -> str:
+    if not _waits_too(kind, service):
         return ""
-    return (
-        f"; requests wait for the disk for {percent(waits.disk_us / waits.whole_us)} of their time"
-    )
+    share = service.app_us("disk") / sum(service.stage_sums_us.values())
+    return f"; requests wait for the disk for {percent(share)} of their time"
 
 
 def _headline(named: Suspect, before: str, kind: CodeKind) -> str:

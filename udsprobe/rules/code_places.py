@@ -19,6 +19,7 @@ from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.goroutine_waits import GoroutineWait, goroutine_wait
 from udsprobe.rules.remedy.known_sleeps import known_sleep
 from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.remedy.work import GOROUTINES_LOOK
 from udsprobe.rules.servers import IN_GOROUTINES, language_of
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import (
@@ -28,7 +29,7 @@ from udsprobe.rules.thresholds import (
     WAITED_TIMES_REQUESTS_MAX,
 )
 from udsprobe.rules.turned_away.given_up import is_idle_beside
-from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, percent
+from udsprobe.rules.wording import IN_GO, OWN_TIMER, count, duration, evidence, percent
 
 _RUNNING, _ASLEEP = "app-cpu", "app-blocked"
 # mm/memory.c: of a page that is not there, in a system call and outside of any.
@@ -57,8 +58,7 @@ _SLEEPS_ON = re.compile(r"sleeps (?:on|in) .*? while ")
 _TOLD_BY_CALL = ("event", "sleep")
 # By the part of request time that it makes up (rules/accounts/request_time.py).
 _CALLS: Mapping[str, FrozenSet[str]] = {"lock": _FOR_LOCKS, "timer": _FOR_EVENTS}
-_GOROUTINES_LOOK = "see where its goroutines wait"
-_IN_GO = re.compile(r"wait for a timer, a lock or a channel while ")
+_WAIT_IN_GO = f"wait for {IN_GO} while "
 _PARTS = {f"app_{name}_us": name for name in ("lock", "disk", "timer", "sleep")}
 
 
@@ -92,7 +92,7 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     if found is None or not found.code:
         return root
     if is_parked(found):
-        if _IN_GO.search(root.headline) is None:
+        if _WAIT_IN_GO not in root.headline:
             return _left_waiting(root, report)
         return _parked(root, found, report)
     if _is_mostly_idle(found, root, report):
@@ -126,7 +126,7 @@ def _parked(root: Suspect, found: SleepCall, report: Report) -> Suspect:
     wait = _wait_of(found)
     if wait is None:
         return replace(root, evidence=(_sleep_fact(found, report), *root.evidence))
-    headline = _IN_GO.sub(f"{wait.does} while ", root.headline, count=1)
+    headline = root.headline.replace(_WAIT_IN_GO, f"{wait.does} while ", 1)
     actions = (*choice.goroutines(wait, named(first)), *_without_goroutines_look(root))
     # What it waits for is said: by which function of the language is in the evidence.
     headline = f"{headline}: {told(first, first.own)}"
@@ -165,7 +165,7 @@ def _left_waiting(root: Suspect, report: Report) -> Suspect:
 
 
 def _without_goroutines_look(root: Suspect) -> Tuple[Action, ...]:
-    return tuple(each for each in root.actions if not each.say.startswith(_GOROUTINES_LOOK))
+    return tuple(each for each in root.actions if not each.say.startswith(GOROUTINES_LOOK))
 
 
 def _says_nothing(found: SleepCall, root: Suspect) -> bool:
@@ -181,9 +181,8 @@ def _is_mostly_idle(found: SleepCall, root: Suspect, report: Report) -> bool:
     service = whole_service(report)
     if sleeps is None or _part(root) != "lock" or not service.duration_s:
         return False
-    sums = service.stage_sums_us
-    locked_us = sums.get("app", 0.0) * service.app_pct.get("lock", 0.0) / 100
-    asked_us = (locked_us + sums.get("recv_wait", 0.0)) * sleeps.watched_s / service.duration_s
+    queued_us = service.stage_sums_us.get("recv_wait", 0.0)
+    asked_us = (service.app_us("lock") + queued_us) * sleeps.watched_s / service.duration_s
     return _waited_us(found) > WAITED_TIMES_REQUESTS_MAX * asked_us > 0
 
 

@@ -52,7 +52,15 @@ from udsprobe.rules.thresholds import (
     WAIT_SHARE_MIN,
 )
 from udsprobe.rules.upstreams import most_asked, without_time
-from udsprobe.rules.wording import OWN_TIMER, count, duration, evidence, is_name_server, percent
+from udsprobe.rules.wording import (
+    IN_GO,
+    OWN_TIMER,
+    count,
+    duration,
+    evidence,
+    is_name_server,
+    percent,
+)
 
 # System calls in which a thread sleeps without a poller, a lock or a disk.
 _SLEEPS = {
@@ -71,7 +79,6 @@ _OF_FILES = ("read", "readv", "write", "writev")
 _SPECIAL_FILE = " of a terminal, an eventfd or another special file"
 # What only one goroutine at a time can do, of what a thread sleeps in.
 _ONE_AT_A_TIME = ("pipe", "disk")
-_IN_GO = "a timer, a lock or a channel"
 _CALLS_PER_REQUEST_MIN = 0.05
 
 
@@ -114,7 +121,7 @@ def sleeping_on(report: Report, service: Service, time: RequestTime) -> str:
     if part == "disk":
         return "the disk"
     if part in IN_GOROUTINES and is_go(report, service.pids):
-        return _IN_GO
+        return IN_GO
     if part == "timer":
         return "a timer, or an event in its poller"
     kind = waited_for(service, part, time.asleep_us(part))
@@ -278,7 +285,7 @@ def _app_blocked(case: _Case) -> Remedy:
     asked = lookups(case.report, case.time.count) if part == "timer" and author is None else None
     if asked is not None:
         return _looks_names_up(case, asked, facts, _wakes(case, part, author, pid))
-    if on == _IN_GO and author is None:
+    if on == IN_GO and author is None:
         shared = always_one_in(case.service, _ONE_AT_A_TIME)
         if shared is not None:
             return _one_at_a_time(case, *shared, pid, facts)
@@ -317,7 +324,7 @@ def _one_at_a_time(
 
 def _asleep_words(case: _Case, on: str, part: str, author: Optional[LastAuthor]) -> str:
     name = case.service.name
-    if on == _IN_GO:
+    if on == IN_GO:
         return f"goroutines of {name} wait for {on}"
     # Where it is known who ends it, it is no timer.
     where = "in its poller" if author is not None and part == "timer" else f"on {on}"

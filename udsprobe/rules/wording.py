@@ -23,6 +23,8 @@ ACTIVITY_WORDS = {
 }
 # What a program sleeps on that says itself for how long.
 OWN_TIMER = "a timer ("
+# What goroutines wait for, as far as the kernel sees.
+IN_GO = "a timer, a lock or a channel"
 
 
 def percent(share: float) -> str:

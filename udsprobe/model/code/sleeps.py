@@ -48,12 +48,13 @@ def sleeping_processes(
     found = [
         ProcessSleep(
             pid=pid,
-            count=sum(row.samples for row in of_threads(own)),
-            total_us=_us(sum(row.slept_ns for row in of_threads(own))),
-            owing_us=_us(sum(row.owing_ns for row in of_threads(own))) if sees_owing else None,
+            count=sum(row.samples for row in threads),
+            total_us=_us(sum(row.slept_ns for row in threads)),
+            owing_us=_us(sum(row.owing_ns for row in threads)) if sees_owing else None,
             calls=_calls(own, idle, serving, sees_owing=sees_owing),
         )
         for pid, own in sorted(by_pid.items())
+        for threads in (of_threads(own),)
     ]
     return sorted(found, key=lambda each: (-_owing_us(each), -each.total_us))
 

@@ -67,12 +67,13 @@ def sleeps(
     if not watched_ns and not rows:
         return None
     lost = grown("sleeps lost", after.waits_lost, 0 if before is None else before.waits_lost)
+    slept = of_threads(rows)
     return Sleeps(
         watched_s=watched_ns / _NS_PER_S,
-        count=sum(row.samples for row in of_threads(rows)),
+        count=sum(row.samples for row in slept),
         lost=lost,
-        truncated=sum(row.truncated for row in of_threads(rows)),
-        total_us=_us(sum(row.slept_ns for row in of_threads(rows))),
+        truncated=sum(row.truncated for row in slept),
+        total_us=_us(sum(row.slept_ns for row in slept)),
         processes=sleeping_processes(rows, sees_owing=after.sees_owing, serving=serving),
     )
 

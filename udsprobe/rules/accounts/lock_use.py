@@ -41,7 +41,7 @@ def busiest_lock(report: Report, service: Service) -> Optional[LockUse]:
     A lock that is waited for longer than requests wait for locks is one that threads without
     work wait for.
     """
-    in_requests_us = service.stage_sums_us.get("app", 0.0) * service.app_pct.get("lock", 0.0) / 100
+    in_requests_us = service.app_us("lock")
     uses = [
         LockUse(lock, _share(lock, service.duration_s))
         for lock in report.locks or []

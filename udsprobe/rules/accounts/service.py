@@ -126,6 +126,10 @@ class Service:
         """Time of its own requests to others, all together, the pauses of answers included."""
         return sum(upstream_us(row) for row in self.upstream)
 
+    def app_us(self, part: str) -> float:
+        """Of the `app` stages of all requests together what `app_pct` has for a part, in µs."""
+        return self.stage_sums_us.get("app", 0.0) * self.app_pct.get(part, 0.0) / 100
+
     def spent_us(self, *activities: str) -> float:
         """Thread time in some activities, added up."""
         return sum(self.spent_s.get(name, 0.0) for name in activities) * _US_PER_S

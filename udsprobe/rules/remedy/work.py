@@ -209,9 +209,12 @@ _SLEEPS = look(
     "see in which system call each thread sleeps",
     "the call in which it sleeps shows what it waits for while requests wait for its reply",
 )
+GOROUTINES_LOOK = "see where its goroutines wait"
+"""How the remedy begins that is a look at them: of no use where that is told."""
+
 _GOROUTINES = restart(
-    "see where its goroutines wait: /debug/pprof/goroutine?debug=2 where it serves net/http/pprof; "
-    "else `sudo kill -QUIT {pid}` writes them all to its standard error, and ends it",
+    f"{GOROUTINES_LOOK}: /debug/pprof/goroutine?debug=2 where it serves net/http/pprof; else "
+    "`sudo kill -QUIT {pid}` writes them all to its standard error, and ends it",
     "goroutines wait inside the program, where the kernel does not see for what",
 )
 SLEEPS: Dict[str, Tuple[Row, ...]] = {

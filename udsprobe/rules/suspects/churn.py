@@ -108,7 +108,7 @@ def is_most_of_the_work(service: Service) -> bool:
     then replies to each, the work for one lies within the others.
     """
     sums = service.stage_sums_us
-    inside_us = sums.get("app", 0.0) * service.app_pct.get("cpu", 0.0) / 100 / _in_hand(service)
+    inside_us = service.app_us("cpu") / _in_hand(service)
     moving_us = sums.get("recv", 0.0) + sums.get("send", 0.0) + service.spent_us("sys_poll")
     return service.spent_us(*ON_CPU) - inside_us - moving_us >= inside_us
 
@@ -142,8 +142,7 @@ def made_for_connections_us(report: Report, service: Service) -> float:
     brief = [row for row in service.threads if row not in service.long_lived()]
     if not move_bytes([*brief, without_row(service)]):
         return 0.0
-    served_us = service.stage_sums_us.get("app", 0.0) * service.app_pct.get("cpu", 0.0) / 100
-    return max(0.0, service.spent_us(*ON_CPU) - stayed_us - served_us)
+    return max(0.0, service.spent_us(*ON_CPU) - stayed_us - service.app_us("cpu"))
 
 
 def _is_for_connections(row: Syscall) -> bool:
