@@ -292,6 +292,8 @@ def test_what_is_written_at_once_counts_with_the_waits_for_its_disk() -> None:
     quick, slow = (ill.service(ill.served(500, cpu=90.0 - disk, disk=disk)) for disk in (5.0, 45.0))
     counts = (ran(synced, 40), ran(WORK, 60))
     assert "fsync" not in judged(quick, *counts).headline
+    # Who reads from the disk, and seldom calls it, waits for something else there.
+    assert "fsync" not in judged(slow, ran(synced, 5), ran(WORK, 95)).headline
     told = judged(slow, *counts)
     assert "40 % of its CPU time is writing files to the disk at once (fsync)" in told.headline
     assert "; requests wait for the disk for 35 % of their time" in told.headline

@@ -9,7 +9,7 @@ from udsprobe.model.report import CodeKind, Evidence, ProcessCode, Report
 from udsprobe.rules.accounts.service import ON_CPU, Service, accepted_by, whole_service
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import Suspect
-from udsprobe.rules.thresholds import CODE_KIND_SHARE_MIN
+from udsprobe.rules.thresholds import CODE_KIND_SHARE_MIN, CODE_LARGE_SHARE_MIN
 from udsprobe.rules.wording import count, duration, evidence, percent
 
 KIND_WORDS: Mapping[str, str] = {
@@ -60,7 +60,9 @@ def _part_of_time(kind: CodeKind, service: Service) -> float:
 
 
 def _waits_too(kind: CodeKind, service: Service) -> bool:
-    return kind.kind == "disk-sync" and service.app_us("disk") > 0
+    """Whose waits they are is not known: its own where fsync has a large part of the CPU time."""
+    is_large = kind.share_pct >= 100 * CODE_LARGE_SHARE_MIN
+    return kind.kind == "disk-sync" and is_large and service.app_us("disk") > 0
 
 
 def _said_of_waits(kind: CodeKind, service: Service) -> str:
