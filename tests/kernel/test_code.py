@@ -337,7 +337,7 @@ def test_go_that_is_linked_with_c(tmp_path: Path, require: Require) -> None:
     options = ("build", "-ldflags=-linkmode=external -s")
     argv = built("hot.go", tmp_path, require, *options, cgo=True)
     stacks = observed(argv, tmp_path, "--stacks")["stacks"]
-    assert places(stacks)[:2] == ["main.plantedDigest (hot)", "main.main (hot)"]
+    assert places(stacks)[:2] == ["main.plantedDigest (hot.go:13)", "main.main (hot.go:19)"]
     assert stacks["truncated"] <= stacks["samples"] / 20
 
 

@@ -18,6 +18,7 @@ from tests.conftest import Require
 from udsprobe.symbols import frame_rules as ops
 from udsprobe.symbols.elf_file import ElfFile
 from udsprobe.symbols.go.frames import GoRules
+from udsprobe.symbols.go.function_list import FunctionList
 from udsprobe.symbols.go.functions import GoFrames, go_program
 
 CODE = Path(__file__).parent.parent / "workloads" / "code"
@@ -58,7 +59,8 @@ def test_depths_are_those_of_the_unwind_tables(
     with path.open("rb") as file:
         program = go_program(ElfFile(file))
         assert program is not None
-        rules, outermost, without = GoRules(program.frames, file.fileno()), set(), set()
+        functions = FunctionList(program.frames, file.fileno())
+        rules, outermost, without = GoRules(functions), set(), set()
         names = {each.start: each.name.decode() for each in program.functions()}
         starts, compared = sorted(names), 0
         for at, depth in told(ELFFile(file)):
@@ -69,8 +71,8 @@ def test_depths_are_those_of_the_unwind_tables(
                 continue
             assert rule.cfa == ((ops.OP_BREGX, RSP, depth),)
             compared += 1
-        rules.close()
-        rules.close()
+        functions.close()
+        functions.close()
     assert compared > 10_000
     assert {"runtime.goexit", "runtime.mstart"} <= outermost and len(outermost) < 10
     assert {"runtime.systemstack", "runtime.mcall"} <= without and len(without) < 40
@@ -80,7 +82,7 @@ def frames_of(raw: bytes, tmp_path: Path, frames: GoFrames) -> GoRules:
     path = tmp_path / "table"
     path.write_bytes(raw)
     with path.open("rb") as file:
-        return GoRules(frames, file.fileno())
+        return GoRules(FunctionList(frames, file.fileno()))
 
 
 def made(steps: bytes, flags: int = 0) -> Tuple[bytes, GoFrames]:
@@ -88,7 +90,7 @@ def made(steps: bytes, flags: int = 0) -> Tuple[bytes, GoFrames]:
     entries = struct.pack("<III", 0, 12, 64)
     function = struct.pack("<IiiII", 0, 0, 0, 0, 0) + bytes(21) + bytes([flags]) + bytes(2)
     raw = entries + function + steps
-    return raw, GoFrames(0x1000, 0, 1, len(entries + function), 41, len(raw))
+    return raw, GoFrames(0x1000, 0, 1, len(entries + function), 0, 0, 41, len(raw))
 
 
 @pytest.mark.parametrize(
@@ -113,11 +115,12 @@ def test_a_table_that_lies_does_no_harm(tmp_path: Path) -> None:
         for byte in (0, 1, 0x7F, 0xFF):
             path.write_bytes(raw[:at] + bytes([byte]) + raw[at + 1 :])
             with path.open("rb") as file:
-                rules = GoRules(frames, file.fileno())
+                functions = FunctionList(frames, file.fileno())
+            rules = GoRules(functions)
             for place in (0x1000, 0x1010, 0x103F):
                 rule = rules.at(place)
                 assert rule is None or rule.is_outermost or rule.cfa[0][2] >= 8
-            rules.close()
+            functions.close()
     assert frames_of(b"", tmp_path, frames).at(0x1000) is None
 
 

@@ -135,7 +135,7 @@ def table_of(functions: int, text: int) -> GoTable:
         entries + struct.pack("<I", 16 * functions) + bytes(16) + struct.pack("<I", 0) + bytes(24)
     )
     # No depth for a byte, then 8 to the end.
-    return GoTable(bytes([2, 1, 16, 15, 0]) + told, 0, 1, functions, text, 0, 0, 5, 41)
+    return GoTable(bytes([2, 1, 16, 15, 0]) + told, 0, 1, functions, text, 0, 0, 5, 0, 0, 41)
 
 
 @pytest.mark.parametrize(("text", "expected"), [(0x1000, 0x1000), (0x1008, None)])

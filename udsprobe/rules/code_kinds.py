@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Mapping, Optional, Tuple
 
+from udsprobe.model.code.frames import is_script
 from udsprobe.model.report import CodeKind, Evidence, ProcessCode, Report
 from udsprobe.rules.accounts.service import ON_CPU, Service, accepted_by, whole_service
 from udsprobe.rules.remedy import choice
@@ -75,7 +76,7 @@ def _said_of_waits(kind: CodeKind, service: Service) -> str:
 def _headline(named: Suspect, before: str, kind: CodeKind) -> str:
     share = f"{percent(kind.share_pct / 100)} of its CPU time is {KIND_WORDS[kind.kind]}"
     # A program's own source says more than the library that it calls.
-    if named.code[0].file is not None:
+    if is_script(named.code[0].file):
         return f"{named.headline}; {share}"
     *inner, last = kind.stack
     names = [*(name.rpartition(" (")[0] for name in inner), last]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.code.frames import JIT, MODULE, NOT_KNOWN, brief, is_beginning
+from udsprobe.model.code.frames import JIT, MODULE, NOT_KNOWN, brief, is_beginning, is_script
 from udsprobe.model.code.sleeps import is_parked
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
@@ -342,7 +342,7 @@ def named(place: CodePlace) -> str:
         return f"code made at run time, without names{caller}"
     # The module is said of the last one only, unless it is all there is to say.
     names = [*place.stack[:1], *_caller(place)]
-    if len(names) > 1 and place.function is not None and place.file is None:
+    if len(names) > 1 and place.function is not None and not is_script(place.file):
         names[0] = brief(place.function)
     if not is_known(names[0]):
         names[0] = f"a function that is {names[0]}"

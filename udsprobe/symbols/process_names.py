@@ -70,7 +70,14 @@ UNKNOWN = CodeFrame(None, None)
 def _rule(image: Image, inside: int) -> Optional[Rule]:
     """That of its unwind tables, or that of Go's functions."""
     rule = image.rules.at(inside) if image.rules is not None else None
-    return rule if rule is not None or image.go is None else image.go.at(inside)
+    of_go = None if image.go is None else image.go.rules
+    return rule if rule is not None or of_go is None else of_go.at(inside)
+
+
+def _source(image: Image, start: int) -> Tuple[Optional[str], Optional[int]]:
+    """File and line of the function that begins there, where its program tells them."""
+    found = None if image.go is None else image.go.sources.of(start)
+    return (None, None) if found is None else found
 
 
 class ProcessNames:
@@ -159,7 +166,7 @@ class ProcessNames:
             if not mapping.is_file or mapping.path != self._program[0]:
                 continue
             image = self._image(mapping)
-            if image.go is None or image.elf is None:
+            if image.elf is None or image.go is None or image.go.rules is None:
                 return None
             found, loaded_at = image.functions.named(name), image.elf.loaded_at(mapping)
             if found is not None and loaded_at is not None:
@@ -205,7 +212,7 @@ class ProcessNames:
         if found is None:
             return CodeFrame(None, module)
         name = vdso_function(found.name) if mapping.path == VDSO else found.name
-        return CodeFrame(function_name(name), module)
+        return CodeFrame(function_name(name), module, *_source(image, found.start))
 
     def _of_map(self, address: int) -> CodeFrame:
         found = self._map.at(address)

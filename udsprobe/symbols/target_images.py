@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 from udsprobe.symbols import frame_rules
 from udsprobe.symbols.frame_rules import MACHINES, FrameRules, Machine
 from udsprobe.symbols.function_table import FunctionTable
-from udsprobe.symbols.go.frames import GoRules
+from udsprobe.symbols.go.code import GoCode
 from udsprobe.symbols.kernel_functions import own_vdso
 from udsprobe.symbols.mappings import Mapping
 
@@ -37,13 +37,13 @@ class Image:
 
     Attributes:
         rules: None without libdw, or where the file cannot be read.
-        go: of functions of Go; None: it has none, or not for this machine.
+        go: of functions of Go; None: it has none.
     """
 
     elf: Optional[ElfImage]
     functions: FunctionTable
     rules: Optional[FrameRules]
-    go: Optional[GoRules] = None
+    go: Optional[GoCode] = None
 
     @property
     def is_go(self) -> bool:
@@ -154,8 +154,9 @@ class TargetImages:
             if self._machine is not None and os.fstat(descriptor).st_size <= RULES_BYTES_MAX:
                 rules = FrameRules(self._machine, descriptor)
             go = None
-            if elf.go_frames is not None and self._machine == MACHINES["x86_64"]:
-                go = GoRules(elf.go_frames, descriptor)
+            if elf.go_frames is not None:
+                is_x86 = self._machine == MACHINES["x86_64"]
+                go = GoCode(elf.go_frames, descriptor, is_x86=is_x86)
             return Image(elf, elf.functions, rules, go)
         except (ValueError, OSError):
             return NOT_READ

@@ -44,6 +44,7 @@ _GO = re.compile(
     r"\.(?!(part|constprop|isra|cold|hot|lto_priv|llvm|localalias|clone)\b)[\w(]"
 )
 _GO_RUNTIME = re.compile(r"(internal/)?runtime(/[\w/]+)?\.")
+_OF_GO = (".go", ".s")
 _PARKS = re.compile(r"runtime\.|(internal/)?sync\.runtime_")
 _CPP_OR_RUST = re.compile(
     r"(\w+ )?(<?(std|core|alloc)|__gnu_cxx|__cxxabiv1)::(?!.* as (?!std|core|alloc))"
@@ -125,6 +126,11 @@ class Frame(NamedTuple):
     file: Optional[str]
     line: Optional[int]
 
+    @property
+    def of_script(self) -> bool:
+        """Its language has an interpreter, or a compiler at run time, with functions of its own."""
+        return is_script(self.file)
+
     def named(self) -> str:
         """`verify (auth.js:12)`, `memcpy (libc.so.6)`, `not known (nginx)`."""
         where = self.module or ""
@@ -133,6 +139,11 @@ class Frame(NamedTuple):
             where += f":{self.line}" if self.line is not None else ""
         name = brief(self.function) if self.function else NOT_KNOWN
         return f"{name} ({where})" if where else name
+
+
+def is_script(file: Optional[str]) -> bool:
+    """A source file, and none of Go, whose functions are named as its packages are."""
+    return bool(file) and not str(file).endswith(_OF_GO)
 
 
 @lru_cache(maxsize=2048)
@@ -170,7 +181,7 @@ def enters_kernel(frame: Frame) -> bool:
 
 def is_languages(frame: Frame) -> bool:
     """Of the C library, or of a language's runtime and standard library."""
-    if frame.file:
+    if frame.file and frame.of_script:
         return _SOURCES.match(frame.file) is not None
     if _LIBRARY.match(frame.module or ""):
         return True
@@ -187,14 +198,16 @@ def is_own(frame: Frame) -> bool:
 
 
 def _is_interpreters(frame: Frame) -> bool:
-    return not frame.file and _INTERPRETERS.fullmatch(frame.module or "") is not None
+    return not frame.of_script and _INTERPRETERS.fullmatch(frame.module or "") is not None
 
 
 def own_functions(frames: Sequence[Frame]) -> List[int]:
     """Places of the program's own functions; where a runtime tells source files, of those."""
-    has_source = any(frame.file for frame in frames)
+    has_source = any(frame.of_script for frame in frames)
     return [
-        at for at, frame in enumerate(frames) if is_own(frame) and (frame.file or not has_source)
+        at
+        for at, frame in enumerate(frames)
+        if is_own(frame) and (frame.of_script or not has_source)
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import islice
+from itertools import filterfalse, islice
 from types import MappingProxyType
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -81,7 +81,7 @@ def _hot(rows: Sequence[Row], whole: int, idle: Idle) -> Optional[CodePlace]:
         for frame in set(row.frames):
             inside[frame] += row.weight
     if _is_interpreted(rows, whole):
-        inside = Counter({frame: weight for frame, weight in inside.items() if frame.file})
+        inside = Counter({frame: weight for frame, weight in inside.items() if frame.of_script})
     likely = {
         frame
         for frame, weight in inside.items()
@@ -103,7 +103,7 @@ def _hot(rows: Sequence[Row], whole: int, idle: Idle) -> Optional[CodePlace]:
 
 def _is_interpreted(rows: Sequence[Row], whole: int) -> bool:
     """Most of it is in functions with source files, or called by them."""
-    inside = sum(row.weight for row in rows if any(frame.file for frame in row.frames))
+    inside = sum(row.weight for row in rows if any(frame.of_script for frame in row.frames))
     return inside >= HOT_PATH_MIN * whole
 
 
@@ -218,5 +218,5 @@ def _callers(frame: Frame, frames: Sequence[Frame]) -> Tuple[Frame, ...]:
     place = len(frames) - 1 - frames[::-1].index(frame)
     outwards = (each for each in frames[:place][::-1] if each != frame)
     # Between functions of source files only those: what lies between them is the interpreter.
-    shown = (each for each in outwards if not enters_kernel(each) and (each.file or not frame.file))
-    return tuple(islice(shown, CALLERS_SHOWN_MAX))
+    wanted = (each for each in outwards if each.of_script or not frame.of_script)
+    return tuple(islice(filterfalse(enters_kernel, wanted), CALLERS_SHOWN_MAX))

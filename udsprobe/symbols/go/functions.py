@@ -18,7 +18,8 @@ class GoFrames(NamedTuple):
     Attributes:
         base: address at which its code begins, in the file's own numbers.
         entries: where the list of its `functions` begins, in the order of their addresses.
-        steps: where the steps of the stack pointer are.
+        steps: where the steps of stack pointers, files and lines are.
+        units, files: where the list of files by unit of compilation is, and their names.
         flags_at: of a function, the place of its flags.
         end: of the table.
     """
@@ -27,6 +28,8 @@ class GoFrames(NamedTuple):
     entries: int
     functions: int
     steps: int
+    units: int
+    files: int
     flags_at: int
     end: int
 
@@ -45,6 +48,8 @@ class GoProgram:
             entries=table.offset + table.entries,
             functions=table.functions,
             steps=table.offset + table.steps,
+            units=table.offset + table.units,
+            files=table.offset + table.files,
             flags_at=table.flags_at,
             end=table.offset + len(table.raw),
         )

@@ -21,12 +21,26 @@ FUNCTIONS_MAX = 1 << 20
 ENTRY = struct.Struct("<II")
 """In the list of functions: where one begins, and the place of what is told of it."""
 
-FUNCTION_BYTES, STEPS_AT = 44, 16
-"""Of what is told of a function; in it, the place of the steps of its stack pointer."""
+FUNCTION_BYTES, STEPS_AT = 56, 16
+"""Of what is told of a function, with its first three tables; in it, the place of the steps of its
+stack pointer."""
 
+FILES_AT, TABLES_AT, UNIT_AT = 20, 28, 32
+"""In it, the places of the steps of its file, of how many tables it has, and of what its files
+count from."""
+
+INLINED = 2
+"""Of its tables, the one of what is inlined where (PCDATA_InlTreeIndex); -1: nothing is."""
+
+FLAGS_AT, FLAGS_BEHIND_LINE_AT, FIRST_LINE_AT = 37, 41, 36
+"""In it, the place of its flags, by layout: since Go 1.20 its first line is before them."""
+
+_FLAGS_AT = {0xFFFFFFF0: FLAGS_AT, 0xFFFFFFF1: FLAGS_BEHIND_LINE_AT}
 _SECTIONS = (b".gopclntab", b".data.rel.ro.gopclntab")
-# Of each layout, where a function's flags are: since 1.20 its first line is before them.
-_FLAGS_AT = {0xFFFFFFF0: 37, 0xFFFFFFF1: 41}
+FLAGS_AT, FLAGS_BEHIND_LINE_AT = 37, 41
+"""In it, the place of its flags; of the second layout (Go 1.20), where its first line is before."""
+
+_FLAGS_AT = {0xFFFFFFF0: FLAGS_AT, 0xFFFFFFF1: FLAGS_BEHIND_LINE_AT}
 _HEADER = struct.Struct("<IHBB8Q")
 _NAME, _NUMBER = struct.Struct("<4xi"), struct.Struct("<I")
 _POINTER_BYTES = 8
@@ -41,6 +55,7 @@ class GoTable(NamedTuple):
         text: where the program's code begins, by its word; 0: it does not say.
         functions: how many there are.
         names, steps, entries: places in it: of names, of steps, and of the list of functions.
+        units, files: of the list of files by unit of compilation, and of their names.
         flags_at: of a function, the place of its flags.
     """
 
@@ -52,6 +67,8 @@ class GoTable(NamedTuple):
     names: int
     steps: int
     entries: int
+    units: int
+    files: int
     flags_at: int
 
     def entry(self, number: int) -> Tuple[int, int]:
@@ -89,12 +106,13 @@ def go_table(elf: ElfFile) -> Optional[GoTable]:
         return None
     raw = elf.data(section)
     header = _HEADER.unpack_from(raw)
-    magic, _, shortest, pointer, count, _, text, names, _, _, steps, entries = header
+    magic, _, shortest, pointer, count, _, text, names, units, files, steps, entries = header
     if magic not in _FLAGS_AT or pointer != _POINTER_BYTES:
         return None
-    if count > FUNCTIONS_MAX or max(names, steps, entries + ENTRY.size * count) > len(raw):
+    ends = (names, units, files, steps, entries + ENTRY.size * count)
+    if count > FUNCTIONS_MAX or max(ends) > len(raw):
         return None
-    places = (count, text, names, steps, entries)
+    places = (count, text, names, steps, entries, units, files)
     return GoTable(raw, section.offset, shortest, *places, _FLAGS_AT[magic])
 
 
@@ -119,11 +137,14 @@ def named(table: GoTable) -> Iterator[Named]:
 
 
 def steps(raw: bytes) -> Iterator[Tuple[int, int]]:
-    """How far the stack pointer is from the return address, and up to which byte of a function."""
-    depth, end, left = -1, 0, varints(raw)
+    """How far the stack pointer is from the return address, and up to which byte of a function.
+
+    Or another number that changes within it.
+    """
+    found, end, left = -1, 0, varints(raw)
     for change in left:
         if change == 0 and end:
             return
-        depth += signed(change)
+        found += signed(change)
         end += next(left, 0)
-        yield depth, end
+        yield found, end
