@@ -406,6 +406,28 @@ def test_a_library_that_waits_for_its_lock_says_so(share_ms: int, is_told: bool)
     assert any("journal_mode=WAL" in each.say for each in named.actions) == is_told
 
 
+def scripted(*frames: Tuple[str, str], ms: int) -> StackCounts:
+    """Called by a function of a script."""
+    text = "\n".join(("put\tpython3\tapp.py\t7", *(line(*frame) for frame in frames)))
+    times = {"slept_ns": ms * 10**6, "owing_ns": ms * 10**6}
+    return StackCounts(1, "off-cpu", text, 4, 0, call="clock_nanosleep", **times)
+
+
+@pytest.mark.parametrize(("locked_ms", "is_told"), [(90, True), (9, False)])
+def test_a_script_that_waits_for_its_library_says_so(locked_ms: int, is_told: bool) -> None:
+    """The script's function has other sleeps, too: the library is behind it."""
+    sqlite = (("sqlite3InvokeBusyHandler", "libsqlite3.so.0"), ("usleep", LIBC))
+    nap = (("time_sleep", "python3"), ("clock_nanosleep", LIBC))
+    report = replace(
+        reports.measured(), stacks=found(scripted(*sqlite, ms=locked_ms), scripted(*nap, ms=20))
+    )
+    named = with_code(suspect("app-blocked", "app_sleep_us"), report)
+    told_of = "for the lock of a SQLite database: 82 % in usleep ← … ← put (app.py:7)"
+    assert (told_of in named.headline) == is_told
+    assert any("journal_mode=WAL" in each.say for each in named.actions) == is_told
+    assert named.code[0].function == ("usleep" if is_told else "put")
+
+
 @pytest.mark.parametrize(
     "stack",
     [

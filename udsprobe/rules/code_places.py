@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
 from udsprobe.model.code.frames import JIT, MODULE, NOT_KNOWN, brief, is_beginning, is_script
@@ -17,7 +17,7 @@ from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.goroutine_waits import GoroutineWait, goroutine_wait
-from udsprobe.rules.remedy.known_sleeps import known_sleep
+from udsprobe.rules.remedy.known_sleeps import KnownSleep, known_sleep
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.remedy.work import GOROUTINES_LOOK
 from udsprobe.rules.servers import IN_GOROUTINES, language_of
@@ -104,10 +104,12 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
             return root
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
     actions = _in_code(root, found, report)
-    known = known_sleep(found.code[0].stack)
-    if known is not None and found.code[0].share_pct >= 100 * CODE_KIND_SHARE_MIN:
-        root = replace(root, headline=_waits_for(known.waits_for, root.headline))
-        return _told(root, found.code, fact, (*remedies(known.kind), *actions))
+    known = _known(found.code[:1]) or _known(found.code[1:])
+    if known is not None:
+        wait, code = known
+        root = replace(root, headline=_waits_for(wait.waits_for, root.headline))
+        code = [*code, *(each for each in found.code if each not in code)]
+        return _told(root, code, fact, (*remedies(wait.kind), *actions))
     pid = _faults_of(found, root, report)
     if pid is None and _says_nothing(found, root):
         facts = (fact, *root.evidence)
@@ -118,6 +120,21 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     return _told(
         replace(root, headline=headline), found.code, fact, (*remedies("memory", pid=pid), *actions)
     )
+
+
+def _known(code: Sequence[CodePlace]) -> Optional[Tuple[KnownSleep, List[CodePlace]]]:
+    """What most of it waits for, by a library's function, and the places of that.
+
+    An interpreter's script is the first place: the library that it called is behind it.
+    """
+    waits: Dict[KnownSleep, List[CodePlace]] = {}
+    for place in code:
+        wait = known_sleep(place.stack)
+        if wait is not None:
+            waits.setdefault(wait, []).append(place)
+    most = 100 * CODE_KIND_SHARE_MIN
+    found = (each for each in waits.items() if sum(one.share_pct for one in each[1]) >= most)
+    return next(found, None)
 
 
 def _parked(root: Suspect, found: SleepCall, report: Report) -> Suspect:
