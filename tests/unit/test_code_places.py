@@ -10,6 +10,7 @@ import pytest
 from tests.unit import ill, reports
 from udsprobe.model.code.sleeps import sleeping_processes
 from udsprobe.model.code.stacks import stacks
+from udsprobe.model.harm import Harm
 from udsprobe.model.report import CodePlace, ProcessCode, Report, Sleeps, Stacks
 from udsprobe.rules.code_places import told, with_code
 from udsprobe.rules.remedy.table import remedies
@@ -416,16 +417,48 @@ def scripted(*frames: Tuple[str, str], ms: int) -> StackCounts:
 @pytest.mark.parametrize(("locked_ms", "is_told"), [(90, True), (9, False)])
 def test_a_script_that_waits_for_its_library_says_so(locked_ms: int, is_told: bool) -> None:
     """The script's function has other sleeps, too: the library is behind it."""
-    sqlite = (("sqlite3InvokeBusyHandler", "libsqlite3.so.0"), ("usleep", LIBC))
-    nap = (("time_sleep", "python3"), ("clock_nanosleep", LIBC))
-    report = replace(
-        reports.measured(), stacks=found(scripted(*sqlite, ms=locked_ms), scripted(*nap, ms=20))
-    )
+    counts = scripted(*SQLITE, ms=locked_ms), scripted(*NAP, ms=20)
+    report = replace(reports.measured(), stacks=found(*counts))
     named = with_code(suspect("app-blocked", "app_sleep_us"), report)
     told_of = "for the lock of a SQLite database: 82 % in usleep ← … ← put (app.py:7)"
     assert (told_of in named.headline) == is_told
     assert any("journal_mode=WAL" in each.say for each in named.actions) == is_told
     assert named.code[0].function == ("usleep" if is_told else "put")
+
+
+SQLITE = (("sqlite3InvokeBusyHandler", "libsqlite3.so.0"), ("usleep", LIBC))
+NAP = (("time_sleep", "python3"), ("clock_nanosleep", LIBC))
+
+
+def left(*frames: Tuple[str, str], slept_s: float, threads: int = 1) -> Suspect:
+    """A process that owes a reply for 9 s, and of 10 sleeps so long, time after time."""
+    one = replace(
+        suspect("app-blocked"),
+        headline="app 1 is asleep in its poller",
+        harm=Harm("stuck", None, 1, 9.0, "1 reply outstanding"),
+        pids=frozenset([1]),
+    )
+    told_of = found(scripted(*frames, ms=round(1000 * slept_s)))
+    assert told_of.sleeps is not None
+    told_of = replace(told_of, sleeps=replace(told_of.sleeps, watched_s=5.0))
+    of_one = [replace(ill.thread(tid), pid=1) for tid in range(threads)]
+    report = replace(reports.measured(), stacks=told_of, time=ill.time_of(*of_one))
+    return with_code(one, report)
+
+
+def test_who_sleeps_time_after_time_is_told_with_its_code() -> None:
+    assert left(*NAP, slept_s=4.9).headline == (
+        "app 1 sleeps in clock_nanosleep: 100 % in put (app.py:7)"
+    )
+    assert left(*SQLITE, slept_s=4.9).headline == (
+        "app 1 waits for the lock of a SQLite database: 100 % in usleep ← … ← put (app.py:7)"
+    )
+
+
+@pytest.mark.parametrize(("slept_s", "threads"), [(2.0, 1), (4.9, 2)])
+def test_which_thread_has_the_request_is_not_guessed(slept_s: float, threads: int) -> None:
+    named = left(*NAP, slept_s=slept_s, threads=threads)
+    assert (named.headline, named.code) == ("app 1 is asleep in its poller", ())
 
 
 @pytest.mark.parametrize(

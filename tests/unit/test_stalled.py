@@ -97,6 +97,39 @@ def test_the_only_thread_sleeps() -> None:
     assert "(clock_nanosleep) for 10 s or longer" in found.summary
 
 
+def naps(threads: int = 1, row: Optional[ServedBy] = None, **share: float) -> Report:
+    """Its sleeps are short: none goes on for long."""
+    report = reported(threads=threads, row=before() if row is None else row)
+    spent = {"blocked_other": 1 - sum(share.values()), "blocked_poll": 0.0, **share}
+    return replace(report, time=ill.time_of(ill.thread(**spent)))
+
+
+def test_the_only_thread_sleeps_time_after_time() -> None:
+    found = verdict(naps())
+    assert (found.cause, found.harm.kind, found.harm.count) == ("app-blocked", "stuck", 4)
+    assert "4 replies outstanding, the oldest for 9 s: node 4711 is asleep" in found.summary
+    assert "on 4 connections the client has spoken last, 9 s ago" in found.evidence[0].says
+    assert found.confidence > 0.9
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        naps(sys_poll=0.001),
+        naps(sys_socket=0.001),
+        naps(blocked_recv=0.1),
+        naps(threads=2),
+        naps(row=before(asked=0)),
+        naps(row=replace(before(), asked_before=Waiting(4, 9e5))),
+        naps(row=replace(before(), count=3)),
+        naps(user=0.3),
+    ],
+    ids=["polls", "receives", "reads", "two", "nobody asks", "just came", "serves", "computes"],
+)
+def test_who_may_attend_its_clients_between_two_sleeps(report: Report) -> None:
+    assert verdict(report).cause == "unknown"
+
+
 def test_who_computes_waits_for_nothing() -> None:
     report = replace(
         hangs(poller(False), row=before(unread=3)), time=ill.time_of(ill.thread(4713, user=1.0))

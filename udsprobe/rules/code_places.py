@@ -29,7 +29,15 @@ from udsprobe.rules.thresholds import (
     WAITED_TIMES_REQUESTS_MAX,
 )
 from udsprobe.rules.turned_away.given_up import is_idle_beside
-from udsprobe.rules.wording import IN_GO, OWN_TIMER, count, duration, evidence, percent
+from udsprobe.rules.wording import (
+    ACTIVITY_WORDS,
+    IN_GO,
+    OWN_TIMER,
+    count,
+    duration,
+    evidence,
+    percent,
+)
 
 _RUNNING, _ASLEEP = "app-cpu", "app-blocked"
 # mm/memory.c: of a page that is not there, in a system call and outside of any.
@@ -53,6 +61,7 @@ _FOR_TIME = frozenset(("nanosleep", "clock_nanosleep"))
 _FOR_LOCKS = frozenset(
     ("futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop")
 )
+_IS_ASLEEP = re.compile(f"is ({'|'.join(map(re.escape, ACTIVITY_WORDS.values()))})")
 _SLEEPS_ON = re.compile(r"sleeps (?:on|in) .*? while ")
 # What to do about these is known without the function.
 _TOLD_BY_CALL = ("event", "sleep")
@@ -70,7 +79,9 @@ def with_code(root: Suspect, report: Report) -> Suspect:
         return root
     # A sleep that goes on is in no stack yet; those that are ended.
     goes_on = root.harm is not None and root.harm.kind == STUCK
-    if goes_on or is_idle_beside(root, report):
+    if goes_on:
+        return _sleeps_again(root, report) or _left_waiting(root, report)
+    if is_idle_beside(root, report):
         return _left_waiting(root, report)
     return _asleep(root, report)
 
@@ -104,12 +115,9 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
             return root
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
     actions = _in_code(root, found, report)
-    known = _known(found.code[:1]) or _known(found.code[1:])
+    known = _with_known(root, found, fact, actions)
     if known is not None:
-        wait, code = known
-        root = replace(root, headline=_waits_for(wait.waits_for, root.headline))
-        code = [*code, *(each for each in found.code if each not in code)]
-        return _told(root, code, fact, (*remedies(wait.kind), *actions))
+        return known
     pid = _faults_of(found, root, report)
     if pid is None and _says_nothing(found, root):
         facts = (fact, *root.evidence)
@@ -120,6 +128,46 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     return _told(
         replace(root, headline=headline), found.code, fact, (*remedies("memory", pid=pid), *actions)
     )
+
+
+def _sleeps_again(root: Suspect, report: Report) -> Optional[Suspect]:
+    """A process of one thread that owes a reply and sleeps time after time; else None."""
+    sleeps = report.stacks.sleeps if report.stacks is not None else None
+    found = max(_sleep_calls(root, report), key=lambda each: each.total_us, default=None)
+    if sleeps is None or found is None or found.call is None or not found.code:
+        return None
+    since_s = (root.harm.since_s or 0.0) if root.harm is not None else 0.0
+    # What came before we did is in no count of requests, and is owed all the time.
+    slept_us = found.total_us if since_s >= sleeps.watched_s else _waited_us(found)
+    is_most = slept_us >= CODE_KIND_SHARE_MIN * sleeps.watched_s * 1e6
+    if not is_most or not _is_alone(_pid_of(found, report), report):
+        return None
+    headline = _IS_ASLEEP.sub(f"sleeps in {found.call}", root.headline, count=1)
+    if headline == root.headline:
+        return None
+    fact, actions = _sleep_fact(found, report), _in_code(root, found, report)
+    return _with_known(root, found, fact, actions) or _told(
+        replace(root, headline=headline), found.code, fact, actions
+    )
+
+
+def _is_alone(pid: Optional[int], report: Report) -> bool:
+    threads = report.time.threads if report.time is not None else []
+    return sum(each.pid == pid for each in threads) == 1
+
+
+def _with_known(
+    root: Suspect, found: SleepCall, fact: Evidence, actions: Sequence[Action]
+) -> Optional[Suspect]:
+    """By what a library waits for, where that is most of it; else None."""
+    known = _known(found.code[:1]) or _known(found.code[1:])
+    if known is None:
+        return None
+    wait, code = known
+    headline = _waits_for(wait.waits_for, root.headline)
+    code = [*code, *(each for each in found.code if each not in code)]
+    root = replace(root, headline=headline)
+    return _told(root, code, fact, (*remedies(wait.kind), *actions))
 
 
 def _known(code: Sequence[CodePlace]) -> Optional[Tuple[KnownSleep, List[CodePlace]]]:
@@ -206,6 +254,7 @@ def _is_mostly_idle(found: SleepCall, root: Suspect, report: Report) -> bool:
 def _waits_for(what: str, headline: str) -> str:
     """In place of the call that it sleeps in, which is any that waits for something."""
     said = _SLEEPS_ON.sub(f"waits for {what} while ", headline, count=1)
+    said = _IS_ASLEEP.sub(f"waits for {what}", said, count=1)
     return said if said != headline else f"{headline}, for {what}"
 
 
@@ -310,7 +359,7 @@ def _sleep_fact(found: SleepCall, report: Report) -> Evidence:
     lacking += f", {sleeps.lost:,} more lost" if sleeps is not None and sleeps.lost else ""
     says = (
         f"{told(place)}, of {count(found.count, 'sleep')}{where}, "
-        f"{duration(_waited_us(found))} together{lacking}"
+        f"{duration(found.owing_us or found.total_us)} together{lacking}"
     )
     return evidence("code_share", place.share_pct / 100, "of 1", says)
 

@@ -13,13 +13,17 @@ from udsprobe.rules.accounts.service import is_serving
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.peers.asked import Asked, only_upstream
 from udsprobe.rules.peers.late import hung_after_us
+from udsprobe.rules.peers.owed import is_of_one_thread
+from udsprobe.rules.peers.stalled import BEFORE, left_waiting
 from udsprobe.rules.peers.stopped import stopped_of, stopped_words
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
 from udsprobe.rules.thresholds import HUNG_US_MIN, REQUESTS_MIN, THREAD_BUSY_MIN
 from udsprobe.rules.wording import ACTIVITY_WORDS, count, duration, evidence, percent, process
 
-_ASLEEP = ("blocked_lock", "blocked_disk", "blocked_other", "blocked_recv", "blocked_connect")
+# For nobody who may ask it something.
+_ELSEWHERE = ("blocked_lock", "blocked_disk", "blocked_other", "blocked_connect")
+_ASLEEP = (*_ELSEWHERE, "blocked_recv")
 
 
 def hung_suspects(report: Report) -> List[Suspect]:
@@ -29,7 +33,7 @@ def hung_suspects(report: Report) -> List[Suspect]:
 
 
 def _hung(report: Report, row: ServedBy) -> Optional[Suspect]:
-    rules = (_asking, _computing, _unread, _unanswered)
+    rules = (_asking, _computing, _unread, _unanswered, _left)
     if row.count >= REQUESTS_MIN:
         return None
     return next(filter(None, (rule(report, row) for rule in rules)), None)
@@ -178,6 +182,41 @@ def _unanswered(report: Report, row: ServedBy) -> Optional[Suspect]:
     )
 
 
+def _left(report: Report, row: ServedBy) -> Optional[Suspect]:
+    """Asked before we came; its one thread has slept since, time after time, and looked at nobody.
+
+    A sleep that goes on is judged by itself (`stuck`).
+    """
+    found = left_waiting(row)
+    doing, share = does(report, row.pid)
+    if found is None or doing not in _ELSEWHERE or share < THREAD_BUSY_MIN:
+        return None
+    how, waiting = found
+    if how != BEFORE or not is_of_one_thread(report, row.pid) or _attends(report, row.pid):
+        return None
+    says = (
+        f"on {count(waiting.count, 'connection')} the client has spoken last, "
+        f"{duration(waiting.oldest_us or 0.0)} ago, and no byte has passed since"
+    )
+    return _suspect(
+        report,
+        row,
+        "app-blocked",
+        f"{name_of(row)} is {ACTIVITY_WORDS.get(doing, doing)}",
+        evidence("in_progress_oldest_us", waiting.oldest_us or 0.0, "µs", says, HUNG_US_MIN),
+        _stuck("reply", "replies", waiting, "outstanding"),
+    )
+
+
+def _attends(report: Report, pid: int) -> bool:
+    """It looks at its sockets between two sleeps: a message may have needed no reply."""
+    threads = report.time.threads if report.time is not None else []
+    looks = ("sys_poll", "sys_socket", "blocked_poll", "blocked_recv", "blocked_accept")
+    return any(
+        each.share.get(name, 0.0) > 0 for each in threads if each.pid == pid for name in looks
+    )
+
+
 def _stuck(one: str, many: str, waiting: Waiting, how: str) -> Harm:
     since_s = (waiting.oldest_us or 0.0) / 1e6
     says = f"{count(waiting.count, one, many)} {how}, the oldest for {duration(since_s * 1e6)}"
@@ -203,11 +242,19 @@ def _suspect(
         headline=headline,
         evidence=(fact,),
         actions=choice.stuck(report, row.pid),
-        seen=row.in_progress.count + row.unread.count + row.asking.count,
+        seen=_seen(row),
         overloads=overloads,
         pids=frozenset([row.pid]),
         harm=harm,
     )
+
+
+def _seen(row: ServedBy) -> int:
+    """More the more there are, and the longer they wait."""
+    owed = [row.in_progress, row.unread, row.asking]
+    owed += [] if row.asked_before is None else [row.asked_before]
+    longest_s = max(each.oldest_us or 0.0 for each in owed) / 1e6
+    return round(sum(each.count for each in owed) * max(1.0, longest_s))
 
 
 def does(report: Report, pid: int) -> Tuple[str, float]:
