@@ -581,6 +581,20 @@ def test_what_runs_an_event_loop_does_not_wait_for_what_the_loop_waits_for() -> 
     assert [owns(each) for each in counts] == [[None], ["ask (views.py:12)"]]
 
 
+@pytest.mark.parametrize(
+    ("turn", "is_own"),
+    [
+        (("mio::poll::Poll::poll", "tokio::runtime::io::driver::Driver::turn"), False),
+        (("tokio::runtime::scheduler::multi_thread::park::Inner::park_condvar",), False),
+        (("polling::epoll::Poller::wait", "async_io::reactor::ReactorLock::react"), False),
+        (("shop::ask", "tokio::runtime::scheduler::multi_thread::worker::Context::run"), True),
+    ],
+)
+def test_a_runtime_of_rust_turns_a_loop(turn: Tuple[str, ...], is_own: bool) -> None:
+    frames = (("epoll_wait", LIBC), *((name, APP) for name in turn), ("shop::main", APP))
+    assert owns(asleep_in("epoll_wait", *frames)) == ["shop::ask (app)" if is_own else None]
+
+
 def test_a_call_of_go_whose_callers_are_not_known_goes_to_those_that_are() -> None:
     """Short sleeps: of most of them only the function that makes any call is known."""
     call = "internal/runtime/syscall.Syscall6"

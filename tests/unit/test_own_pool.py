@@ -68,6 +68,55 @@ def test_a_wait_in_the_poller_is_what_its_threads_did(
     assert time.mean_us("timer") == pytest.approx(0.0, abs=1.0)
 
 
+def parked(sleepers: int, *, holds: bool = False) -> Report:
+    """Two loops: one is in the poller, and parks the other at a lock; the pool wakes either.
+
+    Args:
+        sleepers: threads of the pool that woke them. holds: one thread woke most of the time.
+    """
+    report = handed_over("sleep", "clock_nanosleep")
+    requests = ill.served(
+        400, recv_wait=0, recv=0, send=0, app=50_000, poll=45.0, lock=45.0, cpu=10.0
+    )
+    each_us = POLLED_US / sleepers
+    by_own = [ended(FIRST + at, "sleep", "clock_nanosleep", each_us) for at in range(sleepers)]
+    if holds:
+        by_own[0] = replace(by_own[0], total_us=9 * POLLED_US)
+    sibling = ended(PID + 1, "lock", "futex", sum(each.total_us for each in by_own))
+    through = [RootAuthor(**vars(each), via=[f"node {PID}/{PID + 1}"]) for each in by_own]
+    poll = replace(polled(sibling), roots=through)
+    lock = replace(polled(*by_own), tid=PID + 1, kind="lock")
+    assert report.time is not None
+    loops = [
+        replace(ill.thread(tid, "node", sys_poll=0.01, sys_socket=0.1, **share), pid=PID)
+        for tid, share in ((PID, {}), (PID + 1, {"blocked_lock": 0.8}))
+    ]
+    threads = [*loops, *(each for each in report.time.threads if each.tid != PID)]
+    return replace(
+        report,
+        requests=replace(report.requests, served=requests),
+        time=replace(report.time, threads=threads),
+        waits=[poll, lock],
+    )
+
+
+def test_loops_that_park_each_other_wait_for_what_their_threads_did() -> None:
+    """Tokio's, which hand over to threads that may block."""
+    report = parked(4)
+    time = request_time(whole_service(report))
+    assert time.mean_us("sleep") == pytest.approx(45_000.0, rel=0.01)
+    assert (time.mean_us("timer"), time.mean_us("lock")) == pytest.approx((0.0, 0.0), abs=1.0)
+    found = judged(report).verdict
+    assert found is not None and found.cause == "app-blocked"
+    assert "node waits for its own threads: 100 % of that time asleep by a timer" in found.summary
+
+
+@pytest.mark.parametrize(("sleepers", "holds"), [(1, False), (4, True)])
+def test_a_lock_that_one_thread_holds_stays_a_lock(sleepers: int, holds: bool) -> None:
+    time = request_time(whole_service(parked(sleepers, holds=holds)))
+    assert time.mean_us("lock") >= 0.8 * 22_500
+
+
 @pytest.mark.parametrize("polled_share", [0.0, 0.05])
 def test_a_worker_that_computes_all_the_time_is_the_bottleneck(polled_share: float) -> None:
     """Node's workers have an event loop of their own, which is hardly ever met in its poller."""

@@ -55,10 +55,12 @@ _INTERPRETERS = re.compile(
     r"(node|nodejs|python[\d.]*|php(-fpm|-cgi)?[\d.]*|ruby[\d.]*|perl[\d.]*|java|[^/]*\.cpython-[^/]*"
     r"|lib(node|python|php|ruby|perl)[^/]*\.so[^/]*)"
 )
-# A turn of an event loop: asyncio's, libuv's, libev's, libevent's, GLib's, gevent's, eventlet's.
+# A turn of an event loop: asyncio's, libuv's, libev's, libevent's, GLib's, gevent's, eventlet's,
+# Tokio's and those of other runtimes of Rust.
 _LOOPS = re.compile(
     r"(BaseEventLoop\.)?(run_forever|_run_once)|(Base)?Hub\.run|uv_run|ev_run|event_base_loop"
-    r"|g_main_loop_run"
+    r"|g_main_loop_run|mio::poll::Poll::poll|polling::(\w+::)*Poller::wait\w*"
+    r"|tokio::runtime::(scheduler|io|time|park|driver)::.*"
 )
 _SOURCES = re.compile(r"node:|<frozen |.*/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)")
 

@@ -6,13 +6,14 @@ Such threads serve nobody themselves: they are handed a request, and wake the lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from udsprobe.model.report import Author, Wait
 from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX
 from udsprobe.rules.accounts.authors import (
     PROGRAM,
+    last_author,
     thread_in_chain,
     waited_us,
     waits_of,
@@ -142,18 +143,71 @@ class _Ended:
 
 def _ended(service: Service, polled_us: float) -> _Ended:
     rows, loops = waits_of(service, "timer", polled_us), _loops(service)
-    own = [
+    own, through = _by_own(rows, loops), _through_loops(service, rows, loops)
+    behind_us = sum(a.total_us for row in rows for a in row.authors if a.by == "others")
+    behind_us += _by_loops_us(rows, loops) - sum(each.total_us for each in through)
+    known_us = sum(waited_us(service, row) for row in rows) - behind_us
+    children = _by_helpers(service, [each for row in rows for each in row.authors])
+    own += through
+    told_us = sum(each.total_us for each in (*own, *children))
+    return _Ended(own, children, _by_asked_us(service, rows, loops), max(known_us, told_us))
+
+
+def _by_own(rows: Sequence[Wait], loops: Set[Tuple[int, int]]) -> List[Author]:
+    return [
         each
         for row in rows
         for each in row.authors
         if each.by == "thread" and each.pid == row.pid and each.total_us > 0
         if (each.pid, each.tid) not in loops
     ]
-    behind_us = sum(a.total_us for row in rows for a in row.authors if a.by == "others")
-    known_us = sum(waited_us(service, row) for row in rows) - behind_us
-    children = _by_helpers(service, [each for row in rows for each in row.authors])
-    told_us = sum(each.total_us for each in (*own, *children))
-    return _Ended(own, children, _by_asked_us(service, rows, loops), max(known_us, told_us))
+
+
+def _through_loops(
+    service: Service, rows: Sequence[Wait], loops: Set[Tuple[int, int]]
+) -> List[Author]:
+    """Loops of one program wake each other: who woke the one that woke.
+
+    A runtime of several (Tokio) has one in the poller, and parks the others at a lock.
+    """
+    names = {thread_in_chain(each) for each in service.threads if (each.pid, each.tid) in loops}
+    return [
+        Author(*(getattr(root, each.name) for each in fields(Author)))
+        for row in rows
+        for root in row.roots
+        if root.by == "thread" and root.pid == row.pid and root.total_us > 0
+        if root.via and names.issuperset(root.via) and (root.pid, root.tid) not in loops
+    ]
+
+
+def _by_loops_us(rows: Sequence[Wait], loops: Set[Tuple[int, int]]) -> float:
+    ended = (each for row in rows for each in row.authors if each.pid == row.pid)
+    return sum(each.total_us for each in ended if (each.pid, each.tid) in loops)
+
+
+def behind_parked(service: Service, lock_us: float) -> Dict[str, float]:
+    """What several own threads slept for while loops were parked at a lock until one woke them, by
+    part of request time, in µs. A lock that one thread holds has that one's name instead.
+
+    Args:
+        lock_us: request time of the part `lock`.
+    """
+    loops, rows = _loops(service), waits_of(service, "lock", lock_us)
+    whole_us = sum(waited_us(service, row) for row in rows)
+    if not loops or not whole_us or last_author(service, "lock", lock_us) is not None:
+        return {}
+    parked = [row for row in rows if (row.pid, row.tid) in loops]
+    ended = [*_by_own(parked, loops), *_through_loops(service, parked, loops)]
+    slept: Dict[str, List[Author]] = {}
+    for each in ended:
+        part = _PART_OF.get(each.was or "")
+        if part in ("sleep", "disk"):
+            slept.setdefault(part, []).append(each)
+    return {
+        part: lock_us * sum(each.total_us for each in authors) / whole_us
+        for part, authors in slept.items()
+        if len({each.tid for each in authors}) > 1
+    }
 
 
 def _by_asked_us(service: Service, rows: Sequence[Wait], loops: Set[Tuple[int, int]]) -> float:

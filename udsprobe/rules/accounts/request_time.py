@@ -13,7 +13,7 @@ from typing import Dict, Mapping, NamedTuple, Sequence, Tuple
 from udsprobe.model.report import ThreadTime
 from udsprobe.rules.accounts.authors import holders_asleep
 from udsprobe.rules.accounts.behind_locks import behind_locks, busy_shares
-from udsprobe.rules.accounts.own_pool import behind_loops, behind_sleeps
+from udsprobe.rules.accounts.own_pool import behind_loops, behind_parked, behind_sleeps
 from udsprobe.rules.accounts.service import (
     Service,
     is_polling,
@@ -218,6 +218,7 @@ def app_account(service: Service) -> AppAccount:
     asleep = behind_sleeps(service, parts["sleep"])
     _add(parts, asleep, taken_from="sleep")
     behind_helpers = {name: helped.get(name, 0.0) + asleep.get(name, 0.0) for name in _BUSY}
+    _add(parts, behind_parked(service, parts["lock"]), taken_from="lock")
     held = holders_asleep(service, parts["lock"])
     held_us = {name: parts["lock"] * share for name, share in held.items()}
     _add(parts, held_us, taken_from="lock")
