@@ -8,7 +8,7 @@ from typing import Tuple
 import pytest
 
 from tests.unit import ill
-from tests.unit.reports import target
+from tests.unit.reports import listener, target
 from udsprobe.model.report import (
     ProcessTime,
     Report,
@@ -37,9 +37,9 @@ def worker(pid: int, **share: float) -> Tuple[ThreadTime, ProcessTime]:
     return thread, ProcessTime(pid, "node", 1, ill.SECONDS, thread.share)
 
 
-def cluster(slow: ServedBy, **share: float) -> Report:
-    """One worker like that, and one that answers 4,000 requests a second in 60 µs."""
-    quick = row(QUICK, QUICK_COUNT, 10.0, 40.0, cpu=100.0)
+def cluster(slow: ServedBy, quick_count: int = QUICK_COUNT, **share: float) -> Report:
+    """One worker like that, and one that answers so many in 60 µs, 4,000 a second."""
+    quick = row(QUICK, quick_count, 10.0, 40.0, cpu=100.0)
     threads, processes = zip(worker(SLOW, **share), worker(QUICK, user=0.4))
     count = slow.count + quick.count
     mean = sum((r.latency_us.mean or 0.0) * r.count for r in (slow, quick)) / count
@@ -81,3 +81,35 @@ def test_the_clients_of_a_worker_that_is_full_suffer(does: str, part: str, cause
 def test_no_worker_is_accused(count: int, recv_wait: float, app: float) -> None:
     slow = row(SLOW, count, recv_wait, app, other=100.0)
     assert verdict(cluster(slow, blocked_other=0.6)).cause == "healthy"
+
+
+ACCEPTED = 30
+
+
+def with_listeners(report: Report, *owners: Tuple[int, ...]) -> Report:
+    """Connections to the first wait a second for accept(), those to others do not."""
+    rows = []
+    for at, pids in enumerate(owners):
+        waited = ill.flat(ACCEPTED, 1e6 if at == 0 else 50.0)
+        one = listener(f"127.0.0.1:{5600 + at}", "tcp", now=2, pids=list(pids))
+        rows.append(replace(one, accepted=ACCEPTED, wait_us=waited))
+    return replace(report, listeners=rows)
+
+
+def starved() -> Report:
+    """It sleeps 200 ms in each of few requests, and is as often asked as the other."""
+    slow = row(SLOW, ACCEPTED, 40.0, 200_000.0, other=100.0)
+    mean = replace(slow.stages_mean_us, accept_wait=1e6)
+    slow = replace(slow, stages_mean_us=mean, latency_us=ill.flat(ACCEPTED, 1_200_000.0))
+    return cluster(slow, quick_count=ACCEPTED, blocked_other=0.97)
+
+
+def test_a_worker_whose_own_queue_waits_is_told_by_what_it_does() -> None:
+    found = verdict(with_listeners(starved(), (SLOW,), (QUICK,)))
+    assert found.cause == "app-blocked" and found.harm is not None
+    assert found.harm.says.startswith("requests of node 4711 take 1.2 s on average")
+
+
+def test_a_queue_that_workers_share_is_not_one_worker_s() -> None:
+    found = verdict(with_listeners(starved(), (SLOW, QUICK)))
+    assert found.cause == "accept-starved"

@@ -32,6 +32,7 @@ from udsprobe.rules.turned_away.accept_queue import (
     accepts_late,
     is_overloaded,
     is_short,
+    late_alone,
 )
 from udsprobe.rules.turned_away.closed_unread import closed_unread_suspects
 from udsprobe.rules.turned_away.connects import connect_suspects
@@ -246,7 +247,7 @@ def _with_slow_workers(report: Report, one: JudgedService) -> List[JudgedService
     """Its workers too that are ill where all together are well, or that have most of the time."""
     pressing = [each for each in one.suspects if each.is_pressure]
     found = []
-    for worker in slow_workers(report, one.service):
+    for worker in slow_workers(report, one.service, late_alone(report)):
         other = _judged_service(report, worker, None)
         told = tuple(of_worker(each, worker, one.service, report) for each in other.suspects)
         leads = not pressing or is_most_of(worker, one.service)

@@ -7,7 +7,7 @@ few. But the clients whose connections it has are bound to it, and queue there.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Iterator, List
+from typing import FrozenSet, Iterator, List
 
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Report, ServedBy
@@ -25,9 +25,13 @@ from udsprobe.rules.thresholds import (
 from udsprobe.rules.wording import duration
 
 
-def slow_workers(report: Report, service: Service) -> List[Service]:
-    """Those of its processes whose requests take far longer than those of all, each as one."""
-    return [of_one_process(report, row) for row in _slow(report, service)]
+def slow_workers(report: Report, service: Service, late: FrozenSet[int]) -> List[Service]:
+    """Those of its processes whose requests take far longer than those of all, each as one.
+
+    Args:
+        late: processes whose connections wait to be accepted by them alone.
+    """
+    return [of_one_process(report, row) for row in _slow(report, service, late)]
 
 
 def is_queued_at(time: RequestTime) -> bool:
@@ -57,10 +61,11 @@ def of_worker(each: Suspect, worker: Service, whole: Service, report: Report) ->
     )
 
 
-def _slow(report: Report, service: Service) -> Iterator[ServedBy]:
+def _slow(report: Report, service: Service, late: FrozenSet[int]) -> Iterator[ServedBy]:
     rows = _serving(report, service)
-    least_us = max(TAIL_US_MIN, TAIL_TIMES_MEDIAN * _mean_us(service))
+    many_us = TAIL_TIMES_MEDIAN * _mean_us(service)
     for row in rows if len(rows) > 1 else ():
+        least_us = TAIL_US_MIN if row.pid in late else max(TAIL_US_MIN, many_us)
         if row.count >= SLOW_REQUESTS_MIN and (row.latency_us.mean or 0.0) >= least_us:
             yield row
 

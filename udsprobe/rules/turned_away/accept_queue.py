@@ -173,6 +173,12 @@ def accepts_late(report: Report, pids: Optional[FrozenSet[int]]) -> bool:
     return any(_is_late(report, row) for row in rows if pids is None or pids & _acceptors(row))
 
 
+def late_alone(report: Report) -> FrozenSet[int]:
+    """Processes with a queue of their own (`SO_REUSEPORT`, say) whose connections wait so."""
+    late = [_acceptors(row) for row in report.listeners or [] if _is_late(report, row)]
+    return frozenset(pid for pids in late if len(pids) == 1 for pid in pids)
+
+
 def _is_late(report: Report, listener: Listener) -> bool:
     accepted, mean_us = listener.accepted or 0, _mean_wait_us(listener)
     # Those that still wait have waited in vain, however few got in.
