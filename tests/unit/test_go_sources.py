@@ -131,9 +131,9 @@ def made(*, is_inlined: bool = False) -> Tuple[bytes, GoFrames]:
         is_inlined: its first 4 bytes are of a function in `b.go`.
     """
     entries = struct.pack("<III", 0, 12, 64)
-    # The steps of its file, then those of what is inlined where.
-    steps = bytes([4, 4, 1, 60, 0, 2, 4, 1, 60, 0] if is_inlined else [2, 64, 0])
-    told = (0, 0, 0, 0, 0, 0, 0, 3 if is_inlined else 0, 0, 7, 0, 0, 0, 0, 0, 0, 5)
+    # None, the steps of its file, then those of what is inlined where.
+    steps = bytes([0, 4, 4, 1, 60, 0, 2, 4, 1, 60, 0] if is_inlined else [0, 2, 64, 0])
+    told = (0, 0, 0, 0, 0, 1, 0, 3 if is_inlined else 0, 0, 7, 0, 0, 0, 0, 0, 0, 6)
     function = struct.pack("<IiiIIIIIIiBBBBIII", *told)
     units, files = struct.pack("<II", 0, 5), b"a.go\0b.go\0"
     ends = [len(entries + function)]

@@ -36,9 +36,9 @@ class Names:
     def __init__(self, stacks: Sequence[Sequence[str]]) -> None:
         self.stacks = stacks
 
-    def frame(self, address: int) -> CodeFrame:
+    def frames(self, address: int) -> Tuple[CodeFrame, ...]:
         stack, at = divmod(address, 1000)
-        return CodeFrame(self.stacks[stack][at], "shop")
+        return (CodeFrame(self.stacks[stack][at], "shop"),)
 
     def go_function(self, name: bytes) -> Optional[Tuple[int, int]]:
         return {b"runtime.gopark": (GOPARK, 256)}.get(name, (0x40_0000, 22))

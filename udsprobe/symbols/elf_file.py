@@ -140,6 +140,11 @@ class ElfFile:
         self._file.seek(section.offset)
         return self._file.read(section.size_bytes)
 
+    def part(self, offset: int, size_bytes: int) -> bytes:
+        """Bytes of the file, as many as there are."""
+        self._file.seek(offset)
+        return self._file.read(size_bytes)
+
     def code(self, address: int, size_bytes: int) -> bytes:
         """What is executed from an address on, as far as it is in one part of the file."""
         for each in self.segments:

@@ -89,6 +89,7 @@ class ProcessNames:
         self._proc = proc
         self._is_x86 = platform.machine() == "x86_64"
         self._frames: Dict[int, CodeFrame] = {}
+        self._inlined: Dict[int, Tuple[CodeFrame, ...]] = {}
         self._map: FunctionTable = FunctionTable(())
         self._map_bytes = -1
         self._map_again_s = 0.0
@@ -109,7 +110,7 @@ class ProcessNames:
             self._mapped = found
             self._space = AddressSpace(found)
             self._program = program(self._pid, self._proc)
-            self._frames.clear()
+            self._forget()
         self._read_perf_map()
         return is_new
 
@@ -120,6 +121,15 @@ class ProcessNames:
             if len(self._frames) >= _FRAMES_MAX:
                 self._frames.clear()
             found = self._frames[address] = self._named(address)
+        return found
+
+    def frames(self, address: int) -> Tuple[CodeFrame, ...]:
+        """That function, and before it those that are inlined there, the innermost first: Go's."""
+        found = self._inlined.get(address)
+        if found is None:
+            if len(self._inlined) >= _FRAMES_MAX:
+                self._inlined.clear()
+            found = self._inlined[address] = (*self._of_go(address), self.frame(address))
         return found
 
     def place(self, address: int) -> Optional[Place]:
@@ -172,6 +182,22 @@ class ProcessNames:
             if found is not None and loaded_at is not None:
                 return found.start + loaded_at, found.size_bytes
         return None
+
+    def _of_go(self, address: int) -> List[CodeFrame]:
+        mapping = self._space.at(address)
+        if mapping is None or not mapping.is_file:
+            return []
+        image = self._image(mapping)
+        inside = image.address_of(mapping, address)
+        if image.go is None or inside is None:
+            return []
+        module = self.frame(address).module
+        calls = image.go.inlined.at(inside)
+        return [CodeFrame(each.name, module, *(each.source or (None, None))) for each in calls]
+
+    def _forget(self) -> None:
+        self._frames.clear()
+        self._inlined.clear()
 
     def _trampoline(self, address: int) -> Optional[Rule]:
         """On x86-64, where they keep no frame pointer before 3.14."""
@@ -238,7 +264,7 @@ class ProcessNames:
                 if found.st_size != self._map_bytes and began_s >= self._map_again_s:
                     self._map_bytes = found.st_size
                     self._map = entries(file.read(MAP_BYTES_MAX))
-                    self._frames.clear()
+                    self._forget()
                     # By its CPU time: where others take the CPUs names must not be old ones.
                     took_s = time.thread_time() - began_cpu_s
                     self._map_again_s = began_s + took_s / MAP_READING_MAX

@@ -9,6 +9,7 @@ from typing import List, NamedTuple, Optional
 from udsprobe.symbols.elf_file import ElfFile
 from udsprobe.symbols.function_table import Function
 from udsprobe.symbols.go.code_base import code_base
+from udsprobe.symbols.go.inline_data import InlineData, inline_data
 from udsprobe.symbols.go.table import GoTable, go_table, named
 
 
@@ -20,6 +21,7 @@ class GoFrames(NamedTuple):
         entries: where the list of its `functions` begins, in the order of their addresses.
         steps: where the steps of stack pointers, files and lines are.
         units, files: where the list of files by unit of compilation is, and their names.
+        names: where names are. inlined: where it is told what is inlined; None: not known.
         flags_at: of a function, the place of its flags.
         end: of the table.
     """
@@ -32,6 +34,8 @@ class GoFrames(NamedTuple):
     files: int
     flags_at: int
     end: int
+    names: int = 0
+    inlined: Optional[InlineData] = None
 
 
 class GoProgram:
@@ -41,7 +45,7 @@ class GoProgram:
         frames: where they are told.
     """
 
-    def __init__(self, table: GoTable, base: int) -> None:
+    def __init__(self, table: GoTable, base: int, inlined: Optional[InlineData] = None) -> None:
         self._table = table
         self.frames = GoFrames(
             base=base,
@@ -52,6 +56,8 @@ class GoProgram:
             files=table.offset + table.files,
             flags_at=table.flags_at,
             end=table.offset + len(table.raw),
+            names=table.offset + table.names,
+            inlined=inlined,
         )
 
     def functions(self) -> List[Function]:
@@ -69,5 +75,5 @@ def go_program(elf: ElfFile) -> Optional[GoProgram]:
         table = go_table(elf)
         base = None if table is None else code_base(elf, table)
         if table is not None and base is not None:
-            return GoProgram(table, base)
+            return GoProgram(table, base, inline_data(elf, table))
     return None

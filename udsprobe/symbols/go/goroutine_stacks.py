@@ -76,7 +76,7 @@ class GoroutineStacks:
             parked, each = self._goroutines.parked()
             places = Counter(_calls(one, self._unwinder) for one in parked)
             named = [
-                ([self._names.frame(address) for address in calls], is_whole, each * count)
+                (self._frames(calls), is_whole, each * count)
                 for (calls, is_whole), count in places.items()
             ]
             for frames, _, _ in named:
@@ -87,6 +87,9 @@ class GoroutineStacks:
                 if _is_of_program(frames)
             ]
         return []
+
+    def _frames(self, calls: Sequence[int]) -> List[CodeFrame]:
+        return [frame for address in calls for frame in self._names.frames(address)]
 
     def _learn(self, frames: Sequence[CodeFrame]) -> None:
         """Who accepts connections, and who reads from connections."""
