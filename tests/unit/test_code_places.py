@@ -364,6 +364,21 @@ def test_a_verdict_ends_with_who_waits() -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "own", "says"),
+    [
+        ("main.mix (main.go:3)", "main.mix (main.go:3)", "main.mix (main.go:3) ← "),
+        ("runtime.mallocgc (malloc.go:1055)", "main.serve (main.go:7)", "runtime.mallocgc ← "),
+    ],
+)
+def test_of_go_the_program_s_own_function_has_its_place(first: str, own: str, says: str) -> None:
+    name, place = first.rstrip(")").split(" (")
+    file, line = place.split(":")
+    stack = [first, "main.serve (main.go:7)"]
+    code = CodePlace(name, "shop", file, int(line), 97.0, "cpu", stack, own)
+    assert told(code) == f"97 % in {says}main.serve (main.go:7)"
+
+
+@pytest.mark.parametrize(
     ("function", "waits_for", "says"),
     [
         ("ProcSleep", "a lock of the database", "pg_blocking_pids"),

@@ -408,11 +408,17 @@ def named(place: CodePlace) -> str:
         return f"code made at run time, without names{caller}"
     # The module is said of the last one only, unless it is all there is to say.
     names = [*place.stack[:1], *_caller(place)]
-    if len(names) > 1 and place.function is not None and not is_script(place.file):
+    if len(names) > 1 and place.function is not None and not _has_source(place):
         names[0] = brief(place.function)
     if not is_known(names[0]):
         names[0] = f"a function that is {names[0]}"
     return " ← ".join(names)
+
+
+def _has_source(place: CodePlace) -> bool:
+    """It is in a script, or in a source file of the program's own."""
+    is_own = place.file is not None and place.own == place.stack[0]
+    return is_own or is_script(place.file)
 
 
 def _caller(place: CodePlace) -> Tuple[str, ...]:
