@@ -23,6 +23,7 @@ enum stack_limits {
 	PYTHON_THREADS_MAX = 256,
 	PYTHON_FRAMES_MAX = 128,
 	V8_FRAMES_MAX = 128,
+	PHP_FRAMES_MAX = 128,
 	V8_SCANNED_WORDS = 256,
 	X86_REGISTERS = 16,
 	V8_STACK_BYTES_MAX = 1 << 20,	/* of its stack, V8 takes 984 KB unless it is told otherwise */
@@ -93,9 +94,27 @@ struct v8_frame {
 	u64 caller;
 };
 
+/* Where the PHP of a process keeps what it runs: an address, and an offset in bytes. */
+struct php_layout {
+	u64 current_call;	/* of the pointer to its newest call; 0: it has no PHP, or none that
+				 * is known
+				 */
+	u32 function_file;	/* in a function: its file, behind that its lines */
+	u32 unused;
+};
+
+/* `function`: address of the zend_function, 0 for none; its lowest bit is set where C called it.
+ * `mark`: says which function was there.
+ */
+struct php_frame {
+	u64 function;
+	u64 mark;
+};
+
 struct sampled_process {
 	struct python_layout python;
 	struct v8_layout v8;
+	struct php_layout php;
 };
 
 /* Registers of the program are 0 where this kernel does not give them; all that an expression of
@@ -125,9 +144,10 @@ struct stack_sample {
 	u32 python_count;
 	u32 v8_count;
 	u32 v8_scanned;		/* words of the copy in which frames were looked for */
-	u32 unused;
+	u32 php_count;
 	struct v8_frame v8_frames[V8_FRAMES_MAX];
 	struct python_frame python_frames[PYTHON_FRAMES_MAX];
+	struct php_frame php_frames[PHP_FRAMES_MAX];
 	u64 kernel_frames[KERNEL_FRAMES_MAX];
 	u64 user_frames[USER_FRAMES_MAX];
 	u8 copy[COPY_BYTES_MAX];

@@ -23,6 +23,7 @@ PYTHON_RUNTIME, PYTHON_VERSION = b"_PyRuntime", b"Py_Version"
 """Data of CPython that is looked for by name."""
 
 V8_PREFIX = b"v8dbg_"
+PHP_GLOBALS = b"executor_globals"
 
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNCTION, _INDIRECT, _UNDEFINED = 2, 10, 0
@@ -39,8 +40,8 @@ class ElfImage:
         build_id: hexadecimal; empty when it has none.
         debug_link: name of the file with its symbols; empty when it names none.
         functions: of its own tables.
-        objects: addresses of `PYTHON_RUNTIME` and `PYTHON_VERSION`, and of what V8 exports for
-            debuggers (`V8_PREFIX`), as far as they are in it.
+        objects: addresses of `PYTHON_RUNTIME`, `PYTHON_VERSION`, `PHP_GLOBALS`, and of what V8
+            exports for debuggers (`V8_PREFIX`), as far as they are in it.
         go_frames: of Go's functions; None: it has none.
         is_stripped: it has no symbols but those that it exports; of Go, no symbols at all.
 
@@ -100,9 +101,10 @@ def _table(elf: ElfFile, name: bytes) -> Tuple[bytes, bytes]:
 
 def _objects(elf: ElfFile, name: bytes) -> Iterator[Tuple[bytes, int]]:
     raw, texts = _table(elf, name)
-    if PYTHON_RUNTIME + b"\0" not in texts and V8_PREFIX not in texts:
+    wholes = (each + b"\0" for each in (PYTHON_RUNTIME, PYTHON_VERSION, PHP_GLOBALS))
+    wanted = (*wholes, V8_PREFIX)
+    if not any(each in texts for each in wanted):
         return
-    wanted = (PYTHON_RUNTIME + b"\0", PYTHON_VERSION + b"\0", V8_PREFIX)
     for at, _, _, section, start, _ in _SYMBOL.iter_unpack(raw):
         if section != _UNDEFINED and texts.startswith(wanted, at):
             yield texts[at : texts.index(b"\0", at)], start

@@ -15,6 +15,7 @@ from udsprobe.symbols.frame_rules import MACHINES, Machine
 from udsprobe.symbols.freed_memory import give_back
 from udsprobe.symbols.go.goroutine_stacks import GoroutineStacks
 from udsprobe.symbols.kernel_functions import KernelFunctions
+from udsprobe.symbols.php.stacks import PhpStacks
 from udsprobe.symbols.process_names import CodeFrame, ProcessNames
 from udsprobe.symbols.target_images import TargetImages
 from udsprobe.symbols.unwinding import Activation, Beside, Place, State, Unwinder
@@ -67,6 +68,7 @@ class _Process:
         self.unwinder = None if machine is None else Unwinder(machine, self._place, self.begins)
         self._memory = ProcessMemory(pid)
         self.python = PythonStacks(pid, images, self._memory)
+        self.php = PhpStacks(pid, images, self._memory, self.names.is_made_at_run_time)
         self.v8 = V8Stacks(pid, images, self._memory, self.names.has_code)
         self.goroutines = GoroutineStacks(self.names, self._memory, self.unwinder)
         self._look()
@@ -75,6 +77,7 @@ class _Process:
     def refresh(self) -> None:
         """It may have loaded other code."""
         self.python.begin_round()
+        self.php.begin_round()
         self.v8.begin_round()
         if self.unwinder is not None:
             self.unwinder.begin_round()
@@ -106,6 +109,7 @@ class _Process:
     def _look(self) -> None:
         self.goroutines.forget()
         self.python.look(self.names.mapped)
+        self.php.look(self.names.mapped)
         self.v8.look(self.names.mapped)
 
     def frames(self, activations: Sequence[Activation], raw: RawStack) -> List[CodeFrame]:
@@ -117,6 +121,8 @@ class _Process:
         if self.v8.layout is None:
             return [one for each in activations for one in self.names.frames(each.address)]
         native = [self.names.frame(each.address) for each in activations]
+        if raw.php and self.php.layout is not None:
+            return self.php.merged(activations, native, raw.php)
         return self.v8.named(activations, native, raw.v8)
 
 
@@ -251,16 +257,19 @@ class StackProfile:
         None: it is one of more than `PROCESSES_MAX`, and was not looked at.
         """
         process = self._looked_at(pid)
-        return None if process is None else Runtimes(process.python.layout, process.v8.layout)
+        if process is None:
+            return None
+        return Runtimes(process.python.layout, process.v8.layout, process.php.layout)
 
     def names_code_of(self, pid: int) -> bool:
         """Whether what it makes at run time, or interprets, has names: by a perf map that may be
-        read, or by the memory of CPython or V8.
+        read, or by the memory of CPython, V8 or PHP.
         """
         known = self._processes.get(pid)
         if known is None:
             return False
-        return known.names.has_perf_map or known.python.has_named or known.v8.has_named
+        has_named = (each.has_named for each in (known.python, known.v8, known.php))
+        return known.names.has_perf_map or any(has_named)
 
     def close(self) -> None:
         """Let go of all files."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, List, NamedTuple, Tuple, Union
 
+from udsprobe.kernel.stacks.php_frames import PhpFrame
 from udsprobe.kernel.stacks.python_frames import PythonFrame
 from udsprobe.kernel.stacks.v8_frames import V8Frame
 
@@ -32,7 +33,7 @@ class RawStack(NamedTuple):
         memory: the program's, from 128 bytes below `registers.sp` on.
         call: number of the system call that it is in; below 0: none.
         is_owing: its process had requests to answer; said of what ran.
-        python: frames of CPython, the innermost first; v8: those of V8.
+        python: frames of CPython, the innermost first; v8: those of V8; php: those of PHP.
     """
 
     pid: int
@@ -45,6 +46,7 @@ class RawStack(NamedTuple):
     is_owing: bool = False
     python: Tuple[PythonFrame, ...] = ()
     v8: Tuple[V8Frame, ...] = ()
+    php: Tuple[PhpFrame, ...] = ()
 
 
 Wait = Tuple[int, int]
@@ -125,6 +127,7 @@ class Records:
             is_owing=bool(header.is_owing),
             python=tuple(map(_python_frame, header.python_frames[: header.python_count])),
             v8=tuple(map(_v8_frame, header.v8_frames[: header.v8_count])),
+            php=tuple(map(_php_frame, header.php_frames[: header.php_count])),
         )
 
     def _is_sleep(self, header: Any) -> bool:
@@ -133,6 +136,10 @@ class Records:
 
 def _v8_frame(frame: Any) -> V8Frame:
     return V8Frame(frame.fp, frame.shared, frame.caller)
+
+
+def _php_frame(frame: Any) -> PhpFrame:
+    return PhpFrame(frame.function & ~1, frame.mark, bool(frame.function & 1))
 
 
 def _python_frame(frame: Any) -> PythonFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
+from udsprobe.kernel.stacks.php_frames import PhpLayout
 from udsprobe.kernel.stacks.python_frames import PythonLayout
 from udsprobe.kernel.stacks.v8_frames import V8Layout
 
@@ -13,3 +14,4 @@ class Runtimes(NamedTuple):
 
     python: Optional[PythonLayout] = None
     v8: Optional[V8Layout] = None
+    php: Optional[PhpLayout] = None

@@ -7,6 +7,7 @@ import struct
 from contextlib import suppress
 from typing import Any, List, Mapping, NamedTuple, Tuple
 
+from udsprobe.kernel.stacks.php_frames import PhpFrame, php_frames
 from udsprobe.kernel.stacks.python_frames import PythonFrame, python_frames
 from udsprobe.kernel.stacks.raw_stacks import Event, Records, SleepBegan, SleepTime
 from udsprobe.kernel.stacks.runtimes import Runtimes
@@ -20,11 +21,12 @@ class _Memory(NamedTuple):
     """What is read of a thread's process while it sleeps."""
 
     stack: bytes
-    python: Tuple[PythonFrame, ...]
-    v8: Tuple[V8Frame, ...]
+    python: Tuple[PythonFrame, ...] = ()
+    v8: Tuple[V8Frame, ...] = ()
+    php: Tuple[PhpFrame, ...] = ()
 
 
-_NOTHING = _Memory(b"", (), ())
+_NOTHING = _Memory(b"")
 
 
 def sleeping(
@@ -53,7 +55,7 @@ def sleeping(
         else:
             memory = _memory(header, proc, runtimes.get(header.tgid, Runtimes()))
             stack = records.stack(header, memory.stack)
-            stack = stack._replace(python=memory.python, v8=memory.v8)
+            stack = stack._replace(python=memory.python, v8=memory.v8, php=memory.php)
             found.append(SleepBegan(wait, bool(header.is_owing), stack))
     return found
 
@@ -71,7 +73,7 @@ def _memory(header: Any, proc: str, runtimes: Runtimes) -> _Memory:
         descriptor = os.open(f"{proc}/{header.tgid}/mem", os.O_RDONLY | os.O_CLOEXEC)
         try:
             stack = os.pread(descriptor, _COPY_BYTES_MAX, header.sp - _RED_ZONE_BYTES)
-            found = _of_runtimes(_Memory(stack, (), ()), descriptor, header, runtimes)
+            found = _of_runtimes(_Memory(stack), descriptor, header, runtimes)
         finally:
             os.close(descriptor)
         if _switches(header, proc) != header.switches:
@@ -87,6 +89,9 @@ def _of_runtimes(found: _Memory, descriptor: int, header: Any, runtimes: Runtime
         if runtimes.python is not None:
             frames = python_frames(runtimes.python, header.pthread, read)
             found = found._replace(python=frames)
+        # One chain of calls, of the main thread.
+        if runtimes.php is not None and header.tid == header.tgid:
+            found = found._replace(php=php_frames(runtimes.php, read))
         if runtimes.v8 is not None:
             above = found.stack[_RED_ZONE_BYTES:]
             words = struct.unpack(f"<{len(above) // 8}Q", above[: len(above) // 8 * 8])
