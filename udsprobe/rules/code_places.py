@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.code.frames import JIT, MODULE, NOT_KNOWN, brief, is_beginning, is_script
+from udsprobe.model.code.frames import JIT, MODULES, NOT_KNOWN, brief, is_beginning, is_script
 from udsprobe.model.code.sleeps import is_parked
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
@@ -434,12 +434,12 @@ def _caller(place: CodePlace) -> Tuple[str, ...]:
     if place.own is not None and place.own in outwards:
         known = place.own
     if known is None:
-        return tuple(each for each in outwards[:1] if _bare(each) != MODULE)
+        return tuple(each for each in outwards[:1] if _bare(each) not in MODULES)
     return (known,) if known == outwards[0] else ("…", known)
 
 
 def _is_below_all(function: str) -> bool:
-    return is_beginning(function) or function == MODULE
+    return is_beginning(function) or function in MODULES
 
 
 def _bare(named: str) -> str:

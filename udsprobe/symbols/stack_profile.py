@@ -314,6 +314,7 @@ class StackProfile:
         if on == OFF_CPU:
             frames = _without_scheduler(frames)
         frames += process.frames(activations, raw)
+        is_whole = is_whole or process.php.is_whole(raw.php)
         lines = [as_line(frame) for frame in reversed(frames)] or [as_line(_NOBODY)]
         call = self._call(raw.call) if on == OFF_CPU and _is_64_bit(raw) else ""
         row = (raw.pid, on, call, "\n".join(lines))

@@ -84,7 +84,8 @@ def mark_of(layout: PhpLayout, function: int, read: Reader) -> int:
         return mark
     file, first, last = TEXT.unpack(read(function + layout.function_file, TEXT.size))
     mark = mark * _FACTOR + _hash(file, read)
-    return (mark * _FACTOR + (last << 32 | first)) & _MASK
+    lines = int(last << 32 | first)
+    return (mark * _FACTOR + lines) & _MASK
 
 
 def _hash(string: int, read: Reader) -> int:

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 KERNEL, JIT = "[kernel]", "[jit]"
-MODULE = "<module>"
-"""Of Python: the statements of a file, which all of a program is called by."""
+MODULES = frozenset(("<module>", "{main}"))
+"""Of Python, PHP: the statements of a file, which all of a program is called by."""
 
 NOT_KNOWN = "not known"
 # By which every system call, fault or interrupt enters the kernel: x86_64, arm64.
@@ -62,7 +62,7 @@ _LOOPS = re.compile(
     r"|g_main_loop_run|mio::poll::Poll::poll|polling::(\w+::)*Poller::wait\w*"
     r"|tokio::runtime::(scheduler|io|time|park|driver)::.*"
 )
-_SOURCES = re.compile(r"node:|<frozen |.*/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)")
+_SOURCES = re.compile(r"node:|php:|<frozen |.*/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)")
 
 
 # What demanglers put behind the arguments of a function of C++.
@@ -193,7 +193,7 @@ def is_languages(frame: Frame) -> bool:
 
 def is_own(frame: Frame) -> bool:
     """A function of the program, or of a library that it chose, with a name."""
-    is_begin = is_beginning(frame.function or "") or frame.function == MODULE
+    is_begin = is_beginning(frame.function or "") or frame.function in MODULES
     is_kernels = (frame.module or "").startswith("[") and frame.module != JIT
     is_others = is_kernels or is_languages(frame) or _is_interpreters(frame)
     return bool(frame.function) and not is_begin and not is_others

@@ -55,7 +55,8 @@ def _names(*alternatives: str) -> Pattern[str]:
     return re.compile("|".join(alternatives))
 
 
-_JAVA, _V8 = _names("libjvm"), r"(non-virtual thunk to )?v8::internal::"
+_JAVA, _PHP = _names("libjvm"), _names("php", "libphp", "mod_php")
+_V8 = r"(non-virtual thunk to )?v8::internal::"
 _GO_TLS = r"(vendor/)?crypto/tls\."
 _TLS_ENTRIES = _names("SSL_(read|write|peek|do_handshake|accept|connect)(_ex|_early_data)?")
 
@@ -161,7 +162,7 @@ _COLLECTORS = (
     Mark(
         "garbage-collection",
         _names(r"(zend_)?gc_(collect_cycles|collect_roots|mark_roots|scan_roots|run)"),
-        _names("php", "libphp", "mod_php"),
+        _PHP,
         runtime="php-fpm",
     ),
     Mark(
@@ -210,6 +211,11 @@ _RECORDS = (
 _PASSWORDS = (
     Mark(
         "password-hashing",
+        _names(r"password_(hash|verify)|hash_pbkdf2|openssl_pbkdf2|sodium_crypto_pwhash\w*"),
+        _PHP,
+    ),
+    Mark(
+        "password-hashing",
         _names(
             r"PKCS5_PBKDF2_HMAC(_SHA1)?|EVP_PBE_scrypt(_ex)?|crypt(_r|_rn|_ra)?|_crypt_\w+_rn",
             r"pg_crypt|px_crypt\w*|php_(crypt|password_\w+)|zif_(password_hash|password_verify)",
@@ -221,6 +227,11 @@ _PASSWORDS = (
     ),
 )
 _COMPRESSORS = (
+    Mark(
+        "compression",
+        _names(r"gz(compress|deflate|encode)|zlib_encode|deflate_add|bzcompress|ob_gzhandler"),
+        _PHP,
+    ),
     Mark(
         "compression",
         _names(
@@ -235,6 +246,12 @@ _COMPRESSORS = (
     ),
 )
 _EXPRESSIONS = (
+    # Those that call functions of the program are of any kind.
+    Mark(
+        "regular-expression",
+        _names(r"preg_(match(_all)?|replace|filter|split|grep)|mb_ereg(i|_match|_replace)?"),
+        _PHP,
+    ),
     Mark(
         "regular-expression",
         _names(

@@ -47,7 +47,10 @@ _INNODB = KnownSleep(
 _PHP_SESSION = KnownSleep(
     "php-session",
     "a session that another request has",
-    re.compile(r"php_session_(start|initialize)|ps_(read|open)_files|ps_files_open"),
+    re.compile(
+        r"(php_)?session_(start|regenerate_id)|php_session_initialize|ps_(read|open)_files"
+        r"|ps_files_open"
+    ),
 )
 _KNOWN = (_SQLITE, _POSTGRESQL, _INNODB, _PHP_SESSION)
 

@@ -48,9 +48,7 @@ def _candidates(mapped: Sequence[Mapping]) -> List[Mapping]:
     files = [each for each in mapped if each.is_file]
     has_modules = any(b"/php" in each.path for each in files)
     return [
-        each
-        for each in files
-        if _NAME in each.name or (has_modules and _LIBRARY not in each.name)
+        each for each in files if _NAME in each.name or (has_modules and _LIBRARY not in each.name)
     ]
 
 

@@ -32,7 +32,9 @@ _EVALUATED = " : eval()'d code"
 
 
 class PhpFunction(NamedTuple):
-    """`name`: with its class; None: the code of a file, or of eval(). `line`: where it begins."""
+    """`name`: with its class; None: the code of a file, or of eval(). `line`: where it begins.
+    `is_internal`: it is in C.
+    """
 
     name: Optional[str]
     file: Optional[str]
@@ -97,7 +99,8 @@ class PhpFunctions:
     def _read(self, function: _Function) -> Optional[PhpFunction]:
         with suppress(OSError):
             if function.kind == INTERNAL:
-                return PhpFunction(self._name(function), None, None, True)
+                name = self._name(function) if function.name else None
+                return PhpFunction(name, None, None, True)
             if function.kind in (_USER, _EVAL):
                 return self._own(function)
         return None

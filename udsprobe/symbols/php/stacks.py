@@ -17,6 +17,9 @@ from udsprobe.symbols.unwinding import Activation
 MAIN, INCLUDE, EVAL = "{main}", "include", "eval"
 """What PHP's own traces call the code of the script, of a file that it includes, of an eval()."""
 
+INTERNAL_FILE = "php:internal"
+"""In the place of the file of a function that PHP has in C."""
+
 # Zend/zend_vm_execute.h, also the parts that a compiler takes out of it; and what it is made of
 # where each instruction has a function of its own.
 _EXECUTES = re.compile(r"execute_ex(\..*)?")
@@ -84,6 +87,10 @@ class PhpStacks:
             self._engine = found
             self._functions = PhpFunctions(found.layout, self._memory) if found else None
 
+    def is_whole(self, frames: Sequence[PhpFrame]) -> bool:
+        """They reach the script's own code, which C has called."""
+        return self.layout is not None and 0 < len(frames) < FRAMES_MAX and frames[-1].is_top
+
     def begin_round(self) -> None:
         """Other functions may be where functions were."""
         if self._functions is not None:
@@ -131,8 +138,11 @@ class PhpStacks:
         module = self._engine.module
         if found is None:
             return CodeFrame(None, module), False
+        if found.is_internal:
+            # Without a name: what PHP's own machinery for fibers has there.
+            return (CodeFrame(found.name, module, INTERNAL_FILE), True) if found.name else None
         name = found.name or _code_of(found, is_outermost)
-        return CodeFrame(name, module, found.file, found.line), found.is_internal
+        return CodeFrame(name, module, found.file, found.line), False
 
 
 def _code_of(found: PhpFunction, is_outermost: bool) -> str:
@@ -169,7 +179,7 @@ def merged(native: Sequence[CodeFrame], calls: Sequence[Call], module: str) -> L
     for place, call in zip(places, calls):
         found += _work_for(call, native[done : place.first], module) + call.frames
         done = place.last + 1
-    return _without_twice([*found, *native[done:]])
+    return [*found, *native[done:]]
 
 
 def _joined(calls: Sequence[Call]) -> Call:
@@ -226,13 +236,3 @@ def _has_no_name_of_its_own(frame: CodeFrame, call: Call, module: str) -> bool:
     if frame.function is None:
         return frame.module == module or call.begins_internal
     return call.begins_internal and _OF_PHP.fullmatch(frame.function) is not None
-
-
-def _without_twice(frames: Sequence[CodeFrame]) -> List[CodeFrame]:
-    """A function of PHP may be no more than one of the C library of that name."""
-    found: List[CodeFrame] = []
-    for frame in frames:
-        is_same = bool(found) and frame.file is None and found[-1].function == frame.function
-        if not is_same or frame.function is None:
-            found.append(frame)
-    return found
