@@ -14,7 +14,9 @@ enum php_offsets {
 	PHP_CALL_FUNCTION = 24,	/* struct _zend_execute_data: func, This.u1.type_info, ... */
 	PHP_CALL_INFO = 40,
 	PHP_CALL_PREVIOUS = 48,
-	PHP_STRING_HASH = 8,	/* struct _zend_string: h */
+	PHP_STRING_HASH = 8,	/* struct _zend_string: h, len, val */
+	PHP_STRING_LETTERS = 24,
+	PHP_CLASS_NAME = 8,	/* struct _zend_class_entry: name */
 	PHP_INTERNAL = 1,	/* zend_function.type: ZEND_INTERNAL_FUNCTION */
 	PHP_IS_TOP = 1 << 17,	/* ZEND_CALL_TOP */
 	PHP_MARK_FACTOR = 31,
@@ -31,6 +33,7 @@ struct php_call {
 struct php_function_head {
 	u64 type;		/* its lowest byte */
 	u64 name;
+	u64 scope;		/* the class that it is of, or 0 */
 };
 
 struct php_text {
@@ -38,15 +41,28 @@ struct php_text {
 	u64 lines;
 };
 
-/* 0 of a string that is not there. */
-static __always_inline u64 php_hash(u64 string)
+struct php_string {
+	u64 hash;
+	u64 length;
+};
+
+/* PHP's hash of it; where PHP has not needed that so far, its length and how it ends. 0: it is not
+ * there.
+ */
+static __always_inline u64 php_print(u64 string)
 {
-	return string ? word_at(string + PHP_STRING_HASH) : 0;
+	struct php_string found = {};
+	u64 letters = string + PHP_STRING_LETTERS;
+
+	if (!string)
+		return 0;
+	bpf_probe_read_user(&found, sizeof(found), (void *)(string + PHP_STRING_HASH));
+	if (found.hash || found.length < sizeof(u64))
+		return found.hash ?: found.length;
+	return found.length * PHP_MARK_FACTOR + word_at(letters + found.length - sizeof(u64));
 }
 
-/* Of its name, its file and its lines, by PHP's hashes of them: other code may be in its place
- * before user space could look.
- */
+/* Of its name, class, file and lines: other code may be in its place before user space could look. */
 static __always_inline u64 php_mark(struct php_layout *layout, u64 function)
 {
 	struct php_function_head head = {};
@@ -54,11 +70,13 @@ static __always_inline u64 php_mark(struct php_layout *layout, u64 function)
 	u64 mark;
 
 	bpf_probe_read_user(&head, sizeof(head), (void *)function);
-	mark = php_hash(head.name);
-	if ((head.type & 0xff) == PHP_INTERNAL)
-		return mark;
-	bpf_probe_read_user(&text, sizeof(text), (void *)(function + layout->function_file));
-	mark = mark * PHP_MARK_FACTOR + php_hash(text.file);
+	mark = php_print(head.name) * PHP_MARK_FACTOR;
+	if (head.scope)
+		mark += php_print(word_at(head.scope + PHP_CLASS_NAME));
+	if ((head.type & 0xff) != PHP_INTERNAL)
+		bpf_probe_read_user(&text, sizeof(text),
+				    (void *)(function + layout->function_file));
+	mark = mark * PHP_MARK_FACTOR + php_print(text.file);
 	return mark * PHP_MARK_FACTOR + text.lines;
 }
 

@@ -9,31 +9,41 @@ from __future__ import annotations
 import re
 import struct
 from contextlib import suppress
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional, Set
 
-from udsprobe.kernel.proc.process_memory import OBJECTS_MAX, ObjectsSeen, ProcessMemory
-from udsprobe.kernel.stacks.php_frames import HEAD, INTERNAL, TEXT, PhpFrame, PhpLayout, mark_of
+from udsprobe.kernel.proc.process_memory import OBJECTS_MAX, ProcessMemory
+from udsprobe.kernel.stacks.php_frames import (
+    CLASS_NAME,
+    HEAD,
+    INTERNAL,
+    STRING,
+    TEXT,
+    PhpFrame,
+    PhpLayout,
+    mark,
+    php_frames,
+    print_of,
+)
 from udsprobe.printable import printable
 
 LETTERS_MAX = 4096
 """Of a name or a path; what is longer is none."""
 
 _USER, _EVAL = 2, 4
-_CLASS_NAME = 8
-# refcount, type and flags, hash, length; behind that are the letters and a NUL.
-_STRING, _LETTERS = struct.Struct("<IIQQ"), 24
 _KIND_MASK, _IS_STRING = 0xF, 6
 _HASH_FIRST, _HASH_FACTOR, _HASH_MASK, _HASH_SET = 5381, 33, (1 << 64) - 1, 1 << 63
 _LINE_MAX = 1 << 30
 # From 8.4 on they have their place in their name, too.
-_CLOSURE = re.compile(rb"\{closure:.*\}$", re.DOTALL)
+_CLOSURE = re.compile(rb"\{closure(:.*)?\}$", re.DOTALL)
 _CLOSURE_NAME = b"{closure}"
 _EVALUATED = " : eval()'d code"
 
 
 class PhpFunction(NamedTuple):
     """`name`: with its class; None: the code of a file, or of eval(). `line`: where it begins.
-    `is_internal`: it is in C.
+
+    Attributes:
+        is_internal: it is in C.
     """
 
     name: Optional[str]
@@ -47,95 +57,90 @@ class PhpFunction(NamedTuple):
         return self.name is None and (self.file or "").endswith(_EVALUATED)
 
 
-class _Function(NamedTuple):
-    """What a function holds: it stays so as long as it is there."""
+class _String(NamedTuple):
+    """`mark`: see `print_of`."""
 
-    kind: int
-    name: int
-    scope: int
-    file: int
-    first_line: int
-    last_line: int
+    text: bytes
     mark: int
 
 
+_NOTHING = _String(b"", 0)
+
+
 class PhpFunctions:
-    """Of one process. A function is read once, and looked at again in each round: its place in
-    memory may be another's by then.
+    """Of one process. A request makes its functions anew where no opcache keeps them, in the place
+    of others: one that was read is known by its mark from then on, wherever it was.
     """
 
     def __init__(self, layout: PhpLayout, memory: ProcessMemory) -> None:
         self._layout = layout
         self._memory = memory
-        self._known: Dict[_Function, Optional[PhpFunction]] = {}
-        self._functions = ObjectsSeen(self._look)
+        self._known: Dict[int, PhpFunction] = {}
+        self._tried: Set[int] = set()
 
     def begin_round(self) -> None:
-        """Look at functions again."""
-        self._functions.begin_round()
+        """Other functions may be where functions were: those that it is in now are read."""
+        self._tried.clear()
+        with suppress(OSError, OverflowError, struct.error):
+            for frame in php_frames(self._layout, self._memory.read):
+                self.of(frame)
 
     def of(self, frame: PhpFrame) -> Optional[PhpFunction]:
         """None where its function is not there any more, or is none."""
-        function = self._functions.at(frame.function)
-        if function is None or function.mark != frame.mark:
-            return None
-        if function not in self._known:
+        if frame.mark not in self._known and frame.function not in self._tried:
+            self._tried.add(frame.function)
             if len(self._known) >= OBJECTS_MAX:
                 self._known.clear()
-            self._known[function] = self._read(function)
-        return self._known[function]
+            with suppress(OSError, OverflowError, struct.error):
+                self._read(frame.function)
+        return self._known.get(frame.mark)
 
-    def _look(self, address: int) -> Optional[_Function]:
-        with suppress(OSError, OverflowError):
-            kind, name, scope = HEAD.unpack(self._memory.read(address, HEAD.size))
-            text = (0, 0, 0)
-            if kind != INTERNAL:
-                at = address + self._layout.function_file
-                text = TEXT.unpack(self._memory.read(at, TEXT.size))
-            mark = mark_of(self._layout, address, self._memory.read)
-            return _Function(kind, name, scope, *text, mark)
-        return None
+    def _read(self, address: int) -> None:
+        """As its mark is by what was read, and not by what was there a moment before."""
+        kind, name_at, scope = HEAD.unpack(self._memory.read(address, HEAD.size))
+        name = self._string(name_at) if name_at else _NOTHING
+        of_class = self._class(scope) if scope else _NOTHING
+        if kind == INTERNAL:
+            found = PhpFunction(_named(name, of_class), None, None, True)
+            self._known[mark(name.mark, of_class.mark)] = found
+        elif kind in (_USER, _EVAL):
+            self._read_own(address, name, of_class)
 
-    def _read(self, function: _Function) -> Optional[PhpFunction]:
-        with suppress(OSError):
-            if function.kind == INTERNAL:
-                name = self._name(function) if function.name else None
-                return PhpFunction(name, None, None, True)
-            if function.kind in (_USER, _EVAL):
-                return self._own(function)
-        return None
-
-    def _own(self, function: _Function) -> Optional[PhpFunction]:
+    def _read_own(self, address: int, name: _String, of_class: _String) -> None:
         """Of the program; its lines tell, too, whether it is one."""
-        if not function.first_line <= function.last_line < _LINE_MAX:
-            return None
-        name = self._name(function) if function.name else None
-        file = printable(self._text(function.file))
-        return PhpFunction(name, file, function.first_line or None, False)
+        at = address + self._layout.function_file
+        file_at, first, last = TEXT.unpack(self._memory.read(at, TEXT.size))
+        file = self._string(file_at)
+        if first <= last < _LINE_MAX:
+            named = _named(name, of_class)
+            found = PhpFunction(named, printable(file.text), first or None, False)
+            self._known[mark(name.mark, of_class.mark, file.mark, first, last)] = found
 
-    def _name(self, function: _Function) -> str:
-        name = _CLOSURE.sub(_CLOSURE_NAME, self._text(function.name))
-        if not function.scope:
-            return printable(name)
-        (of_class,) = struct.unpack("<Q", self._memory.read(function.scope + _CLASS_NAME, 8))
-        # What an anonymous class is called by has a NUL and its place behind that.
-        owner = self._text(of_class).partition(b"\0")[0]
-        return printable(owner + b"::" + name)
+    def _class(self, address: int) -> _String:
+        return self._string(*struct.unpack("<Q", self._memory.read(address + CLASS_NAME, 8)))
 
-    def _text(self, address: int) -> bytes:
-        """Of a `zend_string`; what it is proved by: its type, its end, and its hash.
+    def _string(self, address: int) -> _String:
+        """A `zend_string`; what it is proved by: its type, its end, its hash where it has one.
 
         Raises:
             OSError: it is none.
         """
-        header = self._memory.read(address, _STRING.size)
-        _, kind, known, length = _STRING.unpack(header)
+        _, kind, known, length = STRING.unpack(self._memory.read(address, STRING.size))
         if kind & _KIND_MASK != _IS_STRING or not 0 < length <= LETTERS_MAX:
             raise OSError("no string")
-        raw = self._memory.read(address + _LETTERS, length + 1)
+        raw = self._memory.read(address + STRING.size, length + 1)
         if raw[-1] or known not in (0, _hash(raw[:-1])):
             raise OSError("no string")
-        return raw[:-1]
+        return _String(raw[:-1], print_of(known, length, raw[:-1]))
+
+
+def _named(name: _String, of_class: _String) -> Optional[str]:
+    if not name.text:
+        return None
+    # What an anonymous class is called by has a NUL and its place behind that.
+    owner = of_class.text.partition(b"\0")[0]
+    plain = _CLOSURE.sub(_CLOSURE_NAME, name.text)
+    return printable(owner + b"::" + plain if owner else plain)
 
 
 def _hash(text: bytes) -> int:
