@@ -6,33 +6,32 @@ namespace Größe;
 function name_of($frame)
 {
     $name = preg_replace('/\{closure:.*\}$/s', '{closure}', $frame['function']);
+    $name = preg_replace('/^(require|include)(_once)?$/', 'include', $name);
     return (isset($frame['class']) ? explode("\0", $frame['class'])[0] . '::' : '') . $name;
 }
 
-function first_of($frame, $closure)
+function reflected($frame, $closure)
 {
     if (strpos($frame['function'], '{closure') !== false) {
-        $told = new \ReflectionFunction($closure);
-    } elseif (isset($frame['class'])) {
-        $told = new \ReflectionMethod($frame['class'], $frame['function']);
-    } elseif (function_exists($frame['function'])) {
-        $told = new \ReflectionFunction($frame['function']);
-    } else {
-        return ['', ''];  // an include or an eval
+        return new \ReflectionFunction($closure);
     }
-    return [$told->getFileName(), $told->getStartLine()];
+    if (isset($frame['class'])) {
+        return new \ReflectionMethod($frame['class'], $frame['function']);
+    }
+    return function_exists($frame['function']) ? new \ReflectionFunction($frame['function']) : null;
 }
 
 function waits($closure)
 {
-    $stack = [['fgets', '', '']];
+    echo "fgets\t\t\n";
     foreach (debug_backtrace() as $frame) {
-        $stack[] = [name_of($frame), ...first_of($frame, $closure)];
+        $told = reflected($frame, $closure);
+        // The code of a file, or of an eval(), has called the one before.
+        [$file, $line] = $told ? [$told->getFileName(), $told->getStartLine()] : [$called_from, 1];
+        $called_from = $frame['file'] ?? null;
+        echo implode("\t", [name_of($frame), $file, $line]), "\n";
     }
-    foreach ($stack as $each) {
-        echo implode("\t", $each), "\n";
-    }
-    echo "\n";
+    echo "{main}\t$called_from\t1\n\n";
     fgets(STDIN);
 }
 
