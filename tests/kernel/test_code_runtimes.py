@@ -51,15 +51,12 @@ def assert_all_told(places: Mapping[Tuple[str, str], busy.Place]) -> None:
 
 
 def test_running(folder: Path, require: Require) -> None:
-    tools = require("node", "java", "javac", "php")
+    tools = require("node", "java", "javac")
     subprocess.run([tools["javac"], "-d", str(folder), str(CODE / "Hot.java")], check=True)
     verify = [str(CODE / "asleep.js"), "verify", str(folder / "js")]
-    opcache = ["-d", "opcache.enable_cli=1", "-d", "opcache.jit_buffer_size=16M", "-d"]
-    opcache += ["opcache.jit=function", "-d", "opcache.jit_debug=16"]
     commands = {
         ("Node", "pbkdf2"): [tools["node"], *verify],
         ("Java", "function"): [tools["java"], "-cp", str(folder), "Hot"],
-        ("PHP", "jit-map"): [tools["php"], *opcache, str(CODE / "hot.php")],
     }
     assert_all_told(observed(commands, folder, {}))
 

@@ -286,21 +286,3 @@ def test_nginx(short_folder: Path, require: Require) -> None:
         stack.enter_context(got(asked))
         told = busy.observed(pids, short_folder)
     assert_told("nginx", told)
-
-
-# ------------------------------------------------------------ PHP
-
-PHP = {
-    "pbkdf2": 'while (1) hash_pbkdf2("sha256", "secret", "salt", 20000);',
-    "function": "function planted($n) { $s = 1; while ($n--) $s = $s * 31 % 65537; return $s; }"
-    " while (1) planted(100000);",
-    "usleep": "while (1) usleep(20000);",
-}
-
-
-def test_php(short_folder: Path, require: Require) -> None:
-    php = require("php")["php"]
-    with busy.started(*([php, "-n", "-r", code] for code in PHP.values())) as running:
-        pids = {name: each.pid for name, each in zip(PHP, running)}
-        told = busy.observed(pids, short_folder, {"usleep": "clock_nanosleep"})
-    assert_told("PHP", told)

@@ -83,6 +83,11 @@ SENDS: Stack = (
         ((("gc_start", "libruby-3.1.so.3.1"),), "garbage-collection", "ruby", None),
         ((("zend_gc_collect_cycles", "php8.2"),), "garbage-collection", "php-fpm", None),
         ((("deflate", "libz.so.1"), ("", "libz.so.1")), "compression", None, None),
+        ((("handle", "php8.2"), ("preg_match", "php8.2")), "regular-expression", None, None),
+        ((("php_pcre_match_impl", "php8.4"), ("", "[jit]")), "regular-expression", None, None),
+        ((("hash_pbkdf2", "php-fpm8.2"), ("", "php-fpm8.2")), "password-hashing", None, None),
+        ((("password_verify", "libphp8.2.so"),), "password-hashing", None, None),
+        ((("gzencode", "php8.2"),), "compression", None, None),
         ((("ZSTD_compressStream2", "libzstd.so.1"),), "compression", None, None),
         ((("pcre2_match_8", "libpcre2-8.so.0"),), "regular-expression", None, None),
         ((("sre_ucs1_match", PYTHON),), "regular-expression", "python", None),
@@ -134,6 +139,9 @@ def test_names_tell_the_kind(
         (("handle_mm_fault", APP),),
         # Part of a name.
         (("my_deflater", APP),),
+        # Of another language; and what calls functions of the program, which do anything.
+        (("preg_match", APP),),
+        (("preg_replace_callback", "php8.2"), ("{closure}", "php8.2")),
         (("runtime.mallocgc", "web"),),
         (("GenCollectedHeap::mem_allocate_work(unsigned long, bool, bool*)", JVM),),
     ],

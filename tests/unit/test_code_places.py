@@ -385,6 +385,7 @@ def test_of_go_the_program_s_own_function_has_its_place(first: str, own: str, sa
         ("lock_wait", "a lock of the database", "innodb_lock_waits"),
         ("sqliteDefaultBusyCallback", "the lock of a SQLite database", "journal_mode"),
         ("php_session_start", "a session that another request has", "session_write_close()"),
+        ("session_start", "a session that another request has", "session_write_close()"),
     ],
 )
 def test_what_a_library_waits_for_is_told_by_its_function(

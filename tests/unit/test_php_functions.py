@@ -6,6 +6,7 @@ import os
 import random
 import struct
 import subprocess
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Iterator, List, Optional, Tuple
 import pytest
 
 from tests.conftest import Require
+from tests.patience import PATIENCE_S
 from tests.phps import PHPS, WAYS
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.php_frames import PhpFrame, PhpLayout, mark_of, php_frames
@@ -37,6 +39,13 @@ class Waiting:
     told: List[List[str]]
 
 
+def until_asleep(pid: int) -> None:
+    """In the function that it has told last, where it waits for a line."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+        assert time.monotonic() < give_up_at, "it never waits"
+
+
 @contextmanager
 def waiting(*argv: str) -> Iterator[Waiting]:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -44,6 +53,7 @@ def waiting(*argv: str) -> Iterator[Waiting]:
         try:
             assert process.stdout is not None
             lines = list(iter(process.stdout.readline, "\n"))
+            until_asleep(process.pid)
             yield Waiting(process.pid, [line.rstrip("\n").split("\t") for line in lines])
         finally:
             process.kill()

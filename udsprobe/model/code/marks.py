@@ -249,7 +249,11 @@ _EXPRESSIONS = (
     # Those that call functions of the program are of any kind.
     Mark(
         "regular-expression",
-        _names(r"preg_(match(_all)?|replace|filter|split|grep)|mb_ereg(i|_match|_replace)?"),
+        _names(
+            r"preg_(match(_all)?|replace|filter|split|grep)|mb_ereg(i|_match|_replace)?",
+            # PHP 8.4 calls some without a frame of its own.
+            r"php_pcre_(match|replace|split|grep)_impl",
+        ),
         _PHP,
     ),
     Mark(

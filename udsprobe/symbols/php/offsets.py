@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from typing import Callable, Iterator, NamedTuple, Optional, Set, Tuple
 
 from udsprobe.kernel.stacks.php_frames import CALL_FUNCTION, CALL_PREVIOUS, PhpLayout
@@ -65,8 +66,11 @@ def _current(globals_at: int, uses: _Uses, word: Callable[[int], int]) -> Option
 
 def _is_pointed_at(globals_at: int, uses: _Uses, word: Callable[[int], int]) -> bool:
     """By the global offset table, where the code is a library's."""
-    others = (each for each in uses.reads if abs(each - globals_at) >= GLOBALS_BYTES_MAX)
-    return any(word(each) == globals_at for each in others)
+    for each in uses.reads:
+        with suppress(OSError):
+            if abs(each - globals_at) >= GLOBALS_BYTES_MAX and word(each) == globals_at:
+                return True
+    return False
 
 
 def _only(found: Set[int]) -> Optional[int]:

@@ -23,7 +23,7 @@ INTERNAL_FILE = "php:internal"
 # Zend/zend_vm_execute.h, also the parts that a compiler takes out of it; and what it is made of
 # where each instruction has a function of its own.
 _EXECUTES = re.compile(r"execute_ex(\..*)?")
-_INSTRUCTION = re.compile(r"ZEND_\w+_HANDLER(\..*)?")
+_INSTRUCTION = re.compile(r"(ZEND_\w+_HANDLER|zend_\w+_helper_SPEC\w*)(\..*)?")
 _CALLS = "zend_call_function"
 # ZEND_FUNCTION, ZEND_METHOD: how C calls what PHP knows by its name.
 _OF_PHP = re.compile(r"zi[fm]_\w+")
