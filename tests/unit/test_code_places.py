@@ -436,10 +436,10 @@ def test_a_script_that_waits_for_its_library_says_so(locked_ms: int, is_told: bo
     counts = scripted(*SQLITE, ms=locked_ms), scripted(*NAP, ms=20)
     report = replace(reports.measured(), stacks=found(*counts))
     named = with_code(suspect("app-blocked", "app_sleep_us"), report)
-    told_of = "for the lock of a SQLite database: 82 % in usleep ← … ← put (app.py:7)"
+    told_of = "for the lock of a SQLite database: 82 % in put (app.py:7)"
     assert (told_of in named.headline) == is_told
     assert any("journal_mode=WAL" in each.say for each in named.actions) == is_told
-    assert named.code[0].function == ("usleep" if is_told else "put")
+    assert (named.code[0].function, named.code[0].share_pct) == ("put", 100.0)
 
 
 SQLITE = (("sqlite3InvokeBusyHandler", "libsqlite3.so.0"), ("usleep", LIBC))
@@ -467,7 +467,7 @@ def test_who_sleeps_time_after_time_is_told_with_its_code() -> None:
         "app 1 sleeps in clock_nanosleep: 100 % in put (app.py:7)"
     )
     assert left(*SQLITE, slept_s=4.9).headline == (
-        "app 1 waits for the lock of a SQLite database: 100 % in usleep ← … ← put (app.py:7)"
+        "app 1 waits for the lock of a SQLite database: 100 % in put (app.py:7)"
     )
 
 
@@ -475,6 +475,29 @@ def test_who_sleeps_time_after_time_is_told_with_its_code() -> None:
 def test_which_thread_has_the_request_is_not_guessed(slept_s: float, threads: int) -> None:
     named = left(*NAP, slept_s=slept_s, threads=threads)
     assert (named.headline, named.code) == ("app 1 is asleep in its poller", ())
+
+
+@pytest.mark.parametrize(("share_ms", "is_told"), [(90, True), (40, False)])
+def test_a_language_with_files_does_not_hide_what_its_library_waits_for(
+    share_ms: int, is_told: bool
+) -> None:
+    begins = ("{main}\tphp8.2\t/srv/index.php\t1", "save\tphp8.2\t/srv/index.php\t12")
+    execs = ("PDO::exec\tphp8.2\tphp:internal\t", "sqliteDefaultBusyCallback\tlibsqlite3.so.0\t\t")
+    counts = [
+        StackCounts(
+            1, "off-cpu", "\n".join(frames), 4, 0, call="clock_nanosleep",
+            slept_ns=ms * 10**6, owing_ns=ms * 10**6,
+        )
+        for frames, ms in (
+            ((*begins, *execs, "nanosleep\tlibc.so.6\t\t"), share_ms),
+            ((*begins, "sleep\tphp8.2\tphp:internal\t", "sleep\tlibc.so.6\t\t"), 60),
+        )
+    ]  # fmt: skip
+    report = replace(reports.measured(), stacks=found(*counts))
+    named = with_code(suspect("app-blocked", "app_sleep_us"), report)
+    assert ("for the lock of a SQLite database: " in named.headline) == is_told
+    says = "PDO::exec ← save (index.php:12)" if is_told else "sleep ← save (index.php:12)"
+    assert says in named.headline
 
 
 @pytest.mark.parametrize(
@@ -802,6 +825,23 @@ def test_that_the_scheduler_of_go_sleeps_is_no_evidence(
 def test_no_sleeps_no_code() -> None:
     nothing = Stacks(99, 0.0, 0, 0, 0, [], [], True, [], [], [], 0, Sleeps(1.0, 0, 0, 0, 0.0, []))
     assert named(replace(reports.measured(), stacks=nothing), "app-blocked") == []
+
+
+def test_the_code_of_a_script_of_php_is_nobody_s_reason() -> None:
+    """What it calls in C is; and a function of the program is before that."""
+    script = "{main}\tphp8.2\t/srv/index.php\t1"
+    calls = "hash_pbkdf2\tphp8.2\tphp:internal\t"
+    verify = "App\\Auth::verify\tphp8.2\t/srv/auth.php\t7"
+    for frames, says, own in (
+        ((script, calls), "hash_pbkdf2 (php:internal)", None),
+        ((script, verify, calls), "hash_pbkdf2 ← App\\Auth::verify (auth.php:7)", "auth.php:7"),
+        ((script, verify), "App\\Auth::verify (auth.php:7)", "auth.php:7"),
+        ((script,), "{main} (index.php:1)", None),
+    ):
+        (process,) = found(StackCounts(1, "cpu", "\n".join(frames), 90, 90)).processes
+        place = process.code[0]
+        assert told(place) == f"100 % in {says}"
+        assert place.own is None if own is None else own in (place.own or "")
 
 
 def test_the_statements_of_a_file_of_python_are_nobody_s_reason() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.code.frames import JIT, MODULES, NOT_KNOWN, brief, is_beginning, is_script
+from udsprobe.model.code.frames import IN_C, JIT, MODULES, NOT_KNOWN, brief, is_beginning, is_script
 from udsprobe.model.code.sleeps import is_parked
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
@@ -163,11 +163,19 @@ def _with_known(
     known = _known(found.code[:1]) or _known(found.code[1:])
     if known is None:
         return None
-    wait, code = known
+    wait, places = known
+    # Where an interpreter's script is before it, the script's function says where.
+    is_inside = found.code[0].stack[0] in places[0].stack
+    first = found.code[0] if is_inside else places[0]
+    share_pct = min(100.0, sum(each.share_pct for each in places))
     headline = _waits_for(wait.waits_for, root.headline)
-    code = [*code, *(each for each in found.code if each not in code)]
-    root = replace(root, headline=headline)
-    return _told(root, code, fact, (*remedies(wait.kind), *actions))
+    return replace(
+        root,
+        headline=f"{headline}: {told(replace(first, share_pct=share_pct))}",
+        evidence=(fact, *root.evidence),
+        actions=(*remedies(wait.kind), *actions),
+        code=tuple(found.code),
+    )
 
 
 def _known(code: Sequence[CodePlace]) -> Optional[Tuple[KnownSleep, List[CodePlace]]]:
@@ -418,7 +426,7 @@ def named(place: CodePlace) -> str:
 def _has_source(place: CodePlace) -> bool:
     """It is in a script, or in a source file of the program's own."""
     is_own = place.file is not None and place.own == place.stack[0]
-    return is_own or is_script(place.file)
+    return is_own or (is_script(place.file) and place.file != IN_C)
 
 
 def _caller(place: CodePlace) -> Tuple[str, ...]:

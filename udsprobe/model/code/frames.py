@@ -10,6 +10,9 @@ KERNEL, JIT = "[kernel]", "[jit]"
 MODULES = frozenset(("<module>", "{main}"))
 """Of Python, PHP: the statements of a file, which all of a program is called by."""
 
+IN_C = "php:internal"
+"""In the place of the file of a function that PHP has in C (udsprobe/symbols/php/stacks.py)."""
+
 NOT_KNOWN = "not known"
 # By which every system call, fault or interrupt enters the kernel: x86_64, arm64.
 _KERNEL_ENTRY = re.compile(

@@ -91,7 +91,8 @@ CODE_NAMES: Dict[str, Tuple[Row, ...]] = {
         restart(
             "set opcache.jit=function, opcache.jit_buffer_size=64M and opcache.jit_debug=16 (PHP "
             "8.0 or later)",
-            "then each process names the functions that it has compiled itself",
+            "then each process names the functions that it has compiled itself; without it they "
+            "have names unless PHP is built with threads (ZTS), or for arm64",
         ),
     ),
     "python": (_X_PERF,),
