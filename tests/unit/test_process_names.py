@@ -36,9 +36,14 @@ def test_code_in_shared_memory_has_its_names_by_the_map(tmp_path: Path) -> None:
     assert known.frame(0x1800)[:2] == (None, "[jit]")
 
 
-def test_code_in_memory_that_is_mapped_twice_was_made_at_run_time(tmp_path: Path) -> None:
-    """Erlang writes it through one mapping, and runs it in the other."""
-    known = names(tmp_path, b"/memfd:vmem (deleted)", b"")
+@pytest.mark.parametrize(
+    "path", [b"/memfd:vmem (deleted)", b"/anon_hugepage (deleted)", b"/SYSV00000000 (deleted)"]
+)
+def test_code_in_memory_that_is_mapped_twice_was_made_at_run_time(
+    tmp_path: Path, path: bytes
+) -> None:
+    """Erlang writes it through one mapping, and runs it in the other; PHP shares it."""
+    known = names(tmp_path, path, b"")
     assert known.frame(0x1110)[:2] == (None, "[jit]")
 
 

@@ -30,8 +30,9 @@ JIT = "[jit]"
 
 # What a process calls memory of its own (PR_SET_VMA_ANON_NAME), as Ruby does with YJIT's code.
 _OWN_NAME = b"[anon:"
-# Files of memory that is shared, or mapped twice: to write code, and to run it (Erlang's).
-_SHARED = (b"/memfd:", b"/dev/zero")
+# Memory that is shared, or mapped twice (to write code, and to run it: Erlang's); with huge pages,
+# and as System V has it (mm/hugetlb.c, ipc/shm.c).
+_SHARED = (b"/memfd:", b"/dev/zero", b"/anon_hugepage", b"/SYSV")
 _BUILTIN = b"Builtins_"
 _PYTHON = b"py::"
 # Python/asm_trampoline.S: `sub $8, %rsp; call *%rcx; add $8, %rsp; ret`, met after its call.

@@ -26,8 +26,11 @@ from udsprobe.kernel.stacks.php_frames import (
 )
 from udsprobe.printable import printable
 
-LETTERS_MAX = 4096
+LETTERS_MAX = 1024
 """Of a name or a path; what is longer is none."""
+
+READ_MAX = 500
+"""Functions that are read in one round."""
 
 _USER, _EVAL = 2, 4
 _KIND_MASK, _IS_STRING = 0xF, 6
@@ -87,13 +90,18 @@ class PhpFunctions:
 
     def of(self, frame: PhpFrame) -> Optional[PhpFunction]:
         """None where its function is not there any more, or is none."""
-        if frame.mark not in self._known and frame.function not in self._tried:
-            self._tried.add(frame.function)
+        if frame.mark not in self._known and self._is_to_be_read(frame.function):
             if len(self._known) >= OBJECTS_MAX:
                 self._known.clear()
             with suppress(OSError, OverflowError, struct.error):
                 self._read(frame.function)
         return self._known.get(frame.mark)
+
+    def _is_to_be_read(self, address: int) -> bool:
+        if address in self._tried or len(self._tried) >= READ_MAX:
+            return False
+        self._tried.add(address)
+        return True
 
     def _read(self, address: int) -> None:
         """As its mark is by what was read, and not by what was there a moment before."""
