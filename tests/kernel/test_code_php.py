@@ -5,6 +5,7 @@ What is said of each is the table of docs/named-code.md.
 
 from __future__ import annotations
 
+import platform
 import socket
 import struct
 import threading
@@ -21,7 +22,11 @@ from tests.kernel.test_code_servers import worker_of
 from tests.patience import PATIENCE_S
 from tests.phps import WAYS
 
-pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
+pytestmark = [
+    pytest.mark.root,
+    pytest.mark.usefixtures("nothing_left_over"),
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="it is read in code of x86-64"),
+]
 
 COMPUTES = "{ $found = 1; while ($rounds--) $found = $found * 31 % 65537; return $found; }"
 FUNCTION = f"""<?php

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import random
 import struct
 import subprocess
@@ -61,6 +62,8 @@ def waiting(*argv: str) -> Iterator[Waiting]:
 
 @pytest.fixture(params=PHPS)
 def php(request: pytest.FixtureRequest, require: Require) -> str:
+    if platform.machine() != "x86_64":
+        pytest.skip("where PHP keeps its calls is read in code of x86-64")
     return require(request.param)[request.param]
 
 
