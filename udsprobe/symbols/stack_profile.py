@@ -118,11 +118,11 @@ class _Process:
             # With -X perf every function of Python has code of its own, which is no other function.
             of_c = [each for each in activations if not self.names.is_trampoline(each.address)]
             return self.python.merged([self.names.frame(each.address) for each in of_c], raw.python)
-        if self.v8.layout is None:
-            return [one for each in activations for one in self.names.frames(each.address)]
         native = [self.names.frame(each.address) for each in activations]
         if raw.php and self.php.layout is not None:
             return self.php.merged(activations, native, raw.php)
+        if self.v8.layout is None:
+            return [one for each in activations for one in self.names.frames(each.address)]
         return self.v8.named(activations, native, raw.v8)
 
 
