@@ -62,6 +62,7 @@ MAY_IMPORT_BESIDE: Dict[str, Dict[str, Set[str]]] = {
     "symbols": {
         "cpython": {""},
         "go": {""},
+        "java": {""},
         "php": {""},
         "v8": {""},
     },

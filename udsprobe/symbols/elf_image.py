@@ -24,6 +24,7 @@ PYTHON_RUNTIME, PYTHON_VERSION = b"_PyRuntime", b"Py_Version"
 
 V8_PREFIX = b"v8dbg_"
 PHP_GLOBALS = b"executor_globals"
+HOTSPOT_PREFIX = b"gHotSpotVM"
 
 _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNCTION, _INDIRECT, _UNDEFINED = 2, 10, 0
@@ -40,8 +41,8 @@ class ElfImage:
         build_id: hexadecimal; empty when it has none.
         debug_link: name of the file with its symbols; empty when it names none.
         functions: of its own tables.
-        objects: addresses of `PYTHON_RUNTIME`, `PYTHON_VERSION`, `PHP_GLOBALS`, and of what V8
-            exports for debuggers (`V8_PREFIX`), as far as they are in it.
+        objects: addresses of `PYTHON_RUNTIME`, `PYTHON_VERSION`, `PHP_GLOBALS`, and of what V8 and
+            HotSpot export for debuggers (`V8_PREFIX`, `HOTSPOT_PREFIX`), as far as they are in it.
         go_frames: of Go's functions; None: it has none.
         is_stripped: it has no symbols but those that it exports; of Go, no symbols at all.
 
@@ -102,7 +103,7 @@ def _table(elf: ElfFile, name: bytes) -> Tuple[bytes, bytes]:
 def _objects(elf: ElfFile, name: bytes) -> Iterator[Tuple[bytes, int]]:
     raw, texts = _table(elf, name)
     wholes = (each + b"\0" for each in (PYTHON_RUNTIME, PYTHON_VERSION, PHP_GLOBALS))
-    wanted = (*wholes, V8_PREFIX)
+    wanted = (*wholes, V8_PREFIX, HOTSPOT_PREFIX)
     if not any(each in texts for each in wanted):
         return
     for at, _, _, section, start, _ in _SYMBOL.iter_unpack(raw):

@@ -14,6 +14,7 @@ from udsprobe.symbols.cpython.stacks import PythonStacks
 from udsprobe.symbols.frame_rules import MACHINES, Machine
 from udsprobe.symbols.freed_memory import give_back
 from udsprobe.symbols.go.goroutine_stacks import GoroutineStacks
+from udsprobe.symbols.java.stacks import JavaStacks
 from udsprobe.symbols.kernel_functions import KernelFunctions
 from udsprobe.symbols.php.stacks import PhpStacks
 from udsprobe.symbols.process_names import CodeFrame, ProcessNames
@@ -70,6 +71,7 @@ class _Process:
         self.python = PythonStacks(pid, images, self._memory)
         self.php = PhpStacks(pid, images, self._memory, self.names.is_made_at_run_time)
         self.v8 = V8Stacks(pid, images, self._memory, self.names.has_code)
+        self.java = JavaStacks(pid, images, self._memory)
         self.goroutines = GoroutineStacks(self.names, self._memory, self.unwinder)
         self._look()
         self.rest()
@@ -81,16 +83,21 @@ class _Process:
         self.v8.begin_round()
         if self.unwinder is not None:
             self.unwinder.begin_round()
+        is_other = self.java.begin_round()
         if self.names.refresh():
             self._look()
-            if self.unwinder is not None:
-                self.unwinder.forget()
+            is_other = True
+        if is_other and self.unwinder is not None:
+            self.unwinder.forget()
 
     def begins(self, address: int) -> bool:
         """Whether threads or the program begin in the function there."""
         return self.names.frame(address).function in _ROOTS
 
     def _place(self, address: int) -> Optional[Place]:
+        of_java = self.java.place(address)
+        if of_java is not None:
+            return of_java
         found = self.names.place(address)
         if self.v8.layout is None or found is None or found.rule:
             return found
@@ -111,6 +118,7 @@ class _Process:
         self.python.look(self.names.mapped)
         self.php.look(self.names.mapped)
         self.v8.look(self.names.mapped)
+        self.java.look(self.names.mapped)
 
     def frames(self, activations: Sequence[Activation], raw: RawStack) -> List[CodeFrame]:
         """The functions of a stack, also of what is interpreted in it; the innermost first."""
@@ -121,6 +129,8 @@ class _Process:
         native = [self.names.frame(each.address) for each in activations]
         if raw.php and self.php.layout is not None:
             return self.php.merged(activations, native, raw.php)
+        if self.java.is_there:
+            return self.java.named(activations, native, raw)
         if self.v8.layout is None:
             return [one for each in activations for one in self.names.frames(each.address)]
         return self.v8.named(activations, native, raw.v8)
@@ -263,13 +273,13 @@ class StackProfile:
 
     def names_code_of(self, pid: int) -> bool:
         """Whether what it makes at run time, or interprets, has names: by a perf map that may be
-        read, or by the memory of CPython, V8 or PHP.
+        read, or by the memory of CPython, V8, PHP or HotSpot.
         """
         known = self._processes.get(pid)
         if known is None:
             return False
-        has_named = (each.has_named for each in (known.python, known.v8, known.php))
-        return known.names.has_perf_map or any(has_named)
+        by_memory = (known.python, known.v8, known.php, known.java)
+        return known.names.has_perf_map or any(each.has_named for each in by_memory)
 
     def close(self) -> None:
         """Let go of all files."""

@@ -46,11 +46,14 @@ class Place(NamedTuple):
             without any call frame information, Go's.
         may_lack_frame: what is there may run in the frame of its caller, as V8's functions that
             call no other do; then the word at `sp` is the address of its caller.
+        returns: something that it called may return behind it; of what interrupts that does not
+            matter.
     """
 
     rule: Optional[Rule]
     by_frame_pointer: bool
     may_lack_frame: bool = False
+    returns: bool = True
 
 
 class Beside(NamedTuple):
@@ -174,7 +177,8 @@ class Unwinder:
             stack.forget_registers()
             is_signal = place.rule is not None and place.rule.is_signal
             state, at = before, before.ip if is_signal else before.ip - 1
-            if self._place(at) is None:
+            caller = self._place(at)
+            if caller is None or not (is_signal or caller.returns):
                 return False
             found.append(Activation(at, state.fp))
         return False

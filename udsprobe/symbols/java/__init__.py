@@ -1,0 +1,1 @@
+"""Methods and frames of Java, by what HotSpot tells its own tools."""

@@ -1,0 +1,124 @@
+"""A stack of a HotSpot process, with the methods of Java that it executes."""
+
+from __future__ import annotations
+
+import platform
+import struct
+from contextlib import suppress
+from typing import List, Optional, Sequence, Tuple
+
+from udsprobe.kernel.proc.process_memory import ProcessMemory
+from udsprobe.kernel.stacks.raw_stacks import RawStack
+from udsprobe.symbols.java.code_cache import CodeCache
+from udsprobe.symbols.java.frames import INTERPRETER, JavaFrames
+from udsprobe.symbols.java.layouts import Layout, layout_of
+from udsprobe.symbols.java.methods import JavaMethods
+from udsprobe.symbols.mappings import Mapping
+from udsprobe.symbols.process_names import JIT, CodeFrame
+from udsprobe.symbols.target_images import TargetImages
+from udsprobe.symbols.unwinding import RED_ZONE_BYTES, Activation, Place
+
+_FILE = b"libjvm.so"
+# src/hotspot/cpu/x86/frame_x86.hpp, interpreter_frame_method_offset: three words.
+_METHOD_BELOW_FP = 24
+_IS_X86 = platform.machine() == "x86_64"
+_WORD = struct.Struct("<Q")
+
+
+class JavaStacks:
+    """Of one process.
+
+    Attributes:
+        has_named: it had methods of Java.
+    """
+
+    def __init__(self, pid: int, images: TargetImages, memory: ProcessMemory) -> None:
+        self._pid, self._images, self._memory = pid, images, memory
+        self._where: Optional[Mapping] = None
+        self._code: Optional[CodeCache] = None
+        self.has_named = False
+
+    @property
+    def is_there(self) -> bool:
+        """A HotSpot that tells what is needed."""
+        return self._code is not None
+
+    def look(self, mapped: Sequence[Mapping]) -> None:
+        """Find the virtual machine, as soon as it is there.
+
+        Args:
+            mapped: the executable memory of the process, which has changed.
+        """
+        where = next((each for each in mapped if each.is_file and each.name == _FILE), None)
+        if where != self._where or self._code is None:
+            self._where, self._code = where, None
+            if where is not None and _IS_X86:
+                with suppress(OSError):
+                    self._take(self._found(where))
+
+    def begin_round(self) -> bool:
+        """Other methods may be where methods were; whether other code is where code was."""
+        if self._code is None:
+            return False
+        self._methods.begin_round()
+        return self._code.begin_round()
+
+    def place(self, address: int) -> Optional[Place]:
+        """How to get to the caller of its code; None: it has none there."""
+        return None if self._code is None else self._frames.place(address)
+
+    def named(
+        self, activations: Sequence[Activation], native: Sequence[CodeFrame], raw: RawStack
+    ) -> List[CodeFrame]:
+        """The functions of a stack, the innermost first: methods by what it holds of them.
+
+        What calls from one kind of code to another is no function of the program: it is left out
+        where something called it.
+
+        Args:
+            native: of each activation, its function without the virtual machine's help.
+        """
+        if self._code is None:
+            return list(native)
+        found: List[CodeFrame] = []
+        for at, (activation, frame) in enumerate(zip(activations, native)):
+            method, is_method = self._method(activation, raw)
+            named = self._of(method) if method else None
+            if named is not None:
+                self.has_named = True
+            if named or is_method or at == len(native) - 1 or not self._is_made(activation):
+                found.append(named or frame)
+        return found
+
+    def _is_made(self, activation: Activation) -> bool:
+        return self._code is not None and self._code.holds(activation.address)
+
+    def _method(self, activation: Activation, raw: RawStack) -> Tuple[int, bool]:
+        """The method that it executes, 0: not known; whether it executes one."""
+        if self._code is None or not self._code.holds(activation.address):
+            return 0, False
+        blob = self._code.at(activation.address)
+        if blob is not None and blob.kind == INTERPRETER:
+            return self._interpreted(activation.fp, raw), True
+        return (0, False) if blob is None else (blob.method, blob.is_of_method)
+
+    @staticmethod
+    def _interpreted(fp: int, raw: RawStack) -> int:
+        at = fp - _METHOD_BELOW_FP - (raw.registers.sp - RED_ZONE_BYTES)
+        if not 0 <= at <= len(raw.memory) - _WORD.size:
+            return 0
+        return int(_WORD.unpack_from(raw.memory, at)[0])
+
+    def _of(self, method: int) -> Optional[CodeFrame]:
+        found = self._methods.of(method)
+        return None if found is None else CodeFrame(found.name, JIT, found.file, found.line)
+
+    def _take(self, layout: Optional[Layout]) -> None:
+        if layout is not None:
+            self._code = CodeCache(layout, self._memory)
+            self._frames = JavaFrames(layout, self._memory, self._code)
+            self._methods = JavaMethods(layout, self._memory)
+
+    def _found(self, mapping: Mapping) -> Optional[Layout]:
+        exported = self._images.of(self._pid, mapping).objects_at(mapping)
+        return layout_of(exported, self._memory) if exported else None
