@@ -155,7 +155,8 @@ class JavaFrames:
         return self._entries
 
     def _read_entries(self) -> List[Tuple[int, int]]:
-        layout, found = self._layout, []
+        layout = self._layout
+        found: List[Tuple[int, int]] = []
         queue = self._word(layout.interpreter)
         codelets = self._word(queue + layout.queue_codelets)
         end, at = self._number(queue + layout.queue_end), 0

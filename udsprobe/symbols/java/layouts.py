@@ -55,6 +55,16 @@ _SOME: Dict[str, Tuple[str, ...]] = {
     ),
     "symbol_length": ("Symbol._length",),
     "symbol_length_and_count": ("Symbol._length_and_refcount",),
+    "pcs": ("nmethod._scopes_pcs_offset",),
+    "scopes": ("CompiledMethod._scopes_data_begin",),
+    "scopes_offset": ("nmethod._scopes_data_offset",),
+    "dependencies": ("nmethod._dependencies_offset",),
+    "immutable": ("nmethod._immutable_data",),
+    "metadata": ("nmethod._metadata_offset",),
+    "mutable": ("CodeBlob._mutable_data",),
+    "relocation_bytes": ("CodeBlob._relocation_size",),
+    "pc_place": ("PcDesc._pc_offset",),
+    "pc_scope": ("PcDesc._scope_decode_offset",),
     "pool_file": ("ConstantPool._source_file_name_index",),
     "class_file": ("InstanceKlass._source_file_name_index",),
 }
@@ -69,6 +79,7 @@ _SIZES = {
     "const_method_size": b"ConstMethod",
     "pool_size": b"ConstantPool",
     "codelet_size": b"InterpreterCodelet",
+    "pc_size": b"PcDesc",
 }
 # src/hotspot/cpu/x86/frame_x86.hpp, in words; JDK 8 does not tell them, and has the same.
 _FRAME = {
@@ -116,6 +127,17 @@ class Layout(NamedTuple):
     compile_id: int
     deoptimized: int
     deoptimized_offset: int
+    pcs: int
+    pc_size: int
+    pc_place: int
+    pc_scope: int
+    scopes: int
+    scopes_offset: int
+    dependencies: int
+    immutable: int
+    metadata: int
+    mutable: int
+    relocation_bytes: int
     const_method: int
     const_method_size: int
     constants: int
@@ -156,7 +178,8 @@ def layout_of(exported: Mapping[bytes, int], memory: ProcessMemory) -> Optional[
     found = {name: told.places.get(_field(name_), NOT_TOLD) for name, name_ in _STATICS.items()}
     found.update((name, told.sizes.get(kind, NOT_TOLD)) for name, kind in _SIZES.items())
     offsets = {name: _first(told, names) for name, names in {**_FIELDS, **_SOME}.items()}
-    if found["heaps"] == NOT_TOLD and found["heap"] == NOT_TOLD or not _is_whole(offsets, found):
+    has_code = max(found["heaps"], found["heap"]) > 0
+    if not has_code or not _is_whole(offsets, found):
         return None
     packed = offsets.pop("symbol_length_and_count")
     if offsets["symbol_length"] == NOT_TOLD:

@@ -1,7 +1,7 @@
 """Methods of Java, by HotSpot's objects in the memory of their process.
 
-Source: src/hotspot/share/oops/method.hpp, constMethod.hpp, constantPool.hpp, symbol.hpp, and
-share/code/compressedStream.hpp.
+Source: src/hotspot/share/oops/method.hpp, constMethod.hpp, constantPool.hpp, symbol.hpp,
+and share/code/compressedStream.hpp.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 import struct
 from contextlib import suppress
-from typing import Dict, Iterator, NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional
 
 from udsprobe.kernel.proc.process_memory import OBJECTS_MAX, ObjectsSeen, ProcessMemory
 from udsprobe.printable import printable
+from udsprobe.symbols.java.compressed import compressed, skipped_of
 from udsprobe.symbols.java.layouts import NOT_TOLD, Layout
+from udsprobe.symbols.varints import signed
 
 LETTERS_MAX = 1024
 """Of a name; of a longer one nothing is said."""
@@ -21,9 +23,7 @@ LETTERS_MAX = 1024
 # Behind the name of a hidden class, of a lambda say, is its address: each run has another.
 _HIDDEN = re.compile(r"[+/]0x[0-9a-f]+$")
 _UTF8, _HAS_LINES, _LINE_MAX = 1, 1, 1 << 16
-_LINE_BYTES, _LINE_ESCAPE, _NUMBER_BYTES_MAX = 16, 0xFF, 5
-# UNSIGNED5: bytes from here on have another one behind them; since JDK 20 none is 0.
-_MORE, _WITHOUT_NUL = 192, 20
+_LINE_BYTES, _LINE_ESCAPE = 16, 0xFF
 _WORD, _NUMBER, _SHORT = struct.Struct("<Q"), struct.Struct("<i"), struct.Struct("<H")
 
 
@@ -130,16 +130,9 @@ class JavaMethods:
         (code_bytes,) = _SHORT.unpack_from(held.raw, layout.code_bytes)
         with suppress(OSError, StopIteration):
             at = held.unchanging + layout.const_method_size + code_bytes
-            line = first_line(self._memory.read(at, _LINE_BYTES), self._skipped())
+            line = first_line(self._memory.read(at, _LINE_BYTES), skipped_of(layout, self._memory))
             return line if 0 < line < _LINE_MAX else None
         return None
-
-    def _skipped(self) -> int:
-        """How much a byte of a number is above what it means."""
-        if self._layout.heaps == NOT_TOLD:
-            return 0  # JDK 8, whose HotSpot is of version 25
-        raw = self._memory.read(self._layout.major, _NUMBER.size)
-        return int(_NUMBER.unpack(raw)[0] >= _WITHOUT_NUL)
 
     def _word(self, address: int) -> int:
         return int(_WORD.unpack(self._memory.read(address, _WORD.size))[0])
@@ -153,18 +146,6 @@ def first_line(table: bytes, skipped: int) -> int:
     """
     if table[0] != _LINE_ESCAPE:
         return table[0] & 7
-    numbers = _numbers(table[1:], skipped)
+    numbers = compressed(table[1:], skipped)
     next(numbers)
-    line = next(numbers)
-    return (line >> 1) ^ -(line & 1)
-
-
-def _numbers(raw: bytes, skipped: int) -> Iterator[int]:
-    """UNSIGNED5: six bits of a number in each of its first bytes, the lowest first."""
-    value = size = 0
-    for byte in raw:
-        value += (byte - skipped) << (6 * size)
-        size += 1
-        if byte < _MORE or size == _NUMBER_BYTES_MAX:
-            yield value
-            value = size = 0
+    return signed(next(numbers))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import platform
 import struct
 from contextlib import suppress
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.raw_stacks import RawStack
-from udsprobe.symbols.java.code_cache import CodeCache
+from udsprobe.symbols.java.code_cache import Blob, CodeCache
 from udsprobe.symbols.java.frames import INTERPRETER, JavaFrames
+from udsprobe.symbols.java.inlined import InlinedMethods
 from udsprobe.symbols.java.layouts import Layout, layout_of
 from udsprobe.symbols.java.methods import JavaMethods
 from udsprobe.symbols.mappings import Mapping
@@ -82,25 +83,31 @@ class JavaStacks:
             return list(native)
         found: List[CodeFrame] = []
         for at, (activation, frame) in enumerate(zip(activations, native)):
-            method, is_method = self._method(activation, raw)
-            named = self._of(method) if method else None
-            if named is not None:
-                self.has_named = True
-            if named or is_method or at == len(native) - 1 or not self._is_made(activation):
-                found.append(named or frame)
+            if not self._code.holds(activation.address):
+                found.append(frame)
+                continue
+            blob = self._code.at(activation.address)
+            methods = self._methods_at(activation, blob, raw, is_call=at > 0)
+            named = [each for each in map(self._of, methods) if each]
+            self.has_named = self.has_named or bool(named)
+            is_method = blob is None or blob.is_of_method or blob.kind == INTERPRETER
+            if named or is_method or at == len(native) - 1:
+                found += named or [frame]
         return found
 
-    def _is_made(self, activation: Activation) -> bool:
-        return self._code is not None and self._code.holds(activation.address)
-
-    def _method(self, activation: Activation, raw: RawStack) -> Tuple[int, bool]:
-        """The method that it executes, 0: not known; whether it executes one."""
-        if self._code is None or not self._code.holds(activation.address):
-            return 0, False
-        blob = self._code.at(activation.address)
-        if blob is not None and blob.kind == INTERPRETER:
-            return self._interpreted(activation.fp, raw), True
-        return (0, False) if blob is None else (blob.method, blob.is_of_method)
+    def _methods_at(
+        self, activation: Activation, blob: Optional[Blob], raw: RawStack, *, is_call: bool
+    ) -> Sequence[int]:
+        """That are executed there, the innermost first; 0: not known."""
+        if blob is None:
+            return ()
+        if blob.kind == INTERPRETER:
+            return (self._interpreted(activation.fp, raw),)
+        if not blob.is_of_method or not is_call:
+            return (blob.method,)[: blob.is_of_method]
+        place = self._frames.place(activation.address)
+        behind = activation.address + (place is not None and place.returns)
+        return self._inlined.at(blob, behind) or (blob.method,)
 
     @staticmethod
     def _interpreted(fp: int, raw: RawStack) -> int:
@@ -118,6 +125,7 @@ class JavaStacks:
             self._code = CodeCache(layout, self._memory)
             self._frames = JavaFrames(layout, self._memory, self._code)
             self._methods = JavaMethods(layout, self._memory)
+            self._inlined = InlinedMethods(layout, self._memory)
 
     def _found(self, mapping: Mapping) -> Optional[Layout]:
         exported = self._images.of(self._pid, mapping).objects_at(mapping)
