@@ -186,12 +186,20 @@ def enters_kernel(frame: Frame) -> bool:
 
 def is_languages(frame: Frame) -> bool:
     """Of the C library, or of a language's runtime and standard library."""
+    if _is_of_jdk(frame):
+        return True
     if frame.file and frame.of_script:
         return _SOURCES.match(frame.file) is not None
     if _LIBRARY.match(frame.module or ""):
         return True
     name = frame.function or ""
     return any(each.match(name) for each in (_GO, _CPP_OR_RUST, _JAVA))
+
+
+def _is_of_jdk(frame: Frame) -> bool:
+    """Its files have names without folders, as those of a program in Java: the package tells."""
+    is_java = frame.module == JIT and "/" not in (frame.file or "")
+    return is_java and _JAVA.match(frame.function or "") is not None
 
 
 def is_own(frame: Frame) -> bool:

@@ -8,8 +8,8 @@ pointers, and below them where its caller's stack ends (sender_for_interpreter_f
 from __future__ import annotations
 
 import struct
-from contextlib import suppress
-from typing import Dict, List, Optional, Tuple
+from functools import lru_cache
+from typing import Dict, List, Optional, Set, Tuple
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.symbols import frame_rules as ops
@@ -28,7 +28,7 @@ from udsprobe.symbols.java.vm_structs import text_at
 from udsprobe.symbols.unwinding import Place
 
 INTERPRETER, STUBS, VTABLES = b"Interpreter", b"StubRoutines", b"vtable chunks"
-_PLACES_MAX, _PROLOGUE_BYTES_MAX, _CODELETS_MAX = 100_000, 4096, 2_000
+_PLACES_MAX, _PROLOGUE_BYTES_MAX, _CODELETS_MAX = 100_000, 4096, 1_000
 _ENTRY_BYTES_MAX, _ENTRY_TEXT = 1 << 16, b"method entry point"
 # Of the interpreter, from its frame pointer to where its frame has the method.
 _FRAME_FILLED_BYTES = 32
@@ -51,6 +51,7 @@ _INTERPRETED = Rule(
 _NOT_KNOWN = Place(None, False, returns=False)
 
 
+@lru_cache(maxsize=4096)
 def _frame(size_bytes: int, *, saves_fp: bool = True, is_signal: bool = False) -> Rule:
     cfa = ((ops.OP_BREGX, _SP, size_bytes),)
     return Rule(cfa, _CALLER, _SAVED if saves_fp else None, False, is_signal)
@@ -65,7 +66,14 @@ class JavaFrames:
     def __init__(self, layout: Layout, memory: ProcessMemory, code: CodeCache) -> None:
         self._layout, self._memory, self._code = layout, memory, code
         self._places: Dict[Tuple[int, Blob], Place] = {}
+        self._failed: Set[Tuple[int, Blob]] = set()
         self._entries: Optional[List[Tuple[int, int]]] = None
+        self._has_sought = False
+
+    def begin_round(self) -> None:
+        """Look again at what could not be read."""
+        self._failed.clear()
+        self._has_sought = False
 
     def place(self, address: int) -> Optional[Place]:
         """None where no such code is."""
@@ -75,13 +83,14 @@ class JavaFrames:
         if blob is None:
             return _NOT_KNOWN
         key = (address, blob)
-        if key not in self._places:
+        if key not in self._places and key not in self._failed:
             if len(self._places) >= _PLACES_MAX:
                 self._places.clear()
-            self._places[key] = _NOT_KNOWN
-            with suppress(OSError):
+            try:
                 self._places[key] = self._decoded(address, blob)
-        return self._places[key]
+            except OSError:
+                self._failed.add(key)
+        return self._places.get(key, _NOT_KNOWN)
 
     def _decoded(self, address: int, blob: Blob) -> Place:
         if blob.kind == INTERPRETER:
@@ -150,8 +159,11 @@ class JavaFrames:
         return Place(_INTERPRETED, False)
 
     def _method_entries(self) -> List[Tuple[int, int]]:
+        if self._entries is None and not self._has_sought:
+            self._has_sought = True
+            self._entries = self._read_entries()
         if self._entries is None:
-            self._entries = list(self._read_entries())
+            raise OSError("no codelets")
         return self._entries
 
     def _read_entries(self) -> List[Tuple[int, int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
-from typing import Dict, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.symbols.java.code_cache import Blob
@@ -80,7 +80,7 @@ class InlinedMethods:
         if begin is None or metadata is None:
             return ()
         skipped = skipped_of(self._layout, self._memory)
-        found = []
+        found: List[int] = []
         while scope and len(found) < INLINED_MAX:
             numbers = compressed(self._memory.read(begin + scope, _SCOPE_BYTES), skipped)
             caller, number = next(numbers), next(numbers)

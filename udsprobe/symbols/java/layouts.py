@@ -1,13 +1,17 @@
-"""Where the HotSpot of a process keeps its code and methods, JDK 8 to 26."""
+"""Where the HotSpot of a process keeps its code and methods, JDK 8 to 27."""
 
 from __future__ import annotations
 
+import struct
 from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.symbols.java.vm_structs import Field, VmStructs, VmTables
 
 NOT_TOLD = -1
+OLDEST, NEWEST = 9, 27
+"""Of the versions that are known; JDK 8 is told by its only heap of code."""
+
 _OFFSET_MAX = 4096
 # The first that is told. In JDK 9 nmethod got a base type, which it lost again in 23.
 _FIELDS: Dict[str, Tuple[str, ...]] = {
@@ -88,6 +92,7 @@ _FRAME = {
     b"JVM_CONSTANT_Utf8": 1,
 }
 _LENGTH_HIGH_BYTES = 2
+_NUMBER = struct.Struct("<i")
 
 
 class Layout(NamedTuple):
@@ -185,7 +190,17 @@ def layout_of(exported: Mapping[bytes, int], memory: ProcessMemory) -> Optional[
     if offsets["symbol_length"] == NOT_TOLD:
         # JDK 12 to 15: the upper half of the word.
         offsets["symbol_length"] = packed + _LENGTH_HIGH_BYTES
-    return Layout(**found, **offsets)
+    layout = Layout(**found, **offsets)
+    return layout if _is_known(layout, memory) else None
+
+
+def _is_known(layout: Layout, memory: ProcessMemory) -> bool:
+    if layout.heaps == NOT_TOLD:
+        return True
+    if layout.major == NOT_TOLD:
+        return False
+    (major,) = _NUMBER.unpack(memory.read(layout.major, _NUMBER.size))
+    return bool(OLDEST <= major <= NEWEST)
 
 
 def _field(name: str) -> Field:

@@ -22,6 +22,8 @@ from udsprobe.symbols.unwinding import RED_ZONE_BYTES, Activation, Place
 _FILE = b"libjvm.so"
 # src/hotspot/cpu/x86/frame_x86.hpp, interpreter_frame_method_offset: three words.
 _METHOD_BELOW_FP = 24
+# While it is loaded it may not tell yet.
+_TRIES_MAX = 5
 _IS_X86 = platform.machine() == "x86_64"
 _WORD = struct.Struct("<Q")
 
@@ -37,6 +39,7 @@ class JavaStacks:
         self._pid, self._images, self._memory = pid, images, memory
         self._where: Optional[Mapping] = None
         self._code: Optional[CodeCache] = None
+        self._tries = 0
         self.has_named = False
 
     @property
@@ -51,8 +54,10 @@ class JavaStacks:
             mapped: the executable memory of the process, which has changed.
         """
         where = next((each for each in mapped if each.is_file and each.name == _FILE), None)
-        if where != self._where or self._code is None:
-            self._where, self._code = where, None
+        if where != self._where:
+            self._where, self._code, self._tries = where, None, 0
+        if self._code is None and self._tries < _TRIES_MAX:
+            self._tries += 1
             if where is not None and _IS_X86:
                 with suppress(OSError):
                     self._take(self._found(where))
@@ -62,6 +67,7 @@ class JavaStacks:
         if self._code is None:
             return False
         self._methods.begin_round()
+        self._frames.begin_round()
         return self._code.begin_round()
 
     def place(self, address: int) -> Optional[Place]:

@@ -2,7 +2,7 @@
 
 libjvm exports where the tables are, and how their entries look (src/hotspot/share/runtime/
 vmStructs.cpp): the fields of its types with their offsets, or addresses where they are static; the
-sizes of types; constants. JDK 8 to 26 have them.
+sizes of types; constants. JDK 8 to 28 have them.
 """
 
 from __future__ import annotations
