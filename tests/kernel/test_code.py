@@ -360,7 +360,7 @@ def test_java_with_its_map_file(tmp_path: Path, require: Require) -> None:
         subprocess.run(asked, check=True, capture_output=True, timeout=PATIENCE_S)
         report = attach(process.pid, tmp_path, "--stacks")
     Path(f"/tmp/perf-{process.pid}.map").unlink(missing_ok=True)
-    assert places(report["stacks"])[0] == "Hot.plantedDigest ([jit])"
+    assert places(report["stacks"])[0] == "Hot.plantedDigest (Hot.java:6)"
     assert_told("Java", {"map": code(report["stacks"])[0]})
 
 

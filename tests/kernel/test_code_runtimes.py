@@ -51,14 +51,35 @@ def assert_all_told(places: Mapping[Tuple[str, str], busy.Place]) -> None:
 
 
 def test_running(folder: Path, require: Require) -> None:
-    tools = require("node", "java", "javac")
-    subprocess.run([tools["javac"], "-d", str(folder), str(CODE / "Hot.java")], check=True)
+    tools = require("node")
     verify = [str(CODE / "asleep.js"), "verify", str(folder / "js")]
     commands = {
         ("Node", "pbkdf2"): [tools["node"], *verify],
-        ("Java", "function"): [tools["java"], "-cp", str(folder), "Hot"],
     }
     assert_all_told(observed(commands, folder, {}))
+
+
+# Of what is inlined in another method only calls are told.
+NOT_INLINED = ("-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Hot::*")
+JAVA: Dict[str, Tuple[str, ...]] = {
+    "function": (),
+    "interpreted": ("-Xint",),
+    "first-compiler": ("-XX:TieredStopAtLevel=1", *NOT_INLINED),
+    "second-compiler": ("-XX:-TieredCompilation", *NOT_INLINED),
+}
+ASLEEP = {"lock": "futex", "monitor": "futex", "sleep": "futex"}
+
+
+def test_java(folder: Path, require: Require) -> None:
+    """None of them has a map, or keeps frame pointers."""
+    tools = require("java", "javac")
+    made = [tools["javac"], "-d", str(folder), str(CODE / "Hot.java"), str(CODE / "Asleep.java")]
+    subprocess.run(made, check=True)
+    java = [tools["java"], "-cp", str(folder)]
+    commands = {("Java", name): [*java, *options, "Hot"] for name, options in JAVA.items()}
+    commands.update({("Java", name): [*java, "Asleep", name] for name in ASLEEP})
+    asleep = {("Java", name): call for name, call in ASLEEP.items()}
+    assert_all_told(observed(commands, folder, asleep))
 
 
 def test_asleep(folder: Path, require: Require) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from udsprobe.model.code.frames import brief, frames_of
+from udsprobe.model.code.frames import Frame, brief, frames_of, is_of_a_runtime, is_own
 
 V8 = "v8::internal::JsonStringifier"
 
@@ -45,3 +45,27 @@ def test_arguments_and_results_are_left_out(function: str, says: str) -> None:
 )
 def test_other_names_stay(function: str) -> None:
     assert brief(function) == function
+
+
+def test_methods_of_the_jdk_are_none_of_the_program_s() -> None:
+    """The files of both have names without folders."""
+    assert not is_own(Frame("java.util.ArrayList.add", "[jit]", "ArrayList.java", 455))
+    assert not is_own(Frame("jdk.internal.misc.Unsafe.park", "[jit]", None, None))
+    assert is_own(Frame("shop.Store.add", "[jit]", "Store.java", 12))
+    assert is_own(Frame("javaScript.run", "[jit]", "/srv/java.js", 3))
+    assert is_own(Frame("java.run", "[jit]", "/srv/java.js", 3))
+
+
+def test_the_thread_that_waits_for_a_virtual_machine_s_end_is_the_runtime_s() -> None:
+    joins = [
+        Frame("JLI_Launch", "libjli.so", None, None),
+        Frame("CallJavaMainInNewThread", "libjli.so", None, None),
+        Frame("pthread_join", "libc.so.6", None, None),
+    ]
+    begins = [Frame("_start", "java", None, None), Frame("main", "java", None, None)]
+    assert is_of_a_runtime(joins)
+    assert is_of_a_runtime([*begins, *joins])
+    embeds = [Frame("_start", "shop", None, None), Frame("main", "shop", None, None)]
+    assert not is_of_a_runtime([*embeds, *joins])
+    method = Frame("shop.Store.add", "[jit]", "Store.java", 12)
+    assert not is_of_a_runtime([*begins, method, *joins])

@@ -58,6 +58,7 @@ _INTERPRETERS = re.compile(
     r"(node|nodejs|python[\d.]*|php(-fpm|-cgi)?[\d.]*|ruby[\d.]*|perl[\d.]*|java|[^/]*\.cpython-[^/]*"
     r"|lib(node|python|php|ruby|perl)[^/]*\.so[^/]*)"
 )
+_LAUNCHER = re.compile(r"java|libjli\.so")
 # A turn of an event loop: asyncio's, libuv's, libev's, libevent's, GLib's, gevent's, eventlet's,
 # Tokio's and those of other runtimes of Rust.
 _LOOPS = re.compile(
@@ -267,13 +268,22 @@ def as_parked(frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
 def is_of_a_runtime(frames: Sequence[Frame]) -> bool:
     """A whole stack of nothing but a runtime: a thread of its own, that no program called.
 
-    A Java virtual machine has some that collect and compile. Go's are none: any goroutine may have
-    been what ran there.
+    A Java virtual machine has some that collect and compile, and one that waits for its end. Go's
+    are none: any goroutine may have been what ran there.
     """
     found = [frame for frame in frames if frame.module != KERNEL]
-    if not found or found[0].function not in _ROOTS or not all(map(is_languages, found)):
+    if not found or not all(is_languages(each) or _launches_java(each) for each in found):
         return False
-    return not _are_of_scheduler(found)
+    is_beginning_known = found[0].function in _ROOTS or _launches_java(found[0])
+    return is_beginning_known and not _are_of_scheduler(found)
+
+
+def _launches_java(frame: Frame) -> bool:
+    """In the first thread of a Java virtual machine, which waits for its end.
+
+    Its stack is larger than what is copied of it.
+    """
+    return _LAUNCHER.fullmatch(frame.module or "") is not None
 
 
 def _are_of_scheduler(frames: Sequence[Frame]) -> bool:
