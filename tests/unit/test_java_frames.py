@@ -144,6 +144,18 @@ def test_a_thread_that_computes_is_where_it_can_be(java: str, mode: str, classes
     assert not cut & {"java.lang.Thread.run(Thread.java)"}
 
 
+def test_what_has_ended_keeps_the_names_that_are_known(java: str, classes: Path) -> None:
+    profile = StackProfile()
+    with waiting(java, classes) as there:
+        stack = traced.taken(there.pid, traced.threads(there.pid)["p-park"])
+        profile.add(Came([stack], []))
+    profile.add(Came([stack], []))
+    (told_twice,) = profile.counts()
+    assert told_twice.samples == 2
+    assert methods(frames_of(told_twice.frames)[::-1]) == there.stacks["p-park"]
+    profile.close()
+
+
 def test_lines_where_methods_begin(java: str, classes: Path) -> None:
     """The first statement's."""
     lines = (CODE / "Nested.java").read_text(encoding="utf-8").splitlines()

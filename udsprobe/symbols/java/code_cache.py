@@ -87,9 +87,12 @@ class CodeCache:
         )
 
     def begin_round(self) -> bool:
-        """Look at all again; whether other code is where code was."""
+        """Look at all again; whether other code is where code was.
+
+        Of a process that has ended the last is known.
+        """
         were, self._used = self._used, {}
-        stay = {blob.begin: blob for blob in were.values() if self._read(blob.address) == blob}
+        stay = {blob.begin: blob for blob in were.values() if self._is_still(blob)}
         self._blobs, self._begins = stay, sorted(stay)
         self._free.clear()
         return len(stay) != len(were)
@@ -129,9 +132,11 @@ class CodeCache:
                 if segment is None:
                     return None
                 block = heap.low + (segment << heap.segment_log2)
-                found = self._read(block + self._layout.block_size)
-                is_its = found is not None and found.begin <= address < found.end <= heap.high
-                return found if is_its else None
+                with suppress(OSError):
+                    found = self._read(block + self._layout.block_size)
+                    if found is not None and found.begin <= address < found.end <= heap.high:
+                        return found
+                return None
         return None
 
     def _first_segment(self, heap: Heap, segment: int) -> Optional[int]:
@@ -149,15 +154,20 @@ class CodeCache:
                     segment -= back
         return None
 
-    def _read(self, address: int) -> Optional[Blob]:
-        """None: the block is free, or holds no code."""
-        layout = self._layout
+    def _is_still(self, blob: Blob) -> bool:
         with suppress(OSError):
-            raw = self._memory.read(address - layout.block_size, layout.block_size + self._bytes)
-            if not raw[layout.block_used]:
-                return None
-            return self._blob(address, raw[layout.block_size :])
-        return None
+            return self._read(blob.address) == blob
+        return True
+
+    def _read(self, address: int) -> Optional[Blob]:
+        """None: the block is free, or holds no code.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        layout = self._layout
+        raw = self._memory.read(address - layout.block_size, layout.block_size + self._bytes)
+        return self._blob(address, raw[layout.block_size :]) if raw[layout.block_used] else None
 
     def _blob(self, address: int, raw: bytes) -> Optional[Blob]:
         layout = self._layout
