@@ -105,3 +105,25 @@ def test_the_same_words_have_the_same_callers() -> None:
     assert callers(of, memory) == first == ([INNER, MIDDLE], True)
     assert len(asked) == count
     assert callers(of, stack({8: OUTER + 4})) == ([INNER], False)
+
+
+def test_where_nothing_returns_to_nothing_has_called() -> None:
+    """A word on the stack may be the address of any instruction."""
+    memory = stack({8: MIDDLE + 4, 24: OUTER + 4})
+    outer = rule(BY_SP, outermost=True)
+    of = unwinder({INNER: rule(BY_SP), MIDDLE: rule(BY_SP), OUTER: outer})
+    assert callers(of, memory) == ([INNER, MIDDLE, OUTER], True)
+    no_call = rule(BY_SP)._replace(returns=False)
+    of = unwinder({INNER: rule(BY_SP), MIDDLE: no_call, OUTER: outer})
+    assert callers(of, memory) == ([INNER], False)
+    # What was interrupted is at any instruction.
+    stops = Place(Rule(BY_SP, RETURN, None, False, is_signal=True), False)
+    of = unwinder({INNER: stops, MIDDLE: no_call, OUTER: outer})
+    assert callers(of, memory) == ([INNER, MIDDLE, OUTER], True)
+
+
+def test_what_is_always_called_is_not_the_outermost() -> None:
+    memory = stack({})
+    assert callers(unwinder({INNER: rule(BY_SP)}), memory) == ([INNER], True)
+    called = rule(BY_SP)._replace(is_called=True)
+    assert callers(unwinder({INNER: called}), memory) == ([INNER], False)

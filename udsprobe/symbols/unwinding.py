@@ -48,12 +48,14 @@ class Place(NamedTuple):
             call no other do; then the word at `sp` is the address of its caller.
         returns: something that it called may return behind it; of what interrupts that does not
             matter.
+        is_called: always: where it has no caller, that was not found.
     """
 
     rule: Optional[Rule]
     by_frame_pointer: bool
     may_lack_frame: bool = False
     returns: bool = True
+    is_called: bool = False
 
 
 class Beside(NamedTuple):
@@ -171,7 +173,7 @@ class Unwinder:
                 stack.lacks = stack.lacks and not self._begins(at)
                 return self._begins(at)
             if before is None:
-                return True
+                return not place.is_called
             if before.sp < state.sp or before == state:
                 return False
             stack.forget_registers()

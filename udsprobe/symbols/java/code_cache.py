@@ -20,6 +20,9 @@ HEAPS_MAX = 16
 BLOBS_MAX = 10_000
 """Pieces of code that are remembered."""
 
+LOOKED_AT_MAX = 1_000
+"""In each round: of more none is known any more."""
+
 _HEAP_BYTES_MAX, _FRAME_WORDS_MAX = 1 << 32, 1 << 16
 _SEGMENT_LOG2_MAX = 16
 # A segment of no block; what others have counts back, by less than this.
@@ -77,7 +80,6 @@ class CodeCache:
         self._names: Dict[int, bytes] = {}
         self._blobs: Dict[int, Blob] = {}
         self._begins: List[int] = []
-        self._used: Dict[int, Blob] = {}
         self._free: Dict[int, None] = {}
         self._bytes = 8 + max(
             *(layout.blob_name, layout.code_end, layout.code_end_offset, layout.code_begin),
@@ -91,11 +93,12 @@ class CodeCache:
 
         Of a process that has ended the last is known.
         """
-        were, self._used = self._used, {}
-        stay = {blob.begin: blob for blob in were.values() if self._is_still(blob)}
+        were = self._blobs if len(self._blobs) <= LOOKED_AT_MAX else {}
+        stay = {begin: blob for begin, blob in were.items() if self._is_still(blob)}
+        is_other = len(stay) != len(self._blobs)
         self._blobs, self._begins = stay, sorted(stay)
         self._free.clear()
-        return len(stay) != len(were)
+        return is_other
 
     def holds(self, address: int) -> bool:
         """Whether it is in memory for such code."""
@@ -107,8 +110,6 @@ class CodeCache:
         known = self._blobs[self._begins[place]] if place >= 0 else None
         if known is None or address >= known.end:
             known = self._found(address)
-        if known is not None:
-            self._used[known.begin] = known
         return known
 
     def _found(self, address: int) -> Optional[Blob]:

@@ -7,6 +7,7 @@ pointers, and below them where its caller's stack ends (sender_for_interpreter_f
 
 from __future__ import annotations
 
+import re
 import struct
 from functools import lru_cache
 from typing import Dict, List, Optional, Set, Tuple
@@ -48,7 +49,11 @@ _INTERPRETED = Rule(
     is_outermost=False,
     is_signal=False,
 )
-_NOT_KNOWN = Place(None, False, returns=False)
+_NOT_KNOWN = Place(None, False, returns=False, is_called=True)
+# Where the interpreter has given a frame back, its frame pointer is the caller's, of any kind:
+# `leave`, a pop of the return address, `mov %rbx,%rsp`, before the jump to it.
+_LEFT = re.compile(rb"\xc9(\x41?[\x58-\x5f](\x48\x8b\xe3)?)?\Z", re.S)
+_LEFT_BYTES = 6
 
 
 @lru_cache(maxsize=4096)
@@ -87,7 +92,7 @@ class JavaFrames:
             if len(self._places) >= _PLACES_MAX:
                 self._places.clear()
             try:
-                self._places[key] = self._decoded(address, blob)
+                self._places[key] = self._decoded(address, blob)._replace(is_called=True)
             except OSError:
                 self._failed.add(key)
         return self._places.get(key, _NOT_KNOWN)
@@ -150,6 +155,8 @@ class JavaFrames:
 
     def _interpreted(self, address: int) -> Place:
         """A frame is made at the entries: before that the frame pointer is the caller's."""
+        if _LEFT.search(self._memory.read(address - _LEFT_BYTES, _LEFT_BYTES)):
+            return Place(None, False)
         for begin, end in self._method_entries():
             if begin <= address < end:
                 code = self._memory.read(begin, address + 1 - begin)
