@@ -764,6 +764,22 @@ def test_where_names_lack_the_remedy_says_how_to_get_them(
     assert "symbols" not in says if tells is None else tells in says
 
 
+@pytest.mark.parametrize(("has_names", "asks"), [(True, False), (False, True)])
+@pytest.mark.parametrize("server", ["java", "python"])
+def test_stacks_are_not_asked_for_where_they_are_known(
+    server: str, has_names: bool, asks: bool
+) -> None:
+    place = CodePlace("shop.digest", "[jit]", None, None, 99.0, "cpu", ["shop.digest ([jit])"])
+    sampled = Stacks(
+        99, 4.0, 300, 0, 0, [4711], [], True, [ProcessCode(4711, 300, 0, [place])], [], [], 0
+    )
+    sampled = replace(sampled, mapped_pids=[4711] if has_names else [])
+    report = replace(reports.measured(), stacks=sampled, targets=[reports.target(4711, server)])
+    root = replace(suspect("app-cpu"), actions=remedies("profile", server, pid=4711))
+    runs = [each.run or "" for each in with_code(root, report).actions]
+    assert any("Thread.print" in run or "py-spy dump" in run for run in runs) is asks
+
+
 _BEGIN = (("clone3", LIBC), ("start_thread", LIBC), ("thread_native_entry(Thread*)", JVM))
 COLLECTOR = (*_BEGIN, ("GangWorker::loop()", JVM), ("__new_sem_wait_slow64", LIBC))
 HANDLER = (*_BEGIN, ("JavaCalls::call_helper()", JVM), ("", "[jit]"), ("JVM_Sleep", JVM))

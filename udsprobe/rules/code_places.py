@@ -44,6 +44,8 @@ _RUNNING, _ASLEEP = "app-cpu", "app-blocked"
 _PAGE_FAULT = "handle_mm_fault ([kernel])"
 _PROFILER, _WHERE_IT_SLEEPS = "sudo perf record", "sudo head -v /proc/"
 _PYTHON_STACKS = "sudo py-spy dump"
+# Of what sleeps Java's tells more: who holds the lock.
+_JAVA_STACKS = re.compile(r"sudo jcmd \d+ Thread\.print")
 # Calls in which a thread waits for others to speak: while requests wait, its rest.
 _FOR_EVENTS = frozenset(
     (
@@ -387,7 +389,8 @@ def _is_named(pid: Optional[int], report: Report) -> bool:
 def _profiles(action: Action, pid: int, report: Report) -> bool:
     """It would show once more what is known."""
     run = action.run or ""
-    return run.startswith(_PROFILER) or (run.startswith(_PYTHON_STACKS) and _is_named(pid, report))
+    is_of_runtime = run.startswith(_PYTHON_STACKS) or _JAVA_STACKS.fullmatch(run) is not None
+    return run.startswith(_PROFILER) or (is_of_runtime and _is_named(pid, report))
 
 
 def _looks_for_sleep(action: Action, pid: Optional[int], report: Report) -> bool:
