@@ -31,10 +31,11 @@ class State(NamedTuple):
 
 
 class Activation(NamedTuple):
-    """One call: the address that it executes, and its frame pointer; 0: not known."""
+    """One call: the address that it executes, its frame and stack pointers; 0: not known."""
 
     address: int
     fp: int
+    sp: int = 0
 
 
 class Place(NamedTuple):
@@ -142,7 +143,7 @@ class Unwinder:
             memory: from `RED_ZONE_BYTES` below `start.sp` on.
         """
         stack = _Stack(start.sp - RED_ZONE_BYTES, memory, beside)
-        found = [Activation(start.ip, start.fp)]
+        found = [Activation(start.ip, start.fp, start.sp)]
         marks: List[_Mark] = []
         is_whole = self._unwound(start, stack, found, marks)
         if not stack.lacks and len(found) < FRAMES_MAX:
@@ -182,7 +183,7 @@ class Unwinder:
             caller = self._place(at)
             if caller is None or not (is_signal or caller.returns):
                 return False
-            found.append(Activation(at, state.fp))
+            found.append(Activation(at, state.fp, state.sp))
         return False
 
     def _known_from(self, mark: _Mark, stack: _Stack) -> Optional[_Known]:

@@ -50,6 +50,7 @@ class Blob(NamedTuple):
         frame_complete: offset from `begin`; below 0: never.
         method: of an nmethod, the address of its method; 0: it is none.
         deoptimized: where a call returns to whose code is not valid any more; 0: not told.
+        original: how far from the stack pointer such a frame has where it would have returned to.
     """
 
     address: int
@@ -61,6 +62,7 @@ class Blob(NamedTuple):
     method: int
     compile_id: int
     deoptimized: int
+    original: int
 
     @property
     def is_of_method(self) -> bool:
@@ -85,7 +87,7 @@ class CodeCache:
             *(layout.blob_name, layout.code_end, layout.code_end_offset, layout.code_begin),
             *(layout.code_begin_offset, layout.blob_bytes, layout.blob_frame_words),
             *(layout.blob_frame_complete, layout.method, layout.compile_id),
-            *(layout.deoptimized, layout.deoptimized_offset),
+            *(layout.deoptimized, layout.deoptimized_offset, layout.original_pc),
         )
 
     def begin_round(self) -> bool:
@@ -192,6 +194,7 @@ class CodeCache:
             _word(raw, layout.method) if is_method else 0,
             _number(raw, layout.compile_id) if is_method else 0,
             _place(raw, address, *told) if is_method else 0,
+            _number(raw, layout.original_pc) if is_method else 0,
         )
 
     def _name(self, address: int) -> bytes:

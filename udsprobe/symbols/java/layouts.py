@@ -29,6 +29,7 @@ _FIELDS: Dict[str, Tuple[str, ...]] = {
     "blob_frame_complete": ("CodeBlob._frame_complete_offset",),
     "method": ("nmethod._method", "CompiledMethod._method"),
     "compile_id": ("nmethod._compile_id",),
+    "original_pc": ("nmethod._orig_pc_offset",),
     "const_method": ("Method._constMethod",),
     "constants": ("ConstMethod._constants",),
     "code_bytes": ("ConstMethod._code_size",),
@@ -132,6 +133,7 @@ class Layout(NamedTuple):
     compile_id: int
     deoptimized: int
     deoptimized_offset: int
+    original_pc: int
     pcs: int
     pc_size: int
     pc_place: int

@@ -108,19 +108,17 @@ class JavaStacks:
         if blob is None:
             return ()
         if blob.kind == INTERPRETER:
-            return (self._interpreted(activation.fp, raw),)
+            return (_word(raw, activation.fp - _METHOD_BELOW_FP),)
         if not blob.is_of_method or not is_call:
             return (blob.method,)[: blob.is_of_method]
-        place = self._frames.place(activation.address)
-        behind = activation.address + (place is not None and place.returns)
-        return self._inlined.at(blob, behind) or (blob.method,)
+        return self._inlined.at(blob, self._behind(activation, blob, raw)) or (blob.method,)
 
-    @staticmethod
-    def _interpreted(fp: int, raw: RawStack) -> int:
-        at = fp - _METHOD_BELOW_FP - (raw.registers.sp - RED_ZONE_BYTES)
-        if not 0 <= at <= len(raw.memory) - _WORD.size:
-            return 0
-        return int(_WORD.unpack_from(raw.memory, at)[0])
+    def _behind(self, activation: Activation, blob: Blob, raw: RawStack) -> int:
+        """Where a method that called something is told: behind that, or where it stopped."""
+        if activation.address + 1 == blob.deoptimized:
+            return _word(raw, activation.sp + blob.original)
+        place = self._frames.place(activation.address)
+        return activation.address + (place is not None and place.returns)
 
     def _of(self, method: int) -> Optional[CodeFrame]:
         found = self._methods.of(method)
@@ -136,3 +134,11 @@ class JavaStacks:
     def _found(self, mapping: Mapping) -> Optional[Layout]:
         exported = self._images.of(self._pid, mapping).objects_at(mapping)
         return layout_of(exported, self._memory) if exported else None
+
+
+def _word(raw: RawStack, address: int) -> int:
+    """Of the copied stack; 0: it is not in that."""
+    at = address - (raw.registers.sp - RED_ZONE_BYTES)
+    if not 0 <= at <= len(raw.memory) - _WORD.size:
+        return 0
+    return int(_WORD.unpack_from(raw.memory, at)[0])
