@@ -21,6 +21,7 @@ from udsprobe.symbols.stack_profile import StackProfile
 pytestmark = traced.needs_x86
 
 CODE = Path(__file__).resolve().parent.parent / "workloads" / "code"
+PROGRAMS = CODE / "Nested.java", CODE / "Outdated.java"
 # The interpreter, both compilers, and what they make of each other's code.
 MODES = {
     "interpreted": ("-Xint",),
@@ -50,13 +51,15 @@ class Waiting:
 def classes(tmp_path_factory: pytest.TempPathFactory, require: Require) -> Path:
     made = tmp_path_factory.mktemp("classes")
     argv = [require("javac")["javac"], "--release", "8", "-nowarn", "-Xlint:-options"]
-    subprocess.run([*argv, "-d", str(made), str(CODE / "Nested.java")], check=True)
+    subprocess.run([*argv, "-d", str(made), *map(str, PROGRAMS)], check=True)
     return made
 
 
 @contextmanager
-def waiting(java: str, classes: Path, *options: str, warm: int = 3000) -> Iterator[Waiting]:
-    argv = [java, *_ALL_FRAMES, *options, "-cp", str(classes), "Nested", str(warm)]
+def waiting(
+    java: str, classes: Path, *options: str, warm: int = 3000, program: str = "Nested"
+) -> Iterator[Waiting]:
+    argv = [java, *_ALL_FRAMES, *options, "-cp", str(classes), program, str(warm)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(argv, text=True, **pipes) as process:
         try:
@@ -142,6 +145,19 @@ def test_a_thread_that_computes_is_where_it_can_be(java: str, mode: str, classes
     # What is not whole has the name of where it was, or none.
     cut = {methods(frames)[-1] for frames, is_whole in found if not is_whole and methods(frames)}
     assert not cut & {"java.lang.Thread.run(Thread.java)"}
+
+
+def test_methods_whose_code_is_not_valid_any_more_are_those_that_they_say(
+    java: str, classes: Path
+) -> None:
+    """They are inlined in another one, which a call does not return to any more."""
+    options = ("-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Outdated::waits")
+    with waiting(java, classes, *options, warm=20_000, program="Outdated") as there:
+        tid = traced.threads(there.pid)["p-outdated"]
+        ((frames, is_whole),) = told([traced.taken(there.pid, tid)])
+    assert methods(frames) == there.stacks["p-outdated"]
+    assert "Outdated.plantedSum(Outdated.java)" in methods(frames)
+    assert is_whole
 
 
 def test_what_has_ended_keeps_the_names_that_are_known(java: str, classes: Path) -> None:
