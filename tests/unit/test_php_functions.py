@@ -18,6 +18,7 @@ import pytest
 from tests.conftest import Require
 from tests.patience import PATIENCE_S
 from tests.phps import PHPS, WAYS
+from tests.unit.memory_image import MemoryImage
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.php_frames import PhpFrame, PhpLayout, mark_of, php_frames
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, Registers
@@ -156,20 +157,6 @@ def test_a_process_without_php_has_none() -> None:
 # ------------------------------------------------------------ memory of any kind
 
 
-class _Memory(ProcessMemory):
-    """Of bytes that are there, from `start` on."""
-
-    def __init__(self, start: int, image: bytes) -> None:
-        super().__init__(0)
-        self.start, self.image = start, image
-
-    def read(self, address: int, size_bytes: int) -> bytes:
-        at = address - self.start
-        if at < 0 or at + size_bytes > len(self.image):
-            raise OSError("no memory")
-        return self.image[at : at + size_bytes]
-
-
 START = 0x7F00_0000_0000
 LAYOUT = PhpLayout(START - 8, 152)
 FILE, FIRST, LAST = b"/srv/app.php", 12, 14
@@ -203,11 +190,11 @@ def image_of(
 
 
 def frame_of(image: bytes) -> PhpFrame:
-    return PhpFrame(START, mark_of(LAYOUT, START, _Memory(START, image).read), False)
+    return PhpFrame(START, mark_of(LAYOUT, START, MemoryImage(START, image).read), False)
 
 
-def functions(image: bytes) -> Tuple[PhpFunctions, _Memory]:
-    memory = _Memory(START, image)
+def functions(image: bytes) -> Tuple[PhpFunctions, MemoryImage]:
+    memory = MemoryImage(START, image)
     return PhpFunctions(LAYOUT, memory), memory
 
 

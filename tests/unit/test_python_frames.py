@@ -15,6 +15,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 import pytest
 
 from tests.pythons import PYTHONS
+from tests.unit.memory_image import MemoryImage
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.python_frames import PythonFrame, PythonLayout, python_frames
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, Registers
@@ -142,20 +143,6 @@ def test_a_process_without_python_has_none() -> None:
     assert stacks.merged(native, [PythonFrame(16, 16, True)]) == native
 
 
-class _Memory(ProcessMemory):
-    """Of bytes that are there, from `start` on."""
-
-    def __init__(self, start: int, image: bytes) -> None:
-        super().__init__(0)
-        self.start, self.image = start, image
-
-    def read(self, address: int, size_bytes: int) -> bytes:
-        at = address - self.start
-        if at < 0 or at + size_bytes > len(self.image):
-            raise OSError("no memory")
-        return self.image[at : at + size_bytes]
-
-
 START = 0x7F00_0000_0000
 LAYOUT = layout_of((3, 12), START, b"\0" * RUNTIME_BYTES)
 
@@ -181,9 +168,9 @@ def code_image(name: str, type_name: str = "code") -> Tuple[bytes, PythonFrame]:
     return bytes(code) + b"".join(texts) + bytes(of_type), PythonFrame(START, name_at, True)
 
 
-def functions(image: bytes) -> Tuple[PythonFunctions, _Memory]:
+def functions(image: bytes) -> Tuple[PythonFunctions, MemoryImage]:
     assert LAYOUT is not None
-    memory = _Memory(START, image)
+    memory = MemoryImage(START, image)
     return PythonFunctions(LAYOUT.names, memory), memory
 
 
