@@ -14,7 +14,7 @@ SEGMENTS_MAX = 1_000
 # libelf.h and elf.h. Not mapped: who cuts a file off that is mapped here would end udsprobe.
 _EV_CURRENT, _READ, _ELF = 1, 1, 3
 _CLASS, _BYTE_ORDER, _64_BITS, _LITTLE = 4, 5, 2, 1
-_LOADED, _EXECUTABLE, _NO_BITS, _COMPRESSED = 1, 1, 8, 0x800
+_LOADED, _EXECUTABLE, _WRITABLE, _NO_BITS, _COMPRESSED = 1, 1, 2, 8, 0x800
 _pointer, _int, _size = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
 _half, _word, _long = ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64
 
@@ -54,6 +54,7 @@ class Segment(NamedTuple):
     size_bytes: int
     address: int
     is_executable: bool
+    is_writable: bool = False
 
 
 class Section(NamedTuple):
@@ -177,7 +178,9 @@ class ElfFile:
         for each in headers[:count] if headers else ():
             if each.type == _LOADED:
                 yield Segment(
-                    each.offset, each.file_bytes, each.address, bool(each.flags & _EXECUTABLE)
+                    *(each.offset, each.file_bytes, each.address),
+                    is_executable=bool(each.flags & _EXECUTABLE),
+                    is_writable=bool(each.flags & _WRITABLE),
                 )
 
     def _sections(self) -> Iterator[Section]:

@@ -87,7 +87,7 @@ def _modules(elf: ElfFile, table: GoTable) -> Iterator[bytes]:
         return
     word = _WORD.pack(of_table.address + table.offset - of_table.offset)
     for each in elf.segments:
-        if each.is_executable or each.size_bytes > SEARCHED_BYTES_MAX:
+        if not each.is_writable or each.size_bytes > SEARCHED_BYTES_MAX:
             continue
         raw = elf.part(each.offset, each.size_bytes)
         at = raw.find(word)
