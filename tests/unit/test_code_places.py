@@ -780,6 +780,20 @@ def test_stacks_are_not_asked_for_where_they_are_known(
     assert any("Thread.print" in run or "py-spy dump" in run for run in runs) is asks
 
 
+@pytest.mark.parametrize(("call", "asks"), [("clock_nanosleep", False), ("futex", True)])
+def test_java_is_asked_who_holds_a_lock(call: str, asks: bool) -> None:
+    """Where it sleeps is known; of a lock also what to do about it."""
+    nap = slept(call, ("main", APP), ("Shop.reserve", "[jit]"), ms=90, owing_ms=90)
+    stacks_ = replace(found(nap), mapped_pids=[1])
+    targets = [replace(reports.target(1, "java"), cmdline="java -jar shop.jar")]
+    report = replace(reports.measured(), stacks=stacks_, targets=targets)
+    part = "app_lock_us" if asks else "app_sleep_us"
+    root = replace(suspect("app-blocked", part), actions=remedies("profile", "java", pid=1))
+    actions = with_code(root, report).actions
+    assert "Shop.reserve" in actions[0].say and actions[0].run is None
+    assert any("Thread.print" in (each.run or "") for each in actions) is asks
+
+
 _BEGIN = (("clone3", LIBC), ("start_thread", LIBC), ("thread_native_entry(Thread*)", JVM))
 COLLECTOR = (*_BEGIN, ("GangWorker::loop()", JVM), ("__new_sem_wait_slow64", LIBC))
 HANDLER = (*_BEGIN, ("JavaCalls::call_helper()", JVM), ("", "[jit]"), ("JVM_Sleep", JVM))

@@ -282,7 +282,12 @@ def _in_code(root: Suspect, found: SleepCall, report: Report) -> List[Action]:
     instead = choice.sleeps_in(report, pid, kind, found.call, where)
     others = [each for each in root.actions if each not in looks]
     at = root.actions.index(looks[0])
-    return [*others[:at], *instead, *others[at:]]
+    return [*others[:at], *instead, *_holders(looks, kind), *others[at:]]
+
+
+def _holders(looks: Sequence[Action], kind: str) -> List[Action]:
+    """Who holds a lock Java tells itself."""
+    return [each for each in looks if kind == "lock" and _JAVA_STACKS.fullmatch(each.run or "")]
 
 
 def _kind(root: Suspect, call: Optional[str]) -> str:
@@ -388,17 +393,19 @@ def _is_named(pid: Optional[int], report: Report) -> bool:
 
 def _profiles(action: Action, pid: int, report: Report) -> bool:
     """It would show once more what is known."""
-    run = action.run or ""
-    is_of_runtime = run.startswith(_PYTHON_STACKS) or _JAVA_STACKS.fullmatch(run) is not None
-    return run.startswith(_PROFILER) or (is_of_runtime and _is_named(pid, report))
+    return (action.run or "").startswith(_PROFILER) or _asks_runtime(action, pid, report)
 
 
 def _looks_for_sleep(action: Action, pid: Optional[int], report: Report) -> bool:
     """The same of sleep."""
+    return (action.run or "").startswith(_WHERE_IT_SLEEPS) or _asks_runtime(action, pid, report)
+
+
+def _asks_runtime(action: Action, pid: Optional[int], report: Report) -> bool:
+    """For stacks of its threads, which are known."""
     run = action.run or ""
-    return run.startswith(_WHERE_IT_SLEEPS) or (
-        run.startswith(_PYTHON_STACKS) and _is_named(pid, report)
-    )
+    asks = run.startswith(_PYTHON_STACKS) or _JAVA_STACKS.fullmatch(run) is not None
+    return asks and _is_named(pid, report)
 
 
 def told(place: CodePlace, name: Optional[str] = None) -> str:
