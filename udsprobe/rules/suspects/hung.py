@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Evidence, Report, ServedBy, ThreadTime, Waiting
@@ -24,22 +25,76 @@ from udsprobe.rules.wording import ACTIVITY_WORDS, count, duration, evidence, pe
 # For nobody who may ask it something.
 _ELSEWHERE = ("blocked_lock", "blocked_disk", "blocked_other", "blocked_connect")
 _ASLEEP = (*_ELSEWHERE, "blocked_recv")
+_NUMBER = re.compile(r"\d[\d.,]*")
+
+
+class _Owed(NamedTuple):
+    """What is waited for, in words, and how much of it there is."""
+
+    one: str
+    many: str
+    how: str
+    waiting: Waiting
+
+
+class _Found(NamedTuple):
+    """Of one process, called `comm`."""
+
+    comm: Optional[str]
+    suspect: Suspect
+    owed: _Owed
+
+    def but(self, **changes: Any) -> _Found:
+        """The same with another suspect."""
+        return self._replace(suspect=replace(self.suspect, **changes))
 
 
 def hung_suspects(report: Report) -> List[Suspect]:
-    """Processes with requests that nobody begins with, or that never end."""
-    found = [_stopped(report, row) or _hung(report, row) for row in report.requests.served_by or []]
-    return [each for each in found if each is not None]
+    """Processes with requests that nobody begins with, or that never end.
+
+    One for all processes of one name that do the same.
+    """
+    alike: Dict[Tuple[Optional[str], str, str, str], List[_Found]] = {}
+    for row in report.requests.served_by or []:
+        found = _stopped(report, row) or _hung(report, row)
+        if found is not None:
+            metric = found.suspect.evidence[0].metric
+            key = (found.comm, found.suspect.cause, metric, _does(found))
+            alike.setdefault(key, []).append(found)
+    return [_together(each) for each in alike.values()]
 
 
-def _hung(report: Report, row: ServedBy) -> Optional[Suspect]:
+def _does(found: _Found) -> str:
+    """Its headline without numbers; whom it asks has one, too."""
+    suspect = found.suspect
+    asked = (suspect.subject or "") if suspect.cause == "upstream-wait" else ""
+    return _NUMBER.sub("", suspect.headline) + asked
+
+
+def _together(members: List[_Found]) -> Suspect:
+    first, *others = sorted(members, key=lambda each: -(each.owed.waiting.oldest_us or 0.0))
+    if not others:
+        return first.suspect
+    more = count(len(others), "more process", "more processes")
+    all_owed = sum(each.owed.waiting.count for each in members)
+    waiting = Waiting(all_owed, first.owed.waiting.oldest_us)
+    return replace(
+        first.suspect,
+        headline=f"{first.suspect.headline}, and {more} like it",
+        harm=_stuck(first.owed._replace(waiting=waiting)),
+        seen=sum(each.suspect.seen for each in members),
+        pids=frozenset(pid for each in members for pid in each.suspect.pids),
+    )
+
+
+def _hung(report: Report, row: ServedBy) -> Optional[_Found]:
     rules = (_asking, _computing, _unread, _unanswered, _left)
     if row.count >= REQUESTS_MIN:
         return None
     return next(filter(None, (rule(report, row) for rule in rules)), None)
 
 
-def _stopped(report: Report, row: ServedBy) -> Optional[Suspect]:
+def _stopped(report: Report, row: ServedBy) -> Optional[_Found]:
     """It may not run, and has requests."""
     held = stopped_of(report, [row.pid])
     waiting = max(row.in_progress, row.unread, key=lambda each: each.oldest_us or 0.0)
@@ -49,12 +104,12 @@ def _stopped(report: Report, row: ServedBy) -> Optional[Suspect]:
     how = "without a reply" if waiting is row.in_progress else "unread"
     says = f"{count(waiting.count, 'request')} {how}, the oldest for {duration(oldest_us)}"
     fact = evidence("stopped_oldest_us", oldest_us, "µs", says, HUNG_US_MIN)
-    harm = _stuck("request", "requests", waiting, how)
-    found = _suspect(report, row, "app-blocked", stopped_words(held), fact, harm)
-    return replace(found, actions=choice.stopped(held))
+    owed = _Owed("request", "requests", how, waiting)
+    found = _found(report, row, "app-blocked", stopped_words(held), fact, owed)
+    return found.but(actions=choice.stopped(held))
 
 
-def _asking(report: Report, row: ServedBy) -> Optional[Suspect]:
+def _asking(report: Report, row: ServedBy) -> Optional[_Found]:
     """Its own requests get no answer, and it owes replies."""
     least_us = hung_after_us(report, row.comm)
     oldest_us = row.asking.oldest_us or 0.0
@@ -64,24 +119,23 @@ def _asking(report: Report, row: ServedBy) -> Optional[Suspect]:
     fact = evidence("asking_oldest_us", oldest_us, "µs", says + duration(oldest_us), least_us)
     asked = only_upstream(report, row)
     who = "an upstream" if asked is None else asked.where
-    found = _suspect(
+    found = _found(
         report,
         row,
         "upstream-wait",
         f"{name_of(row)} has waited {duration(oldest_us)} for {who}{_pool(row, asked)}",
         fact,
-        _stuck("reply", "replies", row.in_progress, "outstanding"),
+        _Owed("reply", "replies", "outstanding", row.in_progress),
     )
     return found if asked is None else _with_upstream(found, asked)
 
 
-def _with_upstream(found: Suspect, asked: Asked) -> Suspect:
+def _with_upstream(found: _Found, asked: Asked) -> _Found:
     actions = choice.upstream(asked.pid, asked.who, asked.address)
-    return replace(
-        found,
-        name=f"{found.cause}:{asked.address}",
+    return found.but(
+        name=f"{found.suspect.cause}:{asked.address}",
         subject=asked.address,
-        actions=(*actions, *found.actions),
+        actions=(*actions, *found.suspect.actions),
         waits_for=asked.pids,
     )
 
@@ -99,7 +153,7 @@ def _pool(row: ServedBy, asked: Optional[Asked]) -> str:
     return f", and has {size} to it: {each} taken, and {queue} for one"
 
 
-def _computing(report: Report, row: ServedBy) -> Optional[Suspect]:
+def _computing(report: Report, row: ServedBy) -> Optional[_Found]:
     """A thread that serves computes on and on, while requests wait for it."""
     oldest_us = max(row.in_progress.oldest_us or 0.0, row.unread.oldest_us or 0.0)
     busiest = max(_servers(report, row.pid), key=lambda each: busy_share(each.share), default=None)
@@ -109,10 +163,10 @@ def _computing(report: Report, row: ServedBy) -> Optional[Suspect]:
     subject, busy = f"{busiest.comm} thread {busiest.tid}", busy_share(busiest.share)
     says = f"{subject} is {percent(busy)} busy, mostly with its own code"
     fact = evidence("busy_share", busy, "of 1", says, THREAD_BUSY_MIN)
-    harm = _stuck("request", "requests", waiting, "without a reply")
-    found = _suspect(report, row, "app-cpu", says, fact, harm)
+    owed = _Owed("request", "requests", "without a reply", waiting)
+    found = _found(report, row, "app-cpu", says, fact, owed)
     actions = choice.busy(report, row.pid, busiest.tid, busiest.comm)
-    return replace(found, name=f"app-cpu:{subject}", subject=subject, actions=actions)
+    return found.but(name=f"app-cpu:{subject}", subject=subject, actions=actions)
 
 
 def _servers(report: Report, pid: int) -> List[ThreadTime]:
@@ -139,7 +193,7 @@ def _computes(report: Report, thread: ThreadTime, waited_us: float) -> bool:
     return busy >= THREAD_BUSY_MIN and is_most and own * waited_us >= HUNG_US_MIN
 
 
-def _unread(report: Report, row: ServedBy) -> Optional[Suspect]:
+def _unread(report: Report, row: ServedBy) -> Optional[_Found]:
     least_us = hung_after_us(report, row.comm)
     oldest_us = row.unread.oldest_us or 0.0
     doing, share = does(report, row.pid)
@@ -148,20 +202,20 @@ def _unread(report: Report, row: ServedBy) -> Optional[Suspect]:
         return None
     says = f"{count(row.unread.count, 'request')} unread, the oldest for {duration(oldest_us)}"
     fact = evidence("unread_oldest_us", oldest_us, "µs", says, least_us)
-    return _suspect(
+    return _found(
         report,
         row,
         "app-blocked",
         f"{name_of(row)} does not read its requests; its threads spend {percent(share)} "
         f"of the time {ACTIVITY_WORDS.get(doing, doing)}",
         fact,
-        _stuck("request", "requests", row.unread, "unread"),
+        _Owed("request", "requests", "unread", row.unread),
         # Who reads nothing accepts nothing either; that both is so is no chain.
         overloads=False,
     )
 
 
-def _unanswered(report: Report, row: ServedBy) -> Optional[Suspect]:
+def _unanswered(report: Report, row: ServedBy) -> Optional[_Found]:
     least_us = hung_after_us(report, row.comm)
     oldest_us = row.in_progress.oldest_us or 0.0
     doing, share = does(report, row.pid)
@@ -172,17 +226,17 @@ def _unanswered(report: Report, row: ServedBy) -> Optional[Suspect]:
         f"{duration(oldest_us)}"
     )
     fact = evidence("in_progress_oldest_us", oldest_us, "µs", says, least_us)
-    return _suspect(
+    return _found(
         report,
         row,
         "app-blocked",
         f"{name_of(row)} is {ACTIVITY_WORDS.get(doing, doing)}",
         fact,
-        _stuck("request", "requests", row.in_progress, "without a reply"),
+        _Owed("request", "requests", "without a reply", row.in_progress),
     )
 
 
-def _left(report: Report, row: ServedBy) -> Optional[Suspect]:
+def _left(report: Report, row: ServedBy) -> Optional[_Found]:
     """Asked before we came; its one thread has slept since, time after time, and looked at nobody.
 
     A sleep that goes on is judged by itself (`stuck`).
@@ -198,13 +252,13 @@ def _left(report: Report, row: ServedBy) -> Optional[Suspect]:
         f"on {count(waiting.count, 'connection')} the client has spoken last, "
         f"{duration(waiting.oldest_us or 0.0)} ago, and no byte has passed since"
     )
-    return _suspect(
+    return _found(
         report,
         row,
         "app-blocked",
         f"{name_of(row)} is {ACTIVITY_WORDS.get(doing, doing)}",
         evidence("in_progress_oldest_us", waiting.oldest_us or 0.0, "µs", says, HUNG_US_MIN),
-        _stuck("reply", "replies", waiting, "outstanding"),
+        _Owed("reply", "replies", "outstanding", waiting),
     )
 
 
@@ -217,22 +271,23 @@ def _attends(report: Report, pid: int) -> bool:
     )
 
 
-def _stuck(one: str, many: str, waiting: Waiting, how: str) -> Harm:
-    since_s = (waiting.oldest_us or 0.0) / 1e6
-    says = f"{count(waiting.count, one, many)} {how}, the oldest for {duration(since_s * 1e6)}"
-    return Harm(STUCK, None, waiting.count, since_s, says)
+def _stuck(owed: _Owed) -> Harm:
+    since_s = (owed.waiting.oldest_us or 0.0) / 1e6
+    many = count(owed.waiting.count, owed.one, owed.many)
+    says = f"{many} {owed.how}, the oldest for {duration(since_s * 1e6)}"
+    return Harm(STUCK, None, owed.waiting.count, since_s, says)
 
 
-def _suspect(
+def _found(
     report: Report,
     row: ServedBy,
     cause: str,
     headline: str,
     fact: Evidence,
-    harm: Harm,
+    owed: _Owed,
     overloads: bool = True,
-) -> Suspect:
-    return Suspect(
+) -> _Found:
+    suspect = Suspect(
         cause=cause,
         name=f"{cause}:{name_of(row)}",
         severity=CRITICAL,
@@ -245,8 +300,9 @@ def _suspect(
         seen=_seen(row),
         overloads=overloads,
         pids=frozenset([row.pid]),
-        harm=harm,
+        harm=_stuck(owed),
     )
+    return _Found(row.comm, suspect, owed)
 
 
 def _seen(row: ServedBy) -> int:
