@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import random
 import struct
 import subprocess
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
@@ -19,6 +18,7 @@ from tests.conftest import Require
 from tests.patience import PATIENCE_S
 from tests.phps import PHPS, WAYS
 from tests.unit.memory_image import MemoryImage
+from tests.unit.open_files import opened
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.php_frames import PhpFrame, PhpLayout, mark_of, php_frames
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, Registers
@@ -116,14 +116,6 @@ def test_a_call_by_php_is_told_from_one_by_c(php: str, way: str) -> None:
     assert names == ["{closure}", "Wächter::__get", "値段", "sorts", "{main}"] or names == [
         *("Wächter::{closure}", "Wächter::__get", "値段", "sorts", "{main}"),
     ]
-
-
-def opened() -> List[str]:
-    found = []
-    for each in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # that of the directory itself
-            found.append(os.readlink(f"/proc/self/fd/{each}"))
-    return found
 
 
 def test_nothing_stays_open(php: str) -> None:

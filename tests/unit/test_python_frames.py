@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import struct
 import subprocess
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
@@ -16,6 +15,7 @@ import pytest
 
 from tests.pythons import PYTHONS
 from tests.unit.memory_image import MemoryImage
+from tests.unit.open_files import opened
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.python_frames import PythonFrame, PythonLayout, python_frames
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, Registers
@@ -98,14 +98,6 @@ def test_a_call_by_the_interpreter_is_told_from_one_by_c(python: str) -> None:
     # `waits` and what `map` called; until 3.10 each has a call of its own.
     assert calls[0] == (1 if minor(python) < 11 else 2)
     assert sum(calls) == len(there.stack)
-
-
-def opened() -> List[str]:
-    found = []
-    for each in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # that of the directory itself
-            found.append(os.readlink(f"/proc/self/fd/{each}"))
-    return found
 
 
 def test_nothing_stays_open(python: str) -> None:
