@@ -67,3 +67,12 @@ def test_a_single_one_is_not_counted_among_others() -> None:
     found = verdict(workers((1, 3.0), blocked_other=0.97))
     assert found.summary.startswith("1 request without a reply, the oldest for 3 s: node 4711 is")
     assert "more process" not in found.summary
+
+
+def test_each_that_is_stopped_has_its_own_remedy() -> None:
+    report = workers((1, 3.0), (2, 7.0), blocked_other=0.97)
+    targets = [replace(each, stopped="signal") for each in report.targets]
+    report = judged(replace(report, targets=targets))
+    told = [each for each in report.findings or [] if "is stopped by a signal" in each.summary]
+    runs = {each.actions[0].run for each in told}
+    assert runs == {f"sudo kill -CONT {pid}" for pid in (FIRST, SECOND)}

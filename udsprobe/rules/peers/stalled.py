@@ -13,6 +13,7 @@ from typing import List, Optional, Tuple
 from udsprobe.model.report import Report, ServedBy, Waiting, WaitNow
 from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.rules.thresholds import HUNG_US_MIN, THREAD_BUSY_MIN
+from udsprobe.rules.wording import count, duration
 
 UNREAD, BEFORE = "unread", "before"
 # For the reply of somebody else.
@@ -32,6 +33,12 @@ def left_waiting(row: ServedBy) -> Optional[Tuple[str, Waiting]]:
         if waiting is not None and (waiting.oldest_us or 0.0) >= HUNG_US_MIN:
             return how, waiting
     return None
+
+
+def asked_before_words(connections: int, oldest_us: float) -> str:
+    """What is known of `BEFORE`."""
+    where, age = count(connections, "connection"), duration(oldest_us)
+    return f"on {where} the client has spoken last, {age} ago, and no byte has passed since"
 
 
 def what_stalls(report: Report, row: ServedBy, waits: List[WaitNow], how: str) -> List[WaitNow]:

@@ -15,7 +15,7 @@ from udsprobe.rules.harm import STUCK
 from udsprobe.rules.peers.asked import Asked, only_upstream
 from udsprobe.rules.peers.late import hung_after_us
 from udsprobe.rules.peers.owed import is_of_one_thread
-from udsprobe.rules.peers.stalled import BEFORE, left_waiting
+from udsprobe.rules.peers.stalled import BEFORE, asked_before_words, left_waiting
 from udsprobe.rules.peers.stopped import stopped_of, stopped_words
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
@@ -52,16 +52,22 @@ class _Found(NamedTuple):
 def hung_suspects(report: Report) -> List[Suspect]:
     """Processes with requests that nobody begins with, or that never end.
 
-    One for all processes of one name that do the same.
+    One for all processes of one name that do the same; but each that may not run has its own
+    remedy.
     """
     alike: Dict[Tuple[Optional[str], str, str, str], List[_Found]] = {}
+    held: List[Suspect] = []
     for row in report.requests.served_by or []:
-        found = _stopped(report, row) or _hung(report, row)
+        stopped = _stopped(report, row)
+        if stopped is not None:
+            held.append(stopped.suspect)
+            continue
+        found = _hung(report, row)
         if found is not None:
             metric = found.suspect.evidence[0].metric
             key = (found.comm, found.suspect.cause, metric, _does(found))
             alike.setdefault(key, []).append(found)
-    return [_together(each) for each in alike.values()]
+    return [*held, *(_together(each) for each in alike.values())]
 
 
 def _does(found: _Found) -> str:
@@ -248,10 +254,7 @@ def _left(report: Report, row: ServedBy) -> Optional[_Found]:
     how, waiting = found
     if how != BEFORE or not is_of_one_thread(report, row.pid) or _attends(report, row.pid):
         return None
-    says = (
-        f"on {count(waiting.count, 'connection')} the client has spoken last, "
-        f"{duration(waiting.oldest_us or 0.0)} ago, and no byte has passed since"
-    )
+    says = asked_before_words(waiting.count, waiting.oldest_us or 0.0)
     return _found(
         report,
         row,

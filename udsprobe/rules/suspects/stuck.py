@@ -14,7 +14,7 @@ from udsprobe.model.report import Evidence, Peer, Report, WaitNow
 from udsprobe.rules.accounts.authors import DOING, thread_name
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.peers.owed import EARLY, HeldUp, held_up, kind_of
-from udsprobe.rules.peers.stalled import BEFORE, UNREAD
+from udsprobe.rules.peers.stalled import BEFORE, UNREAD, asked_before_words
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
@@ -147,8 +147,7 @@ def _owed_words(oldest: HeldUp, owed: int) -> str:
     if oldest.how == UNREAD:
         return f"{count(owed, 'request')} unread, the oldest for {age}"
     if oldest.how == BEFORE:
-        where = count(owed, "connection")
-        return f"on {where} the client has spoken last, {age} ago, and no byte has passed since"
+        return asked_before_words(owed, oldest.oldest_us)
     if oldest.how == EARLY:
         return (
             f"{count(owed, 'connection')} whose process has moved no byte, nor waited for any, "
