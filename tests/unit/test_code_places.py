@@ -457,8 +457,8 @@ def left(*frames: Tuple[str, str], slept_s: float, threads: int = 1) -> Suspect:
     told_of = found(scripted(*frames, ms=round(1000 * slept_s)))
     assert told_of.sleeps is not None
     told_of = replace(told_of, sleeps=replace(told_of.sleeps, watched_s=5.0))
-    of_one = [replace(ill.thread(tid), pid=1) for tid in range(threads)]
-    report = replace(reports.measured(), stacks=told_of, time=ill.time_of(*of_one))
+    targets = [replace(reports.target(1, "app"), threads=threads)]
+    report = replace(reports.measured(), stacks=told_of, targets=targets)
     return with_code(one, report)
 
 

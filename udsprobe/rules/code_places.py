@@ -15,6 +15,7 @@ from udsprobe.rules.accounts.authors import AUTHOR_SHARE
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
+from udsprobe.rules.peers.owed import is_of_one_thread
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.goroutine_waits import GoroutineWait, goroutine_wait
 from udsprobe.rules.remedy.known_sleeps import KnownSleep, known_sleep
@@ -142,7 +143,8 @@ def _sleeps_again(root: Suspect, report: Report) -> Optional[Suspect]:
     # What came before we did is in no count of requests, and is owed all the time.
     slept_us = found.total_us if since_s >= sleeps.watched_s else _waited_us(found)
     is_most = slept_us >= CODE_KIND_SHARE_MIN * sleeps.watched_s * 1e6
-    if not is_most or not _is_alone(_pid_of(found, report), report):
+    pid = _pid_of(found, report)
+    if not is_most or pid is None or not is_of_one_thread(report, pid):
         return None
     headline = _IS_ASLEEP.sub(f"sleeps in {found.call}", root.headline, count=1)
     if headline == root.headline:
@@ -151,11 +153,6 @@ def _sleeps_again(root: Suspect, report: Report) -> Optional[Suspect]:
     return _with_known(root, found, fact, actions) or _told(
         replace(root, headline=headline), found.code, fact, actions
     )
-
-
-def _is_alone(pid: Optional[int], report: Report) -> bool:
-    threads = report.time.threads if report.time is not None else []
-    return sum(each.pid == pid for each in threads) == 1
 
 
 def _with_known(
