@@ -6,7 +6,7 @@ Such threads serve nobody themselves: they are handed a request, and wake the lo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from udsprobe.model.report import Author, Wait
@@ -170,14 +170,18 @@ def _through_loops(
 
     A runtime of several (Tokio) has one in the poller, and parks the others at a lock.
     """
-    names = {thread_in_chain(each) for each in service.threads if (each.pid, each.tid) in loops}
+    names = _names(service, loops)
     return [
-        Author(*(getattr(root, each.name) for each in fields(Author)))
+        root
         for row in rows
         for root in row.roots
         if root.by == "thread" and root.pid == row.pid and root.total_us > 0
         if root.via and names.issuperset(root.via) and (root.pid, root.tid) not in loops
     ]
+
+
+def _names(service: Service, loops: Set[Tuple[int, int]]) -> Set[str]:
+    return {thread_in_chain(each) for each in service.threads if (each.pid, each.tid) in loops}
 
 
 def _by_loops_us(rows: Sequence[Wait], loops: Set[Tuple[int, int]]) -> float:
@@ -213,7 +217,7 @@ def behind_parked(service: Service, lock_us: float) -> Dict[str, float]:
 def _by_asked_us(service: Service, rows: Sequence[Wait], loops: Set[Tuple[int, int]]) -> float:
     """A client library that polls one connection waits for what is at its other end."""
     asked = service.partners - service.clients
-    names = {thread_in_chain(each) for each in service.threads if (each.pid, each.tid) in loops}
+    names = _names(service, loops)
     return sum(
         root.total_us
         for row in rows
