@@ -82,7 +82,8 @@ def scheduler_of(pid: int) -> Dict[int, Scheduler]:
 
 def stolen_ns() -> int:
     """Time the hypervisor had the CPUs for others: left out of the scheduler's clock of a task
-    (update_rq_clock_task), and in ours."""
+    (update_rq_clock_task), and in ours. Between the scheduler's look at its clock and the
+    switch, where we look at ours, it is on a run queue for us and not for the scheduler."""
     fields = Path("/proc/stat").read_text().splitlines()[0].split()
     return int(fields[8]) * NS_PER_TICK
 
@@ -274,15 +275,16 @@ def test_cpu_time_is_the_scheduler_s(window: Window) -> None:
 
 def test_run_queue_time_is_the_scheduler_s(window: Window) -> None:
     times, scheduler = window.spent(), window.scheduler
+    clocks_ns = ASLEEP_ON_RUN_QUEUE_NS + window.stolen_ns
     for tid in active(window):
-        tolerance = SLICE_NS * scheduler[tid].slices + ASLEEP_ON_RUN_QUEUE_NS
+        tolerance = SLICE_NS * scheduler[tid].slices + clocks_ns
         assert times[tid]["runq"] == pytest.approx(
             scheduler[tid].delay_ns, rel=RELATIVE, abs=tolerance
         )
     assert sum(times[tid]["runq"] for tid in active(window)) == pytest.approx(
         sum(scheduler[tid].delay_ns for tid in active(window)),
         rel=RELATIVE,
-        abs=ASLEEP_ON_RUN_QUEUE_NS,
+        abs=clocks_ns,
     )
 
 
