@@ -163,6 +163,7 @@ static __always_inline void begin_turn(struct connection *connection, struct thr
 	connection->recv_wait_ns = call->start_ns > waits_from ? call->start_ns - waits_from : 0;
 	connection->recv_ns = now - (call->start_ns > arrived ? call->start_ns : arrived);
 	connection->app_ns = 0;
+	connection->rest_ns = 0;
 	connection->calls_before = state->calls_ended;
 }
 
@@ -256,6 +257,23 @@ static __always_inline int looks_at_question(struct connection *connection, byte
 	return looks_for_goodbye(bytes) | (is_begun ? 0 : LOOK_HELLO);
 }
 
+/* A further piece of a request. Only where a client asks one at a time, it is that: the same is true
+ * of two requests of which the first one is slow.
+ */
+static __always_inline void request_goes_on(struct connection *connection,
+					    struct call_in_flight *call, ns_t now)
+{
+	ns_t came = connection->arrived_ns;
+
+	connection->recv_ns += now - call->start_ns;
+	connection->app_ns += elapsed(connection->received_ns, call->start_ns);
+	if (connection->unread)
+		return;
+	if (!came || came > call->start_ns)
+		came = call->start_ns;
+	connection->rest_ns += elapsed(connection->received_ns, came);
+}
+
 /* Returns what is to be looked for in the bytes. */
 static __always_inline int bytes_received(struct task_struct *task, struct thread_state *state,
 					   struct call_in_flight *call, bytes_t bytes, ns_t now)
@@ -296,8 +314,7 @@ static __always_inline int bytes_received(struct task_struct *task, struct threa
 		request_began(task, state, connection, now);
 	} else {
 		request_continued(connection, now);
-		connection->recv_ns += now - call->start_ns;
-		connection->app_ns += elapsed(connection->received_ns, call->start_ns);
+		request_goes_on(connection, call, now);
 	}
 	note_unread(connection, call, bytes);
 	connection->received_ns = now;
@@ -323,7 +340,9 @@ static __subprogram int goodbye_said(struct call_in_flight *call)
 	return 0;
 }
 
-/* What the thread did between the last receive call and this send call. */
+/* What the thread did between the last receive call and this send call, and what was between the
+ * receive calls.
+ */
 static __always_inline void record_app_activities(struct cpu_counts *counts, struct server *server,
 						  struct thread_state *state,
 						  struct connection *connection,
@@ -340,6 +359,8 @@ static __always_inline void record_app_activities(struct cpu_counts *counts, str
 		if (server)
 			shared_add(&server->app_activity_ns[i], spent);
 	}
+	if (server && connection->rest_ns && !connection->is_multiplexed)
+		shared_add(&server->rest_ns, connection->rest_ns);
 }
 
 /* The same in the account of its process, which other threads write as well. */

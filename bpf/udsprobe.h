@@ -765,6 +765,7 @@ struct connection {
 	ns_t recv_wait_ns;	/* of the turn */
 	ns_t recv_ns;
 	ns_t app_ns;
+	ns_t rest_ns;		/* of these, nothing was there to receive, and more came */
 	ns_t received_ns;	/* the last receive call of the turn returned */
 	ns_t app_activity_ns[ACTIVITY_MAX];	/* of the thread that received, then */
 	ns_t share_before_ns;	/* of its process, when the request began */
@@ -886,6 +887,7 @@ struct server {
 	count_t accept_waits;
 	ns_t app_activity_ns[ACTIVITY_MAX];
 	ns_t upstream_ns;	/* of these, asleep with an own request outstanding */
+	ns_t rest_ns;		/* before these, between receive calls: the client had not sent more */
 	count_t handed_over;
 	count_t pipelined;
 	count_t multiplexed;

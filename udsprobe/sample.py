@@ -719,6 +719,8 @@ class ServerReading:
         app_activity_ns: as in `ServedCounts`, of this process.
         upstream_wait_ns: of these, the sleep (other than for a disk, room in a
             buffer or a connection) that answers to own requests outstanding explain.
+        rest_ns: before these, between receive calls of a request: nothing of it was there, and more
+            came. It is the rest of that request where clients ask one at a time.
         in_progress: received, and the reply has not begun.
         unread: connections with bytes it has not begun to receive.
         asking: own requests without an answer yet.
@@ -728,8 +730,8 @@ class ServerReading:
             reply; since then neither end has. Of TCP.
         tls_handshakes: of its clients, to their end; None when not measured.
         http: its replies with an HTTP/1 status; in_pieces: those that came in pieces.
-        `given_up`, `dropped`, `abandoned`, `asked_before`, `http` and
-        `in_pieces` are None when not measured.
+        `given_up`, `dropped`, `abandoned`, `asked_before`, `http`,
+        `in_pieces` and `rest_ns` are None when not measured.
     """
 
     pid: int
@@ -757,6 +759,7 @@ class ServerReading:
     asked_before: Optional[Waiting] = None
     http: Optional[HttpReplyCounts] = None
     in_pieces: Optional[PieceCounts] = None
+    rest_ns: Optional[int] = None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ MEASURED: Mapping[str, str] = {
     "test_thread_time": "thread_time",
     "test_thread_time::test_cpu_time_is_the_scheduler_s": "cpu_time",
     "test_stages": "stages",
+    "test_rest_of_requests": "stages",
     "test_accept_queue": "accept_queue",
     "test_accept_queue_workers": "accept_queue",
     "test_accept_queue_names": "refused_connects",

@@ -16,8 +16,11 @@ from udsprobe.model.report import (
     Loop,
     ProcessTime,
     Report,
+    ServedBy,
+    StageMeans,
     ThreadTime,
     Verdict,
+    Waiting,
 )
 from udsprobe.rules.accounts.moving import moving
 from udsprobe.rules.accounts.request_time import request_time
@@ -167,6 +170,26 @@ def test_who_still_waits_counts_among_those_that_wait() -> None:
     long = ill.service(requests, *idle(4), listeners=[queueing(4, now=20)])
     assert verdict(long).cause == "accept-starved"
     assert verdict(ill.service(requests, *idle(4), listeners=[queueing(4, 0)])).cause == "healthy"
+
+
+def held_by_uploads(receiving_us: float) -> Report:
+    """Four workers asleep in receive calls, for so long in each of 100 requests."""
+    requests = ill.served(100, before=300_000, recv=receiving_us, app=300)
+    report = ill.service(requests, *idle(4), listeners=[queueing(4, now=20)])
+    means, none = StageMeans(None, 20.0, receiving_us, 300.0, 7.0), Waiting(0, None)
+    own = (4711, "gunicorn", 100, 10.0, requests.latency_us, means, requests.app_time_pct)
+    row = ServedBy(*own, 0, 0, [], in_progress=none, unread=none, asking=none)
+    return replace(report, requests=replace(report.requests, served_by=[row]))
+
+
+def test_workers_that_wait_for_clients_to_send_are_told_so() -> None:
+    """A larger part of the wait for them than of their sleep is not their upstream's."""
+    found = verdict(held_by_uploads(300_000))
+    assert found.cause == "accept-starved"
+    assert "waiting for clients to send the rest of their requests" in found.summary
+    other = verdict(held_by_uploads(3))
+    assert other.cause == "accept-starved"
+    assert "asleep in a receive call" in other.summary
 
 
 def test_threads_that_accept_side_by_side_work_a_burst_off_sooner() -> None:

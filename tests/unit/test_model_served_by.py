@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List
+from typing import Any, Dict, List
 
 import pytest
 
@@ -20,7 +20,7 @@ from tests.unit.samples import (
 from udsprobe.model.report import OwnRequests, Peer, ServedBy
 from udsprobe.model.requests.served_by import served_by
 from udsprobe.model.requests.served_requests import app_parts_ns, served_requests
-from udsprobe.sample import ServerReading, Waiting
+from udsprobe.sample import HttpReplyCounts, ServerReading, Waiting
 
 MS = 1_000_000
 
@@ -118,3 +118,41 @@ def test_requests_of_one_process_explain_nothing_in_another() -> None:
     found = served_requests(sample(), replace(last, served_by=(asks, explained)), 1.0)
     assert found is not None and found.app_time_pct is not None
     assert (found.app_time_pct["poll"], found.app_time_pct["upstream"]) == (50.0, 27.5)
+
+
+def uploads(rest_ns: int, replies: int = 4, **changes: Any) -> ServerReading:
+    """Four requests of 10 ms in the application; the client takes a part of that to send them."""
+    http = HttpReplyCounts(replies, 0, 0, {})
+    spent = activities(user=3 * MS, blocked_disk=MS)
+    reading = server([10 * MS] * 4, app_activity_ns=spent, rest_ns=rest_ns, http=http)
+    return replace(reading, **changes)
+
+
+def parts(reading: ServerReading) -> Dict[str, float]:
+    """Of its `app` stages; the same as of the only process."""
+    (row,) = rows([], [reading])
+    first, last = sample(served=served()), sample(2, served=served(), served_by=(reading,))
+    busy = replace(served([10 * MS] * 4), app_activity_ns=reading.app_activity_ns)
+    together = served_requests(first, replace(last, served=busy), 2.0)
+    assert together is not None and row.app_time_pct == together.app_time_pct
+    return {name: pct for name, pct in (row.app_time_pct or {}).items() if pct}
+
+
+def test_what_a_client_has_not_sent_is_no_time_of_the_thread() -> None:
+    assert parts(uploads(30 * MS)) == {"client": 75.0, "cpu": 18.75, "disk": 6.25}
+    assert parts(uploads(0)) == {"cpu": 75.0, "disk": 25.0}
+    assert parts(uploads(41 * MS)) == {"client": 100.0}
+
+
+def test_the_stages_of_those_handed_over_are_not_divided() -> None:
+    assert parts(uploads(15 * MS, handed_over=2))["client"] == 75.0
+
+
+@pytest.mark.parametrize("unlike", ["http", "rest_ns"])
+def test_where_it_is_not_known_it_is_not_told(unlike: str) -> None:
+    unknown = replace(uploads(30 * MS), **{unlike: None})  # type: ignore[arg-type]
+    assert parts(unknown) == {"cpu": 75.0, "disk": 25.0}
+
+
+def test_other_protocols_may_ask_again_before_a_reply() -> None:
+    assert parts(uploads(30 * MS, replies=3)) == {"cpu": 75.0, "disk": 25.0}

@@ -84,7 +84,7 @@ def test_the_rest_of_a_request_that_comes_late_is_its_client_s_time() -> None:
     asleep = ill.thread(blocked_recv=0.98, sys_socket=0.1 / ill.SECONDS)
     found = verdict(ill.service(ill.served(100, recv=500_000.0, app=10.0), asleep), slo_us=1.0)
     assert found.cause == "healthy"
-    assert "waiting for its client to send the rest of it" in found.summary
+    assert "waiting for clients to send the rest of their requests" in found.summary
     assert found.transport_share_pct == pytest.approx(100 * 0.3 / 50, rel=0.02)
 
 

@@ -12,6 +12,7 @@ WORDS = {
     "recv": "receive calls",
     "app": "the app",
     "send": "send calls",
+    "app_client": "waiting for the rest of the request",
     "app_cpu": "the app's CPU",
     "app_runq": "the app's wait for a CPU",
     "app_upstream": "the app's wait for its upstream",

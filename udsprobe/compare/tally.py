@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 REPORT_SCHEMA = "udsprobe.report/1"
 STAGES = ("recv_wait", "recv", "app", "send")
-APP_TIME = ("cpu", "runq", "upstream", "lock", "disk", "poll", "other")
+APP_TIME = ("client", "cpu", "runq", "upstream", "lock", "disk", "poll", "other")
 PERCENTILES = ("p50", "p90", "p99", "p999")
 SYSTEM = ("sys_socket", "sys_poll", "sys_other")
 SOCKETS = ("unix", "tcp", "udp")

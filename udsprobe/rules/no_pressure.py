@@ -263,7 +263,7 @@ def _where(report: Report, service: Service, time: RequestTime, transport: Trans
         "sleep": "sleeping",
         "send": "readers",
         "accept": "accept()",
-        "client": "waiting for its client to send the rest of it",
+        "client": "waiting for clients to send the rest of their requests",
         "other_clients": "waiting for what another client sends: a blocking queue, a long poll",
     }
     if is_go(report, service.pids):

@@ -29,7 +29,7 @@ from udsprobe.sample import (
 NOTHING_WAITS = Waiting(0, None)
 _TOLD_BY_CALLS = (
     *("handed_over", "pipelined", "multiplexed", "tls_handshakes", "at_once", "given_up"),
-    *("dropped", "http", "in_pieces"),
+    *("dropped", "http", "in_pieces", "rest_ns"),
 )
 _PENDING = {
     "in_progress": "PENDING_IN_PROGRESS",
@@ -116,6 +116,7 @@ class ServerTable:
             latency=self._latency(pid, entry),
             http=http_replies_of(entry.replies),
             in_pieces=pieces_of(entry.pieces, self._counters.by_activity(entry.paused_activity_ns)),
+            rest_ns=entry.rest_ns if self._tells_arrival else None,
         )
         if self._sees_calls:
             return reading

@@ -18,7 +18,13 @@ from udsprobe.model.report import (
 )
 from udsprobe.model.requests.http_replies import http_replies
 from udsprobe.model.requests.reply_pieces import in_pieces
-from udsprobe.model.requests.served_requests import app_growth_ns, app_parts_ns, shares_pct
+from udsprobe.model.requests.served_requests import (
+    app_growth_ns,
+    app_parts_ns,
+    rest_of_requests_ns,
+    shares_pct,
+    with_rest_of_requests,
+)
 from udsprobe.model.requests.unanswered import ended, unanswered
 from udsprobe.sample import (
     GivenUpCounts,
@@ -166,7 +172,8 @@ def _app_time_pct(
 ) -> Optional[Dict[str, float]]:
     earlier: Mapping[str, int] = before.app_activity_ns if before is not None else {}
     app_ns = app_growth_ns(reading.app_activity_ns, earlier)
-    return shares_pct(app_parts_ns(app_ns, upstream_wait_ns))
+    shares = shares_pct(app_parts_ns(app_ns, upstream_wait_ns))
+    return with_rest_of_requests(shares, *rest_of_requests_ns(reading, before))
 
 
 def _upstream(reading: ServerReading, before: Optional[ServerReading]) -> List[OwnRequests]:

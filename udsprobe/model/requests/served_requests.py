@@ -7,7 +7,8 @@ from typing import Dict, Iterator, Mapping, Optional, Tuple, Union
 from udsprobe.model.counters import UnsoundError, grown, grown_if_measured, ratio
 from udsprobe.model.histogram import latency_us, subtract
 from udsprobe.model.report import Latency, Served, Stages
-from udsprobe.sample import Moment, Sample, ServedCounts
+from udsprobe.model.requests.http_replies import http_replies
+from udsprobe.sample import Moment, Sample, ServedCounts, ServerReading
 
 Times = Mapping[str, int]
 Readings = Union[Sample, Moment]
@@ -31,6 +32,8 @@ APP_PARTS = {
 _MAYBE_UPSTREAM = ("blocked_poll", "blocked_lock", "blocked_other")
 # Fewer are a client that hurried once; more are a protocol that does not take turns.
 PIPELINED_SHARE_MAX = 0.01
+# Of replies, those of HTTP/1, where a request is asked after the reply to the one before.
+ONE_AT_A_TIME_MIN = 0.99
 
 
 def served_requests(first: Readings, last: Readings, elapsed_s: float) -> Optional[Served]:
@@ -103,6 +106,45 @@ def shares_pct(parts: Times) -> Optional[Dict[str, float]]:
     return {part: 100 * ns / whole for part, ns in parts.items()} if whole else None
 
 
+def with_rest_of_requests(
+    shares: Optional[Dict[str, float]], rest_ns: int, app_ns: float
+) -> Optional[Dict[str, float]]:
+    """`app_time_pct` with `client`: what of these stages was before the last receive call, because
+    the client had not sent the rest of its request.
+
+    Args:
+        shares: of what came after that call, in %.
+        app_ns: the stages of the requests that stayed with one thread, all together.
+    """
+    if not shares or not rest_ns or not app_ns:
+        return shares
+    client = min(1.0, rest_ns / app_ns)
+    return {**{name: pct * (1 - client) for name, pct in shares.items()}, "client": 100 * client}
+
+
+def rest_of_requests_ns(
+    reading: ServerReading, before: Optional[ServerReading]
+) -> Tuple[int, float]:
+    """What one process waited in the window for the rest of requests that had begun, and the `app`
+    stages of those that stayed with one thread.
+
+    The former is 0 but of HTTP/1: in other protocols a connection may have several requests at a
+    time, and what comes while one is served can be the next one.
+    """
+    name = f"process {reading.pid}"
+    count = grown(f"{name} count", reading.count, before.count if before else 0)
+    rest_ns = grown_if_measured(f"{name} rest", reading.rest_ns, before.rest_ns if before else 0)
+    http = http_replies(name, reading.http, before.http if before else None)
+    handed = grown_if_measured(
+        f"{name} handed over", reading.handed_over, before.handed_over if before else 0
+    )
+    earlier_ns = before.stages_ns.get("app", 0) if before else 0
+    app_ns = grown(f"{name} app", reading.stages_ns.get("app", 0), earlier_ns)
+    is_http = bool(count) and http is not None and http.count >= ONE_AT_A_TIME_MIN * count
+    alone = 1 - (handed or 0) / count if count else 0.0
+    return (rest_ns or 0) if is_http else 0, app_ns * alone
+
+
 def app_growth_ns(after: Times, before: Times) -> Dict[str, int]:
     """ns by activity in the window."""
     return {
@@ -120,13 +162,21 @@ def _app_time_pct(
         plain = app_parts_ns(app_ns, 0)
         for part, ns in app_parts_ns(app_ns, upstream_wait_ns).items():
             parts[part] += ns - plain[part]
-    return shares_pct({part: max(0, ns) for part, ns in parts.items()})
+    shares = shares_pct({part: max(0, ns) for part, ns in parts.items()})
+    rests = [rest_of_requests_ns(now, then) for now, then in _by_process(first, last)]
+    return with_rest_of_requests(shares, sum(r for r, _ in rests), sum(a for _, a in rests))
+
+
+def _by_process(
+    first: Readings, last: Readings
+) -> Iterator[Tuple[ServerReading, Optional[ServerReading]]]:
+    before = {reading.pid: reading for reading in first.served_by or ()}
+    for reading in last.served_by or ():
+        yield reading, before.get(reading.pid)
 
 
 def _app_by_process(first: Readings, last: Readings) -> Iterator[Tuple[Times, int]]:
-    before = {reading.pid: reading for reading in first.served_by or ()}
-    for reading in last.served_by or ():
-        earlier = before.get(reading.pid)
+    for reading, earlier in _by_process(first, last):
         app_ns = earlier.app_activity_ns if earlier is not None else {}
         waited_ns = earlier.upstream_wait_ns if earlier is not None else 0
         growth = grown("upstream_wait_ns", reading.upstream_wait_ns, waited_ns)

@@ -39,6 +39,7 @@ CLIENTS = ("client", "other_clients")
 _THERE = ("sys_poll", "blocked_poll", "blocked_accept")
 # Of the report's `app_time_pct`.
 _PART_OF_APP = {
+    "client": "client",
     "cpu": "cpu",
     "runq": "runq",
     "upstream": "upstream",
@@ -148,7 +149,8 @@ def request_time(service: Service, starved: bool = False) -> RequestTime:
     before_us = max(0.0, service.total_us - sum(within.values()))
     queue_us = within["recv_wait"] + before_us
     app = app_account(service)
-    occupied = occupation(service, app)
+    calls = _in_calls(service, within["recv"], within["send"], app.parts["runq"])
+    occupied = occupation(service, app, calls["client"])
     use = max(_use(service, occupied), _fullest_loop(service))
     accept_us = before_us if starved and use < THREAD_BUSY_MIN else 0.0
     parts = dict.fromkeys(("cpu", "transport", *WAITS, "accept", *CLIENTS), 0.0)
@@ -249,15 +251,21 @@ def _asleep_in_sends_us(service: Service, upstream_us: float) -> float:
     return min(upstream_us, max(0.0, asleep_us - service.stage_sums_us.get("send", 0.0)))
 
 
-def occupation(service: Service, app: AppAccount) -> Dict[str, float]:
+def occupation(service: Service, app: AppAccount, client_us: float = 0.0) -> Dict[str, float]:
     """What kept the serving threads from the next request, in µs of thread time.
 
     An event loop that sleeps anywhere but in its poller is not there for
     anybody. A thread that serves one request at a time is kept by all that
     request waits for, its poller included.
+
+    Args:
+        client_us: of all receive calls, asleep until a client sent the rest of its request.
     """
     threads = serving_time(service)
     loops = [t for t in serving_threads(service) if is_polling(t)]
+    whole = service.counted_share
+    for_bytes_us = _thread_us(loops, "blocked_recv")
+    for_clients_us = min(for_bytes_us, client_us / whole)
     spent = {
         "cpu": _thread_us(threads, "user", "sys_other"),
         "transport": _thread_us(threads, "sys_socket", "sys_poll"),
@@ -265,11 +273,12 @@ def occupation(service: Service, app: AppAccount) -> Dict[str, float]:
         "disk": _thread_us(loops, "blocked_disk"),
         "sleep": _thread_us(loops, "blocked_other"),
         "send": _thread_us(loops, "blocked_send"),
-        "upstream": _thread_us(loops, "blocked_recv", "blocked_connect"),
+        "upstream": for_bytes_us - for_clients_us + _thread_us(loops, "blocked_connect"),
+        "client": for_clients_us,
     }
     room_us = _there_us(service) - sum(spent.values())
-    whole = service.counted_share
     waits = {name: app.parts.get(name, 0.0) / whole for name in WAITS if name != "runq"}
+    waits["client"] = (client_us + app.parts.get("client", 0.0)) / whole
     work = [app.behind_locks, app.behind_helpers]
     if loops and not _is_one_at_a_time(service, room_us):
         waits, work = {"lock": waits["lock"]}, [app.behind_locks]

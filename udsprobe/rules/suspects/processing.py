@@ -189,6 +189,9 @@ def _occupied(processing: Processing) -> Optional[Pressure]:
     time = processing.time
     if not is_enough(time) or time.occupied < THREAD_BUSY_MIN:
         return None
+    cause = largest_part(time)
+    if time.sum_us(*CLIENTS) > time.sum_us(*PARTS[cause]):
+        return None
     # Little's law: so many wait at any moment.
     waiting = time.queue_us / 1e6 / processing.service.duration_s
     if waiting < WAITING_MIN:
@@ -198,7 +201,7 @@ def _occupied(processing: Processing) -> Optional[Pressure]:
         f"and {waiting:.1f} others wait for one of them on average"
     )
     fact = evidence("occupied_share", time.occupied, "of 1", says, THREAD_BUSY_MIN)
-    return Pressure(largest_part(time), (fact,), overloads=True)
+    return Pressure(cause, (fact,), overloads=True)
 
 
 def _fills_its_pool(processing: Processing) -> Optional[Pressure]:

@@ -331,8 +331,20 @@ def what_acceptors_do(report: Report, listener: Listener) -> str:
     if not shares:
         return ""
     name, share = max(shares.items(), key=lambda item: item[1])
-    doing = f"{percent(share)} of the time {ACTIVITY_WORDS.get(name, name)}"
-    return f"; {_whose_threads(report, listener)} spend {doing}"
+    words = ACTIVITY_WORDS.get(name, name)
+    if name == "blocked_recv" and _wait_for_rest(report, listener):
+        words = "waiting for clients to send the rest of their requests"
+    return f"; {_whose_threads(report, listener)} spend {percent(share)} of the time {words}"
+
+
+def _wait_for_rest(report: Report, listener: Listener) -> bool:
+    """Most of their sleep in receive calls is within requests that have begun to come."""
+    owners = set(listener.pids or ())
+    rows = [row for row in report.requests.served_by or () if row.pid in owners]
+    receiving_us = sum((row.stages_mean_us.recv or 0.0) * row.count for row in rows)
+    threads = _acceptor_threads(report, listener)
+    asleep_s = sum(t.observed_s * t.share.get("blocked_recv", 0.0) for t in threads)
+    return 2 * receiving_us > 1e6 * asleep_s
 
 
 def _whose_threads(report: Report, listener: Listener) -> str:

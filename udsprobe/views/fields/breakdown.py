@@ -42,6 +42,7 @@ ACTIVITIES: Tuple[Tuple[str, str, str], ...] = (
 """Name in the report, words on the screen, fill; in the order of the bar."""
 
 _APP = (
+    ("client", "client", WAITING),
     ("cpu", "cpu", PROGRAM),
     ("runq", "runq", RUN_QUEUE),
     ("upstream", "upstream", WAITING),

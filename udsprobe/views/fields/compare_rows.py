@@ -32,6 +32,7 @@ LABELS = {
     "recv": "receive calls",
     "app": "the app",
     "send": "send calls",
+    "app_client": "for the rest of it",
     "app_cpu": "on CPU",
     "app_runq": "waiting for a CPU",
     "app_upstream": "for its upstream",
