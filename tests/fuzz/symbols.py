@@ -10,7 +10,8 @@ from typing import List, Tuple
 import udsprobe
 from tests.fuzz.target import Target
 from tests.visible import invisible
-from udsprobe.symbols.elf_image import ElfImage, debug_names
+from udsprobe.symbols.dwarf.debug_files import debug_names
+from udsprobe.symbols.elf_image import ElfImage
 from udsprobe.symbols.mappings import AddressSpace, mappings
 from udsprobe.symbols.perf_map import code_name, entries
 

@@ -61,6 +61,7 @@ MAY_IMPORT_BESIDE: Dict[str, Dict[str, Set[str]]] = {
     },
     "symbols": {
         "cpython": {""},
+        "dwarf": {""},
         "go": {""},
         "java": {""},
         "php": {""},

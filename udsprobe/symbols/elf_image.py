@@ -27,6 +27,8 @@ PHP_GLOBALS = b"executor_globals"
 HOTSPOT_PREFIX = b"gHotSpotVM"
 
 _SYMBOL = struct.Struct("<IBBHQQ")
+# With z: compressed, as it was done before sections had a mark for that.
+_DEBUG_INFO = (b".debug_info", b".zdebug_info")
 _FUNCTION, _INDIRECT, _UNDEFINED = 2, 10, 0
 
 
@@ -40,6 +42,9 @@ class ElfImage:
         segments: executable ones.
         build_id: hexadecimal; empty when it has none.
         debug_link: name of the file with its symbols; empty when it names none.
+        shared_link, shared_build_id: of the file that it shares debug information with (dwz's
+            `.gnu_debugaltlink`); empty when it does not.
+        has_debug_info: about its functions.
         functions: of its own tables.
         objects: addresses of `PYTHON_RUNTIME`, `PYTHON_VERSION`, `PHP_GLOBALS`, and of what V8 and
             HotSpot export for debuggers (`V8_PREFIX`, `HOTSPOT_PREFIX`), as far as they are in it.
@@ -61,6 +66,8 @@ class ElfImage:
         self.segments = [each for each in elf.segments if each.is_executable]
         self.build_id = _build_id(elf)
         self.debug_link = _debug_link(elf)
+        self.shared_link, self.shared_build_id = _shared_link(elf)
+        self.has_debug_info = any(elf.section(each) is not None for each in _DEBUG_INFO)
         self.functions = FunctionTable(_functions(elf, b".symtab"))
         self.objects = dict(chain(*(_objects(elf, table) for table in (b".symtab", b".dynsym"))))
         self.is_stripped = not len(self.functions)
@@ -154,12 +161,9 @@ def _debug_link(elf: ElfFile) -> str:
     return "" if "/" in text or text in (".", "..") else text
 
 
-def debug_names(image: ElfImage, path: bytes) -> Tuple[str, ...]:
-    """Where distributions put the file with an image's symbols, the surest first."""
-    found = []
-    if len(image.build_id) > 2:
-        found.append(f"/usr/lib/debug/.build-id/{image.build_id[:2]}/{image.build_id[2:]}.debug")
-    if image.debug_link:
-        place = path.decode("utf-8", "surrogateescape").rpartition("/")[0]
-        found += [f"{place}/.debug/{image.debug_link}", f"/usr/lib/debug{place}/{image.debug_link}"]
-    return tuple(found)
+def _shared_link(elf: ElfFile) -> Tuple[str, str]:
+    section = _small(elf, b".gnu_debugaltlink")
+    if section is None:
+        return "", ""
+    name, _, build_id = elf.data(section).partition(b"\0")
+    return name.decode("utf-8", "surrogateescape"), build_id.hex()

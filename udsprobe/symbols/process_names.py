@@ -12,6 +12,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 from udsprobe.printable import printable
 from udsprobe.symbols import frame_rules
 from udsprobe.symbols.demangled import function_name
+from udsprobe.symbols.dwarf.answers import Source
 from udsprobe.symbols.frame_rules import Rule
 from udsprobe.symbols.function_table import FunctionTable
 from udsprobe.symbols.kernel_functions import VDSO, vdso_function
@@ -75,10 +76,14 @@ def _rule(image: Image, inside: int) -> Optional[Rule]:
     return rule if rule is not None or of_go is None else of_go.at(inside)
 
 
-def _source(image: Image, start: int) -> Tuple[Optional[str], Optional[int]]:
+def _source_of_go(image: Image, start: int) -> Tuple[Optional[str], Optional[int]]:
     """File and line of the function that begins there, where its program tells them."""
     found = None if image.go is None else image.go.sources.of(start)
     return (None, None) if found is None else found
+
+
+def _told_frame(told: Source, module: Optional[str]) -> CodeFrame:
+    return CodeFrame(told.name, module, told.file, told.line)
 
 
 class ProcessNames:
@@ -125,13 +130,20 @@ class ProcessNames:
         return found
 
     def frames(self, address: int) -> Tuple[CodeFrame, ...]:
-        """That function, and before it those that are inlined there, the innermost first: Go's."""
+        """That function, and before it those that are inlined there, the innermost first."""
         found = self._inlined.get(address)
         if found is None:
             if len(self._inlined) >= _FRAMES_MAX:
                 self._inlined.clear()
-            found = self._inlined[address] = (*self._of_go(address), self.frame(address))
+            found = self._inlined[address] = (*self._inlined_at(address), self.frame(address))
         return found
+
+    def want(self, address: int) -> None:
+        """Debug information is to be asked about it, with `TargetImages.look`."""
+        image, inside = self._place_in_file(address)
+        if image is not None and image.debug is not None and image.debug.want(inside):
+            self._frames.pop(address, None)
+            self._inlined.pop(address, None)
 
     def place(self, address: int) -> Optional[Place]:
         """How to get to its caller; None where no code is."""
@@ -184,17 +196,26 @@ class ProcessNames:
                 return found.start + loaded_at, found.size_bytes
         return None
 
-    def _of_go(self, address: int) -> List[CodeFrame]:
-        mapping = self._space.at(address)
-        if mapping is None or not mapping.is_file:
-            return []
-        image = self._image(mapping)
-        inside = image.address_of(mapping, address)
-        if image.go is None or inside is None:
+    def _inlined_at(self, address: int) -> List[CodeFrame]:
+        image, inside = self._place_in_file(address)
+        if image is None:
             return []
         module = self.frame(address).module
-        calls = image.go.inlined.at(inside)
-        return [CodeFrame(each.name, module, *(each.source or (None, None))) for each in calls]
+        if image.go is not None:
+            calls = image.go.inlined.at(inside)
+            return [CodeFrame(each.name, module, *(each.source or (None, None))) for each in calls]
+        told = None if image.debug is None else image.debug.at(inside)
+        found = [] if told is None else told.inlined_at(inside)
+        return [_told_frame(each, module) for each in found]
+
+    def _place_in_file(self, address: int) -> Tuple[Optional[Image], int]:
+        """And its address there; None: it is in none."""
+        mapping = self._space.at(address)
+        if mapping is None or not mapping.is_file:
+            return None, 0
+        image = self._image(mapping)
+        inside = image.address_of(mapping, address)
+        return (None, 0) if inside is None else (image, inside)
 
     def _forget(self) -> None:
         self._frames.clear()
@@ -236,10 +257,14 @@ class ProcessNames:
             return CodeFrame(None, JIT)
         inside = image.address_of(mapping, address)
         found = None if inside is None else image.functions.at(inside)
+        told = None if inside is None or image.debug is None else image.debug.at(inside)
+        own = CodeFrame(None, module) if told is None else _told_frame(told.own, module)
         if found is None:
-            return CodeFrame(None, module)
+            return own
         name = vdso_function(found.name) if mapping.path == VDSO else found.name
-        return CodeFrame(function_name(name), module, *_source(image, found.start))
+        where = _source_of_go(image, found.start) if told is None else (own.file, own.line)
+        # As it is without debug information, `.cold` and others that a compiler adds included.
+        return CodeFrame(function_name(name), module, *where)
 
     def _of_map(self, address: int) -> CodeFrame:
         found = self._map.at(address)

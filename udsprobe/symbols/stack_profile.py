@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
@@ -46,6 +46,10 @@ _SCHEDULER = frozenset(
     )
 )
 Row = Tuple[int, str, str, str]
+Way = Tuple[List[Activation], bool]
+"""From what runs outwards; whether to the outermost function."""
+
+Event = Union[RawStack, SleepBegan, SleepTime]
 # Programs of 32 bits have other numbers for their calls, and their stacks below this.
 _ABOVE_32_BITS = 1 << 32
 
@@ -201,12 +205,12 @@ class StackProfile:
         """Count what came, each stack under the names that its addresses have now."""
         for process in self._processes.values():
             process.refresh()
-        for event in came.events:
+        for event, way in self._ways(came):
             if isinstance(event, RawStack):
-                row, is_whole = self._row(event, CPU)
+                row, is_whole = self._row(event, way, CPU)
                 self._sums(row).add_ran(event, is_whole=is_whole)
             elif isinstance(event, SleepBegan):
-                self._fell_asleep(event)
+                self._fell_asleep(event, way)
             else:
                 self._slept(event)
         for sums in came.untold:
@@ -215,6 +219,24 @@ class StackProfile:
             process.rest()
         self._images.rest()
         give_back()
+
+    def _ways(self, came: Came) -> List[Tuple[Event, Way]]:
+        """What came, with the addresses of its stack; what can be told of these is then known."""
+        found = [(event, self._way(event)) for event in came.events]
+        for sums in came.untold:
+            self._process(sums.pid).names.want(sums.ip)
+        self._images.look()
+        return found
+
+    def _way(self, event: Event) -> Way:
+        if isinstance(event, SleepTime):
+            return [], False
+        raw = event.stack if isinstance(event, SleepBegan) else event
+        process = self._process(raw.pid)
+        way = self._activations(raw, process)
+        for each in way[0]:
+            process.names.want(each.address)
+        return way
 
     def look_at_goroutines(self, pids: Iterable[int], ns: int) -> None:
         """Count where goroutines wait at this moment, each for the time since the last look.
@@ -287,10 +309,10 @@ class StackProfile:
         self._kernel.close()
         self._processes.clear()
 
-    def _fell_asleep(self, event: SleepBegan) -> None:
+    def _fell_asleep(self, event: SleepBegan, way: Way) -> None:
         if len(self._sleeps) >= SLEEPS_MAX:
             self.settle()
-        row, is_whole = self._row(event.stack, OFF_CPU)
+        row, is_whole = self._row(event.stack, way, OFF_CPU)
         self._sleeps[event.wait] = _Sleep(row, event.stack.tid, is_whole, event.is_owing, 0)
 
     def _slept(self, event: SleepTime) -> None:
@@ -316,10 +338,10 @@ class StackProfile:
         row = self._kept((sums.pid, OFF_CPU, self._call(sums.call), as_line(frame)))
         self._sums(row).add(waits, sums.ns - before.ns, owing_ns, is_whole=False)
 
-    def _row(self, raw: RawStack, on: str) -> Tuple[Row, bool]:
+    def _row(self, raw: RawStack, way: Way, on: str) -> Tuple[Row, bool]:
         """Under which it counts; whether its stack reaches its outermost function."""
         process = self._process(raw.pid)
-        activations, is_whole = self._activations(raw, process)
+        activations, is_whole = way
         frames = [CodeFrame(self._kernel.at(ip), KERNEL) for ip in raw.kernel]
         if on == OFF_CPU:
             frames = _without_scheduler(frames)
@@ -344,7 +366,7 @@ class StackProfile:
     def _sums(self, row: Row) -> _Sums:
         return self._counts.setdefault(row, _Sums())
 
-    def _activations(self, raw: RawStack, process: _Process) -> Tuple[List[Activation], bool]:
+    def _activations(self, raw: RawStack, process: _Process) -> Way:
         """Of the program, the innermost first; whether they reach its outermost function."""
         registers = raw.registers
         if not registers.ip or process.unwinder is None:
@@ -353,7 +375,7 @@ class StackProfile:
         beside = Beside(registers.x86, _chained(raw.v8))
         return process.unwinder.callers(start, raw.memory, beside)
 
-    def _by_frame_pointers(self, raw: RawStack, process: _Process) -> Tuple[List[Activation], bool]:
+    def _by_frame_pointers(self, raw: RawStack, process: _Process) -> Way:
         """The callers only where they lead to where threads begin: else they are anything."""
         if not raw.user:
             return [], not raw.kernel

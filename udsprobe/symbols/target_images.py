@@ -7,9 +7,11 @@ import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
 
 from udsprobe.symbols import frame_rules
+from udsprobe.symbols.dwarf import debug_files
+from udsprobe.symbols.dwarf.functions import Allowance, DebugFunctions
 from udsprobe.symbols.frame_rules import MACHINES, FrameRules, Machine
 from udsprobe.symbols.function_table import FunctionTable
 from udsprobe.symbols.go.code import GoCode
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 IMAGES_MAX = 512
 RULES_BYTES_MAX = 512 << 20
 """Of a file whose call frame information is read, whatever sizes it claims."""
+
+DEBUG_FILES_MAX = 64
+"""That are kept open; those that come after are known by their symbols."""
 
 SYMBOLS_S_MAX = 20.0
 """Reading symbols of all files together; those that come after that have no names."""
@@ -38,12 +43,14 @@ class Image:
     Attributes:
         rules: None without libdw, or where the file cannot be read.
         go: of functions of Go; None: it has none.
+        debug: what debug information tells of functions of C, C++ and Rust; None: it has none.
     """
 
     elf: Optional[ElfImage]
     functions: FunctionTable
     rules: Optional[FrameRules]
     go: Optional[GoCode] = None
+    debug: Optional[DebugFunctions] = None
 
     @property
     def is_go(self) -> bool:
@@ -81,6 +88,7 @@ class TargetImages:
         self._took_s = 0.0
         self._vdso: Optional[Image] = None
         self._vdso_bytes = 0
+        self._allowance = Allowance()
 
     @property
     def unwinds(self) -> bool:
@@ -110,6 +118,12 @@ class TargetImages:
         # That of 32-bit programs is another one.
         return self._vdso if mapping.end - mapping.start == self._vdso_bytes else NOT_READ
 
+    def look(self) -> None:
+        """Read what debug information tells of the addresses that are wanted."""
+        for image in self._images.values():
+            if image.debug is not None:
+                image.debug.look()
+
     def rest(self) -> None:
         """Until more is asked for: keep what is known, and as little memory as that takes."""
         for image in self._all():
@@ -123,6 +137,8 @@ class TargetImages:
                 image.rules.close()
             if image.go is not None:
                 image.go.close()
+            if image.debug is not None:
+                image.debug.close()
         self._images.clear()
         self._vdso = None
 
@@ -135,12 +151,45 @@ class TargetImages:
             return NOT_READ
         try:
             image = self._image(descriptor)
+            return image if image.elf is None else self._with_debug(pid, image, mapping, descriptor)
         finally:
             os.close(descriptor)
-        if image.elf is None or not image.elf.is_stripped:
+
+    def _with_debug(self, pid: int, image: Image, mapping: Mapping, descriptor: int) -> Image:
+        """And with what is in the file that its symbols were put into."""
+        assert image.elf is not None
+        elf, path, roots = image.elf, mapping.path, (f"{self._proc}/{pid}/root", "")
+        is_asked = self._is_asked(image, path)
+        is_needed = elf.is_stripped or (is_asked and not elf.has_debug_info)
+        apart = debug_files.debug_file(elf, path, roots) if is_needed else None
+        if apart is None:
+            debug = self._debug(elf, descriptor, os.fsdecode(path), roots) if is_asked else None
+            return replace(image, debug=debug)
+        try:
+            if elf.is_stripped and not apart.image.is_stripped:
+                image = replace(image, functions=apart.image.functions)
+            if is_asked:
+                debug = self._debug(apart.image, apart.descriptor, apart.path, roots)
+                image = replace(image, debug=debug)
             return image
-        named = self._debug_functions(pid, image.elf, mapping)
-        return image if named is None else replace(image, functions=named)
+        finally:
+            os.close(apart.descriptor)
+
+    def _is_asked(self, image: Image, path: bytes) -> bool:
+        """Not a library that nobody looks into, nor Go, which tells by itself."""
+        is_others = image.go is not None or debug_files.is_library(path)
+        count = sum(each.debug is not None for each in self._images.values())
+        return self._machine is not None and not is_others and count < DEBUG_FILES_MAX
+
+    def _debug(
+        self, elf: ElfImage, descriptor: int, path: str, roots: Sequence[str]
+    ) -> Optional[DebugFunctions]:
+        if not elf.has_debug_info:
+            return None
+        shared = debug_files.shared_file(elf, path, roots)
+        with suppress(OSError):
+            return DebugFunctions(os.dup(descriptor), shared, self._allowance)
+        return None
 
     def _image(self, descriptor: int) -> Image:
         # On first use: most observations name no code, and keep the first sample waiting.
@@ -178,23 +227,4 @@ class TargetImages:
                 if stat.S_ISREG(found.st_mode) and found.st_ino == mapping.inode:
                     return descriptor
                 os.close(descriptor)
-        return None
-
-    def _debug_functions(
-        self, pid: int, elf: ElfImage, mapping: Mapping
-    ) -> Optional[FunctionTable]:
-        """Of the file with its symbols, in the target's file system or here."""
-        from udsprobe.symbols import elf_image
-
-        for name in elf_image.debug_names(elf, mapping.path):
-            for root in (f"{self._proc}/{pid}/root", ""):
-                with suppress(OSError, ValueError):
-                    descriptor = os.open(root + name, _OPEN)
-                    with open(descriptor, "rb") as file:
-                        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                            continue
-                        debug = elf_image.ElfImage(file)
-                    # Of another build it would name other functions.
-                    if elf.build_id and debug.build_id == elf.build_id and not debug.is_stripped:
-                        return debug.functions
         return None

@@ -6,6 +6,8 @@ import re
 from functools import lru_cache
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
+from udsprobe.compiled_sources import COMPILED
+
 KERNEL, JIT = "[kernel]", "[jit]"
 MODULES = frozenset(("<module>", "{main}"))
 """Of Python, PHP: the statements of a file, which all of a program is called by."""
@@ -47,7 +49,6 @@ _GO = re.compile(
     r"\.(?!(part|constprop|isra|cold|hot|lto_priv|llvm|localalias|clone)\b)[\w(]"
 )
 _GO_RUNTIME = re.compile(r"(internal/)?runtime(/[\w/]+)?\.")
-_OF_GO = (".go", ".s")
 _PARKS = re.compile(r"runtime\.|(internal/)?sync\.runtime_")
 _CPP_OR_RUST = re.compile(
     r"(\w+ )?(<?(std|core|alloc)|__gnu_cxx|__cxxabiv1)::(?!.* as (?!std|core|alloc))"
@@ -148,8 +149,8 @@ class Frame(NamedTuple):
 
 
 def is_script(file: Optional[str]) -> bool:
-    """A source file, and none of Go, whose functions are named as its packages are."""
-    return bool(file) and not str(file).endswith(_OF_GO)
+    """A source file, and none that a compiler has made ready."""
+    return bool(file) and not str(file).endswith(COMPILED)
 
 
 @lru_cache(maxsize=2048)

@@ -1,0 +1,117 @@
+"""What is known of the functions of one file by its debug information, each asked for once."""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_right
+from contextlib import suppress
+from typing import List, Optional, Set, Tuple
+
+from udsprobe.symbols.dwarf.answers import Told, read
+from udsprobe.symbols.dwarf.child import ask
+
+ONCE_S_MAX = 3.0
+"""That one look may take: a file that takes longer is not asked again."""
+
+FIRST_S, PART_MAX = 5.0, 0.01
+"""What all looks may take: so much, and so much of the time that passes."""
+
+TOLD_BYTES_MAX = 16 << 20
+"""Of answers, which are kept: those of Rust and C++ have 3 to 30 KB for a function."""
+
+ADDRESSES_MAX = 2000
+"""In one look."""
+
+_ADDRESSES_KNOWN_MAX = 50_000
+
+
+class Allowance:
+    """For looks at the debug information of all files."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+        self._took_s = 0.0
+        self._told_bytes = 0
+
+    def seconds(self) -> float:
+        """That the next one may take; 0: none may be."""
+        if self._told_bytes > TOLD_BYTES_MAX:
+            return 0.0
+        passed_s = time.monotonic() - self._began_s
+        left_s = FIRST_S + PART_MAX * passed_s - self._took_s
+        return max(0.0, min(ONCE_S_MAX, left_s))
+
+    def add(self, seconds: float, told_bytes: int) -> None:
+        """What one took, and told."""
+        self._took_s += seconds
+        self._told_bytes += told_bytes
+
+
+class DebugFunctions:
+    """Of one file. Addresses are its own.
+
+    Args:
+        file, alt: descriptors, as `DebugInfo` has them; they are kept until `close`.
+    """
+
+    def __init__(self, file: int, alt: Optional[int], allowance: Allowance) -> None:
+        self._file, self._alt, self._allowance = file, alt, allowance
+        self._wanted: Set[int] = set()
+        self._without: Set[int] = set()
+        self._told: List[Told] = []
+        self._spans: List[Tuple[int, int, int]] = []
+        self._is_over = False
+
+    def want(self, address: int) -> bool:
+        """Whether it is to be asked for with the next look: it is not known."""
+        is_new = not self._is_over and address not in self._without and self.at(address) is None
+        if is_new:
+            self._wanted.add(address)
+        return is_new
+
+    def look(self) -> None:
+        """Ask for all that are wanted, and not known; what is not told now stays as it is."""
+        asked = sorted(self._wanted)[:ADDRESSES_MAX]
+        self._wanted.clear()
+        seconds = self._allowance.seconds()
+        if self._is_over or not asked:
+            return
+        if not seconds:
+            self._settle(asked)
+            return
+        began_s = time.monotonic()
+        answer = ask(self._file, self._alt, asked, seconds)
+        with suppress(ValueError):
+            for line in answer.lines:
+                self._add(read(line))
+        self._spans.sort()
+        self._allowance.add(time.monotonic() - began_s, sum(map(len, answer.lines)))
+        self._settle(asked)
+        self._is_over = not answer.is_whole
+
+    def at(self, address: int) -> Optional[Told]:
+        """The function that has it; None: not told."""
+        place = bisect_right(self._spans, (address, 1 << 64, 0)) - 1
+        if place < 0:
+            return None
+        _, end, number = self._spans[place]
+        return self._told[number] if address < end else None
+
+    def close(self) -> None:
+        """Give the files back. May be called twice."""
+        self._is_over = True
+        for descriptor in (self._file, self._alt):
+            if descriptor is not None and descriptor >= 0:
+                os.close(descriptor)
+        self._file, self._alt = -1, None
+
+    def _add(self, told: Told) -> None:
+        self._told.append(told)
+        self._spans += [(start, end, len(self._told) - 1) for start, end in told.spans]
+
+    def _settle(self, asked: List[int]) -> None:
+        """A name that is given once is given always."""
+        if len(self._without) > _ADDRESSES_KNOWN_MAX:
+            self._is_over = True
+        self._without.update(each for each in asked if self.at(each) is None)
