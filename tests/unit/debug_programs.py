@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import re
 import subprocess
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
 
 import pytest
 
 from tests.conftest import Require
+from tests.patience import PATIENCE_S
 from udsprobe.symbols.demangled import function_name
 from udsprobe.symbols.dwarf.answers import Source
 from udsprobe.symbols.dwarf.functions import ADDRESSES_MAX, Allowance, DebugFunctions
@@ -67,17 +68,18 @@ def _of_llvm(symbol: Dict[str, Any]) -> Source:
     return Source(name, file, symbol["StartLine"] or None)
 
 
-def told(program: Path, addresses: Sequence[int], shared: Optional[Path] = None) -> List[Chain]:
+def told(program: Path, addresses: Sequence[int]) -> List[Chain]:
     """What udsprobe has of them; empty: nothing."""
-    with ExitStack() as opened:
-        file = opened.enter_context(program.open("rb"))
-        alt = opened.enter_context(shared.open("rb")) if shared is not None else None
-        functions = DebugFunctions(file.fileno(), alt and alt.fileno(), Allowance())
+    with program.open("rb") as file:
+        allowance = Allowance(PATIENCE_S, PATIENCE_S)
+        functions = DebugFunctions(os.dup(file.fileno()), None, allowance)
         for first in range(0, len(addresses), ADDRESSES_MAX):
             for address in addresses[first : first + ADDRESSES_MAX]:
                 functions.want(address)
             functions.look()
-        return [_chain(functions, address) for address in addresses]
+    found = [_chain(functions, address) for address in addresses]
+    functions.close()
+    return found
 
 
 def _chain(functions: DebugFunctions, address: int) -> Chain:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import Require
 from tests.unit.debug_programs import CODE, built, run
+from udsprobe.symbols.dwarf.debug_files import is_library
 from udsprobe.symbols.frame_rules import MACHINES
 from udsprobe.symbols.process_names import CodeFrame, ProcessNames
 from udsprobe.symbols.target_images import TargetImages
@@ -180,3 +181,17 @@ def test_the_c_library_is_named_by_its_symbols(program: Path) -> None:
     assert found[b"hot"].debug is not None
     assert [image.debug for name, image in found.items() if name != b"hot"] == [None, None]
     images.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        *((each, True) for each in ("libc.so.6", "ld-linux-x86-64.so.2", "libstdc++.so.6.0.30")),
+        *((each, True) for each in ("node", "python3.12", "libpython3.12.so.1.0", "php-fpm8.2")),
+        *((each, True) for each in ("java", "libjvm.so", "ruby3.1", "libc-2.31.so (deleted)")),
+        *((each, False) for each in ("nginx", "redis-server", "libcrypto.so.3", "phpx", "ldap")),
+        *((each, False) for each in ("_speedups.cpython-312-x86_64-linux-gnu.so", "nodes", "mix")),
+    ],
+)
+def test_what_is_a_library_or_an_interpreter(name: str, is_one: bool) -> None:
+    assert is_library(f"/usr/lib/{name}".encode()) is is_one

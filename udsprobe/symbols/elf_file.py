@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from functools import cache
 from io import BytesIO
 from typing import IO, Any, Iterator, List, NamedTuple, Optional
@@ -15,6 +16,8 @@ SEGMENTS_MAX = 1_000
 _EV_CURRENT, _READ, _ELF = 1, 1, 3
 _CLASS, _BYTE_ORDER, _64_BITS, _LITTLE = 4, 5, 2, 1
 _LOADED, _EXECUTABLE, _WRITABLE, _NO_BITS, _COMPRESSED = 1, 1, 2, 8, 0x800
+# Elf64_Chdr: type, expanded size, alignment.
+_COMPRESSION = struct.Struct("<I4xQQ")
 _pointer, _int, _size = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
 _half, _word, _long = ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64
 
@@ -58,7 +61,13 @@ class Segment(NamedTuple):
 
 
 class Section(NamedTuple):
-    """`link`: number of the section with its names. `is_raw`: its bytes are in the file as is."""
+    """A part with a name.
+
+    Attributes:
+        link: number of the section with its names.
+        is_raw: its bytes are in the file as they are.
+        is_compressed: they are there, but smaller.
+    """
 
     name: bytes
     offset: int
@@ -66,6 +75,7 @@ class Section(NamedTuple):
     entry_bytes: int
     link: int
     is_raw: bool
+    is_compressed: bool = False
 
 
 @cache
@@ -146,6 +156,13 @@ class ElfFile:
         self._file.seek(offset)
         return self._file.read(size_bytes)
 
+    def expanded_bytes(self, section: Section) -> int:
+        """The size that a section says it has once it is expanded; 0 where that is cut off."""
+        if not section.is_compressed:
+            return section.size_bytes
+        raw = self.part(section.offset, _COMPRESSION.size)
+        return int(_COMPRESSION.unpack(raw)[1]) if len(raw) == _COMPRESSION.size else 0
+
     def code(self, address: int, size_bytes: int) -> bytes:
         """What is executed from an address on, as far as it is in one part of the file."""
         for each in self.segments:
@@ -197,9 +214,14 @@ class ElfFile:
         if not header:
             raise ValueError("damaged section")
         found = header.contents
-        is_raw = found.type != _NO_BITS and not found.flags & _COMPRESSED
+        is_there = found.type != _NO_BITS
+        is_compressed = is_there and bool(found.flags & _COMPRESSED)
         name = self._library.elf_strptr(self._elf, names, found.name) or b""
-        return Section(name, found.offset, found.size_bytes, found.entry_bytes, found.link, is_raw)
+        return Section(
+            *(name, found.offset, found.size_bytes, found.entry_bytes, found.link),
+            is_raw=is_there and not is_compressed,
+            is_compressed=is_compressed,
+        )
 
 
 def numbered(sections: List[Section], number: int) -> Optional[Section]:

@@ -19,6 +19,9 @@ TABLE_BYTES_MAX = 128 << 20
 
 NAME_BYTES_MAX = 4096
 EXPANDED_BYTES_MAX = 64 << 20
+DEBUG_BYTES_MAX = 192 << 20
+"""Of debug information that is compressed: what is not, is read where it is."""
+
 PYTHON_RUNTIME, PYTHON_VERSION = b"_PyRuntime", b"Py_Version"
 """Data of CPython that is looked for by name."""
 
@@ -44,7 +47,7 @@ class ElfImage:
         debug_link: name of the file with its symbols; empty when it names none.
         shared_link, shared_build_id: of the file that it shares debug information with (dwz's
             `.gnu_debugaltlink`); empty when it does not.
-        has_debug_info: about its functions.
+        has_debug_info: about its functions, which takes at most `DEBUG_BYTES_MAX` to expand.
         functions: of its own tables.
         objects: addresses of `PYTHON_RUNTIME`, `PYTHON_VERSION`, `PHP_GLOBALS`, and of what V8 and
             HotSpot export for debuggers (`V8_PREFIX`, `HOTSPOT_PREFIX`), as far as they are in it.
@@ -67,7 +70,7 @@ class ElfImage:
         self.build_id = _build_id(elf)
         self.debug_link = _debug_link(elf)
         self.shared_link, self.shared_build_id = _shared_link(elf)
-        self.has_debug_info = any(elf.section(each) is not None for each in _DEBUG_INFO)
+        self.has_debug_info = _has_debug_info(elf)
         self.functions = FunctionTable(_functions(elf, b".symtab"))
         self.objects = dict(chain(*(_objects(elf, table) for table in (b".symtab", b".dynsym"))))
         self.is_stripped = not len(self.functions)
@@ -159,6 +162,12 @@ def _debug_link(elf: ElfFile) -> str:
         return ""
     text = elf.data(section).split(b"\0", 1)[0].decode("ascii", "replace")
     return "" if "/" in text or text in (".", "..") else text
+
+
+def _has_debug_info(elf: ElfFile) -> bool:
+    is_there = any(elf.section(each) is not None for each in _DEBUG_INFO)
+    packed = [each for each in elf.sections if each.is_compressed]
+    return is_there and sum(map(elf.expanded_bytes, packed)) <= DEBUG_BYTES_MAX
 
 
 def _shared_link(elf: ElfFile) -> Tuple[str, str]:

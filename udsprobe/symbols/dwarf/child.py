@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import os
 import select
-import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Iterable, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Optional, Tuple
 
 import udsprobe
+
+if TYPE_CHECKING:
+    import subprocess
+
+SHOULD_PART = 0.7
+"""Of its time, after which it stops by itself: what it has not answered then is not known."""
 
 ANSWER_BYTES_MAX = 8 << 20
 _READ_BYTES = 1 << 16
@@ -35,12 +40,16 @@ def ask(file: int, alt: Optional[int], addresses: Iterable[int], seconds: float)
 
     Args:
         file, alt: as `DebugInfo` has them.
+        addresses: those first that matter most.
         seconds: after which it is ended.
     """
+    # On first use: most observations name no code, and keep the first sample waiting.
+    import subprocess
+
     ends_s = time.monotonic() + seconds
     passed = [file] if alt is None else [file, alt]
     root = Path(udsprobe.__file__).parent.parent
-    argv = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(root), str(int(seconds) + 1)]
+    argv = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(root), str(SHOULD_PART * seconds)]
     try:
         with open(os.memfd_create("udsprobe-addresses"), "w+b", buffering=0) as asked:
             # A file and no pipe: a child that does not read is not waited for.

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from udsprobe.symbols.elf_image import ElfImage
 
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_DELETED = b" (deleted)"
 _BY_BUILD_ID = "/usr/lib/debug/.build-id"
-# Of C and C++: their names say all that people want to know of them, and which file is theirs.
+# Of C, C++ and Java, and what interprets: in these nothing is the program's own. Their names say
+# all that people want to know of them.
 _LIBRARY = re.compile(
     rb"(libc|libpthread|librt|libdl|libm|libresolv|libstdc\+\+|libc\+\+|libc\+\+abi|libgcc_s"
-    rb"|ld-musl|ld-linux|ld)[-.]"
+    rb"|ld-musl|ld-linux|ld|libjvm|libjava|libjli|libnio|libnet)[-.].*"
+    rb"|(node|nodejs|java)|(lib)?(node|python|php(-fpm|-cgi)?|ruby|perl)[\d.-]*(\.so.*)?"
 )
 
 
@@ -34,8 +37,9 @@ class DebugFile(NamedTuple):
 
 
 def is_library(path: bytes) -> bool:
-    """Of a language, in which nothing is the program's own."""
-    return _LIBRARY.match(path.rpartition(b"/")[2]) is not None
+    """Of a language, or its interpreter."""
+    name = path[: -len(_DELETED)] if path.endswith(_DELETED) else path
+    return _LIBRARY.fullmatch(name.rpartition(b"/")[2]) is not None
 
 
 def debug_names(image: ElfImage, path: bytes) -> Tuple[str, ...]:
@@ -75,8 +79,10 @@ def shared_file(image: ElfImage, path: str, roots: Sequence[str]) -> Optional[in
     for name in (beside, *_by_build_id(image.shared_build_id)) if image.shared_link else ():
         for root in roots:
             found = _opened(root + name, image.shared_build_id)
-            if found is not None:
+            if found is not None and found[0].has_debug_info:
                 return found[1]
+            if found is not None:
+                os.close(found[1])
     return None
 
 

@@ -9,11 +9,13 @@ from udsprobe.symbols.dwarf import library
 from udsprobe.symbols.dwarf.library import Die, Span
 
 UNITS_MAX = 200_000
-_WITHIN = frozenset(
-    (library.NAMESPACE, library.MODULE, library.CLASS, library.STRUCTURE, library.UNION)
-)
+# Classes have declarations in the first place.
+_WITHIN = frozenset((library.NAMESPACE, library.MODULE))
 # Lambdas of C++, and functions in functions of GNU C.
-_ALSO_WITHIN = _WITHIN | {library.FUNCTION, library.BLOCK, library.TRY, library.CATCH}
+_ALSO_WITHIN = _WITHIN | {
+    *(library.CLASS, library.STRUCTURE, library.UNION),
+    *(library.FUNCTION, library.BLOCK, library.TRY, library.CATCH),
+}
 Of = TypeVar("Of")
 
 

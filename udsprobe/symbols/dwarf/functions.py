@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_right
+from collections import Counter
 from contextlib import suppress
 from typing import List, Optional, Set, Tuple
 
 from udsprobe.symbols.dwarf.answers import Told, read
 from udsprobe.symbols.dwarf.child import ask
 
-ONCE_S_MAX = 3.0
+ONCE_S_MAX = 2.0
 """That one look may take: a file that takes longer is not asked again."""
 
-FIRST_S, PART_MAX = 5.0, 0.01
+FIRST_S, PART_MAX = 4.0, 0.01
 """What all looks may take: so much, and so much of the time that passes."""
 
 TOLD_BYTES_MAX = 16 << 20
@@ -27,9 +28,14 @@ _ADDRESSES_KNOWN_MAX = 50_000
 
 
 class Allowance:
-    """For looks at the debug information of all files."""
+    """For looks at the debug information of all files.
 
-    def __init__(self) -> None:
+    Args:
+        once_s, first_s: as `ONCE_S_MAX` and `FIRST_S`.
+    """
+
+    def __init__(self, once_s: float = ONCE_S_MAX, first_s: float = FIRST_S) -> None:
+        self._once_s, self._first_s = once_s, first_s
         self._began_s = time.monotonic()
         self._took_s = 0.0
         self._told_bytes = 0
@@ -39,8 +45,8 @@ class Allowance:
         if self._told_bytes > TOLD_BYTES_MAX:
             return 0.0
         passed_s = time.monotonic() - self._began_s
-        left_s = FIRST_S + PART_MAX * passed_s - self._took_s
-        return max(0.0, min(ONCE_S_MAX, left_s))
+        left_s = self._first_s + PART_MAX * passed_s - self._took_s
+        return max(0.0, min(self._once_s, left_s))
 
     def add(self, seconds: float, told_bytes: int) -> None:
         """What one took, and told."""
@@ -57,7 +63,7 @@ class DebugFunctions:
 
     def __init__(self, file: int, alt: Optional[int], allowance: Allowance) -> None:
         self._file, self._alt, self._allowance = file, alt, allowance
-        self._wanted: Set[int] = set()
+        self._wanted: Counter[int] = Counter()
         self._without: Set[int] = set()
         self._told: List[Told] = []
         self._spans: List[Tuple[int, int, int]] = []
@@ -67,12 +73,15 @@ class DebugFunctions:
         """Whether it is to be asked for with the next look: it is not known."""
         is_new = not self._is_over and address not in self._without and self.at(address) is None
         if is_new:
-            self._wanted.add(address)
+            self._wanted[address] += 1
         return is_new
 
     def look(self) -> None:
-        """Ask for all that are wanted, and not known; what is not told now stays as it is."""
-        asked = sorted(self._wanted)[:ADDRESSES_MAX]
+        """Ask for all that are wanted, those first that are wanted most often.
+
+        What is not told now stays as it is.
+        """
+        asked = [address for address, _ in self._wanted.most_common(ADDRESSES_MAX)]
         self._wanted.clear()
         seconds = self._allowance.seconds()
         if self._is_over or not asked:

@@ -32,6 +32,11 @@ _LINE_MAX = 1 << 30
 _pointer, _int, _word, _long = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_ssize_t
 
 
+_BASE, _START, _END = _word(), _word(), _word()
+# Made once: of a large program hundreds of thousands of entries are asked where they are.
+_INTO = (ctypes.byref(_BASE), ctypes.byref(_START), ctypes.byref(_END))
+
+
 class Die(ctypes.Structure):
     """`Dwarf_Die`, an entry."""
 
@@ -122,16 +127,13 @@ def copied(die: Die) -> Die:
 
 def spans(of: Die) -> List[Span]:
     """Its addresses, as far as the program has them."""
-    base, start, end = _word(), _word(), _word()
-    into = [ctypes.byref(each) for each in (base, start, end)]
+    ranges, here = libdw().dwarf_ranges, ctypes.byref(of)
+    step = ranges(here, 0, *_INTO)
     found: List[Span] = []
-    step = 0
-    while len(found) < RANGES_MAX:
-        step = libdw().dwarf_ranges(ctypes.byref(of), step, *into)
-        if step <= 0:
-            break
-        if _LEFT_OUT < start.value < end.value:
-            found.append((start.value, end.value))
+    while step > 0 and len(found) < RANGES_MAX:
+        if _LEFT_OUT < _START.value < _END.value:
+            found.append((_START.value, _END.value))
+        step = ranges(here, step, *_INTO)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import IO, Iterator, List, Optional, Sequence
 
 from udsprobe.symbols.dwarf import library
@@ -16,14 +17,17 @@ def main(arguments: Sequence[str]) -> None:
     """Addresses in hexadecimal come one a line; a line is written for each function of theirs.
 
     Args:
-        arguments: seconds of CPU time that it may take; descriptors of the file, and of the one it
-            shares information with, where there is one.
+        arguments: seconds that it should take; descriptors of the file, and of the one it shares
+            information with, where there is one.
     """
-    seconds, file, *alt = map(int, arguments)
+    began_s = time.monotonic()
+    seconds, (file, *alt) = float(arguments[0]), map(int, arguments[1:])
     library.libdw()
-    confine(seconds)
+    confine(int(seconds) + 1)
     for line in answered(sys.stdin, file, alt[0] if alt else None):
         print(line, flush=True)
+        if time.monotonic() - began_s > seconds:
+            return
 
 
 def answered(asked: IO[str], file: int, alt: Optional[int]) -> Iterator[str]:
