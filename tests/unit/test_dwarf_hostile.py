@@ -20,7 +20,7 @@ from tests.unit.debug_programs import built, code_of
 from tests.unit.test_dwarf_files import assert_symbols_only, handled, named
 from tests.visible import invisible
 from udsprobe.symbols.dwarf.answers import read
-from udsprobe.symbols.dwarf.child import ask
+from udsprobe.symbols.dwarf.child import Answer, ask
 from udsprobe.symbols.dwarf.functions import (
     FIRST_S,
     ONCE_S_MAX,
@@ -96,7 +96,7 @@ def test_what_would_expand_without_end_is_not_expanded(program: Path, require: R
 def test_a_child_that_does_not_end_is_ended(program: Path, require: Require) -> None:
     with program.open("rb") as file:
         answer = ask(file.fileno(), None, [code_of(program, require).start], 0.0)
-    assert answer == ([], False)
+    assert (answer.lines, answer.is_whole) == ([], False)
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 
@@ -144,10 +144,10 @@ def test_an_answer_of_another_kind_is_refused(line: bytes) -> None:
 def test_time_and_memory_run_out() -> None:
     allowance = Allowance()
     assert allowance.seconds() == ONCE_S_MAX
-    allowance.add(FIRST_S - 0.5, 10)
+    allowance.add(FIRST_S - 0.5, Answer([], True, 7))
     assert 0.5 <= allowance.seconds() < ONCE_S_MAX
-    allowance.add(PATIENCE_S, 10)
-    assert allowance.seconds() == 0
+    allowance.add(PATIENCE_S, Answer([], True, 8))
+    assert (allowance.seconds(), allowance.cpu_ns) == (0, 15)
     other = Allowance()
-    other.add(0, TOLD_BYTES_MAX + 1)
+    other.add(0, Answer([b"x" * TOLD_BYTES_MAX, b"y"], True, 0))
     assert other.seconds() == 0

@@ -253,7 +253,7 @@ class Collector:
             lost_missed=missed,
             missed_by_program=misses,
             turned_away=sum(turned_away.values()),
-            cpu_ns=time.process_time_ns(),
+            cpu_ns=time.process_time_ns() + self._children_ns(),
             rss_bytes=resident_bytes(),
             bpf_cpu_ns=None if ran is None else ran.spent_ns,
             bpf_measured_ns=None if ran is None else ran.measured_ns,
@@ -292,6 +292,9 @@ class Collector:
 
     def _stacks_now(self) -> Optional[StackReading]:
         return None if self._stacks is None else self._stacks.reading()
+
+    def _children_ns(self) -> int:
+        return 0 if self._stacks is None else self._stacks.children_ns()
 
     def _waits_now(self) -> Optional[Tuple[WaitCounts, ...]]:
         return None if self._waits is None else self._waits.read()

@@ -159,6 +159,10 @@ class StackTaking:
         """Kernel memory of its maps."""
         return 0 if self._sampler is None else self._sampler.maps_bytes()
 
+    def children_ns(self) -> int:
+        """CPU time of processes of its own, which is in no clock of this one."""
+        return 0 if self._sampler is None else self._profile.children_ns
+
     def stop(self) -> None:
         """Take no more; what came is there to be read."""
         if self._sampler is not None and self._sampler.is_on:

@@ -201,6 +201,11 @@ class StackProfile:
         """Callers are found by call frame information, not by frame pointers alone."""
         return self._images.unwinds
 
+    @property
+    def children_ns(self) -> int:
+        """CPU time of processes that read what names need."""
+        return self._images.children_ns
+
     def add(self, came: Came) -> None:
         """Count what came, each stack under the names that its addresses have now."""
         for process in self._processes.values():

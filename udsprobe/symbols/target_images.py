@@ -118,6 +118,11 @@ class TargetImages:
         # That of 32-bit programs is another one.
         return self._vdso if mapping.end - mapping.start == self._vdso_bytes else NOT_READ
 
+    @property
+    def children_ns(self) -> int:
+        """CPU time of processes that read debug information."""
+        return self._allowance.cpu_ns
+
     def look(self) -> None:
         """Read what debug information tells of the addresses that are wanted."""
         for image in self._images.values():

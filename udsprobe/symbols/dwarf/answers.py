@@ -15,6 +15,9 @@ from udsprobe.symbols.demangled import function_name
 from udsprobe.symbols.dwarf.inlining import OWN, Call, Stretch
 from udsprobe.symbols.dwarf.library import Place, Span
 
+END = b"end"
+"""Behind the last line: nothing is missing."""
+
 # Headers of C, C++ and the compiler, and Rust's sources.
 _LIBRARY = re.compile(
     r"(.*/)?include/([\w.+-]+/)?(c\+\+|bits|sys)/|.*/lib(64)?/(gcc|clang|llvm)[^/]*/(.*/)?include/"

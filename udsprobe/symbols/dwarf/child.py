@@ -10,9 +10,10 @@ import select
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Optional
 
 import udsprobe
+from udsprobe.symbols.dwarf.answers import END
 
 if TYPE_CHECKING:
     import subprocess
@@ -29,10 +30,17 @@ _PROGRAM = (
 
 
 class Answer(NamedTuple):
-    """Lines that are whole; `is_whole`: there are no more."""
+    """Of one child.
+
+    Attributes:
+        lines: those that are whole.
+        is_whole: there are no more.
+        cpu_ns: CPU time that it took.
+    """
 
     lines: List[bytes]
     is_whole: bool
+    cpu_ns: int
 
 
 def ask(file: int, alt: Optional[int], addresses: Iterable[int], seconds: float) -> Answer:
@@ -66,37 +74,43 @@ def ask(file: int, alt: Optional[int], addresses: Iterable[int], seconds: float)
                 bufsize=0,
             )
     except (OSError, ValueError):
-        return Answer([], is_whole=False)
+        return Answer([], is_whole=False, cpu_ns=0)
+    told = b""
     try:
-        return _answer(child, ends_s)
+        told = _read(child, ends_s)
     finally:
-        _end(child)
-
-
-def _answer(child: subprocess.Popen[bytes], ends_s: float) -> Answer:
-    assert child.stdout is not None
-    told, is_over = _read(child.stdout.fileno(), ends_s)
+        cpu_ns = _end(child)
     *lines, rest = told.split(b"\n")
-    return Answer(lines, is_over and not rest and child.wait() == 0)
+    if rest == END:
+        return Answer(lines, is_whole=True, cpu_ns=cpu_ns)
+    return Answer(lines, is_whole=False, cpu_ns=cpu_ns)
 
 
-def _read(pipe: int, ends_s: float) -> Tuple[bytes, bool]:
-    """Whether its end was read, too."""
-    told = bytearray()
+def _read(child: subprocess.Popen[bytes], ends_s: float) -> bytes:
+    """What it has written in its time."""
+    assert child.stdout is not None
+    pipe, told = child.stdout.fileno(), bytearray()
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     while len(told) < ANSWER_BYTES_MAX:
         if not poll.poll(max(0, 1000 * (ends_s - time.monotonic()))):
-            return bytes(told), False
+            break
         part = os.read(pipe, _READ_BYTES)
         if not part:
-            return bytes(told), True
+            break
         told += part
-    return bytes(told), False
+    return bytes(told)
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end(child: subprocess.Popen[bytes]) -> int:
+    """CPU time that it took, in nanoseconds: whatever it says, it may go on."""
     if child.stdout is not None:
         child.stdout.close()
     child.kill()
-    child.wait()
+    try:
+        _, status, used = os.wait4(child.pid, 0)
+    except ChildProcessError:
+        # Who started udsprobe ignores SIGCHLD: the kernel has taken it away.
+        return 0
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return int(1e9 * (used.ru_utime + used.ru_stime))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import List, Optional, Set, Tuple
 
 from udsprobe.symbols.dwarf.answers import Told, read
-from udsprobe.symbols.dwarf.child import ask
+from udsprobe.symbols.dwarf.child import Answer, ask
 
 ONCE_S_MAX = 2.0
 """That one look may take: a file that takes longer is not asked again."""
@@ -28,10 +28,13 @@ _ADDRESSES_KNOWN_MAX = 50_000
 
 
 class Allowance:
-    """For looks at the debug information of all files.
+    """For looks at the debug information of all files, and what they took.
 
     Args:
         once_s, first_s: as `ONCE_S_MAX` and `FIRST_S`.
+
+    Attributes:
+        cpu_ns: CPU time of the children.
     """
 
     def __init__(self, once_s: float = ONCE_S_MAX, first_s: float = FIRST_S) -> None:
@@ -39,6 +42,7 @@ class Allowance:
         self._began_s = time.monotonic()
         self._took_s = 0.0
         self._told_bytes = 0
+        self.cpu_ns = 0
 
     def seconds(self) -> float:
         """That the next one may take; 0: none may be."""
@@ -48,10 +52,11 @@ class Allowance:
         left_s = self._first_s + PART_MAX * passed_s - self._took_s
         return max(0.0, min(self._once_s, left_s))
 
-    def add(self, seconds: float, told_bytes: int) -> None:
+    def add(self, seconds: float, answer: Answer) -> None:
         """What one took, and told."""
         self._took_s += seconds
-        self._told_bytes += told_bytes
+        self._told_bytes += sum(map(len, answer.lines))
+        self.cpu_ns += answer.cpu_ns
 
 
 class DebugFunctions:
@@ -95,7 +100,7 @@ class DebugFunctions:
             for line in answer.lines:
                 self._add(read(line))
         self._spans.sort()
-        self._allowance.add(time.monotonic() - began_s, sum(map(len, answer.lines)))
+        self._allowance.add(time.monotonic() - began_s, answer)
         self._settle(asked)
         self._is_over = not answer.is_whole
 

@@ -7,7 +7,7 @@ import time
 from typing import IO, Iterator, List, Optional, Sequence
 
 from udsprobe.symbols.dwarf import library
-from udsprobe.symbols.dwarf.answers import written
+from udsprobe.symbols.dwarf.answers import END, written
 from udsprobe.symbols.dwarf.confined import confine
 from udsprobe.symbols.dwarf.debug_info import DebugInfo, Function
 from udsprobe.symbols.dwarf.inlining import TooMany, inlined
@@ -27,7 +27,8 @@ def main(arguments: Sequence[str]) -> None:
     for line in answered(sys.stdin, file, alt[0] if alt else None):
         print(line, flush=True)
         if time.monotonic() - began_s > seconds:
-            return
+            break
+    print(END.decode(), end="", flush=True)
 
 
 def answered(asked: IO[str], file: int, alt: Optional[int]) -> Iterator[str]:
