@@ -20,7 +20,8 @@ END = b"end"
 
 # Headers of C, C++ and the compiler, and Rust's sources.
 _LIBRARY = re.compile(
-    r"(.*/)?include/([\w.+-]+/)?(c\+\+|bits|sys)/|.*/lib(64)?/(gcc|clang|llvm)[^/]*/(.*/)?include/"
+    r"(.*/)?include/([\w.+-]+/)?c\+\+/|/usr/include/([\w.+-]+/)?(bits|sys)/"
+    r"|.*/lib(64)?/(gcc|clang|llvm)[^/]*/(.*/)?include/"
     r"|/rustc/\w+/library/|/rust/deps/|(.*/lib/rustlib/src/rust/)?library/(core|alloc|std)/"
 )
 
