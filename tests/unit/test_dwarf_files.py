@@ -64,7 +64,9 @@ def handled(program: Path, require: Require) -> Tuple[int, int]:
     raise AssertionError("no such symbol")
 
 
-def named(program: Path, where: Tuple[int, int]) -> List[Tuple[CodeFrame, ...]]:
+def named(
+    program: Path, where: Tuple[int, int], *, is_told: bool = True
+) -> List[Tuple[CodeFrame, ...]]:
     """What is told of each address of a function, in a process."""
     images = TargetImages(MACHINES[platform.machine()])
     with spinning(program) as pid:
@@ -76,7 +78,9 @@ def named(program: Path, where: Tuple[int, int]) -> List[Tuple[CodeFrame, ...]]:
         addresses = range(loaded_at + where[0], loaded_at + sum(where))
         for address in addresses:
             names.want(address)
-        images.look()
+        names.frame(addresses[0])
+        assert images.look() is is_told
+        names.forget()
         found = [names.frames(address) for address in addresses]
     images.close()
     return found
@@ -130,7 +134,7 @@ def test_apart_of_another_build_is_refused(program: Path, require: Require) -> N
     debug.parent.mkdir()
     run(require, "objcopy", "--only-keep-debug", other, debug)
     run(require, "objcopy", f"--add-gnu-debuglink={debug}", program)
-    assert_symbols_only(named(program, where))
+    assert_symbols_only(named(program, where, is_told=False))
 
 
 def test_compressed(program: Path, require: Require) -> None:
@@ -170,7 +174,7 @@ def test_split_has_symbols_only(tmp_path: Path, require: Require) -> None:
     """What is in a .dwo is not read."""
     options = ("-O2", "-g", "-gsplit-dwarf", "-dumpdir", f"{tmp_path}/")
     program = built("gcc", "inlined.c", tmp_path / "hot", require, *options)
-    assert_symbols_only(named(program, handled(program, require)))
+    assert_symbols_only(named(program, handled(program, require), is_told=False))
 
 
 def test_the_c_library_is_named_by_its_symbols(program: Path) -> None:

@@ -116,7 +116,7 @@ class ProcessNames:
             self._mapped = found
             self._space = AddressSpace(found)
             self._program = program(self._pid, self._proc)
-            self._forget()
+            self.forget()
         self._read_perf_map()
         return is_new
 
@@ -141,9 +141,13 @@ class ProcessNames:
     def want(self, address: int) -> None:
         """Debug information is to be asked about it, with `TargetImages.look`."""
         image, inside = self._place_in_file(address)
-        if image is not None and image.debug is not None and image.debug.want(inside):
-            self._frames.pop(address, None)
-            self._inlined.pop(address, None)
+        if image is not None and image.debug is not None:
+            image.debug.want(inside)
+
+    def forget(self) -> None:
+        """More may be known of any address now."""
+        self._frames.clear()
+        self._inlined.clear()
 
     def place(self, address: int) -> Optional[Place]:
         """How to get to its caller; None where no code is."""
@@ -217,10 +221,6 @@ class ProcessNames:
         inside = image.address_of(mapping, address)
         return (None, 0) if inside is None else (image, inside)
 
-    def _forget(self) -> None:
-        self._frames.clear()
-        self._inlined.clear()
-
     def _trampoline(self, address: int) -> Optional[Rule]:
         """On x86-64, where they keep no frame pointer before 3.14."""
         return TRAMPOLINE if self._is_x86 and self.is_trampoline(address) else None
@@ -290,7 +290,7 @@ class ProcessNames:
                 if found.st_size != self._map_bytes and began_s >= self._map_again_s:
                     self._map_bytes = found.st_size
                     self._map = entries(file.read(MAP_BYTES_MAX))
-                    self._forget()
+                    self.forget()
                     # By its CPU time: where others take the CPUs names must not be old ones.
                     took_s = time.thread_time() - began_cpu_s
                     self._map_again_s = began_s + took_s / MAP_READING_MAX

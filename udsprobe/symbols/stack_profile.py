@@ -230,7 +230,9 @@ class StackProfile:
         found = [(event, self._way(event)) for event in came.events]
         for sums in came.untold:
             self._process(sums.pid).names.want(sums.ip)
-        self._images.look()
+        if self._images.look():
+            for process in self._processes.values():
+                process.names.forget()
         return found
 
     def _way(self, event: Event) -> Way:

@@ -123,11 +123,14 @@ class TargetImages:
         """CPU time of processes that read debug information."""
         return self._allowance.cpu_ns
 
-    def look(self) -> None:
-        """Read what debug information tells of the addresses that are wanted."""
-        for image in self._images.values():
-            if image.debug is not None:
-                image.debug.look()
+    def look(self) -> bool:
+        """Read what debug information tells of the addresses that are wanted.
+
+        Whether more is known than before.
+        """
+        debug = [image.debug for image in self._images.values() if image.debug is not None]
+        found = [each.look() for each in debug]
+        return any(found)
 
     def rest(self) -> None:
         """Until more is asked for: keep what is known, and as little memory as that takes."""

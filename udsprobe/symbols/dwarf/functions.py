@@ -74,35 +74,26 @@ class DebugFunctions:
         self._spans: List[Tuple[int, int, int]] = []
         self._is_over = False
 
-    def want(self, address: int) -> bool:
-        """Whether it is to be asked for with the next look: it is not known."""
-        is_new = not self._is_over and address not in self._without and self.at(address) is None
-        if is_new:
+    def want(self, address: int) -> None:
+        """To be asked for with the next look, where it is not known."""
+        if not self._is_over and address not in self._without and self.at(address) is None:
             self._wanted[address] += 1
-        return is_new
 
-    def look(self) -> None:
+    def look(self) -> bool:
         """Ask for all that are wanted, those first that are wanted most often.
 
-        What is not told now stays as it is.
+        What is not told now stays as it is. Whether more is known than before.
         """
         asked = [address for address, _ in self._wanted.most_common(ADDRESSES_MAX)]
         self._wanted.clear()
         seconds = self._allowance.seconds()
         if self._is_over or not asked:
-            return
-        if not seconds:
-            self._settle(asked)
-            return
-        began_s = time.monotonic()
-        answer = ask(self._file, self._alt, asked, seconds)
-        with suppress(ValueError):
-            for line in answer.lines:
-                self._add(read(line))
-        self._spans.sort()
-        self._allowance.add(time.monotonic() - began_s, answer)
+            return False
+        before = len(self._told)
+        if seconds:
+            self._ask(asked, seconds)
         self._settle(asked)
-        self._is_over = not answer.is_whole
+        return len(self._told) > before
 
     def at(self, address: int) -> Optional[Told]:
         """The function that has it; None: not told."""
@@ -119,6 +110,16 @@ class DebugFunctions:
             if descriptor is not None and descriptor >= 0:
                 os.close(descriptor)
         self._file, self._alt = -1, None
+
+    def _ask(self, asked: List[int], seconds: float) -> None:
+        began_s = time.monotonic()
+        answer = ask(self._file, self._alt, asked, seconds)
+        with suppress(ValueError):
+            for line in answer.lines:
+                self._add(read(line))
+        self._spans.sort()
+        self._allowance.add(time.monotonic() - began_s, answer)
+        self._is_over = not answer.is_whole
 
     def _add(self, told: Told) -> None:
         self._told.append(told)
