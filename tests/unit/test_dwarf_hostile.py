@@ -142,12 +142,28 @@ def test_an_answer_of_another_kind_is_refused(line: bytes) -> None:
 
 
 def test_time_and_memory_run_out() -> None:
+    half = Answer([], is_whole=True, cpu_ns=int(1e9 * FIRST_S / 2))
     allowance = Allowance()
+    allowance.add(PATIENCE_S, half)
     assert allowance.seconds() == ONCE_S_MAX
-    allowance.add(FIRST_S - 0.5, Answer([], True, 7))
-    assert 0.5 <= allowance.seconds() < ONCE_S_MAX
-    allowance.add(PATIENCE_S, Answer([], True, 8))
-    assert (allowance.seconds(), allowance.cpu_ns) == (0, 15)
-    other = Allowance()
-    other.add(0, Answer([b"x" * TOLD_BYTES_MAX, b"y"], True, 0))
-    assert other.seconds() == 0
+    allowance.add(PATIENCE_S, half._replace(cpu_ns=half.cpu_ns + int(1e9 * PATIENCE_S)))
+    assert allowance.seconds() == 0
+    assert allowance.cpu_ns == int(1e9 * FIRST_S) + int(1e9 * PATIENCE_S)
+
+
+def test_what_was_ended_counts_with_all_its_time() -> None:
+    allowance = Allowance()
+    allowance.add(PATIENCE_S, Answer([], is_whole=False, cpu_ns=0))
+    assert allowance.seconds() == 0
+
+
+def test_what_is_told_is_bounded() -> None:
+    allowance = Allowance()
+    allowance.add(0, Answer([b"x" * TOLD_BYTES_MAX, b"y"], is_whole=True, cpu_ns=0))
+    assert allowance.seconds() == 0
+
+
+def test_cpu_time_of_a_child_is_known(program: Path, require: Require) -> None:
+    with program.open("rb") as file:
+        answer = ask(file.fileno(), None, [code_of(program, require).start], PATIENCE_S)
+    assert answer.is_whole and answer.cpu_ns > 1_000_000

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import time
 from pathlib import Path
@@ -106,10 +107,11 @@ def _end(child: subprocess.Popen[bytes]) -> int:
     """CPU time that it took, in nanoseconds: whatever it says, it may go on."""
     if child.stdout is not None:
         child.stdout.close()
-    child.kill()
     try:
+        # Not by `Popen.kill`, which may reap it and lose what it took.
+        os.kill(child.pid, signal.SIGKILL)
         _, status, used = os.wait4(child.pid, 0)
-    except ChildProcessError:
+    except (ChildProcessError, ProcessLookupError):
         # Who started udsprobe ignores SIGCHLD: the kernel has taken it away.
         return 0
     child.returncode = os.waitstatus_to_exitcode(status)

@@ -12,11 +12,12 @@ from typing import List, Optional, Set, Tuple
 from udsprobe.symbols.dwarf.answers import Told, read
 from udsprobe.symbols.dwarf.child import Answer, ask
 
-ONCE_S_MAX = 2.0
-"""That one look may take: a file that takes longer is not asked again."""
+ONCE_S_MAX = 4.0
+"""That one look may take, also where others have the CPUs: a file that takes longer is not asked
+again."""
 
-FIRST_S, PART_MAX = 4.0, 0.01
-"""What all looks may take: so much, and so much of the time that passes."""
+FIRST_S, PART_MAX = 3.0, 0.01
+"""CPU time that all looks may take: so much, and so much of the time that passes."""
 
 TOLD_BYTES_MAX = 16 << 20
 """Of answers, which are kept: those of Rust and C++ have 3 to 30 KB for a function."""
@@ -46,15 +47,18 @@ class Allowance:
 
     def seconds(self) -> float:
         """That the next one may take; 0: none may be."""
-        if self._told_bytes > TOLD_BYTES_MAX:
-            return 0.0
         passed_s = time.monotonic() - self._began_s
-        left_s = self._first_s + PART_MAX * passed_s - self._took_s
-        return max(0.0, min(self._once_s, left_s))
+        is_left = self._took_s < self._first_s + PART_MAX * passed_s
+        return self._once_s if is_left and self._told_bytes <= TOLD_BYTES_MAX else 0.0
 
     def add(self, seconds: float, answer: Answer) -> None:
-        """What one took, and told."""
-        self._took_s += seconds
+        """What one took, and told.
+
+        Args:
+            seconds: that passed. They count as a whole where the child had to be ended: it may
+                have waited for something.
+        """
+        self._took_s += answer.cpu_ns / 1e9 if answer.is_whole else seconds
         self._told_bytes += sum(map(len, answer.lines))
         self.cpu_ns += answer.cpu_ns
 
