@@ -10,6 +10,7 @@ from typing import List, Tuple
 import udsprobe
 from tests.fuzz.target import Target
 from tests.visible import invisible
+from udsprobe.symbols.dwarf.answers import read
 from udsprobe.symbols.dwarf.debug_files import debug_names
 from udsprobe.symbols.elf_image import ElfImage
 from udsprobe.symbols.mappings import AddressSpace, mappings
@@ -19,10 +20,14 @@ OBJECT = Path(udsprobe.__file__).parent / "_bpf" / f"stacks.{platform.machine()}
 PERF_MAP = (
     b"7f00 40 LazyCompile:*hash /srv/a b.js:12:3\n7f40 10 py::verify:/srv/a.py\n0 0 x\n9 z y\n"
 )
+DEBUG_ANSWER = (
+    b'{"places":[["own","/a.c",1],["_ZN1a1bEv","/b.cpp",20],[null,null,null]],"spans":[[16,64]],'
+    b'"calls":[[1,-1],[2,0]],"stretches":[[18,20,0],[20,28,1]]}'
+)
 MAPS = (
     b"5000-6000 r-xp 00001000 fe:01 77 /usr/bin/a b\n7000-8000 r-xp 0 00:00 0 [vdso]\nq-r x 1 2 3\n"
 )
-ADDRESSES = (0, 1, 0x5000, 0x7F00, 0x7F41, (1 << 64) - 1)
+ADDRESSES = (0, 1, 19, 24, 0x5000, 0x7F00, 0x7F41, (1 << 64) - 1)
 
 
 def _elf(data: bytes) -> None:
@@ -49,12 +54,20 @@ def _maps(data: bytes) -> None:
         assert found is None or found.start <= address < found.end
 
 
+def _debug_answer(data: bytes) -> None:
+    told = read(data)
+    for address in ADDRESSES:
+        for each in told.calls_at(address):
+            assert not invisible(f"{each.name}{each.file}")
+
+
 def _objects() -> List[bytes]:
     return [OBJECT.read_bytes()] if OBJECT.exists() else []
 
 
 TARGETS: Tuple[Target, ...] = (
     Target("elf", _objects, _elf, (ValueError,)),
+    Target("debug-answer", lambda: [DEBUG_ANSWER], _debug_answer, (ValueError,)),
     Target("perf-map", lambda: [PERF_MAP], _perf_map),
     Target("mappings", lambda: [MAPS], _maps),
 )
