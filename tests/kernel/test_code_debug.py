@@ -67,9 +67,6 @@ def test_the_verdict_says_where(tmp_path: Path, require: Require) -> None:
         report = attach(process.pid, tmp_path, "--stacks")
     assert report["verdict"]["cause"] == "app-cpu"
     assert f"{STEP} ← {MIX}" in report["verdict"]["summary"]
-    # Reading it is no work of a stranger.
-    holders = report["time"]["cpu_holders"]
-    assert not any((each["comm"] or "").startswith("python") for each in holders)
 
 
 def test_debug_information_of_another_mount_namespace(tmp_path: Path, require: Require) -> None:

@@ -17,6 +17,7 @@ from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.tables.cpu_holders import KEPT_MIN, LONGEST_KEPT, CpuHolders
 from udsprobe.kernel.tracer import Tracer
 from udsprobe.sample import ENDED_PID
+from udsprobe.symbols.dwarf.confined import NAME
 
 pytestmark = [pytest.mark.root, pytest.mark.alone, pytest.mark.usefixtures("nothing_left_over")]
 
@@ -75,6 +76,17 @@ def test_partners_are_known_when_they_have_ended(tracer: Tracer) -> None:
     loaded.update("partners", pids[0].to_bytes(4, sys.byteorder), b"\x01")
     rows = {row.pid: row.is_partner for row in CpuHolders(loaded, Procfs()).read()}
     assert rows == {pids[0]: True, pids[1]: False}
+
+
+def test_children_of_udsprobe_are_known_when_they_have_ended(tracer: Tracer) -> None:
+    loaded = tracer._object
+    key, holder = (loaded.btf.structure(name) for name in ("cpu_holder_key", "cpu_holder"))
+    pids = ended_pid(), ended_pid()
+    for pid in pids:
+        one = key(started_ns=NS_PER_TICK, tgid=pid)
+        loaded.update("cpu_holders", bytes(one), bytes(holder(waited_ns=1)))
+    rows = {row.pid: row.comm for row in CpuHolders(loaded, Procfs()).read(own={pids[0]})}
+    assert rows == {pids[0]: NAME.decode(), pids[1]: None}
 
 
 def test_the_upstream_of_an_upstream_is_a_partner(tracer: Tracer, tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ class Collector:
             served_by=self._servers.read(self._comms()),
             loops=counted.loops(),
             loop_busy=counters.loop_busy(row),
-            cpu_holders=self._holders.read(self._book.alive()),
+            cpu_holders=self._holders.read(self._book.alive(), self._children()),
             stacks=self._stacks_now(),
             waits=self._waits_now(),
             kept_requests=kept,
@@ -292,6 +292,9 @@ class Collector:
 
     def _stacks_now(self) -> Optional[StackReading]:
         return None if self._stacks is None else self._stacks.reading()
+
+    def _children(self) -> FrozenSet[int]:
+        return frozenset() if self._stacks is None else self._stacks.children()
 
     def _children_ns(self) -> int:
         return 0 if self._stacks is None else self._stacks.children_ns()

@@ -163,6 +163,10 @@ class StackTaking:
         """CPU time of processes of its own, which is in no clock of this one."""
         return 0 if self._sampler is None else self._profile.children_ns
 
+    def children(self) -> FrozenSet[int]:
+        """The pids that these had."""
+        return frozenset() if self._sampler is None else self._profile.children
+
     def stop(self) -> None:
         """Take no more; what came is there to be read."""
         if self._sampler is not None and self._sampler.is_on:

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import platform
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
@@ -205,6 +216,11 @@ class StackProfile:
     def children_ns(self) -> int:
         """CPU time of processes that read what names need."""
         return self._images.children_ns
+
+    @property
+    def children(self) -> FrozenSet[int]:
+        """The pids that these had."""
+        return self._images.children
 
     def add(self, came: Came) -> None:
         """Count what came, each stack under the names that its addresses have now."""

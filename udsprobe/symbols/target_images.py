@@ -7,7 +7,7 @@ import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from udsprobe.symbols import frame_rules
 from udsprobe.symbols.dwarf import debug_files
@@ -122,6 +122,11 @@ class TargetImages:
     def children_ns(self) -> int:
         """CPU time of processes that read debug information."""
         return self._allowance.cpu_ns
+
+    @property
+    def children(self) -> FrozenSet[int]:
+        """The pids that these had."""
+        return frozenset(self._allowance.pids)
 
     def look(self) -> bool:
         """Read what debug information tells of the addresses that are wanted.

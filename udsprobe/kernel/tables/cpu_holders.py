@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import AbstractSet, Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.objects.shared_memory import SharedGlobals
@@ -30,6 +30,8 @@ IDLE = "idle"
 _PID_BYTES = 4
 # A process outside of the PID namespace that udsprobe runs in; its number is the host's.
 OUTSIDE = "outside"
+# As the name that such a process gives itself (udsprobe/symbols/dwarf/confined.py).
+OWN_CHILD = "udsprobe-names"
 
 _Who = Tuple[int, int]
 # Of those that ended: whether they were targets, or else at the other end of one's connections.
@@ -70,14 +72,17 @@ class CpuHolders:
         self._kept_max = KEPT_MIN
         self._reads = 0
 
-    def read(self, targets: Iterable[int] = ()) -> Tuple[CpuHolder, ...]:
+    def read(
+        self, targets: Iterable[int] = (), own: AbstractSet[int] = frozenset()
+    ) -> Tuple[CpuHolder, ...]:
         """Everybody so far.
 
         Args:
             targets: process ids of those that live; from them chains of connections are followed.
+            own: of udsprobe's children, which have ended when names are read.
         """
         entries = self._entries()
-        self._read_names(entries)
+        self._read_names(entries, own)
         self._read_partners(entries, targets)
         self._reads += 1
         often = KEPT_MIN if self._reads % LOOK_AGAIN_EVERY_READS == 0 else self._kept_max
@@ -137,7 +142,7 @@ class CpuHolders:
             found[key.tgid, key.started_ns] = self._holder.from_buffer_copy(raw)
         return found
 
-    def _read_names(self, entries: Dict[_Who, Any]) -> None:
+    def _read_names(self, entries: Dict[_Who, Any], own: AbstractSet[int]) -> None:
         """Of those that targets waited for since the last time, the longest first."""
         grown: List[Tuple[int, _Who]] = []
         for who, entry in entries.items():
@@ -146,6 +151,8 @@ class CpuHolders:
                 grown.append((waited_ns, who))
         for _, who in sorted(grown, reverse=True)[:NAMES_READ_MAX]:
             comm = self._comm(*who)
+            if comm is None and who[0] in own:
+                comm = OWN_CHILD
             if comm is not None:
                 self._comms[who] = comm
 

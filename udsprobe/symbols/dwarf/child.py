@@ -37,11 +37,13 @@ class Answer(NamedTuple):
         lines: those that are whole.
         is_whole: there are no more.
         cpu_ns: CPU time that it took.
+        pid: that it had; 0: there was none.
     """
 
     lines: List[bytes]
     is_whole: bool
     cpu_ns: int
+    pid: int = 0
 
 
 def ask(file: int, alt: Optional[int], addresses: Iterable[int], seconds: float) -> Answer:
@@ -83,8 +85,8 @@ def ask(file: int, alt: Optional[int], addresses: Iterable[int], seconds: float)
         cpu_ns = _end(child)
     *lines, rest = told.split(b"\n")
     if rest == END:
-        return Answer(lines, is_whole=True, cpu_ns=cpu_ns)
-    return Answer(lines, is_whole=False, cpu_ns=cpu_ns)
+        return Answer(lines, is_whole=True, cpu_ns=cpu_ns, pid=child.pid)
+    return Answer(lines, is_whole=False, cpu_ns=cpu_ns, pid=child.pid)
 
 
 def _read(child: subprocess.Popen[bytes], ends_s: float) -> bytes:

@@ -36,6 +36,7 @@ class Allowance:
 
     Attributes:
         cpu_ns: CPU time of the children.
+        pids: that these had.
     """
 
     def __init__(self, once_s: float = ONCE_S_MAX, first_s: float = FIRST_S) -> None:
@@ -44,6 +45,7 @@ class Allowance:
         self._took_s = 0.0
         self._told_bytes = 0
         self.cpu_ns = 0
+        self.pids: Set[int] = set()
 
     def seconds(self) -> float:
         """That the next one may take; 0: none may be."""
@@ -61,6 +63,7 @@ class Allowance:
         self._took_s += answer.cpu_ns / 1e9 if answer.is_whole else seconds
         self._told_bytes += sum(map(len, answer.lines))
         self.cpu_ns += answer.cpu_ns
+        self.pids.add(answer.pid)
 
 
 class DebugFunctions:
