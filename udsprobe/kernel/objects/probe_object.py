@@ -113,6 +113,9 @@ class ProbeObject:
         self.btf = Btf(self._raw_btf())
         self._links: Dict[str, int] = {}
         self._iterators: Dict[str, int] = {}
+        # libbpf goes through all of them to find one.
+        self._maps_found: Dict[str, int] = {}
+        self._programs_found: Dict[str, int] = {}
         self._mapped: Dict[Tuple[str, int, bool], mmap.mmap] = {}
         # Of the maps that have all their memory from the beginning.
         self._lasting_bytes: Optional[int] = None
@@ -221,6 +224,8 @@ class ProbeObject:
         for link in self._iterators.values():
             self._bpf.functions.bpf_link__destroy(link)
         self._iterators.clear()
+        self._maps_found.clear()
+        self._programs_found.clear()
         self._bpf.functions.bpf_object__close(self._object)
         self._object = 0
 
@@ -433,13 +438,18 @@ class ProbeObject:
         )
 
     def _map(self, name: str) -> int:
-        return self._bpf.pointer("bpf_object__find_map_by_name", self._object, name.encode())
+        return self._found(self._maps_found, "bpf_object__find_map_by_name", name)
 
     def _map_fd(self, name: str) -> int:
         return self._bpf.call("bpf_map__fd", self._map(name))
 
     def _program(self, name: str) -> int:
-        return self._bpf.pointer("bpf_object__find_program_by_name", self._object, name.encode())
+        return self._found(self._programs_found, "bpf_object__find_program_by_name", name)
+
+    def _found(self, known: Dict[str, int], function: str, name: str) -> int:
+        if name not in known:
+            known[name] = self._bpf.pointer(function, self._object, name.encode())
+        return known[name]
 
     def _raw_btf(self) -> bytes:
         size = ctypes.c_uint32()

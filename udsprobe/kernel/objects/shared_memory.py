@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
-from functools import reduce
+from functools import cache, reduce
 from operator import add
 from typing import Dict, Iterable, List, Sequence, Tuple, Type
 
@@ -35,6 +35,7 @@ def _sums(some: Row, others: Row) -> Row:
     return list(map(add, some, others))
 
 
+@cache
 def words_at(layout: Type[ctypes.Structure], *path: str) -> slice:
     """Where the words of a member of a structure are, nested members by path."""
     within: type = layout
