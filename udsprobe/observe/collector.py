@@ -13,7 +13,7 @@ from udsprobe import __version__
 from udsprobe.kept_requests import still_kept, told_in_samples
 from udsprobe.kernel.abilities.plan import tells_arrivals
 from udsprobe.kernel.objects.run_time import RunTimeMeter
-from udsprobe.kernel.objects.shared_memory import Row
+from udsprobe.kernel.objects.shared_memory import AddedUp
 from udsprobe.kernel.proc.cpu_files import CpuFiles
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.kernel.programs.call_programs import missed_calls
@@ -74,7 +74,7 @@ class _Counted(NamedTuple):
     """`ran`: processes of which a thread ran since the last sample."""
 
     calls: Tuple[CallCounts, ...]
-    row: Row
+    row: AddedUp
     threads: Sequence[ThreadReading]
     ran: FrozenSet[int]
     exited_activity_ns: Mapping[str, int]
@@ -186,7 +186,7 @@ class Collector:
         )
         return self._in_detail(sample, row)
 
-    def _in_detail(self, sample: Sample, row: Row) -> Sample:
+    def _in_detail(self, sample: Sample, row: AddedUp) -> Sample:
         if self._tracer.detail == "full":
             return sample
         return without_calls(sample, self._tracer.counters.traffic(row))

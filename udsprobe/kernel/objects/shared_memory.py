@@ -7,7 +7,7 @@ import mmap
 import struct
 from functools import cache, reduce
 from operator import add
-from typing import Dict, Iterable, List, Sequence, Tuple, Type
+from typing import Dict, Iterable, List, Sequence, Tuple, Type, Union
 
 from udsprobe.kernel.objects.probe_object import ProbeObject
 
@@ -33,6 +33,11 @@ def combined(rows: Iterable[Row], maxima_at: Sequence[int]) -> Row:
 
 def _sums(some: Row, others: Row) -> Row:
     return list(map(add, some, others))
+
+
+def words_of_raw(raw: Union[bytes, memoryview]) -> Row:
+    """A structure of 64-bit words, or a part of one."""
+    return list(struct.unpack(f"<{len(raw) // WORD_BYTES}Q", raw))
 
 
 @cache
@@ -62,25 +67,18 @@ class SharedArray:
         self, loaded: ProbeObject, name: str, entries: int, layout: Type[ctypes.Structure]
     ) -> None:
         self._size = ctypes.sizeof(layout)
-        self._words = self._size // WORD_BYTES
         self._layout = layout
         mapped = loaded.mapped(name, whole_pages(self._size * entries))
         self._bytes = memoryview(mapped)
-        self._decoded: Dict[int, Tuple[bytes, Row]] = {}
 
-    def row(self, index: int) -> Row:
-        """The words of one entry; decoded again only when they changed."""
-        raw = bytes(self._bytes[index * self._size : (index + 1) * self._size])
-        known = self._decoded.get(index)
-        if known is None or known[0] != raw:
-            known = (raw, list(struct.unpack(f"<{self._words}Q", raw)))
-            self._decoded[index] = known
-        return known[1]
+    def raw(self, index: int) -> bytes:
+        """One entry, as it is now."""
+        return bytes(self._bytes[index * self._size : (index + 1) * self._size])
 
     def some(self, index: int, place: slice) -> Row:
         """Some words of an entry, as they are now."""
         begin, end = (index * self._size + at * WORD_BYTES for at in (place.start, place.stop))
-        return list(struct.unpack(f"<{place.stop - place.start}Q", self._bytes[begin:end]))
+        return words_of_raw(self._bytes[begin:end])
 
     def word(self, index: int, at: int) -> int:
         """One word of an entry, as it is now."""
@@ -90,6 +88,40 @@ class SharedArray:
     def place(self, *path: str) -> slice:
         """Where the words of a member are in a row, nested members by path."""
         return words_at(self._layout, *path)
+
+
+class AddedUp:
+    """Entries of an array at one moment, added up word by word where it is asked for.
+
+    A part that is as it was when it was asked for the last time is the same object.
+
+    Args:
+        entries: their indices.
+        maxima_at: the words that are maxima and not sums.
+    """
+
+    def __init__(
+        self, array: SharedArray, entries: Sequence[int], maxima_at: Sequence[int]
+    ) -> None:
+        self._array = array
+        self._entries = entries
+        self._maxima_at = maxima_at
+        self._now: List[bytes] = []
+        self._known: Dict[Tuple[int, int], Tuple[List[bytes], Row]] = {}
+
+    def take(self) -> None:
+        """All of them as they are now: parts are of this moment until the next call."""
+        self._now = [self._array.raw(entry) for entry in self._entries]
+
+    def part(self, place: slice) -> Row:
+        """Some words."""
+        kind = place.start, place.stop
+        raws = [raw[kind[0] * WORD_BYTES : kind[1] * WORD_BYTES] for raw in self._now]
+        known = self._known.get(kind)
+        if known is None or known[0] != raws:
+            maxima_at = [at - kind[0] for at in self._maxima_at if kind[0] <= at < kind[1]]
+            known = self._known[kind] = raws, combined(map(words_of_raw, raws), maxima_at)
+        return known[1]
 
 
 class SharedGlobals:

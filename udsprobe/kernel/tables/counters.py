@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import operator
 import re
 import struct
 import time
@@ -15,11 +16,13 @@ from udsprobe.kernel.abilities.syscall_table import SyscallTable
 from udsprobe.kernel.objects.btf import Btf
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.objects.shared_memory import (
+    AddedUp,
     Row,
     SharedArray,
     SharedGlobals,
     combined,
     words_at,
+    words_of_raw,
 )
 from udsprobe.kernel.tables.target_book import ProcessesSeen, TargetNames
 from udsprobe.printable import printable
@@ -134,6 +137,11 @@ class Counters:
         self._calls = SharedArray(
             loaded, "calls", cpus * self._series_max, btf.structure("call_counts")
         )
+        self._no_call = bytes(btf.structure("call_counts")())
+        # By key: as it was read last, of each CPU that made any.
+        self._calls_known: Dict[int, Tuple[List[bytes], CallCounts]] = {}
+        self._latencies: Dict[int, Tuple[Row, LatencyCounts]] = {}
+        self._by_name: Tuple[List[Row], Dict[str, int]] = ([], {})
         self._per_cpu = SharedArray(loaded, "cpus", cpus, btf.structure("cpu_counts"))
         self._globals = SharedGlobals(loaded)
         self._keys = CallKeys(btf)
@@ -142,7 +150,7 @@ class Counters:
         self._awake = btf.enum("activity")["ACTIVITY_MAX"]
         self._stages = enum_names(btf.enum("stage"), "STAGE_")
         self._stages_count = btf.enum("stage")["STAGE_MAX"]
-        self._cpu_maxima = self._places_of_maxima()
+        self._all_cpus = AddedUp(self._per_cpu, self._cpus, self._places_of_maxima())
         self._process = btf.structure("process_state")
         self._living = btf.structure("process_record")
         # Every record as it was listed last → pid. -1: nobody was looked for yet.
@@ -277,24 +285,35 @@ class Counters:
 
     def calls(self) -> Tuple[CallCounts, ...]:
         """One entry for each (call, ABI, endpoint) seen so far."""
-        rows: Dict[int, List[Row]] = {}
+        found: Dict[int, List[bytes]] = {}
         used = min(self._globals.get("series_used"), self._series_max - 1)
         keys = self._globals.words("key_of_series")
         for series in range(1, used + 1):
-            found = (self._calls.row(cpu * self._series_max + series) for cpu in self._cpus)
-            rows.setdefault(keys[series], []).extend(found)
-        maximum = [self._calls.place("latency", "max_ns").start]
-        return tuple(
-            self._keys.counts(key, combined(parts, maximum)) for key, parts in rows.items()
-        )
+            raws = (self._calls.raw(cpu * self._series_max + series) for cpu in self._cpus)
+            made = [raw for raw in raws if raw != self._no_call]
+            found.setdefault(keys[series], []).extend(made)
+        return tuple(self._calls_of(key, raws) for key, raws in found.items())
 
-    def all_cpus(self) -> Row:
+    def _calls_of(self, key: int, raws: List[bytes]) -> CallCounts:
+        known = self._calls_known.get(key)
+        if known is None or known[0] != raws:
+            rows = map(words_of_raw, raws or [self._no_call])
+            row = combined(rows, [self._calls.place("latency", "max_ns").start])
+            known = self._calls_known[key] = raws, self._keys.counts(key, row)
+        return known[1]
+
+    def all_cpus(self) -> AddedUp:
         """What each CPU counted beside the calls, added up: what those read from that take it."""
-        return combined(map(self._per_cpu.row, self._cpus), self._cpu_maxima)
+        self._all_cpus.take()
+        return self._all_cpus
 
-    def calls_by_name(self, row: Row) -> Dict[str, int]:
+    def calls_by_name(self, row: AddedUp) -> Dict[str, int]:
         """Every system call of the targets; 32-bit ones as `compat:NAME`."""
-        return named_calls(self._tables, [row[self._per_cpu.place(f"{abi}_calls")] for abi in ABIS])
+        by_number = [row.part(self._per_cpu.place(f"{abi}_calls")) for abi in ABIS]
+        known = self._by_name[0]
+        if not known or not all(map(operator.is_, by_number, known)):
+            self._by_name = by_number, named_calls(self._tables, by_number)
+        return self._by_name[1]
 
     def events(self) -> EventAccount:
         """The account of all calls that ended, added up without one that is being counted."""
@@ -310,29 +329,37 @@ class Counters:
                 break
         return seen, counted, map_full, unread
 
-    def served(self, row: Row) -> ServedCounts:
+    def served(self, row: AddedUp) -> ServedCounts:
         """Served requests: how many, how long each took and where."""
-        latency = latency_of_words(row[self._per_cpu.place("served")])
-        stages = row[self._per_cpu.place("stages")]
-        size = len(stages) // self._stages_count
+        latency = self._latency(row, self._per_cpu.place("served"))
+        stages = self._per_cpu.place("stages")
+        size = (stages.stop - stages.start) // self._stages_count
         return ServedCounts(
             count=latency.count,
             latency=latency,
             stages={
-                name: latency_of_words(stages[at * size : (at + 1) * size])
+                name: self._latency(row, slice(begin, begin + size))
                 for at, name in self._stages.items()
+                for begin in [stages.start + at * size]
                 if at < self._stages_count
             },
-            app_activity_ns=self.by_activity(row[self._per_cpu.place("app_activity_ns")]),
-            handed_over=row[self._per_cpu.place("handed_over")][0],
-            pipelined=row[self._per_cpu.place("pipelined")][0],
-            multiplexed=row[self._per_cpu.place("multiplexed")][0],
-            tls_handshakes=row[self._per_cpu.place("tls_handshakes")][0],
+            app_activity_ns=self.by_activity(row.part(self._per_cpu.place("app_activity_ns"))),
+            handed_over=row.part(self._per_cpu.place("handed_over"))[0],
+            pipelined=row.part(self._per_cpu.place("pipelined"))[0],
+            multiplexed=row.part(self._per_cpu.place("multiplexed"))[0],
+            tls_handshakes=row.part(self._per_cpu.place("tls_handshakes"))[0],
         )
 
-    def traffic(self, row: Row) -> Tuple[TrafficCounts, ...]:
+    def _latency(self, row: AddedUp, place: slice) -> LatencyCounts:
+        """The same object as before where nothing was added."""
+        words, known = row.part(place), self._latencies.get(place.start)
+        if known is None or known[0] is not words:
+            known = self._latencies[place.start] = words, latency_of_words(words)
+        return known[1]
+
+    def traffic(self, row: AddedUp) -> Tuple[TrafficCounts, ...]:
         """What the sockets of each kind moved, of those that moved anything."""
-        words = row[self._per_cpu.place("traffic")]
+        words = row.part(self._per_cpu.place("traffic"))
         size = 2 * len(DIRECTIONS)
         rows = (
             TrafficCounts(place, *words[size * kind : size * (kind + 1)])
@@ -340,9 +367,9 @@ class Counters:
         )
         return tuple(each for each in rows if each.sent_messages or each.received_messages)
 
-    def loop_busy(self, row: Row) -> LatencyCounts:
+    def loop_busy(self, row: AddedUp) -> LatencyCounts:
         """Times between the return of a poller and its next call, of all threads."""
-        return latency_of_words(row[self._per_cpu.place("loop_busy")])
+        return self._latency(row, self._per_cpu.place("loop_busy"))
 
     def exited_activity_ns(self) -> Mapping[str, int]:
         """Where the time of threads went that have ended, as it is now."""
