@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from udsprobe.kernel.objects.probe_object import ProbeObject, words_of
 from udsprobe.kernel.proc.procfs import Procfs
@@ -111,6 +111,10 @@ class ConnectionTable:
         self._upstreams_max = loaded.btf.enum("limits")["UPSTREAMS_MAX"]
         self._roles = enum_names(loaded.btf.enum("role"), "ROLE_")
         self._known: Dict[Key, ConnectionReading] = {}
+        # What of those is not looked at again while nothing happens to it.
+        self._weights: Dict[Key, int] = {}
+        self._peers: Dict[Key, Optional[PeerReading]] = {}
+        self._quiet: Set[Key] = set()
         self._stalls: Dict[Key, Optional[_Stall]] = {}
         self._comms: Dict[int, Optional[str]] = {}
         self._silent = SilentPeers(procfs)
@@ -133,52 +137,64 @@ class ConnectionTable:
         )
         self._exited = exited
         fresh = self._heaviest_listed(now_ns)
-        weights = {key: _weight(reading) for key, reading in self._known.items()}
-        weights.update((key, one.weight) for key, one in fresh.items())
-        kept = _heaviest(weights)
+        kept = _heaviest({**self._weights, **{key: one.weight for key, one in fresh.items()}})
         listed = {key: self._decoded(fresh[key]) for key in kept if key in fresh}
         self._comms.clear()
         self._silent.look(listed.values())
+        peers = self._peers_of(kept, listed, now_ns)
         # What is not listed is quiet or closed, and holds nothing either way.
         self._known = {
-            key: self._reading(listed[key], now_ns) if key in listed else _emptied(self._known[key])
+            key: self._reading(listed[key], peers[key], now_ns)
+            if key in listed
+            else self._unlisted(key, peers[key])
             for key in kept
         }
+        self._weights, self._peers = kept, peers
+        self._quiet &= kept.keys() - listed.keys()
         # Weights only grow: whoever is among the heaviest next time weighs at least this.
         full = len(kept) == CONNECTIONS_KEPT_MAX
         self._weight_min = min(kept.values()) if full else 0
-        self._known.update(self._with_busy_peers(now_ns))
         return tuple(self._known.values()), self._counters.open_connections()
 
-    def _with_busy_peers(self, now_ns: int) -> Dict[Key, ConnectionReading]:
-        """What those who read are busy with, where much is sent to them."""
-        served = {key: one for key, one in self._known.items() if one.peer is not None}
-        pids = {one.peer.pid for one in served.values() if one.peer is not None}
-        few = len(pids) <= PEERS_ALWAYS_READ
-        wanted = {key: one for key, one in served.items() if few or _sends_much(one)}
-        asked = {one.peer.pid for one in wanted.values() if one.peer is not None}
-        busy = {pid: self._procfs.busy_ns(pid) for pid in asked}
+    def _unlisted(self, key: Key, peer: Optional[PeerReading]) -> ConnectionReading:
+        """The same object as before, where it was quiet before and its peer is."""
+        reading = self._known[key]
+        if key not in self._quiet:
+            reading = _emptied(reading)
+            if reading is self._known[key]:
+                self._quiet.add(key)
+        return reading if peer is self._peers[key] else replace(reading, peer=peer)
+
+    def _peers_of(
+        self, kept: Iterable[Key], listed: Mapping[Key, Any], now_ns: int
+    ) -> Dict[Key, Optional[PeerReading]]:
+        """Who is at the other ends, and what they are busy with where much is sent to them."""
+        found = {
+            key: self._peer_at(listed[key]) if key in listed else self._peers[key] for key in kept
+        }
+        served = {key: peer for key, peer in found.items() if peer is not None}
+        if len({peer.pid for peer in served.values()}) > PEERS_ALWAYS_READ:
+            readers = (key for key in served if _sends_much(listed.get(key) or self._known[key]))
+            served = {key: served[key] for key in readers}
+        busy = {pid: self._procfs.busy_ns(pid) for pid in {p.pid for p in served.values()}}
         self._looked = {
             pid: self._looked.get(pid, (now_ns, ns)) for pid, ns in busy.items() if ns is not None
         }
-        peers = {
-            key: self._busy_peer(one.peer, busy[one.peer.pid])
-            for key, one in wanted.items()
-            if one.peer is not None
-        }
         # Whoever idles costs nothing: its reading stays the one before.
-        return {
-            key: replace(self._known[key], peer=peer)
-            for key, peer in peers.items()
-            if peer != self._known[key].peer
-        }
+        told = {peer: self._busy_peer(peer, busy[peer.pid]) for peer in served.values()}
+        return {**found, **{key: told[peer] for key, peer in served.items()}}
+
+    def _peer_at(self, record: Any) -> Optional[PeerReading]:
+        return self.peer(record.peer_tgid or self._silent.pid(record))
 
     def _busy_peer(self, peer: PeerReading, busy_ns: Optional[int]) -> PeerReading:
         if busy_ns is None:
-            return replace(peer, busy_ns=None)
-        looked_ns, before_ns = self._looked[peer.pid]
-        # Threads that ended took theirs along.
-        return replace(peer, busy_ns=max(0, busy_ns - before_ns), looked_ns=looked_ns)
+            now = replace(peer, busy_ns=None)
+        else:
+            looked_ns, before_ns = self._looked[peer.pid]
+            # Threads that ended took theirs along.
+            now = replace(peer, busy_ns=max(0, busy_ns - before_ns), looked_ns=looked_ns)
+        return peer if now == peer else now
 
     def upstream(self) -> Tuple[UpstreamCounts, ...]:
         """Requests of the targets by destination; `destination` names them from now on."""
@@ -283,7 +299,7 @@ class ConnectionTable:
         )
         return _HighWater(received, sent)
 
-    def _reading(self, record: Any, now_ns: int) -> ConnectionReading:
+    def _reading(self, record: Any, peer: Optional[PeerReading], now_ns: int) -> ConnectionReading:
         high_water = self._high_water(record)
         transport = self._counters.endpoint(record.endpoint).transport
         reading = ConnectionReading(
@@ -293,7 +309,7 @@ class ConnectionTable:
             role=self._roles[record.role],
             local=address_of(record.local),
             peer_address=address_of(record.peer),
-            peer=self.peer(record.peer_tgid or self._silent.pid(record)),
+            peer=peer,
             turns=record.turns,
             bytes_in=record.bytes_in,
             bytes_out=record.bytes_out,
@@ -367,14 +383,9 @@ def _still(measured: Optional[int], queued: int) -> Optional[int]:
     return None if measured is None else queued
 
 
-def _sends_much(reading: ConnectionReading) -> bool:
+def _sends_much(reading: Any) -> bool:
     usual = reading.bytes_out / max(1, reading.turns)
     return bool(reading.stops or reading.send_queue_bytes or usual >= MUCH_BYTES)
-
-
-def _weight(reading: ConnectionReading) -> int:
-    loads = (reading.bytes_in, reading.bytes_out, reading.turns)
-    return _weighed(*loads, reading.send_blocked or 0, reading.send_eagain)
 
 
 def _weighed(bytes_in: int, bytes_out: int, turns: int, blocked: int, eagain: int) -> int:
