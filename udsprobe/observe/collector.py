@@ -6,7 +6,6 @@ import os
 import platform
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Dict, FrozenSet, Mapping, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
 from udsprobe import __version__
@@ -380,5 +379,6 @@ def observed_here(
 
 def resident_bytes() -> int:
     """Memory of this process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    with open("/proc/self/statm", "rb", buffering=0) as statm:
+        pages = int(statm.read().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -121,6 +121,7 @@ class ProbeObject:
         self._lasting_bytes: Optional[int] = None
         # By map: taken anew for each reading, they are cleared and scattered over the heap.
         self._batch_buffers: Dict[Tuple[str, int, int], Tuple[Any, Any]] = {}
+        self._read_buffer = bytearray(ITERATOR_READ_BYTES)
 
     def set_options(self, values: Mapping[str, bytes]) -> None:
         """Write `const volatile` globals, before `load`.
@@ -255,9 +256,14 @@ class ProbeObject:
         link = self._bpf.functions.bpf_link__fd(self._iterators[program])
         descriptor = self._bpf.call("bpf_iter_create", link)
         try:
-            yield from iter(lambda: os.read(descriptor, ITERATOR_READ_BYTES), b"")
+            yield from iter(lambda: self._read(descriptor), b"")
         finally:
             os.close(descriptor)
+
+    def _read(self, descriptor: int) -> bytes:
+        # Taken anew for each reading, a buffer of this size is mapped and unmapped each time.
+        count = os.readv(descriptor, [self._read_buffer])
+        return bytes(memoryview(self._read_buffer)[:count])
 
     def mapped(self, map_name: str, size_bytes: int, *, writable: bool = False) -> mmap.mmap:
         """The live content of an mmap-able array or of `.bss`; the same for all that ask."""
@@ -312,7 +318,7 @@ class ProbeObject:
 
     def _bytes_of(self, handle: int) -> int:
         descriptor = self._bpf.call("bpf_map__fd", handle)
-        with open(f"/proc/self/fdinfo/{descriptor}", "rb") as info:
+        with open(f"/proc/self/fdinfo/{descriptor}", "rb", buffering=0) as info:
             _, found, rest = info.read().partition(b"\nmemlock:")
         return int(rest.split(b"\n", 1)[0]) if found else 0
 

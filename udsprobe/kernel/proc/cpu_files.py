@@ -74,7 +74,8 @@ def host_cpus(text: str) -> Optional[HostCpuReading]:
 
 
 def _host_cpus(text: str) -> Optional[HostCpuReading]:
-    lines = [line.split() for line in text.splitlines()]
+    # The line of interrupts has a number for each of them.
+    lines = [line.split() for line in text.splitlines() if line.startswith(("cpu", "procs_"))]
     total = next((words for words in lines if words[:1] == ["cpu"]), None)
     running = next((words for words in lines if words[:1] == ["procs_running"]), None)
     if total is None or running is None:

@@ -22,6 +22,13 @@ _LIMITS = {
 }
 _SIZES = {"tcp_wmem": "/proc/sys/net/ipv4/tcp_wmem", "tcp_rmem": "/proc/sys/net/ipv4/tcp_rmem"}
 _COUNTERS = "/proc/thread-self/net/netstat"
+_TCP_COUNTERS = {
+    "listen_overflows": "ListenOverflows",
+    "listen_drops": "ListenDrops",
+    "syncookies_sent": "SyncookiesSent",
+    "syncookies_received": "SyncookiesRecv",
+}
+_TOLD = frozenset(_TCP_COUNTERS.values())
 _READ_BYTES = 1 << 16
 _NUMBER = re.compile("-?[0-9]{1,20}")
 
@@ -59,10 +66,7 @@ class NamespaceFiles:
             netns=self._inode,
             tcp_wmem=self.sizes("tcp_wmem"),
             tcp_rmem=self.sizes("tcp_rmem"),
-            listen_overflows=counters.get("ListenOverflows"),
-            listen_drops=counters.get("ListenDrops"),
-            syncookies_sent=counters.get("SyncookiesSent"),
-            syncookies_received=counters.get("SyncookiesRecv"),
+            **{field: counters.get(name) for field, name in _TCP_COUNTERS.items()},
             **{name: self.limit(name) for name in _LIMITS},
         )
 
@@ -90,8 +94,13 @@ class NamespaceFiles:
 
 
 def tcp_counters(text: str) -> Dict[str, int]:
-    """`TcpExt` of /proc/net/netstat: a line of names, then a line of numbers."""
+    """Of `TcpExt` of /proc/net/netstat, those that a reading has.
+
+    A line of names, then a line of numbers.
+    """
     lines = [line.split()[1:] for line in text.splitlines() if line.startswith("TcpExt:")]
     if len(lines) != 2:
         return {}
-    return {name: int(number) for name, number in zip(*lines) if _NUMBER.fullmatch(number)}
+    # There are more than a hundred others.
+    found = ((name, number) for name, number in zip(*lines) if name in _TOLD)
+    return {name: int(number) for name, number in found if _NUMBER.fullmatch(number)}
