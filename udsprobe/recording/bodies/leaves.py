@@ -42,6 +42,7 @@ _INT_MIN, _INT_MAX = -(1 << 63), (1 << 64) - 1
 ROOT = 0
 LENGTH = "#"
 _SCALARS = (bool, int, float, str)
+_PLAIN = frozenset((*_SCALARS, type(None)))
 # Of earlier versions, read by nothing: a recording that has them is no newer one.
 FORMER = frozenset({"in_progress_again"})
 _NAMING = frozenset({"pid", "tid", "inode", "netns"})
@@ -93,6 +94,8 @@ class Flattener:
     def __init__(self) -> None:
         self.nodes = Nodes()
         self._seen: Dict[int, Tuple[Any, Leaves]] = {}
+        # Of dataclasses: field → its node.
+        self._below: Dict[int, Dict[str, int]] = {}
 
     def leaves(self, value: Any) -> Leaves:
         """Node → scalar or order of all of `value`, a dataclass."""
@@ -100,14 +103,23 @@ class Flattener:
 
     def _object(self, node: int, value: Any) -> Leaves:
         seen = self._seen.get(node)
-        if seen is not None and seen[0] == value:
+        if seen is not None and (seen[0] is value or seen[0] == value):
             return seen[1]
         out: Leaves = {}
+        below = self._below.setdefault(node, {})
         kind: Any = type(value)
+        none_by_default = _none_by_default(kind)
         for name in hints(kind):
             field = getattr(value, name)
-            if field is not None or name not in _none_by_default(kind):
-                self._put(self.nodes.child(node, name), field, out)
+            if field is None and name in none_by_default:
+                continue
+            child = below.get(name)
+            if child is None:
+                child = below[name] = self.nodes.child(node, name)
+            if type(field) in _PLAIN:
+                out[child] = field
+            else:
+                self._put(child, field, out)
         self._seen[node] = (value, out)
         return out
 
@@ -147,13 +159,23 @@ def _name_of(row: Any) -> Tuple[Any, ...]:
     """What a row is recognised by in the next sample: its words and its numbers of things."""
     name: List[Any] = []
     kind: Any = type(row)
-    for field, hint in hints(kind).items():
+    for field, is_object, is_number in _naming(kind):
         value = getattr(row, field)
-        if is_dataclass(value):
-            name.extend(_name_of(value))
-        elif field in _NAMING or (isinstance(value, str) and hint is str):
+        if is_object:
+            name.extend(() if value is None else _name_of(value))
+        elif is_number or isinstance(value, str):
             name.append(value)
     return tuple(name)
+
+
+@cache
+def _naming(kind: Any) -> Tuple[Tuple[str, bool, bool], ...]:
+    """Fields that a row is recognised by: their names, and what they are."""
+    return tuple(
+        (field, kind_of(hint).is_object, field in _NAMING)
+        for field, hint in hints(kind).items()
+        if field in _NAMING or hint is str or kind_of(hint).is_object
+    )
 
 
 @dataclass(frozen=True)
