@@ -10,6 +10,7 @@ import re
 import socket
 import socketserver
 import threading
+from contextlib import suppress
 from typing import Any, Callable, Optional, Tuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -20,6 +21,8 @@ ADDRESS = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]*)):(?P<port>[0-9]{1,5})"
 )
 SLOW_CLIENT_S = 10.0
+# Whether it is to end: it is woken up for that, so each look is one for nothing.
+LOOKS_EVERY_S = 3600.0
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
@@ -71,7 +74,9 @@ class ScrapeServer:
                 "give --bind an address of this host and a free port",
             ) from error
         self._server.set_app(app)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(LOOKS_EVERY_S,), daemon=True
+        )
 
     @property
     def url(self) -> str:
@@ -90,7 +95,12 @@ class ScrapeServer:
     def close(self) -> None:
         """Stop listening."""
         if self._thread.is_alive():
-            self._server.shutdown()
+            ending = threading.Thread(target=self._server.shutdown)
+            ending.start()
+            # Wakes who polls it, however often, until that sees that it is to end.
+            with suppress(OSError):
+                self._server.socket.shutdown(socket.SHUT_RDWR)
+            ending.join()
         self._server.server_close()
 
 
