@@ -128,11 +128,11 @@ class Flattener:
             out[node] = value
         elif isinstance(value, tuple):
             self._tuple(node, value, out)
-        elif isinstance(value, collections.abc.Mapping):
+        elif is_dataclass(value):
+            out.update(self._object(node, value))
+        else:
             keyed = [(self.nodes.child(node, (key,)), each) for key, each in value.items()]
             self._children(node, keyed, out)
-        else:
-            out.update(self._object(node, value))
 
     def _tuple(self, node: int, values: Tuple[Any, ...], out: Leaves) -> None:
         if values and type(values[0]) is int:
