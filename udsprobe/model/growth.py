@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import collections.abc
 import typing
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar
 
 from udsprobe.model.counters import added_by_key, grown, grown_by_key
 from udsprobe.model.histogram import NOTHING, added, subtract
-from udsprobe.sample import LatencyCounts
+from udsprobe.sample import LatencyCounts, with_changes
 from udsprobe.totals import is_total
 
 _Reading = TypeVar("_Reading")
@@ -37,8 +37,7 @@ def growth(name: str, last: _Reading, first: Optional[_Reading]) -> _Reading:
         now = getattr(last, field)
         if now is not None:
             grew[field] = less(f"{name} {field}", now, getattr(first, field, nothing) or nothing)
-    changed: Any = replace(last, **grew)  # type: ignore[type-var]
-    return changed  # type: ignore[no-any-return]
+    return with_changes(last, grew)
 
 
 def together(readings: Iterable[Optional[_Reading]]) -> Optional[_Reading]:
@@ -55,8 +54,7 @@ def together(readings: Iterable[Optional[_Reading]]) -> Optional[_Reading]:
         parts = [getattr(each, field) for each in known if getattr(each, field) is not None]
         if parts:
             sums[field] = _MORE[less](parts)
-    whole: Any = replace(known[0], **sums)  # type: ignore[type-var]
-    return whole  # type: ignore[no-any-return]
+    return with_changes(known[0], sums)
 
 
 # How what is subtracted so is added up.

@@ -25,6 +25,7 @@ from udsprobe.sample import (
     PeerReading,
     UnansweredCounts,
     UpstreamCounts,
+    with_changes,
 )
 
 # Address and inode: the address alone is used again.
@@ -163,7 +164,7 @@ class ConnectionTable:
             reading = _emptied(reading)
             if reading is self._known[key]:
                 self._quiet.add(key)
-        return reading if peer is self._peers[key] else _with_peer(reading, peer)
+        return reading if peer is self._peers[key] else with_changes(reading, {"peer": peer})
 
     def _peers_of(
         self, kept: Iterable[Key], listed: Mapping[Key, Any], now_ns: int
@@ -337,13 +338,6 @@ class ConnectionTable:
             window_full_ns=record.window_full * TICK_NS if transport == "tcp" else None,
         )
         return reading if self._sees_calls else _without_sleep(reading)
-
-
-def _with_peer(reading: ConnectionReading, peer: Optional[PeerReading]) -> ConnectionReading:
-    # `replace` sets each of the 32 fields anew: that of 200 a second is a tenth of a recording.
-    found = ConnectionReading.__new__(ConnectionReading)
-    vars(found).update(vars(reading), peer=peer)
-    return found
 
 
 def _without_sleep(reading: ConnectionReading) -> ConnectionReading:
