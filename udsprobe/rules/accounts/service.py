@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from functools import wraps
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from udsprobe.model.counters import counted_share
 from udsprobe.model.report import (
@@ -139,6 +140,24 @@ class Service:
         return [t for t in self.threads if t.observed_s >= THREAD_LIFE_MIN * self.duration_s]
 
 
+_Told = TypeVar("_Told")
+
+
+def _once(of: Callable[[Service], _Told]) -> Callable[[Service], _Told]:
+    """Asked a dozen times by who judges a service: the answer is kept with it, and not changed."""
+    name = of.__name__
+
+    @wraps(of)
+    def known(service: Service) -> _Told:
+        kept = vars(service)
+        if name not in kept:
+            kept[name] = of(service)
+        found: _Told = kept[name]
+        return found
+
+    return known
+
+
 def upstream_us(row: Upstream) -> float:
     """Until their answers came, of all requests to one destination, pauses of these included."""
     return answer_mean_us(row) * row.count + paused_us(row)
@@ -253,6 +272,7 @@ def is_polling(thread: ThreadTime) -> bool:
     return thread.share.get("sys_poll", 0.0) + thread.share.get("blocked_poll", 0.0) > 0
 
 
+@_once
 def serving_threads(service: Service) -> List[ThreadTime]:
     """The threads that requests pass through.
 
@@ -297,6 +317,7 @@ def _repliers(report: Report) -> FrozenSet[int]:
     return frozenset(request.tid for request in kept)
 
 
+@_once
 def serving_time(service: Service) -> List[ThreadTime]:
     """The rows of `serving_threads`, and one of all threads that have none, if those serve too.
 
@@ -312,6 +333,7 @@ def serving_time(service: Service) -> List[ThreadTime]:
     return [*listed, rest]
 
 
+@_once
 def without_row(service: Service) -> ThreadTime:
     """Threads that ended and those too many to be listed, as one; `tid` 0."""
     spent = dict.fromkeys(ON_CPU, 0.0)
