@@ -92,6 +92,7 @@ class StackTaking:
         self._culprits: Tuple[str, FrozenSet[int]] = ("", frozenset())
         self._ends_ns = 0
         self._goroutines_at_ns = 0
+        self._maps_bytes, self._was_on = 0, False
         why = {NEVER: "--no-stacks was given"}.get(wanted)
         if strategy == "bcc":
             why = BY_BCC
@@ -158,8 +159,13 @@ class StackTaking:
         self._goroutines_at_ns = asleep_on_ns
 
     def maps_bytes(self) -> int:
-        """Kernel memory of its maps."""
-        return 0 if self._sampler is None else self._sampler.maps_bytes()
+        """Kernel memory of its maps, which does not change while it is off."""
+        if self._sampler is None:
+            return 0
+        was_on, self._was_on = self._was_on, self._sampler.is_on
+        if was_on or self._was_on or not self._maps_bytes:
+            self._maps_bytes = self._sampler.maps_bytes()
+        return self._maps_bytes
 
     def children_ns(self) -> int:
         """CPU time of processes of its own, which is in no clock of this one."""
