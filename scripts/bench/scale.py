@@ -235,7 +235,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=8.0, help="of each case (8)")
     parser.add_argument("--rounds", type=int, default=3, help="of `hot` (3)")
     parser.add_argument("--hot-among", type=int, default=100_000, help="connections of `hot`")
-    parser.add_argument("--per-process", type=int, default=_room_in_a_process())
+    parser.add_argument("--per-process", type=int, default=room_in_a_process())
     asked = parser.parse_args()
     known = cases(asked)
     names = asked.only.split(",") if asked.only else list(known)
@@ -252,7 +252,7 @@ def main() -> None:
     print()
 
 
-def _room_in_a_process() -> int:
+def room_in_a_process() -> int:
     """Pairs of descriptors."""
     return (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 64) // 2
 
