@@ -44,6 +44,10 @@ CLOCK_MONOTONIC_COARSE = 6
 TICK_NS = round(time.clock_getres(CLOCK_MONOTONIC_COARSE) * 1e9)
 
 
+# Weight of a record of a listing, and the record, not decoded. Thousands are made in each listing.
+_Listed = Tuple[int, bytes]
+
+
 @dataclass(frozen=True)
 class _Stall:
     """Bytes wait in the send queue.
@@ -55,19 +59,6 @@ class _Stall:
 
     mark: Tuple[int, int]
     since_ns: int
-
-
-class _Listed(NamedTuple):
-    """A record of a listing, not decoded.
-
-    Attributes:
-        queued: bytes wait in its send queue.
-    """
-
-    weight: int
-    key: Key
-    queued: bool
-    raw: bytes
 
 
 class _HighWater(NamedTuple):
@@ -138,7 +129,7 @@ class ConnectionTable:
         )
         self._exited = exited
         fresh = self._heaviest_listed(now_ns)
-        kept = _heaviest({**self._weights, **{key: one.weight for key, one in fresh.items()}})
+        kept = _heaviest({**self._weights, **{key: weight for key, (weight, _) in fresh.items()}})
         listed = {key: self._decoded(fresh[key]) for key in kept if key in fresh}
         self._comms.clear()
         self._silent.look(listed.values())
@@ -252,25 +243,26 @@ class ConnectionTable:
         known: Dict[Key, _Listed] = {}
         new: Dict[Key, _Listed] = {}
         stalls: Dict[Key, Optional[_Stall]] = {}
-        for one in self._listed():
-            if one.queued:
-                stalls[one.key] = self._stall(self._decoded(one), now_ns)
-            (known if one.key in self._known else new)[one.key] = one
+        for key, one, queued in self._listed():
+            if queued:
+                stalls[key] = self._stall(self._decoded(one), now_ns)
+            (known if key in self._known else new)[key] = one
             if len(new) == SLACK * CONNECTIONS_KEPT_MAX:
-                new = {key: new[key] for key in _heaviest({k: n.weight for k, n in new.items()})}
+                new = {key: new[key] for key in _heaviest({k: n[0] for k, n in new.items()})}
         self._stalls = stalls
         return {**known, **new}
 
-    def _listed(self) -> Iterator[_Listed]:
+    def _listed(self) -> Iterator[Tuple[Key, _Listed, int]]:
+        """With the bytes that wait in its send queue, each."""
         size = ctypes.sizeof(self._record)
         for part in self._object.parts("list_connections", over="connections"):
-            for number, words in enumerate(self._peek.iter_unpack(part)):
-                sk, inode, *loads, queued = words
-                raw = part[number * size : (number + 1) * size]
-                yield _Listed(_weighed(*loads), (sk, inode), bool(queued), raw)
+            at = 0
+            for sk, inode, *loads, queued in self._peek.iter_unpack(part):
+                yield (sk, inode), (_weighed(*loads), part[at : at + size]), queued
+                at += size
 
     def _decoded(self, one: _Listed) -> Any:
-        return self._record.from_buffer_copy(one.raw)
+        return self._record.from_buffer_copy(one[1])
 
     def _stall(self, record: Any, now_ns: int) -> Optional[_Stall]:
         if not record.send_queue_bytes or not record.queue_flags & self._flags["TAKEN_KNOWN"]:
