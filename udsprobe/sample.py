@@ -993,6 +993,8 @@ class StackCounts:
             did not look.
         threads: tid → of the samples of what ran, those of that thread, of sleeps that ended their
             ns; of the first threads that were met there.
+        held_by: of goroutines that waited for a lock: frames of who had it → of `slept_ns`, the
+            waits for that one; empty frames: not known who.
     """
 
     pid: int
@@ -1005,6 +1007,7 @@ class StackCounts:
     call: str = ""
     owing_samples: Optional[int] = None
     threads: Mapping[int, int] = field(default_factory=dict)
+    held_by: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -561,6 +561,44 @@ def test_what_goroutines_wait_for_is_said_and_what_those_do_that_do_not_wait_for
     assert "of 8 waiting goroutines met" in told.evidence[0].says
 
 
+HOLDER = "\n".join(f"{name}\t{module}\t\t" for name, module in reversed(SLEEPS_IN_GO))
+HELD = "held by a goroutine that sleeps in time.Sleep ← main.(*Store).Put (server)"
+
+
+def test_who_holds_the_lock_is_told_where_it_is_known_of_half_of_the_time() -> None:
+    locked = parked(*LOCKED_IN_GO, ms=900, owing_ms=900)
+    others = parked(*WORKS_IN_GO, ms=100, owing_ms=100)
+    for held_ms in (450, 449):
+        held_by = {HOLDER: held_ms * 10**6, "": (900 - held_ms) * 10**6}
+        told = in_go(replace(locked, held_by=held_by), others)
+        assert (HELD in told.headline) == (held_ms == 450)
+        assert ("others meanwhile in" in told.headline) == (held_ms == 449)
+        facts = [each for each in told.evidence if each.metric == "holder_share"]
+        assert [round(each.value, 3) for each in facts] == ([0.5] if held_ms == 450 else [])
+    assert told.headline.endswith("runtime.chanrecv2 ← main.work (server)")
+
+
+def test_the_remedy_names_who_holds_the_lock() -> None:
+    locked = parked(*LOCKED_IN_GO, ms=900, owing_ms=900)
+    told = in_go(replace(locked, held_by={HOLDER: 900 * 10**6}))
+    assert told.headline == (
+        f"goroutines of shop wait for a mutex {HELD} while requests wait: 100 % in "
+        "main.(*Store).Put (server)"
+    )
+    assert HELD in told.actions[0].say
+    left = in_go(replace(locked, held_by={HOLDER: 900 * 10**6}), headline="shop 1 does not answer")
+    assert f"its goroutines wait for a mutex {HELD}: 100 % in" in left.headline
+
+
+def test_who_holds_another_lock_is_not_told_of_the_first_place() -> None:
+    """Two mutexes at once, in two functions."""
+    get = (*LOCKED_IN_GO[:4], ("main.(*Store).Get", GO), ("main.buy", GO))
+    first = parked(*LOCKED_IN_GO, ms=600, owing_ms=600)
+    second = replace(parked(*get, ms=400, owing_ms=400), held_by={HOLDER: 400 * 10**6})
+    told = in_go(replace(first, held_by={"": 600 * 10**6}), second)
+    assert "held by" not in told.headline
+
+
 def test_another_story_of_goroutines_is_told_with_where_they_wait() -> None:
     """Of clients that give up, say."""
     locked = parked(*LOCKED_IN_GO, ms=950, owing_ms=950)

@@ -40,6 +40,9 @@ class Names:
         stack, at = divmod(address, 1000)
         return (CodeFrame(self.stacks[stack][at], "shop"),)
 
+    def function_bounds(self, address: int) -> Optional[Tuple[int, int]]:
+        return None
+
     def go_function(self, name: bytes) -> Optional[Tuple[int, int]]:
         return {b"runtime.gopark": (GOPARK, 256)}.get(name, (0x40_0000, 22))
 

@@ -280,7 +280,9 @@ class SleepCall:
     where that is not known. `code` is of that time where there is any. `call` is `goroutine` where
     no thread slept: goroutines of Go that waited for one another, a lock or time. They are met by a
     look at all of them in each interval, `count` so often, and each has the time since the look
-    before; `owing_us`: of those that serve a connection, as far as that is known.
+    before; `owing_us`: of those that serve a connection, as far as that is known. `held_by`: where
+    goroutines were that had the lock which those of `code`'s first place waited for, the most of
+    this waiting first; what is lacking to 100 % is not known.
     """
 
     call: Optional[str]
@@ -289,6 +291,7 @@ class SleepCall:
     total_us: float
     owing_us: Optional[float]
     code: List[CodePlace]
+    held_by: List[CodePlace] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.peers.owed import is_of_one_thread
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.remedy.goroutine_waits import GoroutineWait, goroutine_wait
+from udsprobe.rules.remedy.goroutine_waits import GoroutineWait, goroutine_wait, holder_does
 from udsprobe.rules.remedy.known_sleeps import KnownSleep, known_sleep
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.remedy.work import GOROUTINES_LOOK
@@ -27,6 +27,7 @@ from udsprobe.rules.thresholds import (
     CODE_KIND_SHARE_MIN,
     CODE_LARGE_SHARE_MIN,
     CODE_SAMPLES_MIN,
+    LOCK_HOLDER_SHARE_MIN,
     WAITED_TIMES_REQUESTS_MAX,
 )
 from udsprobe.rules.turned_away.given_up import is_idle_beside
@@ -198,20 +199,42 @@ def _parked(root: Suspect, found: SleepCall, report: Report) -> Suspect:
     wait = _wait_of(found)
     if wait is None:
         return replace(root, evidence=(_sleep_fact(found, report), *root.evidence))
-    headline = root.headline.replace(_WAIT_IN_GO, f"{wait.does} while ", 1)
-    actions = (*choice.goroutines(wait, named(first)), *_without_goroutines_look(root))
+    holder = _holder(found)
+    held = "" if holder is None else f" {_held(holder)}"
+    headline = root.headline.replace(_WAIT_IN_GO, f"{wait.does}{held} while ", 1)
+    actions = (*choice.goroutines(wait, f"{named(first)}{held}"), *_without_goroutines_look(root))
     # What it waits for is said: by which function of the language is in the evidence.
     headline = f"{headline}: {told(first, first.own)}"
     goes_on = next((each for each in others if each.own is not None), None)
-    if wait.is_turn and goes_on is not None:
+    if wait.is_turn and goes_on is not None and holder is None:
         headline = f"{headline}; others meanwhile in {named(goes_on)}"
     return replace(
         root,
         headline=headline,
-        evidence=(_sleep_fact(found, report), *root.evidence),
+        evidence=(_sleep_fact(found, report), *_held_fact(holder), *root.evidence),
         actions=actions,
         code=tuple(found.code),
     )
+
+
+def _holder(found: SleepCall) -> Optional[CodePlace]:
+    """Where most of the time those were that had the lock; None: not known."""
+    likely = found.held_by[:1]
+    return next((each for each in likely if each.share_pct >= 100 * LOCK_HOLDER_SHARE_MIN), None)
+
+
+def _held(holder: CodePlace) -> str:
+    return f"held by a goroutine that {holder_does(holder.stack)} in {named(holder)}"
+
+
+def _held_fact(holder: Optional[CodePlace]) -> Tuple[Evidence, ...]:
+    if holder is None:
+        return ()
+    share = holder.share_pct / 100
+    says = (
+        f"{percent(share)} of that time {_held(holder)}: from there it unlocks what they wait for"
+    )
+    return (evidence("holder_share", share, "of 1", says),)
 
 
 def _wait_of(found: SleepCall) -> Optional[GoroutineWait]:
@@ -227,10 +250,12 @@ def _left_waiting(root: Suspect, report: Report) -> Suspect:
     if found is None or wait is None or found.code[0].share_pct < 100 * CODE_KIND_SHARE_MIN:
         return root
     first = found.code[0]
+    holder = _holder(found)
+    held = "" if holder is None else f" {_held(holder)}"
     return replace(
         root,
-        headline=f"{root.headline}; its goroutines {wait.does}: {told(first, first.own)}",
-        evidence=(*root.evidence, _sleep_fact(found, report)),
+        headline=f"{root.headline}; its goroutines {wait.does}{held}: {told(first, first.own)}",
+        evidence=(*root.evidence, _sleep_fact(found, report), *_held_fact(holder)),
         actions=_without_goroutines_look(root),
         code=tuple(found.code),
     )

@@ -195,6 +195,8 @@ RUNNABLE_PER_CPU_MAX = 4.0
 # -- authors of waits ---------------------------------------------------------------------------
 # Who ended less of the waits is one of several, and not whom they are for.
 AUTHOR_SHARE_MIN = 0.5
+# Of the time that goroutines waited for a lock, it was held there.
+LOCK_HOLDER_SHARE_MIN = 0.5
 # What authors did speaks for all of these waits when it is known of a quarter: timers end
 # waits for an interpreter's lock that becomes free while who waits is looking.
 AUTHOR_KNOWN_MIN = 0.25

@@ -200,6 +200,17 @@ class ProcessNames:
                 return found.start + loaded_at, found.size_bytes
         return None
 
+    def function_bounds(self, address: int) -> Optional[Tuple[int, int]]:
+        """Where the function of an instruction begins, and its size in bytes.
+
+        None: it is in no file, or its size is not known.
+        """
+        image, inside = self._place_in_file(address)
+        found = None if image is None else image.functions.at(inside)
+        if found is None or not found.size_bytes:
+            return None
+        return address - (inside - found.start), found.size_bytes
+
     def _inlined_at(self, address: int) -> List[CodeFrame]:
         image, inside = self._place_in_file(address)
         if image is None:

@@ -40,6 +40,9 @@ PROCESSES_MAX = 200
 THREADS_MAX = 64
 """Of one stack, that are told apart."""
 
+HOLDERS_MAX = 8
+"""Stacks of who has a lock that is waited for in one place; of further ones it is not known."""
+
 SLEEPS_MAX = 10_000
 """That go on at one moment, or whose end was lost."""
 
@@ -157,6 +160,7 @@ class _Sums:
     def __init__(self) -> None:
         self.samples = self.truncated = self.ns = self.owing_ns = self.owing = 0
         self.threads: Dict[int, int] = {}
+        self.held_by: Dict[str, int] = {}
         # Most are as they were a second ago: two samples share what was told of them.
         self.told: Optional[StackCounts] = None
 
@@ -178,6 +182,13 @@ class _Sums:
         self.add(1, sleep.ns, sleep.ns if sleep.is_owing else 0, is_whole=sleep.is_whole)
         self._add_thread(sleep.tid, sleep.ns)
 
+    def add_holders(self, texts: Sequence[str], ns: int) -> None:
+        """Waits for a lock, in equal parts for all who have it; none: it is not known who."""
+        for text in texts or ("",):
+            is_kept = text in self.held_by or len(self.held_by) < HOLDERS_MAX
+            kept = text if is_kept else ""
+            self.held_by[kept] = self.held_by.get(kept, 0) + ns // (len(texts) or 1)
+
     def _add_thread(self, tid: int, amount: int) -> None:
         if tid in self.threads or len(self.threads) < THREADS_MAX:
             self.threads[tid] = self.threads.get(tid, 0) + amount
@@ -187,6 +198,11 @@ def as_line(frame: CodeFrame) -> str:
     """`function TAB module TAB file TAB line`; what is not known is empty."""
     line = "" if frame.line is None else str(frame.line)
     return "\t".join((frame.function or "", frame.module or "", frame.file or "", line))
+
+
+def as_text(frames: Sequence[CodeFrame]) -> str:
+    """Lines of a stack, the outermost first, of frames that have the innermost first."""
+    return "\n".join(as_line(frame) for frame in reversed(frames))
 
 
 class StackProfile:
@@ -269,12 +285,15 @@ class StackProfile:
         """
         for process in [known for pid in sorted(pids) if (known := self._looked_at(pid))]:
             for stack in process.goroutines.waiting():
-                lines = [as_line(frame) for frame in reversed(stack.frames)]
-                wanted = (process.pid, OFF_CPU, GOROUTINE, "\n".join(lines))
+                wanted = (process.pid, OFF_CPU, GOROUTINE, as_text(stack.frames))
                 row, waited_ns = self._kept(wanted), ns * stack.goroutines
                 owing_ns = waited_ns if stack.is_owing else 0
                 is_whole = stack.is_whole and row == wanted
                 self._sums(row).add(stack.goroutines, waited_ns, owing_ns, is_whole=is_whole)
+                if stack.held_by is not None:
+                    self._sums(row).add_holders(
+                        [as_text(each) for each in stack.held_by], waited_ns
+                    )
             process.rest()
         self._images.rest()
 
@@ -453,4 +472,5 @@ def _told(row: Row, counted: _Sums, going_on: _Sums) -> StackCounts:
         # Not of those that go on: there may be no room for their threads when they end, and what
         # was told only grows.
         threads=dict(counted.threads),
+        held_by=dict(counted.held_by),
     )

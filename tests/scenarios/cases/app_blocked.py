@@ -306,7 +306,7 @@ def go_mutex(bench: Bench, sleep_ms: int = 10) -> Subject:
     """Goroutines behind a mutex that each holds for 10 ms: nothing the kernel sees as a lock."""
     server = bench.go(f"mutex_ms={sleep_ms}")
     bench.load(server.address, connections=6)
-    return Subject([server.pid])
+    return Subject([server.pid], ["held by a goroutine that sleeps in time.Sleep"])
 
 
 @case("PostgreSQL", BOTH, needs=("postgres", "initdb", "pgbench"))

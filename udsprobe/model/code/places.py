@@ -38,6 +38,8 @@ class Row(NamedTuple):
         owing: of the samples, while the process had requests to answer; None: not known.
         weight: what its part of the whole is reckoned by.
         threads: tid → of the samples, or of `slept_ns`, those that are known to be its own.
+        held_by: of `slept_ns`, waits for a lock by the stack of who had it, the outermost first;
+            empty: not known.
     """
 
     pid: int
@@ -52,6 +54,7 @@ class Row(NamedTuple):
     weight: int
     owing: Optional[int] = None
     threads: Mapping[int, int] = MappingProxyType({})
+    held_by: Mapping[str, int] = MappingProxyType({})
 
 
 def places(rows: Sequence[Row], idle: Idle = ()) -> List[CodePlace]:

@@ -13,6 +13,7 @@ from udsprobe.model.code.frames import (
     is_languages,
     is_of_a_runtime,
 )
+from udsprobe.model.code.lock_holders import lock_holders
 from udsprobe.model.code.places import HOT_PATH_MIN, Idle, Row, places
 from udsprobe.model.report import ProcessSleep, SleepCall
 from udsprobe.sample import GOROUTINE
@@ -89,9 +90,12 @@ def _calls(
             truncated=sum(row.truncated for row in own),
             total_us=_us(sum(row.slept_ns for row in own)),
             owing_us=_us(sum(row.owing_ns for row in own)) if sees_owing else None,
-            code=places(_as_called(own), idle),
+            code=code,
+            held_by=lock_holders(called, code),
         )
         for call, own in sorted(told.items())
+        for called in [_as_called(own)]
+        for code in [places(called, idle)]
     ]
     return sorted(found, key=lambda each: (-(each.owing_us or 0.0), -each.total_us))
 

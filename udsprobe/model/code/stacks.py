@@ -135,6 +135,7 @@ def _row(was: Optional[StackCounts], now: StackCounts) -> Row:
         weight=samples if now.on == CPU else slept_ns,
         owing=_owing(was, now),
         threads=grown_by_key("stack samples", now.threads, was.threads if was else {}),
+        held_by=grown_by_key("waits for locks", now.held_by, was.held_by if was else {}),
     )
 
 

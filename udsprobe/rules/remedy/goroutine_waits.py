@@ -91,6 +91,25 @@ def goroutine_wait(stack: Sequence[str]) -> Optional[GoroutineWait]:
     return next((w for w in _WAITS if any(w.functions.fullmatch(f) for f in functions)), None)
 
 
+# What who holds a lock does meanwhile, the innermost function first; others wait.
+_HOLDER_DOES = (
+    ("sleeps", _in(r"time\.Sleep")),
+    ("is in a system call", _in(r"(internal/runtime/)?syscall(/linux)?\..*")),
+    ("waits for bytes", _in(r"internal/poll\.runtime_pollWait")),
+)
+
+
+def holder_does(stack: Sequence[str]) -> str:
+    """What a goroutine does that holds a lock, in words: `sleeps`.
+
+    Args:
+        stack: `function (module)`, the innermost first.
+    """
+    functions = [named.partition(" (")[0] for named in stack]
+    found = (does for does, known in _HOLDER_DOES if any(map(known.fullmatch, functions)))
+    return next(found, "waits")
+
+
 GO_POOL: Dict[str, Tuple[Row, ...]] = {GENERIC: POOL["go"]}
 GO_LIMIT: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (

@@ -9,8 +9,9 @@ from typing import List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.symbols.go.goroutines import ADDS, PARKS, Goroutines, Parked
+from udsprobe.symbols.go.locks.holders import LockHolders, Met
 from udsprobe.symbols.process_names import CodeFrame, ProcessNames
-from udsprobe.symbols.unwinding import RED_ZONE_BYTES, State, Unwinder
+from udsprobe.symbols.unwinding import RED_ZONE_BYTES, Activation, State, Unwinder
 
 # What a goroutine waits for in these, the kernel sees: bytes of a connection.
 _FOR_BYTES = re.compile(
@@ -35,12 +36,26 @@ class GoroutineStack(NamedTuple):
     Attributes:
         frames: the innermost first. is_whole: they reach its outermost function.
         is_owing: they have requests to answer. goroutines: how many they are.
+        held_by: the stacks of those that have the lock that they wait for, none where that is not
+            known; None: they wait for no lock.
     """
 
     frames: Sequence[CodeFrame]
     is_whole: bool
     is_owing: bool
     goroutines: int
+    held_by: Optional[Sequence[Sequence[CodeFrame]]] = None
+
+
+_Addresses = Tuple[int, ...]
+
+
+class _Group(NamedTuple):
+    """Of goroutines that wait alike."""
+
+    calls: _Addresses
+    is_whole: bool
+    held_by: Optional[Tuple[_Addresses, ...]]
 
 
 class GoroutineStacks:
@@ -74,19 +89,44 @@ class GoroutineStacks:
             return []
         with suppress(OSError):
             parked, each = self._goroutines.parked()
-            places = Counter(_calls(one, self._unwinder) for one in parked)
+            groups = self._groups(parked, self._unwinder)
             named = [
-                (self._frames(calls), is_whole, each * count)
-                for (calls, is_whole), count in places.items()
+                (group, self._frames(group.calls), each * count) for group, count in groups.items()
             ]
-            for frames, _, _ in named:
+            for _, frames, _ in named:
                 self._learn(frames)
             return [
-                GoroutineStack(frames, is_whole, self._has_request(frames), count)
-                for frames, is_whole, count in named
+                GoroutineStack(
+                    frames, group.is_whole, self._has_request(frames), count, self._held_by(group)
+                )
+                for group, frames, count in named
                 if _is_of_program(frames)
             ]
         return []
+
+    def _groups(self, parked: Sequence[Parked], unwinder: Unwinder) -> Counter[_Group]:
+        """Of those that wait; of the others none waits for a lock, but may have one."""
+        found = [_calls(one, unwinder) for one in parked]
+        calls = [tuple(call.address for call in activations) for activations, _ in found]
+        all_met = [
+            Met(one, activations, self._functions(addresses))
+            for one, (activations, _), addresses in zip(parked, found, calls)
+        ]
+        waits, holders = self._holders.look(all_met)
+        held_by = {
+            lock: tuple(sorted(calls[at] for at in those)) for lock, those in holders.items()
+        }
+        return Counter(
+            _Group(addresses, is_whole, None if lock is None else held_by.get(lock, ()))
+            for one, (_, is_whole), addresses, lock in zip(parked, found, calls, waits)
+            if not one.is_in_call
+        )
+
+    def _held_by(self, group: _Group) -> Optional[List[List[CodeFrame]]]:
+        return None if group.held_by is None else [self._frames(each) for each in group.held_by]
+
+    def _functions(self, calls: Sequence[int]) -> List[str]:
+        return [frame.function or "" for frame in self._frames(calls)]
 
     def _frames(self, calls: Sequence[int]) -> List[CodeFrame]:
         return [frame for address in calls for frame in self._names.frames(address)]
@@ -116,13 +156,16 @@ class GoroutineStacks:
         begin, size_bytes = parks
         code = range(begin, begin + size_bytes)
         found = Goroutines(self._memory, adds, code.__contains__, RED_ZONE_BYTES)
+        self._holders = LockHolders(self._memory, self._function_at, self._names.function_bounds)
         return found if found.is_there else None
 
+    def _function_at(self, address: int) -> Optional[str]:
+        return self._names.frame(address).function
 
-def _calls(one: Parked, unwinder: Unwinder) -> Tuple[Tuple[int, ...], bool]:
-    """Their addresses, the innermost first; whether they reach its outermost function."""
-    found, is_whole = unwinder.callers(State(one.ip, one.sp, 0, None), one.memory)
-    return tuple(call.address for call in found), is_whole
+
+def _calls(one: Parked, unwinder: Unwinder) -> Tuple[Sequence[Activation], bool]:
+    """The innermost first; whether they reach its outermost function."""
+    return unwinder.callers(State(one.ip, one.sp, 0, None), one.memory)
 
 
 def _is_of_program(frames: Sequence[CodeFrame]) -> bool:

@@ -2,7 +2,8 @@
 
 Source: runtime2.go (`g`, `gobuf`), proc.go (allgadd, gopark, mcall) of Go 1.16 to 1.26. What has
 been parked has the place and the stack pointer at which it goes on in `g.sched`; of what runs that
-pointer is 0 (gogo), and of what is in a system call the place is another one.
+pointer is 0 (gogo), and of what is in a system call the place is another one, which is in
+`g.syscallsp` and `g.syscallpc` as well (reentersyscall).
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ ADDS, PARKS = b"runtime.allgadd", b"runtime.gopark"
 # Behind the distance to what an instruction uses there may be a number, of one byte or of four.
 _DISTANCE, _NUMBERS = struct.Struct("<i"), (0, 1, 4)
 _SLICE, _G = struct.Struct("<QQQ"), struct.Struct("<QQ40xQQ")
+# Words of `g` up to `syscallpc`; `gobuf` had one more before Go 1.25.
+_HEAD_WORDS, _IN_CALL_AT = 16, (13, 14)
 _WORD_BYTES, _CODE_BYTES_MAX, _CAPACITY_MAX = 8, 4096, 1 << 24
 _STACK_MAX, _PROVED_BY = 1 << 30, 4
 
@@ -33,11 +36,14 @@ class Parked(NamedTuple):
     Attributes:
         ip: where it goes on. sp: its stack pointer then. memory: of its stack, from `below` bytes
             below `sp` on.
+        address: of its `g`. is_in_call: it is in a system call.
     """
 
     ip: int
     sp: int
     memory: bytes
+    address: int = 0
+    is_in_call: bool = False
 
 
 class Goroutines:
@@ -66,7 +72,7 @@ class Goroutines:
         return self._all is not None
 
     def parked(self) -> Tuple[List[Parked], int]:
-        """Those that wait, and how many each of them stands for.
+        """Those that wait or are in a system call, and how many each of them stands for.
 
         Raises:
             OSError: the process's memory cannot be read.
@@ -81,13 +87,23 @@ class Goroutines:
         return [one for one in found if one is not None], each
 
     def _one(self, address: int) -> Optional[Parked]:
-        """None: it runs, has ended, or is in a system call."""
+        """None: it runs, has ended, or went on while it was looked at."""
         with suppress(OSError):
             low, high, sp, ip = _G.unpack(self._memory.read(address, _G.size))
-            if low < sp < high and self._parks(ip):
-                size_bytes = min(high - sp, STACK_BYTES_MAX) + self._below
-                return Parked(ip, sp, self._memory.read(sp - self._below, size_bytes))
+            is_in_call = low < sp < high and not self._parks(ip) and self._calls(address, sp, ip)
+            if not low < sp < high or not (is_in_call or self._parks(ip)):
+                return None
+            size_bytes = min(high - sp, STACK_BYTES_MAX) + self._below
+            memory = self._memory.read(sp - self._below, size_bytes)
+            _, _, *again = _G.unpack(self._memory.read(address, _G.size))
+            if again == [sp, ip] and is_in_call == self._calls(address, sp, ip):
+                return Parked(ip, sp, memory, address, is_in_call)
         return None
+
+    def _calls(self, address: int, sp: int, ip: int) -> bool:
+        """It is in a system call."""
+        head = self._words(address, _HEAD_WORDS)
+        return any(head[at : at + 2] == (sp, ip) for at in _IN_CALL_AT)
 
     def _found(self, begin: int, size_bytes: int) -> Optional[int]:
         """Where `allgs` is: among what the function that appends to it uses, by what is there."""

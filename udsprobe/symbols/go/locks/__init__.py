@@ -1,0 +1,1 @@
+"""Who holds a lock that goroutines wait for, from the memory of a Go program."""
