@@ -90,6 +90,34 @@ def test_of_many_each_second_one_stands_for_two() -> None:
     assert len({one.sp for parked, _ in looks for one in parked}) == count
 
 
+def test_of_many_those_that_few_wait_like_are_looked_at_beside() -> None:
+    """They may have what the others wait for, and stand for nobody else."""
+    rows = [goroutine(number) for number in range(LOOKED_AT_MAX + 10)]
+    for number in (4, 5):
+        low, high, sp, ip = struct.unpack("<QQ40xQQ", rows[number])
+        rows[number] = struct.pack("<QQ40xQQ", low, high, sp + 64, ip)
+    _, found = process(rows)
+    for _ in range(2):
+        parked, _ = found.parked()
+        first, second, *rest = parked
+        assert {one.address for one in (first, second)} == {HEAP + 512 * at for at in (4, 5)}
+        assert {first.is_chosen, second.is_chosen} == {True, False}
+        assert len(rest) == len(rows) // 2 - 1 and all(one.is_chosen for one in rest)
+
+
+def test_who_is_in_a_system_call_is_told_so() -> None:
+    """By the same place and stack pointer in both, behind one word more before Go 1.25."""
+    low = STACKS + STACK_BYTES
+    for between in (32, 40):
+        head = struct.pack("<QQ40xQQ", low, low + STACK_BYTES, low + 1024, GOPARK - 64)
+        row = head + bytes(between) + struct.pack("<QQ", low + 1024, GOPARK - 64)
+        parked, _ = process([goroutine(0), row])[1].parked()
+        assert [(one.sp - STACKS, one.is_in_call) for one in parked] == [
+            (1024, False),
+            (STACK_BYTES + 1024, True),
+        ]
+
+
 def test_one_whose_stack_was_given_back_is_none() -> None:
     _, found = process([bytes(72), goroutine(1)])
     assert len(found.parked()[0]) == 1

@@ -119,7 +119,7 @@ class GoroutineStacks:
         return Counter(
             _Group(addresses, is_whole, None if lock is None else held_by.get(lock, ()))
             for one, (_, is_whole), addresses, lock in zip(parked, found, calls, waits)
-            if not one.is_in_call
+            if one.is_chosen and not one.is_in_call
         )
 
     def _held_by(self, group: _Group) -> Optional[List[List[CodeFrame]]]:

@@ -9,13 +9,18 @@ pointer is 0 (gogo), and of what is in a system call the place is another one, w
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from contextlib import suppress
-from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 
 LOOKED_AT_MAX = 500
 """Goroutines of a process, at one look; of more than these it is each second one, or third."""
+
+HEADS_MAX, RARE_MAX = 10_000, 100
+"""Of which it is looked at how deep their stacks are; those that are looked at beside, if few have
+stacks as deep."""
 
 STACK_BYTES_MAX = 8192
 """Of one, that are copied."""
@@ -26,6 +31,7 @@ _DISTANCE, _NUMBERS = struct.Struct("<i"), (0, 1, 4)
 _SLICE, _G = struct.Struct("<QQQ"), struct.Struct("<QQ40xQQ")
 # Words of `g` up to `syscallpc`; `gobuf` had one more before Go 1.25.
 _HEAD_WORDS, _IN_CALL_AT = 16, (13, 14)
+_HEADS_AT_ONCE, _FEW = 512, 8
 _WORD_BYTES, _CODE_BYTES_MAX, _CAPACITY_MAX = 8, 4096, 1 << 24
 _STACK_MAX, _PROVED_BY = 1 << 30, 4
 
@@ -36,7 +42,8 @@ class Parked(NamedTuple):
     Attributes:
         ip: where it goes on. sp: its stack pointer then. memory: of its stack, from `below` bytes
             below `sp` on.
-        address: of its `g`. is_in_call: it is in a system call.
+        address: of its `g`. is_in_call: it is in a system call. is_chosen: it stands for others as
+            well; those that are not are few, and may have what others wait for.
     """
 
     ip: int
@@ -44,6 +51,14 @@ class Parked(NamedTuple):
     memory: bytes
     address: int = 0
     is_in_call: bool = False
+    is_chosen: bool = True
+
+
+class _Head(NamedTuple):
+    address: int
+    sp: int
+    ip: int
+    depth: int
 
 
 class Goroutines:
@@ -72,7 +87,7 @@ class Goroutines:
         return self._all is not None
 
     def parked(self) -> Tuple[List[Parked], int]:
-        """Those that wait or are in a system call, and how many each of them stands for.
+        """Those that wait or are in a system call, and how many each that is chosen stands for.
 
         Raises:
             OSError: the process's memory cannot be read.
@@ -83,21 +98,46 @@ class Goroutines:
         each = -(-count // LOOKED_AT_MAX) or 1
         self._looks += 1
         chosen = range(self._looks % each, min(count, each * LOOKED_AT_MAX), each)
-        found = (self._one(*self._words(first + at * _WORD_BYTES, 1)) for at in chosen)
+        heads = self._heads(first, min(count, HEADS_MAX))
+        for at in (at for at in chosen if at >= HEADS_MAX):
+            heads.update(self._heads(first, 1, at))
+        # Who waits alike is many, and goes on waiting; who has what they wait for soon has it not.
+        alike = Counter(head.depth for head in heads.values())
+        found = [
+            self._one(heads[at], is_chosen=at in chosen) for at in _order(heads, alike, chosen)
+        ]
         return [one for one in found if one is not None], each
 
-    def _one(self, address: int) -> Optional[Parked]:
-        """None: it runs, has ended, or went on while it was looked at."""
+    def _heads(self, first: int, count: int, start: int = 0) -> Dict[int, _Head]:
+        """By their numbers, so many from `start` on."""
+        found = (
+            (begin + at, self._head(address))
+            for begin in range(start, start + count, _HEADS_AT_ONCE)
+            for at, address in enumerate(
+                self._words(first + begin * _WORD_BYTES, min(_HEADS_AT_ONCE, start + count - begin))
+            )
+        )
+        return {at: head for at, head in found if head is not None}
+
+    def _head(self, address: int) -> Optional[_Head]:
+        """None: it runs, or has ended."""
         with suppress(OSError):
             low, high, sp, ip = _G.unpack(self._memory.read(address, _G.size))
-            is_in_call = low < sp < high and not self._parks(ip) and self._calls(address, sp, ip)
-            if not low < sp < high or not (is_in_call or self._parks(ip)):
+            return _Head(address, sp, ip, high - sp) if low < sp < high else None
+        return None
+
+    def _one(self, head: _Head, *, is_chosen: bool) -> Optional[Parked]:
+        """None: it runs, or went on while it was looked at."""
+        address, sp, ip, depth = head
+        with suppress(OSError):
+            is_in_call = not self._parks(ip) and self._calls(address, sp, ip)
+            if not is_in_call and not self._parks(ip):
                 return None
-            size_bytes = min(high - sp, STACK_BYTES_MAX) + self._below
+            size_bytes = min(depth, STACK_BYTES_MAX) + self._below
             memory = self._memory.read(sp - self._below, size_bytes)
             _, _, *again = _G.unpack(self._memory.read(address, _G.size))
             if again == [sp, ip] and is_in_call == self._calls(address, sp, ip):
-                return Parked(ip, sp, memory, address, is_in_call)
+                return Parked(ip, sp, memory, address, is_in_call, is_chosen)
         return None
 
     def _calls(self, address: int, sp: int, ip: int) -> bool:
@@ -134,6 +174,14 @@ class Goroutines:
 
     def _words(self, address: int, count: int) -> Sequence[int]:
         return struct.unpack(f"<{count}Q", self._memory.read(address, count * _WORD_BYTES))
+
+
+def _order(heads: Dict[int, _Head], alike: Counter[int], chosen: range) -> List[int]:
+    """Those that few others wait like first; of who is not chosen only these."""
+    ranked = sorted(heads, key=lambda at: alike[heads[at].depth])
+    rare = [at for at in ranked if at not in chosen and alike[heads[at].depth] <= _FEW]
+    kept = {*rare[:RARE_MAX], *chosen}
+    return [at for at in ranked if at in kept]
 
 
 def _used(code: bytes, begin: int) -> Iterator[int]:

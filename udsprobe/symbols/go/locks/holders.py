@@ -112,7 +112,8 @@ class LockHolders:
             # Who is about to get a lock waits for none any more, and has it not yet.
             if waits_for is None and any(map(LOCKS.fullmatch, met.functions)):
                 continue
-            for lock, does in self._does(locks - {waits_for}, met).items():
+            others = locks - {waits_for}
+            for lock, does in self._does(others, met).items() if others else ():
                 found[lock][at] = does
         return found
 

@@ -21,7 +21,7 @@ _ACQUIRES = re.compile(r"(internal/)?sync\.runtime_Semacquire(Mutex|RWMutexR?)")
 _MUTEX, _SHARED = re.compile(r"(internal/)?sync\.\(\*Mutex\)\.lockSlow"), "sync.(*RWMutex)."
 # sync.Mutex: state, sema. sync.RWMutex: w Mutex, writerSem, readerSem.
 _MUTEX_AT, _WRITER_AT, _READER_AT = 4, 8, 12
-_BEHIND = 4
+_BEHIND, _PLACE_FUNCTIONS, _PLACES_MAX = 4, 6, 1000
 
 
 class Semaphores:
@@ -35,7 +35,7 @@ class Semaphores:
     def __init__(self, read: Callable[[int, int], bytes], below: int) -> None:
         self._read, self._below = read, below
         # Where on a stack: the same for all that wait in one place.
-        self._slots: Dict[int, int] = {}
+        self._slots: Dict[Tuple[str, ...], int] = {}
 
     def lock_of(self, one: Parked, functions: Sequence[str]) -> Optional[Lock]:
         """What it waits for; None: for no lock of package sync, or it is not known for which.
@@ -47,21 +47,28 @@ class Semaphores:
         if found is None or one.is_in_call:
             return None
         words = _words(one.memory[self._below :])
-        semaphore = self._semaphore(one, words)
+        semaphore = self._semaphore(one, words, tuple(functions[:_PLACE_FUNCTIONS]))
         if semaphore is None:
             return None
         before, has_readers = found
         return Lock(semaphore - before, has_readers)
 
-    def _semaphore(self, one: Parked, words: Sequence[int]) -> Optional[int]:
-        likely = self._slots.get(len(words))
+    def _semaphore(
+        self, one: Parked, words: Sequence[int], place: Tuple[str, ...]
+    ) -> Optional[int]:
+        likely = self._slots.get(place, 0)
         slots = range(len(words))
-        for slot in slots if likely is None else (likely, *slots):
+        for slot in (likely, *slots) if likely < len(words) else slots:
             found = self._elem(words[slot], one.address, words)
             if found is not None:
-                self._slots[len(words)] = slot
+                self._remember(place, slot)
                 return found
         return None
+
+    def _remember(self, place: Tuple[str, ...], slot: int) -> None:
+        if len(self._slots) >= _PLACES_MAX:
+            self._slots.clear()
+        self._slots[place] = slot
 
     def _elem(self, address: int, goroutine: int, words: Sequence[int]) -> Optional[int]:
         if address % 8 or not address:
