@@ -187,9 +187,11 @@ def test_workers_that_wait_for_clients_to_send_are_told_so() -> None:
     found = verdict(held_by_uploads(300_000))
     assert found.cause == "accept-starved"
     assert "waiting for clients to send the rest of their requests" in found.summary
+    assert "a proxy in front" in found.actions[0].say
     other = verdict(held_by_uploads(3))
     assert other.cause == "accept-starved"
     assert "asleep in a receive call" in other.summary
+    assert not any("proxy in front" in action.say for action in other.actions)
 
 
 def test_threads_that_accept_side_by_side_work_a_burst_off_sooner() -> None:

@@ -106,6 +106,11 @@ def seats_taken(report: Report, listener: Listener) -> Tuple[Action, ...]:
     return remedies("seats", server_of(_owner(report, listener)), **_place(listener))
 
 
+def sent_slowly() -> Tuple[Action, ...]:
+    """Clients send their requests slowly, and a thread waits for each."""
+    return remedies("sent-slowly")
+
+
 def stopped(target: Target) -> Tuple[Action, ...]:
     """A target that may not run goes on, by whoever holds it."""
     is_docker = target.runtime == "docker"

@@ -217,6 +217,15 @@ _ONE_ACCEPTS = restart(
     "serve connections in more threads or processes, and let one of them do nothing but accept",
     _FREES,
 )
+SENT_SLOWLY: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart(
+            "have a proxy in front that takes requests in whole before it passes them on (nginx: "
+            "proxy_request_buffering on, as is its default)",
+            "a worker then gets each at once, however slowly its client sends",
+        ),
+    ),
+}
 SEATS: Dict[str, Tuple[Row, ...]] = {
     "nginx": (
         reload(

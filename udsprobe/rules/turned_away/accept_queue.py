@@ -237,7 +237,9 @@ def _let_in(report: Report, listener: Listener) -> Tuple[Action, ...]:
     if held is not None:
         return choice.stopped(held)
     if _is_seated(report, listener):
-        return choice.seats_taken(report, listener)
+        # More seats are taken as the others are.
+        in_front = choice.sent_slowly() if _wait_for_rest(report, listener) else ()
+        return (*in_front, *choice.seats_taken(report, listener))
     locked = _locked_thread(report, listener) if listener.accepted == 0 else None
     looks = choice.stuck(report, locked.pid) if locked is not None else ()
     if keep_others_out(report, listener):
