@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, FrozenSet, Iterator, List, Sequence
 
 from tests.kernel.kernel_objects import Objects, held_by, left_of
 from tests.kernel.live import Live
@@ -33,13 +33,17 @@ CALLS = ("sendto", "recvfrom", "connect", "accept")
 
 @dataclass(frozen=True)
 class Reading:
-    """udsprobe from outside, at one moment."""
+    """udsprobe from outside, at one moment.
+
+    Attributes:
+        children: the pids of its own: one that reads debug information lives for a moment.
+    """
 
     rss_bytes: int
     anonymous_bytes: int
     descriptors: int
     objects: int
-    children: int
+    children: FrozenSet[int]
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Outcome:
     descriptors_gained: int
     objects_gained: int
     objects_left: int
+    children_most: int
     children_left: int
 
     def wrong(self, drift_max_bytes: int = DRIFT_MAX_BYTES) -> List[str]:
@@ -87,6 +92,7 @@ class Outcome:
             (self.descriptors_gained > 0, f"{self.descriptors_gained} descriptors more"),
             (self.objects_gained > 0, f"{self.objects_gained} BPF objects more"),
             (self.objects_left > 0, f"{self.objects_left} BPF objects left behind"),
+            (self.children_most > 1, f"{self.children_most} children at a time"),
             (self.children_left > 0, f"{self.children_left} processes left behind"),
         ]
         return [sentence for is_wrong, sentence in found if is_wrong]
@@ -133,7 +139,7 @@ def reading(pid: int) -> Reading:
         anonymous_bytes=kib["Anonymous"] << 10,
         descriptors=len(os.listdir(f"/proc/{pid}/fd")),
         objects=sum(map(len, held_by(pid).values())),
-        children=len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()),
+        children=frozenset(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())),
     )
 
 
@@ -190,6 +196,8 @@ def _outcome(
         before, after = ([getattr(each, name) for each in part] for part in (first, last))
         return int(statistics.median(after) - statistics.median(before))
 
+    own = frozenset({pid}).union(*(each.children for each in readings))
+
     return Outcome(
         seconds=seconds,
         truth=truth,
@@ -200,7 +208,8 @@ def _outcome(
         descriptors_gained=drift("descriptors"),
         objects_gained=drift("objects"),
         objects_left=sum(map(len, left_of(objects).values())),
-        children_left=max(each.children for each in readings) + Path(f"/proc/{pid}").exists(),
+        children_most=max(len(each.children) for each in readings),
+        children_left=sum(Path(f"/proc/{each}").exists() for each in own),
     )
 
 

@@ -73,9 +73,7 @@ KINDS: Dict[str, Kind] = {
     "seats": Kind(
         "accept-starved", "the server's limit of connections or workers is reached", queues.SEATS
     ),
-    "sent-slowly": Kind(
-        "accept-starved", "clients send their requests slowly", queues.SENT_SLOWLY
-    ),
+    "sent-slowly": Kind("accept-starved", "clients send their requests slowly", queues.SENT_SLOWLY),
     "accept-late": Kind("accept-starved", "the accepting thread is busy", queues.ACCEPT_LATE),
     "stopped-by-signal": Kind(
         "accept-starved", "a signal stopped the process", host.STOPPED_BY_SIGNAL
