@@ -334,13 +334,16 @@ def what_acceptors_do(report: Report, listener: Listener) -> str:
         return ""
     name, share = max(shares.items(), key=lambda item: item[1])
     words = ACTIVITY_WORDS.get(name, name)
-    if name == "blocked_recv" and _wait_for_rest(report, listener):
+    if _wait_for_rest(report, listener):
         words = "waiting for clients to send the rest of their requests"
     return f"; {_whose_threads(report, listener)} spend {percent(share)} of the time {words}"
 
 
 def _wait_for_rest(report: Report, listener: Listener) -> bool:
-    """Most of their sleep in receive calls is within requests that have begun to come."""
+    """They sleep in receive calls, and most of that is within requests that have begun to come."""
+    shares = _acceptor_shares(report, listener)
+    if not shares or max(shares, key=lambda name: shares[name]) != "blocked_recv":
+        return False
     owners = set(listener.pids or ())
     rows = [row for row in report.requests.served_by or () if row.pid in owners]
     receiving_us = sum((row.stages_mean_us.recv or 0.0) * row.count for row in rows)
