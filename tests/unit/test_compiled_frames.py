@@ -45,6 +45,7 @@ LIBRARY_SOURCES = [
     "/usr/lib/gcc/x86_64-linux-gnu/12/include/emmintrin.h",
     "/usr/lib/llvm-14/lib/clang/14.0.6/include/emmintrin.h",
     "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/core/src/cmp.rs",
+    "/usr/src/rustc-1.63.0/library/core/src/num/mod.rs",
     "/home/x/.rustup/toolchains/stable/lib/rustlib/src/rust/library/alloc/src/vec/mod.rs",
 ]
 OWN_SOURCES = [

@@ -22,7 +22,8 @@ END = b"end"
 _LIBRARY = re.compile(
     r"(.*/)?include/([\w.+-]+/)?c\+\+/|/usr/include/([\w.+-]+/)?(bits|sys)/"
     r"|.*/lib(64)?/(gcc|clang|llvm)[^/]*/(.*/)?include/"
-    r"|/rustc/\w+/library/|/rust/deps/|(.*/lib/rustlib/src/rust/)?library/(core|alloc|std)/"
+    r"|(.*/)?rustc[-/][^/]+/library/|/rust/deps/"
+    r"|(.*/lib/rustlib/src/rust/)?library/(core|alloc|std)/"
 )
 
 
