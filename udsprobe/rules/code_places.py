@@ -200,7 +200,7 @@ def _parked(root: Suspect, found: SleepCall, report: Report) -> Suspect:
     if wait is None:
         return replace(root, evidence=(_sleep_fact(found, report), *root.evidence))
     holder = _holder(found)
-    held = "" if holder is None else f" {_held(holder)}"
+    held = _held(holder)
     headline = root.headline.replace(_WAIT_IN_GO, f"{wait.does}{held} while ", 1)
     actions = (*choice.goroutines(wait, f"{named(first)}{held}"), *_without_goroutines_look(root))
     # What it waits for is said: by which function of the language is in the evidence.
@@ -223,17 +223,18 @@ def _holder(found: SleepCall) -> Optional[CodePlace]:
     return next((each for each in likely if each.share_pct >= 100 * LOCK_HOLDER_SHARE_MIN), None)
 
 
-def _held(holder: CodePlace) -> str:
-    return f"held by a goroutine that {holder_does(holder.stack)} in {named(holder)}"
+def _held(holder: Optional[CodePlace]) -> str:
+    """Words to go on with; empty where it is not known."""
+    if holder is None:
+        return ""
+    return f" held by a goroutine that {holder_does(holder.stack)} in {named(holder)}"
 
 
 def _held_fact(holder: Optional[CodePlace]) -> Tuple[Evidence, ...]:
     if holder is None:
         return ()
     share = holder.share_pct / 100
-    says = (
-        f"{percent(share)} of that time {_held(holder)}: from there it unlocks what they wait for"
-    )
+    says = f"{percent(share)} of that time{_held(holder)}: from there it unlocks what they wait for"
     return (evidence("holder_share", share, "of 1", says),)
 
 
@@ -251,7 +252,7 @@ def _left_waiting(root: Suspect, report: Report) -> Suspect:
         return root
     first = found.code[0]
     holder = _holder(found)
-    held = "" if holder is None else f" {_held(holder)}"
+    held = _held(holder)
     return replace(
         root,
         headline=f"{root.headline}; its goroutines {wait.does}{held}: {told(first, first.own)}",

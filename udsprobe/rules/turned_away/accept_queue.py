@@ -279,8 +279,7 @@ def _is_seated(report: Report, listener: Listener) -> bool:
     """Its threads wait for connections that they have: there is no seat for another."""
     if keep_others_out(report, listener) and _locked_thread(report, listener) is None:
         return True
-    shares = _acceptor_shares(report, listener)
-    return bool(shares) and max(shares, key=lambda name: shares[name]) in _SEATED
+    return _acceptors_mostly(report, listener) in _SEATED
 
 
 def is_overloaded(listener: Listener) -> bool:
@@ -341,8 +340,7 @@ def what_acceptors_do(report: Report, listener: Listener) -> str:
 
 def _wait_for_rest(report: Report, listener: Listener) -> bool:
     """They sleep in receive calls, and most of that is within requests that have begun to come."""
-    shares = _acceptor_shares(report, listener)
-    if not shares or max(shares, key=lambda name: shares[name]) != "blocked_recv":
+    if _acceptors_mostly(report, listener) != "blocked_recv":
         return False
     owners = set(listener.pids or ())
     rows = [row for row in report.requests.served_by or () if row.pid in owners]
@@ -367,6 +365,12 @@ def _acceptor_threads(report: Report, listener: Listener) -> List[ThreadTime]:
     accepting = {int(tid) for tid in listener.accepted_by_thread or {}}
     owners = set(listener.pids or ())
     return [t for t in threads if t.tid in accepting] or [t for t in threads if t.pid in owners]
+
+
+def _acceptors_mostly(report: Report, listener: Listener) -> Optional[str]:
+    """The activity with most of their time; None: nothing is known of them."""
+    shares = _acceptor_shares(report, listener)
+    return max(shares, key=lambda name: shares[name]) if shares else None
 
 
 def _acceptor_shares(report: Report, listener: Listener) -> Dict[str, float]:
