@@ -149,14 +149,13 @@ def request_time(service: Service, starved: bool = False) -> RequestTime:
     before_us = max(0.0, service.total_us - sum(within.values()))
     queue_us = within["recv_wait"] + before_us
     app = app_account(service)
-    calls = _in_calls(service, within["recv"], within["send"], app.parts["runq"])
-    occupied = occupation(service, app, calls["client"])
+    occupied = occupation(service, app)
     use = max(_use(service, occupied), _fullest_loop(service))
     accept_us = before_us if starved and use < THREAD_BUSY_MIN else 0.0
     parts = dict.fromkeys(("cpu", "transport", *WAITS, "accept", *CLIENTS), 0.0)
     _add(parts, {**app.parts, "accept": accept_us})
     _add(parts, _divided(queue_us - accept_us, service, occupied, parts["runq"]))
-    _add(parts, _in_calls(service, within["recv"], within["send"], parts["runq"]))
+    _add(parts, _in_calls(service, parts["runq"]))
     _own_demand(parts, occupied, service)
     return RequestTime(
         *(service.count, parts, queue_us, sum(parts.values()), use),
@@ -173,13 +172,12 @@ def _part_of(whole_us: float, parts: Mapping[str, float]) -> float:
     return sum(parts.values()) / whole_us if whole_us else 0.0
 
 
-def _in_calls(
-    service: Service, recv_us: float, send_us: float, known_runq_us: float
-) -> Dict[str, float]:
+def _in_calls(service: Service, known_runq_us: float) -> Dict[str, float]:
     """Receive and send calls: who slept in there may wait for a CPU before it goes on.
 
     From the first byte of a request to its last one is its client's time as well.
     """
+    recv_us, send_us = (service.stage_sums_us.get(name, 0.0) for name in ("recv", "send"))
     send_wait_us = min(send_us, service.spent_us("blocked_send"))
     moving_us = recv_us + send_us - send_wait_us
     ran_us = service.spent_us("sys_socket")
@@ -251,19 +249,17 @@ def _asleep_in_sends_us(service: Service, upstream_us: float) -> float:
     return min(upstream_us, max(0.0, asleep_us - service.stage_sums_us.get("send", 0.0)))
 
 
-def occupation(service: Service, app: AppAccount, client_us: float = 0.0) -> Dict[str, float]:
+def occupation(service: Service, app: AppAccount) -> Dict[str, float]:
     """What kept the serving threads from the next request, in µs of thread time.
 
     An event loop that sleeps anywhere but in its poller is not there for
     anybody. A thread that serves one request at a time is kept by all that
-    request waits for, its poller included.
-
-    Args:
-        client_us: of all receive calls, asleep until a client sent the rest of its request.
+    request waits for, its poller included, and by clients that send the rest of it late.
     """
     threads = serving_time(service)
     loops = [t for t in serving_threads(service) if is_polling(t)]
     whole = service.counted_share
+    client_us = _in_calls(service, app.parts["runq"])["client"]
     for_bytes_us = _thread_us(loops, "blocked_recv")
     for_clients_us = min(for_bytes_us, client_us / whole)
     spent = {
