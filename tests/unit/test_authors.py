@@ -411,5 +411,7 @@ def test_who_replies_serves_however_little_it_does() -> None:
     requests = ill.served(500, recv_wait=0, recv=0, send=0, app=80_000, lock=98.0)
     service = whole_service(ill.service(requests, loop, slept, woken))
     assert {t.tid for t in serving_threads(service)} == {4711}
-    service = replace(service, repliers=frozenset({4712}))
+    service = replace(service, repliers=frozenset({4712}), handed_over=500)
     assert {t.tid for t in serving_threads(service)} == {4711, 4712}
+    service = replace(service, handed_over=0)  # It hands over connections, and not requests.
+    assert {t.tid for t in serving_threads(service)} == {4712}

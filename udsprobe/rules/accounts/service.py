@@ -278,8 +278,8 @@ def serving_threads(service: Service) -> List[ThreadTime]:
 
     Those with a good part of all socket calls: runtimes have threads of their
     own that poll and never see a request. Who replied serves, however little it does
-    besides: a thread of a pool that sleeps in each request, say. One that accepts, and is kept
-    by a lock until a thread of the pool is free, serves nothing itself.
+    besides: a thread of a pool that sleeps in each request, say. One that hands connections to
+    threads that reply serves nothing itself.
     """
     serving = [t for t in service.threads if is_serving(t) or t.tid in service.repliers]
     serving = [t for t in serving if not _hands_over(service, t)] or serving
@@ -289,8 +289,16 @@ def serving_threads(service: Service) -> List[ThreadTime]:
 
 
 def _hands_over(service: Service, thread: ThreadTime) -> bool:
+    """A lock keeps it until a thread of the pool is free; or it polls, and those that reply do
+    not, and receive what they reply to themselves."""
     kept = thread.share.get("blocked_lock", 0.0) >= THREAD_BUSY_MIN
-    return kept and thread.tid in service.acceptors
+    if kept and thread.tid in service.acceptors:
+        return True
+    if 2 * service.handed_over > service.count:
+        return False
+    repliers = [t for t in service.threads if t.tid in service.repliers]
+    idles = thread.share.get("blocked_poll", 0.0) >= THREAD_BUSY_MIN
+    return idles and bool(repliers) and not any(map(is_polling, repliers))
 
 
 def _acceptors(report: Report) -> FrozenSet[int]:
