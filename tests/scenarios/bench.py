@@ -294,6 +294,15 @@ class Bench:
         argv = [program("puma"), "-b", f"tcp://{address}", "-t", f"{threads}:{threads}", "-w", "0"]
         return self.server([*argv, config], address, "puma", {"HOME": str(self.folder)})
 
+    def uploads(self, address: str, connections: int, bytes_per_s: int) -> None:
+        """Clients that send requests of 100 KB slowly; each has had a reply."""
+        script = str(HERE / "load/uploader.py")
+        clients = self.start(
+            [sys.executable, script, address, str(connections), str(bytes_per_s)], "uploader"
+        )
+        said = b"uploading\n"
+        self.wait_until(lambda: clients.log.read_bytes() == said, "they upload", clients)
+
     def gunicorn(self, *options: str, workers: int = 2, **environment: object) -> Server:
         """`servers/wsgi.py` by gunicorn; `environment` says what its requests cost."""
         address = self.address()

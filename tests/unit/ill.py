@@ -25,11 +25,13 @@ from udsprobe.model.report import (
     Requests,
     SendBlocked,
     Served,
+    StageMeans,
     Stages,
     Syscall,
     ThreadTime,
     Time,
     Upstream,
+    WholeRequest,
 )
 
 SECONDS = 10.0
@@ -113,6 +115,14 @@ def service(
         connections=connections or [],
         connections_total=len(connections or []),
         syscalls=syscalls or [],
+    )
+
+
+def kept_request(tid: int, pid: int = 4711, comm: str = "node") -> WholeRequest:
+    """One that a thread replied to, nginx's."""
+    return WholeRequest(
+        *("2026-11-28T12:00:00Z", pid, tid, comm, "unix", "/run/app.sock"),
+        *(Peer(33, "nginx"), 2_000.0, StageMeans(), {}, [], None, None, None, 1, False, True),
     )
 
 

@@ -194,6 +194,26 @@ def test_workers_that_wait_for_clients_to_send_are_told_so() -> None:
     assert not any("proxy in front" in action.say for action in other.actions)
 
 
+def held_pool(receiving_us: float, dispatcher: ThreadTime) -> Report:
+    """Four threads of a pool, and who accepts for them; 80 requests of ten seconds, most of which
+    wait for a thread."""
+    requests = ill.served(80, recv_wait=600_000, recv=receiving_us, app=300)
+    quiet = replace(ill.quiet_listener(), pids=[4711])
+    report = ill.service(requests, *idle(4), dispatcher, listeners=[quiet])
+    kept = [ill.kept_request(tid) for tid in range(4711, 4715)]
+    return replace(report, requests=replace(report.requests, slowest=kept))
+
+
+def test_a_pool_that_clients_hold_is_full_though_who_accepts_is_idle() -> None:
+    dispatcher = ill.thread(4720, blocked_poll=0.999, sys_socket=0.001)
+    found = verdict(held_pool(490_000, dispatcher))
+    assert found.cause == "accept-starved"
+    assert "clients hold the threads of node at /run/app.sock, which" in found.summary
+    assert found.harm.says == "requests wait 600 ms on average for a thread"
+    assert "a proxy in front" in found.actions[0].say
+    assert verdict(held_pool(200_000, dispatcher)).cause == "healthy"
+
+
 def test_threads_that_accept_side_by_side_work_a_burst_off_sooner() -> None:
     """19 connections before it, 70 ms of CPU time each: one thread takes them 1.3 s, two half."""
     requests = ill.served(100, app=300)

@@ -38,7 +38,6 @@ from udsprobe.model.report import (
     StageMeans,
     Verdict,
     Waiting,
-    WholeRequest,
 )
 from udsprobe.rules import judged
 from udsprobe.views.fields.verdict import said
@@ -721,11 +720,8 @@ def test_connections_that_could_be_kept() -> None:
 def test_a_client_whose_connections_are_as_short_as_its_requests_is_named() -> None:
     """None of them is open when they are listed; requests that were kept tell who asked."""
     report = churning(4000, 1e6)
-    kept = WholeRequest(
-        *("2026-11-28T12:00:00Z", 4711, 4711, "node", "unix", "/run/app.sock"),
-        *(Peer(33, "nginx"), 2_000.0, StageMeans(), {}, [], None, None, None, 1, False, True),
-    )
-    asked = replace(report, requests=replace(report.requests, slowest=[kept], sampled=[]))
+    kept = [ill.kept_request(tid=4711)]
+    asked = replace(report, requests=replace(report.requests, slowest=kept, sampled=[]))
     assert "a client opens a connection for each request" in verdict(report).summary
     found = verdict(asked)
     assert "nginx 33 opens a connection for each request" in found.summary

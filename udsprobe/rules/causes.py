@@ -65,6 +65,7 @@ CAUSES: Dict[str, Cause] = {
             "connections wait 10 ms or more in a queue that is not full, and longer than it "
             "takes to serve those before them; or they wait and none is accepted; or the program "
             "closes them as soon as it has accepted them, without a call that reads or writes; or "
+            "requests wait for a thread while all of them wait for clients that send slowly; or "
             "a database replies that all its connections are taken (`no_seat`)",
             "the accepting thread does something else, is stopped, has no seat left, or cannot "
             "start a thread or process (`starts`)",

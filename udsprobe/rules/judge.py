@@ -14,6 +14,8 @@ from udsprobe.rules.accounts.transport_share import NOT_MEASURED, TransportShare
 from udsprobe.rules.causes import CAUSES, FAILED_CONNECTS, FAILING, PARTS, QUEUES
 from udsprobe.rules.code_places import with_code
 from udsprobe.rules.no_pressure import healthy, unknown, untold
+from udsprobe.rules.seats.held_by_clients import held_by_clients
+from udsprobe.rules.seats.no_seat import with_no_seat
 from udsprobe.rules.suspects import processing as inside
 from udsprobe.rules.suspects.buffers import buffer_suspects, has_stuck_reader, readers_keep_up
 from udsprobe.rules.suspects.churn import accepted_churn, is_most_of_the_work, opened_churn
@@ -42,7 +44,6 @@ from udsprobe.rules.turned_away.exits import with_exits
 from udsprobe.rules.turned_away.failing_replies import with_failing_replies
 from udsprobe.rules.turned_away.given_up import with_given_up
 from udsprobe.rules.turned_away.no_answer import kept_too_long_findings, with_no_answer
-from udsprobe.rules.turned_away.no_seat import with_no_seat
 from udsprobe.rules.turned_away.overload import has_time, is_retried
 from udsprobe.rules.turned_away.unstarted import with_unstarted
 from udsprobe.rules.wording import at_most, place
@@ -240,6 +241,7 @@ def _judged_service(report: Report, service: Service, slo_us: Optional[float]) -
     if tells_time(report):
         pressed = inside.processing_suspects(inside.of(report, service, time, slo_us))
         found += with_nagle(report, service, time, pressed)
+        found += held_by_clients(report, service, time)
     return JudgedService(service, time, tuple(found))
 
 

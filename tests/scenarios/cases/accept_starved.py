@@ -51,6 +51,16 @@ def gunicorn_held_by_silent_clients(bench: Bench, silent_clients: int = 2) -> Su
     return Subject([server.pid], [server.address])
 
 
+@case("Python threads", BOTH, quick=UNIX)
+def pool_held_by_uploads(bench: Bench, seats: int = 2) -> Subject:
+    """Two threads read the requests of six clients that take half a second to send each; the
+    poller has accepted the others, which wait for a thread."""
+    server = bench.python("dispatched.py", f"threads={seats}")
+    bench.uploads(server.address, connections=6, bytes_per_s=200_000)
+    bench.load(server.address, connections=4, think_ms=20, warm=4)
+    return Subject([server.pid], [server.address, "hold the threads"])
+
+
 @case("Node", needs=("node",))
 def node_stopped(bench: Bench, stopped: bool = True) -> Subject:
     """The process is stopped, as by a debugger; its clients connect and wait."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 from tests.scenarios.bench import Bench
 from tests.scenarios.case import BOTH, TCP, Subject, case
 from tests.scenarios.cases.send_blocked import log_reader
 from tests.scenarios.postgres import Postgres
-from tests.scenarios.programs import HERE
 
 KB = 1024
 
@@ -221,9 +218,7 @@ def threads_and_a_quick_log(bench: Bench) -> Subject:
 def threads_and_slow_uploads(bench: Bench) -> Subject:
     """Requests of 100 KB from clients that send 200 KB/s: half a second each, of their making."""
     server = bench.threaded()
-    load = [sys.executable, str(HERE / "load/uploader.py"), server.address, "6", "200_000"]
-    clients = bench.start(load, "uploader")
-    bench.wait_until(lambda: clients.log.read_bytes() == b"uploading\n", "they upload", clients)
+    bench.uploads(server.address, connections=6, bytes_per_s=200_000)
     return Subject([server.pid], ["its client"])
 
 

@@ -24,6 +24,17 @@ WORK = {
 }
 
 
+def received_whole(connection: socket.socket) -> bool:
+    """Whether a request came to its end, an empty line."""
+    ends = b""
+    while ends != b"\r\n\r\n":
+        piece = receive(connection)
+        if not piece:
+            return False
+        ends = (ends + piece)[-4:]
+    return True
+
+
 class Dispatcher:
     """The listener, its poller and the pool."""
 
@@ -60,7 +71,7 @@ class Dispatcher:
                 ready.close()
 
     def _serve(self, connection: socket.socket) -> None:
-        if receive(connection):
+        if received_whole(connection):
             self._reply(connection)
         else:
             connection.close()

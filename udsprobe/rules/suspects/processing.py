@@ -192,8 +192,7 @@ def _occupied(processing: Processing) -> Optional[Pressure]:
     cause = largest_part(time)
     if time.sum_us(*CLIENTS) > time.sum_us(*PARTS[cause]):
         return None
-    # Little's law: so many wait at any moment.
-    waiting = time.queue_us / 1e6 / processing.service.duration_s
+    waiting = waiting_for_threads(processing.service, time)
     if waiting < WAITING_MIN:
         return None
     says = (
@@ -202,6 +201,11 @@ def _occupied(processing: Processing) -> Optional[Pressure]:
     )
     fact = evidence("occupied_share", time.occupied, "of 1", says, THREAD_BUSY_MIN)
     return Pressure(cause, (fact,), overloads=True)
+
+
+def waiting_for_threads(service: Service, time: RequestTime) -> float:
+    """Requests that wait for one of its threads at any moment, on average (Little's law)."""
+    return time.queue_us / 1e6 / service.duration_s
 
 
 def _fills_its_pool(processing: Processing) -> Optional[Pressure]:

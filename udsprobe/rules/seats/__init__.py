@@ -1,0 +1,1 @@
+"""Servers of which all seats are taken: connections that they allow, threads that serve."""
