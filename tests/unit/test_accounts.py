@@ -208,7 +208,7 @@ def test_a_pool_that_clients_hold_is_full_though_who_accepts_is_idle() -> None:
     dispatcher = ill.thread(4720, blocked_poll=0.999, sys_socket=0.001)
     found = verdict(held_pool(490_000, dispatcher))
     assert found.cause == "accept-starved"
-    assert "clients hold the threads of node at /run/app.sock, which" in found.summary
+    assert "clients hold the threads of node at unix:/run/app.sock, which" in found.summary
     assert found.harm.says == "requests wait 600 ms on average for a thread"
     assert "a proxy in front" in found.actions[0].say
     assert verdict(held_pool(200_000, dispatcher)).cause == "healthy"

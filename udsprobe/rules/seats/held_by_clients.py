@@ -75,8 +75,8 @@ def _queued_mean_us(time: RequestTime) -> float:
 
 def _listener(report: Report, service: Service) -> Optional[Listener]:
     """Of those that the service accepts at, the one with most requests."""
-    owners = service.pids or frozenset()
-    rows = [row for row in report.listeners or () if owners & set(row.pids or ())]
+    owners = service.pids
+    rows = [row for row in report.listeners or () if owners is None or owners & set(row.pids or ())]
     return max(rows, key=lambda row: _requests_at(report, row), default=None)
 
 
