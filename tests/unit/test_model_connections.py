@@ -14,7 +14,7 @@ from udsprobe.model.sockets.connection_rows import (
     connection_rows,
     upstream_rows,
 )
-from udsprobe.sample import CONNECTIONS_KEPT_MAX, PeerReading
+from udsprobe.sample import CONNECTIONS_KEPT_MAX, PeerReading, PieceCounts
 
 US, MS = 1_000, 1_000_000
 
@@ -296,3 +296,13 @@ def test_a_pool_was_busy_with_what_was_asked_before_the_observation(
     first = sample(began, upstream=(), connections=kept)
     (found,) = upstream_rows(first, sample(began + 10, upstream=(row,), connections=kept)) or []
     assert found.busy_pct == pytest.approx(busy_pct)
+
+
+def test_an_answer_that_has_begun_keeps_its_connection_busy() -> None:
+    """100 requests of 50 ms whose answers end 40 ms later: 90 % of ten seconds, not 50 %."""
+    row = upstream([50_000_000] * 100, opened=0)
+    pieces = PieceCounts(100, 41_000_000 * 100, 40_000_000 * 100, {})
+    kept = (connection(role="upstream", transport=row.transport, peer_address=row.address),)
+    last = sample(11, upstream=(replace(row, in_pieces=pieces),), connections=kept)
+    (found,) = upstream_rows(sample(1, upstream=(), connections=kept), last) or []
+    assert found.busy_pct == pytest.approx(90.0, rel=0.01)

@@ -587,7 +587,7 @@ class Upstream:
     """Requests to one other service.
 
     `connections` to it that were kept, and the part of the window in which each waited for an
-    answer, on average; both None where they are not kept, or not all are known. Requests without a
+    answer or the rest of one, on average; both None where they are not kept, or not all are known. Requests without a
     byte of an answer: `dropped`, the other end had closed the connection, `dropped_kept` of them
     one that had answered before; `given_up`, the target closed it. `http`: answers with an HTTP/1
     status; `in_pieces`: those that came in pieces. `no_seat`: connections on which it answered, as

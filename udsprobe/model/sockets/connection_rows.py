@@ -10,7 +10,7 @@ from udsprobe.model.growth import by_name, growth, together
 from udsprobe.model.histogram import NOTHING, added, latency_us, subtract
 from udsprobe.model.report import Connection, Latency, Peer, SendBlocked, Upstream
 from udsprobe.model.requests.http_replies import http_replies
-from udsprobe.model.requests.reply_pieces import in_pieces
+from udsprobe.model.requests.reply_pieces import in_pieces, paused_us
 from udsprobe.model.requests.unanswered import ended, unanswered
 from udsprobe.sample import (
     CONNECTIONS_KEPT_MAX,
@@ -138,7 +138,8 @@ def _with_pool(row: Upstream, opened: int, first: Sample, last: Sample) -> Upstr
     there_us = connections * window_us * counted_share(window_us, each_us, is_first)
     if not there_us:
         return row
-    waited_us = each_us * row.count
+    # An answer that has begun still has its connection.
+    waited_us = each_us * row.count + paused_us(row)
     return replace(row, connections=connections, busy_pct=min(100.0, 100 * waited_us / there_us))
 
 
