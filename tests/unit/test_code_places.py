@@ -407,6 +407,65 @@ def test_what_a_library_waits_for_is_told_by_its_function(
     assert named.headline.startswith(f"postgres waits for {waits_for} {meanwhile}: 100 % in")
 
 
+HANDLER = "Shop.pay\t[jit]\tShop.java\t6"
+HIKARI = (
+    *(
+        HANDLER,
+        "com.zaxxer.hikari.HikariDataSource.getConnection\t[jit]\tHikariDataSource.java\t94",
+    ),
+    *("com.zaxxer.hikari.pool.HikariPool.getConnection\t[jit]\tHikariPool.java\t142",),
+    *("com.zaxxer.hikari.util.ConcurrentBag.borrow\t[jit]\tConcurrentBag.java\t135",),
+    *("java.util.concurrent.SynchronousQueue.poll\t[jit]\tSynchronousQueue.java\t903",),
+)
+JAVA_NAP = (HANDLER, "java.lang.Thread.sleep\t[jit]\tThread.java\t")
+REDIS = (
+    *("work\tpython3\tapp.py\t7", "cached.<locals>.wrapper\tpython3\tsite.py\t2"),
+    *("BlockingConnectionPool.get_connection\tpython3\tconnection.py\t3664",),
+    *("Queue.get\tpython3\tqueue.py\t154", "Condition.wait\tpython3\tthreading.py\t295"),
+)
+
+
+def in_futex(lines: Sequence[str], ms: int) -> StackCounts:
+    times = {"slept_ns": ms * 10**6, "owing_ns": ms * 10**6}
+    return StackCounts(1, "off-cpu", "\n".join(lines), 4, 0, call="futex", **times)
+
+
+def lent_out(waiting: Sequence[str], comm: str, nap_ms: int) -> Suspect:
+    """A pool of connections is empty for requests; another thread naps for so long of 5 s."""
+    one = replace(
+        suspect("app-blocked"),
+        headline="shop sleeps on a lock (futex) while requests wait for its reply",
+    )
+    told_of = found(in_futex(waiting, 40_000), in_futex(JAVA_NAP, nap_ms))
+    assert told_of.sleeps is not None
+    told_of = replace(told_of, sleeps=replace(told_of.sleeps, watched_s=5.0))
+    targets = [reports.target(1, comm)]
+    return with_code(one, replace(reports.measured(), stacks=told_of, targets=targets))
+
+
+def test_requests_that_wait_for_a_connection_of_a_pool_are_told_with_who_has_them() -> None:
+    waits = "shop waits for a free connection of its pool while requests wait for its reply: "
+    called = "com.zaxxer.hikari.HikariDataSource.getConnection (HikariDataSource.java:94)"
+    one = lent_out(HIKARI, "java", nap_ms=9_000)
+    meanwhile = (
+        "; others meanwhile in java.lang.Thread.sleep (Thread.java) ← Shop.pay (Shop.java:6)"
+    )
+    assert one.headline == f"{waits}82 % in {called} ← Shop.pay (Shop.java:6){meanwhile}"
+    assert "maximumPoolSize" in one.actions[0].say
+    assert f"asks anybody else: {called} ← Shop.pay" in one.actions[1].say
+    # Now and then is not who has a connection all the time.
+    assert "meanwhile" not in lent_out(HIKARI, "java", nap_ms=100).headline
+    scripted_one = lent_out(REDIS, "gunicorn", nap_ms=0)
+    place = "BlockingConnectionPool.get_connection (connection.py:3664) ← work (app.py:7)"
+    assert scripted_one.headline == f"{waits}100 % in {place}"
+    assert "psycopg_pool" in scripted_one.actions[0].say
+
+
+def test_a_queue_that_is_no_pool_is_a_lock() -> None:
+    own = ("work\tpython3\tapp.py\t7", *REDIS[3:])
+    assert "pool" not in lent_out(own, "gunicorn", nap_ms=0).headline
+
+
 @pytest.mark.parametrize(("share_ms", "is_told"), [(90, True), (40, False)])
 def test_a_library_that_waits_for_its_lock_says_so(share_ms: int, is_told: bool) -> None:
     sqlite = (

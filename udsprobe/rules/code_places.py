@@ -18,7 +18,7 @@ from udsprobe.rules.harm import STUCK
 from udsprobe.rules.peers.owed import is_of_one_thread
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.goroutine_waits import GoroutineWait, goroutine_wait, holder_does
-from udsprobe.rules.remedy.known_sleeps import KnownSleep, known_sleep
+from udsprobe.rules.remedy.known_sleeps import KnownSleep, called_from, known_sleep
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.remedy.work import GOROUTINES_LOOK
 from udsprobe.rules.servers import IN_GOROUTINES, language_of
@@ -29,6 +29,7 @@ from udsprobe.rules.thresholds import (
     CODE_SAMPLES_MIN,
     LOCK_HOLDER_SHARE_MIN,
     WAITED_TIMES_REQUESTS_MAX,
+    WAITING_MIN,
 )
 from udsprobe.rules.turned_away.given_up import is_idle_beside
 from udsprobe.rules.wording import (
@@ -110,7 +111,8 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
         if _WAIT_IN_GO not in root.headline:
             return _left_waiting(root, report)
         return _parked(root, found, report)
-    if _is_mostly_idle(found, root, report):
+    # Where a library waits for its turn is no rest.
+    if _known_of(found) is None and _is_mostly_idle(found, root, report):
         return root
     fact = _sleep_fact(found, report)
     if not any(is_known(each) for each in found.code[0].stack):
@@ -119,7 +121,7 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
             return root
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
     actions = _in_code(root, found, report)
-    known = _with_known(root, found, fact, actions)
+    known = _with_known(root, found, fact, actions, report)
     if known is not None:
         return known
     pid = _faults_of(found, root, report)
@@ -151,19 +153,21 @@ def _sleeps_again(root: Suspect, report: Report) -> Optional[Suspect]:
     if headline == root.headline:
         return None
     fact, actions = _sleep_fact(found, report), _in_code(root, found, report)
-    return _with_known(root, found, fact, actions) or _told(
+    return _with_known(root, found, fact, actions, report) or _told(
         replace(root, headline=headline), found.code, fact, actions
     )
 
 
 def _with_known(
-    root: Suspect, found: SleepCall, fact: Evidence, actions: Sequence[Action]
+    root: Suspect, found: SleepCall, fact: Evidence, actions: Sequence[Action], report: Report
 ) -> Optional[Suspect]:
     """By what a library waits for, where that is most of it; else None."""
-    known = _known(found.code[:1]) or _known(found.code[1:])
+    known = _known_of(found)
     if known is None:
         return None
     wait, places = known
+    if wait.library is not None:
+        return _of_pool(root, found, fact, wait, report)
     # Where an interpreter's script is before it, the script's function says where.
     is_inside = found.code[0].stack[0] in places[0].stack
     first = found.code[0] if is_inside else places[0]
@@ -176,6 +180,38 @@ def _with_known(
         actions=(*remedies(wait.kind), *actions),
         code=tuple(found.code),
     )
+
+
+def _known_of(found: SleepCall) -> Optional[Tuple[KnownSleep, List[CodePlace]]]:
+    return _known(found.code[:1]) or _known(found.code[1:])
+
+
+def _of_pool(
+    root: Suspect, found: SleepCall, fact: Evidence, wait: KnownSleep, report: Report
+) -> Suspect:
+    """Its turn comes when another request is done: with what those others do."""
+    first = found.code[0]
+    called = called_from(wait, first.stack)
+    where = named(first) if called is None else " ← ".join(called)
+    headline = f"{_waits_for(wait.waits_for, root.headline)}: {told(first, where)}"
+    others = (each for each in found.code if known_sleep(each.stack) is None and each.own)
+    goes_on = next((each for each in others if _is_always_there(each, found, report)), None)
+    if goes_on is not None:
+        headline = f"{headline}; others meanwhile in {named(goes_on)}"
+    return replace(
+        root,
+        headline=headline,
+        evidence=(fact, *root.evidence),
+        actions=choice.pool_in(report, _pid_of(found, report), where),
+        code=tuple(found.code),
+    )
+
+
+def _is_always_there(place: CodePlace, found: SleepCall, report: Report) -> bool:
+    """One thread or more is in it at any moment."""
+    sleeps = report.stacks.sleeps if report.stacks is not None else None
+    watched_us = sleeps.watched_s * 1e6 if sleeps is not None else 0.0
+    return place.share_pct / 100 * _waited_us(found) >= WAITING_MIN * watched_us
 
 
 def _known(code: Sequence[CodePlace]) -> Optional[Tuple[KnownSleep, List[CodePlace]]]:

@@ -304,6 +304,12 @@ def sleeps_in(
     return remedies(f"{kind}-in", server, where=where, call=call)
 
 
+def pool_in(report: Report, pid: Optional[int], where: str) -> Tuple[Action, ...]:
+    """All connections of a pool of a server are lent, and requests wait for one."""
+    server = server_of(target_of(report, pid))
+    return remedies("pool-in", server, where=where)
+
+
 def goroutines(wait: GoroutineWait, where: str) -> Tuple[Action, ...]:
     """Where goroutines wait while requests wait for their reply is known."""
     return remedies(wait.kind, where=where)

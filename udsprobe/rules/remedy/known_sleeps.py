@@ -9,7 +9,7 @@ import re
 from typing import Dict, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from udsprobe.rules.remedy.row import Row, restart
-from udsprobe.rules.remedy.work import HUNG
+from udsprobe.rules.remedy.work import HUNG, POOL
 from udsprobe.rules.servers import GENERIC
 
 
@@ -18,12 +18,25 @@ class KnownSleep(NamedTuple):
 
     Attributes:
         kind: of remedy. waits_for: in words. functions: of the library, one of which called the
-            one that sleeps.
+            one that sleeps; several in a row are divided by newlines, the innermost first.
+        library: its other functions, that called these; None: they say nothing of where it was
+            called.
     """
 
     kind: str
     waits_for: str
     functions: Pattern[str]
+    library: Optional[Pattern[str]] = None
+
+    def found_in(self, stack: Sequence[str]) -> Optional[int]:
+        """The place of such a function in a stack."""
+        text = "\n".join(stack)
+        found = self.functions.search(text)
+        return None if found is None else text.count("\n", 0, found.end(1))
+
+
+def _in(functions: str) -> Pattern[str]:
+    return re.compile(rf"^({functions})(?= \(|$)", re.MULTILINE)
 
 
 # A writer that finds the database locked sleeps and tries again, and nothing wakes it when the
@@ -31,28 +44,56 @@ class KnownSleep(NamedTuple):
 _SQLITE = KnownSleep(
     "sqlite-lock",
     "the lock of a SQLite database",
-    re.compile(r"sqlite3InvokeBusyHandler|btreeInvokeBusyHandler|sqliteDefaultBusyCallback"),
+    _in(r"sqlite3InvokeBusyHandler|btreeInvokeBusyHandler|sqliteDefaultBusyCallback"),
 )
 # src/backend/storage/lmgr: of a row, a table or what a program locks by itself.
 _POSTGRESQL = KnownSleep(
     "postgresql-lock",
     "a lock of the database",
-    re.compile(r"ProcSleep|JoinWaitQueue|LockAcquireExtended|XactLockTableWait"),
+    _in(r"ProcSleep|JoinWaitQueue|LockAcquireExtended|XactLockTableWait"),
 )
 # storage/innobase/lock/lock0wait.cc
-_INNODB = KnownSleep(
-    "innodb-lock", "a lock of the database", re.compile(r"lock_wait(_suspend_thread)?")
-)
+_INNODB = KnownSleep("innodb-lock", "a lock of the database", _in(r"lock_wait(_suspend_thread)?"))
 # ext/session/mod_files.c: a session's file is locked until it is written, at the end of a request.
 _PHP_SESSION = KnownSleep(
     "php-session",
     "a session that another request has",
-    re.compile(
+    _in(
         r"(php_)?session_(start|regenerate_id)|php_session_initialize|ps_(read|open)_files"
         r"|ps_files_open"
     ),
 )
-_KNOWN = (_SQLITE, _POSTGRESQL, _INNODB, _PHP_SESSION)
+# Functions that do nothing but wait for one: HikariCP 7, Commons Pool 2 (DBCP, Jedis), Tomcat JDBC,
+# c3p0 0.10, Druid 1.2.
+_JAVA_POOLS = (
+    r"com\.zaxxer\.hikari\.util\.ConcurrentBag\.borrow"
+    r"|org\.apache\.commons\.pool2\.impl\.LinkedBlockingDeque\.(takeFirst|pollFirst)"
+    r"|org\.apache\.tomcat\.jdbc\.pool\.(MultiLock)?FairBlockingQueue\.poll"
+    r"|com\.mchange\.v2\.resourcepool\.BasicResourcePool\.awaitAvailable"
+    r"|com\.alibaba\.druid\.pool\.DruidDataSource\.(pollLast|takeLast)"
+)
+# SQLAlchemy 2, psycopg_pool 3, redis 7, urllib3 2, DBUtils 3, in CPython 3.11 and later: before it
+# its functions have no classes.
+_PYTHON_POOLS = (
+    r"Queue\.get \(queue\.py:\d+\)\n(QueuePool\._do_get|BlockingConnectionPool\.get_connection"
+    r"|HTTPConnectionPool\._get_conn)"
+    r"|WaitingClient\.wait|PooledDB\._wait_lock"
+)
+_POOL = KnownSleep(
+    "pool-in",
+    "a free connection of its pool",
+    _in(f"{_JAVA_POOLS}|{_PYTHON_POOLS}"),
+    re.compile(
+        r"(com\.zaxxer\.hikari|org\.apache\.commons\.(pool2|dbcp2)|org\.apache\.tomcat\.jdbc\.pool"
+        r"|com\.mchange\.v2|com\.alibaba\.druid\.pool|redis\.clients\.jedis)\..*"
+        r"|_Connection(Record|Fairy)\.\w+|(Pool|Engine)\.\w+|Connection\.__init__"
+        r"|ConnectionPool\.\w+|PooledDB\.connection|HTTPConnectionPool\.urlopen"
+        r"|RequestMethods\.\w+|PoolManager\.urlopen"
+    ),
+)
+# Of the language, between a library and who calls it.
+_BETWEEN = re.compile(r"_GeneratorContextManager\.__enter__|.*<locals>.*")
+_KNOWN = (_SQLITE, _POSTGRESQL, _INNODB, _PHP_SESSION, _POOL)
 
 SQLITE_LOCK: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
@@ -89,6 +130,18 @@ PHP_SESSION: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+POOL_IN: Dict[str, Tuple[Row, ...]] = {
+    server: (
+        *rows,
+        restart(
+            "hold a connection for less long: give it back before a request computes, sleeps or "
+            "asks anybody else: {where}",
+            "who has one keeps the others waiting, whether the upstream works for it or not",
+        ),
+    )
+    for server, rows in POOL.items()
+    if server in (GENERIC, "java", "python")
+}
 
 
 def known_sleep(stack: Sequence[str]) -> Optional[KnownSleep]:
@@ -97,5 +150,26 @@ def known_sleep(stack: Sequence[str]) -> Optional[KnownSleep]:
     Args:
         stack: `function (module)`, the innermost first.
     """
-    functions = [named.partition(" (")[0] for named in stack]
-    return next((k for k in _KNOWN if any(k.functions.fullmatch(f) for f in functions)), None)
+    return next((each for each in _KNOWN if each.found_in(stack) is not None), None)
+
+
+def called_from(wait: KnownSleep, stack: Sequence[str]) -> Optional[Tuple[str, str]]:
+    """The outermost function of the library, and the one that called it; None: not known.
+
+    Args:
+        stack: as above, in which it waits so.
+    """
+    at = wait.found_in(stack)
+    if wait.library is None or at is None:
+        return None
+    entered = stack[at]
+    for named in stack[at + 1 :]:
+        if wait.library.fullmatch(_bare(named)):
+            entered = named
+        elif not _BETWEEN.fullmatch(_bare(named)):
+            return entered, named
+    return None
+
+
+def _bare(named: str) -> str:
+    return named.partition(" (")[0]

@@ -142,6 +142,7 @@ KINDS: Dict[str, Kind] = {
     "php-session": Kind(
         "app-blocked", "a PHP session that another request has", known_sleeps.PHP_SESSION
     ),
+    "pool-in": Kind("app-blocked", "its pool of connections is empty", known_sleeps.POOL_IN),
     "occupied": Kind("app-blocked", "all that serve sleep", work.OCCUPIED),
     "one-worker": Kind("app-blocked", "one of several workers is full", work.ONE_WORKER),
     "pool-of-threads": Kind(

@@ -616,6 +616,14 @@ POOL: Dict[str, Tuple[Row, ...]] = {
             _ONE_EACH,
         ),
     ),
+    "python": (
+        restart(
+            "raise its pool of connections (pool_size and max_overflow of SQLAlchemy, max_size of "
+            "psycopg_pool, max_connections of redis, maxsize of urllib3), if the upstream has time "
+            "to spare",
+            _ONE_EACH,
+        ),
+    ),
     "go": (
         restart(
             "raise or remove db.SetMaxOpenConns (or Transport.MaxConnsPerHost), if the upstream "
