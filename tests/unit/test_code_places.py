@@ -407,17 +407,17 @@ def test_what_a_library_waits_for_is_told_by_its_function(
     assert named.headline.startswith(f"postgres waits for {waits_for} {meanwhile}: 100 % in")
 
 
-HANDLER = "Shop.pay\t[jit]\tShop.java\t6"
+PAY = "Shop.pay\t[jit]\tShop.java\t6"
 HIKARI = (
     *(
-        HANDLER,
+        PAY,
         "com.zaxxer.hikari.HikariDataSource.getConnection\t[jit]\tHikariDataSource.java\t94",
     ),
     *("com.zaxxer.hikari.pool.HikariPool.getConnection\t[jit]\tHikariPool.java\t142",),
     *("com.zaxxer.hikari.util.ConcurrentBag.borrow\t[jit]\tConcurrentBag.java\t135",),
     *("java.util.concurrent.SynchronousQueue.poll\t[jit]\tSynchronousQueue.java\t903",),
 )
-JAVA_NAP = (HANDLER, "java.lang.Thread.sleep\t[jit]\tThread.java\t")
+JAVA_NAP = (PAY, "java.lang.Thread.sleep\t[jit]\tThread.java\t")
 REDIS = (
     *("work\tpython3\tapp.py\t7", "cached.<locals>.wrapper\tpython3\tsite.py\t2"),
     *("BlockingConnectionPool.get_connection\tpython3\tconnection.py\t3664",),
@@ -459,6 +459,19 @@ def test_requests_that_wait_for_a_connection_of_a_pool_are_told_with_who_has_the
     place = "BlockingConnectionPool.get_connection (connection.py:3664) ← work (app.py:7)"
     assert scripted_one.headline == f"{waits}100 % in {place}"
     assert "psycopg_pool" in scripted_one.actions[0].say
+
+
+def test_requests_that_wait_for_a_limit_of_the_program_are_told_so() -> None:
+    parks = "java.util.concurrent.locks.LockSupport.park\t[jit]\tLockSupport.java\t204"
+    permit = "java.util.concurrent.Semaphore.acquire\t[jit]\tSemaphore.java\t309"
+    one = lent_out((PAY, permit, parks), "java", nap_ms=9_000)
+    waits = "shop waits for a limit of its own (semaphore) while requests wait for its reply: "
+    where = "java.util.concurrent.Semaphore.acquire (Semaphore.java:309) ← Shop.pay (Shop.java:6)"
+    meanwhile = (
+        "; others meanwhile in java.lang.Thread.sleep (Thread.java) ← Shop.pay (Shop.java:6)"
+    )
+    assert one.headline == f"{waits}82 % in {where}{meanwhile}"
+    assert one.actions[0].say.startswith("raise that limit")
 
 
 def test_a_queue_that_is_no_pool_is_a_lock() -> None:

@@ -587,11 +587,12 @@ class Upstream:
     """Requests to one other service.
 
     `connections` to it that were kept, and the part of the window in which each waited for an
-    answer or the rest of one, on average; both None where they are not kept, or not all are known. Requests without a
-    byte of an answer: `dropped`, the other end had closed the connection, `dropped_kept` of them
-    one that had answered before; `given_up`, the target closed it. `http`: answers with an HTTP/1
-    status; `in_pieces`: those that came in pieces. `no_seat`: connections on which it answered, as
-    databases do, that it has all that it allows; `no_seat_by` is the database by its protocol.
+    answer or the rest of one, on average; both None where they are not kept, or not all are known.
+    Requests without a byte of an answer: `dropped`, the other end had closed the connection,
+    `dropped_kept` of them one that had answered before; `given_up`, the target closed it. `http`:
+    answers with an HTTP/1 status; `in_pieces`: those that came in pieces. `no_seat`: connections
+    on which it answered, as databases do, that it has all that it allows; `no_seat_by` is the
+    database by its protocol.
     `recv_wait_mean_us`: of the mean latency, the time for which the answer had come and the target
     had not yet asked for it. `logins`: of the answers, those to a login of PostgreSQL or MySQL, of
     which one takes several; `login_mean_us` after their requests. None when not measured.

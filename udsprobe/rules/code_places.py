@@ -111,8 +111,8 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
         if _WAIT_IN_GO not in root.headline:
             return _left_waiting(root, report)
         return _parked(root, found, report)
-    # Where a library waits for its turn is no rest.
-    if _known_of(found) is None and _is_mostly_idle(found, root, report):
+    known = _known_of(found)
+    if (known is None or known[0].may_rest) and _is_mostly_idle(found, root, report):
         return root
     fact = _sleep_fact(found, report)
     if not any(is_known(each) for each in found.code[0].stack):
@@ -121,9 +121,9 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
             return root
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
     actions = _in_code(root, found, report)
-    known = _with_known(root, found, fact, actions, report)
-    if known is not None:
-        return known
+    told_so = _with_known(root, found, fact, actions, report)
+    if told_so is not None:
+        return told_so
     pid = _faults_of(found, root, report)
     if pid is None and _says_nothing(found, root):
         facts = (fact, *root.evidence)
@@ -167,7 +167,7 @@ def _with_known(
         return None
     wait, places = known
     if wait.library is not None:
-        return _of_pool(root, found, fact, wait, report)
+        return _of_turn(root, found, fact, wait, report)
     # Where an interpreter's script is before it, the script's function says where.
     is_inside = found.code[0].stack[0] in places[0].stack
     first = found.code[0] if is_inside else places[0]
@@ -186,7 +186,7 @@ def _known_of(found: SleepCall) -> Optional[Tuple[KnownSleep, List[CodePlace]]]:
     return _known(found.code[:1]) or _known(found.code[1:])
 
 
-def _of_pool(
+def _of_turn(
     root: Suspect, found: SleepCall, fact: Evidence, wait: KnownSleep, report: Report
 ) -> Suspect:
     """Its turn comes when another request is done: with what those others do."""
@@ -202,7 +202,7 @@ def _of_pool(
         root,
         headline=headline,
         evidence=(fact, *root.evidence),
-        actions=choice.pool_in(report, _pid_of(found, report), where),
+        actions=choice.turn(report, _pid_of(found, report), wait.kind, where),
         code=tuple(found.code),
     )
 

@@ -304,10 +304,10 @@ def sleeps_in(
     return remedies(f"{kind}-in", server, where=where, call=call)
 
 
-def pool_in(report: Report, pid: Optional[int], where: str) -> Tuple[Action, ...]:
-    """All connections of a pool of a server are lent, and requests wait for one."""
+def turn(report: Report, pid: Optional[int], kind: str, where: str) -> Tuple[Action, ...]:
+    """Requests wait there until others let go of what a library counts: connections, permits."""
     server = server_of(target_of(report, pid))
-    return remedies("pool-in", server, where=where)
+    return remedies(kind, server, where=where)
 
 
 def goroutines(wait: GoroutineWait, where: str) -> Tuple[Action, ...]:

@@ -20,13 +20,14 @@ class KnownSleep(NamedTuple):
         kind: of remedy. waits_for: in words. functions: of the library, one of which called the
             one that sleeps; several in a row are divided by newlines, the innermost first.
         library: its other functions, that called these; None: they say nothing of where it was
-            called.
+            called. may_rest: threads without a request wait so for work, too.
     """
 
     kind: str
     waits_for: str
     functions: Pattern[str]
     library: Optional[Pattern[str]] = None
+    may_rest: bool = False
 
     def found_in(self, stack: Sequence[str]) -> Optional[int]:
         """The place of such a function in a stack."""
@@ -91,9 +92,21 @@ _POOL = KnownSleep(
         r"|RequestMethods\.\w+|PoolManager\.urlopen"
     ),
 )
+# `java.util.concurrent`, Guava, resilience4j; CPython's threading, 3.11 and later.
+_LIMIT = KnownSleep(
+    "go-limit",
+    "a limit of its own (semaphore)",
+    _in(
+        r"java\.util\.concurrent\.Semaphore\.(acquire|tryAcquire)\w*"
+        r"|com\.google\.common\.util\.concurrent\.RateLimiter\.acquire"
+        r"|Semaphore\.acquire \(threading\.py:\d+\)"
+    ),
+    re.compile(r"io\.github\.resilience4j\..*|java\.util\.concurrent\.Semaphore\..*"),
+    may_rest=True,
+)
+_KNOWN = (_SQLITE, _POSTGRESQL, _INNODB, _PHP_SESSION, _POOL, _LIMIT)
 # Of the language, between a library and who calls it.
 _BETWEEN = re.compile(r"_GeneratorContextManager\.__enter__|.*<locals>.*")
-_KNOWN = (_SQLITE, _POSTGRESQL, _INNODB, _PHP_SESSION, _POOL)
 
 SQLITE_LOCK: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
