@@ -972,7 +972,7 @@ class ProbeReading:
     calls_left: Optional[int] = None
 
 
-GOROUTINE = "goroutine"
+GOROUTINE, TASK = "goroutine", "task"
 
 
 @dataclass(frozen=True)
@@ -986,7 +986,8 @@ class StackCounts:
         samples: how many, or how many sleeps; truncated: of these, whose outer callers could not
             be found.
         call: the system call that it slept in; empty where it slept in none, or is not known;
-            `GOROUTINE`: no thread slept, a goroutine waited there at so many looks.
+            `GOROUTINE`, `TASK`: no thread slept, a goroutine or a task of asyncio waited there at
+            so many looks.
         slept_ns: of sleeps, all together; owing_ns: of these, what began while the process had
             requests to answer, 0 where that is not known.
         owing_samples: of what ran, while the process had requests to answer; None: older versions

@@ -14,8 +14,8 @@ from tests.kernel.test_code import attach, built, spinning
 from tests.kernel.test_goroutines import BUILDS
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.symbols.frame_rules import MACHINES
-from udsprobe.symbols.go.goroutine_stacks import GoroutineStack, GoroutineStacks
-from udsprobe.symbols.process_names import CodeFrame, ProcessNames
+from udsprobe.symbols.go.goroutine_stacks import GoroutineStacks
+from udsprobe.symbols.process_names import CodeFrame, ParkedStack, ProcessNames
 from udsprobe.symbols.target_images import TargetImages
 from udsprobe.symbols.unwinding import Unwinder
 
@@ -62,7 +62,7 @@ def waits_in(frames: List[CodeFrame]) -> Optional[str]:
     return next((name for name in reversed(names) if name in known), None)
 
 
-def looked_at(pid: int) -> List[GoroutineStack]:
+def looked_at(pid: int) -> List[ParkedStack]:
     """All goroutines, at the second look: not all code is decoded at the first one."""
     machine = MACHINES[platform.machine()]
     names = ProcessNames(pid, TargetImages(machine))

@@ -9,9 +9,8 @@ import pytest
 from tests.unit.test_goroutines import GOPARK, process
 from tests.unit.test_goroutines import goroutine as parked_at
 from udsprobe.rules.remedy.goroutine_waits import goroutine_wait
-from udsprobe.symbols.go import goroutine_stacks
 from udsprobe.symbols.go.goroutine_stacks import GoroutineStacks
-from udsprobe.symbols.process_names import CodeFrame
+from udsprobe.symbols.process_names import CodeFrame, ParkedStack
 from udsprobe.symbols.unwinding import Activation
 
 # The innermost first, as all here.
@@ -67,7 +66,7 @@ def waiting(*stacks: Sequence[str]) -> List[Tuple[str, bool]]:
     return [(_own(stack), stack.is_owing) for stack in found.waiting()]
 
 
-def _own(stack: goroutine_stacks.GoroutineStack) -> str:
+def _own(stack: ParkedStack) -> str:
     names = [frame.function or "" for frame in stack.frames]
     return next(name for name in names if name.startswith("main."))
 

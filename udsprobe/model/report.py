@@ -277,10 +277,11 @@ class SleepCall:
     """The sleeps of a process in one system call; `call` is null outside of any, or not known.
 
     `owing_us`: of `total_us`, in sleeps that began while the process had requests to answer; null
-    where that is not known. `code` is of that time where there is any. `call` is `goroutine` where
-    no thread slept: goroutines of Go that waited for one another, a lock or time. They are met by a
-    look at all of them in each interval, `count` so often, and each has the time since the look
-    before; `owing_us`: of those that serve a connection, as far as that is known. `held_by`: where
+    where that is not known. `code` is of that time where there is any. `call` is `goroutine` or
+    `task` where no thread slept: goroutines of Go, or tasks of asyncio, that waited for one
+    another, a lock or time. They are met by a look at all of them in each interval, `count` so
+    often, and each has the time since the look before; `owing_us`: of those that serve a
+    connection, as far as that is known. `held_by`: where
     goroutines were that had the lock which those of `code`'s first place waited for, the most of
     this waiting first; what is lacking to 100 % is not known.
     """
@@ -299,7 +300,7 @@ class ProcessSleep:
     """The sleeps of the threads of one process, the calls of most time first.
 
     `calls` leave out what a runtime's own threads slept (those that collect and compile in a Java
-    virtual machine), unless nothing else did. Goroutines are in `calls` alone.
+    virtual machine), unless nothing else did. Goroutines and tasks are in `calls` alone.
     """
 
     pid: int

@@ -91,7 +91,7 @@ class StackTaking:
         self._looking: Optional[_Looking] = None
         self._culprits: Tuple[str, FrozenSet[int]] = ("", frozenset())
         self._ends_ns = 0
-        self._goroutines_at_ns = 0
+        self._parked_at_ns = 0
         self._maps_bytes, self._was_on = 0, False
         why = {NEVER: "--no-stacks was given"}.get(wanted)
         if strategy == "bcc":
@@ -136,7 +136,7 @@ class StackTaking:
         on_ns, asleep_on_ns = sampler.on_ns(), sampler.asleep_on_ns()
         # Naming them takes a while, in which more come.
         self._profile.add(sampler.take())
-        self._look_at_goroutines(sampler, asleep_on_ns)
+        self._look_at_parked(sampler, asleep_on_ns)
         stacks = self._profile.counts()
         sampled = sorted({each.pid for each in stacks})
         return StackReading(
@@ -152,11 +152,11 @@ class StackTaking:
             sees_owing=sampler.sees_owing,
         )
 
-    def _look_at_goroutines(self, sampler: StackSampler, asleep_on_ns: int) -> None:
-        """No thread sleeps for one that waits for another, a lock or a timer of its program."""
+    def _look_at_parked(self, sampler: StackSampler, asleep_on_ns: int) -> None:
+        """No thread sleeps for a goroutine or a task that waits for another, a lock or time."""
         if sampler.watches_sleep:
-            self._profile.look_at_goroutines(sampler.pids, asleep_on_ns - self._goroutines_at_ns)
-        self._goroutines_at_ns = asleep_on_ns
+            self._profile.look_at_parked(sampler.pids, asleep_on_ns - self._parked_at_ns)
+        self._parked_at_ns = asleep_on_ns
 
     def maps_bytes(self) -> int:
         """Kernel memory of its maps, which does not change while it is off."""

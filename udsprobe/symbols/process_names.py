@@ -66,6 +66,23 @@ class CodeFrame(NamedTuple):
     line: Optional[int] = None
 
 
+class ParkedStack(NamedTuple):
+    """Of those that wait in one place: goroutines, or tasks of an event loop.
+
+    Attributes:
+        frames: the innermost first. is_whole: they reach its outermost function.
+        is_owing: they have requests to answer. waiting: how many they are.
+        held_by: the stacks of those that have the lock that they wait for, none where that is not
+            known; None: they wait for no lock, or of none that tells.
+    """
+
+    frames: Sequence[CodeFrame]
+    is_whole: bool
+    is_owing: bool
+    waiting: int
+    held_by: Optional[Sequence[Sequence[CodeFrame]]] = None
+
+
 UNKNOWN = CodeFrame(None, None)
 
 

@@ -20,7 +20,7 @@ from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
 from udsprobe.kernel.stacks.runtimes import Runtimes
 from udsprobe.kernel.stacks.v8_frames import V8Frame
-from udsprobe.sample import GOROUTINE, StackCounts
+from udsprobe.sample import GOROUTINE, TASK, StackCounts
 from udsprobe.symbols.cpython.stacks import PythonStacks
 from udsprobe.symbols.frame_rules import MACHINES, Machine
 from udsprobe.symbols.freed_memory import give_back
@@ -28,7 +28,7 @@ from udsprobe.symbols.go.goroutine_stacks import GoroutineStacks
 from udsprobe.symbols.java.stacks import JavaStacks
 from udsprobe.symbols.kernel_functions import KernelFunctions
 from udsprobe.symbols.php.stacks import PhpStacks
-from udsprobe.symbols.process_names import CodeFrame, ProcessNames
+from udsprobe.symbols.process_names import CodeFrame, ParkedStack, ProcessNames
 from udsprobe.symbols.target_images import TargetImages
 from udsprobe.symbols.unwinding import Activation, Beside, Place, State, Unwinder
 from udsprobe.symbols.v8.stacks import V8Stacks
@@ -277,25 +277,29 @@ class StackProfile:
             process.names.want(each.address)
         return way
 
-    def look_at_goroutines(self, pids: Iterable[int], ns: int) -> None:
-        """Count where goroutines wait at this moment, each for the time since the last look.
+    def look_at_parked(self, pids: Iterable[int], ns: int) -> None:
+        """Count where goroutines and tasks wait at this moment, each for the time since the last
+        look.
 
         Args:
             ns: that time.
         """
         for process in [known for pid in sorted(pids) if (known := self._looked_at(pid))]:
-            for stack in process.goroutines.waiting():
-                wanted = (process.pid, OFF_CPU, GOROUTINE, as_text(stack.frames))
-                row, waited_ns = self._kept(wanted), ns * stack.goroutines
-                owing_ns = waited_ns if stack.is_owing else 0
-                is_whole = stack.is_whole and row == wanted
-                self._sums(row).add(stack.goroutines, waited_ns, owing_ns, is_whole=is_whole)
-                if stack.held_by is not None:
-                    self._sums(row).add_holders(
-                        [as_text(each) for each in stack.held_by], waited_ns
-                    )
+            for goroutine in process.goroutines.waiting():
+                self._add_parked(process.pid, GOROUTINE, goroutine, ns)
+            for task in process.python.waiting_tasks():
+                self._add_parked(process.pid, TASK, task, ns)
             process.rest()
         self._images.rest()
+
+    def _add_parked(self, pid: int, call: str, stack: ParkedStack, ns: int) -> None:
+        wanted = (pid, OFF_CPU, call, as_text(stack.frames))
+        row, waited_ns = self._kept(wanted), ns * stack.waiting
+        owing_ns = waited_ns if stack.is_owing else 0
+        is_whole = stack.is_whole and row == wanted
+        self._sums(row).add(stack.waiting, waited_ns, owing_ns, is_whole=is_whole)
+        if stack.held_by is not None:
+            self._sums(row).add_holders([as_text(each) for each in stack.held_by], waited_ns)
 
     def _looked_at(self, pid: int) -> Optional[_Process]:
         """None: it is one of more than `PROCESSES_MAX`."""

@@ -70,6 +70,7 @@ _LOOPS = re.compile(
 _SOURCES = re.compile(r"node:|php:|<frozen |.*/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)")
 
 
+_INSTALLED = re.compile(r"/(site|dist)-packages/")
 # What demanglers put behind the arguments of a function of C++.
 _QUALIFIERS = re.compile(r"(?: const| volatile| &&?| \[clone [^\]]*\]| \(\.\w+\))+$")
 _BRIEF_MAX = 60
@@ -214,6 +215,11 @@ def is_own(frame: Frame) -> bool:
 
 def _is_interpreters(frame: Frame) -> bool:
     return not frame.of_script and _INTERPRETERS.fullmatch(frame.module or "") is not None
+
+
+def is_installed(frame: Frame) -> bool:
+    """It is in a package of Python that was installed beside the program."""
+    return _INSTALLED.search(frame.file or "") is not None
 
 
 def own_functions(frames: Sequence[Frame]) -> List[int]:

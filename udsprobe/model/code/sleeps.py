@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Dict, FrozenSet, Iterable, List, Sequence, Tuple
 
 from udsprobe.model.code.frames import (
@@ -10,15 +11,20 @@ from udsprobe.model.code.frames import (
     Frame,
     as_called,
     as_parked,
+    is_installed,
     is_languages,
     is_of_a_runtime,
+    is_own,
 )
 from udsprobe.model.code.lock_holders import lock_holders
 from udsprobe.model.code.places import HOT_PATH_MIN, Idle, Row, places
-from udsprobe.model.report import ProcessSleep, SleepCall
-from udsprobe.sample import GOROUTINE
+from udsprobe.model.report import CodePlace, ProcessSleep, SleepCall
+from udsprobe.sample import GOROUTINE, TASK
 
 _NS_PER_US = 1000
+PARKED = frozenset((GOROUTINE, TASK))
+"""In place of a call: what waited is no thread."""
+
 WAITS_FOR_WORK = frozenset(
     (
         *("epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6"),
@@ -30,8 +36,8 @@ WAITS_FOR_WORK = frozenset(
 
 
 def is_parked(call: SleepCall) -> bool:
-    """Goroutines waited there, and no thread."""
-    return call.call == GOROUTINE
+    """Goroutines or tasks of asyncio waited there, and no thread."""
+    return call.call in PARKED
 
 
 def sleeping_processes(
@@ -61,8 +67,8 @@ def sleeping_processes(
 
 
 def of_threads(rows: Sequence[Row]) -> List[Row]:
-    """Without the goroutines that waited: these are none of the kernel's sleeps."""
-    return [row for row in rows if row.call != GOROUTINE]
+    """Without the goroutines and tasks that waited: these are none of the kernel's sleeps."""
+    return [row for row in rows if row.call not in PARKED]
 
 
 def _owing_us(process: ProcessSleep) -> float:
@@ -95,9 +101,28 @@ def _calls(
         )
         for call, own in sorted(told.items())
         for called in [_as_called(own)]
-        for code in [places(called, idle)]
+        for code in [_of_program(called, places(called, idle))]
     ]
     return sorted(found, key=lambda each: (-(each.owing_us or 0.0), -each.total_us))
+
+
+def _of_program(rows: Sequence[Row], code: Sequence[CodePlace]) -> List[CodePlace]:
+    """Of tasks the program's own function is none of an installed package, where there is one.
+
+    Frameworks and clients of asyncio are such, and most of a task's stack are theirs.
+    """
+    if any(row.call != TASK for row in rows):
+        return list(code)
+    own = {
+        frame.named()
+        for row in rows
+        for frame in row.frames
+        if is_own(frame) and frame.of_script and not is_installed(frame)
+    }
+    return [
+        replace(each, own=next((name for name in each.stack if name in own), each.own))
+        for each in code
+    ]
 
 
 def _of_threads(rows: Sequence[Row], tids: FrozenSet[int]) -> Sequence[Row]:
@@ -125,6 +150,8 @@ def _as_called(rows: Sequence[Row]) -> List[Row]:
     weighed = [row._replace(weight=row.owing_ns if owing else row.slept_ns) for row in rows]
     if all(row.call == GOROUTINE for row in weighed):
         return [row._replace(frames=as_parked(row.frames)) for row in weighed]
+    if all(row.call == TASK for row in weighed):
+        return weighed
     entries = _entries(weighed)
     return [row._replace(frames=_entered(as_called(row.frames), entries)) for row in weighed]
 

@@ -78,7 +78,7 @@ class PythonFunctions:
         with suppress(OSError):
             if not self._is_code(code.type):
                 return None
-            name, file = self._text(code.name), self._text(code.file)
+            name, file = self.text(code.name), self.text(code.file)
             line = code.line if 0 < code.line < _LINE_MAX else None
             return PythonFunction(name, file or None, line) if name else None
         return None
@@ -91,9 +91,12 @@ class PythonFunctions:
             self._code_types.add(type_)
         return True
 
-    def _text(self, address: int) -> str:
+    def text(self, address: int) -> str:
         """Of a `str`, Include/cpython/unicodeobject.h: flags are interned:2, kind:3, compact:1,
         ascii:1, from the lowest bit on.
+
+        Raises:
+            OSError: there is none.
         """
         layout = self._layout
         header = self._memory.read(address, layout.ascii_bytes)

@@ -13,6 +13,7 @@ import struct
 from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.kernel.stacks.python_frames import EACH_FRAME, IS_ENTRY, OWNER, PythonLayout
+from udsprobe.symbols.cpython.tasks.layouts import TasksLayout, tasks_layout_of
 
 RUNTIME_BYTES = 1024
 """Of `_PyRuntime` that `layout_of` needs."""
@@ -45,6 +46,7 @@ class Layout(NamedTuple):
 
     frames: PythonLayout
     names: NamesLayout
+    tasks: Optional[TasksLayout] = None
 
 
 _UNTIL_3_10 = Layout(
@@ -131,7 +133,9 @@ def layout_of(version: Optional[Version], address: int, runtime: bytes) -> Optio
     if runtime.startswith(_COOKIE):
         return _told(address, runtime)
     found = None if version is None else _FIXED.get(version)
-    return None if found is None else _at(address, found)
+    if version is None or found is None:
+        return None
+    return _at(address, found._replace(tasks=tasks_layout_of(version)))
 
 
 def _at(address: int, layout: Layout) -> Layout:
@@ -170,5 +174,9 @@ def _told(address: int, runtime: bytes) -> Optional[Layout]:
     sizes = ascii_bytes, ascii_bytes + 16
     return _at(
         address,
-        Layout(frames, NamesLayout(type_, type_name, file, name, line, length, state, *sizes)),
+        Layout(
+            frames,
+            NamesLayout(type_, type_name, file, name, line, length, state, *sizes),
+            tasks_layout_of(version, numbers),
+        ),
     )

@@ -9,8 +9,9 @@ from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.python_frames import PythonFrame, PythonLayout
 from udsprobe.symbols.cpython.functions import PythonFunctions
 from udsprobe.symbols.cpython.interpreter import Interpreter, interpreter_of
+from udsprobe.symbols.cpython.tasks.stacks import TaskStacks
 from udsprobe.symbols.mappings import Mapping
-from udsprobe.symbols.process_names import CodeFrame
+from udsprobe.symbols.process_names import CodeFrame, ParkedStack
 from udsprobe.symbols.target_images import TargetImages
 
 # Python/ceval.c, also the parts that a compiler takes out of it; the second are the functions that
@@ -28,6 +29,7 @@ class PythonStacks:
     def __init__(self, pid: int, images: TargetImages, memory: ProcessMemory) -> None:
         self._pid, self._images, self._memory = pid, images, memory
         self._functions: Optional[PythonFunctions] = None
+        self._tasks: Optional[TaskStacks] = None
         self._interpreter: Optional[Interpreter] = None
         self.has_named = False
 
@@ -46,11 +48,22 @@ class PythonStacks:
         if found != self._interpreter:
             self._interpreter = found
             self._functions = PythonFunctions(found.layout.names, self._memory) if found else None
+            self._tasks = None
 
     def begin_round(self) -> None:
         """Other code may be where code was."""
         if self._functions is not None:
             self._functions.begin_round()
+
+    def waiting_tasks(self) -> List[ParkedStack]:
+        """Where tasks of asyncio wait at this moment; none of a process without any."""
+        if self._interpreter is None or self._functions is None:
+            return []
+        if self._tasks is None:
+            self._tasks = TaskStacks(self._interpreter, self._functions, self._memory)
+        found = self._tasks.waiting()
+        self.has_named = self.has_named or bool(found)
+        return found
 
     def merged(self, native: Sequence[CodeFrame], python: Sequence[PythonFrame]) -> List[CodeFrame]:
         """Both, the innermost first."""

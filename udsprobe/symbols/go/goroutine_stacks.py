@@ -10,7 +10,7 @@ from typing import List, NamedTuple, Optional, Sequence, Set, Tuple
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.symbols.go.goroutines import ADDS, PARKS, Goroutines, Parked
 from udsprobe.symbols.go.locks.holders import LockHolders, Met
-from udsprobe.symbols.process_names import CodeFrame, ProcessNames
+from udsprobe.symbols.process_names import CodeFrame, ParkedStack, ProcessNames
 from udsprobe.symbols.unwinding import RED_ZONE_BYTES, Activation, State, Unwinder
 
 # What a goroutine waits for in these, the kernel sees: bytes of a connection.
@@ -28,23 +28,6 @@ _HANDLES = re.compile(
     r"|github\.com/valyala/fasthttp\.\(\*Server\)\.serveConn"
 )
 _RUNTIME = "runtime."
-
-
-class GoroutineStack(NamedTuple):
-    """Of those that wait in one place.
-
-    Attributes:
-        frames: the innermost first. is_whole: they reach its outermost function.
-        is_owing: they have requests to answer. goroutines: how many they are.
-        held_by: the stacks of those that have the lock that they wait for, none where that is not
-            known; None: they wait for no lock.
-    """
-
-    frames: Sequence[CodeFrame]
-    is_whole: bool
-    is_owing: bool
-    goroutines: int
-    held_by: Optional[Sequence[Sequence[CodeFrame]]] = None
 
 
 _Addresses = Tuple[int, ...]
@@ -78,7 +61,7 @@ class GoroutineStacks:
         self._acceptors: Set[str] = set()
         self._readers: Set[str] = set()
 
-    def waiting(self) -> List[GoroutineStack]:
+    def waiting(self) -> List[ParkedStack]:
         """Those that wait at this moment, but for bytes of a connection, or as the runtime's own.
 
         None of a process that is no program of Go, or whose memory cannot be read.
@@ -96,7 +79,7 @@ class GoroutineStacks:
             for _, frames, _ in named:
                 self._learn(frames)
             return [
-                GoroutineStack(
+                ParkedStack(
                     frames, group.is_whole, self._has_request(frames), count, self._held_by(group)
                 )
                 for group, frames, count in named
