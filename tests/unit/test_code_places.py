@@ -700,6 +700,108 @@ def test_goroutines_are_no_sleeps_of_threads() -> None:
     ]
 
 
+PYTHON = "python3.13"
+LIB = "/usr/lib/python3.13/asyncio/"
+LOCKED_TASK = (
+    *(("Lock.acquire", f"{LIB}locks.py", 90), ("Store.put", "/srv/app.py", 7)),
+    *(("buy", "/srv/app.py", 20), ("serve", "/srv/app.py", 30)),
+)
+NAPS_TASK = (("sleep", f"{LIB}tasks.py", 703), *LOCKED_TASK[1:])
+AWAITS_TASK = (("Future.__await__", "", 0), ("ask", "/srv/app.py", 9), ("serve", "/srv/app.py", 30))
+IN_LOOP = "api sleeps on a timer, or an event in its poller while requests wait"
+
+
+def of_task(*frames: Tuple[str, str, int], ms: int, owing_ms: int) -> StackCounts:
+    """The innermost first."""
+    lines = [f"{name}\t{PYTHON}\t{file}\t{line or ''}" for name, file, line in reversed(frames)]
+    row = slept("task", ("", PYTHON), ms=ms, owing_ms=owing_ms)
+    return replace(row, frames="\n".join(lines))
+
+
+def in_loop(*counts: StackCounts, headline: str = IN_LOOP) -> Suspect:
+    """The verdict of a program of asyncio, whose loop sleeps as well."""
+    loop = asleep_in("epoll_wait", ("epoll_wait", LIBC), owing_ms=900)
+    one = replace(
+        suspect("app-blocked", "app_timer_us"),
+        headline=headline,
+        actions=(*remedies("sleeps", "python", pid=1), *remedies("disk")),
+    )
+    return with_code(one, replace(reports.measured(), stacks=found(*counts, loop)))
+
+
+def test_what_tasks_wait_for_is_said_and_what_those_do_that_do_not_wait_for_it() -> None:
+    told = in_loop(
+        of_task(*LOCKED_TASK, ms=950, owing_ms=950), of_task(*NAPS_TASK, ms=50, owing_ms=50)
+    )
+    assert told.headline == (
+        "tasks of api wait for a lock (asyncio.Lock) while requests wait: 95 % in "
+        "Store.put (app.py:7); others meanwhile in sleep (tasks.py:703) ← Store.put (app.py:7)"
+    )
+    assert "held for less long or divided" in told.actions[0].say
+    assert told.actions[1:] == remedies("disk")
+    assert "of 8 waiting tasks met" in told.evidence[0].says
+
+
+def test_a_future_that_the_program_awaits_itself_is_one() -> None:
+    told = in_loop(of_task(*AWAITS_TASK, ms=950, owing_ms=950))
+    assert told.headline == (
+        "tasks of api wait for a future while requests wait: 100 % in ask (app.py:9)"
+    )
+
+
+def test_of_a_task_a_package_s_function_is_not_the_program_s_own() -> None:
+    """Where one is; the program called it."""
+    installed = "/srv/venv/lib/python3.13/site-packages/asyncpg/pool.py"
+    pool = (("Queue.get", f"{LIB}queues.py", 9), ("Pool._acquire", installed, 50))
+    told = in_loop(of_task(*pool, *AWAITS_TASK[1:], ms=950, owing_ms=950))
+    assert told.headline == (
+        "tasks of api wait for a free connection of its pool while requests wait: 100 % in "
+        "ask (app.py:9)"
+    )
+    assert "Queue.get (queues.py:9) ← … ← ask (app.py:9)" in told.evidence[0].says
+    alone = in_loop(of_task(*pool, ms=950, owing_ms=950))
+    assert alone.headline.endswith("100 % in Pool._acquire (pool.py:50)")
+
+
+def test_of_several_places_none_is_said_to_be_a_wait() -> None:
+    """Most are below a function that waits for nothing itself."""
+    get = (("Queue.get", f"{LIB}queues.py", 9), ("take", "/srv/app.py", 40), *AWAITS_TASK[2:])
+    told = in_loop(
+        *(of_task(*each, ms=300, owing_ms=300) for each in (AWAITS_TASK, get, NAPS_TASK))
+    )
+    assert told.headline == IN_LOOP
+
+
+def test_tasks_that_may_have_no_request_are_not_what_requests_wait_in() -> None:
+    told = in_loop(of_task(*NAPS_TASK, ms=900, owing_ms=0))
+    assert told.headline == IN_LOOP
+    assert told.code[0].function == "epoll_wait"
+
+
+def test_another_story_of_a_loop_is_told_with_where_its_tasks_wait() -> None:
+    locked = of_task(*LOCKED_TASK, ms=950, owing_ms=950)
+    told = in_loop(locked, headline="api 1 does not answer them")
+    assert told.headline == (
+        "api 1 does not answer them; its tasks wait for a lock (asyncio.Lock): 100 % in "
+        "Store.put (app.py:7)"
+    )
+
+
+def test_who_waits_for_a_thread_of_a_pool_is_told_where_the_thread_is_in_no_function() -> None:
+    """Of the program's own."""
+    pool = "/usr/lib/python3.13/concurrent/futures/thread.py"
+    nap = asleep_in("clock_nanosleep", ("_worker", PYTHON), owing_ms=900)
+    nap = replace(nap, frames=f"_worker\t{PYTHON}\t{pool}\t69\nrun\t{PYTHON}\t{pool}\t53")
+    thread = (("to_thread", f"{LIB}threads.py", 12), *AWAITS_TASK[1:])
+    one = suspect("app-blocked", "app_sleep_us")
+    stacks = found(of_task(*thread, ms=900, owing_ms=900), nap)
+    told = with_code(one, replace(reports.measured(), stacks=stacks))
+    assert told.headline.endswith(
+        "100 % in _worker (thread.py:69); its tasks wait for a function that a thread "
+        "runs: 100 % in ask (app.py:9)"
+    )
+
+
 def test_where_a_loop_waits_for_whatever_comes_is_no_place() -> None:
     """Node's, say; what is asked for in it has a function of its own."""
     poll = (("epoll_pwait", LIBC), ("uv__io_poll", "node"), ("uv_run", "node"))

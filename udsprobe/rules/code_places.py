@@ -17,9 +17,10 @@ from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.peers.owed import is_of_one_thread
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.remedy.goroutine_waits import GoroutineWait, goroutine_wait, holder_does
+from udsprobe.rules.remedy.goroutine_waits import ParkedWait, goroutine_wait, holder_does
 from udsprobe.rules.remedy.known_sleeps import KnownSleep, called_from, known_sleep
 from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.remedy.task_waits import task_wait
 from udsprobe.rules.remedy.work import GOROUTINES_LOOK
 from udsprobe.rules.servers import IN_GOROUTINES, language_of
 from udsprobe.rules.suspects.suspect import Suspect
@@ -35,18 +36,21 @@ from udsprobe.rules.turned_away.given_up import is_idle_beside
 from udsprobe.rules.wording import (
     ACTIVITY_WORDS,
     IN_GO,
+    IN_POLLER,
     OWN_TIMER,
     count,
     duration,
     evidence,
     percent,
 )
+from udsprobe.sample import GOROUTINE, TASK
 
 _RUNNING, _ASLEEP = "app-cpu", "app-blocked"
 # mm/memory.c: of a page that is not there, in a system call and outside of any.
 _PAGE_FAULT = "handle_mm_fault ([kernel])"
 _PROFILER, _WHERE_IT_SLEEPS = "sudo perf record", "sudo head -v /proc/"
 _PYTHON_STACKS = "sudo py-spy dump"
+_LOOKS = (_WHERE_IT_SLEEPS, _PYTHON_STACKS)
 # Of what sleeps Java's tells more: who holds the lock.
 _JAVA_STACKS = re.compile(r"sudo jcmd \d+ Thread\.print")
 # Calls in which a thread waits for others to speak: while requests wait, its rest.
@@ -66,6 +70,7 @@ _FOR_TIME = frozenset(("nanosleep", "clock_nanosleep"))
 _FOR_LOCKS = frozenset(
     ("futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop")
 )
+_PARKED = {GOROUTINE: "goroutines", TASK: "tasks"}
 _IS_ASLEEP = re.compile(f"is ({'|'.join(map(re.escape, ACTIVITY_WORDS.values()))})")
 _SLEEPS_ON = re.compile(r"sleeps (?:on|in) .*? while ")
 # What to do about these is known without the function.
@@ -73,6 +78,7 @@ _TOLD_BY_CALL = ("event", "sleep")
 # By the part of request time that it makes up (rules/accounts/request_time.py).
 _CALLS: Mapping[str, FrozenSet[str]] = {"lock": _FOR_LOCKS, "timer": _FOR_EVENTS}
 _WAIT_IN_GO = f"wait for {IN_GO} while "
+_SLEEPS_IN_LOOP = f" sleeps on {IN_POLLER} while "
 _PARTS = {f"app_{name}_us": name for name in ("lock", "disk", "timer", "sleep")}
 
 
@@ -108,9 +114,10 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     if found is None or not found.code:
         return root
     if is_parked(found):
-        if _WAIT_IN_GO not in root.headline:
+        begun = _parked_begin(root)
+        if begun is None:
             return _left_waiting(root, report)
-        return _parked(root, found, report)
+        return _parked(replace(root, headline=begun), found, report)
     known = _known_of(found)
     if (known is None or known[0].may_rest) and _is_mostly_idle(found, root, report):
         return root
@@ -129,7 +136,7 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
         facts = (fact, *root.evidence)
         return replace(root, evidence=facts, actions=tuple(actions), code=tuple(found.code))
     if pid is None:
-        return _told(root, found.code, fact, actions)
+        return _and_tasks(_told(root, found.code, fact, actions), report)
     headline = f"{root.headline}; page faults read its memory from the disk"
     return _told(
         replace(root, headline=headline), found.code, fact, (*remedies("memory", pid=pid), *actions)
@@ -229,8 +236,19 @@ def _known(code: Sequence[CodePlace]) -> Optional[Tuple[KnownSleep, List[CodePla
     return next(found, None)
 
 
+def _parked_begin(root: Suspect) -> Optional[str]:
+    """The headline as that of what waits inside; None: it tells another story.
+
+    A loop that sleeps until an event or a timer sleeps for its tasks.
+    """
+    who, in_loop, goes_on = root.headline.partition(_SLEEPS_IN_LOOP)
+    if in_loop:
+        return f"tasks of {who} {_WAIT_IN_GO}{goes_on}"
+    return root.headline if _WAIT_IN_GO in root.headline else None
+
+
 def _parked(root: Suspect, found: SleepCall, report: Report) -> Suspect:
-    """Goroutines, for which no thread sleeps."""
+    """Goroutines or tasks, for which no thread sleeps."""
     first, *others = found.code
     wait = _wait_of(found)
     if wait is None:
@@ -238,7 +256,7 @@ def _parked(root: Suspect, found: SleepCall, report: Report) -> Suspect:
     holder = _holder(found)
     held = _held(holder)
     headline = root.headline.replace(_WAIT_IN_GO, f"{wait.does}{held} while ", 1)
-    actions = (*choice.goroutines(wait, f"{named(first)}{held}"), *_without_goroutines_look(root))
+    actions = (*choice.parked(wait, f"{named(first)}{held}"), *_without_looks(root, found))
     # What it waits for is said: by which function of the language is in the evidence.
     headline = f"{headline}: {told(first, first.own)}"
     goes_on = next((each for each in others if each.own is not None), None)
@@ -274,32 +292,57 @@ def _held_fact(holder: Optional[CodePlace]) -> Tuple[Evidence, ...]:
     return (evidence("holder_share", share, "of 1", says),)
 
 
-def _wait_of(found: SleepCall) -> Optional[GoroutineWait]:
+def _wait_of(found: SleepCall) -> Optional[ParkedWait]:
     """None where it is not known; of those that have no request to answer many wait for work."""
-    is_known_whose = bool(found.owing_us) and found.code[0].own is not None
-    return goroutine_wait(found.code[0].stack) if is_known_whose else None
+    if not found.owing_us or not found.code or found.code[0].own is None:
+        return None
+    if found.call == TASK:
+        return _task_wait(found.code)
+    return goroutine_wait(found.code[0].stack)
+
+
+def _task_wait(code: Sequence[CodePlace]) -> Optional[ParkedWait]:
+    """By the function of a library, else of C: that is behind the function that awaits it."""
+    first = code[0].stack[0]
+    most = 100 * CODE_KIND_SHARE_MIN
+    behind = (each for each in code[1:] if first in each.stack and each.share_pct >= most)
+    return next(filter(None, (task_wait(each.stack) for each in (code[0], *behind))), None)
 
 
 def _left_waiting(root: Suspect, report: Report) -> Suspect:
     """Goroutines that go on waiting are met all the same."""
     found = next(filter(is_parked, _sleep_calls(root, report)), None)
-    wait = _wait_of(found) if found is not None and found.code else None
+    wait = _wait_of(found) if found is not None else None
     if found is None or wait is None or found.code[0].share_pct < 100 * CODE_KIND_SHARE_MIN:
         return root
     first = found.code[0]
     holder = _holder(found)
-    held = _held(holder)
+    waits = f"its {_PARKED[found.call or GOROUTINE]} {wait.does}{_held(holder)}"
     return replace(
         root,
-        headline=f"{root.headline}; its goroutines {wait.does}{held}: {told(first, first.own)}",
+        headline=f"{root.headline}; {waits}: {told(first, first.own)}",
         evidence=(*root.evidence, _sleep_fact(found, report), *_held_fact(holder)),
-        actions=_without_goroutines_look(root),
+        actions=_without_looks(root, found),
         code=tuple(found.code),
     )
 
 
-def _without_goroutines_look(root: Suspect) -> Tuple[Action, ...]:
-    return tuple(each for each in root.actions if not each.say.startswith(GOROUTINES_LOOK))
+def _and_tasks(told_of: Suspect, report: Report) -> Suspect:
+    """Where nothing of its own sleeps: a thread of a pool, say, that its tasks wait for."""
+    has_tasks = any(call.call == TASK for call in _sleep_calls(told_of, report))
+    if told_of.code[0].own is not None or not has_tasks:
+        return told_of
+    return replace(_left_waiting(told_of, report), code=told_of.code)
+
+
+def _without_looks(root: Suspect, found: SleepCall) -> Tuple[Action, ...]:
+    """What is told need not be looked for."""
+    looks = _LOOKS if found.call == TASK else ()
+    return tuple(
+        each
+        for each in root.actions
+        if not each.say.startswith(GOROUTINES_LOOK) and not (each.run or "").startswith(looks)
+    )
 
 
 def _says_nothing(found: SleepCall, root: Suspect) -> bool:
@@ -388,7 +431,10 @@ def _sleep(root: Suspect, report: Report) -> Optional[SleepCall]:
     """The call that most of the time was slept in while requests waited, of the verdict's kind."""
     calls = [call for call in _sleep_calls(root, report) if _is_of(call, _part(root))]
     parked = [call for call in calls if is_parked(call)]
-    return max(parked or calls, key=_waited_us, default=None)
+    others = [call for call in calls if not is_parked(call)]
+    # Of tasks it may not be known which have requests; the loop's sleep is known all the same.
+    tells = [call for call in parked if call.call == GOROUTINE or _wait_of(call) is not None]
+    return max(tells or others, key=_waited_us, default=None)
 
 
 def _sleep_calls(root: Suspect, report: Report) -> List[SleepCall]:
@@ -410,6 +456,8 @@ def _part(root: Suspect) -> Optional[str]:
 
 def _is_of(call: SleepCall, part: Optional[str]) -> bool:
     name = call.call or ""
+    if call.call == TASK:
+        return part is None or part == "timer"
     if is_parked(call):
         return part is None or part in IN_GOROUTINES
     if part is not None and part in _CALLS:
@@ -425,7 +473,8 @@ def _waited_us(call: SleepCall) -> float:
 def _sleep_fact(found: SleepCall, report: Report) -> Evidence:
     place = found.code[0]
     if is_parked(found):
-        says = f"{told(place)}, of {count(found.count, 'waiting goroutine')} met"
+        one = f"waiting {(found.call or GOROUTINE)}"
+        says = f"{told(place)}, of {count(found.count, one)} met"
         return evidence("code_share", place.share_pct / 100, "of 1", says)
     where = "" if found.call is None else f" in {found.call}()"
     lacking = f", outer callers of {found.truncated:,} not found" if found.truncated else ""

@@ -54,6 +54,7 @@ from udsprobe.rules.thresholds import (
 from udsprobe.rules.upstreams import most_asked, without_time
 from udsprobe.rules.wording import (
     IN_GO,
+    IN_POLLER,
     OWN_TIMER,
     count,
     duration,
@@ -123,7 +124,7 @@ def sleeping_on(report: Report, service: Service, time: RequestTime) -> str:
     if part in IN_GOROUTINES and is_go(report, service.pids):
         return IN_GO
     if part == "timer":
-        return "a timer, or an event in its poller"
+        return IN_POLLER
     kind = waited_for(service, part, time.asleep_us(part))
     if part == "lock" and kind == TIMER:
         return f"{OWN_TIMER}a futex with a time limit)"

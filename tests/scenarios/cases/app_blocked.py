@@ -28,7 +28,15 @@ def asyncio_timer(bench: Bench, sleep_ms: int = 50) -> Subject:
     """asyncio.sleep(0.05) in each request: the wait is inside the poller."""
     server = bench.asyncio(f"sleep_ms={sleep_ms}")
     bench.load(server.address, connections=8)
-    return Subject([server.pid])
+    return Subject([server.pid], ["sleep (asyncio.sleep)", "Service.work"])
+
+
+@case("asyncio", BOTH, quick=TCP)
+def asyncio_mutex(bench: Bench, sleep_ms: int = 10) -> Subject:
+    """Each request sleeps for 10 ms while it has the one asyncio.Lock."""
+    server = bench.asyncio(f"mutex_ms={sleep_ms}")
+    bench.load(server.address, connections=12)
+    return Subject([server.pid], ["wait for a lock (asyncio.Lock)", "Service.work"])
 
 
 @case("Node", needs=("node",))
@@ -69,7 +77,7 @@ def asyncio_that_waits_in_vain(bench: Bench, waits_in_vain: bool = True) -> Subj
     ill = ("one_in=4", "sleep_ms=300", "status=504")
     server = bench.asyncio(*(ill if waits_in_vain else []))
     bench.load(server.address, connections=16, rate=100)
-    return Subject([server.pid], ["an event in its poller"])
+    return Subject([server.pid], ["sleep (asyncio.sleep)"])
 
 
 @case("Go", BOTH, needs=("go",))

@@ -1,6 +1,7 @@
 """An HTTP server on asyncio's streams: ADDRESS [option=value …]. ADDRESS: a path or HOST:PORT.
 
 sleep_ms=T asyncio.sleep · spin_ms=T computes · stuck_ms=T time.sleep in the loop · body=N bytes
+mutex_ms=T holds an asyncio.Lock for T ms
 lock_ms=T a thread holds a lock for T ms · thread_ms=T one of threads=N sleeps for T ms
 upstream=ADDRESS asks an HTTP server first
 forget=1 an event that nobody sets · drop=1 an error, and the connection is closed
@@ -61,7 +62,7 @@ class Service:
         self._options = options
         self._reply = reply_of(int(options.get("body", 64)))
         self._count = itertools.count()
-        self._lock = threading.Lock()
+        self._lock, self._mutex = threading.Lock(), asyncio.Lock()
         self._leaked: List[int] = []
         self._idle: List[Streams] = []
         self._threads = ThreadPoolExecutor(int(options.get("threads", 4)))
@@ -88,6 +89,9 @@ class Service:
             time.sleep(self._ms("stuck_ms"))
         if "sleep_ms" in self._options:
             await asyncio.sleep(self._ms("sleep_ms"))
+        if "mutex_ms" in self._options:
+            async with self._mutex:
+                await asyncio.sleep(self._ms("mutex_ms"))
         if "forget" in self._options:
             await asyncio.Event().wait()
         if "drop" in self._options:

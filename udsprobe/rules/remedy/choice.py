@@ -23,7 +23,7 @@ from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.model.threads.exits import OUT_OF_MEMORY
 from udsprobe.rules.accounts.affinity import idle_beside
 from udsprobe.rules.peers.connecting import NO_ANSWER
-from udsprobe.rules.remedy.goroutine_waits import GoroutineWait
+from udsprobe.rules.remedy.goroutine_waits import ParkedWait
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
@@ -310,8 +310,8 @@ def turn(report: Report, pid: Optional[int], kind: str, where: str) -> Tuple[Act
     return remedies(kind, server, where=where)
 
 
-def goroutines(wait: GoroutineWait, where: str) -> Tuple[Action, ...]:
-    """Where goroutines wait while requests wait for their reply is known."""
+def parked(wait: ParkedWait, where: str) -> Tuple[Action, ...]:
+    """Where goroutines or tasks wait while requests wait for their reply is known."""
     return remedies(wait.kind, where=where)
 
 

@@ -13,8 +13,8 @@ from udsprobe.rules.remedy.work import POOL
 from udsprobe.rules.servers import GENERIC
 
 
-class GoroutineWait(NamedTuple):
-    """A way in which goroutines wait.
+class ParkedWait(NamedTuple):
+    """A way in which goroutines, or tasks, wait.
 
     Attributes:
         does: in words. kind: of remedy. functions: one of them is on the stack.
@@ -33,7 +33,7 @@ def _in(*functions: str) -> Pattern[str]:
 
 # What a library waits with comes after the library: the first that is on the stack tells.
 _WAITS = (
-    GoroutineWait(
+    ParkedWait(
         "wait for a free connection of its pool",
         "go-pool",
         _in(
@@ -44,44 +44,40 @@ _WAITS = (
         ),
         is_turn=True,
     ),
-    GoroutineWait(
+    ParkedWait(
         "wait for a limit of its own (semaphore)",
         "go-limit",
         _in(r"golang\.org/x/sync/semaphore\.\(\*Weighted\)\.Acquire"),
         is_turn=True,
     ),
-    GoroutineWait(
+    ParkedWait(
         "wait for a limit of its own (rate)",
         "go-limit",
         _in(r"golang\.org/x/time/rate\.\(\*Limiter\)\.\w+", r"go\.uber\.org/ratelimit\..*"),
     ),
-    GoroutineWait(
+    ParkedWait(
         "wait for a read-write mutex",
         "lock-in",
         _in(r"sync\.\(\*RWMutex\)\.\w+", r"sync\.runtime_SemacquireRWMutexR?"),
         is_turn=True,
     ),
-    GoroutineWait(
+    ParkedWait(
         "wait for a mutex",
         "lock-in",
         _in(r"(internal/)?sync\.\(\*Mutex\)\.\w+", r"(internal/)?sync\.runtime_SemacquireMutex"),
         is_turn=True,
     ),
-    GoroutineWait(
+    ParkedWait(
         "wait for other goroutines (WaitGroup)", "channel-in", _in(r"sync\.\(\*WaitGroup\)\.\w+")
     ),
-    GoroutineWait("wait for a condition (sync.Cond)", "channel-in", _in(r"sync\.\(\*Cond\)\.\w+")),
-    GoroutineWait("sleep (time.Sleep)", "sleep-in", _in(r"time\.Sleep")),
-    GoroutineWait(
-        "wait for room in a channel", "room-in", _in(r"runtime\.chansend1?"), is_turn=True
-    ),
-    GoroutineWait(
-        "wait for a channel", "channel-in", _in(r"runtime\.(chanrecv[12]?|selectgo|block)")
-    ),
+    ParkedWait("wait for a condition (sync.Cond)", "channel-in", _in(r"sync\.\(\*Cond\)\.\w+")),
+    ParkedWait("sleep (time.Sleep)", "sleep-in", _in(r"time\.Sleep")),
+    ParkedWait("wait for room in a channel", "room-in", _in(r"runtime\.chansend1?"), is_turn=True),
+    ParkedWait("wait for a channel", "channel-in", _in(r"runtime\.(chanrecv[12]?|selectgo|block)")),
 )
 
 
-def goroutine_wait(stack: Sequence[str]) -> Optional[GoroutineWait]:
+def goroutine_wait(stack: Sequence[str]) -> Optional[ParkedWait]:
     """What a stack waits for; None where no function of it tells.
 
     Args:

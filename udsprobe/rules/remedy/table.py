@@ -15,6 +15,7 @@ from udsprobe.rules.remedy import (
     moving,
     queues,
     starts,
+    task_waits,
     work,
 )
 from udsprobe.rules.remedy.row import Row, Value
@@ -128,6 +129,11 @@ KINDS: Dict[str, Kind] = {
     "channel-in": Kind(
         "app-blocked", "a goroutine that waits for another one", goroutine_waits.CHANNEL_IN
     ),
+    "task-pool": Kind("app-blocked", "its pool of connections is empty", task_waits.TASK_POOL),
+    "task-limit": Kind("app-blocked", "a limit of its tasks", task_waits.TASK_LIMIT),
+    "task-room": Kind("app-blocked", "a queue without room", task_waits.TASK_ROOM),
+    "task-in": Kind("app-blocked", "a task that waits for another one", task_waits.TASK_IN),
+    "task-thread": Kind("app-blocked", "a function that a thread runs", task_waits.TASK_THREAD),
     "call-in": Kind("app-blocked", "a function that waits in a call", work.CALL_IN),
     "event-in": Kind("app-blocked", "a function that waits for events", work.EVENT_IN),
     "sqlite-lock": Kind(

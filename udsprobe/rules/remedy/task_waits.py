@@ -1,0 +1,135 @@
+"""What tasks of asyncio wait for, by the function of Python or of a library that they wait in.
+
+Source: `Lib/asyncio` (locks.py, queues.py, tasks.py, threads.py) of CPython 3.8 to 3.13; of the
+libraries the versions that PyPI had in 2025: anyio 4, asyncpg 0.30, aiohttp 3, redis 5, httpcore 1,
+aiomysql 0.2, psycopg_pool 3.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Optional, Pattern, Sequence, Tuple
+
+from udsprobe.rules.remedy.goroutine_waits import ParkedWait
+from udsprobe.rules.remedy.row import Row, restart
+from udsprobe.rules.servers import GENERIC
+
+FUTURE = "Future.__await__"
+"""The function in C that a task waits in for a future, as its stack has it."""
+
+
+def _in(*functions: Tuple[str, str]) -> Pattern[str]:
+    """Of functions and their files."""
+    return re.compile(
+        "|".join(rf"(?:{name}) \({re.escape(file)}(?::\d+)?\)" for name, file in functions)
+    )
+
+
+# What a library waits with comes after the library: the first that is on the stack tells.
+_WAITS = (
+    ParkedWait(
+        "wait for a free connection of its pool",
+        "task-pool",
+        _in(
+            (r"Pool\._acquire(\.<locals>\._acquire_impl)?", "pool.py"),
+            (r"BaseConnector\._wait_for_available_connection", "connector.py"),
+            (r"BlockingConnectionPool\.get_connection", "connection.py"),
+            (r"AsyncPoolRequest\.wait_for_connection", "connection_pool.py"),
+            (r"AsyncConnectionPool\._?getconn\w*", "pool_async.py"),
+        ),
+        is_turn=True,
+    ),
+    ParkedWait(
+        "wait for a free thread of its pool",
+        "task-limit",
+        _in((r"CapacityLimiter\.acquire\w*", "_asyncio.py")),
+        is_turn=True,
+    ),
+    ParkedWait(
+        "wait for a limit of its own (semaphore)",
+        "task-limit",
+        _in((r"(Bounded)?Semaphore\.acquire", "locks.py"), (r"Semaphore\.acquire", "_asyncio.py")),
+        is_turn=True,
+    ),
+    ParkedWait(
+        "wait for a lock (asyncio.Lock)",
+        "lock-in",
+        _in((r"Lock\.acquire", "locks.py"), (r"Lock\.acquire", "_asyncio.py")),
+        is_turn=True,
+    ),
+    ParkedWait(
+        "wait for room in a queue",
+        "task-room",
+        _in((r"Queue\.put", "queues.py")),
+        is_turn=True,
+    ),
+    ParkedWait("wait for what is put into a queue", "task-in", _in((r"Queue\.get", "queues.py"))),
+    ParkedWait(
+        "wait for a condition (asyncio.Condition)",
+        "task-in",
+        _in((r"Condition\.(wait|wait_for)", "locks.py")),
+    ),
+    ParkedWait("wait for an event (asyncio.Event)", "task-in", _in((r"Event\.wait", "locks.py"))),
+    ParkedWait("sleep (asyncio.sleep)", "sleep-in", _in((r"sleep", "tasks.py"))),
+    ParkedWait(
+        "wait for a function that a thread runs",
+        "task-thread",
+        _in(
+            (r"to_thread", "threads.py"),
+            (r"AsyncIOBackend\.run_sync_in_worker_thread", "_asyncio.py"),
+        ),
+    ),
+    ParkedWait("wait for a future", "task-in", re.compile(rf"{re.escape(FUTURE)} \(.*\)")),
+)
+
+
+def task_wait(stack: Sequence[str]) -> Optional[ParkedWait]:
+    """What a stack waits for; None where no function of it tells.
+
+    Args:
+        stack: `function (file:line)`, the innermost first.
+    """
+    return next((w for w in _WAITS if any(map(w.functions.fullmatch, stack))), None)
+
+
+TASK_POOL: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "raise the size of that pool (max_size of asyncpg, limit of aiohttp's connector, "
+            "max_connections of redis and httpx), if the upstream has time to spare: {where}",
+            "each request has a connection until it is done with it; the others wait there",
+        ),
+    )
+}
+TASK_LIMIT: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "raise that limit, if what is behind it has time to spare: {where}",
+            "the program lets so many through itself; the others wait there",
+        ),
+    )
+}
+TASK_ROOM: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "let what takes from that queue keep up, or raise its maxsize: {where}",
+            "a task that puts something there waits until another one takes something out",
+        ),
+    )
+}
+TASK_IN: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "let what it waits for be done sooner: {where}",
+            "a task waits there until another one, or a callback, goes on with it",
+        ),
+    )
+}
+TASK_THREAD: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "make that function quicker, or ask for it less often: {where}",
+            "a thread runs it, and the task waits until it returns",
+        ),
+    )
+}
