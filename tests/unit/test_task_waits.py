@@ -27,6 +27,19 @@ WAYS: Dict[str, Sequence[str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    "stack",
+    [
+        ("Queue.get (queues.py:149)", "greenlet_spawn (_concurrency_py3k.py:99)", "buy (app.py:3)"),
+        ("Condition.wait (locks.py:9)", "AsyncConnectionPool.getconn (pool_async.py:9)"),
+        ("Condition.wait (locks.py:9)", "BlockingConnectionPool.get_connection (connection.py:9)"),
+    ],
+)
+def test_what_a_library_waits_with_for_a_connection(stack: Sequence[str]) -> None:
+    found = task_wait(stack)
+    assert found is not None and found.kind == "task-pool"
+
+
 @pytest.mark.parametrize("says", WAYS)
 def test_what_is_waited_for(says: str) -> None:
     found = task_wait(WAYS[says])

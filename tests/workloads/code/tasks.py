@@ -8,6 +8,7 @@ Argument: `uvloop` where the loop is to be that. A request is a line, the name o
 
 import asyncio
 import collections
+import contextvars
 import gc
 import json
 import os
@@ -34,6 +35,7 @@ ASKED = {
     "idle": 5,
 }
 FOR_EVER, BACKGROUND = 100000, 10
+SERVING = contextvars.ContextVar("SERVING")
 
 
 class ByHand:
@@ -149,6 +151,7 @@ async def main():
 
 
 async def serve(reader, writer):
+    SERVING.set(asyncio.current_task())
     name = (await reader.readline()).decode().strip()
     if name == "silent":
         await reader.read()
@@ -174,7 +177,7 @@ def tell_once_all_wait(loop, count):
         loop.call_later(0.01, tell_once_all_wait, loop, count)
         return
     found = collections.Counter(
-        json.dumps([stack, has_request(task)])
+        json.dumps([stack + outer_chain(task), has_request(task)])
         for task in tasks
         for stack in [chain(task)]
         if not is_passed_over(stack)
@@ -186,6 +189,12 @@ def tell_once_all_wait(loop, count):
 def has_request(task):
     name = task.get_coro().__qualname__
     return name == "serve" or name.startswith("Store.")
+
+
+def outer_chain(task):
+    """Of the task that waits for this one: in its context it asked to be told when this is done."""
+    waits = [context.get(SERVING) for _, context in task._callbacks or ()]
+    return [frame for one in waits if one is not None and one is not task for frame in chain(one)]
 
 
 def is_passed_over(stack):

@@ -25,20 +25,26 @@ def _in(*functions: Tuple[str, str]) -> Pattern[str]:
     )
 
 
+_POOL = ParkedWait(
+    "wait for a free connection of its pool",
+    "task-pool",
+    _in(
+        (r"Pool\._acquire(\.<locals>\._acquire_impl)?", "pool.py"),
+        (r"BaseConnector\._wait_for_available_connection", "connector.py"),
+        (r"BlockingConnectionPool\.get_connection", "connection.py"),
+        (r"AsyncPoolRequest\.wait_for_connection", "connection_pool.py"),
+        (r"AsyncConnectionPool\._?getconn\w*", "pool_async.py"),
+    ),
+    is_turn=True,
+)
+_GET = ParkedWait("wait for what is put into a queue", "task-in", _in((r"Queue\.get", "queues.py")))
+# SQLAlchemy waits with a queue of asyncio for a connection of its pool, and with nothing else.
+_SQLALCHEMY = _in(
+    (r"greenlet_spawn", "_concurrency_py3k.py"), (r"greenlet_spawn", "concurrency.py")
+)
 # What a library waits with comes after the library: the first that is on the stack tells.
 _WAITS = (
-    ParkedWait(
-        "wait for a free connection of its pool",
-        "task-pool",
-        _in(
-            (r"Pool\._acquire(\.<locals>\._acquire_impl)?", "pool.py"),
-            (r"BaseConnector\._wait_for_available_connection", "connector.py"),
-            (r"BlockingConnectionPool\.get_connection", "connection.py"),
-            (r"AsyncPoolRequest\.wait_for_connection", "connection_pool.py"),
-            (r"AsyncConnectionPool\._?getconn\w*", "pool_async.py"),
-        ),
-        is_turn=True,
-    ),
+    _POOL,
     ParkedWait(
         "wait for a free thread of its pool",
         "task-limit",
@@ -63,7 +69,7 @@ _WAITS = (
         _in((r"Queue\.put", "queues.py")),
         is_turn=True,
     ),
-    ParkedWait("wait for what is put into a queue", "task-in", _in((r"Queue\.get", "queues.py"))),
+    _GET,
     ParkedWait(
         "wait for a condition (asyncio.Condition)",
         "task-in",
@@ -89,13 +95,15 @@ def task_wait(stack: Sequence[str]) -> Optional[ParkedWait]:
     Args:
         stack: `function (file:line)`, the innermost first.
     """
-    return next((w for w in _WAITS if any(map(w.functions.fullmatch, stack))), None)
+    found = next((w for w in _WAITS if any(map(w.functions.fullmatch, stack))), None)
+    return _POOL if found is _GET and any(map(_SQLALCHEMY.fullmatch, stack)) else found
 
 
 TASK_POOL: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         restart(
-            "raise the size of that pool (max_size of asyncpg, limit of aiohttp's connector, "
+            "raise the size of that pool (max_size of asyncpg and psycopg_pool, pool_size and "
+            "max_overflow of SQLAlchemy, limit of aiohttp's connector, "
             "max_connections of redis and httpx), if the upstream has time to spare: {where}",
             "each request has a connection until it is done with it; the others wait there",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from contextlib import suppress
-from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.python_frames import PythonFrame
@@ -101,13 +101,13 @@ class TaskStacks:
         for_bytes = {at for at, group in groups.items() if _is_in(frames[group], _FOR_BYTES)}
         owing = _with_handed_on(owing, waited_by, for_bytes)
         told = [
-            (group, at in owing)
+            (_lineage(at, groups, waited_by), at in owing)
             for at, group in groups.items()
             if at not in wait_for and _is_of_program(frames[group])
         ]
         return [
-            ParkedStack(frames[group], True, is_owing, each * count)
-            for (group, is_owing), count in Counter(told).items()
+            ParkedStack(_joined(lineage, frames), True, is_owing, each * count)
+            for (lineage, is_owing), count in Counter(told).items()
         ]
 
     def _group(self, task: Waiting) -> _Group:
@@ -148,6 +148,30 @@ class TaskStacks:
             with suppress(OSError):
                 called = self._functions.text(qualified_name) or called
         return CodeFrame(called, self._module, found.file, found.line)
+
+
+def _lineage(
+    at: int, groups: Mapping[int, _Group], waited_by: Mapping[int, Set[int]]
+) -> Tuple[_Group, ...]:
+    """Of a task, of the one that waits for it, and so on, as if that had called it."""
+    found, seen = [groups[at]], {at}
+    while len(found) < _HANDED_ON_MAX:
+        outer = waited_by.get(at, set())
+        if len(outer) != 1 or outer & seen:
+            break
+        (at,) = outer
+        seen.add(at)
+        found.append(groups[at])
+    return tuple(found)
+
+
+def _joined(
+    lineage: Sequence[_Group], frames: Mapping[_Group, Sequence[CodeFrame]]
+) -> List[CodeFrame]:
+    """Another task is what the outer ones wait for, and no future of C."""
+    first, *others = (frames[each] for each in lineage)
+    outer = (frame for each in others for frame in each if frame.function != _AWAITS_FUTURE)
+    return [*first, *outer]
 
 
 def _among_themselves(
