@@ -13,6 +13,7 @@
 #include "compilers.h"
 #include "core_fixes.bpf.h"
 #include "php_frames.bpf.h"
+#include "ruby_frames.bpf.h"
 #include "stacks.h"
 #include "udsprobe.h"
 #include "v8_frames.bpf.h"
@@ -193,6 +194,7 @@ static __always_inline void copy_stacks(void *ctx, struct sampled_process *proce
 	sample->pthread = pthread_of((void *)bpf_get_current_task());
 	copy_python_frames(&process->python, sample, sample->pthread);
 	copy_php_frames(&process->php, sample);
+	copy_ruby_frames(&process->ruby, sample, sample->pthread);
 	found = bpf_get_stack(ctx, sample->kernel_frames, sizeof(sample->kernel_frames), 0);
 
 	sample->kernel_frames_bytes = found > 0 ? found : 0;
@@ -418,7 +420,7 @@ static __always_inline void see_stack(struct task_struct *task, struct stack_sam
 
 	forget_registers(sample);
 	sample->copy_bytes = sample->user_frames_bytes = sample->python_count = 0;
-	sample->v8_count = sample->php_count = 0;
+	sample->v8_count = sample->php_count = sample->ruby_count = 0;
 	sample->pthread = pthread_of(task);
 	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs))
 		copy_registers_from(sample, (struct pt_regs *)bpf_task_pt_regs(task));

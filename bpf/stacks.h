@@ -24,6 +24,7 @@ enum stack_limits {
 	PYTHON_FRAMES_MAX = 128,
 	V8_FRAMES_MAX = 128,
 	PHP_FRAMES_MAX = 128,
+	RUBY_FRAMES_MAX = 128,
 	V8_SCANNED_WORDS = 256,
 	X86_REGISTERS = 16,
 	V8_STACK_BYTES_MAX = 1 << 20,	/* of its stack, V8 takes 984 KB unless it is told otherwise */
@@ -111,10 +112,31 @@ struct php_frame {
 	u64 mark;
 };
 
+/* Where the Ruby of a process keeps what its threads run. An address, and offsets in bytes. */
+struct ruby_layout {
+	u64 machine;		/* its virtual machine; 0: it is no Ruby, or none that is known */
+	u32 module;		/* number of the file with its thread-local words */
+	u32 thread_context;	/* in a thread of Ruby: what it executes in */
+	u32 context_thread;	/* there: the thread */
+	u32 frame_bytes;
+};
+
+/* `function`: address of the instruction sequence, in its lowest bit whether a function of C was
+ * called for the frame; or of the method entry of a method in C, with RUBY_IS_C. 0: it is of none.
+ * `mark`: what it points to, which changes where another takes its place. `method`: address of
+ * the method entry; 0: the code is of no method.
+ */
+struct ruby_frame {
+	u64 function;
+	u64 mark;
+	u64 method;
+};
+
 struct sampled_process {
 	struct python_layout python;
 	struct v8_layout v8;
 	struct php_layout php;
+	struct ruby_layout ruby;
 };
 
 /* Registers of the program are 0 where this kernel does not give them; all that an expression of
@@ -145,9 +167,12 @@ struct stack_sample {
 	u32 v8_count;
 	u32 v8_scanned;		/* words of the copy in which frames were looked for */
 	u32 php_count;
+	u32 ruby_count;
+	u32 unused;
 	struct v8_frame v8_frames[V8_FRAMES_MAX];
 	struct python_frame python_frames[PYTHON_FRAMES_MAX];
 	struct php_frame php_frames[PHP_FRAMES_MAX];
+	struct ruby_frame ruby_frames[RUBY_FRAMES_MAX];
 	u64 kernel_frames[KERNEL_FRAMES_MAX];
 	u64 user_frames[USER_FRAMES_MAX];
 	u8 copy[COPY_BYTES_MAX];

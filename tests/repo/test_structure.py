@@ -65,6 +65,7 @@ MAY_IMPORT_BESIDE: Dict[str, Dict[str, Set[str]]] = {
         "go": {""},
         "java": {""},
         "php": {""},
+        "ruby": {""},
         "v8": {""},
     },
     "rules": {

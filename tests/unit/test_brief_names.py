@@ -69,3 +69,21 @@ def test_the_thread_that_waits_for_a_virtual_machine_s_end_is_the_runtime_s() ->
     assert not is_of_a_runtime([*embeds, *joins])
     method = Frame("shop.Store.add", "[jit]", "Store.java", 12)
     assert not is_of_a_runtime([*begins, method, *joins])
+
+
+def test_a_gem_is_a_library_that_the_program_chose() -> None:
+    gems = "/var/lib/gems/3.1.0/gems/puma-6.0/lib/puma/server.rb"
+    for file, own in (
+        ("/srv/app/models/order.rb", True),
+        (gems, True),
+        ("/usr/lib/ruby/gems/3.1.0/gems/rack-3.0/lib/rack.rb", True),
+        ("/usr/lib/ruby/vendor_ruby/sinatra/base.rb", True),
+        ("/usr/lib/ruby/vendor_ruby/rubygems/core_ext/kernel_require.rb", False),
+        ("/usr/local/lib/ruby/site_ruby/3.2.0/bundler/runtime.rb", False),
+        ("/usr/lib/ruby/3.1.0/net/http.rb", False),
+        ("/home/u/.rbenv/versions/3.2.2/lib/ruby/3.2.0/set.rb", False),
+        ("<internal:kernel>", False),
+        ("ruby:internal", False),
+    ):
+        assert is_own(Frame("Order#save", "libruby-3.1.so.3.1.2", file, 12)) is own, file
+    assert not is_own(Frame("<main>", "libruby-3.1.so.3.1.2", "/srv/app.rb", None))

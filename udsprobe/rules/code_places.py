@@ -50,6 +50,7 @@ _RUNNING, _ASLEEP = "app-cpu", "app-blocked"
 _PAGE_FAULT = "handle_mm_fault ([kernel])"
 _PROFILER, _WHERE_IT_SLEEPS = "sudo perf record", "sudo head -v /proc/"
 _PYTHON_STACKS = "sudo py-spy dump"
+_RUBY_STACKS = "sudo rbspy "
 _LOOKS = (_WHERE_IT_SLEEPS, _PYTHON_STACKS)
 # Of what sleeps Java's tells more: who holds the lock.
 _JAVA_STACKS = re.compile(r"sudo jcmd \d+ Thread\.print")
@@ -512,7 +513,7 @@ def _looks_for_sleep(action: Action, pid: Optional[int], report: Report) -> bool
 def _asks_runtime(action: Action, pid: Optional[int], report: Report) -> bool:
     """For stacks of its threads, which are known."""
     run = action.run or ""
-    asks = run.startswith(_PYTHON_STACKS) or _JAVA_STACKS.fullmatch(run) is not None
+    asks = run.startswith((_PYTHON_STACKS, _RUBY_STACKS)) or _JAVA_STACKS.fullmatch(run) is not None
     return asks and _is_named(pid, report)
 
 
@@ -544,7 +545,7 @@ def named(place: CodePlace) -> str:
 def _has_source(place: CodePlace) -> bool:
     """It is in a script, or in a source file of the program's own."""
     is_own = place.file is not None and place.own == place.stack[0]
-    return is_own or (is_script(place.file) and place.file != IN_C)
+    return is_own or (is_script(place.file) and place.file not in IN_C)
 
 
 def _caller(place: CodePlace) -> Tuple[str, ...]:

@@ -51,13 +51,16 @@ class _SectionHeader(ctypes.Structure):
 
 
 class Segment(NamedTuple):
-    """A loadable part: `size_bytes` at `offset` of the file go to `address`."""
+    """A loadable part: `size_bytes` at `offset` of the file go to `address`, where it has
+    `memory_bytes`: those behind are 0 at first.
+    """
 
     offset: int
     size_bytes: int
     address: int
     is_executable: bool
     is_writable: bool = False
+    memory_bytes: int = 0
 
 
 class Section(NamedTuple):
@@ -198,6 +201,7 @@ class ElfFile:
                     *(each.offset, each.file_bytes, each.address),
                     is_executable=bool(each.flags & _EXECUTABLE),
                     is_writable=bool(each.flags & _WRITABLE),
+                    memory_bytes=each.memory_bytes,
                 )
 
     def _sections(self) -> Iterator[Section]:

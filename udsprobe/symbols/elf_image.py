@@ -13,6 +13,7 @@ from udsprobe.symbols.elf_file import ElfFile, Section, numbered
 from udsprobe.symbols.function_table import Function, FunctionTable
 from udsprobe.symbols.go.functions import GoFrames, go_program
 from udsprobe.symbols.mappings import Mapping
+from udsprobe.symbols.ruby.image import RubyImage, ruby_image
 
 TABLE_BYTES_MAX = 128 << 20
 """Of one symbol table with its names: several times those of a browser."""
@@ -27,8 +28,10 @@ PYTHON_RUNTIME, PYTHON_VERSION = b"_PyRuntime", b"Py_Version"
 
 V8_PREFIX = b"v8dbg_"
 PHP_GLOBALS = b"executor_globals"
+RUBY_VERSION = b"ruby_version"
 HOTSPOT_PREFIX = b"gHotSpotVM"
 
+_WHOLE_NAMES = (PYTHON_RUNTIME, PYTHON_VERSION, PHP_GLOBALS, RUBY_VERSION)
 _SYMBOL = struct.Struct("<IBBHQQ")
 # With z: compressed, as it was done before sections had a mark for that.
 _DEBUG_INFO = (b".debug_info", b".zdebug_info")
@@ -49,9 +52,11 @@ class ElfImage:
             `.gnu_debugaltlink`); empty when it does not.
         has_debug_info: about its functions, which takes at most `DEBUG_BYTES_MAX` to expand.
         functions: of its own tables.
-        objects: addresses of `PYTHON_RUNTIME`, `PYTHON_VERSION`, `PHP_GLOBALS`, and of what V8 and
-            HotSpot export for debuggers (`V8_PREFIX`, `HOTSPOT_PREFIX`), as far as they are in it.
+        objects: addresses of `PYTHON_RUNTIME`, `PYTHON_VERSION`, `PHP_GLOBALS`, `RUBY_VERSION`,
+            and of what V8 and HotSpot export for debuggers (`V8_PREFIX`, `HOTSPOT_PREFIX`), as far
+            as they are in it.
         go_frames: of Go's functions; None: it has none.
+        ruby: where the variables of Ruby are; None: it is not in it.
         is_stripped: it has no symbols but those that it exports; of Go, no symbols at all.
 
     Raises:
@@ -73,6 +78,7 @@ class ElfImage:
         self.has_debug_info = _has_debug_info(elf)
         self.functions = FunctionTable(_functions(elf, b".symtab"))
         self.objects = dict(chain(*(_objects(elf, table) for table in (b".symtab", b".dynsym"))))
+        self.ruby: Optional[RubyImage] = ruby_image(elf) if RUBY_VERSION in self.objects else None
         self.is_stripped = not len(self.functions)
         go = go_program(elf)
         self.go_frames: Optional[GoFrames] = None if go is None else go.frames
@@ -112,7 +118,7 @@ def _table(elf: ElfFile, name: bytes) -> Tuple[bytes, bytes]:
 
 def _objects(elf: ElfFile, name: bytes) -> Iterator[Tuple[bytes, int]]:
     raw, texts = _table(elf, name)
-    wholes = (each + b"\0" for each in (PYTHON_RUNTIME, PYTHON_VERSION, PHP_GLOBALS))
+    wholes = (each + b"\0" for each in _WHOLE_NAMES)
     wanted = (*wholes, V8_PREFIX, HOTSPOT_PREFIX)
     if not any(each in texts for each in wanted):
         return

@@ -29,6 +29,7 @@ from udsprobe.symbols.java.stacks import JavaStacks
 from udsprobe.symbols.kernel_functions import KernelFunctions
 from udsprobe.symbols.php.stacks import PhpStacks
 from udsprobe.symbols.process_names import CodeFrame, ParkedStack, ProcessNames
+from udsprobe.symbols.ruby.stacks import RubyStacks
 from udsprobe.symbols.target_images import TargetImages
 from udsprobe.symbols.unwinding import Activation, Beside, Place, State, Unwinder
 from udsprobe.symbols.v8.stacks import V8Stacks
@@ -88,6 +89,7 @@ class _Process:
         self._memory = ProcessMemory(pid)
         self.python = PythonStacks(pid, images, self._memory)
         self.php = PhpStacks(pid, images, self._memory, self.names.is_made_at_run_time)
+        self.ruby = RubyStacks(pid, images, self._memory)
         self.v8 = V8Stacks(pid, images, self._memory, self.names.has_code)
         self.java = JavaStacks(pid, images, self._memory)
         self.goroutines = GoroutineStacks(self.names, self._memory, self.unwinder)
@@ -98,6 +100,7 @@ class _Process:
         """It may have loaded other code."""
         self.python.begin_round()
         self.php.begin_round()
+        self.ruby.begin_round()
         self.v8.begin_round()
         if self.unwinder is not None:
             self.unwinder.begin_round()
@@ -135,6 +138,7 @@ class _Process:
         self.goroutines.forget()
         self.python.look(self.names.mapped)
         self.php.look(self.names.mapped)
+        self.ruby.look(self.names.mapped)
         self.v8.look(self.names.mapped)
         self.java.look(self.names.mapped)
 
@@ -147,6 +151,8 @@ class _Process:
         native = [self.names.frame(each.address) for each in activations]
         if raw.php and self.php.layout is not None:
             return self.php.merged(activations, native, raw.php)
+        if raw.ruby and self.ruby.layout is not None:
+            return self.ruby.merged(native, raw.ruby)
         if self.java.is_there:
             return self.java.named(activations, native, raw)
         if self.v8.layout is None:
@@ -337,16 +343,18 @@ class StackProfile:
         process = self._looked_at(pid)
         if process is None:
             return None
-        return Runtimes(process.python.layout, process.v8.layout, process.php.layout)
+        return Runtimes(
+            process.python.layout, process.v8.layout, process.php.layout, process.ruby.layout
+        )
 
     def names_code_of(self, pid: int) -> bool:
         """Whether what it makes at run time, or interprets, has names: by a perf map that may be
-        read, or by the memory of CPython, V8, PHP or HotSpot.
+        read, or by the memory of CPython, V8, PHP, Ruby or HotSpot.
         """
         known = self._processes.get(pid)
         if known is None:
             return False
-        by_memory = (known.python, known.v8, known.php, known.java)
+        by_memory = (known.python, known.v8, known.php, known.ruby, known.java)
         return known.names.has_perf_map or any(each.has_named for each in by_memory)
 
     def close(self) -> None:
@@ -392,7 +400,7 @@ class StackProfile:
         if on == OFF_CPU:
             frames = _without_scheduler(frames)
         frames += process.frames(activations, raw)
-        is_whole = is_whole or process.php.is_whole(raw.php)
+        is_whole = is_whole or process.php.is_whole(raw.php) or process.ruby.is_whole(raw.ruby)
         lines = [as_line(frame) for frame in reversed(frames)] or [as_line(_NOBODY)]
         call = self._call(raw.call) if on == OFF_CPU and _is_64_bit(raw) else ""
         row = (raw.pid, on, call, "\n".join(lines))

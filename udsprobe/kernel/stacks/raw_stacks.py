@@ -7,6 +7,7 @@ from typing import Any, List, NamedTuple, Tuple, Union
 
 from udsprobe.kernel.stacks.php_frames import PhpFrame
 from udsprobe.kernel.stacks.python_frames import PythonFrame
+from udsprobe.kernel.stacks.ruby_frames import RubyFrame, ruby_frame
 from udsprobe.kernel.stacks.v8_frames import V8Frame
 
 
@@ -33,7 +34,8 @@ class RawStack(NamedTuple):
         memory: the program's, from 128 bytes below `registers.sp` on.
         call: number of the system call that it is in; below 0: none.
         is_owing: its process had requests to answer; said of what ran.
-        python: frames of CPython, the innermost first; v8: those of V8; php: those of PHP.
+        python: frames of CPython, the innermost first; v8: those of V8; php: those of PHP;
+            ruby: those of Ruby.
     """
 
     pid: int
@@ -47,6 +49,7 @@ class RawStack(NamedTuple):
     python: Tuple[PythonFrame, ...] = ()
     v8: Tuple[V8Frame, ...] = ()
     php: Tuple[PhpFrame, ...] = ()
+    ruby: Tuple[RubyFrame, ...] = ()
 
 
 Wait = Tuple[int, int]
@@ -128,6 +131,7 @@ class Records:
             python=tuple(map(_python_frame, header.python_frames[: header.python_count])),
             v8=tuple(map(_v8_frame, header.v8_frames[: header.v8_count])),
             php=tuple(map(_php_frame, header.php_frames[: header.php_count])),
+            ruby=tuple(map(_ruby_frame, header.ruby_frames[: header.ruby_count])),
         )
 
     def _is_sleep(self, header: Any) -> bool:
@@ -140,6 +144,10 @@ def _v8_frame(frame: Any) -> V8Frame:
 
 def _php_frame(frame: Any) -> PhpFrame:
     return PhpFrame(frame.function & ~1, frame.mark, bool(frame.function & 1))
+
+
+def _ruby_frame(frame: Any) -> RubyFrame:
+    return ruby_frame(frame.function, frame.mark, frame.method)
 
 
 def _python_frame(frame: Any) -> PythonFrame:

@@ -6,6 +6,7 @@ from typing import NamedTuple, Optional
 
 from udsprobe.kernel.stacks.php_frames import PhpLayout
 from udsprobe.kernel.stacks.python_frames import PythonLayout
+from udsprobe.kernel.stacks.ruby_frames import RubyLayout
 from udsprobe.kernel.stacks.v8_frames import V8Layout
 
 
@@ -15,3 +16,4 @@ class Runtimes(NamedTuple):
     python: Optional[PythonLayout] = None
     v8: Optional[V8Layout] = None
     php: Optional[PhpLayout] = None
+    ruby: Optional[RubyLayout] = None

@@ -10,6 +10,7 @@ from typing import Any, List, Mapping, NamedTuple, Tuple
 from udsprobe.kernel.stacks.php_frames import PhpFrame, php_frames
 from udsprobe.kernel.stacks.python_frames import PythonFrame, python_frames
 from udsprobe.kernel.stacks.raw_stacks import Event, Records, SleepBegan, SleepTime
+from udsprobe.kernel.stacks.ruby_frames import RubyFrame, ruby_frames
 from udsprobe.kernel.stacks.runtimes import Runtimes
 from udsprobe.kernel.stacks.v8_frames import StackTop, V8Frame, v8_frames
 
@@ -24,6 +25,7 @@ class _Memory(NamedTuple):
     python: Tuple[PythonFrame, ...] = ()
     v8: Tuple[V8Frame, ...] = ()
     php: Tuple[PhpFrame, ...] = ()
+    ruby: Tuple[RubyFrame, ...] = ()
 
 
 _NOTHING = _Memory(b"")
@@ -56,6 +58,7 @@ def sleeping(
             memory = _memory(header, proc, runtimes.get(header.tgid, Runtimes()))
             stack = records.stack(header, memory.stack)
             stack = stack._replace(python=memory.python, v8=memory.v8, php=memory.php)
+            stack = stack._replace(ruby=memory.ruby)
             found.append(SleepBegan(wait, bool(header.is_owing), stack))
     return found
 
@@ -92,6 +95,8 @@ def _of_runtimes(found: _Memory, descriptor: int, header: Any, runtimes: Runtime
         # One chain of calls, of the main thread.
         if runtimes.php is not None and header.tid == header.tgid:
             found = found._replace(php=php_frames(runtimes.php, read))
+        if runtimes.ruby is not None:
+            found = found._replace(ruby=ruby_frames(runtimes.ruby, header.pthread, read))
         if runtimes.v8 is not None:
             above = found.stack[_RED_ZONE_BYTES:]
             words = struct.unpack(f"<{len(above) // 8}Q", above[: len(above) // 8 * 8])

@@ -9,11 +9,12 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 from udsprobe.compiled_sources import COMPILED
 
 KERNEL, JIT = "[kernel]", "[jit]"
-MODULES = frozenset(("<module>", "{main}"))
-"""Of Python, PHP: the statements of a file, which all of a program is called by."""
+MODULES = frozenset(("<module>", "{main}", "<main>", "<top (required)>"))
+"""Of Python, PHP, Ruby: the statements of a file, which all of a program is called by."""
 
-IN_C = "php:internal"
-"""In the place of the file of a function that PHP has in C (udsprobe/symbols/php/stacks.py)."""
+IN_C = frozenset(("php:internal", "ruby:internal"))
+"""In the place of the file of a function that PHP or Ruby has in C (udsprobe/symbols/php/stacks.py,
+udsprobe/symbols/ruby/stacks.py)."""
 
 NOT_KNOWN = "not known"
 # By which every system call, fault or interrupt enters the kernel: x86_64, arm64.
@@ -67,7 +68,12 @@ _LOOPS = re.compile(
     r"|g_main_loop_run|mio::poll::Poll::poll|polling::(\w+::)*Poller::wait\w*"
     r"|tokio::runtime::(scheduler|io|time|park|driver)::.*"
 )
-_SOURCES = re.compile(r"node:|php:|<frozen |.*/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)")
+_SOURCES = re.compile(
+    r"node:|php:|<frozen |.*/lib(64)?/python3\.\d+/(?!(site|dist)-packages/)"
+    # Not those of gems, nor what Debian has of them.
+    r"|ruby:|<internal:|.*/lib(64)?/ruby/\d+\.\d+\.\d+/"
+    r"|.*/lib(64)?/ruby/(site_ruby/|vendor_ruby/)(\d+\.\d+\.\d+/)?(rubygems|bundler)[./]"
+)
 
 
 _INSTALLED = re.compile(r"/(site|dist)-packages/")
