@@ -24,11 +24,11 @@ EXAMPLES = {
     "tls-handshake": "`SSL_do_handshake`, `ngx_ssl_handshake`, "
     "`crypto/tls.(*Conn).serverHandshake`; `EVP_DigestSignFinal` inside of reads and writes of TLS",
     "password-hashing": "`PKCS5_PBKDF2_HMAC`, `EVP_PBE_scrypt`, `crypt`, `argon2id_…`, "
-    "`password_hash` (PHP)",
+    "`password_hash` (PHP), `OpenSSL::KDF.…` (Ruby)",
     "compression": "`deflate`, `BrotliEncoderCompressStream`, `ZSTD_compressStream2`, "
-    "`gzencode` (PHP)",
-    "regular-expression": "`pcre2_match_8`, `preg_match` (PHP), `sre_ucs1_match`, "
-    "`regexp.(*Regexp).…`, `RegExp:…` of Node's map file",
+    "`gzencode` (PHP), `Zlib::Deflate…` (Ruby)",
+    "regular-expression": "`pcre2_match_8`, `preg_match` (PHP), `Regexp#match` (Ruby), "
+    "`sre_ucs1_match`, `regexp.(*Regexp).…`, `RegExp:…` of Node's map file",
     "tls-records": "`SSL_read`, `SSL_write`, `crypto/tls.(*Conn).Write`",
     "disk-sync": "`vfs_fsync_range`, `…_sys_fdatasync` of the kernel",
     "process-creation": "`kernel_clone`, `do_execve…`, `do_exit` of the kernel",

@@ -56,6 +56,7 @@ def _names(*alternatives: str) -> Pattern[str]:
 
 
 _JAVA, _PHP = _names("libjvm"), _names("php", "libphp", "mod_php")
+_RUBY = _names("libruby", "ruby")
 _V8 = r"(non-virtual thunk to )?v8::internal::"
 _GO_TLS = r"(vendor/)?crypto/tls\."
 _TLS_ENTRIES = _names("SSL_(read|write|peek|do_handshake|accept|connect)(_ex|_early_data)?")
@@ -155,8 +156,9 @@ _COLLECTORS = (
         _names(
             r"(rb_)?gc(_impl)?_start(_internal)?|garbage_collect(_with_gvl)?|gc_(marks|sweep)\w*",
             r"gc_(rest|sweep_step|sweep_continue|mark_stacked_objects\w*|mark_children)",
+            r"GC\.start|GC\.compact|ObjectSpace\.garbage_collect",
         ),
-        _names("libruby", "ruby"),
+        _RUBY,
         runtime="ruby",
     ),
     Mark(
@@ -216,6 +218,11 @@ _PASSWORDS = (
     ),
     Mark(
         "password-hashing",
+        _names(r"OpenSSL::KDF\.(pbkdf2_hmac|scrypt)|BCrypt::Engine\.__bc_crypt|String#crypt"),
+        _RUBY,
+    ),
+    Mark(
+        "password-hashing",
         _names(
             r"PKCS5_PBKDF2_HMAC(_SHA1)?|EVP_PBE_scrypt(_ex)?|crypt(_r|_rn|_ra)?|_crypt_\w+_rn",
             r"pg_crypt|px_crypt\w*|php_(crypt|password_\w+)|zif_(password_hash|password_verify)",
@@ -232,6 +239,7 @@ _COMPRESSORS = (
         _names(r"gz(compress|deflate|encode)|zlib_encode|deflate_add|bzcompress|ob_gzhandler"),
         _PHP,
     ),
+    Mark("compression", _names(r"Zlib::(Deflate|GzipWriter)[#.]\w+|Zlib\.(deflate|gzip)"), _RUBY),
     Mark(
         "compression",
         _names(
@@ -255,6 +263,11 @@ _EXPRESSIONS = (
             r"php_pcre_(match|replace|split|grep)_impl",
         ),
         _PHP,
+    ),
+    Mark(
+        "regular-expression",
+        _names(r"Regexp#(match\??|=~|===|~)|String#(match\??|=~)"),
+        _RUBY,
     ),
     Mark(
         "regular-expression",
