@@ -977,7 +977,7 @@ def test_where_names_lack_the_remedy_says_how_to_get_them(
 
 
 @pytest.mark.parametrize(("has_names", "asks"), [(True, False), (False, True)])
-@pytest.mark.parametrize("server", ["java", "python"])
+@pytest.mark.parametrize("server", ["java", "python", "ruby"])
 def test_stacks_are_not_asked_for_where_they_are_known(
     server: str, has_names: bool, asks: bool
 ) -> None:
@@ -989,7 +989,8 @@ def test_stacks_are_not_asked_for_where_they_are_known(
     report = replace(reports.measured(), stacks=sampled, targets=[reports.target(4711, server)])
     root = replace(suspect("app-cpu"), actions=remedies("profile", server, pid=4711))
     runs = [each.run or "" for each in with_code(root, report).actions]
-    assert any("Thread.print" in run or "py-spy dump" in run for run in runs) is asks
+    tools = ("Thread.print", "py-spy dump", "rbspy dump")
+    assert any(tool in run for run in runs for tool in tools) is asks
 
 
 @pytest.mark.parametrize(("call", "asks"), [("clock_nanosleep", False), ("futex", True)])

@@ -70,7 +70,8 @@ _X_PERF = restart(
 )
 _YJIT_PERF = restart(
     'start it with RUBYOPT="--yjit --yjit-perf", Ruby 3.3 or later',
-    "then the methods that YJIT has compiled have names; those that it interprets have none",
+    "then the methods that YJIT has compiled have names; without it methods of Ruby 3.0 or later "
+    "have names, but for arm64",
 )
 CODE_NAMES: Dict[str, Tuple[Row, ...]] = {
     "node": (
