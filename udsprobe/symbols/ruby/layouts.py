@@ -53,6 +53,7 @@ _CHECKED_FRAMES_MAX = 1000
 _MACHINE_WORDS, _THREAD_WORDS, _VM_WORD, _CONTEXT_THREAD_WORD = 48, 8, 4, 6
 _DATA_OBJECT_WORDS = 8
 _BODY_WORDS = 40
+_LABEL = 16
 _CLASS_WORDS, _POINTED_WORDS = 40, 30
 _SYMBOLS_MAX = 1 << 24
 _OPERATORS = b"*+-/"
@@ -105,14 +106,20 @@ def layout_of(
     if machine is None:
         return None
     frame_bytes, frames = _frames(machine.context, memory)
-    location = _location([each.mark for each in frames if each.function and not each.is_c], objects)
+    bodies = [each.mark for each in frames if each.function and not each.is_c]
+    location = _location(bodies, objects)
     if not frame_bytes or location is None:
         return None
     context_thread = _CONTEXT_THREAD_WORD * WORD.size
     symbols = next(_symbols(words, data_at, objects), None)
     return Layout(
         RubyLayout(machine.address, module, machine.thread_context, context_thread, frame_bytes),
-        NamesLayout(location, objects.is_old, _classes(machine, symbols, objects), symbols),
+        NamesLayout(
+            location,
+            objects.is_old,
+            _classes(machine.itself, bodies[0] + location + _LABEL, objects),
+            symbols,
+        ),
     )
 
 
@@ -206,16 +213,13 @@ def _names_operators(symbols: RubySymbols) -> bool:
     return False
 
 
-def _classes(
-    machine: _Machine, symbols: Optional[int], objects: RubyObjects
-) -> Optional[ClassLayout]:
+def _classes(machine: int, label_at: int, objects: RubyObjects) -> Optional[ClassLayout]:
     """Of the machine's and of strings' class, which have known names."""
-    if objects.is_old or symbols is None:
+    if objects.is_old:
         return None
     with suppress(OSError):
-        ids = objects.item(objects.word(symbols + 2 * WORD.size), 0)
-        text = objects.item(ids, 2 * _OPERATORS[0])
-        of_machine, of_text = (objects.word(each + CLASS_AT) for each in (machine.itself, text))
+        values = machine, objects.word(label_at)
+        of_machine, of_text = (objects.word(each + CLASS_AT) for each in values)
         found = [
             each
             for each in _class_layouts(of_text, b"String", objects)
