@@ -425,6 +425,17 @@ REDIS = (
 )
 
 
+RUBY = (
+    *("buy\tlibruby-3.1.so\tconfig.ru\t3", "ConnectionPool#with\tlibruby-3.1.so\tpool.rb\t58"),
+    *("Thread.handle_interrupt\tlibruby-3.1.so\truby:internal\t",),
+    *("block in ConnectionPool#with\tlibruby-3.1.so\tpool.rb\t59",),
+    *("ConnectionPool::TimedStack#pop\tlibruby-3.1.so\tstack.rb\t63",),
+    *("Thread::Mutex#synchronize\tlibruby-3.1.so\truby:internal\t",),
+    *("block (2 levels) in ConnectionPool::TimedStack#pop\tlibruby-3.1.so\tstack.rb\t69",),
+    *("Thread::ConditionVariable#wait\tlibruby-3.1.so\truby:internal\t",),
+)
+
+
 def in_futex(lines: Sequence[str], ms: int) -> StackCounts:
     times = {"slept_ns": ms * 10**6, "owing_ns": ms * 10**6}
     return StackCounts(1, "off-cpu", "\n".join(lines), 4, 0, call="futex", **times)
@@ -459,6 +470,11 @@ def test_requests_that_wait_for_a_connection_of_a_pool_are_told_with_who_has_the
     place = "BlockingConnectionPool.get_connection (connection.py:3664) ← work (app.py:7)"
     assert scripted_one.headline == f"{waits}100 % in {place}"
     assert "psycopg_pool" in scripted_one.actions[0].say
+    of_ruby = lent_out(RUBY, "puma", nap_ms=0)
+    assert (
+        of_ruby.headline == f"{waits}100 % in ConnectionPool#with (pool.rb:58) ← buy (config.ru:3)"
+    )
+    assert "database.yml" in of_ruby.actions[0].say
 
 
 def test_requests_that_wait_for_a_limit_of_the_program_are_told_so() -> None:

@@ -80,16 +80,23 @@ _PYTHON_POOLS = (
     r"|HTTPConnectionPool\._get_conn)"
     r"|WaitingClient\.wait|PooledDB\._wait_lock"
 )
+# connection_pool 2, Sequel 5, ActiveRecord (connection_adapters/abstract/connection_pool/queue.rb).
+_RUBY_POOLS = (
+    r"Thread::ConditionVariable#wait \(ruby:internal\)\n(block (\(\d levels\) )?in )?"
+    r"(ConnectionPool::TimedStack#pop|Sequel::ThreadedConnectionPool#acquire)"
+    r"|ActiveRecord::ConnectionAdapters::ConnectionPool::Queue#wait_poll"
+)
 _POOL = KnownSleep(
     "pool-in",
     "a free connection of its pool",
-    _in(f"{_JAVA_POOLS}|{_PYTHON_POOLS}"),
+    _in(f"{_JAVA_POOLS}|{_PYTHON_POOLS}|{_RUBY_POOLS}"),
     re.compile(
         r"(com\.zaxxer\.hikari|org\.apache\.commons\.(pool2|dbcp2)|org\.apache\.tomcat\.jdbc\.pool"
         r"|com\.mchange\.v2|com\.alibaba\.druid\.pool|redis\.clients\.jedis)\..*"
         r"|_Connection(Record|Fairy)\.\w+|(Pool|Engine)\.\w+|Connection\.__init__"
         r"|ConnectionPool\.\w+|PooledDB\.connection|HTTPConnectionPool\.urlopen"
         r"|RequestMethods\.\w+|PoolManager\.urlopen"
+        r"|(block .*in )?(ConnectionPool|Sequel|ActiveRecord)(::\w+)*[#.]\w+[?!]?"
     ),
 )
 # `java.util.concurrent`, Guava, resilience4j; CPython's threading, 3.11 and later.
@@ -106,7 +113,10 @@ _LIMIT = KnownSleep(
 )
 _KNOWN = (_SQLITE, _POSTGRESQL, _INNODB, _PHP_SESSION, _POOL, _LIMIT)
 # Of the language, between a library and who calls it.
-_BETWEEN = re.compile(r"_GeneratorContextManager\.__enter__|.*<locals>.*")
+_BETWEEN = re.compile(
+    r"_GeneratorContextManager\.__enter__|.*<locals>.*"
+    r"|Kernel#loop|Thread::Mutex#synchronize|Monitor#synchronize|Thread\.handle_interrupt"
+)
 
 SQLITE_LOCK: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
@@ -153,7 +163,7 @@ POOL_IN: Dict[str, Tuple[Row, ...]] = {
         ),
     )
     for server, rows in POOL.items()
-    if server in (GENERIC, "java", "python")
+    if server in (GENERIC, "java", "python", "ruby")
 }
 
 

@@ -625,6 +625,13 @@ POOL: Dict[str, Tuple[Row, ...]] = {
             _ONE_EACH,
         ),
     ),
+    "ruby": (
+        restart(
+            "raise its pool of connections (`pool` in config/database.yml of ActiveRecord, size of "
+            "ConnectionPool, max_connections of Sequel), if the upstream has time to spare",
+            _ONE_EACH,
+        ),
+    ),
     "go": (
         restart(
             "raise or remove db.SetMaxOpenConns (or Transport.MaxConnsPerHost), if the upstream "
