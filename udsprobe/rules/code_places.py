@@ -200,7 +200,7 @@ def _of_turn(
     """Its turn comes when another request is done: with what those others do."""
     first = found.code[0]
     called = called_from(wait, first.stack)
-    where = named(first) if called is None else " ← ".join(called)
+    where = " ← ".join(called) if called else named(first)
     headline = f"{_waits_for(wait.waits_for, root.headline)}: {told(first, where)}"
     others = (each for each in found.code if known_sleep(each.stack) is None and each.own)
     goes_on = next((each for each in others if _is_always_there(each, found, report)), None)

@@ -20,7 +20,7 @@ from udsprobe.model.report import CodePlace
 
 FUNCTIONS_SHOWN_MAX = 30
 PLACES_SHOWN_MAX = 5
-CALLERS_SHOWN_MAX = 12
+CALLERS_SHOWN_MAX = 24
 HOT_PATH_MIN = 0.5
 """A function that most samples are in, itself or what it calls, is what the time goes to."""
 

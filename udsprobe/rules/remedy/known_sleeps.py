@@ -96,7 +96,7 @@ _POOL = KnownSleep(
         r"|_Connection(Record|Fairy)\.\w+|(Pool|Engine)\.\w+|Connection\.__init__"
         r"|ConnectionPool\.\w+|PooledDB\.connection|HTTPConnectionPool\.urlopen"
         r"|RequestMethods\.\w+|PoolManager\.urlopen"
-        r"|(block .*in )?(ConnectionPool|Sequel|ActiveRecord)(::\w+)*[#.]\w+[?!]?"
+        r"|(block .*in )?(ConnectionPool|Sequel|ActiveRecord|ActiveSupport)(::\w+)*[#.]\w+[?!]?"
     ),
 )
 # `java.util.concurrent`, Guava, resilience4j; CPython's threading, 3.11 and later.
@@ -115,7 +115,7 @@ _KNOWN = (_SQLITE, _POSTGRESQL, _INNODB, _PHP_SESSION, _POOL, _LIMIT)
 # Of the language, between a library and who calls it.
 _BETWEEN = re.compile(
     r"_GeneratorContextManager\.__enter__|.*<locals>.*"
-    r"|Kernel#loop|Thread::Mutex#synchronize|Monitor#synchronize|Thread\.handle_interrupt"
+    r"|Kernel#loop|(Thread::Mutex|Monitor)#synchronize|MonitorMixin#\w+|Thread\.handle_interrupt"
 )
 
 SQLITE_LOCK: Dict[str, Tuple[Row, ...]] = {
@@ -176,22 +176,23 @@ def known_sleep(stack: Sequence[str]) -> Optional[KnownSleep]:
     return next((each for each in _KNOWN if each.found_in(stack) is not None), None)
 
 
-def called_from(wait: KnownSleep, stack: Sequence[str]) -> Optional[Tuple[str, str]]:
-    """The outermost function of the library, and the one that called it; None: not known.
+def called_from(wait: KnownSleep, stack: Sequence[str]) -> Sequence[str]:
+    """The outermost function of the library, and the one that called it where that is known; none
+    where it does not wait so.
 
     Args:
         stack: as above, in which it waits so.
     """
     at = wait.found_in(stack)
     if wait.library is None or at is None:
-        return None
+        return ()
     entered = stack[at]
     for named in stack[at + 1 :]:
         if wait.library.fullmatch(_bare(named)):
             entered = named
         elif not _BETWEEN.fullmatch(_bare(named)):
             return entered, named
-    return None
+    return (entered,)
 
 
 def _bare(named: str) -> str:
