@@ -29,8 +29,6 @@ from udsprobe.symbols.target_images import TargetImages
 
 PROGRAM = Path(__file__).resolve().parent.parent / "workloads" / "code" / "tasks.py"
 FUTURE = "Future.__await__"
-# As far as their tasks are known; of later versions nothing is told.
-KNOWN = [path for path in PYTHONS if int(path.rpartition(".")[2]) < 14]
 Place = Tuple[Tuple[str, Optional[str], Optional[int]], ...]
 
 
@@ -108,11 +106,62 @@ def looked_at(pid: int, memory: ProcessMemory) -> List[ParkedStack]:
         memory.close()
 
 
-@pytest.mark.parametrize("python", KNOWN)
+@pytest.mark.parametrize("python", PYTHONS)
 def test_all_tasks_are_where_they_say(python: str) -> None:
     """So many in each place, the same functions, files and lines; those that have a request."""
     with standing(python) as there:
         assert told(looked_at(there.pid, ProcessMemory(there.pid))) == there.stacks
+
+
+# Threads have loops: the main one, two others, and one that has ended and left its tasks.
+LOOPS = """
+import asyncio, collections, json, os, threading, time
+class Own(asyncio.Task): pass
+async def main(): await asyncio.sleep(100000)
+async def other(): await asyncio.sleep(100000)
+async def left(): await asyncio.sleep(100000)
+async def own(): await asyncio.sleep(100000)
+kept, made, begun = [], collections.Counter(), threading.Semaphore(0)
+def begin(kinds):
+    loop = asyncio.new_event_loop()
+    for kind, task, count in kinds:
+        kept.extend(task(kind(), loop=loop) for _ in range(count))
+        made[kind.__name__] += count
+    # All have taken their first step once this has.
+    loop.run_until_complete(asyncio.sleep(0))
+    begun.release()
+    return loop
+def serve(kinds): begin(kinds).run_forever()
+def end(kinds): kept.append(begin(kinds))
+for run, count in ((serve, 3), (serve, 4)):
+    threading.Thread(target=run, args=([(other, asyncio.Task, count)],), daemon=True).start()
+    begun.acquire()
+ended = threading.Thread(target=end, args=([(left, asyncio.Task, 5), (own, Own, 1)],))
+ended.start()
+ended.join()
+# The interpreter's part of it ends with the thread itself.
+while len(os.listdir("/proc/self/task")) > 3:
+    time.sleep(0.001)
+loop = begin([(main, asyncio.Task, 6), (own, Own, 2)])
+print(json.dumps(made), flush=True)
+loop.run_forever()
+"""
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_those_of_all_threads_are_there(python: str) -> None:
+    with subprocess.Popen([python, "-c", LOOPS], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            made = json.loads(process.stdout.readline())
+            found: Counter[str] = Counter()
+            for stack in looked_at(process.pid, ProcessMemory(process.pid)):
+                inner, kind = (each.function or "" for each in stack.frames)
+                assert inner == "sleep"
+                found[kind] += stack.waiting
+        finally:
+            process.kill()
+    assert found == made == {"main": 6, "other": 7, "left": 5, "own": 3}
 
 
 def test_and_so_are_those_of_uvloop() -> None:
@@ -182,7 +231,7 @@ WAYS_OF_BUSY = {
 }
 
 
-@pytest.mark.parametrize("python", KNOWN)
+@pytest.mark.parametrize("python", PYTHONS)
 def test_of_tasks_that_go_on_no_stack_is_mixed_of_two(python: str) -> None:
     with subprocess.Popen([python, "-c", BUSY], stdout=subprocess.PIPE) as process:
         try:
@@ -199,6 +248,40 @@ def test_of_tasks_that_go_on_no_stack_is_mixed_of_two(python: str) -> None:
     assert set(met) <= {(*way, "main") for way in WAYS_OF_BUSY}
 
 
+# What imports asyncio only when a line comes.
+LATE = """
+import sys
+print(flush=True)
+sys.stdin.readline()
+import asyncio
+async def late():
+    asyncio.get_running_loop().call_soon(lambda: print(flush=True))
+    await asyncio.sleep(100000)
+asyncio.run(late())
+"""
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_those_of_a_program_that_imports_it_later(python: str) -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([python, "-c", LATE], **pipes) as process:
+        try:
+            assert process.stdin is not None and process.stdout is not None
+            images, memory = TargetImages(None), ProcessMemory(process.pid)
+            stacks, found = PythonStacks(process.pid, images, memory), []
+            for _ in range(2):
+                process.stdout.readline()
+                stacks.look(ProcessNames(process.pid, images).mapped)
+                each = [stack.frames for stack in stacks.waiting_tasks()]
+                found.append([[frame.function for frame in frames] for frames in each])
+                process.stdin.write(b"\n")
+                process.stdin.flush()
+            memory.close()
+        finally:
+            process.kill()
+    assert found == [[], [["sleep", "late"]]]
+
+
 def test_what_runs_no_python_has_none() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         images = TargetImages(None)
@@ -208,7 +291,7 @@ def test_what_runs_no_python_has_none() -> None:
         process.kill()
 
 
-@pytest.mark.parametrize("python", KNOWN)
+@pytest.mark.parametrize("python", PYTHONS)
 def test_memory_that_lies_does_no_harm(python: str) -> None:
     """No place, or one that can be printed."""
     with standing(python) as there:
@@ -260,6 +343,7 @@ def test_memory_that_is_gone_has_none() -> None:
 
 
 def test_a_layout_is_taken_only_of_what_is_known() -> None:
+    assert tasks_layout_of((3, 16), [0] * 100) is None
     assert tasks_layout_of((3, 14), [0] * 100) is None
     assert tasks_layout_of((3, 13), [0] * 5) is None
     found = tasks_layout_of((3, 13), list(range(20)))

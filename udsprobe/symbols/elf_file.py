@@ -70,6 +70,7 @@ class Section(NamedTuple):
         link: number of the section with its names.
         is_raw: its bytes are in the file as they are.
         is_compressed: they are there, but smaller.
+        address: where it is loaded; 0: it is not.
     """
 
     name: bytes
@@ -79,6 +80,7 @@ class Section(NamedTuple):
     link: int
     is_raw: bool
     is_compressed: bool = False
+    address: int = 0
 
 
 @cache
@@ -225,6 +227,7 @@ class ElfFile:
             *(name, found.offset, found.size_bytes, found.entry_bytes, found.link),
             is_raw=is_there and not is_compressed,
             is_compressed=is_compressed,
+            address=found.address,
         )
 
 

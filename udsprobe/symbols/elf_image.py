@@ -26,6 +26,9 @@ DEBUG_BYTES_MAX = 192 << 20
 PYTHON_RUNTIME, PYTHON_VERSION = b"_PyRuntime", b"Py_Version"
 """Data of CPython that is looked for by name."""
 
+ASYNCIO_OFFSETS = b".AsyncioDebug"
+"""A section, from CPython 3.14 on: data without a symbol where those of the file were taken out."""
+
 V8_PREFIX = b"v8dbg_"
 PHP_GLOBALS = b"executor_globals"
 RUBY_VERSION = b"ruby_version"
@@ -53,8 +56,8 @@ class ElfImage:
         has_debug_info: about its functions, which takes at most `DEBUG_BYTES_MAX` to expand.
         functions: of its own tables.
         objects: addresses of `PYTHON_RUNTIME`, `PYTHON_VERSION`, `PHP_GLOBALS`, `RUBY_VERSION`,
-            and of what V8 and HotSpot export for debuggers (`V8_PREFIX`, `HOTSPOT_PREFIX`), as far
-            as they are in it.
+            of what V8 and HotSpot export for debuggers (`V8_PREFIX`, `HOTSPOT_PREFIX`), and of the
+            section `ASYNCIO_OFFSETS`, as far as they are in it.
         go_frames: of Go's functions; None: it has none.
         ruby: where the variables of Ruby are; None: it is not in it.
         is_stripped: it has no symbols but those that it exports; of Go, no symbols at all.
@@ -78,6 +81,9 @@ class ElfImage:
         self.has_debug_info = _has_debug_info(elf)
         self.functions = FunctionTable(_functions(elf, b".symtab"))
         self.objects = dict(chain(*(_objects(elf, table) for table in (b".symtab", b".dynsym"))))
+        asyncio = elf.section(ASYNCIO_OFFSETS)
+        if asyncio is not None and asyncio.address:
+            self.objects[ASYNCIO_OFFSETS] = asyncio.address
         self.ruby: Optional[RubyImage] = ruby_image(elf) if RUBY_VERSION in self.objects else None
         self.is_stripped = not len(self.functions)
         go = go_program(elf)

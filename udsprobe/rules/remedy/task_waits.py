@@ -1,6 +1,6 @@
 """What tasks of asyncio wait for, by the function of Python or of a library that they wait in.
 
-Source: `Lib/asyncio` (locks.py, queues.py, tasks.py, threads.py) of CPython 3.8 to 3.13; of the
+Source: `Lib/asyncio` (locks.py, queues.py, tasks.py, threads.py) of CPython 3.8 to 3.15; of the
 libraries the versions that PyPI had in 2025: anyio 4, asyncpg 0.30, aiohttp 3, redis 5, httpcore 1,
 aiomysql 0.2, psycopg_pool 3.
 """

@@ -122,16 +122,19 @@ _COOKIE, _FREE_THREADED = b"xdebugpy", 2
 _OFFSET_MAX = 1 << 20
 
 
-def layout_of(version: Optional[Version], address: int, runtime: bytes) -> Optional[Layout]:
+def layout_of(
+    version: Optional[Version], address: int, runtime: bytes, asyncio: bytes = b""
+) -> Optional[Layout]:
     """Of a process with that CPython; None where it is not known.
 
     Args:
         version: from elsewhere; None: not known. What `_PyRuntime` says itself goes before it.
         address: of `_PyRuntime`.
         runtime: its first bytes, as many as there are up to `RUNTIME_BYTES`.
+        asyncio: `ASYNCIO_BYTES` of what asyncio tells of its tasks; empty: nothing.
     """
     if runtime.startswith(_COOKIE):
-        return _told(address, runtime)
+        return _told(address, runtime, asyncio)
     found = None if version is None else _FIXED.get(version)
     if version is None or found is None:
         return None
@@ -143,7 +146,7 @@ def _at(address: int, layout: Layout) -> Layout:
     return layout._replace(frames=frames._replace(interpreters=address + frames.interpreters))
 
 
-def _told(address: int, runtime: bytes) -> Optional[Layout]:
+def _told(address: int, runtime: bytes, asyncio: bytes) -> Optional[Layout]:
     numbers = struct.unpack_from(f"<{len(runtime) // 8}Q", runtime)
     version = numbers[1] >> 24 & 0xFF, numbers[1] >> 16 & 0xFF
     places = _TOLD.get(version)
@@ -177,6 +180,6 @@ def _told(address: int, runtime: bytes) -> Optional[Layout]:
         Layout(
             frames,
             NamesLayout(type_, type_name, file, name, line, length, state, *sizes),
-            tasks_layout_of(version, numbers),
+            tasks_layout_of(version, numbers, asyncio),
         ),
     )

@@ -1,7 +1,10 @@
 """From a coroutine to what it awaits, and so on: the frames between a task and a future.
 
 Source: `Objects/genobject.c` (`_PyGen_yf`, `async_gen_asend`, `coro_wrapper`, `anext_awaitable`),
-`Modules/_asynciomodule.c` (`futureiterobject`). What a frame awaits is the last value on its stack.
+`Modules/_asynciomodule.c` (`futureiterobject`). What a frame awaits is the last value on its stack,
+from 3.15 on the one before (`gen_getyieldfrom`). From 3.14 on values and code are tagged pointers,
+`_PyStackRef` in `pycore_stackref.h`: the lowest bit says who counts the reference, the second one
+that it is no object.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ _DRIVES = frozenset(
 _FUTURES = "_asyncio.FutureIter"
 _FIRST, _WORD, _NUMBER, _STACK_BYTES_MAX = 16, struct.Struct("<Q"), struct.Struct("<i"), 1 << 20
 _ARGUMENTS = 3
+_COUNTED_ELSEWHERE, _NO_OBJECT = 1, 2
 # Most have what they await, too, so far into them.
 _HEAD_BYTES = 512
 
@@ -115,28 +119,39 @@ class AwaitChains:
         raw = objects.read_some(address, _HEAD_BYTES, self._head_bytes)
         if raw[layout.state] not in layout.suspended:
             return None
-        (code,) = _WORD.unpack_from(raw, frame + layout.code)
+        (code,) = self._objects_of(_WORD.unpack_from(raw, frame + layout.code))
         name, variables = self._code(code)
         begin, end = self._stack(raw, address, frame, variables)
         if not begin <= end <= begin + _STACK_BYTES_MAX:
             return None
         # But for how often it is referred to, and what is behind it.
         seen.append((address + _WORD.size, raw[_WORD.size : max(end - address, self._head_bytes)]))
-        awaited = self._word(raw, address, end - _WORD.size) if end > begin else 0
+        at = end - layout.depth * _WORD.size
+        awaits = raw[layout.state] in layout.delegating and at >= begin
+        (awaited,) = self._objects_of((self._word(raw, address, at) if awaits else 0,))
         qualified = layout.qualified_name
         qualified = objects.word(coroutine + qualified) if qualified else 0
         # Where there are fewer, values of its stack follow.
         count = min(_ARGUMENTS, max(0, begin - address - frame - layout.first) // _WORD.size)
         arguments = struct.unpack_from(f"<{count}Q", raw, frame + layout.first)
-        return Awaits(code, name, qualified, arguments), awaited
+        return Awaits(code, name, qualified, self._objects_of(arguments)), awaited
+
+    def _objects_of(self, values: Tuple[int, ...]) -> Tuple[int, ...]:
+        """Their addresses; 0: none."""
+        if not self._layout.is_tagged:
+            return values
+        return tuple(0 if each & _NO_OBJECT else each & ~_COUNTED_ELSEWHERE for each in values)
 
     def _stack(self, raw: bytes, address: int, frame: int, variables: int) -> Tuple[int, int]:
         """Addresses at which its values begin and end."""
         layout = self._layout
         if layout.is_inside:
             first = address + frame + layout.first
+            begin = first + variables * _WORD.size
+            if layout.is_top_pointer:
+                return begin, int(_WORD.unpack_from(raw, frame + layout.top)[0])
             (used,) = _NUMBER.unpack_from(raw, frame + layout.top)
-            return first + variables * _WORD.size, first + used * _WORD.size
+            return begin, first + used * _WORD.size
         (begin,) = _WORD.unpack_from(raw, layout.values)
         if layout.is_top_pointer:
             return begin, int(_WORD.unpack_from(raw, layout.top)[0])

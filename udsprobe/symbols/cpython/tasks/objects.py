@@ -125,7 +125,7 @@ class Objects:
         if not address or self.kind(address) != "tuple":
             return ()
         (count,) = _TUPLE.unpack(self._memory.read(address, _TUPLE.size))
-        return self.words(address + _TUPLE.size, min(count, TUPLE_MAX))
+        return self.words(address + self._layout.tuple_items, min(count, TUPLE_MAX))
 
     def first_attribute(self, address: int) -> int:
         """What was assigned first to an attribute of an object whose class is made in Python; 0:
