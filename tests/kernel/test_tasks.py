@@ -15,7 +15,8 @@ from typing import Any, Dict, Iterator, Tuple
 import pytest
 
 from tests.kernel.test_code import attach
-from tests.unit.test_tasks import KNOWN, standing
+from tests.pythons import PYTHONS
+from tests.unit.test_tasks import standing
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
@@ -54,7 +55,7 @@ def rows(stacks: Dict[str, Any]) -> Counter[Tuple[str, ...]]:
     return found
 
 
-@pytest.mark.parametrize("python", KNOWN)
+@pytest.mark.parametrize("python", PYTHONS)
 def test_all_that_wait_are_met_where_they_wait(python: str, tmp_path: Path) -> None:
     """And nobody else: others wait for bytes of a connection, which the kernel sees."""
     with standing(python) as there:
