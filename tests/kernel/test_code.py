@@ -612,8 +612,8 @@ def test_a_sleep_that_began_before_and_does_not_end(tmp_path: Path) -> None:
 
 
 @contextmanager
-def asked(path: str) -> Iterator[None]:
-    """One client that asks again as soon as it has its answer."""
+def asked(path: str, clients: int = 1) -> Iterator[None]:
+    """Clients that ask again as soon as they have their answers."""
     ends = threading.Event()
 
     def ask() -> None:
@@ -623,13 +623,15 @@ def asked(path: str) -> Iterator[None]:
                 client.send(b"?")
                 client.recv(1)
 
-    client = threading.Thread(target=ask)
-    client.start()
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
         ends.set()
-        client.join()
+        for thread in threads:
+            thread.join()
 
 
 @pytest.mark.parametrize("options", [(), ("--stacks",)])

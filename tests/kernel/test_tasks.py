@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import sys
-import threading
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, Tuple
 
 import pytest
 
-from tests.kernel.test_code import attach
+from tests.kernel.test_code import asked, attach
 from tests.pythons import PYTHONS
 from tests.unit.test_tasks import standing
 
@@ -72,29 +70,6 @@ def test_all_that_wait_are_met_where_they_wait(python: str, tmp_path: Path) -> N
     owing = sum(count for (_, is_owing), count in there.stacks.items() if is_owing)
     assert tasks["count"] == found.total()
     assert tasks["owing_us"] / tasks["total_us"] == pytest.approx(owing / expected.total())
-
-
-@contextmanager
-def asked(path: str, clients: int) -> Iterator[None]:
-    """Clients that ask again as soon as they have their answers."""
-    ends = threading.Event()
-
-    def ask() -> None:
-        with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
-            client.connect(path)
-            while not ends.is_set():
-                client.send(b"?")
-                client.recv(1)
-
-    threads = [threading.Thread(target=ask) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        for thread in threads:
-            thread.join()
 
 
 @contextmanager
