@@ -15,14 +15,9 @@ from udsprobe.rules.accounts.service import Service
 from udsprobe.rules.harm import SLOW
 from udsprobe.rules.peers.kept import served_at
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.suspects.processing import is_enough, waiting_for_threads
+from udsprobe.rules.suspects.processing import occupied_fact
 from udsprobe.rules.suspects.suspect import WARNING, Suspect
-from udsprobe.rules.thresholds import (
-    THREAD_BUSY_MIN,
-    WAIT_MEAN_US_MIN,
-    WAIT_SHARE_MIN,
-    WAITING_MIN,
-)
+from udsprobe.rules.thresholds import WAIT_MEAN_US_MIN, WAIT_SHARE_MIN
 from udsprobe.rules.turned_away.accept_queue import accepts_late
 from udsprobe.rules.wording import duration, evidence, percent, place
 
@@ -32,7 +27,8 @@ def held_by_clients(report: Report, service: Service, time: RequestTime) -> List
 
     Where connections wait for accept() that is told with their listener.
     """
-    if accepts_late(report, service.pids) or not _keeps_others_waiting(service, time):
+    occupied = occupied_fact(service, time)
+    if occupied is None or not _waits_for_clients(time) or accepts_late(report, service.pids):
         return []
     listener = _listener(report, service)
     subject = service.name if listener is None else place(listener)
@@ -47,7 +43,7 @@ def held_by_clients(report: Report, service: Service, time: RequestTime) -> List
             subject=subject,
             headline=f"clients hold the threads of {_who(service, listener)}, which spend "
             f"{percent(held)} of the time waiting for the rest of requests that are sent slowly",
-            evidence=_facts(service, time),
+            evidence=(occupied, _client_fact(time)),
             actions=_actions(report, listener),
             seen=time.count,
             pids=service.pids or frozenset(),
@@ -60,13 +56,10 @@ def _who(service: Service, listener: Optional[Listener]) -> str:
     return service.name if listener is None else f"{service.name} at {place(listener)}"
 
 
-def _keeps_others_waiting(service: Service, time: RequestTime) -> bool:
-    """All its threads have requests in hand, and what they do with them is to wait for clients."""
-    if not is_enough(time) or time.share("client") < WAIT_SHARE_MIN:
-        return False
-    if time.occupied < THREAD_BUSY_MIN or _queued_mean_us(time) < WAIT_MEAN_US_MIN:
-        return False
-    return waiting_for_threads(service, time) >= WAITING_MIN
+def _waits_for_clients(time: RequestTime) -> bool:
+    """That is what requests, and those queued before them, spend their time on."""
+    is_long = _queued_mean_us(time) >= WAIT_MEAN_US_MIN
+    return is_long and time.share("client") >= WAIT_SHARE_MIN
 
 
 def _queued_mean_us(time: RequestTime) -> float:
@@ -84,18 +77,10 @@ def _requests_at(report: Report, listener: Listener) -> int:
     return sum(row.requests or 0 for row in served_at(report, listener))
 
 
-def _facts(service: Service, time: RequestTime) -> Tuple[Evidence, ...]:
-    waiting = waiting_for_threads(service, time)
-    says = (
-        f"the threads that serve have requests in hand for {percent(time.occupied)} of the time, "
-        f"and {waiting:.1f} others wait for one of them on average"
-    )
-    client_us = time.sum_us("client") / time.count
+def _client_fact(time: RequestTime) -> Evidence:
+    client_us = time.mean_us("client")
     for_rest = f"{duration(client_us)} per request, {percent(time.share('client'))} of its time, "
-    return (
-        evidence("occupied_share", time.occupied, "of 1", says, THREAD_BUSY_MIN),
-        evidence("client_us", client_us, "µs", f"{for_rest}wait for what clients have not sent"),
-    )
+    return evidence("client_us", client_us, "µs", f"{for_rest}wait for what clients have not sent")
 
 
 def _actions(report: Report, listener: Optional[Listener]) -> Tuple[Action, ...]:

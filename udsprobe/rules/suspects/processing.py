@@ -187,25 +187,25 @@ def _take_turns(processing: Processing) -> Optional[Pressure]:
 def _occupied(processing: Processing) -> Optional[Pressure]:
     """Its threads have no time left for the requests that queue, and not for one reason alone."""
     time = processing.time
+    fact, cause = occupied_fact(processing.service, time), largest_part(time)
+    if fact is None or time.sum_us(*CLIENTS) > time.sum_us(*PARTS[cause]):
+        return None
+    return Pressure(cause, (fact,), overloads=True)
+
+
+def occupied_fact(service: Service, time: RequestTime) -> Optional[Evidence]:
+    """That all threads which serve have requests in hand, and others wait for one; else None."""
     if not is_enough(time) or time.occupied < THREAD_BUSY_MIN:
         return None
-    cause = largest_part(time)
-    if time.sum_us(*CLIENTS) > time.sum_us(*PARTS[cause]):
-        return None
-    waiting = waiting_for_threads(processing.service, time)
+    # Little's law: so many wait at any moment.
+    waiting = time.queue_us / 1e6 / service.duration_s
     if waiting < WAITING_MIN:
         return None
     says = (
         f"the threads that serve have requests in hand for {percent(time.occupied)} of the time, "
         f"and {waiting:.1f} others wait for one of them on average"
     )
-    fact = evidence("occupied_share", time.occupied, "of 1", says, THREAD_BUSY_MIN)
-    return Pressure(cause, (fact,), overloads=True)
-
-
-def waiting_for_threads(service: Service, time: RequestTime) -> float:
-    """Requests that wait for one of its threads at any moment, on average (Little's law)."""
-    return time.queue_us / 1e6 / service.duration_s
+    return evidence("occupied_share", time.occupied, "of 1", says, THREAD_BUSY_MIN)
 
 
 def _fills_its_pool(processing: Processing) -> Optional[Pressure]:
