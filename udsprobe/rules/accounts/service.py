@@ -294,11 +294,11 @@ def _hands_over(service: Service, thread: ThreadTime) -> bool:
     kept = thread.share.get("blocked_lock", 0.0) >= THREAD_BUSY_MIN
     if kept and thread.tid in service.acceptors:
         return True
-    if 2 * service.handed_over > service.count:
+    idles = thread.share.get("blocked_poll", 0.0) >= THREAD_BUSY_MIN
+    if not idles or 2 * service.handed_over > service.count:
         return False
     repliers = [t for t in service.threads if t.tid in service.repliers]
-    idles = thread.share.get("blocked_poll", 0.0) >= THREAD_BUSY_MIN
-    return idles and bool(repliers) and not any(map(is_polling, repliers))
+    return bool(repliers) and not any(map(is_polling, repliers))
 
 
 def _acceptors(report: Report) -> FrozenSet[int]:
