@@ -7,7 +7,16 @@ from dataclasses import replace
 from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
-from udsprobe.model.code.frames import IN_C, JIT, MODULES, NOT_KNOWN, brief, is_beginning, is_script
+from udsprobe.model.code.frames import (
+    IN_C,
+    JIT,
+    MODULES,
+    NOT_KNOWN,
+    bare,
+    brief,
+    is_beginning,
+    is_script,
+)
 from udsprobe.model.code.sleeps import is_parked
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
@@ -80,6 +89,7 @@ _TOLD_BY_CALL = ("event", "sleep")
 _CALLS: Mapping[str, FrozenSet[str]] = {"lock": _FOR_LOCKS, "timer": _FOR_EVENTS}
 _WAIT_IN_GO = f"wait for {IN_GO} while "
 _SLEEPS_IN_LOOP = f" sleeps on {IN_POLLER} while "
+_Known = Tuple[KnownSleep, List[CodePlace]]
 _PARTS = {f"app_{name}_us": name for name in ("lock", "disk", "timer", "sleep")}
 
 
@@ -129,9 +139,8 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
             return root
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
     actions = _in_code(root, found, report)
-    told_so = _with_known(root, found, fact, actions, report)
-    if told_so is not None:
-        return told_so
+    if known is not None:
+        return _with_known(root, found, known, actions, report)
     pid = _faults_of(found, root, report)
     if pid is None and _says_nothing(found, root):
         facts = (fact, *root.evidence)
@@ -160,20 +169,19 @@ def _sleeps_again(root: Suspect, report: Report) -> Optional[Suspect]:
     headline = _IS_ASLEEP.sub(f"sleeps in {found.call}", root.headline, count=1)
     if headline == root.headline:
         return None
-    fact, actions = _sleep_fact(found, report), _in_code(root, found, report)
-    return _with_known(root, found, fact, actions, report) or _told(
-        replace(root, headline=headline), found.code, fact, actions
-    )
+    known, actions = _known_of(found), _in_code(root, found, report)
+    if known is not None:
+        return _with_known(root, found, known, actions, report)
+    told_of = replace(root, headline=headline)
+    return _told(told_of, found.code, _sleep_fact(found, report), actions)
 
 
 def _with_known(
-    root: Suspect, found: SleepCall, fact: Evidence, actions: Sequence[Action], report: Report
-) -> Optional[Suspect]:
-    """By what a library waits for, where that is most of it; else None."""
-    known = _known_of(found)
-    if known is None:
-        return None
+    root: Suspect, found: SleepCall, known: _Known, actions: Sequence[Action], report: Report
+) -> Suspect:
+    """By what a library waits for, where that is most of it."""
     wait, places = known
+    fact = _sleep_fact(found, report)
     if wait.library is not None:
         return _of_turn(root, found, fact, wait, report)
     # Where an interpreter's script is before it, the script's function says where.
@@ -190,7 +198,7 @@ def _with_known(
     )
 
 
-def _known_of(found: SleepCall) -> Optional[Tuple[KnownSleep, List[CodePlace]]]:
+def _known_of(found: SleepCall) -> Optional[_Known]:
     return _known(found.code[:1]) or _known(found.code[1:])
 
 
@@ -222,7 +230,7 @@ def _is_always_there(place: CodePlace, found: SleepCall, report: Report) -> bool
     return place.share_pct / 100 * _waited_us(found) >= WAITING_MIN * watched_us
 
 
-def _known(code: Sequence[CodePlace]) -> Optional[Tuple[KnownSleep, List[CodePlace]]]:
+def _known(code: Sequence[CodePlace]) -> Optional[_Known]:
     """What most of it waits for, by a library's function, and the places of that.
 
     An interpreter's script is the first place: the library that it called is behind it.
@@ -554,23 +562,19 @@ def _caller(place: CodePlace) -> Tuple[str, ...]:
     """
     outwards = place.stack[1:]
     # The C library's way to the kernel's code in the process has its name, too.
-    if outwards and outwards[0] != place.stack[0] and place.function == _bare(outwards[0]):
+    if outwards and outwards[0] != place.stack[0] and place.function == bare(outwards[0]):
         outwards = outwards[1:]
-    told_of = (each for each in outwards if is_known(each) and not _is_below_all(_bare(each)))
+    told_of = (each for each in outwards if is_known(each) and not _is_below_all(bare(each)))
     known = next(told_of, None)
     if place.own is not None and place.own in outwards:
         known = place.own
     if known is None:
-        return tuple(each for each in outwards[:1] if _bare(each) not in MODULES)
+        return tuple(each for each in outwards[:1] if bare(each) not in MODULES)
     return (known,) if known == outwards[0] else ("…", known)
 
 
 def _is_below_all(function: str) -> bool:
     return is_beginning(function) or function in MODULES
-
-
-def _bare(named: str) -> str:
-    return named.partition(" (")[0]
 
 
 def is_known(named: str) -> bool:

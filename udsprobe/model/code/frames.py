@@ -155,6 +155,11 @@ class Frame(NamedTuple):
         return f"{name} ({where})" if where else name
 
 
+def bare(named: str) -> str:
+    """The function alone of what `Frame.named` says."""
+    return named.partition(" (")[0]
+
+
 def is_script(file: Optional[str]) -> bool:
     """A source file, and none that a compiler has made ready."""
     return bool(file) and not str(file).endswith(COMPILED)

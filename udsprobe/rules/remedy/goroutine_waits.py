@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Dict, NamedTuple, Optional, Pattern, Sequence, Tuple
 
+from udsprobe.model.code.frames import bare
 from udsprobe.rules.remedy.row import Row, restart
 from udsprobe.rules.remedy.work import POOL
 from udsprobe.rules.servers import GENERIC
@@ -46,13 +47,13 @@ _WAITS = (
     ),
     ParkedWait(
         "wait for a limit of its own (semaphore)",
-        "go-limit",
+        "limit-in",
         _in(r"golang\.org/x/sync/semaphore\.\(\*Weighted\)\.Acquire"),
         is_turn=True,
     ),
     ParkedWait(
         "wait for a limit of its own (rate)",
-        "go-limit",
+        "limit-in",
         _in(r"golang\.org/x/time/rate\.\(\*Limiter\)\.\w+", r"go\.uber\.org/ratelimit\..*"),
     ),
     ParkedWait(
@@ -83,7 +84,7 @@ def goroutine_wait(stack: Sequence[str]) -> Optional[ParkedWait]:
     Args:
         stack: `function (module)`, the innermost first.
     """
-    functions = [named.partition(" (")[0] for named in stack]
+    functions = [bare(named) for named in stack]
     return next((w for w in _WAITS if any(w.functions.fullmatch(f) for f in functions)), None)
 
 
@@ -101,13 +102,13 @@ def holder_does(stack: Sequence[str]) -> str:
     Args:
         stack: `function (module)`, the innermost first.
     """
-    functions = [named.partition(" (")[0] for named in stack]
+    functions = [bare(named) for named in stack]
     found = (does for does, known in _HOLDER_DOES if any(map(known.fullmatch, functions)))
     return next(found, "waits")
 
 
 GO_POOL: Dict[str, Tuple[Row, ...]] = {GENERIC: POOL["go"]}
-GO_LIMIT: Dict[str, Tuple[Row, ...]] = {
+LIMIT_IN: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         restart(
             "raise that limit, if what is behind it has time to spare: {where}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Dict, NamedTuple, Optional, Pattern, Sequence, Tuple
 
+from udsprobe.model.code.frames import bare
 from udsprobe.rules.remedy.row import Row, restart
 from udsprobe.rules.remedy.work import HUNG, POOL
 from udsprobe.rules.servers import GENERIC
@@ -101,7 +102,7 @@ _POOL = KnownSleep(
 )
 # `java.util.concurrent`, Guava, resilience4j; CPython's threading, 3.11 and later.
 _LIMIT = KnownSleep(
-    "go-limit",
+    "limit-in",
     "a limit of its own (semaphore)",
     _in(
         r"java\.util\.concurrent\.Semaphore\.(acquire|tryAcquire)\w*"
@@ -188,12 +189,8 @@ def called_from(wait: KnownSleep, stack: Sequence[str]) -> Sequence[str]:
         return ()
     entered = stack[at]
     for named in stack[at + 1 :]:
-        if wait.library.fullmatch(_bare(named)):
+        if wait.library.fullmatch(bare(named)):
             entered = named
-        elif not _BETWEEN.fullmatch(_bare(named)):
+        elif not _BETWEEN.fullmatch(bare(named)):
             return entered, named
     return (entered,)
-
-
-def _bare(named: str) -> str:
-    return named.partition(" (")[0]

@@ -124,13 +124,12 @@ KINDS: Dict[str, Kind] = {
     "sleep-in": Kind("app-blocked", "a function that sleeps", work.SLEEP_IN),
     "lock-in": Kind("app-blocked", "a function that waits for a lock", work.LOCK_IN),
     "go-pool": Kind("app-blocked", "its pool of connections is empty", goroutine_waits.GO_POOL),
-    "go-limit": Kind("app-blocked", "a limit that it sets itself", goroutine_waits.GO_LIMIT),
+    "limit-in": Kind("app-blocked", "a limit that it sets itself", goroutine_waits.LIMIT_IN),
     "room-in": Kind("app-blocked", "a channel without room", goroutine_waits.ROOM_IN),
     "channel-in": Kind(
         "app-blocked", "a goroutine that waits for another one", goroutine_waits.CHANNEL_IN
     ),
     "task-pool": Kind("app-blocked", "its pool of connections is empty", task_waits.TASK_POOL),
-    "task-limit": Kind("app-blocked", "a limit of its tasks", task_waits.TASK_LIMIT),
     "task-room": Kind("app-blocked", "a queue without room", task_waits.TASK_ROOM),
     "task-in": Kind("app-blocked", "a task that waits for another one", task_waits.TASK_IN),
     "task-thread": Kind("app-blocked", "a function that a thread runs", task_waits.TASK_THREAD),

@@ -47,13 +47,13 @@ _WAITS = (
     _POOL,
     ParkedWait(
         "wait for a free thread of its pool",
-        "task-limit",
+        "limit-in",
         _in((r"CapacityLimiter\.acquire\w*", "_asyncio.py")),
         is_turn=True,
     ),
     ParkedWait(
         "wait for a limit of its own (semaphore)",
-        "task-limit",
+        "limit-in",
         _in((r"(Bounded)?Semaphore\.acquire", "locks.py"), (r"Semaphore\.acquire", "_asyncio.py")),
         is_turn=True,
     ),
@@ -106,14 +106,6 @@ TASK_POOL: Dict[str, Tuple[Row, ...]] = {
             "max_overflow of SQLAlchemy, limit of aiohttp's connector, "
             "max_connections of redis and httpx), if the upstream has time to spare: {where}",
             "each request has a connection until it is done with it; the others wait there",
-        ),
-    )
-}
-TASK_LIMIT: Dict[str, Tuple[Row, ...]] = {
-    GENERIC: (
-        restart(
-            "raise that limit, if what is behind it has time to spare: {where}",
-            "the program lets so many through itself; the others wait there",
         ),
     )
 }
