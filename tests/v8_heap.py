@@ -52,7 +52,7 @@ class Heap(ProcessMemory):
             ONE_BYTE if width == 1 else TWO_BYTES, struct.pack("<Ii", 0, len(text)) + raw
         )
 
-    def words(self, kind: int, *words: int) -> int:
+    def put_words(self, kind: int, *words: int) -> int:
         return self.put(kind, struct.pack(f"<{len(words)}Q", *words))
 
     def change(self, address: int, word: int) -> None:
@@ -72,22 +72,22 @@ def scope(heap: Heap, tail: List[int], variables: int = 0, in_table: bool = Fals
     if not variables:
         names = []
     elif in_table:
-        names = [heap.words(300) | 1]
+        names = [heap.put_words(300) | 1]
     else:
         names = [heap.text(f"v{each}") | 1 for each in range(variables)]
     kinds = [number(1)] * variables
-    return heap.words(261, number(7), number(0), number(variables), *names, *kinds, *tail)
+    return heap.put_words(261, number(7), number(0), number(variables), *names, *kinds, *tail)
 
 
 def function(
     heap: Heap, of_scope: int, source: str = "\n\nfunction f() {}", file: str = "/a/b.js"
 ) -> int:
-    script = heap.words(167, heap.text(source) | 1, heap.text(file) | 1)
-    return heap.words(262, 0, of_scope | 1, 0, script | 1)
+    script = heap.put_words(167, heap.text(source) | 1, heap.text(file) | 1)
+    return heap.put_words(262, 0, of_scope | 1, 0, script | 1)
 
 
 def named(heap: Heap, name: str = "verify", *, variables: int = 0, in_table: bool = False) -> int:
-    undefined = heap.words(UNDEFINED) | 1
+    undefined = heap.put_words(UNDEFINED) | 1
     tail = [heap.text(name) | 1, number(-1), undefined, number(12), number(40)]
-    outer = heap.words(261) | 1
+    outer = heap.put_words(261) | 1
     return function(heap, scope(heap, [*tail, outer], variables, in_table))

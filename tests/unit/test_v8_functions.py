@@ -47,7 +47,7 @@ def test_one_without_a_name_has_the_one_that_it_is_inferred_to_have() -> None:
     words = [heap.text("") | 1, number(-1), heap.text("Ж.метод") | 1, number(2), number(5)]
     shared = function(heap, scope(heap, words), source="\n\nЖ", file="file:///a/b.mjs")
     assert functions_of(heap).of(shared) == ("Ж.метод", "/a/b.mjs", 3)
-    nameless = function(heap, scope(heap, [heap.words(UNDEFINED) | 1, number(2), number(5)]))
+    nameless = function(heap, scope(heap, [heap.put_words(UNDEFINED) | 1, number(2), number(5)]))
     assert functions_of(heap).of(nameless) == (ANONYMOUS, "/a/b.js", 3)
 
 
@@ -66,7 +66,7 @@ def test_code_in_the_place_of_other_code_is_not_named_as_that() -> None:
     heap.change(shared + 16, struct.unpack("<Q", heap.read(other + 16, 8))[0])
     functions.begin_round()
     assert functions.of(shared) == ("render", "/a/b.js", 3)
-    heap.change(shared, heap.words(300) | 1)
+    heap.change(shared, heap.put_words(300) | 1)
     functions.begin_round()
     # As what has ended: the last that was known.
     assert functions.of(shared) == ("render", "/a/b.js", 3)
@@ -76,10 +76,15 @@ def test_what_is_no_function_has_no_name() -> None:
     heap = Heap()
     functions = functions_of(heap)
     assert functions.of(heap.text("verify")) is None
-    assert functions.of(heap.words(262, 0, heap.text("map") | 1, 0, heap.words(300) | 1)) is None
+    assert (
+        functions.of(heap.put_words(262, 0, heap.text("map") | 1, 0, heap.put_words(300) | 1))
+        is None
+    )
     assert functions.of(7) is None
     # A scope of which nothing is known, which is not one without a name.
-    assert functions.of(function(heap, heap.words(300, number(0), number(0), number(0)))) is None
+    assert (
+        functions.of(function(heap, heap.put_words(300, number(0), number(0), number(0)))) is None
+    )
 
 
 @pytest.mark.parametrize("name", ["a\tb\nc", "\x1b[31m"])
@@ -105,7 +110,7 @@ def test_frames_are_found_behind_code_that_keeps_no_frame_pointer() -> None:
     heap = Heap()
     heap.image += bytes(16 * 40)
     shared = named(heap)
-    of_function = heap.words(2066, 0, 0, shared | 1)
+    of_function = heap.put_words(2066, 0, 0, shared | 1)
     frames = [START + 16 * at for at in (10, 20, 30)]
     for fp, following in zip(frames, [*frames[1:], 0]):
         heap.change(fp, following)

@@ -63,10 +63,10 @@ def optimized(
 ) -> int:
     """Where its instructions begin; `inlined`: in which other one each is, and its literal."""
     entries = b"".join(struct.pack("<qi4x", position(of), literal) for of, literal in inlined)
-    told = [number(0), number(len(inlined)), heap.words(WEAK, number(9), *literals) | 1]
+    told = [number(0), number(len(inlined)), heap.put_words(WEAK, number(9), *literals) | 1]
     told += [number(0)] * 3 + [shared | 1, array(heap, entries) | 1]
-    deoptimized = heap.words(DEOPTIMIZED, number(8), *told)
-    code = heap.words(CODE, 0, deoptimized | 1, array(heap, table(calls)) | 1, 0)
+    deoptimized = heap.put_words(DEOPTIMIZED, number(8), *told)
+    code = heap.put_words(CODE, 0, deoptimized | 1, array(heap, table(calls)) | 1, 0)
     heap.map_of(STREAM)
     # Before the instructions are the object's map and code, and room to their boundary.
     room = -(START + len(heap.image) + 16) % 32

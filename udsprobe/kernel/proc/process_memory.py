@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, Dict, Generic, Optional, TypeVar
+import struct
+from typing import Callable, Dict, Generic, Optional, Tuple, TypeVar
 
 OBJECTS_MAX = 20_000
 """Of a process, of which it is remembered what they held."""
 
 Holds = TypeVar("Holds")
+_WORD, _NUMBER = struct.Struct("<Q"), struct.Struct("<i")
 
 
 class ProcessMemory:
@@ -33,6 +35,18 @@ class ProcessMemory:
         if len(found) != size_bytes:
             raise OSError(f"memory ends at {address + len(found):#x}")
         return found
+
+    def word(self, address: int) -> int:
+        """Of 8 bytes, unsigned; OSError as `read`."""
+        return int(_WORD.unpack(self.read(address, _WORD.size))[0])
+
+    def words(self, address: int, count: int) -> Tuple[int, ...]:
+        """So many, as `word`."""
+        return struct.unpack(f"<{count}Q", self.read(address, count * _WORD.size))
+
+    def number(self, address: int) -> int:
+        """Of 4 bytes, signed; OSError as `read`."""
+        return int(_NUMBER.unpack(self.read(address, _NUMBER.size))[0])
 
     def close(self) -> None:
         """Let go of it."""

@@ -85,7 +85,7 @@ class PythonFunctions:
 
     def _is_code(self, type_: int) -> bool:
         if type_ not in self._code_types:
-            (at,) = struct.unpack("<Q", self._memory.read(type_ + self._layout.type_name, 8))
+            at = self._memory.word(type_ + self._layout.type_name)
             if self._memory.read(at, len(_CODE_TYPE)) != _CODE_TYPE:
                 return False
             self._code_types.add(type_)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from contextlib import suppress
 from typing import List, NamedTuple, Optional, Sequence
 
@@ -89,7 +88,7 @@ def _by_symbol(address: Optional[int], memory: ProcessMemory) -> Optional[Versio
     """`Py_Version` is there from 3.11 on."""
     if address is None:
         return None
-    (number,) = struct.unpack("<Q", memory.read(address, 8))
+    number = memory.word(address)
     return number >> 24 & 0xFF, number >> 16 & 0xFF
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from contextlib import suppress
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 
@@ -110,14 +110,17 @@ class Goroutines:
 
     def _heads(self, first: int, count: int, start: int = 0) -> Dict[int, _Head]:
         """By their numbers, so many from `start` on."""
-        found = (
-            (begin + at, self._head(address))
-            for begin in range(start, start + count, _HEADS_AT_ONCE)
-            for at, address in enumerate(
-                self._words(first + begin * _WORD_BYTES, min(_HEADS_AT_ONCE, start + count - begin))
-            )
+        end = start + count
+        addresses = (
+            (begin + at, address)
+            for begin in range(start, end, _HEADS_AT_ONCE)
+            for at, address in enumerate(self._some(first, begin, end))
         )
+        found = ((at, self._head(address)) for at, address in addresses)
         return {at: head for at, head in found if head is not None}
+
+    def _some(self, first: int, begin: int, end: int) -> Tuple[int, ...]:
+        return self._memory.words(first + begin * _WORD_BYTES, min(_HEADS_AT_ONCE, end - begin))
 
     def _head(self, address: int) -> Optional[_Head]:
         """None: it runs, or has ended."""
@@ -142,7 +145,7 @@ class Goroutines:
 
     def _calls(self, address: int, sp: int, ip: int) -> bool:
         """It is in a system call."""
-        head = self._words(address, _HEAD_WORDS)
+        head = self._memory.words(address, _HEAD_WORDS)
         return any(head[at : at + 2] == (sp, ip) for at in _IN_CALL_AT)
 
     def _found(self, begin: int, size_bytes: int) -> Optional[int]:
@@ -157,7 +160,7 @@ class Goroutines:
             first, count, capacity = self._slice(address)
             if not first or first % _WORD_BYTES or not 0 < count <= capacity <= _CAPACITY_MAX:
                 return False
-            return all(map(self._is_one, self._words(first, min(count, _PROVED_BY))))
+            return all(map(self._is_one, self._memory.words(first, min(count, _PROVED_BY))))
         return False
 
     def _is_one(self, address: int) -> bool:
@@ -171,9 +174,6 @@ class Goroutines:
     def _slice(self, address: int) -> Tuple[int, int, int]:
         first, count, capacity = _SLICE.unpack(self._memory.read(address, _SLICE.size))
         return first, count, capacity
-
-    def _words(self, address: int, count: int) -> Sequence[int]:
-        return struct.unpack(f"<{count}Q", self._memory.read(address, count * _WORD_BYTES))
 
 
 def _order(heads: Dict[int, _Head], alike: Counter[int], chosen: range) -> List[int]:

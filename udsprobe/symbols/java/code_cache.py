@@ -212,29 +212,26 @@ class CodeCache:
         return self._heaps
 
     def _read_heaps(self) -> List[Heap]:
-        layout, read = self._layout, self._word_at
+        layout, read = self._layout, self._memory.word
         if layout.heaps == NOT_TOLD:
             return [self._heap(read(layout.heap))]
         array = read(layout.heaps)
-        (count,) = _NUMBER.unpack(self._memory.read(array + layout.array_length, _NUMBER.size))
+        count = self._memory.number(array + layout.array_length)
         if not 0 < count <= HEAPS_MAX:
             raise OSError("no heaps")
         items = read(array + layout.array_data)
         return [self._heap(read(items + 8 * number)) for number in range(count)]
 
     def _heap(self, address: int) -> Heap:
-        layout, read = self._layout, self._word_at
+        layout, read = self._layout, self._memory.word
         memory = address + layout.heap_memory
         low, high = read(memory + layout.space_low), read(memory + layout.space_high)
         segments = read(address + layout.heap_segments + layout.space_low)
         place = address + layout.heap_segment_log2
-        (log2,) = _NUMBER.unpack(self._memory.read(place, _NUMBER.size))
+        log2 = self._memory.number(place)
         if not 0 < high - low <= _HEAP_BYTES_MAX or not 0 <= log2 <= _SEGMENT_LOG2_MAX:
             raise OSError("no heap")
         return Heap(low, high, segments, log2)
-
-    def _word_at(self, address: int) -> int:
-        return int(_WORD.unpack(self._memory.read(address, _WORD.size))[0])
 
 
 def _word(raw: bytes, at: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Iterator
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
@@ -11,7 +10,6 @@ from udsprobe.symbols.java.layouts import NOT_TOLD, Layout
 # A byte below this ends a number, and so does the fifth.
 _MORE, _BYTES_MAX = 192, 5
 _WITHOUT_NUL = 20
-_NUMBER = struct.Struct("<i")
 
 
 def compressed(raw: bytes, skipped: int) -> Iterator[int]:
@@ -37,5 +35,5 @@ def skipped_of(layout: Layout, memory: ProcessMemory) -> int:
     """
     if layout.heaps == NOT_TOLD:
         return 0  # JDK 8, whose HotSpot is of version 25
-    (major,) = _NUMBER.unpack(memory.read(layout.major, _NUMBER.size))
+    major = memory.number(layout.major)
     return int(major >= _WITHOUT_NUL)

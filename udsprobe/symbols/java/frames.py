@@ -8,7 +8,6 @@ pointers, and below them where its caller's stack ends (sender_for_interpreter_f
 from __future__ import annotations
 
 import re
-import struct
 from functools import lru_cache
 from typing import Dict, List, Optional, Set, Tuple
 
@@ -34,7 +33,6 @@ _ENTRY_BYTES_MAX, _ENTRY_TEXT = 1 << 16, b"method entry point"
 # Of the interpreter, from its frame pointer to where its frame has the method.
 _FRAME_FILLED_BYTES = 32
 _FP, _SP = MACHINES["x86_64"].fp, MACHINES["x86_64"].sp
-_NUMBER, _WORD = struct.Struct("<i"), struct.Struct("<Q")
 
 
 def _from_frame(distance: int) -> Operations:
@@ -176,15 +174,15 @@ class JavaFrames:
     def _read_entries(self) -> List[Tuple[int, int]]:
         layout = self._layout
         found: List[Tuple[int, int]] = []
-        queue = self._word(layout.interpreter)
-        codelets = self._word(queue + layout.queue_codelets)
-        end, at = self._number(queue + layout.queue_end), 0
+        queue = self._memory.word(layout.interpreter)
+        codelets = self._memory.word(queue + layout.queue_codelets)
+        end, at = self._memory.number(queue + layout.queue_end), 0
         for _ in range(_CODELETS_MAX):
             if not 0 <= at < end:
                 return found
             codelet = codelets + at
-            size_bytes = self._number(codelet + layout.codelet_bytes)
-            text = text_at(self._memory, self._word(codelet + layout.codelet_text))
+            size_bytes = self._memory.number(codelet + layout.codelet_bytes)
+            text = text_at(self._memory, self._memory.word(codelet + layout.codelet_text))
             if size_bytes <= layout.codelet_size or size_bytes > _ENTRY_BYTES_MAX:
                 break
             if text.startswith(_ENTRY_TEXT):
@@ -196,9 +194,3 @@ class JavaFrames:
         """Code of it, as far as it has any there."""
         begin, end = max(begin, blob.begin), min(end, blob.end)
         return self._memory.read(begin, end - begin)
-
-    def _word(self, address: int) -> int:
-        return int(_WORD.unpack(self._memory.read(address, _WORD.size))[0])
-
-    def _number(self, address: int) -> int:
-        return int(_NUMBER.unpack(self._memory.read(address, _NUMBER.size))[0])

@@ -21,7 +21,7 @@ INLINED_MAX = 100
 
 _TABLE_BYTES_MAX, _BLOBS_MAX, _PLACES_MAX = 4 << 20, 1_000, 20_000
 _SCOPE_BYTES = 15
-_NUMBER, _WORD = struct.Struct("<i"), struct.Struct("<Q")
+_NUMBER = struct.Struct("<i")
 
 
 class InlinedMethods:
@@ -86,7 +86,7 @@ class InlinedMethods:
             caller, number = next(numbers), next(numbers)
             if not number or caller >= scope:
                 return ()
-            found.append(self._word(metadata + 8 * (number - 1)))
+            found.append(self._memory.word(metadata + 8 * (number - 1)))
             scope = caller
         # The outermost is the method that was compiled.
         return tuple(found) if found and found[-1] == blob.method else ()
@@ -95,7 +95,7 @@ class InlinedMethods:
         """Where the table of places begins and ends."""
         layout = self._layout
         if layout.immutable != NOT_TOLD:
-            kept = self._word(blob.address + layout.immutable)
+            kept = self._memory.word(blob.address + layout.immutable)
             return kept + self._told(blob, layout.pcs), kept + self._told(
                 blob, layout.scopes_offset
             )
@@ -105,17 +105,17 @@ class InlinedMethods:
     def _scopes_begin(self, blob: Blob) -> Optional[int]:
         layout = self._layout
         if layout.immutable != NOT_TOLD:
-            kept = self._word(blob.address + layout.immutable)
+            kept = self._memory.word(blob.address + layout.immutable)
             return kept + self._told(blob, layout.scopes_offset)
         if layout.scopes != NOT_TOLD:
-            return self._word(blob.address + layout.scopes)
+            return self._memory.word(blob.address + layout.scopes)
         return blob.address + self._told(blob, layout.scopes_offset)
 
     def _metadata(self, blob: Blob) -> Optional[int]:
         """In JDK 23 and 24 it is elsewhere: not known."""
         layout = self._layout
         if layout.mutable != NOT_TOLD:
-            kept = self._word(blob.address + layout.mutable)
+            kept = self._memory.word(blob.address + layout.mutable)
             return kept + self._told(blob, layout.relocation_bytes)
         if layout.immutable != NOT_TOLD or layout.metadata == NOT_TOLD:
             return None
@@ -125,7 +125,4 @@ class InlinedMethods:
         if field == NOT_TOLD:
             raise OSError("not told")
         place = blob.address + field
-        return int(_NUMBER.unpack(self._memory.read(place, _NUMBER.size))[0])
-
-    def _word(self, address: int) -> int:
-        return int(_WORD.unpack(self._memory.read(address, _WORD.size))[0])
+        return self._memory.number(place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
@@ -93,7 +92,6 @@ _FRAME = {
     b"JVM_CONSTANT_Utf8": 1,
 }
 _LENGTH_HIGH_BYTES = 2
-_NUMBER = struct.Struct("<i")
 
 
 class Layout(NamedTuple):
@@ -201,7 +199,7 @@ def _is_known(layout: Layout, memory: ProcessMemory) -> bool:
         return True
     if layout.major == NOT_TOLD:
         return False
-    (major,) = _NUMBER.unpack(memory.read(layout.major, _NUMBER.size))
+    major = memory.number(layout.major)
     return bool(OLDEST <= major <= NEWEST)
 
 

@@ -24,7 +24,7 @@ LETTERS_MAX = 1024
 _HIDDEN = re.compile(r"[+/]0x[0-9a-f]+$")
 _UTF8, _HAS_LINES, _LINE_MAX = 1, 1, 1 << 16
 _LINE_BYTES, _LINE_ESCAPE = 16, 0xFF
-_WORD, _NUMBER, _SHORT = struct.Struct("<Q"), struct.Struct("<i"), struct.Struct("<H")
+_WORD, _SHORT = struct.Struct("<Q"), struct.Struct("<H")
 
 
 class JavaMethod(NamedTuple):
@@ -77,7 +77,7 @@ class JavaMethods:
 
     def _look(self, method: int) -> Optional[_Held]:
         with suppress(OSError):
-            unchanging = self._word(method + self._layout.const_method)
+            unchanging = self._memory.word(method + self._layout.const_method)
             return _Held(unchanging, self._memory.read(unchanging, self._held_bytes))
         return None
 
@@ -85,8 +85,8 @@ class JavaMethods:
         layout = self._layout
         with suppress(OSError):
             pool = int(_WORD.unpack_from(held.raw, layout.constants)[0])
-            holder = self._word(pool + layout.pool_holder)
-            class_name = self._text(self._word(holder + layout.class_name))
+            holder = self._memory.word(pool + layout.pool_holder)
+            class_name = self._text(self._memory.word(holder + layout.class_name))
             (number,) = _SHORT.unpack_from(held.raw, layout.method_name)
             name = self._of_pool(pool, number)
             full = f"{_HIDDEN.sub('', class_name).replace('/', '.')}.{name}"
@@ -107,12 +107,12 @@ class JavaMethods:
         """The text of that number among the constants of a class."""
         layout = self._layout
         place = pool + layout.pool_length
-        (length,) = _NUMBER.unpack(self._memory.read(place, _NUMBER.size))
-        tags = self._word(pool + layout.pool_tags) + layout.tags_data
+        length = self._memory.number(place)
+        tags = self._memory.word(pool + layout.pool_tags) + layout.tags_data
         if not 0 < number < length or self._memory.read(tags + number, 1)[0] != _UTF8:
             raise OSError("no text")
         # Its lowest bit is a mark of JDK 8.
-        return self._text(self._word(pool + layout.pool_size + 8 * number) & ~1)
+        return self._text(self._memory.word(pool + layout.pool_size + 8 * number) & ~1)
 
     def _text(self, symbol: int) -> str:
         layout = self._layout
@@ -133,9 +133,6 @@ class JavaMethods:
             line = first_line(self._memory.read(at, _LINE_BYTES), skipped_of(layout, self._memory))
             return line if 0 < line < _LINE_MAX else None
         return None
-
-    def _word(self, address: int) -> int:
-        return int(_WORD.unpack(self._memory.read(address, _WORD.size))[0])
 
 
 def first_line(table: bytes, skipped: int) -> int:

@@ -97,7 +97,7 @@ class VmTables:
         address = self._exported.get(HOTSPOT_PREFIX + name)
         if address is None:
             raise OSError(f"not exported: {name!r}")
-        return int(_WORD.unpack(self._memory.read(address, _WORD.size))[0])
+        return self._memory.word(address)
 
     def _name(self, address: int) -> bytes:
         if address not in self._names:

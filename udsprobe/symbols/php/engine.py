@@ -60,10 +60,7 @@ def _layout(image: Image, mapping: Mapping, memory: ProcessMemory) -> Optional[P
     if scope is None or filename is None:
         return None
 
-    def word(address: int) -> int:
-        return int(struct.unpack("<Q", memory.read(address, 8))[0])
-
-    return layout_of(at, scope, filename, word)
+    return layout_of(at, scope, filename, memory.word)
 
 
 def _code(image: Image, mapping: Mapping, name: bytes, memory: ProcessMemory) -> Optional[Code]:

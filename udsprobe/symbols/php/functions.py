@@ -125,7 +125,7 @@ class PhpFunctions:
             self._known[mark(name.mark, of_class.mark, file.mark, first, last)] = found
 
     def _class(self, address: int) -> _String:
-        return self._string(*struct.unpack("<Q", self._memory.read(address + CLASS_NAME, 8)))
+        return self._string(self._memory.word(address + CLASS_NAME))
 
     def _string(self, address: int) -> _String:
         """A `zend_string`; what it is proved by: its type, its end, its hash where it has one.

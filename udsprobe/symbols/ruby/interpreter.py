@@ -86,7 +86,7 @@ def _version(address: int, memory: ProcessMemory) -> Optional[Version]:
 def _module(ruby: RubyImage, loaded_at: int, memory: ProcessMemory) -> int:
     if ruby.module_at is None:
         return _OF_PROGRAM
-    return int(struct.unpack("<Q", memory.read(ruby.module_at + loaded_at, 8))[0])
+    return memory.word(ruby.module_at + loaded_at)
 
 
 def _there(begin: int, size_bytes: int, memory: ProcessMemory) -> bytes:

@@ -58,24 +58,15 @@ class RubyObjects:
 
     Args:
         is_old: as until Ruby 3.1.
+
+    Attributes:
+        word, words, raw: of memory, as `ProcessMemory` reads them.
     """
 
     def __init__(self, memory: ProcessMemory, *, is_old: bool) -> None:
         self._memory = memory
+        self.word, self.words, self.raw = memory.word, memory.words, memory.read
         self.is_old = is_old
-
-    def word(self, address: int) -> int:
-        """The 64 bits there."""
-        return int(WORD.unpack(self._memory.read(address, WORD.size))[0])
-
-    def raw(self, address: int, size_bytes: int) -> bytes:
-        """What is there."""
-        return self._memory.read(address, size_bytes)
-
-    def words(self, address: int, count: int) -> Tuple[int, ...]:
-        """So many."""
-        raw = self._memory.read(address, count * WORD.size)
-        return struct.unpack(f"<{count}Q", raw)
 
     def type_of(self, value: int) -> int:
         """Of its flags."""

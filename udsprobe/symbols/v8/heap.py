@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
-from typing import Iterable, Iterator, List, Optional, Tuple
+from typing import Iterable, Iterator, List, Optional
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.printable import printable
@@ -17,19 +17,16 @@ _PARTS_MAX = 64
 
 
 class V8Heap:
-    """Of one process. All raise OSError where there is no such object, or it cannot be read."""
+    """Of one process. All raise OSError where there is no such object, or it cannot be read.
+
+    Attributes:
+        word, words: of memory, as `ProcessMemory` reads them.
+    """
 
     def __init__(self, layout: NamesLayout, memory: ProcessMemory) -> None:
         self._layout = layout
         self._memory = memory
-
-    def word(self, address: int) -> int:
-        """8 bytes of memory."""
-        return self.words(address, 1)[0]
-
-    def words(self, address: int, count: int) -> Tuple[int, ...]:
-        """All of them."""
-        return struct.unpack(f"<{count}Q", self._memory.read(address, 8 * count))
+        self.word, self.words = memory.word, memory.words
 
     def object(self, address: int) -> int:
         """Of the object that a pointer there leads to; its lowest bit says that it is one."""

@@ -38,27 +38,22 @@ _MANAGED_DICT, _VALUES_POINTER, _IS_VALID = -24, -32, 3
 
 
 class Objects:
-    """Of one process."""
+    """Of one process.
+
+    Attributes:
+        word, words, number, read: of its memory, as `ProcessMemory` reads them; OSError where it
+            cannot be read.
+    """
 
     def __init__(self, memory: ProcessMemory, names: NamesLayout, layout: TasksLayout) -> None:
         self._memory, self._names, self._layout = memory, names, layout
+        self.word, self.words, self.number = memory.word, memory.words, memory.number
+        self.read = memory.read
         self._type_names: Dict[int, str] = {}
 
     def begin_round(self) -> None:
         """Another type may be where one was."""
         self._type_names.clear()
-
-    def word(self, address: int) -> int:
-        """One of memory.
-
-        Raises:
-            OSError: it cannot be read.
-        """
-        return int(_WORD.unpack(self._memory.read(address, _WORD.size))[0])
-
-    def read(self, address: int, size_bytes: int) -> bytes:
-        """All of it; OSError as `word`."""
-        return self._memory.read(address, size_bytes)
 
     def read_some(self, address: int, size_bytes: int, min_bytes: int) -> bytes:
         """So much, or where memory ends before that the least of it; OSError as `word`."""
@@ -66,14 +61,6 @@ class Objects:
             return self._memory.read(address, max(size_bytes, min_bytes))
         except OSError:
             return self._memory.read(address, min_bytes)
-
-    def words(self, address: int, count: int) -> Tuple[int, ...]:
-        """So many, as `word`."""
-        return struct.unpack(f"<{count}Q", self._memory.read(address, count * _WORD.size))
-
-    def number(self, address: int) -> int:
-        """Of four bytes, as `word`."""
-        return int(struct.unpack("<i", self._memory.read(address, 4))[0])
 
     def byte(self, address: int) -> int:
         """One, as `word`."""
