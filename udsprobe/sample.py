@@ -972,7 +972,7 @@ class ProbeReading:
     calls_left: Optional[int] = None
 
 
-GOROUTINE, TASK = "goroutine", "task"
+GOROUTINE, TASK, ASYNC_FUNCTION = "goroutine", "task", "async function"
 
 
 @dataclass(frozen=True)
@@ -986,8 +986,8 @@ class StackCounts:
         samples: how many, or how many sleeps; truncated: of these, whose outer callers could not
             be found.
         call: the system call that it slept in; empty where it slept in none, or is not known;
-            `GOROUTINE`, `TASK`: no thread slept, a goroutine or a task of asyncio waited there at
-            so many looks.
+            `GOROUTINE`, `TASK`, `ASYNC_FUNCTION`: no thread slept, a goroutine, a task of asyncio
+            or an async function of JavaScript waited there at so many looks.
         slept_ns: of sleeps, all together; owing_ns: of these, what began while the process had
             requests to answer, 0 where that is not known.
         owing_samples: of what ran, while the process had requests to answer; None: older versions

@@ -277,11 +277,11 @@ class SleepCall:
     """The sleeps of a process in one system call; `call` is null outside of any, or not known.
 
     `owing_us`: of `total_us`, in sleeps that began while the process had requests to answer; null
-    where that is not known. `code` is of that time where there is any. `call` is `goroutine` or
-    `task` where no thread slept: goroutines of Go, or tasks of asyncio, that waited for one
-    another, a lock or time. They are met by a look at all of them in each interval, `count` so
-    often, and each has the time since the look before; `owing_us`: of those that serve a
-    connection, as far as that is known. `held_by`: where
+    where that is not known. `code` is of that time where there is any. `call` is `goroutine`,
+    `task` or `async function` where no thread slept: goroutines of Go, tasks of asyncio, or async
+    functions of JavaScript, that waited for one another, a lock or time. They are met by a look at
+    all of them in each interval, `count` so often, and each has the time since the look before;
+    `owing_us`: of those that serve a connection, as far as that is known. `held_by`: where
     goroutines were that had the lock which those of `code`'s first place waited for, the most of
     this waiting first; what is lacking to 100 % is not known.
     """

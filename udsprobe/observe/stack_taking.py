@@ -153,7 +153,7 @@ class StackTaking:
         )
 
     def _look_at_parked(self, sampler: StackSampler, asleep_on_ns: int) -> None:
-        """No thread sleeps for a goroutine or a task that waits for another, a lock or time."""
+        """No thread sleeps for what waits in a runtime for another one, a lock or time."""
         if sampler.watches_sleep:
             self._profile.look_at_parked(sampler.pids, asleep_on_ns - self._parked_at_ns)
         self._parked_at_ns = asleep_on_ns

@@ -20,7 +20,7 @@ from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
 from udsprobe.kernel.stacks.runtimes import Runtimes
 from udsprobe.kernel.stacks.v8_frames import V8Frame
-from udsprobe.sample import GOROUTINE, TASK, StackCounts
+from udsprobe.sample import ASYNC_FUNCTION, GOROUTINE, TASK, StackCounts
 from udsprobe.symbols.cpython.stacks import PythonStacks
 from udsprobe.symbols.frame_rules import MACHINES, Machine
 from udsprobe.symbols.freed_memory import give_back
@@ -284,8 +284,8 @@ class StackProfile:
         return way
 
     def look_at_parked(self, pids: Iterable[int], ns: int) -> None:
-        """Count where goroutines and tasks wait at this moment, each for the time since the last
-        look.
+        """Count where goroutines, tasks and async functions wait at this moment, each for the time
+        since the last look.
 
         Args:
             ns: that time.
@@ -295,6 +295,8 @@ class StackProfile:
                 self._add_parked(process.pid, GOROUTINE, goroutine, ns)
             for task in process.python.waiting_tasks():
                 self._add_parked(process.pid, TASK, task, ns)
+            for function in process.v8.waiting_functions():
+                self._add_parked(process.pid, ASYNC_FUNCTION, function, ns)
             process.rest()
         self._images.rest()
 

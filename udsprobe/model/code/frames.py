@@ -76,7 +76,7 @@ _SOURCES = re.compile(
 )
 
 
-_INSTALLED = re.compile(r"/(site|dist)-packages/")
+_INSTALLED = re.compile(r"/(site-packages|dist-packages|node_modules)/")
 # What demanglers put behind the arguments of a function of C++.
 _QUALIFIERS = re.compile(r"(?: const| volatile| &&?| \[clone [^\]]*\]| \(\.\w+\))+$")
 _BRIEF_MAX = 60
@@ -229,7 +229,7 @@ def _is_interpreters(frame: Frame) -> bool:
 
 
 def is_installed(frame: Frame) -> bool:
-    """It is in a package of Python that was installed beside the program."""
+    """It is in a package of Python or Node that was installed beside the program."""
     return _INSTALLED.search(frame.file or "") is not None
 
 

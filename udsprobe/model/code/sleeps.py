@@ -19,11 +19,14 @@ from udsprobe.model.code.frames import (
 from udsprobe.model.code.lock_holders import lock_holders
 from udsprobe.model.code.places import HOT_PATH_MIN, Idle, Row, places
 from udsprobe.model.report import CodePlace, ProcessSleep, SleepCall
-from udsprobe.sample import GOROUTINE, TASK
+from udsprobe.sample import ASYNC_FUNCTION, GOROUTINE, TASK
 
 _NS_PER_US = 1000
-PARKED = frozenset((GOROUTINE, TASK))
+PARKED = frozenset((GOROUTINE, TASK, ASYNC_FUNCTION))
 """In place of a call: what waited is no thread."""
+
+IN_LOOP = frozenset((TASK, ASYNC_FUNCTION))
+"""Of these what waits for one another does so in an event loop, whose thread sleeps for them."""
 
 WAITS_FOR_WORK = frozenset(
     (
@@ -36,7 +39,7 @@ WAITS_FOR_WORK = frozenset(
 
 
 def is_parked(call: SleepCall) -> bool:
-    """Goroutines or tasks of asyncio waited there, and no thread."""
+    """Goroutines, tasks of asyncio or async functions waited there, and no thread."""
     return call.call in PARKED
 
 
@@ -67,7 +70,7 @@ def sleeping_processes(
 
 
 def of_threads(rows: Sequence[Row]) -> List[Row]:
-    """Without the goroutines and tasks that waited: these are none of the kernel's sleeps."""
+    """Without goroutines, tasks and the like that waited: these are none of the kernel's sleeps."""
     return [row for row in rows if row.call not in PARKED]
 
 
@@ -107,11 +110,11 @@ def _calls(
 
 
 def _of_program(rows: Sequence[Row], code: Sequence[CodePlace]) -> List[CodePlace]:
-    """Of tasks the program's own function is none of an installed package, where there is one.
+    """Of these the program's own function is none of an installed package, where there is one.
 
     Frameworks and clients of asyncio are such, and most of a task's stack are theirs.
     """
-    if any(row.call != TASK for row in rows):
+    if any(row.call not in IN_LOOP for row in rows):
         return list(code)
     own = {
         frame.named()
@@ -150,7 +153,7 @@ def _as_called(rows: Sequence[Row]) -> List[Row]:
     weighed = [row._replace(weight=row.owing_ns if owing else row.slept_ns) for row in rows]
     if all(row.call == GOROUTINE for row in weighed):
         return [row._replace(frames=as_parked(row.frames)) for row in weighed]
-    if all(row.call == TASK for row in weighed):
+    if all(row.call in IN_LOOP for row in weighed):
         return weighed
     entries = _entries(weighed)
     return [row._replace(frames=_entered(as_called(row.frames), entries)) for row in weighed]

@@ -81,6 +81,20 @@ class V8Functions:
             self._known[holds] = self._read(holds)
         return self._known[holds]
 
+    def is_of_script(self, shared: int) -> bool:
+        """It is one that a script has, and not V8's own.
+
+        Args:
+            shared: address of its shared part.
+
+        Raises:
+            OSError: it is none, or cannot be read.
+        """
+        if self._heap.type(shared) != self._layout.shared_type:
+            raise OSError("no function")
+        script = self._heap.object(shared + self._layout.shared_script)
+        return self._heap.type(script) == self._layout.script_type
+
     def _look(self, shared: int) -> Optional[_Shared]:
         layout = self._layout
         with suppress(OSError):

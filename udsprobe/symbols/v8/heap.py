@@ -41,6 +41,10 @@ class V8Heap:
             with suppress(OSError):
                 yield self.object(place)
 
+    def byte(self, address: int) -> int:
+        """One of memory."""
+        return self._memory.read(address, 1)[0]
+
     def number(self, address: int) -> Optional[int]:
         """A small integer, in the upper half of a word: Node's V8 does not compress pointers."""
         word = self.word(address)

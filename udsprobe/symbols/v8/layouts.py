@@ -5,14 +5,13 @@ The names begin with `v8dbg_` (V8's tools/gen-postmortem-metadata.py). Node 18 t
 
 from __future__ import annotations
 
-import struct
 from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.v8_frames import V8Layout
 from udsprobe.symbols.elf_image import V8_PREFIX
+from udsprobe.symbols.v8.awaits.layouts import FIELDS, AwaitsLayout
 
-_VALUE = struct.Struct("<i")
 # Names end with a type, which versions change: the part before it tells the field.
 _FIELDS: Dict[str, Tuple[bytes, ...]] = {
     "frame_context": (b"off_fp_context",),
@@ -71,6 +70,10 @@ _UNTOLD = {
 }
 
 
+# Of types, and of offsets in objects: a process may tell anything.
+_VALUE_MAX = 0xFFFF
+
+
 class NamesLayout(NamedTuple):
     """Offsets in bytes, types of objects, and places in a scope's list of words."""
 
@@ -108,10 +111,11 @@ class NamesLayout(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Of one process."""
+    """Of one process; `awaits`: None where it does not tell all of that."""
 
     frames: V8Layout
     names: NamesLayout
+    awaits: Optional[AwaitsLayout] = None
 
 
 def layout_of(exported: Mapping[bytes, int], memory: ProcessMemory) -> Optional[Layout]:
@@ -123,15 +127,27 @@ def layout_of(exported: Mapping[bytes, int], memory: ProcessMemory) -> Optional[
     Raises:
         OSError: the process's memory cannot be read.
     """
-    told = dict(_UNTOLD)
-    for field, names in _FIELDS.items():
-        address = next(filter(None, (_address(exported, name) for name in names)), None)
-        if address is None and field not in _UNTOLD:
-            return None
-        if address is not None:
-            (told[field],) = _VALUE.unpack(memory.read(address, _VALUE.size))
+    told = {**_UNTOLD, **_told(_FIELDS, exported, memory)}
+    if not _FIELDS.keys() <= told.keys():
+        return None
     frames = V8Layout(**{field: told[field] for field in V8Layout._fields})
-    return Layout(frames, NamesLayout(**{field: told[field] for field in NamesLayout._fields}))
+    names = NamesLayout(**{field: told[field] for field in NamesLayout._fields})
+    of_awaits = _told(FIELDS, exported, memory)
+    is_known = all(0 <= of_awaits.get(field, -1) <= _VALUE_MAX for field in FIELDS)
+    awaits = AwaitsLayout(**of_awaits) if is_known else None
+    return Layout(frames, names, awaits)
+
+
+def _told(
+    fields: Mapping[str, Tuple[bytes, ...]], exported: Mapping[bytes, int], memory: ProcessMemory
+) -> Dict[str, int]:
+    """Those that are exported; OSError as `layout_of`."""
+    found = {}
+    for field, names in fields.items():
+        address = next(filter(None, (_address(exported, name) for name in names)), None)
+        if address is not None:
+            found[field] = memory.number(address)
+    return found
 
 
 def _address(exported: Mapping[bytes, int], name: bytes) -> Optional[int]:

@@ -11,9 +11,11 @@ from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.v8_frames import V8Frame, V8Layout
 from udsprobe.printable import printable
 from udsprobe.symbols.mappings import Mapping
-from udsprobe.symbols.process_names import JIT, CodeFrame
+from udsprobe.symbols.process_names import JIT, MAPS_BYTES_MAX, CodeFrame, ParkedStack
 from udsprobe.symbols.target_images import TargetImages
 from udsprobe.symbols.unwinding import Activation
+from udsprobe.symbols.v8.awaits.heap_pages import Pages, heap_pages
+from udsprobe.symbols.v8.awaits.stacks import AwaitStacks
 from udsprobe.symbols.v8.functions import V8Functions
 from udsprobe.symbols.v8.layouts import Layout, layout_of
 
@@ -48,6 +50,7 @@ class V8Stacks:
         self._has_code = has_code
         self._layout: Optional[Layout] = None
         self._functions: Optional[V8Functions] = None
+        self._awaits: Optional[AwaitStacks] = None
         self.module = ""
         self.has_named = False
 
@@ -73,6 +76,12 @@ class V8Stacks:
         """Other functions may be where functions were."""
         if self._functions is not None:
             self._functions.begin_round()
+
+    def waiting_functions(self) -> List[ParkedStack]:
+        """Where async functions wait at this moment; none of a process without any."""
+        found = [] if self._awaits is None else self._awaits.waiting()
+        self.has_named = self.has_named or bool(found)
+        return found
 
     def named(
         self, activations: Sequence[Activation], native: Sequence[CodeFrame], v8: Sequence[V8Frame]
@@ -132,6 +141,16 @@ class V8Stacks:
         if found is not None and found != self._layout:
             self._layout, self.module = found, printable(mapping.name)
             self._functions = V8Functions(found.names, self._memory, self._has_code)
+            self._awaits = None
+            if found.awaits is not None:
+                self._awaits = AwaitStacks(
+                    found, found.awaits, self._functions, self._memory, self._pages
+                )
+
+    def _pages(self) -> List[Pages]:
+        with suppress(OSError), open(f"/proc/{self._pid}/maps", "rb") as maps:
+            return heap_pages(maps.read(MAPS_BYTES_MAX))
+        return []
 
     def _found(self, mapping: Mapping) -> Optional[Layout]:
         exported = self._images.of(self._pid, mapping).objects_at(mapping)
