@@ -8,6 +8,7 @@ from typing import List, Optional, Sequence, Tuple
 import pytest
 
 from tests.unit import ill, reports
+from udsprobe.model.code.frames import JIT
 from udsprobe.model.code.sleeps import sleeping_processes
 from udsprobe.model.code.stacks import stacks
 from udsprobe.model.harm import Harm
@@ -792,6 +793,50 @@ def test_tasks_that_may_have_no_request_are_not_what_requests_wait_in() -> None:
     told = in_loop(of_task(*NAPS_TASK, ms=900, owing_ms=0))
     assert told.headline == IN_LOOP
     assert told.code[0].function == "epoll_wait"
+
+
+LOCK_OF_JS = (
+    *(("lock", "/srv/app.js", 5), ("put", "/srv/app.js", 9)),
+    ("(anonymous)", "/srv/app.js", 20),
+)
+HOLDS_OF_JS = LOCK_OF_JS[1:]
+
+
+def of_function(*frames: Tuple[str, str, int], ms: int, owing_ms: int) -> StackCounts:
+    """The innermost first, of JavaScript."""
+    row = of_task(*frames, ms=ms, owing_ms=owing_ms)
+    return replace(row, call="async function", frames=row.frames.replace(PYTHON, JIT))
+
+
+def in_loop_of_js(*counts: StackCounts, timer_pct: float) -> Suspect:
+    """The verdict of a program of Node, of whose request time that part is in its poller."""
+    times = {"cpu": 100 - timer_pct, "poll": timer_pct}
+    report = reports.measured()
+    assert report.requests.served is not None
+    served = replace(report.requests.served, app_time_pct=times)
+    one = replace(suspect("app-blocked", "app_timer_us"), headline=IN_LOOP)
+    loop = asleep_in("epoll_wait", ("epoll_wait", LIBC), owing_ms=900)
+    report = replace(report, requests=replace(report.requests, served=served))
+    return with_code(one, replace(report, stacks=found(*counts, loop)))
+
+
+def test_async_functions_wait_for_a_promise_and_others_meanwhile_do_what_ends_it() -> None:
+    told = in_loop_of_js(
+        of_function(*LOCK_OF_JS, ms=950, owing_ms=950),
+        of_function(*HOLDS_OF_JS, ms=50, owing_ms=50),
+        timer_pct=95,
+    )
+    assert told.headline == (
+        "async functions of api wait for a promise while requests wait: 95 % in lock (app.js:5); "
+        "others meanwhile in put (app.js:9) ← (anonymous) (app.js:20)"
+    )
+    assert "let what it awaits be done sooner: lock (app.js:5)" in told.actions[0].say
+
+
+def test_async_functions_that_may_wait_for_an_upstream_are_not_what_a_timer_ends() -> None:
+    """Both wait alike: of the first place it is not known."""
+    place = of_function(*LOCK_OF_JS, ms=950, owing_ms=950)
+    assert in_loop_of_js(place, timer_pct=50).headline == IN_LOOP
 
 
 def test_another_story_of_a_loop_is_told_with_where_its_tasks_wait() -> None:

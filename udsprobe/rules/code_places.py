@@ -17,10 +17,11 @@ from udsprobe.model.code.frames import (
     is_beginning,
     is_script,
 )
-from udsprobe.model.code.sleeps import is_parked
+from udsprobe.model.code.sleeps import IN_LOOP, is_parked
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
 from udsprobe.rules.accounts.authors import AUTHOR_SHARE
+from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
@@ -29,7 +30,7 @@ from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.goroutine_waits import ParkedWait, goroutine_wait, holder_does
 from udsprobe.rules.remedy.known_sleeps import KnownSleep, called_from, known_sleep
 from udsprobe.rules.remedy.table import remedies
-from udsprobe.rules.remedy.task_waits import task_wait
+from udsprobe.rules.remedy.task_waits import function_wait, task_wait
 from udsprobe.rules.remedy.work import GOROUTINES_LOOK
 from udsprobe.rules.servers import IN_GOROUTINES, language_of
 from udsprobe.rules.suspects.suspect import Suspect
@@ -52,7 +53,7 @@ from udsprobe.rules.wording import (
     evidence,
     percent,
 )
-from udsprobe.sample import GOROUTINE, TASK
+from udsprobe.sample import ASYNC_FUNCTION, GOROUTINE, TASK
 
 _RUNNING, _ASLEEP = "app-cpu", "app-blocked"
 # mm/memory.c: of a page that is not there, in a system call and outside of any.
@@ -80,7 +81,7 @@ _FOR_TIME = frozenset(("nanosleep", "clock_nanosleep"))
 _FOR_LOCKS = frozenset(
     ("futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop")
 )
-_PARKED = {GOROUTINE: "goroutines", TASK: "tasks"}
+_PARKED = {GOROUTINE: "goroutines", TASK: "tasks", ASYNC_FUNCTION: "async functions"}
 _IS_ASLEEP = re.compile(f"is ({'|'.join(map(re.escape, ACTIVITY_WORDS.values()))})")
 _SLEEPS_ON = re.compile(r"sleeps (?:on|in) .*? while ")
 # What to do about these is known without the function.
@@ -125,7 +126,7 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
     if found is None or not found.code:
         return root
     if is_parked(found):
-        begun = _parked_begin(root)
+        begun = _parked_begin(root, found)
         if begun is None:
             return _left_waiting(root, report)
         return _parked(replace(root, headline=begun), found, report)
@@ -245,19 +246,19 @@ def _known(code: Sequence[CodePlace]) -> Optional[_Known]:
     return next(found, None)
 
 
-def _parked_begin(root: Suspect) -> Optional[str]:
+def _parked_begin(root: Suspect, found: SleepCall) -> Optional[str]:
     """The headline as that of what waits inside; None: it tells another story.
 
     A loop that sleeps until an event or a timer sleeps for its tasks.
     """
     who, in_loop, goes_on = root.headline.partition(_SLEEPS_IN_LOOP)
     if in_loop:
-        return f"tasks of {who} {_WAIT_IN_GO}{goes_on}"
+        return f"{_PARKED[found.call or TASK]} of {who} {_WAIT_IN_GO}{goes_on}"
     return root.headline if _WAIT_IN_GO in root.headline else None
 
 
 def _parked(root: Suspect, found: SleepCall, report: Report) -> Suspect:
-    """Goroutines or tasks, for which no thread sleeps."""
+    """Goroutines, tasks or async functions, for which no thread sleeps."""
     first, *others = found.code
     wait = _wait_of(found)
     if wait is None:
@@ -307,7 +308,26 @@ def _wait_of(found: SleepCall) -> Optional[ParkedWait]:
         return None
     if found.call == TASK:
         return _task_wait(found.code)
+    if found.call == ASYNC_FUNCTION:
+        return function_wait(found.code[0].stack)
     return goroutine_wait(found.code[0].stack)
+
+
+def _tells(found: SleepCall, report: Report) -> bool:
+    """It is known what it waits for, and that this is what requests wait for."""
+    return _wait_of(found) is not None and not _may_be_for_bytes(found, report)
+
+
+def _may_be_for_bytes(found: SleepCall, report: Report) -> bool:
+    """Async functions wait for upstreams and for threads of a pool as for anything else: the first
+    place is known to be another one where what they wait for otherwise is more than all of that.
+    """
+    if found.call != ASYNC_FUNCTION:
+        return False
+    time = request_time(whole_service(report))
+    inside_us = time.total_us - time.queue_us
+    others_us = inside_us - time.sum_us("timer")
+    return found.code[0].share_pct / 100 * inside_us < 2 * others_us
 
 
 def _task_wait(code: Sequence[CodePlace]) -> Optional[ParkedWait]:
@@ -321,7 +341,7 @@ def _task_wait(code: Sequence[CodePlace]) -> Optional[ParkedWait]:
 def _left_waiting(root: Suspect, report: Report) -> Suspect:
     """Goroutines that go on waiting are met all the same."""
     found = next(filter(is_parked, _sleep_calls(root, report)), None)
-    wait = _wait_of(found) if found is not None else None
+    wait = _wait_of(found) if found is not None and _tells(found, report) else None
     if found is None or wait is None or found.code[0].share_pct < 100 * CODE_KIND_SHARE_MIN:
         return root
     first = found.code[0]
@@ -338,7 +358,7 @@ def _left_waiting(root: Suspect, report: Report) -> Suspect:
 
 def _and_tasks(told_of: Suspect, report: Report) -> Suspect:
     """Where nothing of its own sleeps: a thread of a pool, say, that its tasks wait for."""
-    has_tasks = any(call.call == TASK for call in _sleep_calls(told_of, report))
+    has_tasks = any(call.call in IN_LOOP for call in _sleep_calls(told_of, report))
     if told_of.code[0].own is not None or not has_tasks:
         return told_of
     return replace(_left_waiting(told_of, report), code=told_of.code)
@@ -346,7 +366,7 @@ def _and_tasks(told_of: Suspect, report: Report) -> Suspect:
 
 def _without_looks(root: Suspect, found: SleepCall) -> Tuple[Action, ...]:
     """What is told need not be looked for."""
-    looks = _LOOKS if found.call == TASK else ()
+    looks = _LOOKS if found.call in IN_LOOP else ()
     return tuple(
         each
         for each in root.actions
@@ -442,7 +462,7 @@ def _sleep(root: Suspect, report: Report) -> Optional[SleepCall]:
     parked = [call for call in calls if is_parked(call)]
     others = [call for call in calls if not is_parked(call)]
     # Of tasks it may not be known which have requests; the loop's sleep is known all the same.
-    tells = [call for call in parked if call.call == GOROUTINE or _wait_of(call) is not None]
+    tells = [call for call in parked if call.call == GOROUTINE or _tells(call, report)]
     return max(tells or others, key=_waited_us, default=None)
 
 
@@ -465,7 +485,7 @@ def _part(root: Suspect) -> Optional[str]:
 
 def _is_of(call: SleepCall, part: Optional[str]) -> bool:
     name = call.call or ""
-    if call.call == TASK:
+    if call.call in IN_LOOP:
         return part is None or part == "timer"
     if is_parked(call):
         return part is None or part in IN_GOROUTINES

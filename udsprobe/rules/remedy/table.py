@@ -132,6 +132,7 @@ KINDS: Dict[str, Kind] = {
     "task-pool": Kind("app-blocked", "its pool of connections is empty", task_waits.TASK_POOL),
     "task-room": Kind("app-blocked", "a queue without room", task_waits.TASK_ROOM),
     "task-in": Kind("app-blocked", "a task that waits for another one", task_waits.TASK_IN),
+    "await-in": Kind("app-blocked", "a promise that it waits for", task_waits.AWAIT_IN),
     "task-thread": Kind("app-blocked", "a function that a thread runs", task_waits.TASK_THREAD),
     "call-in": Kind("app-blocked", "a function that waits in a call", work.CALL_IN),
     "event-in": Kind("app-blocked", "a function that waits for events", work.EVENT_IN),

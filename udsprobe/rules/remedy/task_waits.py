@@ -1,4 +1,5 @@
-"""What tasks of asyncio wait for, by the function of Python or of a library that they wait in.
+"""What tasks of asyncio wait for, by the function of Python or of a library that they wait in; and
+async functions of JavaScript, which wait for promises.
 
 Source: `Lib/asyncio` (locks.py, queues.py, tasks.py, threads.py) of CPython 3.8 to 3.15; of the
 libraries the versions that PyPI had in 2025: anyio 4, asyncpg 0.30, aiohttp 3, redis 5, httpcore 1,
@@ -99,6 +100,15 @@ def task_wait(stack: Sequence[str]) -> Optional[ParkedWait]:
     return _POOL if found is _GET and any(map(_SQLALCHEMY.fullmatch, stack)) else found
 
 
+# Of a promise it is not known who keeps it; what the others do may be that.
+_PROMISE = ParkedWait("wait for a promise", "await-in", re.compile(r".*"), is_turn=True)
+
+
+def function_wait(stack: Sequence[str]) -> Optional[ParkedWait]:
+    """The same of an async function of JavaScript; None where it is not known which."""
+    return _PROMISE if stack else None
+
+
 TASK_POOL: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         restart(
@@ -122,6 +132,14 @@ TASK_IN: Dict[str, Tuple[Row, ...]] = {
         restart(
             "let what it waits for be done sooner: {where}",
             "a task waits there until another one, or a callback, goes on with it",
+        ),
+    )
+}
+AWAIT_IN: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "let what it awaits be done sooner: {where}",
+            "a timer, a callback or another request of the program ends the promise",
         ),
     )
 }
