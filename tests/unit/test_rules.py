@@ -728,6 +728,30 @@ def test_a_client_whose_connections_are_as_short_as_its_requests_is_named() -> N
     assert "keepalive 64;" in found.actions[0].say
 
 
+def test_who_keeps_its_connections_is_not_said_to_open_them() -> None:
+    """Two programs ask the same server: one with a pool, one with a connection each time."""
+    report = churning(4000, 1e6)
+    pool = [
+        replace(ill.connection(peer=Peer(34, "uvicorn", f"127.0.0.1:{port}")), transport="tcp")
+        for port in range(50_000, 50_005)
+    ]
+    kept = ill.kept_request(tid=4711)
+    opened = replace(kept, stages_us=StageMeans(accept_wait=40.0))
+    of_pool = replace(kept, peer=Peer(34, "uvicorn", "127.0.0.1:50000"))
+    slowest = [of_pool, of_pool, of_pool, opened]
+    asked = replace(report, requests=replace(report.requests, slowest=slowest, sampled=[]))
+    found = verdict(replace(asked, connections=pool))
+    assert "nginx 33 opens a connection for each request" in found.summary
+
+
+def test_a_client_is_one_whatever_the_ports_of_its_connections() -> None:
+    report = churning(4000, 1e6)
+    ends = [Peer(33, "nginx", "127.0.0.1:50000"), Peer(34, "app", "127.0.0.1:50001")]
+    ends += [Peer(34, "app", "127.0.0.1:50002")]
+    rows = [replace(ill.connection(peer=peer), transport="tcp") for peer in ends]
+    assert "app 34 opens a connection" in verdict(replace(report, connections=rows)).summary
+
+
 def test_requests_that_take_the_time_outweigh_their_connections() -> None:
     report = judged(churning(4000, 1e5))
     assert report.verdict is not None and report.verdict.cause == "app-cpu"

@@ -232,11 +232,13 @@ def _evidence(opened: int, requests: int, rate: float) -> Tuple[Evidence, ...]:
 
 
 def _client(report: Report, service: Service) -> Optional[Peer]:
-    """Who is at the other end of most served connections that are open now; where these are as
-    short as their requests, of the requests that were kept."""
+    """Who is at the other end of most requests that were kept and the first of a new connection:
+    others may keep more connections open, and open none. Where such are not known, of most served
+    connections that are open now; where these are as short as their requests, of all kept ones."""
     kept = [*(report.requests.slowest or []), *(report.requests.sampled or [])]
+    first = [row for row in kept if row.stages_us.accept_wait is not None]
     served = [row for row in report.connections or [] if row.role == "served"]
-    for rows in (served, kept):
+    for rows in (first, served, kept):
         peers = [
             row.peer
             for row in rows
@@ -244,8 +246,9 @@ def _client(report: Report, service: Service) -> Optional[Peer]:
             if service.pids is None or row.pid in service.pids
         ]
         if peers:
-            most: Tuple[Peer, int] = Counter(peers).most_common(1)[0]
-            return most[0]
+            # Of TCP each connection's other end has an address of its own.
+            ends = Counter(peer.pid for peer in peers)
+            return max(peers, key=lambda peer: ends[peer.pid])
     return None
 
 
