@@ -179,10 +179,10 @@ def _app_cpu(case: _Case) -> Remedy:
         return holder
     if found is not None:
         pid, tid, comm = found.pid, found.tid, found.comm
-        subject = {"thread": f"{comm} thread {tid}", "processes": comm}.get(
+        subject = {"thread": f"{comm} thread {tid}", "processes": comm, "crew": comm}.get(
             found.how, f"{comm} {pid}"
         )
-        headline = f"{subject} is {percent(found.busy)} busy, {_of_its_time(found)}"
+        headline = f"{subject} {_is_busy(found)}, {_of_its_time(found)}"
     elif thread is not None:
         pid, tid, comm = thread.pid, thread.tid, thread.comm
         subject = f"{comm} thread {tid}"
@@ -190,7 +190,7 @@ def _app_cpu(case: _Case) -> Remedy:
     else:
         return Remedy(None, "requests spend their time on a CPU")
     actions = (
-        *choice.busy(case.report, pid, tid, comm),
+        *choice.busy(case.report, pid, tid, comm, of_many=found is not None and found.how in _MANY),
         *choice.files_to_send(case.report, case.service.pids),
     )
     program = choice.started_for_requests(case.report) if _is_of_children(case.service) else None
@@ -258,6 +258,16 @@ def _computing_author(case: _Case) -> Optional[Remedy]:
     actions = choice.busy(case.report, author.pid or 0, author.tid or 0, author.comm or "")
     headline = f"{case.service.name} waits for a lock: {found.clause()}"
     return Remedy(found.name, headline, (found.fact(),), actions)
+
+
+# Of `Saturation.how`: no process of them is busy alone.
+_MANY = ("processes", "crew")
+
+
+def _is_busy(found: Saturation) -> str:
+    if found.how == "crew":
+        return f"keeps all CPUs that it may use {percent(found.busy)} busy"
+    return f"is {percent(found.busy)} busy"
 
 
 def _of_its_time(found: Saturation) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, List, Mapping, Optional
+from typing import Dict, List, Mapping, Optional, Sequence
 
 from udsprobe.model.report import ProcessTime, ThreadTime
 from udsprobe.model.threads.thread_time import busy_share
@@ -33,8 +33,8 @@ class Saturation:
 
     Attributes:
         how: `thread`, `process` (its threads contend for one lock, as
-            Python's do), `processes` (of one thread each, the same) or `host` (the
-            service uses all CPUs).
+            Python's do), `processes` (of one thread each, the same), `host` (it
+            uses all CPUs) or `crew` (its processes use all CPUs together).
         busy: part of the time that could have been used.
         kinds: `cpu`, `transport`, `runq` → its part of the busy time.
     """
@@ -144,12 +144,17 @@ def _of_crew(service: Service) -> Optional[Saturation]:
     cores = sum(_cores(process, service.duration_s) for process in crew)
     if len(crew) < 2 or not THREAD_BUSY_MIN <= cores <= 1 / THREAD_BUSY_MIN:
         return None
+    return _of_all(service, _as_one(crew), "processes", cores)
+
+
+def _as_one(crew: Sequence[ProcessTime]) -> ProcessTime:
+    """What all of them did, as the first of them."""
     names = {name for process in crew for name in process.share}
     whole_s = sum(process.observed_s for process in crew)
     share = {
         name: sum(p.share.get(name, 0.0) * p.observed_s for p in crew) / whole_s for name in names
     }
-    return _of_all(service, replace(crew[0], share=share), "processes", cores)
+    return replace(crew[0], share=share)
 
 
 def _of_host(service: Service) -> Optional[Saturation]:
@@ -158,7 +163,16 @@ def _of_host(service: Service) -> Optional[Saturation]:
     room = service.duration_s * service.cpus
     if not service.processes or not room or used / room < THREAD_BUSY_MIN:
         return None
-    return _of_all(service, service.processes[0], "host", min(1.0, used / room))
+    first = service.processes[0]
+    if _used_s(first) >= WAIT_SHARE_MIN * used:
+        return _of_all(service, first, "host", min(1.0, used / room))
+    every = replace(_as_one(service.processes), comm=service.name)
+    return _of_all(service, every, "crew", min(1.0, used / room))
+
+
+def _used_s(process: ProcessTime) -> float:
+    """On a CPU or ready to run."""
+    return process.observed_s * sum(process.share.get(name, 0.0) for name in (*ON_CPU, "runq"))
 
 
 def _of_all(service: Service, process: ProcessTime, how: str, used: float) -> Saturation:

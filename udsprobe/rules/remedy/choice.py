@@ -203,14 +203,23 @@ def send_buffer(report: Report, needed: float) -> Tuple[Action, ...]:
     return (*own, *remedies("wmem-max", GENERIC, **values))
 
 
-def busy(report: Report, pid: int, tid: int, comm: str) -> Tuple[Action, ...]:
-    """A thread computes all the time: where, and how to have more of it."""
+def busy(
+    report: Report, pid: int, tid: int, comm: str, of_many: bool = False
+) -> Tuple[Action, ...]:
+    """A thread computes all the time: where, and how to have more of it.
+
+    Args:
+        of_many: of processes that do so together, and none of them alone.
+    """
     target = target_of(report, pid)
     server = recognise(comm) if target is None else server_of(target)
     heard = _heard(report, pid)
     values: Dict[str, Value] = {"pid": pid, "tid": tid}
     values.update(_server_address(heard) if heard is not None else {})
-    profile, more = (remedies(kind, server, **values) for kind in ("profile", "more-cpu"))
+    profiles = (
+        "profile-many" if of_many and server in KINDS["profile-many"].by_server else "profile"
+    )
+    profile, more = (remedies(kind, server, **values) for kind in (profiles, "more-cpu"))
     return (*profile, *_with_idle_cpus(report, target), *more)
 
 

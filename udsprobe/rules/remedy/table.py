@@ -101,6 +101,7 @@ KINDS: Dict[str, Kind] = {
     "polls-all": Kind("transport", "poll() or select() of many connections", moving.POLLS_ALL),
     "nagle": Kind("transport", "sends that Nagle's algorithm keeps back", work.NODELAY),
     "profile": Kind("app-cpu", "where its CPU time goes", work.PROFILE),
+    "profile-many": Kind("app-cpu", "where the time of many processes goes", work.PROFILE_MANY),
     "code-names": Kind("app-cpu", "its functions have no names", work.CODE_NAMES),
     "more-cpu": Kind("app-cpu", "more of it", work.MORE_CPU),
     "few-cpus": Kind("app-cpu", "CPUs that it may not use are idle", work.FEW_CPUS),

@@ -63,6 +63,18 @@ PROFILE: Dict[str, Tuple[Row, ...]] = {
         _PERF,
     ),
 }
+PROFILE_MANY: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (_PERF,),
+    "postgresql": (
+        look(
+            'sudo -u postgres psql -c "SELECT count(*), wait_event, left(query, 60) AS query FROM '
+            "pg_stat_activity WHERE state = 'active' GROUP BY 2, 3 ORDER BY 1 DESC\"",
+            "see which queries the processes of PostgreSQL run",
+            "each serves one connection, and none is busy alone; EXPLAIN (ANALYZE, BUFFERS) of the "
+            "query that most run says why",
+        ),
+    ),
+}
 
 _CODE_NAMED = "then the function, its file and its line are in the verdict"
 _X_PERF = restart(

@@ -382,4 +382,5 @@ def _who(found: Saturation) -> str:
         return f"{found.comm} {found.pid}, whose threads contend for one lock,"
     if found.how == "processes":
         return f"{found.comm}, whose processes contend for one lock,"
-    return f"{found.comm} {found.pid} with all CPUs that it may use"
+    who = found.comm if found.how == "crew" else f"{found.comm} {found.pid}"
+    return f"{who} with all CPUs that it may use"
