@@ -314,3 +314,9 @@ def test_a_sleep_s_remedy_is_for_the_process_that_sleeps() -> None:
     found = judged(report).verdict
     assert found is not None and found.cause == "app-blocked"
     assert any("4712" in (action.run or "") for action in found.actions)
+
+
+def test_parallel_workers_of_postgresql_are_no_cgi() -> None:
+    (look,) = choice.child_each("postgres")
+    assert "leader_pid" in (look.run or "")
+    assert "FastCGI" in choice.child_each("slow.cgi")[0].say

@@ -195,8 +195,8 @@ def _app_cpu(case: _Case) -> Remedy:
     )
     program = choice.started_for_requests(case.report) if _is_of_children(case.service) else None
     if program is not None:
-        actions = (*remedies("child-each", program=program), *actions)
-    if program is not None and (found is None or found.how == "host"):
+        actions = (*choice.child_each(program), *actions)
+    if program is not None and (found is None or found.how in ("host", "crew")):
         subject = f"{program} processes"
         headline = f"{case.service.name} waits for {subject}, which come and go and compute"
         if found is not None:
@@ -390,7 +390,7 @@ def _wakes(case: _Case, part: str, author: Optional[LastAuthor], pid: int) -> Tu
     is_full = author is not None and _sleeps_at_a_full_pipe(case)
     first = remedies("pipe-full", pid=pid, who=author.name) if author and is_full else ()
     if author is not None and author.is_program:
-        first = remedies("child-each", program=author.author.comm)
+        first = choice.child_each(author.author.comm or "")
     is_occupied = case.time.occupied >= THREAD_BUSY_MIN
     found = choice.sleeps(case.report, pid, on_disk=part == "disk", is_occupied=is_occupied)
     return (*first, *found)

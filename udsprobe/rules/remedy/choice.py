@@ -231,6 +231,16 @@ def started_for_requests(report: Report) -> Optional[str]:
     return Counter(ended).most_common(1)[0][0]
 
 
+def sender(pid: int, who: str) -> Tuple[Action, ...]:
+    """Requests wait for what that other client of their server sends."""
+    return remedies("sender", peer_pid=pid, who=who)
+
+
+def child_each(program: str) -> Tuple[Action, ...]:
+    """A process of that program is started for each request."""
+    return remedies("child-each", recognise(program), program=program)
+
+
 def _with_idle_cpus(report: Report, target: Optional[Target]) -> Tuple[Action, ...]:
     """Of Go no thread waits for CPUs that it may not use: it has no more threads than CPUs."""
     if target is None or target.language != "go":

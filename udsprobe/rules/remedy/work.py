@@ -247,6 +247,15 @@ CHILD_EACH: Dict[str, Tuple[Row, ...]] = {
             "a process of it is started for each request, which waits until that is done",
         ),
     ),
+    "postgresql": (
+        look(
+            'sudo -u postgres psql -c "SELECT leader_pid, pid, query FROM pg_stat_activity WHERE '
+            'leader_pid IS NOT NULL"',
+            "see which queries PostgreSQL runs with parallel workers",
+            "it starts them for each such query, which waits until they are done; an index, or "
+            "fewer rows, makes it quicker",
+        ),
+    ),
 }
 SLEEP_IN: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
