@@ -25,12 +25,14 @@ from udsprobe.model.report import (
     Requests,
     SendBlocked,
     Served,
+    ServedBy,
     StageMeans,
     Stages,
     Syscall,
     ThreadTime,
     Time,
     Upstream,
+    Waiting,
     WholeRequest,
 )
 
@@ -116,6 +118,14 @@ def service(
         connections_total=len(connections or []),
         syscalls=syscalls or [],
     )
+
+
+def served_by(pid: int, count: int, comm: str = "node") -> ServedBy:
+    """Requests of one process that nothing is wrong with."""
+    mean = StageMeans(None, 20.0, 3.0, 100.0, 7.0)
+    own = (pid, comm, count, count / SECONDS, flat(count, 130.0), mean, {"cpu": 100.0}, 0, 0, [])
+    nothing = Waiting(0, None)
+    return ServedBy(*own, in_progress=nothing, unread=nothing, asking=nothing)
 
 
 def kept_request(tid: int, pid: int = 4711, comm: str = "node") -> WholeRequest:

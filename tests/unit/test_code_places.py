@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Set, Tuple
 
 import pytest
 
 from tests.unit import ill, reports
 from udsprobe.model.code.frames import JIT
 from udsprobe.model.code.sleeps import sleeping_processes
-from udsprobe.model.code.stacks import stacks
+from udsprobe.model.code.stacks import culprit_pids, stacks
 from udsprobe.model.harm import Harm
-from udsprobe.model.report import CodePlace, ProcessCode, Report, Sleeps, Stacks
+from udsprobe.model.report import (
+    CodePlace,
+    ProcessCode,
+    ProcessTime,
+    Report,
+    Sleeps,
+    Stacks,
+    Verdict,
+)
 from udsprobe.rules.code_places import told, with_code
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import Suspect
@@ -379,11 +387,65 @@ def test_of_go_the_program_s_own_function_has_its_place(first: str, own: str, sa
     assert told(code) == f"97 % in {says}main.serve (main.go:7)"
 
 
+STANDBY = "a standby to confirm its commit (synchronous replication)"
+TABLE = "a lock of a table, or of all tables (metadata lock)"
+
+
+def test_most_that_wait_for_a_lock_are_told_and_not_who_ends_it() -> None:
+    """Whose transaction others wait for is the subject, and sleeps for something else."""
+    for_lock = (("ProcSleep", APP), ("WaitLatch", APP), ("epoll_wait", LIBC))
+    waits = slept("epoll_wait", *for_lock, ms=700, owing_ms=700)
+    ends = slept("epoll_wait", ("pg_sleep", APP), ("epoll_wait", LIBC), ms=900, owing_ms=900)
+    rows = [replace(waits, pid=pid) for pid in (2, 3)] + [replace(ends, pid=9)]
+    report = with_processes(found(*rows), 2, 3, 9)
+    root = replace(suspect("app-blocked", "app_timer_us"), subject="postgres 9")
+    named_ = with_code(root, report)
+    assert named_.headline.endswith(
+        "for a lock of the database: 100 % in epoll_wait ← … ← ProcSleep (app)"
+    )
+    alone = with_processes(found(rows[0], rows[2]), 2, 9)
+    assert "pg_sleep" in with_code(root, alone).headline
+
+
+def with_processes(stacks_of: Stacks, *pids: int) -> Report:
+    """A report with these stacks, of processes of PostgreSQL."""
+    report = reports.measured()
+    assert report.time is not None
+    share = report.time.total
+    processes = [ProcessTime(pid, "postgres", 1, 10.0, share) for pid in pids]
+    return replace(report, stacks=stacks_of, time=replace(report.time, processes=processes))
+
+
+@pytest.mark.parametrize(
+    ("cause", "subject", "pids"),
+    [
+        ("app-blocked", "postgres 9", {2, 3, 9}),
+        ("app-cpu", "postgres 9", {9}),
+        ("app-blocked", None, {2, 3, 8, 9}),
+    ],
+)
+def test_stacks_are_taken_of_those_that_wait_too(
+    cause: str, subject: Optional[str], pids: Set[int]
+) -> None:
+    report = with_processes(found(*SLEPT), 2, 3, 9)
+    serving = [ill.served_by(pid, 100) for pid in (2, 3)]
+    told_of = Verdict(cause, False, None, None, 0.9, "postgres waits", subject)
+    blamed = replace(
+        report,
+        verdict=told_of,
+        targets=[reports.target(pid, "postgres") for pid in (2, 3, 8, 9)],
+        requests=replace(report.requests, served_by=serving),
+    )
+    assert culprit_pids(blamed) == pids
+
+
 @pytest.mark.parametrize(
     ("function", "waits_for", "says"),
     [
         ("ProcSleep", "a lock of the database", "pg_blocking_pids"),
         ("lock_wait", "a lock of the database", "innodb_lock_waits"),
+        ("SyncRepWaitForLSN", STANDBY, "pg_stat_replication"),
+        ("MDL_wait::timed_wait", TABLE, "show full processlist"),
         ("sqliteDefaultBusyCallback", "the lock of a SQLite database", "journal_mode"),
         ("php_session_start", "a session that another request has", "session_write_close()"),
         ("session_start", "a session that another request has", "session_write_close()"),

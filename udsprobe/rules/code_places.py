@@ -19,7 +19,7 @@ from udsprobe.model.code.frames import (
 )
 from udsprobe.model.code.sleeps import IN_LOOP, is_parked
 from udsprobe.model.code.stacks import subject_pids
-from udsprobe.model.report import CodePlace, Evidence, ProcessCode, Report, SleepCall
+from udsprobe.model.report import CodePlace, Evidence, ProcessCode, ProcessSleep, Report, SleepCall
 from udsprobe.rules.accounts.authors import AUTHOR_SHARE
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
@@ -122,7 +122,7 @@ def _running(root: Suspect, report: Report) -> Suspect:
 
 
 def _asleep(root: Suspect, report: Report) -> Suspect:
-    found = _sleep(root, report)
+    found = _sleep_of_most(root, report) or _sleep(root, report)
     if found is None or not found.code:
         return root
     if is_parked(found):
@@ -187,7 +187,7 @@ def _with_known(
         return _of_turn(root, found, fact, wait, report)
     # Where an interpreter's script is before it, the script's function says where.
     is_inside = found.code[0].stack[0] in places[0].stack
-    first = found.code[0] if is_inside else places[0]
+    first = _by_known(found.code[0] if is_inside else places[0], wait)
     share_pct = min(100.0, sum(each.share_pct for each in places))
     headline = _waits_for(wait.waits_for, root.headline)
     return replace(
@@ -197,6 +197,14 @@ def _with_known(
         actions=(*remedies(wait.kind), *actions),
         code=tuple(found.code),
     )
+
+
+def _by_known(place: CodePlace, wait: KnownSleep) -> CodePlace:
+    """With the library's function that tells what for, where one that it called would be named."""
+    at = wait.found_in(place.stack)
+    if at is None or place.own not in place.stack[:at]:
+        return place
+    return replace(place, own=place.stack[at])
 
 
 def _known_of(found: SleepCall) -> Optional[_Known]:
@@ -466,13 +474,34 @@ def _sleep(root: Suspect, report: Report) -> Optional[SleepCall]:
     return max(tells or others, key=_waited_us, default=None)
 
 
+def _sleep_of_most(root: Suspect, report: Report) -> Optional[SleepCall]:
+    """Where a library's function tells what most of the processes wait for, the longest of that.
+
+    Who ends the waits of the others, and is the subject then, sleeps for something else itself.
+    """
+    calls = [call for each in _asleep_in(root, report) for call in each.calls]
+    calls = [call for call in calls if _is_of(call, _part(root))]
+    spent: Dict[KnownSleep, List[SleepCall]] = {}
+    for call in calls:
+        known = _known_of(call)
+        if known is not None and known[0].library is None:
+            spent.setdefault(known[0], []).append(call)
+    most = max(spent.values(), key=lambda each: sum(map(_waited_us, each)), default=[])
+    if sum(map(_waited_us, most)) < CODE_KIND_SHARE_MIN * sum(map(_waited_us, calls)):
+        return None
+    return max(most, key=_waited_us, default=None)
+
+
+def _asleep_in(root: Suspect, report: Report) -> List[ProcessSleep]:
+    """Of the service that the verdict is about."""
+    sleeps = report.stacks.sleeps if report.stacks is not None else None
+    processes = sleeps.processes if sleeps is not None else ()
+    return [each for each in processes if not root.pids or each.pid in root.pids]
+
+
 def _sleep_calls(root: Suspect, report: Report) -> List[SleepCall]:
     """Of the process that the verdict is about."""
-    if report.stacks is None or report.stacks.sleeps is None:
-        return []
-    asked = [
-        each for each in report.stacks.sleeps.processes if not root.pids or each.pid in root.pids
-    ]
+    asked = _asleep_in(root, report)
     named = subject_pids(report, root.subject)
     mine = [each for each in asked if each.pid in named] or asked[:1]
     return [call for each in mine for call in each.calls]

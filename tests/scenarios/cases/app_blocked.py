@@ -334,6 +334,17 @@ def postgres_row_lock(bench: Bench, sleep_ms: int = 10) -> Subject:
     return Subject([postgres.pid])
 
 
+@case("PostgreSQL", needs=("postgres", "initdb", "psql", "pgbench"))
+def postgres_table_lock(bench: Bench, sleep_ms: int = 100) -> Subject:
+    """A job locks a table for 100 ms again and again, beside eight clients that read it."""
+    postgres = Postgres(bench)
+    postgres.run("CREATE TABLE t (n bigint); INSERT INTO t VALUES (0)")
+    held = f"BEGIN; LOCK TABLE t; SELECT pg_sleep({sleep_ms / 1000}); COMMIT;\n"
+    postgres.pgbench(f"{held}SELECT pg_sleep(0.01);", 1)
+    postgres.pgbench("SELECT * FROM t;", 8, "--rate=2000")
+    return Subject([postgres.pid], ["a lock of the database", "pg_blocking_pids"])
+
+
 @case("PostgreSQL", BOTH, needs=("postgres", "initdb", "psql", "pgbench"))
 def postgres_row_held(bench: Bench, held: bool = True) -> Subject:
     """A session has updated a row and is idle in its transaction: four clients wait for it."""

@@ -96,9 +96,18 @@ def subject_pids(report: Report, subject: Optional[str]) -> FrozenSet[int]:
 
 
 def culprit_pids(report: Report) -> FrozenSet[int]:
-    """The process that the verdict is about; all targets where it names none."""
-    named = subject_pids(report, report.verdict.subject if report.verdict is not None else None)
-    return named or frozenset(each.pid for each in report.targets if each.state == "running")
+    """The process that the verdict is about; all targets where it names none.
+
+    Where it names who ends the waits of others, those that serve as well: what they wait for, their
+    own stacks tell.
+    """
+    verdict = report.verdict
+    running = frozenset(each.pid for each in report.targets if each.state == "running")
+    named = subject_pids(report, verdict.subject if verdict is not None else None)
+    if not named or verdict is None or verdict.cause != "app-blocked":
+        return named or running
+    serving = {row.pid for row in report.requests.served_by or () if row.count}
+    return named | (running & serving)
 
 
 def ran(first: Sample, last: Sample) -> List[Row]:

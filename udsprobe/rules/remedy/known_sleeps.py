@@ -9,7 +9,7 @@ import re
 from typing import Dict, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from udsprobe.model.code.frames import bare
-from udsprobe.rules.remedy.row import Row, restart
+from udsprobe.rules.remedy.row import Row, look, reload, restart
 from udsprobe.rules.remedy.work import HUNG, POOL
 from udsprobe.rules.servers import GENERIC
 
@@ -56,6 +56,18 @@ _POSTGRESQL = KnownSleep(
 )
 # storage/innobase/lock/lock0wait.cc
 _INNODB = KnownSleep("innodb-lock", "a lock of the database", _in(r"lock_wait(_suspend_thread)?"))
+# src/backend/replication/syncrep.c: a commit waits until a standby says that it has it.
+_STANDBY = KnownSleep(
+    "postgresql-standby",
+    "a standby to confirm its commit (synchronous replication)",
+    _in("SyncRepWaitForLSN"),
+)
+# sql/mdl.cc: of a table, or of all (FLUSH TABLES WITH READ LOCK, a backup), of any engine.
+_TABLE_IN_MYSQL = KnownSleep(
+    "mysql-table-lock",
+    "a lock of a table, or of all tables (metadata lock)",
+    _in(r"MDL_wait::timed_wait"),
+)
 # ext/session/mod_files.c: a session's file is locked until it is written, at the end of a request.
 _PHP_SESSION = KnownSleep(
     "php-session",
@@ -112,7 +124,10 @@ _LIMIT = KnownSleep(
     re.compile(r"io\.github\.resilience4j\..*|java\.util\.concurrent\.Semaphore\..*"),
     may_rest=True,
 )
-_KNOWN = (_SQLITE, _POSTGRESQL, _INNODB, _PHP_SESSION, _POOL, _LIMIT)
+_KNOWN = (
+    *(_SQLITE, _POSTGRESQL, _STANDBY, _INNODB, _TABLE_IN_MYSQL, _PHP_SESSION),
+    *(_POOL, _LIMIT),
+)
 # Of the language, between a library and who calls it.
 _BETWEEN = re.compile(
     r"_GeneratorContextManager\.__enter__|.*<locals>.*"
@@ -143,6 +158,33 @@ POSTGRESQL_LOCK: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (HUNG["postgresql"][0], _SHORT_TRANSACTIONS)
 }
 INNODB_LOCK: Dict[str, Tuple[Row, ...]] = {GENERIC: (HUNG["mysql"][0], _SHORT_TRANSACTIONS)}
+MYSQL_TABLE_LOCK: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        HUNG["mysql"][1],
+        restart(
+            "end transactions that have read a table before ALTER TABLE, LOCK TABLES or FLUSH "
+            "TABLES WITH READ LOCK comes, give these a short lock_wait_timeout, and take backups "
+            "without that lock (mariadb-dump --single-transaction, mariadb-backup)",
+            "such a statement waits for all that use the table, and all that come later wait for "
+            "it",
+        ),
+    )
+}
+POSTGRESQL_STANDBY: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        look(
+            'sudo -u postgres psql -c "select application_name, state, sync_state, write_lag, '
+            'flush_lag, replay_lag from pg_stat_replication"',
+            "see which standby PostgreSQL waits for, and how far it lags",
+            "a commit is answered when the standbys of synchronous_standby_names have confirmed it",
+        ),
+        reload(
+            "until that standby keeps up, synchronous_standby_names = 'ANY 1 (…)' with more than "
+            "one of them, or synchronous_commit = local where a lost commit does no harm",
+            "the slowest standby that is needed sets the pace of all commits",
+        ),
+    )
+}
 
 PHP_SESSION: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (

@@ -146,6 +146,12 @@ KINDS: Dict[str, Kind] = {
     "innodb-lock": Kind(
         "app-blocked", "a lock of a MySQL or MariaDB database", known_sleeps.INNODB_LOCK
     ),
+    "mysql-table-lock": Kind(
+        "app-blocked", "a lock of a table of MySQL or MariaDB", known_sleeps.MYSQL_TABLE_LOCK
+    ),
+    "postgresql-standby": Kind(
+        "app-blocked", "a standby of PostgreSQL is slow", known_sleeps.POSTGRESQL_STANDBY
+    ),
     "php-session": Kind(
         "app-blocked", "a PHP session that another request has", known_sleeps.PHP_SESSION
     ),
