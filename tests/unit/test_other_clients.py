@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit import ill
 from tests.unit.kept import call, kept, story
-from udsprobe.model.report import Report, WholeRequest
+from udsprobe.model.report import Author, Peer, Report, Wait, WholeRequest
 from udsprobe.model.requests.whole_requests import whole_request
 from udsprobe.rules import judged
 from udsprobe.rules.accounts.other_clients import follows_another_client, share_of_other_clients
@@ -69,6 +69,34 @@ def test_consumers_of_a_queue_suffer_from_nobody() -> None:
     assert found is not None
     assert found.cause == "healthy"
     assert "waiting for what another client sends" in found.summary
+
+
+def waited_for(*spent_us: float) -> Report:
+    """Of the same the waits in the poller, as two clients ended them."""
+    ends = [Peer(50 + n, "worker", None) for n in range(len(spent_us))]
+    authors = [
+        Author("process", peer.pid, None, peer.comm, False, "sleep", None, us)
+        for peer, us in zip(ends, spent_us)
+    ]
+    wait = Wait(4711, 4711, "node", "poll", 900, sum(spent_us), 30_000.0, authors, 0.0, [])
+    rows = [ill.connection(peer=peer) for peer in ends]
+    return replace(report([QUEUE] * 20, [QUEUE] * 4), waits=[wait], connections=rows)
+
+
+def test_who_sends_what_is_waited_for_is_named() -> None:
+    """A worker that answers by a queue, a replica that confirms: from there it goes on."""
+    found = judged(waited_for(9e6, 1e6)).verdict
+    assert found is not None and found.cause == "healthy"
+    assert "waiting for what another client, worker 50, sends" in found.summary
+    assert [each.run for each in found.actions] == ["sudo udsprobe attach --pid 50"]
+    assert "worker 50 ends 90 % of the waits" in found.evidence[0].says
+
+
+def test_of_many_that_send_none_is_named() -> None:
+    found = judged(waited_for(3e6, 3e6, 3e6)).verdict
+    assert found is not None
+    assert "waiting for what another client sends" in found.summary
+    assert not found.actions
 
 
 def test_a_timer_is_a_wait() -> None:

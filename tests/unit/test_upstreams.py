@@ -8,7 +8,7 @@ from typing import List, Optional
 import pytest
 
 from tests.unit import ill
-from udsprobe.model.report import Peer, Report, Verdict
+from udsprobe.model.report import Peer, Report, Verdict, Wait
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
 from udsprobe.rules.upstreams import MostAsked, asks_only, most_asked
@@ -28,6 +28,22 @@ def verdict(report: Report) -> Verdict:
     found = judged(report).verdict
     assert found is not None
     return found
+
+
+def test_a_worker_that_sleeps_between_its_requests_is_told_so() -> None:
+    """One that takes jobs from a queue: what it asks is quick, and what it does takes its time."""
+    report = worker(100)
+    slept = Wait(4711, 4711, "node", "sleep", 100, 0.8e6 * ill.SECONDS, 8e4, [], 0.0, [])
+    found = verdict(replace(report, waits=[slept]))
+    assert found.cause == "healthy"
+    says = "node 4711 was asleep by a timer for 80 % of the time, and nothing is saturated"
+    assert says in found.summary
+    assert not any("postgres" in each.say for each in found.actions)
+    # At a pipe it may wait for work.
+    for other in (replace(slept, kind="pipe"), replace(slept, total_us=1e6)):
+        found = verdict(replace(report, waits=[other]))
+        assert "asleep" not in found.summary
+        assert "postgres" in found.actions[0].say
 
 
 def test_a_worker_is_told_whom_most_of_its_time_goes_to() -> None:

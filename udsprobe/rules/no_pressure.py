@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List, Mapping, Optional, Tuple
+from typing import Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
-from udsprobe.model.report import Action, Evidence, Report, Verdict, Waiting
+from udsprobe.model.report import Action, Evidence, Report, ThreadTime, Verdict, Waiting
 from udsprobe.model.threads.thread_time import busy_share
+from udsprobe.rules.accounts.authors import DOING
 from udsprobe.rules.accounts.lock_use import busiest_lock
+from udsprobe.rules.accounts.other_clients import Sender, who_sends
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.saturation import is_busy_for_nobody
-from udsprobe.rules.accounts.service import Service
+from udsprobe.rules.accounts.service import Service, serving_threads
 from udsprobe.rules.accounts.transport_share import TransportShare
 from udsprobe.rules.causes import HEALTHY, UNKNOWN
 from udsprobe.rules.harm import NOBODY, not_enough_seen
@@ -29,7 +31,14 @@ from udsprobe.rules.thresholds import (
     WAIT_SHARE_MIN,
 )
 from udsprobe.rules.upstreams import MostAsked, asks_only
-from udsprobe.rules.wording import at_most, count, duration, evidence, percent, place
+from udsprobe.rules.wording import (
+    at_most,
+    count,
+    duration,
+    evidence,
+    percent,
+    place,
+)
 
 
 def unknown(report: Report, service: Service, share: TransportShare) -> Optional[Verdict]:
@@ -189,7 +198,8 @@ def healthy(
     facts += [*locks, *_reader_room(report)]
     cause, value = _nearest(near)
     asked = asks_only(service)
-    where = _where(report, service, time, share) if asked is None else _asks(asked)
+    sender = _sender(service, time)
+    where = _where(report, service, time, share) if asked is None else _asks(asked, service)
     gain = ""
     if share.max_gain_pct is not None:
         gain = f" A free transport would save {at_most(share.max_gain_pct / 100)} of request time."
@@ -202,8 +212,8 @@ def healthy(
         summary=f"No bottleneck: {_with_owed(where, owed)}{_near_words(cause, value)}"
         f"{_lock_words(locks)}{gain}",
         subject=None,
-        evidence=[*(asked.facts if asked else ()), *facts],
-        actions=list(asked.actions()) if asked else [],
+        evidence=[*(asked.facts if asked else ()), *_sender_facts(sender), *facts],
+        actions=list(_looks(report, service, asked, sender)),
         class_=HEALTHY,
         harm=NOBODY,
     )
@@ -240,17 +250,63 @@ ASKS_ONLY_SURE = 0.5
 _NOTHING = "nothing is saturated, refused or blocked"
 
 
-def _asks(asked: MostAsked) -> str:
+def _asks(asked: MostAsked, service: Service) -> str:
     """Of a worker, a job, a client: whether it waits for slow answers or for work is not known."""
     many = count(asked.count, "request")
     took = f"its own {many} to {asked.where} took {duration(asked.mean_us)} on average"
-    return f"it served no request; {took}, and {_NOTHING} here."
+    asleep = _asleep_itself(service)
+    rests = "" if asleep is None else f", {asleep.clause()}"
+    return f"it served no request; {took}{rests}, and {_NOTHING} here."
+
+
+class _Asleep(NamedTuple):
+    """What a thread waits for that is neither an answer nor work, and for how much of the time."""
+
+    thread: ThreadTime
+    kind: str
+    share: float
+
+    def clause(self) -> str:
+        """`worker 4711 was asleep by a timer for 80 % of the time`."""
+        who = f"{self.thread.comm} {self.thread.tid}"
+        return f"{who} was {DOING[self.kind]} for {percent(self.share)} of the time"
+
+
+_OF_ITS_OWN = ("sleep", "child", "disk")
+
+
+def _asleep_itself(service: Service) -> Optional[_Asleep]:
+    """The thread that asks, where it does so for most of the time."""
+    threads = serving_threads(service)
+    asks = max(threads, key=lambda t: t.share.get("sys_socket", 0.0) * t.observed_s, default=None)
+    if asks is None or not asks.observed_s:
+        return None
+    own = [row for row in service.waits if (row.pid, row.tid) == (asks.pid, asks.tid)]
+    longest = max(
+        (row for row in own if row.kind in _OF_ITS_OWN), key=lambda row: row.total_us, default=None
+    )
+    share = longest.total_us / 1e6 / asks.observed_s if longest is not None else 0.0
+    if longest is None or share < WAIT_SHARE_MIN:
+        return None
+    return _Asleep(asks, longest.kind, min(1.0, share))
+
+
+def _looks(
+    report: Report, service: Service, asked: Optional[MostAsked], sender: Optional[Sender]
+) -> Tuple[Action, ...]:
+    """Where to look if somebody waits all the same."""
+    if asked is None:
+        return choice.sender(sender.pid, sender.who) if sender is not None else ()
+    asleep = _asleep_itself(service)
+    if asleep is not None:
+        return choice.sleeps(report, asleep.thread.pid, on_disk=asleep.kind == "disk")
+    return asked.actions()
 
 
 def _where(report: Report, service: Service, time: RequestTime, transport: TransportShare) -> str:
     if not time.count:
         return f"no request-reply turns were seen, and {_NOTHING}."
-    largest = max(time.parts_us, key=lambda name: time.parts_us[name])
+    largest, sender = _largest(time), _sender(service, time)
     mean = duration(time.total_us / time.count)
     words = {
         "cpu": "its own CPU time",
@@ -264,7 +320,9 @@ def _where(report: Report, service: Service, time: RequestTime, transport: Trans
         "send": "readers",
         "accept": "accept()",
         "client": "waiting for clients to send the rest of their requests",
-        "other_clients": "waiting for what another client sends: a blocking queue, a long poll",
+        "other_clients": "waiting for what another client"
+        f"{f', {sender.who},' if sender else ''} sends: a blocking queue, a long poll, a replica "
+        "that confirms",
     }
     if is_go(report, service.pids):
         words.update(dict.fromkeys(IN_GOROUTINES, "waits of its goroutines"))
@@ -273,6 +331,25 @@ def _where(report: Report, service: Service, time: RequestTime, transport: Trans
         part = transport.max_gain_pct / 100  # the one figure that is told of it
     told = f"a request takes {mean}, {percent(part)} of it {words[largest]}"
     return f"{told}{_last_byte(report, time)}{_why_no_wait(time)}."
+
+
+def _largest(time: RequestTime) -> str:
+    """The part of request time that is the largest."""
+    return max(time.parts_us, key=lambda name: time.parts_us[name])
+
+
+def _sender(service: Service, time: RequestTime) -> Optional[Sender]:
+    """Who sends what most of the time of requests is waited for; None where they do not wait so."""
+    if not time.count or _largest(time) != "other_clients":
+        return None
+    return who_sends(service.waits, service.clients)
+
+
+def _sender_facts(sender: Optional[Sender]) -> Tuple[Evidence, ...]:
+    if sender is None:
+        return ()
+    says = f"{sender.who} ends {percent(sender.share)} of the waits for clients in its poller"
+    return (evidence("waits_author_share", sender.share, "of 1", says),)
 
 
 def _last_byte(report: Report, time: RequestTime) -> str:

@@ -6,10 +6,12 @@ something, there is nothing to reply. The wait is of no server's making.
 
 from __future__ import annotations
 
-from typing import FrozenSet, List, Optional, Sequence
+from collections import Counter
+from typing import FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Report, WholeRequest
-from udsprobe.rules.thresholds import OTHERS_SHARE_MIN, SLOW_REQUESTS_MIN
+from udsprobe.model.report import Report, Wait, WholeRequest
+from udsprobe.rules.thresholds import AUTHOR_SHARE_MIN, OTHERS_SHARE_MIN, SLOW_REQUESTS_MIN
+from udsprobe.rules.wording import process
 
 
 def share_of_other_clients(report: Report, pids: Optional[FrozenSet[int]]) -> float:
@@ -28,6 +30,38 @@ def share_of_other_clients(report: Report, pids: Optional[FrozenSet[int]]) -> fl
         return 0.0
     least = min(_ended_by_others(each) for each in (slowest, sampled) if each)
     return least if least >= OTHERS_SHARE_MIN else 0.0
+
+
+class Sender(NamedTuple):
+    """The client whose messages end most of the waits in a poller; `share` of them, of 1."""
+
+    pid: int
+    comm: str
+    share: float
+
+    @property
+    def who(self) -> str:
+        """`python 4711`."""
+        return process(self.pid, self.comm)
+
+
+def who_sends(waits: Sequence[Wait], clients: FrozenSet[Tuple[int, int]]) -> Optional[Sender]:
+    """Which client that is; None where none stands out: a worker that replies to a queue, a
+    replica that confirms.
+
+    Args:
+        waits: of the threads of a service. clients: as in `Service`.
+    """
+    spent: Counter[Tuple[int, str]] = Counter()
+    for row in waits:
+        for each in row.authors if row.kind == "poll" else ():
+            if each.pid and each.comm and (row.pid, each.pid) in clients:
+                spent[each.pid, each.comm] += round(each.total_us)
+    if not spent:
+        return None
+    (pid, comm), most_us = spent.most_common(1)[0]
+    share = most_us / max(1, sum(spent.values()))
+    return Sender(pid, comm, share) if share >= AUTHOR_SHARE_MIN else None
 
 
 def follows_another_client(request: WholeRequest) -> bool:

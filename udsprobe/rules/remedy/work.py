@@ -558,6 +558,17 @@ UPSTREAM: Dict[str, Tuple[Row, ...]] = {
     )
 }
 
+SENDER: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        look(
+            "sudo udsprobe attach --pid {peer_pid}",
+            "see what {who} does before it sends what is waited for, if clients wait for it too "
+            "long",
+            "the server answers as soon as that comes: a worker's answer, a replica's "
+            "confirmation, a job",
+        ),
+    )
+}
 UPSTREAM_DROPS: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         look(
