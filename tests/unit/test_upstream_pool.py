@@ -62,6 +62,16 @@ def test_one_connection_may_be_a_lock_that_is_held_meanwhile() -> None:
     assert "default_pool_size" in first_action(named(one, "pgbouncer"))
 
 
+def test_one_connection_may_carry_several_requests_at_once() -> None:
+    """A client that does not wait for answers (ioredis): more requests than turns."""
+    one = pooled(98.0, connections=1)
+    row = replace((one.requests.upstream or [])[0], count=300)
+    together = replace(one, requests=replace(one.requests, upstream=[row]))
+    assert "over one connection, which is 98 % busy" in verdict(together).summary
+    assert "see why" in first_action(together)
+    assert all("hold no lock" not in each.say for each in verdict(together).actions)
+
+
 @pytest.mark.parametrize(
     ("comm", "busy", "has_time"),
     [

@@ -416,7 +416,8 @@ def _upstream_wait(case: _Case) -> Remedy:
     looks = asked.actions()
     if is_name_server(asked.address):
         looks = choice.lookups(case.report, case.service.pids, asked.address)
-    actions = (*larger, *looks) if busy is None else (*looks, *larger)
+    is_first = busy is None and not _asks_together(case.service)
+    actions = (*larger, *looks) if is_first else (*looks, *larger)
     also = f"; {asked.who} itself is {percent(busy)} busy" if busy is not None else ""
     where = "in its event loop for" if in_loop else "for"
     queues = "; nobody else is served meanwhile" if in_loop else _pool(case.service)
@@ -444,6 +445,8 @@ def _pool(service: Service) -> str:
     full = full_pool(service)
     if full is not None:
         busy = percent((full.busy_pct or 0.0) / 100)
+        if _asks_together(service):
+            return f", over one connection, which is {busy} busy"
         if full.connections == 1:
             return f", and asks it one request at a time: its one connection is {busy} busy"
         size = count(full.connections or 0, "connection")
@@ -453,10 +456,21 @@ def _pool(service: Service) -> str:
     return ""
 
 
+def _asks_together(service: Service) -> bool:
+    """Over one connection, with fewer turns than there are requests, but for those in progress at
+    the window's edges: several were sent before their answers came."""
+    full = full_pool(service)
+    if full is None or full.connections != 1:
+        return False
+    return full.count + service.at_once < service.count
+
+
 def _larger_pool(case: _Case) -> Tuple[Action, ...]:
     full = full_pool(case.service)
     size = full.connections if full is not None else None
-    return choice.pool(case.report, case.service.pids, size or 0)
+    return choice.pool(
+        case.report, case.service.pids, 0 if _asks_together(case.service) else size or 0
+    )
 
 
 def _mostly_queues(case: _Case) -> bool:
