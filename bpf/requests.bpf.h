@@ -164,6 +164,7 @@ static __always_inline void begin_turn(struct connection *connection, struct thr
 	connection->recv_ns = now - (call->start_ns > arrived ? call->start_ns : arrived);
 	connection->app_ns = 0;
 	connection->rest_ns = 0;
+	connection->before.received_ns = 0;
 	connection->calls_before = state->calls_ended;
 }
 
@@ -265,6 +266,11 @@ static __always_inline void request_goes_on(struct connection *connection,
 {
 	ns_t came = connection->arrived_ns;
 
+	connection->before.received_ns = connection->received_ns;
+	connection->before.recv_ns = connection->recv_ns;
+	connection->before.app_ns = connection->app_ns;
+	connection->before.rest_ns = connection->rest_ns;
+	connection->before.came_ns = came && came <= now ? came : call->start_ns;
 	connection->recv_ns += now - call->start_ns;
 	connection->app_ns += elapsed(connection->received_ns, call->start_ns);
 	if (connection->unread)
@@ -367,7 +373,7 @@ static __always_inline void record_app_activities(struct cpu_counts *counts, str
 static __subprogram int record_served(struct server *server, struct connection *connection,
 				      struct call_in_flight *call, ns_t now)
 {
-	shared_latency_add(&server->latency, now - connection->turn_ns);
+	shared_latency_add(&server->latency, connection->replied_after_ns);
 	if (connection->recv_wait_ns)
 		shared_add(&server->stages_ns[STAGE_RECV_WAIT], connection->recv_wait_ns);
 	shared_add(&server->stages_ns[STAGE_RECV], connection->recv_ns);
@@ -444,8 +450,8 @@ static __always_inline void record_turn(struct task_struct *task, struct cpu_cou
 	/* Received while no call was seen, with detail "light". */
 	if (!connection->receiver) {
 		if (server)
-			shared_latency_add(&server->latency, now - connection->turn_ns);
-		latency_add(&counts->served, now - connection->turn_ns);
+			shared_latency_add(&server->latency, connection->replied_after_ns);
+		latency_add(&counts->served, connection->replied_after_ns);
 		request_gone(connection);
 		return;
 	}
@@ -456,7 +462,7 @@ static __always_inline void record_turn(struct task_struct *task, struct cpu_cou
 	}
 	keep_if_slow(task, state, connection, call, now);
 	request_answered(server, tgid, connection);
-	latency_add(&counts->served, now - connection->turn_ns);
+	latency_add(&counts->served, connection->replied_after_ns);
 	latency_add(&counts->stages[STAGE_RECV_WAIT], connection->recv_wait_ns);
 	latency_add(&counts->stages[STAGE_RECV], connection->recv_ns);
 	latency_add(&counts->stages[STAGE_APP], connection->app_ns);
@@ -475,13 +481,62 @@ static __always_inline void record_turn(struct task_struct *task, struct cpu_cou
 		shared_add(&server->handed_over, 1);
 }
 
+/* The send call began after a request had come, and before the last receive call returned. A quick
+ * client has the reply, and asks again, before the send call returns; another thread has received
+ * that (Go's net/http reads on while it replies).
+ */
+static __always_inline bool is_overtaken(struct connection *connection, struct call_in_flight *call)
+{
+	ns_t before_ns = connection->before.received_ns;
+
+	return before_ns && before_ns <= call->start_ns;
+}
+
+/* To the request that is replied to: what was received last is not of it. */
+static __subprogram int leave_next_turn(struct connection *connection)
+{
+	ns_t received_ns = connection->received_ns;
+	ns_t recv_ns = elapsed(connection->before.recv_ns, connection->recv_ns);
+
+	connection->received_ns = connection->before.received_ns;
+	connection->recv_ns = connection->before.recv_ns;
+	connection->app_ns = connection->before.app_ns;
+	connection->rest_ns = connection->before.rest_ns;
+	connection->before.received_ns = received_ns;
+	connection->before.recv_ns = recv_ns;
+	return 0;
+}
+
+/* Which that began instead. */
+static __subprogram int begin_next_turn(struct task_struct *task, struct thread_state *state,
+					struct connection *connection, ns_t now)
+{
+	ns_t received_ns = connection->before.received_ns;
+	ns_t came_ns = connection->before.came_ns;
+	ns_t began_ns = elapsed(connection->before.recv_ns, received_ns);
+
+	if (connection->last_piece_ns)
+		reply_ended(connection);
+	connection->phase = PHASE_RECEIVING;
+	connection->turn_ns = came_ns;
+	connection->recv_wait_ns = elapsed(came_ns, began_ns);
+	connection->recv_ns = elapsed(came_ns > began_ns ? came_ns : began_ns, received_ns);
+	connection->app_ns = 0;
+	connection->rest_ns = 0;
+	connection->received_ns = received_ns;
+	connection->before.received_ns = 0;
+	connection->calls_before = state->calls_ended;
+	request_began(task, state, connection, now);
+	return 0;
+}
+
 /* Returns what is to be looked for in the bytes. */
 static __always_inline int bytes_sent(struct task_struct *task, struct thread_state *state,
 				      struct call_in_flight *call, bytes_t bytes, ns_t now)
 {
 	struct connection *connection = connection_of(call->sk, call->inode);
 	struct cpu_counts *counts;
-	bool had_room;
+	bool had_room, overtaken;
 	int looks;
 
 	if (!connection)
@@ -514,18 +569,26 @@ static __always_inline int bytes_sent(struct task_struct *task, struct thread_st
 	if (connection->phase != PHASE_RECEIVING || connection->role != ROLE_SERVED)
 		return looks;
 	/* The send call began before the request came: a push, for example, not the reply. */
-	if (call->start_ns < connection->received_ns)
+	overtaken = call->start_ns < connection->received_ns;
+	if (overtaken && !is_overtaken(connection, call))
 		return looks;
 	if (is_in_handshake(connection)) {
 		tls_turn_over(connection);
 		return looks;
 	}
-	connection->phase = PHASE_REPLYING;
+	/* Once it is said to have the reply, another thread may begin the next turn at any moment. */
 	connection->replied_after_ns = elapsed(connection->turn_ns, now);
+	if (overtaken)
+		leave_next_turn(connection);
+	connection->phase = PHASE_REPLYING;
 	counts = cpu_counts();
 	if (counts)
 		record_turn(task, counts, state, connection, call, now);
 	connection->turns++;
+	if (overtaken) {
+		begin_next_turn(task, state, connection, now);
+		return looks | (is_reply_worth_a_look(connection) ? LOOK_REPLY : 0);
+	}
 	if (!is_reply_worth_a_look(connection))
 		return looks;
 	first_piece_sent(connection, (u64)task, state, now);

@@ -740,6 +740,15 @@ struct question {
 	u64_t number;
 };
 
+/* The turn in progress before its last receive call. */
+struct turn_before {
+	ns_t received_ns;	/* 0: that call was its first */
+	ns_t recv_ns;
+	ns_t app_ns;
+	ns_t rest_ns;
+	ns_t came_ns;		/* what that call received */
+};
+
 /* One connection, keyed by the address of its struct sock; inode tells reuse. */
 struct connection {
 	u64_t inode;		/* 0 until it is accepted */
@@ -818,6 +827,7 @@ struct connection {
 	unsigned int stops;
 	unsigned int calls_before;	/* `calls_ended` of the thread that began to receive, then */
 	ns_t replied_after_ns;	/* the last reply, since its request */
+	struct turn_before before;
 	ns_t first_piece_ns;	/* of the last reply, */
 	ns_t last_piece_ns;	/* so far; 0: it is not followed */
 	ns_t quiet_since_ns;	/* 0: there is more to be received */

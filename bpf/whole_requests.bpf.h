@@ -103,7 +103,7 @@ static __subprogram int write_stages(struct whole_request *whole, struct connect
 {
 	bool is_first = connection->turns == 0 && connection->accepted_ns;
 
-	whole->arrived_ns = connection->turn_ns;
+	whole->arrived_ns = elapsed(connection->replied_after_ns, whole->replied_ns);
 	whole->established_ns = is_first ? connection->established_ns : 0;
 	whole->accepted_ns = is_first ? connection->accepted_ns : 0;
 	whole->recv_wait_ns = connection->recv_wait_ns;
@@ -214,7 +214,8 @@ static __subprogram int keep_request(struct task_struct *task, struct thread_sta
 {
 	u32 bank = *(volatile u32 *)&requests_bank & 1;
 
-	keep_in(take_place(bank, 0, now - connection->turn_ns), task, state, connection, call, now);
+	keep_in(take_place(bank, 0, connection->replied_after_ns), task, state, connection, call,
+		now);
 	keep_in(take_place(bank, 1, chance_of(now)), task, state, connection, call, now);
 	return 0;
 }
@@ -226,7 +227,7 @@ static __always_inline void keep_if_slow(struct task_struct *task, struct thread
 {
 	u32 bank = *(volatile u32 *)&requests_bank & 1;
 
-	if (now - connection->turn_ns > slowest_floor_ns[bank] ||
+	if (connection->replied_after_ns > slowest_floor_ns[bank] ||
 	    chance_of(now) > sampled_floor[bank])
 		keep_request(task, state, connection, call, now);
 }
