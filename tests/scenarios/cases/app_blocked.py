@@ -317,6 +317,14 @@ def go_mutex(bench: Bench, sleep_ms: int = 10) -> Subject:
     return Subject([server.pid], ["held by a goroutine that sleeps in time.Sleep"])
 
 
+@case("Go", (TCP,), needs=("go",))
+def go_fans_out(bench: Bench, sleep_ms: int = 20) -> Subject:
+    """Each request starts two goroutines, which sleep, and waits for both."""
+    server = bench.go(f"fan_ms={sleep_ms}")
+    bench.load(server.address, connections=6)
+    return Subject([server.pid], ["sleep (time.Sleep)", "main.part"])
+
+
 @case("PostgreSQL", BOTH, needs=("postgres", "initdb", "pgbench"))
 def postgres_sleeps(bench: Bench, sleep_ms: int = 50) -> Subject:
     """pg_sleep(0.05) in each query."""

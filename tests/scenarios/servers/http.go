@@ -1,6 +1,7 @@
 // An HTTP server on net/http: http-go ADDRESS [option=value …]. ADDRESS: a path or HOST:PORT.
 //
 // spin_ms=T computes · sleep_ms=T · mutex_ms=T one lock held for T ms · body=N bytes ·
+// fan_ms=T two goroutines sleep, one for T ms, and the request waits for both ·
 // one_in=N, forget=1 each Nth request waits for a channel into which nobody sends ·
 // upstream=ADDRESS asks an HTTP server first · keep=0 with a new connection each ·
 // log_to=PATH writes a line of 2,000 bytes there for each request ·
@@ -67,6 +68,19 @@ func makeClient(address string) *http.Client {
 	}}
 }
 
+func part(long time.Duration, parts *sync.WaitGroup) {
+	defer parts.Done()
+	time.Sleep(long)
+}
+
+func fanOut(long time.Duration) {
+	var parts sync.WaitGroup
+	parts.Add(2)
+	go part(long, &parts)
+	go part(long/4, &parts)
+	parts.Wait()
+}
+
 func burn() {
 	runtime.LockOSThread()
 	for {
@@ -110,6 +124,9 @@ func main() {
 		}
 		spin(milliseconds("spin_ms"))
 		time.Sleep(milliseconds("sleep_ms"))
+		if options["fan_ms"] != "" {
+			fanOut(milliseconds("fan_ms"))
+		}
 		if options["mutex_ms"] != "" {
 			lock.Lock()
 			time.Sleep(milliseconds("mutex_ms"))

@@ -20,12 +20,19 @@ class ParkedWait(NamedTuple):
     Attributes:
         does: in words. kind: of remedy. functions: one of them is on the stack.
         is_turn: others have what it waits for, and it is its turn when these are done.
+        unless: who is in one of these does what the others wait for.
     """
 
     does: str
     kind: str
     functions: Pattern[str]
     is_turn: bool = False
+    unless: Optional[Pattern[str]] = None
+
+    def is_in(self, functions: Sequence[str]) -> bool:
+        """Whether a stack with these functions waits so."""
+        does_it = self.unless is not None and any(map(self.unless.fullmatch, functions))
+        return not does_it and any(map(self.functions.fullmatch, functions))
 
 
 def _in(*functions: str) -> Pattern[str]:
@@ -42,6 +49,7 @@ _WAITS = (
             r"net/http\.\(\*Transport\)\.getConn(\.\w+)*",
             r"github\.com/jackc/puddle(/v2)?\.\(\*Pool(\[.*\])?\)\.\w*[aA]cquire\w*",
             r"github\.com/redis/go-redis/v\d+/internal/pool\.\(\*ConnPool\)\.waitTurn",
+            r"github\.com/gomodule/redigo/redis\.\(\*Pool\)\.waitVacantConn",
         ),
         is_turn=True,
     ),
@@ -50,6 +58,19 @@ _WAITS = (
         "limit-in",
         _in(r"golang\.org/x/sync/semaphore\.\(\*Weighted\)\.Acquire"),
         is_turn=True,
+    ),
+    ParkedWait(
+        "wait for a limit of its own (errgroup.SetLimit)",
+        "limit-in",
+        _in(r"golang\.org/x/sync/errgroup\.\(\*Group\)\.Go"),
+        is_turn=True,
+    ),
+    ParkedWait(
+        "wait for what another one asks for already (singleflight)",
+        "same-in",
+        _in(r"golang\.org/x/sync/singleflight\.\(\*Group\)\.Do"),
+        is_turn=True,
+        unless=_in(r"golang\.org/x/sync/singleflight\.\(\*Group\)\.doCall"),
     ),
     ParkedWait(
         "wait for a limit of its own (rate)",
@@ -85,7 +106,7 @@ def goroutine_wait(stack: Sequence[str]) -> Optional[ParkedWait]:
         stack: `function (module)`, the innermost first.
     """
     functions = [bare(named) for named in stack]
-    return next((w for w in _WAITS if any(w.functions.fullmatch(f) for f in functions)), None)
+    return next((wait for wait in _WAITS if wait.is_in(functions)), None)
 
 
 # What who holds a lock does meanwhile, the innermost function first; others wait.
@@ -122,6 +143,15 @@ ROOM_IN: Dict[str, Tuple[Row, ...]] = {
             "raise the channel's capacity where it limits how many work at once; else let what "
             "receives from it keep up: {where}",
             "a goroutine that sends waits until another one receives, or has room for it",
+        ),
+    )
+}
+SAME_IN: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "make what is asked for there quicker, or keep its result for longer, or hand out the "
+            "old one while it is made anew: {where}",
+            "one goroutine does it, and all that ask for the same wait for that one's result",
         ),
     )
 }

@@ -642,6 +642,13 @@ POOL: Dict[str, Tuple[Row, ...]] = {
             "requests above a server's maxconn wait in HAProxy's queue (qcur in its statistics)",
         ),
     ),
+    "caddy": (
+        reload(
+            "raise max_conns_per_host in `transport http` of that reverse_proxy in the Caddyfile, "
+            "or leave it out, if the upstream has time to spare; then reload Caddy",
+            _ONE_EACH,
+        ),
+    ),
     "java": (
         restart(
             "raise maximumPoolSize of HikariCP (or of the pool that it uses), if the upstream has "

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from contextlib import suppress
-from typing import List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.symbols.go.goroutines import ADDS, PARKS, Goroutines, Parked
 from udsprobe.symbols.go.locks.holders import LockHolders, Met
+from udsprobe.symbols.go.origins import Begun, Origin, Origins
 from udsprobe.symbols.process_names import CodeFrame, ParkedStack, ProcessNames
 from udsprobe.symbols.unwinding import RED_ZONE_BYTES, Activation, State, Unwinder
 
@@ -27,6 +28,14 @@ _HANDLES = re.compile(
     r"|google\.golang\.org/grpc\.\(\*Server\)\.handleStream"
     r"|github\.com/valyala/fasthttp\.\(\*Server\)\.serveConn"
 )
+# In these a goroutine may wait for those that it has started.
+_FOR_OTHERS = re.compile(r"sync\.\(\*WaitGroup\)\.Wait|runtime\.(chanrecv[12]?|selectgo)")
+_STANDARD = re.compile(
+    r"(bufio|context|crypto|database|encoding|internal|io|log|net|os|runtime|sync|syscall|time"
+    r"|vendor)(/[\w./]+)?\."
+)
+_PACKAGE = re.compile(r"((?:[^/(\[]*/)*[^/.(\[]*)\.")
+_WAITS_WITH = re.compile(r"((internal/)?runtime|internal/sync|sync)(/[\w/]+)?\..*")
 _RUNTIME = "runtime."
 
 
@@ -38,6 +47,7 @@ class _Group(NamedTuple):
 
     calls: _Addresses
     is_whole: bool
+    for_request: Optional[bool]
     held_by: Optional[Tuple[_Addresses, ...]]
 
 
@@ -60,6 +70,7 @@ class GoroutineStacks:
         self._was_sought = False
         self._acceptors: Set[str] = set()
         self._readers: Set[str] = set()
+        self._outlive: Set[int] = set()
 
     def waiting(self) -> List[ParkedStack]:
         """Those that wait at this moment, but for bytes of a connection, or as the runtime's own.
@@ -80,7 +91,8 @@ class GoroutineStacks:
                 self._learn(frames)
             return [
                 ParkedStack(
-                    frames, group.is_whole, self._has_request(frames), count, self._held_by(group)
+                    *(frames, group.is_whole, self._is_owing(group, frames), count),
+                    held_by=self._held_by(group),
                 )
                 for group, frames, count in named
                 if _is_of_program(frames)
@@ -99,11 +111,65 @@ class GoroutineStacks:
         held_by = {
             lock: tuple(sorted(calls[at] for at in those)) for lock, those in holders.items()
         }
+        begun = [Begun(one, activations) for one, (activations, _) in zip(parked, found)]
+        started, stand_back = self._for_requests(all_met, self._origins.of(begun))
         return Counter(
-            _Group(addresses, is_whole, None if lock is None else held_by.get(lock, ()))
-            for one, (_, is_whole), addresses, lock in zip(parked, found, calls, waits)
-            if one.is_chosen and not one.is_in_call
+            _Group(
+                *(calls[at], found[at][1], True if at in started else None),
+                None if lock is None else held_by.get(lock, ()),
+            )
+            for at, (one, lock) in enumerate(zip(parked, waits))
+            if one.is_chosen and not one.is_in_call and at not in stand_back
         )
+
+    def _for_requests(
+        self, all_met: Sequence[Met], origins: Sequence[Optional[Origin]]
+    ) -> Tuple[FrozenSet[int], FrozenSet[int]]:
+        """Those that a request has started and waits for, and those that wait for them.
+
+        What these wait for is told in place of that.
+        """
+        started: Set[int] = set()
+        stand_back: Set[int] = set()
+        children = self._children(all_met, origins)
+        left = [at for at, met in enumerate(all_met) if self._serves(met.functions)]
+        while left:
+            parent = left.pop()
+            mine = [] if parent in stand_back else children.get(parent, [])
+            awaited = [at for at in mine if _awaits(all_met[parent], self._started_in(origins[at]))]
+            started.update(awaited)
+            stand_back.update([parent] if awaited else [])
+            left += awaited
+        return frozenset(started), frozenset(stand_back)
+
+    def _children(
+        self, all_met: Sequence[Met], origins: Sequence[Optional[Origin]]
+    ) -> Dict[int, List[int]]:
+        """By the one that has started them: those of the program that do not outlive a request."""
+        found: Dict[int, List[int]] = {}
+        for at, origin in enumerate(origins):
+            if origin is None or origin.parent is None or _is_standard(all_met[at].functions):
+                continue
+            if self._reads(all_met[origin.parent].functions):
+                self._outlive.add(origin.place)
+            found.setdefault(origin.parent, []).append(at)
+        return {
+            parent: [at for at in those if _place(origins[at]) not in self._outlive]
+            for parent, those in found.items()
+        }
+
+    def _started_in(self, origin: Optional[Origin]) -> List[str]:
+        return [] if origin is None else self._functions([origin.place - 1])
+
+    def _serves(self, functions: Sequence[str]) -> bool:
+        return self._has_request([CodeFrame(each, None) for each in functions])
+
+    def _reads(self, functions: Sequence[str]) -> bool:
+        """It waits for the next request of its connection."""
+        return any(map(_READS.fullmatch, functions)) and not any(map(_HANDLES.fullmatch, functions))
+
+    def _is_owing(self, group: _Group, frames: Sequence[CodeFrame]) -> bool:
+        return group.for_request or self._has_request(frames)
 
     def _held_by(self, group: _Group) -> Optional[List[List[CodeFrame]]]:
         return None if group.held_by is None else [self._frames(each) for each in group.held_by]
@@ -139,7 +205,9 @@ class GoroutineStacks:
         begin, size_bytes = parks
         code = range(begin, begin + size_bytes)
         found = Goroutines(self._memory, adds, code.__contains__, RED_ZONE_BYTES)
-        self._holders = LockHolders(self._memory, self._function_at, self._names.function_bounds)
+        names = (self._function_at, self._names.function_bounds)
+        self._holders = LockHolders(self._memory, *names)
+        self._origins = Origins(self._memory.read, *names)
         return found if found.is_there else None
 
     def _function_at(self, address: int) -> Optional[str]:
@@ -149,6 +217,30 @@ class GoroutineStacks:
 def _calls(one: Parked, unwinder: Unwinder) -> Tuple[Sequence[Activation], bool]:
     """The innermost first; whether they reach its outermost function."""
     return unwinder.callers(State(one.ip, one.sp, 0, None), one.memory)
+
+
+def _awaits(parent: Met, started_in: Sequence[str]) -> bool:
+    """It waits where what it has started is waited for: in the package that started it."""
+    if not any(map(_FOR_OTHERS.fullmatch, parent.functions)):
+        return False
+    inner = [at for at, name in enumerate(parent.functions) if not _WAITS_WITH.fullmatch(name)]
+    waits_in = parent.functions[: inner[0] + 1] if inner else parent.functions
+    packages = set(map(_package, waits_in)) - {"runtime"}
+    return not packages.isdisjoint(map(_package, started_in))
+
+
+def _place(origin: Optional[Origin]) -> int:
+    return 0 if origin is None else origin.place
+
+
+def _package(function: str) -> str:
+    found = _PACKAGE.match(function)
+    return found.group(1) if found else ""
+
+
+def _is_standard(functions: Sequence[str]) -> bool:
+    """No program has called it: what a library keeps for a connection, say."""
+    return all(_STANDARD.match(each) for each in functions)
 
 
 def _is_of_program(frames: Sequence[CodeFrame]) -> bool:
