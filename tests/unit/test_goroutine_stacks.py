@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.test_goroutines import GOPARK, process
 from tests.unit.test_goroutines import goroutine as parked_at
+from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.goroutine_waits import goroutine_wait
 from udsprobe.symbols.go.goroutine_stacks import GoroutineStacks
 from udsprobe.symbols.process_names import CodeFrame, ParkedStack
@@ -205,6 +206,9 @@ WAYS: Dict[str, Sequence[str]] = {
 def test_pools_of_connections(function: str) -> None:
     found = goroutine_wait(["runtime.selectgo (shop)", f"{function} (shop)", "main.buy (shop)"])
     assert found is not None and found.kind == "go-pool"
+    _, shorter = choice.parked(found, "main.buy (shop.go:41)")
+    assert shorter.say.startswith("hold a connection for less long")
+    assert shorter.say.endswith("main.buy (shop.go:41)")
 
 
 @pytest.mark.parametrize("says", WAYS)

@@ -128,7 +128,16 @@ def holder_does(stack: Sequence[str]) -> str:
     return next(found, "waits")
 
 
-GO_POOL: Dict[str, Tuple[Row, ...]] = {GENERIC: POOL["go"]}
+GO_POOL: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        *POOL["go"],
+        restart(
+            "hold a connection for less long: give it back before a request computes, sleeps or "
+            "asks anybody else: {where}",
+            "who has one keeps the others waiting, whether the upstream works for it or not",
+        ),
+    )
+}
 LIMIT_IN: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         restart(

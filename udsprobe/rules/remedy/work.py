@@ -673,8 +673,9 @@ POOL: Dict[str, Tuple[Row, ...]] = {
     ),
     "go": (
         restart(
-            "raise or remove db.SetMaxOpenConns (or Transport.MaxConnsPerHost), if the upstream "
-            "has time to spare",
+            "raise the size of that pool (SetMaxOpenConns of database/sql, MaxConns of pgxpool, "
+            "PoolSize of go-redis, MaxActive of redigo, MaxConnsPerHost of http.Transport), if the "
+            "upstream has time to spare",
             _ONE_EACH,
         ),
     ),
