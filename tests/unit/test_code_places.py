@@ -497,6 +497,8 @@ RUBY = (
     *("block (2 levels) in ConnectionPool::TimedStack#pop\tlibruby-3.1.so\tstack.rb\t69",),
     *("Thread::ConditionVariable#wait\tlibruby-3.1.so\truby:internal\t",),
 )
+LOCKS = "java.util.concurrent.locks.ReentrantLock.lock\t[jit]\tReentrantLock.java\t322"
+PARKS = "java.util.concurrent.locks.LockSupport.park\t[jit]\tLockSupport.java\t204"
 
 
 def in_futex(lines: Sequence[str], ms: int) -> StackCounts:
@@ -541,9 +543,8 @@ def test_requests_that_wait_for_a_connection_of_a_pool_are_told_with_who_has_the
 
 
 def test_requests_that_wait_for_a_limit_of_the_program_are_told_so() -> None:
-    parks = "java.util.concurrent.locks.LockSupport.park\t[jit]\tLockSupport.java\t204"
     permit = "java.util.concurrent.Semaphore.acquire\t[jit]\tSemaphore.java\t309"
-    one = lent_out((PAY, permit, parks), "java", nap_ms=9_000)
+    one = lent_out((PAY, permit, PARKS), "java", nap_ms=9_000)
     waits = "shop waits for a limit of its own (semaphore) while requests wait for its reply: "
     where = "java.util.concurrent.Semaphore.acquire (Semaphore.java:309) ← Shop.pay (Shop.java:6)"
     meanwhile = (
@@ -556,6 +557,33 @@ def test_requests_that_wait_for_a_limit_of_the_program_are_told_so() -> None:
 def test_a_queue_that_is_no_pool_is_a_lock() -> None:
     own = ("work\tpython3\tapp.py\t7", *REDIS[3:])
     assert "pool" not in lent_out(own, "gunicorn", nap_ms=0).headline
+
+
+def behind_a_lock(nap_ms: int, *napping: str) -> str:
+    """Nine threads wait for a lock all of 5 s, and one naps so long."""
+    one = replace(
+        suspect("app-blocked", "app_lock_us"),
+        headline="shop sleeps on a lock (futex) while requests wait for its reply",
+    )
+    told_of = found(in_futex((PAY, LOCKS, PARKS), 45_000), in_futex(napping or JAVA_NAP, nap_ms))
+    assert told_of.sleeps is not None
+    told_of = replace(told_of, sleeps=replace(told_of.sleeps, watched_s=5.0))
+    requests = ill.served(1_000, recv_wait=0, recv=0, send=0, app=80_000, lock=98.0)
+    report = ill.service(requests, ill.thread(4711))
+    return with_code(one, replace(report, stacks=told_of)).headline
+
+
+def test_behind_a_lock_it_is_told_where_another_one_is_that_has_passed_it() -> None:
+    waits = "shop sleeps on a lock (futex) while requests wait for its reply: "
+    where = "java.util.concurrent.locks.ReentrantLock.lock (ReentrantLock.java:322) ← Shop.pay"
+    meanwhile = (
+        "; others meanwhile in java.lang.Thread.sleep (Thread.java) ← Shop.pay (Shop.java:6)"
+    )
+    assert behind_a_lock(4_900) == f"{waits}90 % in {where} (Shop.java:6){meanwhile}"
+    # Who is there now and then holds nothing all the time; nor does who came another way.
+    assert "meanwhile" not in behind_a_lock(1_000)
+    other = ("Shop.tidy\t[jit]\tShop.java\t9", *JAVA_NAP[1:])
+    assert "meanwhile" not in behind_a_lock(4_900, *other)
 
 
 @pytest.mark.parametrize(("share_ms", "is_told"), [(90, True), (40, False)])

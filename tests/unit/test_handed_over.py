@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import FrozenSet
+from typing import Callable, FrozenSet, List, Optional
 
 import pytest
 
 from tests.unit import ill
-from udsprobe.model.report import Report
+from udsprobe.model.report import Author, Report, Wait
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.saturation import saturation
 from udsprobe.rules.accounts.service import Service, whole_service
@@ -59,3 +59,54 @@ def test_a_full_pool_s_requests_wait_for_what_its_threads_wait_for(
 def test_what_a_pool_with_time_waits_for_stays_unknown() -> None:
     found = divided(pool(320_000, blocked_other=0.1))
     assert found.share("timer") > 0.3
+
+
+def ended_by(waker: Callable[[int], Optional[int]]) -> List[Wait]:
+    """Each thread of the pool waits for locks nearly always, until another thread ends that; None:
+    until a time limit does."""
+    waits = []
+    for tid in sorted(REPLIERS):
+        us, by = 0.98e7, waker(tid)
+        author = Author("thread", 4711, by, "python", True, "lock", "futex", us)
+        if by is None:
+            author = Author("timer", None, None, None, False, None, None, us)
+        waits.append(Wait(4711, tid, "python", "lock", 500, us, 1.0, [author], 0.0, []))
+    return waits
+
+
+def next_of(tid: int) -> int:
+    return FIRST + (tid + 1 - FIRST) % POOL
+
+
+@pytest.mark.parametrize("app_us", [160_000, 640_000])
+def test_a_pool_whose_threads_end_each_other_s_waits_is_at_a_lock(app_us: float) -> None:
+    """Eight at once, and thirty-two: those that no thread has wait for what the threads wait for.
+
+    It computes for 16 % of the time, and that is all that is its own.
+    """
+    found = divided(replace(pool(app_us, user=0.02), waits=ended_by(next_of)))
+    assert found.share("lock") > 0.8
+    assert found.share("timer") < 0.02
+
+
+@pytest.mark.parametrize("app_us", [160_000, 640_000])
+def test_a_pool_whose_threads_sleep_until_a_time_is_not_busy(app_us: float) -> None:
+    """Java's `Thread.sleep` is a wait for a lock with a time limit, which nobody holds."""
+    report = replace(pool(app_us, user=0.09), waits=ended_by(lambda _: None))
+    assert divided(report).share("lock") > 0.85
+    # Of an interpreter that asks for its lock again and again it may be: others compute.
+    again = replace(service_of(report), asks_for_lock_again=True)
+    assert request_time(again).share("cpu") > 0.6
+
+
+def test_a_pool_that_is_brought_work_is_at_no_lock() -> None:
+    """It idles, and requests wait for something that is in none of its threads."""
+    found = divided(replace(pool(160_000, user=0.02), waits=ended_by(lambda _: 4711)))
+    assert found.share("timer") > 0.4
+
+
+def test_time_limits_of_waits_for_work_are_no_time_of_requests() -> None:
+    """One request at a time: of eight threads that ask for work again and again seven idle."""
+    found = divided(replace(pool(20_000, user=0.02), waits=ended_by(lambda _: None)))
+    handed = 300 / 500
+    assert found.share("lock") < 1 - handed + 0.02

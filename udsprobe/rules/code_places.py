@@ -20,9 +20,9 @@ from udsprobe.model.code.frames import (
 from udsprobe.model.code.sleeps import IN_LOOP, is_parked
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessCode, ProcessSleep, Report, SleepCall
-from udsprobe.rules.accounts.authors import AUTHOR_SHARE
+from udsprobe.rules.accounts.authors import AUTHOR_SHARE, locked_in_pool_us
 from udsprobe.rules.accounts.request_time import request_time
-from udsprobe.rules.accounts.service import whole_service
+from udsprobe.rules.accounts.service import Service, whole_service
 from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.peers.owed import is_of_one_thread
@@ -39,6 +39,7 @@ from udsprobe.rules.thresholds import (
     CODE_LARGE_SHARE_MIN,
     CODE_SAMPLES_MIN,
     LOCK_HOLDER_SHARE_MIN,
+    THREAD_BUSY_MIN,
     WAITED_TIMES_REQUESTS_MAX,
     WAITING_MIN,
 )
@@ -147,7 +148,8 @@ def _asleep(root: Suspect, report: Report) -> Suspect:
         facts = (fact, *root.evidence)
         return replace(root, evidence=facts, actions=tuple(actions), code=tuple(found.code))
     if pid is None:
-        return _and_tasks(_told(root, found.code, fact, actions), report)
+        told_of = _told(root, found.code, fact, actions)
+        return _and_tasks(_and_beyond(told_of, found, report), report)
     headline = f"{root.headline}; page faults read its memory from the disk"
     return _told(
         replace(root, headline=headline), found.code, fact, (*remedies("memory", pid=pid), *actions)
@@ -220,7 +222,9 @@ def _of_turn(
     where = " ← ".join(called) if called else named(first)
     headline = f"{_waits_for(wait.waits_for, root.headline)}: {told(first, where)}"
     others = (each for each in found.code if known_sleep(each.stack) is None and each.own)
-    goes_on = next((each for each in others if _is_always_there(each, found, report)), None)
+    goes_on = next(
+        (each for each in others if _is_always_there(each, _waited_us(found), report)), None
+    )
     if goes_on is not None:
         headline = f"{headline}; others meanwhile in {named(goes_on)}"
     return replace(
@@ -232,11 +236,13 @@ def _of_turn(
     )
 
 
-def _is_always_there(place: CodePlace, found: SleepCall, report: Report) -> bool:
-    """One thread or more is in it at any moment."""
+def _is_always_there(
+    place: CodePlace, slept_us: float, report: Report, least: float = WAITING_MIN
+) -> bool:
+    """At any moment so many threads are in it, on average."""
     sleeps = report.stacks.sleeps if report.stacks is not None else None
     watched_us = sleeps.watched_s * 1e6 if sleeps is not None else 0.0
-    return place.share_pct / 100 * _waited_us(found) >= WAITING_MIN * watched_us
+    return place.share_pct / 100 * slept_us >= least * watched_us > 0
 
 
 def _known(code: Sequence[CodePlace]) -> Optional[_Known]:
@@ -364,6 +370,23 @@ def _left_waiting(root: Suspect, report: Report) -> Suspect:
     )
 
 
+def _and_beyond(told_of: Suspect, found: SleepCall, report: Report) -> Suspect:
+    """Of a lock, where somebody is at any moment who came the same way and has passed it."""
+    first, service = found.code[0], whole_service(report)
+    if _part(told_of) != "lock" or _kind(told_of, found.call) != "lock" or first.own is None:
+        return told_of
+    # Not all sleeps have callers that tell where they are of: those of locks are many and short.
+    locked_us = _while_watched(_locked_us(service), service, report)
+    for call in (each for each in _sleep_calls(told_of, report) if not is_parked(each)):
+        slept_us = max(_waited_us(call), locked_us if call is found else 0.0)
+        for place in call.code:
+            is_beyond = first.own in place.stack[1:] and named(place) != named(first)
+            if is_beyond and _is_always_there(place, slept_us, report, THREAD_BUSY_MIN):
+                headline = f"{told_of.headline}; others meanwhile in {named(place)}"
+                return replace(told_of, headline=headline)
+    return told_of
+
+
 def _and_tasks(told_of: Suspect, report: Report) -> Suspect:
     """Where nothing of its own sleeps: a thread of a pool, say, that its tasks wait for."""
     has_tasks = any(call.call in IN_LOOP for call in _sleep_calls(told_of, report))
@@ -391,13 +414,26 @@ def _says_nothing(found: SleepCall, root: Suspect) -> bool:
 
 def _is_mostly_idle(found: SleepCall, root: Suspect, report: Report) -> bool:
     """Threads slept there for far longer than requests wait for locks: where they wait for work."""
-    sleeps = report.stacks.sleeps if report.stacks else None
     service = whole_service(report)
-    if sleeps is None or _part(root) != "lock" or not service.duration_s:
+    if report.stacks is None or report.stacks.sleeps is None or _part(root) != "lock":
         return False
     queued_us = service.stage_sums_us.get("recv_wait", 0.0)
-    asked_us = (service.app_us("lock") + queued_us) * sleeps.watched_s / service.duration_s
+    asked_us = _while_watched(_locked_us(service) + queued_us, service, report)
     return _waited_us(found) > WAITED_TIMES_REQUESTS_MAX * asked_us > 0
+
+
+def _locked_us(service: Service) -> float:
+    """Requests' waits for locks: what one thread receives and another answers is in no thread's
+    account, and is told by who ended them."""
+    return max(service.app_us("lock"), locked_in_pool_us(service))
+
+
+def _while_watched(us: float, service: Service, report: Report) -> float:
+    """Of what is of the whole window, the part of the time in which stacks were taken."""
+    sleeps = report.stacks.sleeps if report.stacks is not None else None
+    if sleeps is None or not service.duration_s:
+        return 0.0
+    return us * sleeps.watched_s / service.duration_s
 
 
 def _waits_for(what: str, headline: str) -> str:

@@ -25,6 +25,7 @@ from udsprobe.rules.accounts.cpu_holders import (
     runnable_per_cpu,
     throttling,
 )
+from udsprobe.rules.accounts.lock_use import queue_at_locks
 from udsprobe.rules.accounts.own_pool import OwnPool, own_pool
 from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.saturation import Saturation
@@ -391,7 +392,9 @@ def _wakes(case: _Case, part: str, author: Optional[LastAuthor], pid: int) -> Tu
     first = remedies("pipe-full", pid=pid, who=author.name) if author and is_full else ()
     if author is not None and author.is_program:
         first = choice.child_each(author.author.comm or "")
-    is_occupied = case.time.occupied >= THREAD_BUSY_MIN
+    # More threads only wait at that lock, too.
+    takes_turns = part == "lock" and queue_at_locks(case.service, case.time)
+    is_occupied = case.time.occupied >= THREAD_BUSY_MIN and not takes_turns
     found = choice.sleeps(case.report, pid, on_disk=part == "disk", is_occupied=is_occupied)
     return (*first, *found)
 

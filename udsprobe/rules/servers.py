@@ -122,6 +122,19 @@ def is_go(report: Report, pids: Optional[FrozenSet[int]]) -> bool:
     return bool(those) and all(language_of(report, pid) == "go" for pid in those)
 
 
+# take_gil() of CPython (Python/ceval_gil.c) waits for 5 ms at a time, until the lock is free; Ruby
+# before 3.3 has one thread wait so (thread_pthread.c). uWSGI has either of them inside.
+_ASK_FOR_LOCK_AGAIN = frozenset({"python", "ruby", "uwsgi"})
+
+
+def asks_for_lock_again(report: Report, pids: Optional[FrozenSet[int]]) -> bool:
+    """In one of these processes, None: of all targets, a time limit ends waits for an interpreter's
+    lock that is still held."""
+    those = (each for each in report.targets if pids is None or each.pid in pids)
+    found = {server_of(each) for each in those}
+    return any(WRITTEN_IN.get(each, each) in _ASK_FOR_LOCK_AGAIN for each in found)
+
+
 def server_of(target: Optional[Target]) -> str:
     """`recognise` for a target, or the language of its program; `generic` for none."""
     if target is None:

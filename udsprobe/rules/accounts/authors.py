@@ -272,6 +272,39 @@ def waits_of(service: Service, part: str, part_us: float) -> List[Wait]:
     return rows if _fit(service, rows, part_us) else []
 
 
+def until_timers(service: Service, lock_us: float) -> float:
+    """The part of the waits for locks that end by a time limit: those are sleeps, and nobody else's
+    work. None of them where the runtime waits for a lock again and again."""
+    rows = waits_of(service, "lock", lock_us)
+    whole_us = sum(row.total_us for row in rows)
+    if service.asks_for_lock_again or not whole_us:
+        return 0.0
+    return _sum([each for row in rows for each in row.authors if each.by == "timer"]) / whole_us
+
+
+def locked_in_pool_us(service: Service) -> float:
+    """Waits for locks and timers of threads that answer what another one received, in µs: those in
+    requests.
+
+    Others of them end these, or a timer does; waits for work are ended by who brings it. Where a
+    timer ends far more than requests take, it is a time limit of the waits for work. Authors that
+    are not told have their part.
+    """
+    serving = {(t.pid, t.tid) for t in serving_threads(service) if not is_polling(t)}
+    rows = [row for row in service.waits if row.kind == "lock" and (row.pid, row.tid) in serving]
+    told = [each for row in rows for each in row.authors if each.by != _OTHERS]
+    known_us = sum(row.unknown_us for row in rows) + _sum(told)
+    if not known_us:
+        return 0.0
+    whole_us = sum(row.total_us for row in rows)
+    by_own_us = _sum([each for each in told if (each.pid, each.tid) in serving])
+    by_timers_us = _sum([each for each in told if each.by == "timer"])
+    found_us = (by_own_us + by_timers_us) * whole_us / known_us
+    if found_us <= WAITED_TIMES_REQUESTS_MAX * service.stage_sums_us.get("app", 0.0):
+        return found_us
+    return by_own_us * whole_us / known_us
+
+
 def _fit(service: Service, rows: Sequence[Wait], part_us: float) -> bool:
     whole_us = sum(waited_us(service, row) for row in rows)
     return whole_us <= WAITED_TIMES_REQUESTS_MAX * part_us

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, Tuple
 
 from udsprobe.model.report import ThreadTime
-from udsprobe.rules.accounts.authors import busy_authors
+from udsprobe.rules.accounts.authors import busy_authors, until_timers
 from udsprobe.rules.accounts.service import Service, serving_threads
 
 # What a thread that owns a lock can be busy with, by the part of request time that it is.
@@ -31,7 +31,7 @@ def behind_locks(service: Service, app: Mapping[str, float]) -> Dict[str, float]
     A wait is divided by what its process did meanwhile: by the busy time of all threads but the
     one that waits, out of the time in which that one did not run. Requests that sleep may own
     the lock as well, and have their share of it. Where it is known who ended these waits, what
-    those did counts instead.
+    those did counts instead. What a time limit ends is no wait for an owner.
 
     Args:
         app: parts of the `app` stages, µs, all requests together.
@@ -40,6 +40,7 @@ def behind_locks(service: Service, app: Mapping[str, float]) -> Dict[str, float]
     if lock_us <= 0:
         return {}
     shares = busy_authors(service, lock_us) or busy_shares(service, app)
+    lock_us *= 1 - until_timers(service, lock_us)
     return {name: lock_us * share for name, share in shares.items()}
 
 

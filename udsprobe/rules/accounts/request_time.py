@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Dict, Mapping, NamedTuple, Sequence, Tuple
 
 from udsprobe.model.report import ThreadTime
-from udsprobe.rules.accounts.authors import holders_asleep
+from udsprobe.rules.accounts.authors import holders_asleep, locked_in_pool_us
 from udsprobe.rules.accounts.behind_locks import behind_locks, busy_shares
 from udsprobe.rules.accounts.own_pool import behind_loops, behind_parked, behind_sleeps
 from udsprobe.rules.accounts.service import (
@@ -231,7 +231,7 @@ def app_account(service: Service) -> AppAccount:
 
 def _by_who_replies(service: Service) -> Dict[str, float]:
     """Of requests that stay with one thread: by what it did."""
-    known_us = service.stage_sums_us.get("app", 0.0) - _handed_us(service)
+    known_us = service.stage_sums_us.get("app", 0.0) - service.handed_us
     parts = {
         part: known_us * service.app_pct.get(name, 0.0) / 100 for name, part in _PART_OF_APP.items()
     }
@@ -368,20 +368,15 @@ def _of_other_threads(service: Service, waiting_us: float) -> Dict[str, float]:
     return {name: us * scale for name, us in work.items()}
 
 
-def _handed_us(service: Service) -> float:
-    if not service.count:
-        return 0.0
-    return service.stage_sums_us.get("app", 0.0) * service.handed_over / service.count
-
-
 def _handed_over(service: Service) -> Tuple[Dict[str, float], Dict[str, float]]:
     """No thread tells of these; what all threads did in that time is the best there is.
 
     Between two threads a request waits for the one that takes it, which may be busy with others:
-    that is the second. Or it sleeps in those, as all of a pool that is full do.
+    that is the second. Or it sleeps in those, as all of a pool that is full do: for locks and
+    timers, too.
     """
     parts: Dict[str, float] = {}
-    rest_us = handed_us = _handed_us(service)
+    rest_us = handed_us = service.handed_us
     part = handed_us / service.stage_sums_us["app"] if handed_us else 0.0
     repliers = [t for t in service.threads if t.tid in service.repliers]
     known = {
@@ -390,14 +385,16 @@ def _handed_over(service: Service) -> Tuple[Dict[str, float], Dict[str, float]]:
         "upstream": service.upstream_us * part,
         "disk": service.spent_us("blocked_disk") * part,
         "sleep": _thread_us(repliers, "blocked_other") * part,
+        "lock": locked_in_pool_us(service) * part,
     }
     for name, us in known.items():
         parts[name] = min(rest_us, us)
         rest_us -= parts[name]
-    busy = busy_shares(service, parts) if rest_us > 0 else {}
-    others = {name: rest_us * share for name, share in busy.items()}
-    rest_us = max(0.0, rest_us - sum(others.values()))
     asleep = _asleep_shares(service, repliers)
+    busy = busy_shares(service, parts) if rest_us > 0 else {}
+    unlocked = 1 - asleep.get("lock", 0.0)
+    others = {name: rest_us * share * unlocked for name, share in busy.items()}
+    rest_us = max(0.0, rest_us - sum(others.values()))
     _add(parts, {name: rest_us * share for name, share in asleep.items()})
     parts["timer"] = rest_us * max(0.0, 1 - sum(asleep.values()))
     return parts, others
@@ -410,6 +407,7 @@ def _asleep_shares(service: Service, repliers: Sequence[ThreadTime]) -> Dict[str
         "disk": _thread_us(repliers, "blocked_disk"),
         "sleep": _thread_us(repliers, "blocked_other"),
         "send": _thread_us(repliers, "blocked_send"),
+        "lock": locked_in_pool_us(service),
     }
     whole_us = max(sum(t.observed_s for t in repliers) * 1e6, sum(asleep_us.values()))
     return {name: us / whole_us for name, us in asleep_us.items()} if whole_us else {}

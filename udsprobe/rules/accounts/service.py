@@ -25,6 +25,7 @@ from udsprobe.rules.accounts.affinity import allowed_cpus
 from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.accounts.other_clients import share_of_other_clients
 from udsprobe.rules.peers.connecting import connecting_us
+from udsprobe.rules.servers import asks_for_lock_again
 from udsprobe.rules.thresholds import (
     SERVING_PART_MIN,
     SOCKET_SHARE_MIN,
@@ -70,6 +71,7 @@ class Service:
         sends_move: senders that sleep wait for readers that copy all the while: the
             transport is at work then, too.
         is_first: the observation began with this window.
+        asks_for_lock_again: waits for an interpreter's lock end by a time limit, too.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Service:
     paused_us: float = 0.0
     answers_paused_us: float = 0.0
     is_first: bool = False
+    asks_for_lock_again: bool = False
 
     @property
     def counted_share(self) -> float:
@@ -121,6 +124,13 @@ class Service:
         """Request time, all requests together, the pauses of their replies included."""
         mean = self.latency.mean if self.latency is not None else None
         return (mean or 0.0) * self.count + self.paused_us
+
+    @property
+    def handed_us(self) -> float:
+        """Of the `app` stages those of requests that no single thread tells of, in µs."""
+        if not self.count:
+            return 0.0
+        return self.stage_sums_us.get("app", 0.0) * self.handed_over / self.count
 
     @property
     def upstream_us(self) -> float:
@@ -212,6 +222,7 @@ def whole_service(report: Report) -> Service:
         pids=None,
         duration_s=report.window.duration_s,
         is_first=report.window.is_first,
+        asks_for_lock_again=asks_for_lock_again(report, None),
         cpus=allowed_cpus(report),
         count=served.count if served is not None else 0,
         latency=served.latency_us if served is not None else None,
@@ -366,6 +377,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         pids=pids,
         duration_s=report.window.duration_s,
         is_first=report.window.is_first,
+        asks_for_lock_again=asks_for_lock_again(report, pids),
         cpus=allowed_cpus(report, pids),
         count=hop.count,
         latency=Latency(hop.count, hop.latency_mean_us),

@@ -305,7 +305,15 @@ OCCUPIED: Dict[str, Tuple[Row, ...]] = {
             "serve with more workers or threads",
             "all that there are sleep inside a request nearly always, and others queue",
         ),
-    )
+    ),
+    "java": (
+        restart(
+            "raise the number of its threads (Tomcat: maxThreads; Jetty: maxThreads of its "
+            "QueuedThreadPool; Undertow: worker threads; HttpServer: setExecutor), or serve with "
+            "virtual threads (Java 21 or later)",
+            "all that there are sleep inside a request nearly always, and others queue",
+        ),
+    ),
 }
 ONE_WORKER: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
