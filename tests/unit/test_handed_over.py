@@ -8,7 +8,7 @@ from typing import Callable, FrozenSet, List, Optional
 import pytest
 
 from tests.unit import ill
-from udsprobe.model.report import Author, Report, Wait
+from udsprobe.model.report import Author, Report, RootAuthor, Wait
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.saturation import saturation
 from udsprobe.rules.accounts.service import Service, whole_service
@@ -70,7 +70,8 @@ def ended_by(waker: Callable[[int], Optional[int]]) -> List[Wait]:
         author = Author("thread", 4711, by, "python", True, "lock", "futex", us)
         if by is None:
             author = Author("timer", None, None, None, False, None, None, us)
-        waits.append(Wait(4711, tid, "python", "lock", 500, us, 1.0, [author], 0.0, []))
+        root = RootAuthor(**vars(author))
+        waits.append(Wait(4711, tid, "python", "lock", 500, us, 1.0, [author], 0.0, [root]))
     return waits
 
 

@@ -48,6 +48,7 @@ from udsprobe.rules.wording import (
     ACTIVITY_WORDS,
     IN_GO,
     IN_POLLER,
+    IN_VIRTUAL,
     OWN_TIMER,
     count,
     duration,
@@ -90,6 +91,8 @@ _TOLD_BY_CALL = ("event", "sleep")
 # By the part of request time that it makes up (rules/accounts/request_time.py).
 _CALLS: Mapping[str, FrozenSet[str]] = {"lock": _FOR_LOCKS, "timer": _FOR_EVENTS}
 _WAIT_IN_GO = f"wait for {IN_GO} while "
+# Of which the threads that carry them say nothing.
+_WAIT_IN_VIRTUAL = f"wait for {IN_VIRTUAL} while "
 _SLEEPS_IN_LOOP = f" sleeps on {IN_POLLER} while "
 _Known = Tuple[KnownSleep, List[CodePlace]]
 _PARTS = {f"app_{name}_us": name for name in ("lock", "disk", "timer", "sleep")}
@@ -124,7 +127,7 @@ def _running(root: Suspect, report: Report) -> Suspect:
 
 def _asleep(root: Suspect, report: Report) -> Suspect:
     found = _sleep_of_most(root, report) or _sleep(root, report)
-    if found is None or not found.code:
+    if found is None or not found.code or _WAIT_IN_VIRTUAL in root.headline:
         return root
     if is_parked(found):
         begun = _parked_begin(root, found)

@@ -11,7 +11,7 @@ from udsprobe.rules.accounts.lock_use import busiest_lock
 from udsprobe.rules.accounts.other_clients import Sender, who_sends
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.saturation import is_busy_for_nobody
-from udsprobe.rules.accounts.service import Service, serving_threads
+from udsprobe.rules.accounts.service import Service, in_virtual_threads, serving_threads
 from udsprobe.rules.accounts.transport_share import TransportShare
 from udsprobe.rules.causes import HEALTHY, UNKNOWN
 from udsprobe.rules.harm import NOBODY, not_enough_seen
@@ -326,6 +326,8 @@ def _where(report: Report, service: Service, time: RequestTime, transport: Trans
     }
     if is_go(report, service.pids):
         words.update(dict.fromkeys(IN_GOROUTINES, "waits of its goroutines"))
+    if in_virtual_threads(service):
+        words.update(dict.fromkeys(IN_GOROUTINES, "waits of its virtual threads"))
     part = time.share(largest)
     if largest == "transport" and transport.max_gain_pct is not None:
         part = transport.max_gain_pct / 100  # the one figure that is told of it

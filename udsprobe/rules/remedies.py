@@ -32,6 +32,7 @@ from udsprobe.rules.accounts.saturation import Saturation
 from udsprobe.rules.accounts.service import (
     ON_CPU,
     Service,
+    in_virtual_threads,
     move_bytes,
     serving_threads,
     without_row,
@@ -56,6 +57,7 @@ from udsprobe.rules.upstreams import most_asked, without_time
 from udsprobe.rules.wording import (
     IN_GO,
     IN_POLLER,
+    IN_VIRTUAL,
     OWN_TIMER,
     count,
     duration,
@@ -124,6 +126,8 @@ def sleeping_on(report: Report, service: Service, time: RequestTime) -> str:
         return "the disk"
     if part in IN_GOROUTINES and is_go(report, service.pids):
         return IN_GO
+    if part in IN_GOROUTINES and in_virtual_threads(service):
+        return IN_VIRTUAL
     if part == "timer":
         return IN_POLLER
     kind = waited_for(service, part, time.asleep_us(part))
@@ -283,7 +287,9 @@ def _app_blocked(case: _Case) -> Remedy:
     on = sleeping_on(case.report, case.service, case.time)
     part = _sleeps_for(case.time)
     thread = _longest_asleep(case, part)
-    author = last_author(case.service, part, case.time.asleep_us(part))
+    # Who wakes a thread that carries virtual ones brings it work.
+    is_told = on != IN_VIRTUAL
+    author = last_author(case.service, part, case.time.asleep_us(part)) if is_told else None
     pid = thread.pid if thread is not None else 0
     parts = sorted(
         ((name, case.time.mean_us(name)) for name in ("lock", "disk", "timer", "sleep")),
@@ -301,7 +307,8 @@ def _app_blocked(case: _Case) -> Remedy:
         shared = always_one_in(case.service, _ONE_AT_A_TIME)
         if shared is not None:
             return _one_at_a_time(case, *shared, pid, facts)
-    pool = own_pool(case.service, part, case.time.sum_us(part)) if author is None else None
+    has_pool = author is None and is_told
+    pool = own_pool(case.service, part, case.time.sum_us(part)) if has_pool else None
     if pool is not None:
         return _works_in_a_pool(case, pool, pid, facts)
     by = "" if author is None else f": {author.clause()}"
@@ -338,6 +345,8 @@ def _asleep_words(case: _Case, on: str, part: str, author: Optional[LastAuthor])
     name = case.service.name
     if on == IN_GO:
         return f"goroutines of {name} wait for {on}"
+    if on == IN_VIRTUAL:
+        return f"virtual threads of {name} wait for {on}"
     # Where it is known who ends it, it is no timer.
     where = "in its poller" if author is not None and part == "timer" else f"on {on}"
     locks = _and_locks(case, part)
@@ -392,6 +401,8 @@ def _wakes(case: _Case, part: str, author: Optional[LastAuthor], pid: int) -> Tu
     first = remedies("pipe-full", pid=pid, who=author.name) if author and is_full else ()
     if author is not None and author.is_program:
         first = choice.child_each(author.author.comm or "")
+    if in_virtual_threads(case.service) and part in IN_GOROUTINES:
+        return remedies("virtual-threads", pid=pid)
     # More threads only wait at that lock, too.
     takes_turns = part == "lock" and queue_at_locks(case.service, case.time)
     is_occupied = case.time.occupied >= THREAD_BUSY_MIN and not takes_turns

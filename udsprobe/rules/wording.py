@@ -25,6 +25,7 @@ ACTIVITY_WORDS = {
 OWN_TIMER = "a timer ("
 # What goroutines wait for, as far as the kernel sees.
 IN_GO = "a timer, a lock or a channel"
+IN_VIRTUAL = "each other, a lock or a time"
 IN_POLLER = "a timer, or an event in its poller"
 
 

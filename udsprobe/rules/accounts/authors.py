@@ -273,13 +273,28 @@ def waits_of(service: Service, part: str, part_us: float) -> List[Wait]:
 
 
 def until_timers(service: Service, lock_us: float) -> float:
-    """The part of the waits for locks that end by a time limit: those are sleeps, and nobody else's
-    work. None of them where the runtime waits for a lock again and again."""
+    """The part of the waits for locks that last until a time: those are sleeps, and nobody's work.
+
+    Their own, or of who ends them at last. None of them where the runtime waits for a lock again
+    and again.
+    """
     rows = waits_of(service, "lock", lock_us)
     whole_us = sum(row.total_us for row in rows)
     if service.asks_for_lock_again or not whole_us:
         return 0.0
-    return _sum([each for row in rows for each in row.authors if each.by == "timer"]) / whole_us
+    slept = {(row.pid, row.tid): _by_timers(row) for row in service.waits if row.kind == "lock"}
+    roots = [each for row in rows for each in row.roots]
+    until_us = _sum([each for each in roots if each.by == "timer"])
+    for each in roots:
+        if each.by == "thread" and each.was in KINDS["lock"]:
+            until_us += each.total_us * slept.get((each.pid or 0, each.tid or 0), 0.0)
+    return until_us / whole_us
+
+
+def _by_timers(row: Wait) -> float:
+    """The part of a wait that timers end."""
+    ended_us = _sum([each for each in row.authors if each.by == "timer"])
+    return ended_us / row.total_us if row.total_us else 0.0
 
 
 def locked_in_pool_us(service: Service) -> float:

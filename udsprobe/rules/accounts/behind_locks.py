@@ -12,7 +12,7 @@ from typing import Dict, List, Mapping, Tuple
 
 from udsprobe.model.report import ThreadTime
 from udsprobe.rules.accounts.authors import busy_authors, until_timers
-from udsprobe.rules.accounts.service import Service, serving_threads
+from udsprobe.rules.accounts.service import Service, in_virtual_threads, serving_threads
 
 # What a thread that owns a lock can be busy with, by the part of request time that it is.
 _BUSY_WITH = {
@@ -39,7 +39,9 @@ def behind_locks(service: Service, app: Mapping[str, float]) -> Dict[str, float]
     lock_us = app.get("lock", 0.0)
     if lock_us <= 0:
         return {}
-    shares = busy_authors(service, lock_us) or busy_shares(service, app)
+    # Who ends the waits of threads that carry virtual ones brings them work.
+    known = None if in_virtual_threads(service) else busy_authors(service, lock_us)
+    shares = known or busy_shares(service, app)
     lock_us *= 1 - until_timers(service, lock_us)
     return {name: lock_us * share for name, share in shares.items()}
 

@@ -16,6 +16,7 @@ from udsprobe.rules.accounts.behind_locks import behind_locks, busy_shares
 from udsprobe.rules.accounts.own_pool import behind_loops, behind_parked, behind_sleeps
 from udsprobe.rules.accounts.service import (
     Service,
+    in_virtual_threads,
     is_polling,
     is_serving,
     serving_threads,
@@ -387,6 +388,8 @@ def _handed_over(service: Service) -> Tuple[Dict[str, float], Dict[str, float]]:
         "sleep": _thread_us(repliers, "blocked_other") * part,
         "lock": locked_in_pool_us(service) * part,
     }
+    if in_virtual_threads(service):
+        known["lock"] = rest_us
     for name, us in known.items():
         parts[name] = min(rest_us, us)
         rest_us -= parts[name]

@@ -299,6 +299,20 @@ def serving_threads(service: Service) -> List[ThreadTime]:
     return [t for t in serving if moved[t.tid] >= least and moved[t.tid] > 0] or serving
 
 
+# Of java.lang.VirtualThread, as far as the kernel keeps names: those that carry them, and one that
+# ends their sleeps (-unparker, JDK 21 and later) or their waits for each other (-unblocker, 24).
+_CARRIERS, _OF_VIRTUAL_THREADS = "ForkJoinPool-", "VirtualThread-u"
+
+
+@_once
+def in_virtual_threads(service: Service) -> bool:
+    """Virtual threads of Java answer: the threads that carry them sleep for their scheduler,
+    whatever a virtual one waits for."""
+    if not any(t.comm.startswith(_OF_VIRTUAL_THREADS) for t in service.threads):
+        return False
+    return any(t.comm.startswith(_CARRIERS) for t in service.threads if t.tid in service.repliers)
+
+
 def _hands_over(service: Service, thread: ThreadTime) -> bool:
     """A lock keeps it until a thread of the pool is free; or it polls, and those that reply do
     not, and receive what they reply to themselves."""

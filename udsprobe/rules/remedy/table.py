@@ -121,6 +121,9 @@ KINDS: Dict[str, Kind] = {
     "code-disk-sync": Kind("app-cpu", "each change is written to the disk", code_kinds.SYNC),
     "code-process-creation": Kind("app-cpu", "processes start and end", code_kinds.PROCESSES),
     "sleeps": Kind("app-blocked", "what it sleeps in", work.SLEEPS),
+    "virtual-threads": Kind(
+        "app-blocked", "virtual threads of Java that wait", work.VIRTUAL_THREADS
+    ),
     "child-each": Kind("app-blocked", "a process is started for each request", work.CHILD_EACH),
     "sleep-in": Kind("app-blocked", "a function that sleeps", work.SLEEP_IN),
     "lock-in": Kind("app-blocked", "a function that waits for a lock", work.LOCK_IN),

@@ -239,6 +239,17 @@ SLEEPS: Dict[str, Tuple[Row, ...]] = {
     "postgresql": (*PROFILE["postgresql"], _SLEEPS),
     "mysql": (*PROFILE["mysql"], _SLEEPS),
 }
+VIRTUAL_THREADS: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        look(
+            "sudo jcmd {pid} Thread.dump_to_file -overwrite /tmp/threads-{pid}.txt && sudo less "
+            "/tmp/threads-{pid}.txt",
+            "see where its virtual threads wait (package default-jdk-headless, of its version)",
+            "virtual threads wait inside the program, where the kernel does not see for what; "
+            "Thread.print leaves them out",
+        ),
+    )
+}
 CHILD_EACH: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         restart(
