@@ -7,11 +7,12 @@ from typing import Callable, FrozenSet, List, Optional
 
 import pytest
 
-from tests.unit import ill
+from tests.unit import ill, reports
 from udsprobe.model.report import Author, Report, RootAuthor, Wait
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.saturation import saturation
 from udsprobe.rules.accounts.service import Service, whole_service
+from udsprobe.rules.servers import asks_for_lock_again
 
 FIRST, POOL = 4712, 8
 REPLIERS: FrozenSet[int] = frozenset(range(FIRST, FIRST + POOL))
@@ -111,3 +112,20 @@ def test_time_limits_of_waits_for_work_are_no_time_of_requests() -> None:
     found = divided(replace(pool(20_000, user=0.02), waits=ended_by(lambda _: None)))
     handed = 300 / 500
     assert found.share("lock") < 1 - handed + 0.02
+
+
+@pytest.mark.parametrize(
+    ("comm", "cmdline", "asks"),
+    [
+        ("java", "java -jar shop.jar", False),
+        ("nginx", "nginx: worker process", False),
+        ("gunicorn", "gunicorn: worker [app]", True),
+        ("celery", "/usr/bin/python3 /usr/bin/celery", True),
+        ("puma", "puma 6.0", True),
+        # It may have an interpreter inside.
+        ("shop", "./shop", True),
+    ],
+)
+def test_who_asks_for_its_lock_again(comm: str, cmdline: str, asks: bool) -> None:
+    one = replace(reports.target(4711, comm), cmdline=cmdline)
+    assert asks_for_lock_again(replace(pool(1_000), targets=[one]), None) is asks

@@ -428,7 +428,7 @@ def _is_mostly_idle(found: SleepCall, root: Suspect, report: Report) -> bool:
 def _locked_us(service: Service) -> float:
     """Requests' waits for locks: what one thread receives and another answers is in no thread's
     account, and is told by who ended them."""
-    return max(service.app_us("lock"), locked_in_pool_us(service))
+    return max(service.app_us("lock"), min(service.handed_us, locked_in_pool_us(service)))
 
 
 def _while_watched(us: float, service: Service, report: Report) -> float:

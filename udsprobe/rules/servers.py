@@ -124,12 +124,12 @@ def is_go(report: Report, pids: Optional[FrozenSet[int]]) -> bool:
 
 # take_gil() of CPython (Python/ceval_gil.c) waits for 5 ms at a time, until the lock is free; Ruby
 # before 3.3 has one thread wait so (thread_pthread.c). uWSGI has either of them inside.
-_ASK_FOR_LOCK_AGAIN = frozenset({"python", "ruby", "uwsgi"})
+_ASK_FOR_LOCK_AGAIN = frozenset({"python", "ruby", "uwsgi", GENERIC})
 
 
 def asks_for_lock_again(report: Report, pids: Optional[FrozenSet[int]]) -> bool:
-    """In one of these processes, None: of all targets, a time limit ends waits for an interpreter's
-    lock that is still held."""
+    """In one of these processes, None: of all targets, a time limit may end waits for an
+    interpreter's lock that is still held: in those as well that are not known."""
     those = (each for each in report.targets if pids is None or each.pid in pids)
     found = {server_of(each) for each in those}
     return any(WRITTEN_IN.get(each, each) in _ASK_FOR_LOCK_AGAIN for each in found)

@@ -71,7 +71,7 @@ class Service:
         sends_move: senders that sleep wait for readers that copy all the while: the
             transport is at work then, too.
         is_first: the observation began with this window.
-        asks_for_lock_again: waits for an interpreter's lock end by a time limit, too.
+        asks_for_lock_again: waits for an interpreter's lock may end by a time limit, too.
     """
 
     name: str
