@@ -353,7 +353,9 @@ def test_a_refusal_in_the_background_counts() -> None:
     assert verdict(replace(report, connects=[failed])).cause == "connect-failing"
 
 
-@pytest.mark.parametrize("address", ["/var/run/nscd/socket", "/dev/log"])
+@pytest.mark.parametrize(
+    "address", ["/var/run/nscd/socket", "/dev/log", "/run/uuidd/request", "/var/lib/sss/pipes/nss"]
+)
 def test_what_is_asked_for_on_the_off_chance_is_no_illness(address: str) -> None:
     row = connect(address, calls=40, errors={"ENOENT": 40})
     report = judged(replace(ill.service(ill.served(5000)), connects=[row]))

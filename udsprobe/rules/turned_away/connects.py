@@ -14,8 +14,16 @@ from udsprobe.rules.wording import count, evidence, place
 
 # Not failures: under way, interrupted, connected already; EAGAIN is a full queue.
 _NO_FAILURE = ("EINPROGRESS", "EALREADY", "EISCONN", "EINTR", "EAGAIN")
-# Asked for on the off chance: glibc's name service cache, loggers.
-_OPTIONAL = ("/run/nscd/socket", "/var/run/nscd/socket", "/dev/log", "/run/systemd/journal/")
+# Asked for on the off chance, by libraries that go on without: glibc's name service cache and the
+# modules of nsswitch.conf (sssd's, nss-mdns', nss-resolve's, nss-systemd's), loggers, and libuuid
+# where it makes a UUID of the time (libuuid/src/gen_uuid.c of util-linux: Python's uuid1(), which
+# redis-py names its locks by).
+_OPTIONAL = (
+    *("/run/nscd/socket", "/var/run/nscd/socket", "/dev/log", "/run/systemd/journal/"),
+    *("/run/uuidd/request", "/var/run/uuidd/request", "/run/avahi-daemon/socket"),
+    *("/var/run/avahi-daemon/socket", "/var/lib/sss/pipes/", "/run/systemd/userdb/"),
+    "/run/systemd/resolve/io.systemd.Resolve",
+)
 _MEANS = {
     "ENOENT": "there is no such socket file",
     "ECONNREFUSED": "nothing listens there",
