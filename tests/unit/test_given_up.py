@@ -26,6 +26,7 @@ from udsprobe.model.report import (
     Unanswered,
     Verdict,
     Waiting,
+    WaitNow,
 )
 from udsprobe.rules import judged
 
@@ -75,6 +76,23 @@ def test_a_loop_that_leaves_requests_without_a_reply() -> None:
         "98 % of the time"
     )
     assert found.actions[0].run is None and "timeout" in found.actions[0].say
+
+
+@pytest.mark.parametrize(("call", "is_told"), [("openat", True), ("futex", False)])
+def test_threads_of_its_pool_that_are_in_the_middle_of_something_are_told(
+    call: str, is_told: bool
+) -> None:
+    """Node's four, in a file system that does not answer: the loop is free all the while."""
+    report = reported(row(left()), ill.thread(user=0.02, blocked_poll=0.98))
+    at = "2026-11-29T18:00:00"
+    waits = [
+        WaitNow(PID, tid, "node", "other", call, at, 1e6 * tid, 9, None, None, None, None)
+        for tid in (5, 6, 7, 8)
+    ]
+    found = verdict(replace(report, waits_now=waits))
+    says = "; 4 other threads sleep in openat, for 8 s now"
+    assert (says in found.summary) == is_told
+    assert [each.run is not None for each in found.actions] == [True] * is_told + [False]
 
 
 def test_what_idle_threads_of_a_pool_sleep_in_is_not_told_of_it() -> None:

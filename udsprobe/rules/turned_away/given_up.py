@@ -8,10 +8,11 @@ nobody empties.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
+from udsprobe.model.code.sleeps import WAITS_FOR_WORK
 from udsprobe.model.harm import Harm
-from udsprobe.model.report import Evidence, GivenUp, Report, ServedBy, Waiting
+from udsprobe.model.report import Evidence, GivenUp, Report, ServedBy, Waiting, WaitNow
 from udsprobe.rules.causes import PARTS
 from udsprobe.rules.harm import FAILED, STUCK
 from udsprobe.rules.peers.asked import only_upstream
@@ -145,7 +146,42 @@ def _suspect(report: Report, row: ServedBy, given_up: GivenUp) -> Suspect:
         harm=_harm(row, given_up),
     )
     upstream = (given_up.upstream_mean_us or 0.0) / max(1.0, given_up.waited_mean_us or 0.0)
-    return found if upstream < WAIT_SHARE_MIN else _for_upstream(report, row, found, upstream)
+    if upstream >= WAIT_SHARE_MIN:
+        return _for_upstream(report, row, found, upstream)
+    return _with_stuck_pool(report, row, found)
+
+
+def _with_stuck_pool(report: Report, row: ServedBy, found: Suspect) -> Suspect:
+    """With its threads that are in the middle of something for long, while its loop is free.
+
+    What the loop hands to them waits for these: of Node's four, file systems that do not answer
+    can have all.
+    """
+    waits = _in_the_middle(report, row.pid)
+    if not waits or does(report, row.pid)[0] != "blocked_poll":
+        return found
+    call, longest = waits[0].call, duration(waits[0].lasted_us)
+    says = f"{count(len(waits), 'thread')} of {name_of(row)} in {call}, the longest for {longest}"
+    fact = evidence("stuck_threads", waits[0].lasted_us, "µs", says, HUNG_US_MIN)
+    sleep = "thread sleeps" if len(waits) == 1 else "threads sleep"
+    return replace(
+        found,
+        headline=f"{found.headline}; {len(waits)} other {sleep} in {call}, for {longest} now",
+        evidence=(*found.evidence, fact),
+        actions=(*choice.stuck(report, row.pid), *found.actions),
+    )
+
+
+def _in_the_middle(report: Report, pid: int) -> List[WaitNow]:
+    """Of its threads that do not serve, those that sleep for long in the call that most of them
+    sleep in, where that is none in which one waits for work; the longest first."""
+    by_call: Dict[str, List[WaitNow]] = {}
+    for each in report.waits_now or ():
+        is_work = each.call is not None and each.call not in WAITS_FOR_WORK
+        if each.pid == pid and not each.is_serving and is_work and each.lasted_us >= HUNG_US_MIN:
+            by_call.setdefault(each.call or "", []).append(each)
+    most = max(by_call.values(), key=len, default=[])
+    return sorted(most, key=lambda each: -each.lasted_us)
 
 
 def is_idle_beside(root: Suspect, report: Report) -> bool:
