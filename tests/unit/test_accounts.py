@@ -280,6 +280,23 @@ def test_an_acceptor_that_waits_for_a_free_thread_is_no_thread_that_has_time() -
     assert len(serving_threads(whole_service(replace(report, listeners=[both])))) == 2
 
 
+def test_a_service_of_several_targets_has_the_name_of_the_one_that_serves() -> None:
+    """A worker that computes for a queue beside it is busier."""
+    worker = replace(ill.thread(4712, "celery", user=0.9), pid=4712)
+    report = ill.service(ill.served(100), worker)
+    served = ServedBy(
+        *(4711, "gunicorn", 100, 10.0, ill.flat(100, 400.0), StageMeans(), None, 0, 0, []),
+        *(Waiting(0, None), Waiting(0, None), Waiting(0, None)),
+    )
+    assert report.time is not None
+    time = replace(report.time, busiest=report.time.threads[0])
+    targets = [reports.target(4712, "celery"), reports.target(4711, "gunicorn")]
+    one = replace(report, targets=targets, time=time)
+    assert whole_service(one).name == "celery"
+    requests = replace(report.requests, served_by=[served])
+    assert whole_service(replace(one, requests=requests)).name == "gunicorn"
+
+
 # -- readers ---------------------------------------------------------------------------------------
 
 

@@ -476,6 +476,11 @@ def _stage_sums(served: Optional[Served]) -> Dict[str, float]:
 
 
 def _name(report: Report) -> str:
+    """Of who serves most of the requests; where none are served, of the busiest target."""
+    rows = report.requests.served_by or ()
+    most = max(rows, key=lambda row: row.count, default=None)
+    if most is not None and most.count and most.comm:
+        return most.comm
     busiest = report.time.busiest if report.time is not None else None
     if busiest is not None:
         for target in report.targets:
