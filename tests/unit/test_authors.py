@@ -56,6 +56,14 @@ def named(report: Report) -> Optional[LastAuthor]:
     return last_author(service, "lock", WAITED_US)
 
 
+def test_waits_of_threads_that_have_ended_are_waits_of_which_nothing_is_told() -> None:
+    """A thread for each connection: what the accepting one waits for is the least of it."""
+    known = wait(4711, RootAuthor("program", None, None, "node", True, "runq", None, WAITED_US / 9))
+    gone = replace(wait(0), pid=0, comm=None, total_us=WAITED_US, unknown_us=WAITED_US)
+    assert named(locked(known)) is not None
+    assert named(locked(known, gone)) is None
+
+
 def test_one_that_ends_most_of_the_waits_is_named() -> None:
     found = named(locked(wait(4711, part(0.8), part(0.2, was="cpu", call=None))))
     assert found is not None

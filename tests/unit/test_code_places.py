@@ -75,15 +75,17 @@ def found(*counts: StackCounts, before: Tuple[StackCounts, ...] = ()) -> Stacks:
     return made
 
 
-def of_threads(*counts: StackCounts, serving: Sequence[int]) -> Sleeps:
-    """Where these threads moved bytes of sockets in the window, and two others did not."""
+def of_threads(
+    *counts: StackCounts, serving: Sequence[int], idle: Sequence[int] = (5, 98, 99)
+) -> Sleeps:
+    """Where these threads moved bytes of sockets in the window, and others did not."""
     first, last = (
         replace(
             reports_sample(),
             stacks=replace(reading(*counts), asleep_on_ns=ns),
             threads=tuple(
                 ThreadActivities(1, tid, "x", {"sys_socket": ns if tid in serving else 7})
-                for tid in (*serving, 98, 99)
+                for tid in {*serving, *idle}
             ),
         )
         for ns in (0, 10**9)
@@ -117,6 +119,16 @@ def test_threads_in_the_background_do_not_hide_those_that_serve() -> None:
 def test_where_those_that_serve_do_not_sleep_in_it_the_others_do(serving: Tuple[int, ...]) -> None:
     (process,) = of_threads(BACKGROUND, SERVING, serving=serving).processes
     assert process.calls[0].code[0].stack[0] == "cond_wait (libc.so.6)"
+
+
+def test_a_thread_that_has_ended_may_have_served() -> None:
+    """A server that starts one for each connection; who accepts is there all the time."""
+    accepting = slept("futex", ("start", APP), ("sem_wait", LIBC), ms=20, owing_ms=20)
+    ended = replace(SERVING, threads={5: 300_000_000})
+    counts = (replace(accepting, threads={6: 20_000_000}), ended, BACKGROUND)
+    (process,) = of_threads(*counts, serving=(6,), idle=(98, 99)).processes
+    assert process.calls[0].code[0].stack[0] == "pthread_mutex_lock (libc.so.6)"
+    assert process.calls[0].total_us == pytest.approx(320_000.0)
 
 
 def reports_sample() -> Sample:

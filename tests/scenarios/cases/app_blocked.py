@@ -275,6 +275,14 @@ def threads_and_a_lock(bench: Bench, sleep_ms: int = 5) -> Subject:
     return Subject([server.pid])
 
 
+@case("Python threads", (TCP,))
+def threads_for_each_request_and_a_lock(bench: Bench, sleep_ms: int = 20) -> Subject:
+    """Each request has a connection, and so a thread, of its own; one lock is held for 20 ms."""
+    server = bench.threaded(f"lock_ms={sleep_ms}")
+    bench.load(server.address, connections=8, reconnect=1)
+    return Subject([server.pid], ["_work (threaded.py"])
+
+
 @case("Python", (TCP,))
 def threads_and_a_full_lock_beside_nagle(
     bench: Bench, sleep_ms: int = 20, nodelay: bool = False

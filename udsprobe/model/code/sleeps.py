@@ -44,12 +44,15 @@ def is_parked(call: SleepCall) -> bool:
 
 
 def sleeping_processes(
-    rows: Sequence[Row], *, sees_owing: bool, serving: FrozenSet[int] = frozenset()
+    rows: Sequence[Row], *, sees_owing: bool, moved_none: FrozenSet[int] = frozenset()
 ) -> List[ProcessSleep]:
     """The processes that slept, those with requests to answer first.
 
-    Of sleeps in one call those of threads that serve are told, where there are any: a program has
-    others in the background, which sleep all the time.
+    Of sleeps in one call those of threads that may serve are told, where there are any: a program
+    has others in the background, which sleep all the time. One that has ended may have served.
+
+    Args:
+        moved_none: ids of the threads that are there and have moved no byte of a socket.
     """
     by_pid: Dict[int, List[Row]] = {}
     for row in rows:
@@ -61,7 +64,7 @@ def sleeping_processes(
             count=sum(row.samples for row in threads),
             total_us=_us(sum(row.slept_ns for row in threads)),
             owing_us=_us(sum(row.owing_ns for row in threads)) if sees_owing else None,
-            calls=_calls(own, idle, serving, sees_owing=sees_owing),
+            calls=_calls(own, idle, moved_none, sees_owing=sees_owing),
         )
         for pid, own in sorted(by_pid.items())
         for threads in (of_threads(own),)
@@ -85,13 +88,13 @@ def _idle(rows: Iterable[Row]) -> List[List[Frame]]:
 
 
 def _calls(
-    rows: Sequence[Row], idle: Idle, serving: FrozenSet[int], *, sees_owing: bool
+    rows: Sequence[Row], idle: Idle, moved_none: FrozenSet[int], *, sees_owing: bool
 ) -> List[SleepCall]:
     by_call: Dict[str, List[Row]] = {}
     # Where a runtime's own threads sleep, the program did not call; unless nothing else slept.
     for row in [each for each in rows if not is_of_a_runtime(each.frames)] or rows:
         by_call.setdefault(row.call, []).append(row)
-    told = {call: _of_threads(own, serving) for call, own in by_call.items()}
+    told = {call: _but_of(own, moved_none) for call, own in by_call.items()}
     found = [
         SleepCall(
             call=call or None,
@@ -128,9 +131,10 @@ def _of_program(rows: Sequence[Row], code: Sequence[CodePlace]) -> List[CodePlac
     ]
 
 
-def _of_threads(rows: Sequence[Row], tids: FrozenSet[int]) -> Sequence[Row]:
-    """The part of these threads; all where they have none, or it is not known whose sleeps are."""
-    parts = ((row, sum(row.threads.get(tid, 0) for tid in tids)) for row in rows)
+def _but_of(rows: Sequence[Row], tids: FrozenSet[int]) -> Sequence[Row]:
+    """The part of all other threads; all where they have none, or it is not known whose sleeps
+    are."""
+    parts = ((row, sum(ns for tid, ns in row.threads.items() if tid not in tids)) for row in rows)
     found = [_part_of(row, ns) for row, ns in parts if ns]
     return found or rows
 

@@ -41,7 +41,7 @@ def stacks(first: Sample, last: Sample) -> Optional[Stacks]:
         functions=by_self(running),
         stacks=[*_most(running), *_most(asleep)],
         stacks_total=len(rows),
-        sleeps=sleeps(before, last.stacks, asleep, _serving(first, last)),
+        sleeps=sleeps(before, last.stacks, asleep, _idle(first, last)),
     )
 
 
@@ -54,12 +54,12 @@ def sleeps(
     before: Optional[StackReading],
     after: StackReading,
     rows: Sequence[Row],
-    serving: FrozenSet[int] = frozenset(),
+    moved_none: FrozenSet[int] = frozenset(),
 ) -> Optional[Sleeps]:
     """None when nobody watched for sleeps in the window.
 
     Args:
-        serving: ids of the threads that moved bytes of sockets in it.
+        moved_none: ids of the threads there that moved no byte of a socket in it.
     """
     watched_ns = grown(
         "stacks asleep_on_ns", after.asleep_on_ns, 0 if before is None else before.asleep_on_ns
@@ -74,7 +74,7 @@ def sleeps(
         lost=lost,
         truncated=sum(row.truncated for row in slept),
         total_us=_us(sum(row.slept_ns for row in slept)),
-        processes=sleeping_processes(rows, sees_owing=after.sees_owing, serving=serving),
+        processes=sleeping_processes(rows, sees_owing=after.sees_owing, moved_none=moved_none),
     )
 
 
@@ -180,12 +180,12 @@ def _shown(row: Row) -> CodeStack:
     )
 
 
-def _serving(first: Sample, last: Sample) -> FrozenSet[int]:
+def _idle(first: Sample, last: Sample) -> FrozenSet[int]:
     before = {each.tid: each.activity_ns for each in first.threads or ()}
     return frozenset(
         each.tid
         for each in last.threads or ()
-        if each.activity_ns.get(_MOVES, 0) > before.get(each.tid, {}).get(_MOVES, 0)
+        if each.activity_ns.get(_MOVES, 0) <= before.get(each.tid, {}).get(_MOVES, 0)
     )
 
 

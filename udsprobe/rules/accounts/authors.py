@@ -112,7 +112,7 @@ def last_author(service: Service, part: str, part_us: float) -> Optional[LastAut
         part: `lock`, `timer` or `sleep`. part_us: how much of request time it is.
     """
     rows = waits_of(service, part, part_us)
-    all_us = sum(waited_us(service, row) for row in rows)
+    all_us = sum(waited_us(service, row) for row in rows) + _of_the_ended_us(service, part)
     told = [each for row in rows for each in _for_requests(service, row)]
     ended = [each for each in told if not (part == "lock" and _goes_on(each))]
     whole_us = all_us - (_sum(told) - _sum(ended))
@@ -131,6 +131,15 @@ def last_author(service: Service, part: str, part_us: float) -> Optional[LastAut
         return None
     found = _told(service, most, _sum(most) / whole_us)
     return replace(found, followed=whole_us / all_us, in_turns=in_turns)
+
+
+def _of_the_ended_us(service: Service, part: str) -> float:
+    """Waits of threads whose names are kept no longer: of those nothing is told.
+
+    Where each connection has a thread of its own most of them are.
+    """
+    kinds = () if part == "timer" else KINDS.get(part, ())
+    return sum(row.total_us for row in service.waits if not row.pid and row.kind in kinds)
 
 
 def _by_author(parts: Sequence[RootAuthor]) -> Dict[_Who, List[RootAuthor]]:
