@@ -566,6 +566,17 @@ def test_requests_that_wait_for_a_limit_of_the_program_are_told_so() -> None:
     assert one.actions[0].say.startswith("raise that limit")
 
 
+def test_a_lock_that_is_kept_in_redis_is_no_sleep_to_make_shorter() -> None:
+    lock = ("Lock.__enter__\tpython3\tlock.py\t167", "Lock.acquire\tpython3\tlock.py\t190")
+    waits = replace(in_futex(("buy\tpython3\tapp.py\t7", *lock), 400), call="clock_nanosleep")
+    told_of = replace(reports.measured(), stacks=found(waits))
+    one = with_code(suspect("app-blocked", "app_sleep_us"), told_of)
+    where = "Lock.__enter__ (lock.py:167) ← buy (app.py:7)"
+    assert one.headline == f"it sleeps, for a lock that it keeps in Redis: 100 % in {where}"
+    assert [where in each.say for each in one.actions] == [True, False]
+    assert "sleep=" in one.actions[1].say
+
+
 def test_a_queue_that_is_no_pool_is_a_lock() -> None:
     own = ("work\tpython3\tapp.py\t7", *REDIS[3:])
     assert "pool" not in lent_out(own, "gunicorn", nap_ms=0).headline

@@ -124,8 +124,16 @@ _LIMIT = KnownSleep(
     re.compile(r"io\.github\.resilience4j\..*|java\.util\.concurrent\.Semaphore\..*"),
     may_rest=True,
 )
+# redis/lock.py of redis-py 3 to 7: who does not get it sleeps, for 0.1 s where the program does not
+# say, and looks again. CPython 3.11 and later.
+_REDIS_LOCK = KnownSleep(
+    "redis-lock",
+    "a lock that it keeps in Redis",
+    _in(r"Lock\.acquire \(lock\.py:\d+\)"),
+    re.compile(r"Lock\.__enter__"),
+)
 _KNOWN = (
-    *(_SQLITE, _POSTGRESQL, _STANDBY, _INNODB, _TABLE_IN_MYSQL, _PHP_SESSION),
+    *(_REDIS_LOCK, _SQLITE, _POSTGRESQL, _STANDBY, _INNODB, _TABLE_IN_MYSQL, _PHP_SESSION),
     *(_POOL, _LIMIT),
 )
 # Of the language, between a library and who calls it.
@@ -186,6 +194,19 @@ POSTGRESQL_STANDBY: Dict[str, Tuple[Row, ...]] = {
     )
 }
 
+REDIS_LOCK: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "hold that lock for less long, or lock less with it (a name for each order or file in "
+            "place of one for all): {where}",
+            "one has it at a time, of all processes that use its name",
+        ),
+        restart(
+            "give redis-py's Lock a smaller sleep= (0.1 s by default)",
+            "who waits looks again after that time, and is not told when the lock is free",
+        ),
+    )
+}
 PHP_SESSION: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         restart(

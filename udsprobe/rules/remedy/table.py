@@ -161,6 +161,7 @@ KINDS: Dict[str, Kind] = {
     "php-session": Kind(
         "app-blocked", "a PHP session that another request has", known_sleeps.PHP_SESSION
     ),
+    "redis-lock": Kind("app-blocked", "a lock that is kept in Redis", known_sleeps.REDIS_LOCK),
     "pool-in": Kind("app-blocked", "its pool of connections is empty", known_sleeps.POOL_IN),
     "occupied": Kind("app-blocked", "all that serve sleep", work.OCCUPIED),
     "one-worker": Kind("app-blocked", "one of several workers is full", work.ONE_WORKER),
