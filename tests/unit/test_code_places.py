@@ -17,9 +17,11 @@ from udsprobe.model.report import (
     ProcessCode,
     ProcessTime,
     Report,
+    RootAuthor,
     Sleeps,
     Stacks,
     Verdict,
+    Wait,
 )
 from udsprobe.rules.code_places import told, with_code
 from udsprobe.rules.remedy.table import remedies
@@ -671,6 +673,22 @@ def test_who_sleeps_time_after_time_is_told_with_its_code() -> None:
     assert left(*SQLITE, slept_s=4.9).headline == (
         "app 1 waits for the lock of a SQLite database: 100 % in put (app.py:7)"
     )
+
+
+def test_of_a_process_that_works_for_the_loop_it_is_told_what_it_kept_it_waiting_with() -> None:
+    """It waits for work at a pipe for longer; no request is its own."""
+    export = scripted(*NAP, ms=90)
+    idle = slept("read", ("get", APP), ("read", LIBC), ms=900, owing_ms=0)
+    root = RootAuthor("thread", 1, 1, "app", True, "sleep", "clock_nanosleep", 9e4)
+    polls = Wait(7, 7, "web", "poll", 9, 9e4, 1e4, [], 0.0, [root])
+    time = ill.service(ill.served(9), ill.thread()).time
+    assert time is not None
+    time = replace(time, processes=[ProcessTime(1, "app", 1, 5.0, {})])
+    told_of = found(replace(export, owing_ns=0), idle)
+    report = replace(reports.measured(), stacks=told_of, waits=[polls], time=time)
+    about = replace(suspect("app-blocked", "app_timer_us"), subject="app 1")
+    assert with_code(about, report).headline == "it sleeps: 100 % in put (app.py:7)"
+    assert with_code(replace(about, subject=None), report).code == ()
 
 
 @pytest.mark.parametrize(("slept_s", "threads"), [(2.0, 1), (4.9, 2)])

@@ -146,6 +146,39 @@ def test_the_verdict_says_what_the_threads_do() -> None:
     assert says in found.summary
 
 
+def by_processes(was: str, call: Optional[str]) -> Report:
+    """The same of three processes that stay; a thread of the loop's process waits for each."""
+    report = handed_over("sleep", "clock_nanosleep", threads=3)
+    assert report.time is not None
+    pids = {tid: tid for tid in range(FIRST, FIRST + 3)}
+    threads = [replace(t, pid=pids.get(t.tid, PID)) for t in report.time.threads]
+    relay = ended(PID + 1, "poll", "poll", POLLED_US)
+    did = [
+        RootAuthor("thread", tid, tid, "node", True, was, call, POLLED_US / 3, [f"node {PID}/4712"])
+        for tid in pids
+    ]
+    waits = [replace(polled(relay), roots=did)]
+    return replace(report, time=replace(report.time, threads=threads), waits=waits)
+
+
+def test_processes_that_work_for_a_loop_are_a_pool() -> None:
+    """Python's `ProcessPoolExecutor`."""
+    report = by_processes("sleep", "clock_nanosleep")
+    assert request_time(whole_service(report)).mean_us("sleep") == pytest.approx(45_000, rel=0.01)
+    found = own_pool(replace(whole_service(report), at_once=12.0), "sleep", 400 * 45_000.0)
+    says = "its own processes, all 3 busy: 100 % of that time asleep by a timer (clock_nanosleep)"
+    assert found is not None and found.clause() == says
+    told = judged(report).verdict
+    assert told is not None and (told.cause, told.subject) == ("app-blocked", f"node {FIRST}")
+    assert "node waits for its own processes: 100 % of that time asleep by" in told.summary
+
+
+def test_what_they_wait_for_at_a_pipe_may_be_work() -> None:
+    report = by_processes("pipe", "read")
+    assert request_time(whole_service(report)).share("sleep") == 0.0
+    assert own_pool(whole_service(report), "sleep", 400 * 45_000.0) is None
+
+
 @pytest.mark.parametrize(("at_once", "full"), [(4.0, None), (12.0, 4)])
 def test_a_pool_is_full_where_more_requests_are_in_progress(
     at_once: float, full: Optional[int]

@@ -505,6 +505,9 @@ def _told(
 
 def _sleep(root: Suspect, report: Report) -> Optional[SleepCall]:
     """The call that most of the time was slept in while requests waited, of the verdict's kind."""
+    helpers = _helpers_sleep(root, report)
+    if helpers is not None:
+        return helpers
     calls = [call for call in _sleep_calls(root, report) if _is_of(call, _part(root))]
     parked = [call for call in calls if is_parked(call)]
     others = [call for call in calls if not is_parked(call)]
@@ -536,6 +539,22 @@ def _asleep_in(root: Suspect, report: Report) -> List[ProcessSleep]:
     sleeps = report.stacks.sleeps if report.stacks is not None else None
     processes = sleeps.processes if sleeps is not None else ()
     return [each for each in processes if not root.pids or each.pid in root.pids]
+
+
+def _helpers_sleep(root: Suspect, report: Report) -> Optional[SleepCall]:
+    """Of a process that serves nobody and keeps who serves waiting: the call that it did so in.
+
+    In others it waits for work.
+    """
+    named = subject_pids(report, root.subject)
+    if any(row.pid in named for row in report.requests.served_by or ()):
+        return None
+    ended = [each for row in report.waits or () for each in (*row.roots, *row.authors)]
+    did = [each for each in ended if each.pid in named and each.by == "thread" and each.call]
+    most = max(did, key=lambda each: each.total_us, default=None)
+    if most is None:
+        return None
+    return next((call for call in _sleep_calls(root, report) if call.call == most.call), None)
 
 
 def _sleep_calls(root: Suspect, report: Report) -> List[SleepCall]:

@@ -17,7 +17,14 @@ from udsprobe.model.report import (
 from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.rules.accounts.affinity import confinement
 from udsprobe.rules.accounts.asleep import TIMER, slept_in, waited_for
-from udsprobe.rules.accounts.authors import DOING, LastAuthor, always_one_in, last_author, who_ended
+from udsprobe.rules.accounts.authors import (
+    DOING,
+    LastAuthor,
+    always_one_in,
+    author_name,
+    last_author,
+    who_ended,
+)
 from udsprobe.rules.accounts.cpu_holders import (
     foreign_holders,
     foreign_share,
@@ -368,12 +375,16 @@ def _what_is_late(case: _Case) -> str:
 
 
 def _works_in_a_pool(case: _Case, pool: OwnPool, pid: int, facts: Tuple[Evidence, ...]) -> Remedy:
-    """An event loop hands requests to threads, which sleep."""
+    """An event loop hands requests to threads or processes, which sleep."""
     name = case.service.name
-    found = choice.sleeps(case.report, pid, on_disk=pool.did.was == "disk")
-    more = choice.pool_of_threads(case.report, pid) if pool.full is not None else ()
+    # Of one of them: what it sleeps in is what all of them do.
+    worker = pool.did.pid if pool.are_processes and pool.did.pid is not None else pid
+    found = choice.sleeps(case.report, worker, on_disk=pool.did.was == "disk")
+    more: Tuple[Action, ...] = ()
+    if pool.full is not None:
+        more = choice.larger_pool(case.report, pid, are_processes=pool.are_processes)
     return Remedy(
-        f"{name} {pid}",
+        author_name(pool.did) if pool.are_processes else f"{name} {pid}",
         f"{name} waits for {pool.clause()}",
         facts,
         (*found, *more),

@@ -218,6 +218,15 @@ def asyncio_and_a_full_pool_of_threads(bench: Bench, sleep_ms: int = 40) -> Subj
 
 
 @case("asyncio", (TCP,))
+def asyncio_and_a_full_pool_of_processes(bench: Bench, sleep_ms: int = 40) -> Subject:
+    """Each request sleeps in one of three processes, for which the loop waits; twelve clients."""
+    server = bench.asyncio("processes=3", f"process_ms={sleep_ms}")
+    bench.load(server.address, connections=12)
+    named = ["its own processes, all 3 busy", "export (http_asyncio.py"]
+    return Subject(bench.family(server.pid), named)
+
+
+@case("asyncio", (TCP,))
 def asyncio_threads_and_a_lock(bench: Bench, sleep_ms: int = 10) -> Subject:
     """Each request has a thread that holds the one lock for 10 ms."""
     server = bench.asyncio(f"lock_ms={sleep_ms}")

@@ -3,6 +3,7 @@
 sleep_ms=T asyncio.sleep · spin_ms=T computes · stuck_ms=T time.sleep in the loop · body=N bytes
 mutex_ms=T holds an asyncio.Lock for T ms
 lock_ms=T a thread holds a lock for T ms · thread_ms=T one of threads=N sleeps for T ms
+process_ms=T one of processes=N does so
 upstream=ADDRESS asks an HTTP server first
 forget=1 an event that nobody sets · drop=1 an error, and the connection is closed
 status=N replies with that one, of a failure
@@ -25,7 +26,7 @@ import socket
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Dict, List, Optional, Tuple
 
 Streams = Tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -66,6 +67,8 @@ class Service:
         self._leaked: List[int] = []
         self._idle: List[Streams] = []
         self._threads = ThreadPoolExecutor(int(options.get("threads", 4)))
+        # They are started with the first requests.
+        self._processes = ProcessPoolExecutor(int(options.get("processes", 3)))
         self._pool = asyncio.Semaphore(int(options.get("pool", 100000)))
         self._log = log_at(options.get("log", ""))
         self._upstream: Optional[socket.socket] = None
@@ -103,6 +106,9 @@ class Service:
         if "thread_ms" in self._options:
             asleep = (time.sleep, self._ms("thread_ms"))
             await asyncio.get_running_loop().run_in_executor(self._threads, *asleep)
+        if "process_ms" in self._options:
+            asleep_there = (export, self._ms("process_ms"))
+            await asyncio.get_running_loop().run_in_executor(self._processes, *asleep_there)
         if "leak" in self._options:
             self._leaked.append(os.open("/dev/null", os.O_RDONLY))
         if "upstream" in self._options:
@@ -165,6 +171,11 @@ class Service:
         while self._options.get("pause_ms"):
             await asyncio.sleep(self._ms("pause_every_ms"))
             time.sleep(self._ms("pause_ms"))
+
+
+def export(seconds: float) -> None:
+    """What a process of the pool does for a request."""
+    time.sleep(seconds)
 
 
 def reply_of(size: int, status: str = "200 OK") -> bytes:

@@ -1,15 +1,16 @@
 """A pool of threads that works for an event loop: what it did while the loop waited for it.
 
 Such threads serve nobody themselves: they are handed a request, and wake the loop, which replies
-(a web framework's thread pool, a runtime's for calls that block).
+(a web framework's thread pool, a runtime's for calls that block). So does a pool of processes that
+stay (Python's `ProcessPoolExecutor`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple, TypeVar
 
-from udsprobe.model.report import Author, Wait
+from udsprobe.model.report import Author, RootAuthor, Wait
 from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX
 from udsprobe.rules.accounts.authors import (
     PROGRAM,
@@ -37,7 +38,11 @@ _PART_OF = {
     "send": "send",
 }
 _BUSY = ("cpu", "runq")
+# Of a process that stays: for work it waits at a pipe or a socket.
+_WORKING = (*_BUSY, "sleep", "child", "disk")
 _FREE = ("blocked_lock", "blocked_poll", "sys_poll")
+
+_Helper = TypeVar("_Helper", bound=Author)
 
 
 @dataclass(frozen=True)
@@ -47,20 +52,24 @@ class OwnPool:
     Attributes:
         did: what they did in most of that time, with what it is; did_share: in which part.
         full: how many there are, where all are busy and more requests are in progress than that.
+        are_processes: of one thread each, and not threads of the loop's process.
     """
 
     did: Author
     did_share: float
     full: Optional[int]
+    are_processes: bool = False
 
     def clause(self) -> str:
         """`its own threads, all 40 busy: 97 % of that time asleep by a timer (…)`."""
-        every = "" if self.full is None else f", all {self.full} busy"
-        return f"its own threads{every}: {percent(self.did_share)} of that time {was(self.did)}"
+        every = {None: "", 1: ", the only one busy"}.get(self.full, f", all {self.full} busy")
+        what = "processes" if self.are_processes else "threads"
+        return f"its own {what}{every}: {percent(self.did_share)} of that time {was(self.did)}"
 
 
 def behind_loops(service: Service, polled_us: float) -> Dict[str, float]:
-    """What own threads did while loops waited for them, by part of request time, in µs.
+    """What own threads, and processes that stay, did while loops waited for them, by part of
+    request time, in µs.
 
     Children that were started for requests are told by name where they sleep (`last_author`).
 
@@ -69,6 +78,7 @@ def behind_loops(service: Service, polled_us: float) -> Dict[str, float]:
     """
     ended = _ended(service, polled_us)
     told = [(each, _PART_OF.get(each.was or "")) for each in ended.by_own]
+    told += [(each, _PART_OF[each.was]) for each in ended.by_workers if each.was in _WORKING]
     told += [(each, each.was) for each in ended.by_children if each.was in _BUSY]
     parts: Dict[str, float] = {}
     for each, part in told:
@@ -97,20 +107,36 @@ def behind_sleeps(service: Service, slept_us: float) -> Dict[str, float]:
 
 
 def own_pool(service: Service, part: str, polled_us: float) -> Optional[OwnPool]:
-    """The threads that loops wait for, where these slept so for most of the time.
+    """The threads or processes that loops wait for, where these slept so for most of the time.
 
     Args:
         part: of request time, `sleep` or `disk`. polled_us: as of `behind_loops`.
     """
     ended = _ended(service, polled_us)
-    slept = [each for each in ended.by_own if _PART_OF.get(each.was or "") == part]
-    slept_us = sum(each.total_us for each in slept)
-    if not slept or slept_us < AUTHOR_SHARE_MIN * ended.known_us:
+    pools = (_slept(service, ended.by_own, part), _slept(service, ended.by_workers, part, True))
+    found = max(
+        (each for each in pools if each is not None), key=lambda each: each[0], default=None
+    )
+    if found is None or found[0] < AUTHOR_SHARE_MIN * ended.known_us:
         return None
-    return OwnPool(
+    return found[1]
+
+
+def _slept(
+    service: Service, ended: Sequence[Author], part: str, are_processes: bool = False
+) -> Optional[Tuple[float, OwnPool]]:
+    """How long those slept so who ended waits, in µs, and who they are; None: they did not."""
+    slept = [each for each in ended if _PART_OF.get(each.was or "") == part]
+    if are_processes:
+        slept = [each for each in slept if each.was in _WORKING]
+    if not slept:
+        return None
+    slept_us = sum(each.total_us for each in slept)
+    return slept_us, OwnPool(
         did=max(slept, key=lambda each: each.total_us),
-        did_share=slept_us / sum(each.total_us for each in ended.by_own),
-        full=_all_busy(service, {each.pid for each in ended.by_own}),
+        did_share=slept_us / sum(each.total_us for each in ended),
+        full=_all_busy(service, {each.pid for each in ended}),
+        are_processes=are_processes,
     )
 
 
@@ -132,10 +158,13 @@ class _Ended:
     """Waits of loops by who ended them, less those behind the longest, of whom nothing is told.
 
     Attributes:
+        by_workers: by other processes that serve nobody, perhaps through own threads;
+            by_children: by those of a program that come and go.
         by_asked_us: of what own threads ended, the part in which an upstream let them wait.
     """
 
     by_own: List[Author]
+    by_workers: List[RootAuthor]
     by_children: List[Author]
     by_asked_us: float
     known_us: float
@@ -147,10 +176,21 @@ def _ended(service: Service, polled_us: float) -> _Ended:
     behind_us = sum(a.total_us for row in rows for a in row.authors if a.by == "others")
     behind_us += _by_loops_us(rows, loops) - sum(each.total_us for each in through)
     known_us = sum(waited_us(service, row) for row in rows) - behind_us
-    children = _by_helpers(service, [each for row in rows for each in row.authors])
-    own += through
-    told_us = sum(each.total_us for each in (*own, *children))
-    return _Ended(own, children, _by_asked_us(service, rows, loops), max(known_us, told_us))
+    helpers = _by_helpers(service, [each for row in rows for each in row.authors])
+    children = [each for each in helpers if each.by == PROGRAM]
+    workers = _by_helpers(
+        service, [each for row in rows for each in row.roots if each.by != PROGRAM]
+    )
+    own = [*_without_relays(own, workers), *through]
+    told_us = sum(each.total_us for each in (*own, *workers, *children))
+    by_asked_us = _by_asked_us(service, rows, loops)
+    return _Ended(own, workers, children, by_asked_us, max(known_us, told_us))
+
+
+def _without_relays(own: Sequence[Author], workers: Sequence[RootAuthor]) -> List[Author]:
+    """Without the threads that only wait for those processes, and wake the loop for them."""
+    relays = {each.via[0] for each in workers if each.via}
+    return [each for each in own if each.was in _PART_OF or thread_in_chain(each) not in relays]
 
 
 def _by_own(rows: Sequence[Wait], loops: Set[Tuple[int, int]]) -> List[Author]:
@@ -227,7 +267,7 @@ def _by_asked_us(service: Service, rows: Sequence[Wait], loops: Set[Tuple[int, i
     )
 
 
-def _by_helpers(service: Service, authors: Sequence[Author]) -> List[Author]:
+def _by_helpers(service: Service, authors: Sequence[_Helper]) -> List[_Helper]:
     """Targets that serve nobody, each for a request or a few: a child, and children of that."""
     others = {pid for each in service.partners for pid in each}
     others |= {thread.pid for thread in serving_threads(service)}

@@ -304,8 +304,10 @@ def sleeps(
     return found
 
 
-def pool_of_threads(report: Report, pid: int) -> Tuple[Action, ...]:
-    """An event loop hands requests to threads, all of which are busy."""
+def larger_pool(report: Report, pid: int, are_processes: bool) -> Tuple[Action, ...]:
+    """An event loop hands requests to threads or processes, all of which are busy."""
+    if are_processes:
+        return remedies("pool-of-processes")
     return remedies("pool-of-threads", server_of(target_of(report, pid)))
 
 

@@ -168,6 +168,9 @@ KINDS: Dict[str, Kind] = {
     "pool-of-threads": Kind(
         "app-blocked", "a pool of threads that an event loop waits for", work.POOL_OF_THREADS
     ),
+    "pool-of-processes": Kind(
+        "app-blocked", "a pool of processes that an event loop waits for", work.POOL_OF_PROCESSES
+    ),
     "traced": Kind("app-blocked", "strace or a debugger traces it", host.TRACED),
     "disk": Kind("app-blocked", "the disk", work.DISK),
     "memory": Kind("app-blocked", "page faults that read from the disk", code_kinds.RECLAIM),

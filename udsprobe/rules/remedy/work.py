@@ -348,6 +348,15 @@ POOL_OF_THREADS: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
 }
+POOL_OF_PROCESSES: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "give that pool more processes (max_workers of ProcessPoolExecutor, processes of "
+            "multiprocessing.Pool)",
+            _LARGER_POOL,
+        ),
+    ),
+}
 PIPE_FULL: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
