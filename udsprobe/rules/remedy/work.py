@@ -629,7 +629,8 @@ LOOP_WAITS: Dict[str, Tuple[Row, ...]] = {
     "python": (
         restart(
             "ask with a client that is awaited (psycopg.AsyncConnection, asyncpg, redis.asyncio, "
-            "httpx.AsyncClient), or in a thread: await asyncio.to_thread(function)",
+            "httpx.AsyncClient), or in a thread: await asyncio.to_thread(function); under gevent "
+            "with one that yields to its hub (psycogreen for psycopg2)",
             _SERVES_NOBODY,
         ),
     ),
@@ -687,8 +688,8 @@ POOL: Dict[str, Tuple[Row, ...]] = {
     "python": (
         restart(
             "raise its pool of connections (pool_size and max_overflow of SQLAlchemy, max_size of "
-            "psycopg_pool, max_connections of redis, maxsize of urllib3), if the upstream has time "
-            "to spare",
+            "psycopg_pool and asyncpg, max_connections of redis and httpx, limit of aiohttp's "
+            "connector, maxsize of urllib3), if the upstream has time to spare",
             _ONE_EACH,
         ),
     ),
