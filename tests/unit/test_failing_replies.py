@@ -258,3 +258,40 @@ def test_what_a_screen_says_of_them(statuses: Dict[str, int], told: List[str]) -
     assert cells.http_failed(None) == []
     row = asked(0, http=replies, dropped=Unanswered(2, 1.0), no_seat=3)
     assert cells.failed_asking(row).split(", ")[:2] == ["2 without an answer", "3 turned away"]
+
+
+def with_a_dead_upstream(report: Report) -> Report:
+    dead = Connect("tcp", "127.0.0.1:9999", 11, {"ECONNREFUSED": 11}, {}, ill.flat(11, 20.0))
+    return replace(report, connects=[dead])
+
+
+BUSY = {"app": 5_000.0}
+
+
+def test_connects_that_fail_and_harm_no_reply_are_not_why_requests_are_slow() -> None:
+    """A proxy asks again and again whether an upstream is there; no request needs it."""
+    report = with_a_dead_upstream(slow(http(0)))
+    assert verdict(slow(http(0))).cause == verdict(report).cause == "app-cpu"
+    beside = [each for each in judged(report).findings if "127.0.0.1:9999" in (each.subject or "")]
+    assert [each.severity for each in beside] == ["warning"]
+
+
+@pytest.mark.parametrize("replies", [None, http(100)], ids=["not known", "some failed"])
+def test_connects_that_fail_come_first_where_replies_may_fail_by_them(
+    replies: Optional[HttpReplies],
+) -> None:
+    assert verdict(with_a_dead_upstream(slow(replies))).cause in ("connect-failing", "app-failing")
+
+
+def test_connects_that_fail_are_told_where_nothing_else_presses() -> None:
+    report = with_a_dead_upstream(reported(serving(NODE, "node", http(0))))
+    assert verdict(report).cause == "connect-failing"
+
+
+def slow(replies: Optional[HttpReplies]) -> Report:
+    """Of a thread that computes all the time."""
+    report = reported(serving(NODE, "node", replies), **BUSY)
+    busy = ill.service(ill.served(COUNT, **BUSY), ill.thread(user=0.99))
+    return replace(
+        report, time=busy.time, requests=replace(report.requests, served=busy.requests.served)
+    )

@@ -75,7 +75,9 @@ CAUSES: Dict[str, Cause] = {
         Cause(
             "connect-failing",
             SET_UP,
-            "three or more connects that fail with one errno, in the call or in the background",
+            "three or more connects that fail with one errno, in the call or in the background; a "
+            "finding beside what makes requests slow where it is known of all replies (HTTP/1) "
+            "that none says that the server failed",
             "ENOENT: no such socket; ECONNREFUSED: no process listens; EACCES: permissions; "
             "EADDRNOTAVAIL: no port left",
             "`connects`, `listeners[].refused`",

@@ -37,7 +37,7 @@ from udsprobe.rules.turned_away.accept_queue import (
     late_alone,
 )
 from udsprobe.rules.turned_away.closed_unread import closed_unread_suspects
-from udsprobe.rules.turned_away.connects import connect_suspects
+from udsprobe.rules.turned_away.connects import connect_suspects, without_harmless_failures
 from udsprobe.rules.turned_away.descriptors import descriptor_suspects
 from udsprobe.rules.turned_away.dropped import dropped_suspects
 from udsprobe.rules.turned_away.exits import with_exits
@@ -63,10 +63,7 @@ def judged(
         judged_services = without_waits_for_the_healthy(judged_services)
     judged_services = [each for one in judged_services for each in _with_slow_workers(report, one)]
     suspects = [*_around(report), *(each for one in judged_services for each in one.suspects)]
-    suspects = with_given_up(report, with_no_answer(report, suspects))
-    suspects = with_failing_replies(report, with_no_seat(report, suspects))
-    suspects = with_unstarted(report, with_exits(report, suspects))
-    suspects = with_logins(report, with_tracers(report, suspects))
+    suspects = _together(report, suspects)
     near = nearness.highest(
         [
             *(
@@ -95,6 +92,15 @@ def judged(
         verdict=_verdict(root, suspects, outweighed, share, report, near),
         findings=_findings(suspects, report, root),
     )
+
+
+def _together(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
+    """With those, and as those, that the others say more of."""
+    found = with_given_up(report, with_no_answer(report, suspects))
+    found = with_failing_replies(report, with_no_seat(report, found))
+    found = with_unstarted(report, with_exits(report, found))
+    found = with_logins(report, with_tracers(report, found))
+    return without_harmless_failures(report, found)
 
 
 # Whose figures have limits that a steady load can be at.

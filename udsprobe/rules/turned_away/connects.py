@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Tuple
+from dataclasses import replace
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Connect, Evidence, Listener, Report
+from udsprobe.rules.causes import PARTS
 from udsprobe.rules.harm import FAILED, connects
 from udsprobe.rules.peers.connecting import NO_ANSWER, never_answered
 from udsprobe.rules.remedy import choice
@@ -12,6 +14,7 @@ from udsprobe.rules.suspects.suspect import CRITICAL, INFO, WARNING, Suspect
 from udsprobe.rules.thresholds import FAILED_CONNECTS_MIN, FAILED_CONNECTS_SHARE_MIN
 from udsprobe.rules.wording import count, evidence, place
 
+CAUSE = "connect-failing"
 # Not failures: under way, interrupted, connected already; EAGAIN is a full queue.
 _NO_FAILURE = ("EINPROGRESS", "EALREADY", "EISCONN", "EINTR", "EAGAIN")
 # Asked for on the off chance, by libraries that go on without: glibc's name service cache and the
@@ -51,6 +54,31 @@ def connect_suspects(report: Report) -> List[Suspect]:
     return [each for each in (*made, *met) if each is not None]
 
 
+def without_harmless_failures(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
+    """The suspects; connects of the targets that fail are no pressure where a part of request time
+    is, and of all replies it is known that none says that the server failed.
+
+    So it is where a proxy asks time and again whether an upstream is there that no request needs.
+    """
+    if not any(each.is_pressure and each.cause in PARTS for each in suspects):
+        return list(suspects)
+    if not _all_replies_are_good(report):
+        return list(suspects)
+    own = {place(row) for row in report.listeners or ()}
+    return [
+        replace(each, severity=WARNING, is_pressure=False)
+        if each.cause == CAUSE and each.is_pressure and each.subject not in own
+        else each
+        for each in suspects
+    ]
+
+
+def _all_replies_are_good(report: Report) -> bool:
+    rows = [row for row in report.requests.served_by or () if row.count]
+    seen = [row.http for row in rows if row.http is not None and row.http.count >= row.count]
+    return 0 < len(rows) == len(seen) and not any(each.failed for each in seen)
+
+
 def failures(row: Connect) -> Dict[str, int]:
     """errno → connects that failed, in the call or in the background."""
     totals: Dict[str, int] = {}
@@ -73,7 +101,7 @@ def _failing(row: Connect, rows: List[Connect], report: Report) -> Optional[Susp
     is_pattern = total >= FAILED_CONNECTS_MIN and share >= FAILED_CONNECTS_SHARE_MIN
     subject = place(row)
     return Suspect(
-        cause="connect-failing",
+        cause=CAUSE,
         name=f"connect-failing:{subject}",
         severity=INFO if is_minor else CRITICAL if is_pattern else WARNING,
         is_pressure=is_pattern and not is_minor,
@@ -106,7 +134,7 @@ def _refused_at(listener: Listener) -> Optional[Suspect]:
     error = max(failed, key=lambda name: failed[name])
     came = (listener.established or 0) + sum(refused.values())
     return Suspect(
-        cause="connect-failing",
+        cause=CAUSE,
         name=f"connect-failing:{subject}",
         severity=CRITICAL if total >= FAILED_CONNECTS_MIN else WARNING,
         is_pressure=total >= FAILED_CONNECTS_MIN,
