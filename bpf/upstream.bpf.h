@@ -242,11 +242,11 @@ static __always_inline void count_answer(u32 tgid, struct connection *connection
 	if (!upstream)
 		return;
 	upstream->peer_tgid = connection->peer_tgid;
-	shared_latency_add(&upstream->latency, now - connection->turn_ns);
+	shared_latency_add(&upstream->latency, elapsed(connection->turn_ns, now));
 	if (recv_wait_ns)
 		shared_add(&upstream->recv_wait_ns, recv_wait_ns);
 	count_own_request(tgid, connection->upstream - 1, connection->peer_tgid,
-			  now - connection->turn_ns, recv_wait_ns);
+			  elapsed(connection->turn_ns, now), recv_wait_ns);
 }
 
 /* How long an answer had been there when it was asked for: its program was busy, or asleep. Bytes

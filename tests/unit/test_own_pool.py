@@ -173,6 +173,18 @@ def test_processes_that_work_for_a_loop_are_a_pool() -> None:
     assert "node waits for its own processes: 100 % of that time asleep by" in told.summary
 
 
+def test_a_process_for_each_request_is_none_of_a_pool() -> None:
+    """Its program's name is told."""
+    report = by_processes("sleep", "clock_nanosleep")
+    assert report.time is not None
+    threads = [
+        each if each.pid == PID else replace(each, observed_s=0.1) for each in report.time.threads
+    ]
+    brief = replace(report, time=replace(report.time, threads=threads))
+    assert request_time(whole_service(brief)).share("sleep") == 0.0
+    assert own_pool(whole_service(brief), "sleep", 400 * 45_000.0) is None
+
+
 def test_what_they_wait_for_at_a_pipe_may_be_work() -> None:
     report = by_processes("pipe", "read")
     assert request_time(whole_service(report)).share("sleep") == 0.0

@@ -177,10 +177,10 @@ def _ended(service: Service, polled_us: float) -> _Ended:
     behind_us += _by_loops_us(rows, loops) - sum(each.total_us for each in through)
     known_us = sum(waited_us(service, row) for row in rows) - behind_us
     helpers = _by_helpers(service, [each for row in rows for each in row.authors])
-    children = [each for each in helpers if each.by == PROGRAM]
-    workers = _by_helpers(
-        service, [each for row in rows for each in row.roots if each.by != PROGRAM]
-    )
+    # A process for each request is told by its program's name.
+    stay = {thread.pid for thread in service.long_lived()}
+    children = [each for each in helpers if each.pid not in stay]
+    workers = _by_helpers(service, [each for row in rows for each in row.roots if each.pid in stay])
     own = [*_without_relays(own, workers), *through]
     told_us = sum(each.total_us for each in (*own, *workers, *children))
     by_asked_us = _by_asked_us(service, rows, loops)
