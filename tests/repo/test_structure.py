@@ -74,6 +74,7 @@ MAY_IMPORT_BESIDE: Dict[str, Dict[str, Set[str]]] = {
         "remedy": {"", "accounts", "peers"},
         "suspects": {"", "accounts", "peers", "remedy"},
         "turned_away": {"", "accounts", "peers", "remedy", "suspects"},
+        "code": {"", "accounts", "peers", "remedy", "suspects"},
         "seats": {"", "accounts", "peers", "remedy", "suspects", "turned_away"},
     },
     "views": {

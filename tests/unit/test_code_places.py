@@ -23,7 +23,8 @@ from udsprobe.model.report import (
     Verdict,
     Wait,
 )
-from udsprobe.rules.code_places import told, with_code
+from udsprobe.rules.code.words import told
+from udsprobe.rules.code_places import with_code
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.wording import evidence

@@ -1,0 +1,1 @@
+"""Which code a cause is in, where stacks were taken."""

@@ -1,0 +1,49 @@
+"""Which function the CPU time goes to."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+from udsprobe.model.code.stacks import subject_pids
+from udsprobe.model.report import Evidence, ProcessCode, Report
+from udsprobe.rules.code.looks import names_of, profiles
+from udsprobe.rules.code.words import told, with_place
+from udsprobe.rules.code_kinds import with_kinds
+from udsprobe.rules.suspects.suspect import Suspect
+from udsprobe.rules.thresholds import CODE_SAMPLES_MIN
+from udsprobe.rules.wording import count, evidence
+
+
+def running(root: Suspect, report: Report) -> Suspect:
+    """The cause with what runs."""
+    found = _process(root, report)
+    if found is None:
+        return root
+    if found.samples - found.in_sockets < CODE_SAMPLES_MIN or not found.code:
+        return root
+    kept = (each for each in root.actions if not profiles(each, found.pid, report))
+    actions = (*kept, *names_of(found, report))
+    named = with_place(root, found.code, _fact(found, report), actions)
+    return with_kinds(named, root.headline, found, report)
+
+
+def _process(root: Suspect, report: Report) -> Optional[ProcessCode]:
+    stacks = report.stacks
+    if stacks is None:
+        return None
+    asked: List[ProcessCode] = [
+        each for each in stacks.processes if not root.pids or each.pid in root.pids
+    ]
+    named = subject_pids(report, root.subject)
+    return next((each for each in asked if each.pid in named), asked[0] if asked else None)
+
+
+def _fact(found: ProcessCode, report: Report) -> Evidence:
+    place = found.code[0]
+    lacking = f", outer callers of {found.truncated:,} not found" if found.truncated else ""
+    lost = report.stacks.lost if report.stacks is not None else 0
+    lacking += f", {lost:,} more lost" if lost else ""
+    lacking += f", {found.in_sockets:,} more in socket calls" if found.in_sockets else ""
+    own = found.samples - found.in_sockets
+    says = f"{told(place)}, of {count(own, 'sample')}{lacking}"
+    return evidence("code_share", place.share_pct / 100, "of 1", says)
