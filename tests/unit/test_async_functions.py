@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 from collections import Counter
@@ -13,6 +12,7 @@ from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
 import pytest
 
 from tests.conftest import Require
+from tests.saying import saying
 from tests.unit.test_tasks import Noise, Place, told
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.symbols.process_names import ParkedStack, ProcessNames
@@ -40,14 +40,8 @@ def truth(waits: Sequence[List[Any]]) -> Waits:
 
 @contextmanager
 def standing(*argv: str) -> Iterator[Standing]:
-    pipes = {"stdout": subprocess.PIPE}
-    with subprocess.Popen([*argv[:1], str(PROGRAM), *argv[1:]], text=True, **pipes) as process:
-        try:
-            assert process.stdout is not None
-            said = json.loads(process.stdout.readline())
-            yield Standing(process.pid, truth(said["waits"]))
-        finally:
-            process.kill()
+    with saying(*argv[:1], str(PROGRAM), *argv[1:]) as said:
+        yield Standing(said["pid"], truth(said["waits"]))
 
 
 def of(pid: int, memory: ProcessMemory) -> V8Stacks:

@@ -15,6 +15,7 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 import pytest
 
 from tests.pythons import PYTHONS
+from tests.saying import saying
 from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.symbols.cpython.functions import PythonFunctions
 from udsprobe.symbols.cpython.interpreter import Interpreter, interpreter_of
@@ -41,14 +42,8 @@ class Standing(NamedTuple):
 
 @contextmanager
 def standing(*argv: str) -> Iterator[Standing]:
-    pipes = {"stdout": subprocess.PIPE}
-    with subprocess.Popen([*argv[:1], str(PROGRAM), *argv[1:]], text=True, **pipes) as process:
-        try:
-            assert process.stdout is not None
-            told = json.loads(process.stdout.readline())
-            yield Standing(told["pid"], truth(told["stacks"]))
-        finally:
-            process.kill()
+    with saying(*argv[:1], str(PROGRAM), *argv[1:]) as said:
+        yield Standing(said["pid"], truth(said["stacks"]))
 
 
 def truth(stacks: Sequence[List[Any]]) -> Counter[Tuple[Place, bool]]:
