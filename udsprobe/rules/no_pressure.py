@@ -31,14 +31,7 @@ from udsprobe.rules.thresholds import (
     WAIT_SHARE_MIN,
 )
 from udsprobe.rules.upstreams import MostAsked, asks_only
-from udsprobe.rules.wording import (
-    at_most,
-    count,
-    duration,
-    evidence,
-    percent,
-    place,
-)
+from udsprobe.rules.wording import at_most, count, duration, evidence, percent, place
 
 
 def unknown(report: Report, service: Service, share: TransportShare) -> Optional[Verdict]:
@@ -199,7 +192,8 @@ def healthy(
     cause, value = _nearest(near)
     asked = asks_only(service)
     sender = _sender(service, time)
-    where = _where(report, service, time, share) if asked is None else _asks(asked, service)
+    asleep = _asleep_itself(service) if asked is not None else None
+    where = _asks(asked, asleep) if asked else _where(report, service, time, share, sender)
     gain = ""
     if share.max_gain_pct is not None:
         gain = f" A free transport would save {at_most(share.max_gain_pct / 100)} of request time."
@@ -213,7 +207,7 @@ def healthy(
         f"{_lock_words(locks)}{gain}",
         subject=None,
         evidence=[*(asked.facts if asked else ()), *_sender_facts(sender), *facts],
-        actions=list(_looks(report, service, asked, sender)),
+        actions=list(_looks(report, asked, asleep, sender)),
         class_=HEALTHY,
         harm=NOBODY,
     )
@@ -250,11 +244,10 @@ ASKS_ONLY_SURE = 0.5
 _NOTHING = "nothing is saturated, refused or blocked"
 
 
-def _asks(asked: MostAsked, service: Service) -> str:
+def _asks(asked: MostAsked, asleep: Optional[_Asleep]) -> str:
     """Of a worker, a job, a client: whether it waits for slow answers or for work is not known."""
     many = count(asked.count, "request")
     took = f"its own {many} to {asked.where} took {duration(asked.mean_us)} on average"
-    asleep = _asleep_itself(service)
     rests = "" if asleep is None else f", {asleep.clause()}"
     return f"it served no request; {took}{rests}, and {_NOTHING} here."
 
@@ -292,21 +285,29 @@ def _asleep_itself(service: Service) -> Optional[_Asleep]:
 
 
 def _looks(
-    report: Report, service: Service, asked: Optional[MostAsked], sender: Optional[Sender]
+    report: Report,
+    asked: Optional[MostAsked],
+    asleep: Optional[_Asleep],
+    sender: Optional[Sender],
 ) -> Tuple[Action, ...]:
     """Where to look if somebody waits all the same."""
     if asked is None:
         return choice.sender(sender.pid, sender.who) if sender is not None else ()
-    asleep = _asleep_itself(service)
     if asleep is not None:
         return choice.sleeps(report, asleep.thread.pid, on_disk=asleep.kind == "disk")
     return asked.actions()
 
 
-def _where(report: Report, service: Service, time: RequestTime, transport: TransportShare) -> str:
+def _where(
+    report: Report,
+    service: Service,
+    time: RequestTime,
+    transport: TransportShare,
+    sender: Optional[Sender],
+) -> str:
     if not time.count:
         return f"no request-reply turns were seen, and {_NOTHING}."
-    largest, sender = _largest(time), _sender(service, time)
+    largest = _largest(time)
     mean = duration(time.total_us / time.count)
     words = {
         "cpu": "its own CPU time",

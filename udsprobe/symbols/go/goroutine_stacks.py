@@ -207,7 +207,7 @@ class GoroutineStacks:
         found = Goroutines(self._memory, adds, code.__contains__, RED_ZONE_BYTES)
         names = (self._function_at, self._names.function_bounds)
         self._holders = LockHolders(self._memory, *names)
-        self._origins = Origins(self._memory.read, *names)
+        self._origins = Origins(self._memory.words, *names)
         return found if found.is_there else None
 
     def _function_at(self, address: int) -> Optional[str]:

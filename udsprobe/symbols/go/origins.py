@@ -7,7 +7,6 @@ is where the function of each begins that it began in, and `goid` is 1 for the m
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from contextlib import suppress
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -15,7 +14,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from udsprobe.symbols.go.goroutines import Parked
 from udsprobe.symbols.unwinding import Activation
 
-_WORDS = struct.Struct("<56Q")
+_WORDS = 56
 # Words of `g`: behind `sched` and before what signals have.
 _NUMBERS = range(14, 24)
 _PARENT_BEFORE, _PLACE_BEFORE = 3, 2
@@ -46,14 +45,14 @@ class Origins:
     """Of one process.
 
     Args:
-        read: address, size in bytes → memory; raises OSError.
+        read: address, count → so many words of memory; raises OSError.
         function_at: the name of the function that an instruction is of. bounds_of: where that
             function begins, and its size in bytes.
     """
 
     def __init__(
         self,
-        read: Callable[[int, int], bytes],
+        read: Callable[[int, int], Tuple[int, ...]],
         function_at: Callable[[int], Optional[str]],
         bounds_of: Callable[[int], Optional[Tuple[int, int]]],
     ) -> None:
@@ -80,7 +79,7 @@ class Origins:
     def _words(self, address: int) -> Tuple[int, ...]:
         """None of one whose memory cannot be read."""
         with suppress(OSError):
-            return _WORDS.unpack(self._read(address, _WORDS.size))
+            return self._read(address, _WORDS)
         return ()
 
     def _learn(self, all_met: Sequence[Begun], words: Sequence[Tuple[int, ...]]) -> None:
