@@ -250,8 +250,6 @@ def test_two_proxies_wait_for_the_application(require: Require, tmp_path: Path) 
     (row,) = (r for r in rows if (r["tid"], r["kind"]) == (outer_worker, "poll"))
     roots = [part for part in row["roots"] if part["pid"] == app_pid]
     computed_us = sum(part["total_us"] for part in roots if part["was"] in ("cpu", "runq"))
-    # Authors of authors have their share of all waits of the thread between, of those before the
-    # first request as well.
     assert computed_us > 0.85 * MANY * 50_000
     assert {part["via"][0].rpartition("/")[2] for part in roots} == {str(inner_worker)}
 

@@ -138,6 +138,17 @@ def test_a_circle_is_cut() -> None:
         assert (root.was, root.via) == ("lock", [])
 
 
+def test_who_is_asleep_ends_no_wait_of_its_author() -> None:
+    """A proxy before a proxy: the second is idle until the first asks, then it waits as well."""
+    found = window(
+        ended(1, "poll", by=2, poll=100),
+        ended(2, "poll", by=1, poll=900),
+        ended(2, "poll", by=3, cpu=90, lock=10),
+    )
+    (row,) = (each for each in found.rows if each.tid == 1)
+    assert [(a.tid, a.was, a.total_us) for a in row.roots] == [(3, "cpu", 90), (3, "lock", 10)]
+
+
 def test_four_hops_and_no_more() -> None:
     rows = [ended(tid, by=tid + 1, lock=100) for tid in range(1, 10)]
     (row,) = (each for each in window(*rows).rows if each.tid == 1)

@@ -288,8 +288,9 @@ def _root(part: _Part, names: _Names) -> RootAuthor:
 def _roots(row: _Row, index: Dict[Tuple[_Who, str], _Row]) -> List[_Part]:
     """Who was last in the chains of waits that made this one, the longest first.
 
-    What an author slept for itself is divided among its own authors, in the proportions of all
-    its waits of that kind in the window. The parts add up to those of the row.
+    What an author slept for itself is divided among its own authors, in the proportions of its
+    waits of that kind in the window, except those that one who waits for it ended: who is asleep
+    ends nobody's wait. The parts add up to those of the row.
     """
     least_ns = row.total_ns * FOLLOWED_SHARE_MIN
     found: List[_Part] = []
@@ -311,17 +312,16 @@ def _behind(
     """The part itself, or shares of it that are those of its author's own authors."""
     who = part.who
     own = index.get((who, part.was)) if who and part.was in _FOLLOWED else None
-    whole_ns = own.total_ns if own is not None else 0
     left_ns = part.total_ns
-    if own is not None and who is not None and whole_ns:
-        for author in own.parts:
-            # One that waits for who waits for it: the circle is cut.
-            if author.by not in (THREAD, PROCESS) or author.who in (*path, who):
+    if own is not None and who is not None:
+        parts = [author for author in own.parts if author.who not in (*path, who)]
+        whole_ns = own.unknown_ns + sum(author.total_ns for author in parts)
+        for author in parts:
+            share_ns = part.total_ns * author.total_ns // (whole_ns or 1)
+            if author.by not in (THREAD, PROCESS) or not share_ns:
                 continue
-            share_ns = part.total_ns * author.total_ns // whole_ns
             left_ns -= share_ns
-            if share_ns:
-                yield author._replace(total_ns=share_ns, via=(*part.via, who))
+            yield author._replace(total_ns=share_ns, via=(*part.via, who))
     if left_ns:
         yield part._replace(total_ns=left_ns)
 
