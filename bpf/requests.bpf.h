@@ -143,6 +143,23 @@ static __always_inline void bytes_arrived(address_t sk)
 		note_arrival(connection, bpf_ktime_get_ns());
 }
 
+static __always_inline void turn_began(struct connection *connection, struct thread_state *state,
+				       ns_t arrived, ns_t recv_wait, ns_t recv)
+{
+	if (connection->last_piece_ns)
+		reply_ended(connection);
+	connection->phase = PHASE_RECEIVING;
+	/* A client that asks again has the whole reply: it filled the buffer, and nothing waits. */
+	connection->stopped_since_ns = 0;
+	connection->turn_ns = arrived;
+	connection->recv_wait_ns = recv_wait;
+	connection->recv_ns = recv;
+	connection->app_ns = 0;
+	connection->rest_ns = 0;
+	connection->before.received_ns = 0;
+	connection->calls_before = state->calls_ended;
+}
+
 static __always_inline void begin_turn(struct connection *connection, struct thread_state *state,
 				       struct call_in_flight *call, ns_t now)
 {
@@ -154,18 +171,8 @@ static __always_inline void begin_turn(struct connection *connection, struct thr
 		arrived = call->start_ns;
 	/* What arrived before accept() returned was waiting for that. */
 	waits_from = arrived > connection->accepted_ns ? arrived : connection->accepted_ns;
-	if (connection->last_piece_ns)
-		reply_ended(connection);
-	connection->phase = PHASE_RECEIVING;
-	/* A client that asks again has the whole reply: it filled the buffer, and nothing waits. */
-	connection->stopped_since_ns = 0;
-	connection->turn_ns = arrived;
-	connection->recv_wait_ns = call->start_ns > waits_from ? call->start_ns - waits_from : 0;
-	connection->recv_ns = now - (call->start_ns > arrived ? call->start_ns : arrived);
-	connection->app_ns = 0;
-	connection->rest_ns = 0;
-	connection->before.received_ns = 0;
-	connection->calls_before = state->calls_ended;
+	turn_began(connection, state, arrived, elapsed(waits_from, call->start_ns),
+		   now - (call->start_ns > arrived ? call->start_ns : arrived));
 }
 
 #define SKBS_COUNTED 4
@@ -515,17 +522,9 @@ static __subprogram int begin_next_turn(struct task_struct *task, struct thread_
 	ns_t came_ns = connection->before.came_ns;
 	ns_t began_ns = elapsed(connection->before.recv_ns, received_ns);
 
-	if (connection->last_piece_ns)
-		reply_ended(connection);
-	connection->phase = PHASE_RECEIVING;
-	connection->turn_ns = came_ns;
-	connection->recv_wait_ns = elapsed(came_ns, began_ns);
-	connection->recv_ns = elapsed(came_ns > began_ns ? came_ns : began_ns, received_ns);
-	connection->app_ns = 0;
-	connection->rest_ns = 0;
+	turn_began(connection, state, came_ns, elapsed(came_ns, began_ns),
+		   elapsed(came_ns > began_ns ? came_ns : began_ns, received_ns));
 	connection->received_ns = received_ns;
-	connection->before.received_ns = 0;
-	connection->calls_before = state->calls_ended;
 	request_began(task, state, connection, now);
 	return 0;
 }
