@@ -39,6 +39,8 @@ const volatile enum stack_record first_record = RECORD_SAMPLE;
 
 u64 samples_lost = 0;
 u64 waits_lost = 0;
+u64 second_began_ns = 0;
+u64 taken_in_second = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -304,20 +306,38 @@ static __always_inline void sleep_ended(struct sleeper *sleeper, struct stack_sa
 	sleeper->began_ns = 0;
 }
 
+/* Of the ring, or of what is taken in a second, whichever is nearer to its end. */
+static __always_inline u32 taken_eighths(u64 ring_eighths, u64 now)
+{
+	u64 eighths;
+
+	/* On two CPUs at once: a few more are taken. */
+	if (now - second_began_ns > SECOND_NS) {
+		second_began_ns = now;
+		taken_in_second = 0;
+	}
+	eighths = taken_in_second / (TAKEN_IN_SECOND / 8);
+	if (ring_eighths > eighths)
+		eighths = ring_eighths;
+	return eighths < 7 ? eighths : 7;
+}
+
 /* When it falls asleep too often for all of them, by chance: else the same of a pattern would be
- * left out each time.
+ * left out each time. The more is taken, the more who sleeps often leaves to who sleeps seldom.
  */
 static __always_inline bool is_due(struct sleeper *sleeper, u64 now)
 {
 	u64 due = sleeper->due_ns > now ? sleeper->due_ns : now;
+	u64 ring_eighths = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) / (RING_BYTES / 8);
 
 	if (due - now > TAKEN_AHEAD_NS)
 		return false;
 	if (due - now > TAKEN_AHEAD_NS / 2 && bpf_get_prandom_u32() & 7)
 		return false;
-	if (bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) > RING_BYTES / 2)
+	if (ring_eighths > TAKEN_BELOW_EIGHTHS)
 		return false;
-	sleeper->due_ns = due + TAKEN_EVERY_NS;
+	sleeper->due_ns = due + ((u64)TAKEN_EVERY_NS << taken_eighths(ring_eighths, now));
+	atomic_add(&taken_in_second, 1);
 	return true;
 }
 

@@ -15,9 +15,15 @@ enum stack_limits {
 	SAMPLED_PROCESSES_MAX = 1024,
 	RING_BYTES = 1 << 22,
 	SLEEPERS_MAX = 8192,
-	/* So often a thread's stacks are taken when it falls asleep: on average, and at once. */
+	/* So often a thread's stacks are taken when it falls asleep: on average, and at once; as
+	 * long as few are.
+	 */
 	TAKEN_EVERY_NS = 2500000,
 	TAKEN_AHEAD_NS = 100 * TAKEN_EVERY_NS,
+	TAKEN_BELOW_EIGHTHS = 5,	/* of the ring: ends of sleeps need some */
+	/* Of all threads: as many as are held until they are named (EVENTS_MAX). */
+	TAKEN_IN_SECOND = 1500,
+	SECOND_NS = 1000000000,
 	SEEN_FROM_NS = 20000000,
 	UNTOLD_MAX = 4096,
 	PYTHON_THREADS_MAX = 256,

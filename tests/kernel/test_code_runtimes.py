@@ -82,6 +82,7 @@ def test_java(folder: Path, require: Require) -> None:
     assert_all_told(observed(commands, folder, asleep))
 
 
+@pytest.mark.alone
 def test_asleep(folder: Path, require: Require) -> None:
     tools = require("node", "go", "g++", "rustc")
     code = {suffix: str(CODE / f"asleep.{suffix}") for suffix in ("js", "py", "go", "cpp", "rs")}

@@ -114,6 +114,7 @@ class Observer(ReportingObserver):
             if privileges is not None:
                 # Before the recorder and others have threads, each with its own capabilities.
                 privileges.take_effect(self._tracer.recursion_misses)
+            self._stacks.keep_looking()
             self._collector.settle()
         except BaseException:
             self._stacks.close()

@@ -108,8 +108,11 @@ class StackTaking:
         if self._sampler is None:
             return
         self._follow(report, now_ns)
-        # Not before: a thread would keep its own privileges.
-        if self._sampler.is_on and self._looking is None:
+        self.keep_looking()
+
+    def keep_looking(self) -> None:
+        """While it is on; after privileges were given up: a thread would keep its own."""
+        if self._sampler is not None and self._sampler.is_on and self._looking is None:
             self._looking = _Looking(self._sampler)
 
     def _follow(self, report: Report, now_ns: int) -> None:

@@ -33,7 +33,8 @@ _UNTOLD_KEY, _UNTOLD = struct.Struct("<IiQ"), struct.Struct("<QQQ")
 
 
 EVENTS_MAX = 1500
-"""That are held between two calls of `take`; further ones are lost, and counted."""
+"""That are held between two calls of `take`; further ones are lost, and counted. As many sleeps are
+told in a second (TAKEN_IN_SECOND, bpf/stacks.h)."""
 
 
 RuntimesOf = Callable[[int], Optional[Runtimes]]
