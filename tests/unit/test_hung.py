@@ -53,6 +53,17 @@ def test_workers_that_do_the_same_are_one(does: str, cause: str, says: str) -> N
     assert [each.id for each in told] == [cause]
 
 
+@pytest.mark.parametrize(("looked", "is_told"), [(0.0, True), (0.01, False)])
+def test_who_never_looks_at_a_socket_may_compute_for_ever(looked: float, is_told: bool) -> None:
+    report = workers((2, 7.0), sys_socket=looked, user=0.99 - looked)
+    rows = [replace(each, count=0) for each in report.requests.served_by or ()]
+    report = replace(report, requests=replace(report.requests, served_by=rows))
+    found = verdict(judged(report))
+    said = [each.say for each in found.actions]
+    assert found.cause == "app-cpu"
+    assert any("it has looked at no socket for" in each for each in said) == is_told
+
+
 def test_one_that_does_something_else_is_told_by_itself() -> None:
     report = workers((1, 3.0), (2, 7.0), blocked_other=0.97)
     assert report.time is not None

@@ -58,6 +58,7 @@ PLAIN: Dict[str, Value] = {
     "usual": 100,
     "files_back": ("/sys/fs/cgroup/a b/cpu.weight",),
     "quota": "max",
+    "lasted": "5.0 s",
     "cpu_max": "/sys/fs/cgroup/web/cpu.max",
 }
 NASTY = "/run/'$(touch /tmp/x)`id`\";|&\n\x1b[31m\\\u202e\udcff .sock"

@@ -111,11 +111,7 @@ class Observer(ReportingObserver):
         self._stacks = _stack_taking(options.stacks, self._tracer, kept)
         try:
             self.first = self._begun(wanted, book, dormant=program is not None)
-            if privileges is not None:
-                # Before the recorder and others have threads, each with its own capabilities.
-                privileges.take_effect(self._tracer.recursion_misses)
-            self._stacks.keep_looking()
-            self._collector.settle()
+            self._settle(privileges)
         except BaseException:
             self._stacks.close()
             self._tracer.close()
@@ -132,6 +128,13 @@ class Observer(ReportingObserver):
         self._collector.begin()
         self._stacks.begin(p.pid for p in wanted)
         return self._collector.sample()
+
+    def _settle(self, privileges: Optional[LeastPrivilege]) -> None:
+        if privileges is not None:
+            # Before the recorder and others have threads, each with its own capabilities.
+            privileges.take_effect(self._tracer.recursion_misses)
+        self._stacks.keep_looking()
+        self._collector.settle()
 
     @property
     def loading_s(self) -> float:

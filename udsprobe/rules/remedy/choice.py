@@ -28,8 +28,8 @@ from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
 from udsprobe.rules.servers import GENERIC, ONE_EACH, recognise, server_of, target_of
-from udsprobe.rules.thresholds import LOOPBACK_SEGMENT_BYTES, REQUESTS_MIN
-from udsprobe.rules.wording import is_name_server
+from udsprobe.rules.thresholds import HUNG_US_MIN, LOOPBACK_SEGMENT_BYTES, REQUESTS_MIN
+from udsprobe.rules.wording import duration, is_name_server
 
 BACKLOG_STEP = 4
 BACKLOG_MIN = 1024
@@ -45,6 +45,8 @@ PID_MAX = 4_194_304
 """PID_MAX_LIMIT of include/linux/threads.h, on 64 bits."""
 
 _WRITTEN_AT_ONCE = frozenset(("fsync", "fdatasync", "sync", "syncfs", "msync", "sync_file_range"))
+# Without a call on a socket or a poller; the runtime may take memory meanwhile.
+_COMPUTING = ("user", "runq", "sys_other")
 _DENIED = ("EACCES", "EPERM")
 # Where they happen, the kernel logs (show_signal_msg() and do_trap() of arch/x86); of abort() not.
 _LOGGED_FAULTS = ("SIGSEGV", "SIGILL", "SIGFPE", "SIGTRAP")
@@ -220,7 +222,21 @@ def busy(
         "profile-many" if of_many and server in KINDS["profile-many"].by_server else "profile"
     )
     profile, more = (remedies(kind, server, **values) for kind in (profiles, "more-cpu"))
-    return (*profile, *_with_idle_cpus(report, target), *more)
+    endless = _computes_on(report, pid, tid)
+    return (*profile, *endless, *_with_idle_cpus(report, target), *more)
+
+
+def _computes_on(report: Report, pid: int, tid: int) -> Tuple[Action, ...]:
+    """As long as it is observed, while its process replied to nobody."""
+    lasted_us = 1e6 * report.window.duration_s
+    replied = any(row.pid == pid and row.count for row in report.requests.served_by or ())
+    threads = report.time.threads if report.time is not None else ()
+    thread = next((each for each in threads if (each.pid, each.tid) == (pid, tid)), None)
+    if thread is None or replied or lasted_us < HUNG_US_MIN:
+        return ()
+    if any(share for name, share in thread.share.items() if name not in _COMPUTING):
+        return ()
+    return remedies("computes-on", lasted=duration(lasted_us))
 
 
 def started_for_requests(report: Report) -> Optional[str]:

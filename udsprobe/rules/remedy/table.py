@@ -103,6 +103,7 @@ KINDS: Dict[str, Kind] = {
     "profile": Kind("app-cpu", "where its CPU time goes", work.PROFILE),
     "profile-many": Kind("app-cpu", "where the time of many processes goes", work.PROFILE_MANY),
     "code-names": Kind("app-cpu", "its functions have no names", work.CODE_NAMES),
+    "computes-on": Kind("app-cpu", "without an end, it seems", work.COMPUTES_ON),
     "more-cpu": Kind("app-cpu", "more of it", work.MORE_CPU),
     "few-cpus": Kind("app-cpu", "CPUs that it may not use are idle", work.FEW_CPUS),
     "code-garbage-collection": Kind("app-cpu", "garbage collection", code_kinds.GARBAGE),

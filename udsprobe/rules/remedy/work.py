@@ -119,6 +119,16 @@ CODE_NAMES: Dict[str, Tuple[Row, ...]] = {
     ),
 }
 
+COMPUTES_ON: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "mend what it computes, or put a limit on it: it has looked at no socket for {lasted} "
+            "or longer; if it never comes back, only a restart ends it",
+            "more processes compute the same when they get the same request",
+        ),
+    ),
+}
+
 FEW_CPUS: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         restart(
