@@ -206,7 +206,7 @@ static __always_inline void tcp_state_changed(struct sock *sk, int before, int a
 	connection = bpf_map_lookup_elem(&connections, &address);
 	if (!connection)
 		return;
-	note_tcp_end(connection, before, after);
+	note_tcp_end(connection, sk, before, after);
 	if (after != TCP_CLOSE)
 		return;
 	if (before == TCP_SYN_SENT && connection->role == ROLE_UPSTREAM)

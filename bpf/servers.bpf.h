@@ -349,23 +349,33 @@ static __always_inline void no_reply_will_come(struct task_struct *task,
 				!client_is_there(sk, connection->endpoint));
 }
 
+/* TCP: the process that runs exits, and so closes this end. Of an end that the other one has reset the
+ * kernel sets the error first (tcp_reset() of net/ipv4/tcp_input.c), in the context of whoever runs: on
+ * loopback the other process, which may be the one that exits.
+ */
+static __always_inline bool exits_here(struct sock *sk)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	return (BPF_CORE_READ(task, flags) & PF_EXITING) && !BPF_CORE_READ(sk, sk_err);
+}
+
 /* TCP, from whatever context: the client has reset it, or has acknowledged that this end, which
  * learned of the client's end first, has closed too; or the process exits, since close() and
  * shutdown() are seen before.
  */
-static __always_inline void note_tcp_end(struct connection *connection, int before, int after)
+static __always_inline void note_tcp_end(struct connection *connection, struct sock *sk,
+					 int before, int after)
 {
 	bool client_left = after == TCP_CLOSE && (before == TCP_ESTABLISHED ||
 						  before == TCP_CLOSE_WAIT ||
 						  before == TCP_LAST_ACK);
-	struct task_struct *task = (void *)bpf_get_current_task();
-	bool is_exiting = BPF_CORE_READ(task, flags) & PF_EXITING;
 	u32 tgid = connection->in_progress_at;
 	struct server *server = tgid ? bpf_map_lookup_elem(&servers, &tgid) : NULL;
 
 	if (!server || is_light)
 		return;
-	if (client_left ? is_exiting && before != TCP_LAST_ACK : after != TCP_FIN_WAIT1)
+	if (client_left ? exits_here(sk) && before != TCP_LAST_ACK : after != TCP_FIN_WAIT1)
 		return;
 	note_unanswered(server, connection, bpf_ktime_get_ns(), client_left);
 }

@@ -327,11 +327,10 @@ static __always_inline void upstream_closed(struct connection *connection, addre
  */
 static __always_inline void upstream_reset(struct connection *connection, struct sock *sk)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
 	struct tcp_sock *tcp = (struct tcp_sock *)sk;
 	bool is_unacked = BPF_CORE_READ(tcp, snd_nxt) != BPF_CORE_READ(tcp, snd_una);
 
-	if (is_light || BPF_CORE_READ(task, flags) & PF_EXITING)
+	if (is_light || exits_here(sk))
 		return;
 	if (connection->phase != PHASE_ASKING && !is_unacked)
 		return;

@@ -75,7 +75,7 @@ def counts(row: Dict[str, Any]) -> Dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("word", ["drop", "fail"])
+@pytest.mark.parametrize("word", ["drop", "fail", "exit", "kill"])
 def test_those_that_the_other_end_drops(server: Server, folder: Path, word: str) -> None:
     found = asked(server, folder, answer=ANSWERED, **{word: ENDED})
     assert counts(found["row"]) == {name: found[name] for name in asking_client.counts}

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.unit import ill
 from tests.unit.reports import target
-from udsprobe.model.report import Exits, Report, ThreadTime, Verdict
+from udsprobe.model.report import Exits, Report, ThreadTime, Unanswered, Verdict
 from udsprobe.rules import judged
 
 PID = 4711
@@ -58,7 +58,34 @@ def test_one_crash_among_many_requests_is_worth_knowing_and_no_more() -> None:
 
 def test_who_is_asked_to_end_has_no_illness() -> None:
     for how in ("SIGTERM", "SIGINT", "SIGQUIT"):
-        assert verdict(reported(ended(how))).cause == "healthy"
+        assert verdict(reported(ended(how, unanswered=2))).cause == "healthy"
+        report = reported(ended(how))
+        gone = [replace(each, state="exited") for each in report.targets]
+        assert verdict(replace(report, targets=gone)).cause == "healthy"
+
+
+def test_who_is_asked_to_end_with_requests_in_hand_while_others_go_on() -> None:
+    """As PHP-FPM ends its workers after request_terminate_timeout."""
+    found = verdict(reported(ended("SIGTERM")))
+    assert (found.cause, found.harm.kind, found.harm.count) == ("app-failing", "failed", 40)
+    assert "20 processes of app ended by SIGTERM" in found.summary
+    assert any("time limit" in each.say for each in found.actions)
+    slow = reported(ended("SIGTERM"), app=80_000.0, user=0.01, blocked_other=0.99)
+    assert (verdict(slow).cause, verdict(slow).harm.kind) == ("app-blocked", "failed")
+
+
+def test_a_proxy_that_waits_for_those_that_end_is_not_the_reason() -> None:
+    """Who had ended without an answer is known by the address."""
+    late = replace(ill.quiet_listener(), accepted=12, wait_us=ill.flat(12, 1_200_000.0))
+    late = replace(late, pids=[PID], depth=replace(late.depth, max=8, histogram={"4": 12}))
+    report = replace(reported(ended("SIGTERM"), requests=4), listeners=[late])
+    asked = replace(ill.upstream(0, 0.0, late.address), peer=None)
+    asked = replace(asked, transport=late.transport, dropped=Unanswered(8, 1_300_000.0))
+    found = judged(replace(report, requests=replace(report.requests, upstream=[asked])))
+    assert found.verdict is not None and found.findings
+    assert found.verdict.cause == "app-failing"
+    assert "ended by SIGTERM" in found.verdict.summary
+    assert found.findings[0].summary.count("without") == 1
 
 
 def test_children_that_never_served_fail_by_themselves() -> None:

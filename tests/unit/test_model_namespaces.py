@@ -29,6 +29,9 @@ def listener(inode: int, drops: int) -> object:
         ([5], 6, 6, [None]),  # somebody else's listener dropped too
         ([5, 2], 7, 7, [None, None]),
         ([5, 0], 5, 4, [4, 0]),
+        ([210], 0, 0, [0]),  # of TCP_DEFER_ACCEPT
+        ([210], 7, 7, [None]),  # or some of these, or none
+        ([210, 7], 7, 7, [None, None]),
     ],
 )
 def test_overflows_are_told_where_there_is_no_doubt(
@@ -48,6 +51,22 @@ def test_overflows_are_told_where_there_is_no_doubt(
     rows = report(samples.observation(), first, last).listeners
     assert rows is not None
     assert [row.overflows for row in rows] == expected
+
+
+@pytest.mark.parametrize(("listen_drops", "expected"), [(0, [0, 0]), (7, [7, 5]), (300, [210, 5])])
+def test_packets_that_tcp_defer_accept_drops_are_no_connections(
+    listen_drops: int, expected: list[int]
+) -> None:
+    """Apache's listeners have it: its sockets count one for each connection."""
+    first = samples.sample(listeners=(), namespaces=(samples.namespace(),))
+    last = samples.sample(
+        1.0,
+        listeners=(listener(1, 210), listener(2, 5)),
+        namespaces=(samples.namespace(listen_drops=listen_drops),),
+    )
+    rows = report(samples.observation(), first, last).listeners
+    assert rows is not None
+    assert [row.drops for row in rows] == expected
 
 
 def test_counters_are_of_the_window() -> None:

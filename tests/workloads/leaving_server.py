@@ -4,8 +4,9 @@
 
 A request is one word: `answer` gets `reply`, `leave` and `keep` nothing, `drop` has its connection
 closed, `fail` too after a while, `last` after its reply, and `bye` is a goodbye; so are those of a
-database's clients, after which it takes as long as after `fail`. A text frame of a
-WebSocket gets nothing, and the beginning of a TLS record gets itself.
+database's clients, after which it takes as long as after `fail`. Of `exit` and `kill`, a child has
+the connection, receives one byte and ends, by itself or by a signal: TCP resets it while that one
+exits. A text frame of a WebSocket gets nothing, and the beginning of a TLS record gets itself.
 A connection that ends is closed (with `shutdown`, shut down first, as Node does), but for one with
 `keep`, which is looked at no more. Prints "ready" when it listens, and at the end of its input, as
 JSON, how many connections ended while their request was left.
@@ -15,7 +16,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import selectors
+import signal
 import socket
 import sys
 import time
@@ -24,6 +27,7 @@ from typing import Dict, List
 FAILS_AFTER_S = 0.02
 WEBSOCKET_TEXT = (b"\x81", b"\xc1")  # plain and compressed
 TLS_RECORD = bytes([22, 3, 3])
+ENDS = (b"exit", b"kill")
 GOODBYES = (b"X\0\0\0\4", b"\1\0\0\0\1")  # PostgreSQL's Terminate, MySQL's COM_QUIT
 left: Dict[socket.socket, bytes] = {}
 kept: List[socket.socket] = []
@@ -42,9 +46,9 @@ def listening(kind: str, place: str) -> socket.socket:
     return at
 
 
-def received(connection: socket.socket) -> bytes:
+def received(connection: socket.socket, flags: int = 0) -> bytes:
     try:
-        return connection.recv(1024)
+        return connection.recv(1024, flags)
     except ConnectionResetError:
         return b""
 
@@ -56,7 +60,23 @@ def end(connection: socket.socket, *, shut_down: bool) -> None:
     connection.close()
 
 
+def left_to_a_child(connection: socket.socket) -> None:
+    child = os.fork()
+    if child == 0:
+        is_killed = connection.recv(1) == b"k"
+        time.sleep(FAILS_AFTER_S)
+        if is_killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(0)
+    connection.close()
+    os.waitpid(child, 0)
+
+
 def serve(connection: socket.socket, loop: selectors.BaseSelector, *, shut_down: bool) -> None:
+    if received(connection, socket.MSG_PEEK) in ENDS:
+        loop.unregister(connection)
+        left_to_a_child(connection)
+        return
     data = received(connection)
     word = data or left.pop(connection, b"")
     if data == b"answer":

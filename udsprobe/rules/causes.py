@@ -141,8 +141,8 @@ CAUSES: Dict[str, Cause] = {
             "all: of the program itself, or passed on from an upstream; not those that come as "
             "late as what waits, nor those for own requests without an answer; or processes that "
             "serve end by a signal or a status other than 0 (`exits`): three and one in 10 s, "
-            "or with three requests and 1 % of all in progress, or the last one by a crash; not by "
-            "SIGTERM and the like",
+            "or with three requests and 1 % of all in progress, or the last one by a crash; by "
+            "SIGTERM and the like only with requests in progress while others of it go on",
             "an error in the program, a limit of its own or of its threads (`starts`), a "
             "dependency that fails",
             "the program's log at these times",

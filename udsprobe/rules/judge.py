@@ -87,11 +87,9 @@ def judged(
     outweighed = [each for each in pressing if _is_outweighed(each, root, judged_services)]
     suspects = [named if each is root else each for each in suspects]
     root = named
-    return replace(
-        report,
-        verdict=_verdict(root, suspects, outweighed, share, report, near),
-        findings=_findings(suspects, report, root),
-    )
+    verdict = _verdict(root, suspects, outweighed, share, report, near)
+    findings = _findings(suspects, report, root, verdict.harm)
+    return replace(report, verdict=verdict, findings=findings)
 
 
 def _together(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
@@ -487,13 +485,17 @@ def _is_above_its_limits(each: Suspect) -> bool:
     return all(fact.threshold is None or fact.value >= fact.threshold for fact in each.evidence)
 
 
-def _told(each: Suspect) -> str:
-    return each.headline if each.harm is None else f"{each.harm.says}: {each.headline}"
+def _told(each: Suspect, harm_: Optional[Harm]) -> str:
+    return each.headline if harm_ is None else f"{harm_.says}: {each.headline}"
 
 
 def _findings(
-    suspects: Sequence[Suspect], report: Report, root: Optional[Suspect] = None
+    suspects: Sequence[Suspect],
+    report: Report,
+    root: Optional[Suspect] = None,
+    suffered: Optional[Harm] = None,
 ) -> List[Finding]:
+    """Args: suffered: the verdict's harm, which may be of what follows from the root."""
     causes_inside = tuple(PARTS)
     shown = [
         each
@@ -510,7 +512,7 @@ def _findings(
             id=each.cause,
             severity=each.severity,
             subject=each.subject,
-            summary=_told(each),
+            summary=_told(each, suffered if each is root and each.harm else each.harm),
             evidence=list(each.evidence),
             actions=list(each.actions),
             code=list(each.code),

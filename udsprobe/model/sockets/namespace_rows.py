@@ -26,16 +26,32 @@ def with_overflows(listeners: List[Listener], namespaces: List[Namespace]) -> Li
     The kernel counts overflows by namespace only. When all drops of one are
     those of a single listener of ours, its overflows are the namespace's.
     """
-    return [replace(row, overflows=_overflows(row, listeners, namespaces)) for row in listeners]
+    spaces = {space.netns: space for space in namespaces}
+    rows = [_without_deferred(row, spaces.get(row.netns)) for row in listeners]
+    # Of those that were told less than their socket counted it is not known which are theirs.
+    told = zip(rows, (row.drops == was.drops or not row.drops for row, was in zip(rows, listeners)))
+    return [
+        replace(row, overflows=_overflows(row, rows, spaces.get(row.netns)) if is_known else None)
+        for row, is_known in told
+    ]
 
 
-def _overflows(
-    row: Listener, listeners: List[Listener], namespaces: List[Namespace]
-) -> Optional[int]:
+def _without_deferred(row: Listener, space: Optional[Namespace]) -> Listener:
+    """Its drops, at most: where accept is deferred, a socket counts more than the namespace does.
+
+    With TCP_DEFER_ACCEPT (Apache's AcceptFilter, `deferred` of nginx) the last packet of each
+    handshake is dropped and counted by the socket (tcp_check_req() of net/ipv4/tcp_minisocks.c):
+    the connection is established by the request. tcp_listendrop() counts at both.
+    """
+    if space is None or space.listen_drops is None or row.drops is None:
+        return row
+    return replace(row, drops=min(row.drops, space.listen_drops))
+
+
+def _overflows(row: Listener, rows: List[Listener], space: Optional[Namespace]) -> Optional[int]:
     if not row.drops:
         return row.drops
-    space = next((space for space in namespaces if space.netns == row.netns), None)
-    dropping = [each for each in listeners if each.netns == row.netns and each.drops]
+    dropping = [each for each in rows if each.netns == row.netns and each.drops]
     if space is None or len(dropping) > 1 or space.listen_drops != row.drops:
         return None
     return space.listen_overflows

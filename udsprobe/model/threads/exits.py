@@ -10,6 +10,8 @@ from udsprobe.sample import ExitCounts, Sample
 
 OUT_OF_MEMORY = "out of memory"
 """How a process ended that the kernel killed to get memory back."""
+ASKED_TO_END = frozenset({"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"})
+"""How processes end that another one asked to: a stop, or a time limit of their master."""
 
 
 def is_status(how: str) -> bool:

@@ -20,7 +20,7 @@ from udsprobe.model.report import (
     Upstream,
 )
 from udsprobe.model.threads.cpu_list import cpu_list
-from udsprobe.model.threads.exits import OUT_OF_MEMORY
+from udsprobe.model.threads.exits import ASKED_TO_END, OUT_OF_MEMORY
 from udsprobe.rules.accounts.affinity import idle_beside
 from udsprobe.rules.peers.connecting import NO_ANSWER
 from udsprobe.rules.remedy.goroutine_waits import ParkedWait
@@ -422,7 +422,7 @@ def _kind_of_tasks(limit: StartLimit, values: Dict[str, Value]) -> str:
 def _kind_of_exit(how: str) -> str:
     if how == OUT_OF_MEMORY:
         return "out-of-memory"
-    if how == "SIGKILL":
+    if how == "SIGKILL" or how in ASKED_TO_END:
         return "killed"
     return "fault" if how in _LOGGED_FAULTS else "exit-status"
 

@@ -43,7 +43,7 @@ KILLED: Rows = {
         _LOGS[0],
         restart(
             "find who kills {who}: a time limit of its master, a health check, a supervisor",
-            "SIGKILL comes from another process, and not from the kernel for want of memory",
+            "{how} comes from another process, and not from the kernel for want of memory",
         ),
     ),
     **{server: rows for server, rows in DROPPED.items() if server != GENERIC},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import FrozenSet, Optional
 
-from udsprobe.model.report import Upstream
+from udsprobe.model.report import Report, Upstream
 from udsprobe.rules.wording import named_place, place, process
 
 
@@ -17,6 +17,12 @@ def pids_of(row: Upstream) -> FrozenSet[int]:
     """None or one: for `Suspect.waits_for`."""
     pid = row.peer.pid if row.peer is not None else None
     return frozenset([pid]) if pid else frozenset()
+
+
+def listening_there(report: Report, row: Upstream) -> FrozenSet[int]:
+    """Targets that listen at its address: who has ended without an answer was one of them."""
+    rows = [each for each in report.listeners or () if place(each) == place(row)]
+    return frozenset(pid for each in rows for pid in each.pids or ())
 
 
 def who(row: Upstream) -> str:

@@ -10,7 +10,7 @@ from typing import FrozenSet, List, Optional, Sequence
 
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Evidence, Exits, Report
-from udsprobe.model.threads.exits import OUT_OF_MEMORY, is_status
+from udsprobe.model.threads.exits import ASKED_TO_END, OUT_OF_MEMORY, is_status
 from udsprobe.rules.causes import QUEUES, WAITING
 from udsprobe.rules.harm import FAILED
 from udsprobe.rules.remedy import choice
@@ -19,10 +19,8 @@ from udsprobe.rules.thresholds import EXITS_PER_S_MIN, GIVEN_UP_MIN, GIVEN_UP_SH
 from udsprobe.rules.turned_away.failing_replies import CAUSE
 from udsprobe.rules.wording import count, evidence, part
 
-# Somebody asked the program to end.
-_ASKED = frozenset({"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"})
-# A master does so when a worker takes too long: gunicorn aborts it first.
-_BY_TIME_LIMIT = frozenset({"SIGKILL", "SIGABRT"})
+# A master does so when a worker takes too long: gunicorn aborts it first, PHP-FPM asks it to end.
+_BY_TIME_LIMIT = frozenset({"SIGKILL", "SIGABRT"}) | ASKED_TO_END
 
 
 def with_exits(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
@@ -30,7 +28,7 @@ def with_exits(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
     their requests without a reply are the harm of what they wait for."""
     found = list(suspects)
     for row in report.exits or ():
-        if not _is_told(row, suspects):
+        if not _is_told(report, row, suspects):
             continue
         reason = _reason(report, row, found)
         own = _suspect(report, row)
@@ -44,10 +42,11 @@ def with_exits(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
     return found
 
 
-def _is_told(row: Exits, suspects: Sequence[Suspect]) -> bool:
-    """Of processes that never served, only where connections wait for one that does."""
-    if row.how in _ASKED:
-        return False
+def _is_told(report: Report, row: Exits, suspects: Sequence[Suspect]) -> bool:
+    """Of processes that never served, only where connections wait for one that does; of those that
+    are asked to end, where requests are lost and it is no stop of all."""
+    if row.how in ASKED_TO_END:
+        return _loses(report, row) and _goes_on_without(report, row)
     starved = any(each.is_pressure and each.cause in QUEUES for each in suspects)
     return bool(row.served) or (starved and row.processes >= GIVEN_UP_MIN)
 
@@ -60,8 +59,15 @@ def _reason(report: Report, row: Exits, suspects: Sequence[Suspect]) -> Optional
         each
         for each in suspects
         if each.is_pressure and each.cause in WAITING and (not each.pids or each.pids & gone)
+        # Who waits for these waits in vain, as they end.
+        if not each.waits_for & gone
     ]
     return max(pressing, key=lambda each: each.share_pct, default=None)
+
+
+def _goes_on_without(report: Report, row: Exits) -> bool:
+    """Others of that program live."""
+    return any(each.comm == row.comm and each.state != "exited" for each in report.targets)
 
 
 def _pids(report: Report, row: Exits) -> FrozenSet[int]:
@@ -75,11 +81,9 @@ def _is_same(each: Suspect, gone: FrozenSet[int]) -> bool:
 
 
 def _suspect(report: Report, row: Exits) -> Suspect:
-    served = report.requests.served
-    lost = row.unanswered or 0
-    ended = lost + (served.count if served is not None else 0)
+    lost, ended = row.unanswered or 0, _ended_requests(report, row)
     share = lost / ended if ended else 0.0
-    loses = lost >= GIVEN_UP_MIN and share >= GIVEN_UP_SHARE_MIN
+    loses = _loses(report, row)
     again, nobody = _goes_on(report, row), _leaves_nobody(report, row)
     is_pressure = loses or again or nobody
     says = "nobody serves any more" if nobody else f"{part(share)} of requests end without a reply"
@@ -98,6 +102,19 @@ def _suspect(report: Report, row: Exits) -> Suspect:
         pids=_pids(report, row),
         harm=Harm(FAILED, 100 * share, lost, None, says) if loses or nobody else None,
     )
+
+
+def _ended_requests(report: Report, row: Exits) -> int:
+    """With a reply, or without because of these."""
+    served = report.requests.served
+    return (row.unanswered or 0) + (served.count if served is not None else 0)
+
+
+def _loses(report: Report, row: Exits) -> bool:
+    """Requests, so many and such a part of all that it is no chance."""
+    lost = row.unanswered or 0
+    is_part = lost >= GIVEN_UP_SHARE_MIN * _ended_requests(report, row)
+    return lost >= GIVEN_UP_MIN and is_part
 
 
 def _goes_on(report: Report, row: Exits) -> bool:

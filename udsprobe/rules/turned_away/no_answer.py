@@ -21,7 +21,7 @@ from udsprobe.rules.thresholds import (
     KEPT_TOO_LONG_SHARE_MIN,
     KEPT_TOO_LONG_US_MAX,
 )
-from udsprobe.rules.turned_away.answering import pid_of, pids_of, who
+from udsprobe.rules.turned_away.answering import listening_there, pid_of, pids_of, who
 from udsprobe.rules.wording import (
     count,
     duration,
@@ -88,7 +88,7 @@ def _suspect(report: Report, row: Upstream) -> Optional[Suspect]:
         actions=_actions(row, dropped),
         seen=ended,
         pids=askers,
-        waits_for=pids_of(row),
+        waits_for=pids_of(row) | listening_there(report, row),
         harm=Harm(FAILED, share_pct, ended, None, says),
     )
 

@@ -246,7 +246,12 @@ BLOCKED_NOW = _gauge(
 REFUSED = _counter(
     "listener.refused", "{connect}", (*_LISTENER, "errno"), "Failed connects of any process."
 )
-DROPS = _counter("listener.drops", "{connection}", _LISTENER, "Dropped by a TCP listener.")
+DROPS = _counter(
+    "listener.drops",
+    "{connection}",
+    _LISTENER,
+    "Dropped by a TCP listener; with TCP_DEFER_ACCEPT also one for each connection.",
+)
 SYN_QUEUE = _gauge("listener.syn_queue", "{handshake}", _LISTENER, "TCP handshakes in progress.")
 
 # --- connections
