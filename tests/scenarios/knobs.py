@@ -17,6 +17,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "tasks": ("accept-starved", 4096),
     "silent_clients": ("accept-starved", 0),
     "stopped": ("accept-starved", False),
+    "max_requests": ("accept-starved", 0),
     "upstream_gone": ("connect-failing", False),
     "forbidden": ("connect-failing", False),
     "nofile": ("fd-limit", 4096),

@@ -68,7 +68,8 @@ CAUSES: Dict[str, Cause] = {
             "requests wait for a thread while all of them wait for clients that send slowly; or "
             "a database replies that all its connections are taken (`no_seat`)",
             "the accepting thread does something else, is stopped, has no seat left, or cannot "
-            "start a thread or process (`starts`)",
+            "start a thread or process (`starts`); or its processes end after a few connections, "
+            "again and again",
             "the shares of the accepting threads in `time.threads`",
             is_queue=True,
         ),

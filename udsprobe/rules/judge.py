@@ -45,6 +45,7 @@ from udsprobe.rules.turned_away.failing_replies import with_failing_replies
 from udsprobe.rules.turned_away.given_up import with_given_up
 from udsprobe.rules.turned_away.no_answer import kept_too_long_findings, with_no_answer
 from udsprobe.rules.turned_away.overload import has_time, is_retried
+from udsprobe.rules.turned_away.recycled import with_recycled
 from udsprobe.rules.turned_away.unstarted import with_unstarted
 from udsprobe.rules.wording import at_most, place
 
@@ -96,7 +97,7 @@ def _together(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
     """With those, and as those, that the others say more of."""
     found = with_given_up(report, with_no_answer(report, suspects))
     found = with_failing_replies(report, with_no_seat(report, found))
-    found = with_unstarted(report, with_exits(report, found))
+    found = with_unstarted(report, with_exits(report, with_recycled(report, found)))
     found = with_logins(report, with_tracers(report, found))
     return without_harmless_failures(report, found)
 

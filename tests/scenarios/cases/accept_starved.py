@@ -51,6 +51,14 @@ def gunicorn_held_by_silent_clients(bench: Bench, silent_clients: int = 2) -> Su
     return Subject([server.pid], [server.address])
 
 
+@case("gunicorn", BOTH)
+def gunicorn_that_keeps_no_worker(bench: Bench, max_requests: int = 3) -> Subject:
+    """Each worker ends after three requests, and one that starts is not there before 0.1 s."""
+    server = bench.gunicorn("--max-requests", str(max_requests), workers=4)
+    bench.load(server.address, connections=6, warm=12)
+    return Subject([server.pid], [server.address, "and others are started in their place"])
+
+
 @case("Python threads", BOTH, quick=UNIX)
 def pool_held_by_uploads(bench: Bench, seats: int = 2) -> Subject:
     """Two threads read the requests of six clients that take half a second to send each; the

@@ -386,6 +386,12 @@ def exits(report: Report, row: Exits) -> Tuple[Action, ...]:
     return remedies(_kind_of_exit(row.how), server_of(target), **values)
 
 
+def recycled(report: Report, pids: FrozenSet[int], who: str) -> Tuple[Action, ...]:
+    """Processes of one program end after a few connections."""
+    target = next((each for each in report.targets if each.pid in pids), None)
+    return remedies("recycled", server_of(target), who=who)
+
+
 def starts(report: Report, row: Starts, who: str) -> Tuple[Action, ...]:
     """A program cannot start threads or processes."""
     pid = row.pids[0] if row.pids else None

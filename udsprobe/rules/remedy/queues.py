@@ -431,3 +431,34 @@ ACCEPT_LATE: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
 }
+_KEPT = "a process that is kept needs no start, which costs more than a request"
+RECYCLED: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        restart(
+            "let a process of {who} serve thousands of requests before it ends (what most servers "
+            "call max requests), or see in its log why it ends",
+            _KEPT,
+        ),
+    ),
+    "php-fpm": (
+        restart(
+            "raise pm.max_requests of the pool to thousands (0: workers are kept), with pm = "
+            "ondemand also pm.process_idle_timeout, then restart PHP-FPM",
+            _KEPT,
+        ),
+    ),
+    "gunicorn": (
+        restart("raise --max-requests of gunicorn to thousands (0: workers are kept)", _KEPT),
+    ),
+    "uwsgi": (
+        restart(
+            "raise max-requests of uWSGI to thousands, or leave it out: workers are kept", _KEPT
+        ),
+    ),
+    "apache": (
+        restart(
+            "raise MaxConnectionsPerChild of Apache to thousands (0: workers are kept)",
+            _KEPT,
+        ),
+    ),
+}

@@ -76,6 +76,9 @@ KINDS: Dict[str, Kind] = {
     ),
     "sent-slowly": Kind("accept-starved", "clients send their requests slowly", queues.SENT_SLOWLY),
     "accept-late": Kind("accept-starved", "the accepting thread is busy", queues.ACCEPT_LATE),
+    "recycled": Kind(
+        "accept-starved", "its processes end after a few connections", queues.RECYCLED
+    ),
     "stopped-by-signal": Kind(
         "accept-starved", "a signal stopped the process", host.STOPPED_BY_SIGNAL
     ),
