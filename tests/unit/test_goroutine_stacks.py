@@ -217,6 +217,13 @@ def test_what_is_waited_for(says: str) -> None:
     assert found is not None and found.does == says
 
 
+def test_a_proxy_that_tries_again() -> None:
+    caddy = "github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+    stack = ["runtime.selectgo", f"{caddy}.LoadBalancing.tryAgain", f"{caddy}.(*Handler).ServeHTTP"]
+    found = goroutine_wait([f"{name} (caddy)" for name in stack])
+    assert found is not None and found.kind == "retry-in"
+
+
 def test_who_asks_for_all_is_told_by_what_it_does() -> None:
     group = "golang.org/x/sync/singleflight.(*Group)"
     stack = ["time.Sleep", "main.load", f"{group}.doCall", f"{group}.Do", "main.buy"]

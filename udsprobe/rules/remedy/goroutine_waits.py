@@ -9,7 +9,7 @@ import re
 from typing import Dict, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from udsprobe.model.code.frames import bare
-from udsprobe.rules.remedy.row import Row, restart
+from udsprobe.rules.remedy.row import Row, reload, restart
 from udsprobe.rules.remedy.work import POOL
 from udsprobe.rules.servers import GENERIC
 
@@ -52,6 +52,11 @@ _WAITS = (
             r"github\.com/gomodule/redigo/redis\.\(\*Pool\)\.waitVacantConn",
         ),
         is_turn=True,
+    ),
+    ParkedWait(
+        "pause before they try another upstream (lb_try_interval)",
+        "retry-in",
+        _in(r"github\.com/caddyserver/caddy/v2/.*\.LoadBalancing\.tryAgain"),
     ),
     ParkedWait(
         "wait for a limit of its own (semaphore)",
@@ -161,6 +166,16 @@ SAME_IN: Dict[str, Tuple[Row, ...]] = {
             "make what is asked for there quicker, or keep its result for longer, or hand out the "
             "old one while it is made anew: {where}",
             "one goroutine does it, and all that ask for the same wait for that one's result",
+        ),
+    )
+}
+RETRY_IN: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        reload(
+            "bring the upstream back that does not answer, or take it out of that reverse_proxy; "
+            "with `fail_duration 30s` (or health_uri) there Caddy leaves out one that has failed, "
+            "and requests do not meet it; then reload Caddy",
+            "each request that meets it waits for lb_try_interval and tries again: {where}",
         ),
     )
 }

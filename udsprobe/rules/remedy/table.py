@@ -134,6 +134,7 @@ KINDS: Dict[str, Kind] = {
     "go-pool": Kind("app-blocked", "its pool of connections is empty", goroutine_waits.GO_POOL),
     "limit-in": Kind("app-blocked", "a limit that it sets itself", goroutine_waits.LIMIT_IN),
     "room-in": Kind("app-blocked", "a channel without room", goroutine_waits.ROOM_IN),
+    "retry-in": Kind("app-blocked", "a proxy asks again after a pause", goroutine_waits.RETRY_IN),
     "same-in": Kind(
         "app-blocked", "a goroutine does what others ask for, too", goroutine_waits.SAME_IN
     ),
