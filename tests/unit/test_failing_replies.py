@@ -186,6 +186,15 @@ def test_failures_at_the_end_of_a_wait_are_its_harm(
     assert (found.harm.kind, found.harm.count) == ("failed", failed)
 
 
+def test_failures_of_which_most_are_quick_are_at_the_end_of_no_wait() -> None:
+    """A proxy without a server to ask, on a busy host: a few of its replies are late."""
+    latency = replace(ill.flat(COUNT, 60_000.0), p50=90.0)
+    row = replace(serving(NODE, "haproxy", http(COUNT, "503", 60_000.0)), latency_us=latency)
+    found = verdict(reported(row, app=60_000.0, poll=100.0))
+    assert (found.cause, found.harm.share_pct) == ("app-failing", 100.0)
+    assert "which of its servers are down" in found.actions[0].say
+
+
 def test_who_asks_without_serving_is_told_of_the_answers() -> None:
     report = reported(upstream=[asked(100)])
     requests = replace(report.requests, served=None)

@@ -11,7 +11,7 @@ from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 from udsprobe.model.report import HttpReplies, Report, ServedBy, Upstream
 from udsprobe.model.requests.http_replies import in_one
 from udsprobe.rules.servers import DATABASES, recognise
-from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, FAILS_LATE_TIMES
+from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, FAILS_LATE_TIMES, WAIT_MEAN_US_MIN
 from udsprobe.rules.wording import process
 
 
@@ -47,12 +47,16 @@ class Program:
 
     @property
     def fails_late(self) -> bool:
-        """Failures come later than other replies: at the end of a wait; where all fail, too."""
+        """Failures come later than other replies: at the end of a wait.
+
+        Where all fail, they come so where most of them take as long: a time limit lets none of
+        those go sooner that it ends.
+        """
         failed_us = (self.http.failed_mean_us or 0.0) * self.http.failed
         total_us = sum((row.latency_us.mean or 0.0) * row.count for row in self.rows)
         others = self.count - self.http.failed
         if others <= 0:
-            return True
+            return _take_as_long(self.rows)
         mean_us = max(0.0, total_us - failed_us) / others
         return (self.http.failed_mean_us or 0.0) >= FAILS_LATE_TIMES * mean_us
 
@@ -89,6 +93,18 @@ def programs(report: Report) -> List[Program]:
         if http is not None:
             found.append(Program(tuple(rows), http, _asked(report, rows)))
     return found
+
+
+def _take_as_long(rows: Sequence[ServedBy]) -> bool:
+    """Half of their requests take what programs can set a limit to, and half of the mean or more.
+
+    Where percentiles were not counted, the mean tells.
+    """
+    count = sum(row.count for row in rows)
+    mean_us = sum((row.latency_us.mean or 0.0) * row.count for row in rows) / max(1, count)
+    usual_us = max(WAIT_MEAN_US_MIN, mean_us / 2)
+    long = sum(row.count for row in rows if (row.latency_us.p50 or mean_us) >= usual_us)
+    return 2 * long >= count
 
 
 def _asked(report: Report, rows: Sequence[ServedBy]) -> Tuple[Upstream, ...]:

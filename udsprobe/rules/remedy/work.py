@@ -524,6 +524,33 @@ FAILING: Dict[str, Tuple[Row, ...]] = {
         ),
         LOG,
     ),
+    "haproxy": (
+        look(
+            'echo "show stat" | sudo socat stdio /run/haproxy/admin.sock | cut -d, -f1,2,18',
+            "see which of its servers are down",
+            "it answers 503 by itself where it has no server to ask, or a request waited in its "
+            "queue for longer than `timeout queue`",
+        ),
+        Row(
+            "read the log of {who} at these times: NOSRV and SC say that no server was there, sQ "
+            "that the queue's time limit ended, PR that a rule of its own answered",
+            "the termination state of each request in its log says who ended it",
+            effect=LOOKS,
+        ),
+    ),
+    "varnish": (
+        look(
+            "sudo varnishlog -d -g request -q 'RespStatus >= 500' -i FetchError,VCL_Error",
+            "see why fetches fail: FetchError names the backend, and says busy where its "
+            ".max_connections are taken",
+            "it answers 503 by itself where it can fetch from no backend",
+        ),
+        look(
+            "sudo varnishadm backend.list",
+            "see which of its backends are sick",
+            "a backend whose probe fails is asked no more",
+        ),
+    ),
     "uvicorn": (
         UNIT_LOG,
         restart(
