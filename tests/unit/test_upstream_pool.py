@@ -129,6 +129,14 @@ def test_a_proxy_with_a_queue_waits_for_its_upstream_in_it() -> None:
     assert "maxconn on the backend's `server` line" in found.actions[0].say
 
 
+def test_varnish_fetches_an_object_once_for_all_that_want_it() -> None:
+    """They wait on its list with no thread, over two connections in turn."""
+    found = verdict(named(pooled(48.0, connections=2), "cache-main"))
+    assert found.cause == "upstream-wait"
+    assert "queues for it: 1.9 requests at once are outstanding there" in found.summary
+    assert "hit-for-miss" in found.actions[0].say
+
+
 @pytest.mark.parametrize(
     ("busy_pct", "connections"), [(60.0, 2), (None, None)], ids=["room", "not kept"]
 )

@@ -1,8 +1,8 @@
 """Pools of connections to an upstream that have none free: requests queue for one of them.
 
-Proxies that limit how much they ask at once (maxconn of HAProxy, pool_size of PgBouncer) may do so
-over more connections than they use at once. They have no timers of their own in a request: what is
-not outstanding upstream is in their queue for it.
+Proxies that limit how much they ask at once (maxconn of HAProxy, pool_size of PgBouncer, Varnish's
+one fetch of an object at a time) may do so over more connections than they use at once. They have
+no timers of their own in a request: what is not outstanding upstream is in their queue for it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from udsprobe.rules.thresholds import THREAD_BUSY_MIN
 
 # Where a request waits for a connection that comes free: in the poller, or for a lock.
 _QUEUES_IN = ("timer", "lock")
-# Their manuals: `maxconn` and `queue`; `default_pool_size` and cl_waiting.
-_QUEUEING_PROXIES = ("haproxy", "pgbouncer")
+# Their manuals: `maxconn` and `queue`; `default_pool_size` and cl_waiting; the waiting list, where
+# requests for one object wait while another fetches it (MAIN.busy_sleep).
+_QUEUEING_PROXIES = ("haproxy", "pgbouncer", "varnish")
 
 
 def full_pool(service: Service) -> Optional[Upstream]:

@@ -708,6 +708,20 @@ POOL: Dict[str, Tuple[Row, ...]] = {
             "requests above a server's maxconn wait in HAProxy's queue (qcur in its statistics)",
         ),
     ),
+    "varnish": (
+        reload(
+            "where answers may not be cached, set beresp.uncacheable and a ttl of minutes in "
+            "vcl_backend_response (hit-for-miss) in place of a ttl of 0, or `return (pass)` in "
+            "vcl_recv; then load the VCL anew (varnishreload)",
+            "requests for one object wait until another one's fetch is done, one after the other "
+            "where each answer has a ttl of 0 (MAIN.busy_sleep in varnishstat counts them)",
+        ),
+        reload(
+            "raise thread_pool_max where MAIN.thread_queue_len in varnishstat is above 0: sudo "
+            "varnishadm param.set thread_pool_max NUMBER",
+            "a request takes a thread, and its fetch another one",
+        ),
+    ),
     "caddy": (
         reload(
             "raise max_conns_per_host in `transport http` of that reverse_proxy in the Caddyfile, "
@@ -753,7 +767,7 @@ _ASK_AT_ONCE = restart(
     "one connection carries one request at a time; with a lock held around each, a larger pool "
     "alone changes nothing",
 )
-_OF_PROXIES = ("pgbouncer", "haproxy")
+_OF_PROXIES = ("pgbouncer", "haproxy", "varnish")
 POOL_OF_ONE: Dict[str, Tuple[Row, ...]] = {
     server: rows if server in _OF_PROXIES else (_ASK_AT_ONCE, *rows)
     for server, rows in POOL.items()
