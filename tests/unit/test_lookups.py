@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Sequence
 
 import pytest
 
 from tests.unit import ill
-from udsprobe.model.report import Connect, Unanswered, Upstream, Verdict
+from udsprobe.model.report import Connect, Peer, Unanswered, Upstream, Verdict
 from udsprobe.rules import judged
 
 SERVER = "127.0.0.53:53"
@@ -89,3 +89,42 @@ def test_questions_without_an_answer(how: str, says: str) -> None:
     )
     assert says in found.summary
     assert "resolv.conf" in (found.actions[0].say or "")
+
+
+def sharing(slow_us: float, answers: Sequence[Upstream], poll: float = 70.0) -> Verdict:
+    """A service whose usual request takes 2 ms and a hundredth so long; the app answers in 1 ms."""
+    app = Upstream("tcp", "127.0.0.1:3000", Peer(812, "node"), 1000, ill.flat(1000, 1_000.0))
+    requests = ill.served(1000, app=8_000.0, p99=slow_us, cpu=5.0, upstream=95.0 - poll, poll=poll)
+    latency = replace(requests.latency_us, p50=2_000.0)
+    report = ill.service(replace(requests, latency_us=latency), ill.thread())
+    report = replace(report, requests=replace(report.requests, upstream=[app, *answers]))
+    found = judged(report).verdict
+    assert found is not None
+    return found
+
+
+def names(mean_us: float) -> Upstream:
+    return Upstream("udp", SERVER, None, 5, ill.flat(5, mean_us))
+
+
+@pytest.mark.parametrize("poll", [70.0, 30.0], ids=["most of it", "a part of it"])
+def test_one_question_is_for_all_that_want_the_name(poll: float) -> None:
+    """Those wait in the poller, with nothing of their own outstanding."""
+    found = sharing(130_000.0, [names(128_000.0)], poll)
+    assert (found.cause, found.subject) == ("upstream-wait", f"udp:{SERVER}")
+    says = f"1 % of requests take 130 ms or more: node waits for the name server udp:{SERVER}"
+    assert found.summary.startswith(says)
+
+
+@pytest.mark.parametrize("answer_us", [3_000.0, 900_000.0])
+def test_requests_that_take_another_time_wait_for_no_name(answer_us: float) -> None:
+    found = sharing(130_000.0, [names(answer_us)])
+    assert (found.cause, "name server" in found.summary) == ("app-blocked", False)
+
+
+@pytest.mark.parametrize(("count", "subject"), [(20, "127.0.0.1:4000"), (2, "127.0.0.1:3000")])
+def test_some_that_are_slow_wait_for_who_answers_late(count: int, subject: str) -> None:
+    """One of two upstreams, which all together wait less for; two answers are not theirs."""
+    late = Upstream("tcp", "127.0.0.1:4000", None, count, ill.flat(count, 45_000.0))
+    found = sharing(50_000.0, [late], poll=0.0)
+    assert (found.cause, found.subject) == ("upstream-wait", f"tcp:{subject}")

@@ -12,9 +12,9 @@ from typing import Iterable, Optional
 from udsprobe.model.harm import NOT_SEEN, Harm
 from udsprobe.model.report import Latency, Report
 from udsprobe.model.requests.reply_pieces import in_all, paused_us
+from udsprobe.rules.accounts.service import tail_us
 from udsprobe.rules.causes import FAILED_CONNECTS
 from udsprobe.rules.suspects.suspect import Suspect
-from udsprobe.rules.thresholds import TAIL_TIMES_MEDIAN, TAIL_US_MIN
 from udsprobe.rules.wording import duration, part, place
 
 REFUSED, FAILED, STUCK, SLOW, NONE = "refused", "failed", "stuck", "slow", "none"
@@ -84,19 +84,12 @@ def _how_paused(report: Report) -> Optional[str]:
 
 
 def _how_slow(latency: Latency) -> str:
-    tail = _tail_us(latency)
+    tail = tail_us(latency)
     if tail is not None and latency.count < WITH_A_HUNDREDTH:
         return f"the slowest of {latency.count} requests takes {duration(latency.max or tail)}"
     if tail is not None:
         return f"1 % of requests take {duration(tail)} or more"
     return f"requests take {duration(latency.mean or 0.0)} on average"
-
-
-def _tail_us(latency: Latency) -> Optional[float]:
-    if latency.p99 is None or latency.p50 is None:
-        return None
-    is_far = latency.p99 >= max(TAIL_US_MIN, TAIL_TIMES_MEDIAN * latency.p50)
-    return latency.p99 if is_far else None
 
 
 def not_enough_seen(says: str = NOT_SEEN.says) -> Harm:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Action, Evidence, Report, Upstream
 from udsprobe.model.requests.reply_pieces import paused_us
-from udsprobe.rules.accounts.service import Service, answer_mean_us, upstream_us
+from udsprobe.rules.accounts.service import Service, answer_mean_us, tail_us, upstream_us
 from udsprobe.rules.accounts.upstream_pool import is_full
 from udsprobe.rules.peers.readers import busy_at_least_s
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.servers import ONE_CPU, recognise
-from udsprobe.rules.thresholds import REQUESTS_MIN, THREAD_BUSY_MIN
+from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, REQUESTS_MIN, THREAD_BUSY_MIN
 from udsprobe.rules.turned_away.answering import pid_of, who, who_there
-from udsprobe.rules.wording import count, duration, evidence, percent, place
+from udsprobe.rules.wording import count, duration, evidence, is_name_server, percent, place
 
 FACTS_MAX = 3
+# The part of answers that take as long as a percentile, or longer.
+_ABOVE = (("p50", 0.5), ("p90", 0.1), ("p99", 0.01))
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,11 @@ class MostAsked:
 
 
 def most_asked(service: Service) -> Optional[MostAsked]:
-    """None where it asks nobody."""
-    rows = sorted(service.upstream, key=upstream_us, reverse=True)
+    """None where it asks nobody.
+
+    Where some of its requests are slow, it is one whose answers take as long, if there is any.
+    """
+    rows = _late_first(service, sorted(service.upstream, key=upstream_us, reverse=True))
     if not rows:
         return None
     worst = rows[0]
@@ -60,6 +65,26 @@ def most_asked(service: Service) -> Optional[MostAsked]:
         facts=tuple(_fact(row) for row in rows[:FACTS_MAX]),
         is_kept=worst.connections is not None,
     )
+
+
+def _late_first(service: Service, rows: Sequence[Upstream]) -> List[Upstream]:
+    slow_us = tail_us(service.latency) if service.latency is not None else None
+    if slow_us is None:
+        return list(rows)
+    # Of a hundredth of the requests; one answer of a name server may be for many of them.
+    least = ACCOUNTED_FOR_MIN * service.count / 100
+    return sorted(
+        rows,
+        key=lambda row: (
+            _late(row, ACCOUNTED_FOR_MIN * slow_us) < (1 if is_name_server(place(row)) else least)
+        ),
+    )
+
+
+def _late(row: Upstream, us: float) -> float:
+    """How many of its answers took as long, at least."""
+    late = (part for name, part in _ABOVE if (getattr(row.latency_us, name) or 0.0) >= us)
+    return row.count * next(late, 0.0)
 
 
 def without_time(report: Report, asked: MostAsked) -> Optional[float]:

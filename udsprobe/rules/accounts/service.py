@@ -29,6 +29,8 @@ from udsprobe.rules.servers import asks_for_lock_again
 from udsprobe.rules.thresholds import (
     SERVING_PART_MIN,
     SOCKET_SHARE_MIN,
+    TAIL_TIMES_MEDIAN,
+    TAIL_US_MIN,
     THREAD_BUSY_MIN,
     THREAD_LIFE_MIN,
 )
@@ -166,6 +168,14 @@ def _once(of: Callable[[Service], _Told]) -> Callable[[Service], _Told]:
         return found
 
     return known
+
+
+def tail_us(latency: Latency) -> Optional[float]:
+    """Their p99, where it is far above the median: some requests are slow, most are not."""
+    if latency.p99 is None or latency.p50 is None:
+        return None
+    is_far = latency.p99 >= max(TAIL_US_MIN, TAIL_TIMES_MEDIAN * latency.p50)
+    return latency.p99 if is_far else None
 
 
 def upstream_us(row: Upstream) -> float:

@@ -306,10 +306,11 @@ EVENT_IN: Dict[str, Tuple[Row, ...]] = {
     "nginx": (
         look(
             "sudo nginx -T 2>/dev/null | grep -nE '"
-            "limit_req |limit_rate|proxy_cache_lock|fastcgi_cache_lock|auth_delay'",
+            "limit_req |limit_rate|_cache_lock|auth_delay|resolver |_by_lua'",
             "see which of its settings make requests wait",
             "its poller sleeps until a timer of its own ends: {where}; limit_req waits without "
-            "nodelay, cache locks until another request has filled the cache",
+            "nodelay, cache locks for up to 500 ms at a time until another request has filled the "
+            "cache, names until the resolver answers",
         ),
     ),
     GENERIC: (
@@ -584,6 +585,14 @@ HOLDER: Dict[str, Tuple[Row, ...]] = {
     )
 }
 LOOKUPS: Dict[str, Tuple[Row, ...]] = {
+    "nginx": (
+        reload(
+            "give `resolver` a longer valid= (300s), or name upstreams that keep their addresses "
+            "in an `upstream` block, which is looked up once, then reload nginx; and see why {who} "
+            "takes so long",
+            "requests for one name wait together until its answer is there, each time it expires",
+        ),
+    ),
     GENERIC: (
         restart(
             "keep what was looked up: connections that stay open, a cache in the program, or one "

@@ -12,7 +12,13 @@ from udsprobe.rules.accounts.moving import moving
 from udsprobe.rules.accounts.own_pool import full_own_pool
 from udsprobe.rules.accounts.request_time import CLIENTS, WAITS, RequestTime
 from udsprobe.rules.accounts.saturation import Saturation, busy, saturation
-from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads, serving_time
+from udsprobe.rules.accounts.service import (
+    ON_CPU,
+    Service,
+    serving_threads,
+    serving_time,
+    tail_us,
+)
 from udsprobe.rules.causes import CAUSE_OF_BUSY, PARTS, WAITING
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
@@ -227,9 +233,7 @@ def _fills_its_pool(processing: Processing) -> Optional[Pressure]:
 
 def _has_tail(latency: Optional[Latency]) -> bool:
     """A p99 far above the median."""
-    if latency is None or latency.p99 is None or latency.p50 is None:
-        return False
-    return latency.p99 >= max(TAIL_US_MIN, TAIL_TIMES_MEDIAN * latency.p50)
+    return latency is not None and tail_us(latency) is not None
 
 
 def _tail_fact(latency: Optional[Latency]) -> Optional[Evidence]:
