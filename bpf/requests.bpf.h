@@ -328,6 +328,9 @@ static __always_inline int bytes_received(struct task_struct *task, struct threa
 	} else {
 		request_continued(connection, now);
 		request_goes_on(connection, call, now);
+		/* Its own count begins with its part of the request. */
+		if (connection->receiver != (u64)task)
+			connection->calls_before = state->calls_ended;
 	}
 	note_unread(connection, call, bytes);
 	connection->received_ns = now;

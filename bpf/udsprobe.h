@@ -825,7 +825,7 @@ struct connection {
 	u64_t stopped_thread;	/* 0: seen where no call is */
 	ns_t asleep_in_call_ns;	/* of the send call in progress, until it fell asleep last */
 	unsigned int stops;
-	unsigned int calls_before;	/* `calls_ended` of the thread that began to receive, then */
+	unsigned int calls_before;	/* `calls_ended` of the thread that received it last, as it began */
 	ns_t replied_after_ns;	/* the last reply, since its request */
 	struct turn_before before;
 	ns_t first_piece_ns;	/* of the last reply, */

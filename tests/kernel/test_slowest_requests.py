@@ -225,6 +225,24 @@ def test_of_a_request_that_is_handed_over_no_more_is_said_than_is_known(tmp_path
     assert calls[-3:] == [*CALLS["pipe"], "sendto"] and "recvfrom" not in calls
 
 
+def test_who_receives_the_rest_of_a_request_is_told_by_its_own_calls(tmp_path: Path) -> None:
+    with serving("halves", "unix", tmp_path) as server:
+        client = server.connect()
+        with attached(server, tmp_path) as live:
+            for _ in range(3):
+                ask(client, "sleep", SLOW_MS)
+            report = live.end(signal.SIGINT).report
+    if is_off(report):
+        return
+    rows = served_at(report, server.address)
+    check_sums(rows)
+    assert len(rows) == 3
+    for slow in rows:
+        # The thread that began with the request had made more calls than this one ever does.
+        assert not slow["handed_over"] and slow["calls_not_kept"] == 0
+        assert names(slow["calls"])[-2:] == [*CALLS["sleep"], "sendto"]
+
+
 def test_threads_without_a_journal_are_said_to_have_none(tmp_path: Path) -> None:
     with serving("threads", "unix", tmp_path) as server:
         client = server.connect()

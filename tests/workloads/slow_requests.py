@@ -1,10 +1,12 @@
 """A server whose requests make exactly the calls that they name, and take as long as they name.
 
-`slow_requests.py threads|loop|handed ADDRESS READY_FILE`: ADDRESS is a path or `127.0.0.1:PORT`. It
-serves until its standard input is closed. A request is `REQUEST_BYTES` long and names a kind and
-milliseconds; `CALLS` has the calls that the thread makes between receiving and replying. `threads`
-serves each connection in a thread of its own, `loop` all of them in one, behind epoll;
-`handed` receives in one thread and replies from another. Knows nothing of udsprobe.
+`slow_requests.py threads|loop|handed|halves ADDRESS READY_FILE`: ADDRESS is a path or
+`127.0.0.1:PORT`. It serves until its standard input is closed. A request is `REQUEST_BYTES` long
+and names a kind and milliseconds; `CALLS` has the calls that the thread makes between receiving and
+replying. `threads` serves each connection in a thread of its own, `loop` all of them in one, behind
+epoll; `handed` receives in one thread and replies from another; `halves` receives the first half of
+a request in a thread that has made many calls, and the rest in a new one, which replies. Knows
+nothing of udsprobe.
 """
 
 from __future__ import annotations
@@ -207,6 +209,27 @@ def serve_handed(listener: socket.socket, work: Work) -> None:
             received.put((connection, asked))
 
 
+def serve_halves(listener: socket.socket, work: Work) -> None:
+    """Each half of a request in a thread of its own; the first has made many calls before."""
+    half = REQUEST_BYTES // 2
+
+    def reply(connection: socket.socket, asked: bytes) -> None:
+        asked += connection.recv(half)
+        work.do(asked)
+        connection.send(REPLY)
+
+    while True:
+        connection, _ = listener.accept()
+        while True:
+            work.make_calls(0)
+            asked = connection.recv(half)
+            if not asked:
+                break
+            rest = threading.Thread(target=reply, args=(connection, asked), daemon=True)
+            rest.start()
+            rest.join()
+
+
 def listening(address: str) -> socket.socket:
     """At a path or a port."""
     host, _, port = address.partition(":")
@@ -223,7 +246,12 @@ def main(style: str, address: str, ready: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Work(Path(folder))
         listener = listening(address)
-        styles = {"threads": serve_threads, "loop": serve_loop, "handed": serve_handed}
+        styles = {
+            "threads": serve_threads,
+            "loop": serve_loop,
+            "handed": serve_handed,
+            "halves": serve_halves,
+        }
         threading.Thread(target=styles[style], args=(listener, work), daemon=True).start()
         Path(ready).touch()
         sys.stdin.read()
