@@ -46,6 +46,12 @@ QUEUED_BUSY_MIN = 0.5
 # A few requests that take that many times the median are what stalls the rest.
 STALL_TIMES_MEDIAN = 5.0
 
+# Of the window, that a server stands still at a time: so many of those wait who come at any moment,
+# and not when they have their last reply.
+STANDSTILL_SHARE_MIN = 0.01
+# Of what they took, between the replies of requests that waited for one moment.
+TOGETHER_SHARE_MAX = 0.1
+
 # Requests that wait for a thread at any moment, before threads that have no time left: with fewer,
 # one client asks again as soon as it has its reply.
 WAITING_MIN = 1.0

@@ -130,6 +130,17 @@ def redis_script(bench: Bench, spin_rounds: int = 200_000) -> Subject:
     return Subject([redis.pid])
 
 
+@case("Redis", needs=("redis-server",))
+def redis_stands_still(bench: Bench, spin_rounds: int = 40_000_000) -> Subject:
+    """A Lua script that loops for a third of a second, now and then, beside thousands of reads."""
+    redis = bench.redis()
+    script = b"local n=0 for i=1,%d do n=n+i end return n" % spin_rounds
+    call = b"*3\r\n$4\r\nEVAL\r\n$%d\r\n%b\r\n$1\r\n0\r\n" % (len(script), script)
+    bench.load(redis.address, call, "resp", connections=1, rate=0.7, warm=1)
+    bench.load(redis.address, b"GET key:1\r\n", "resp", connections=20, think_ms=5)
+    return Subject([redis.pid], ["lie unread"])
+
+
 @case("Go", (TCP,), needs=("go",))
 def go_computes(bench: Bench, spin_ms: int = 10) -> Subject:
     """10 ms of computing in each request, as many clients as CPUs: the process has them all."""

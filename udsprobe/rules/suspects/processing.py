@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import FrozenSet, List, Optional, Tuple
 
+from udsprobe.model.harm import Harm
 from udsprobe.model.report import Evidence, Latency, Report
 from udsprobe.rules import remedies
 from udsprobe.rules.accounts.lock_use import queue_at_locks
@@ -20,6 +21,7 @@ from udsprobe.rules.accounts.service import (
     tail_us,
 )
 from udsprobe.rules.causes import CAUSE_OF_BUSY, PARTS, WAITING
+from udsprobe.rules.suspects.standstill import standstill
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
     CONTENTION_SHARE_MIN,
@@ -51,6 +53,7 @@ class Pressure:
     cause: str
     evidence: Tuple[Evidence, ...]
     overloads: bool
+    harm: Optional[Harm] = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def of(report: Report, service: Service, time: RequestTime, slo_us: Optional[flo
 def pressure(processing: Processing) -> Optional[Pressure]:
     """The one cause inside the service that requests suffer from, if any does."""
     for rule in (
-        *(_waits, _contends, _saturated, _moves, _queues, _stalls),
+        *(_waits, _stands_still, _contends, _saturated, _moves, _queues, _stalls),
         *(_take_turns, _occupied, _fills_its_pool, _too_slow),
     ):
         found = rule(processing)
@@ -300,6 +303,22 @@ def _stalls(processing: Processing) -> Optional[Pressure]:
     return Pressure("app-cpu", (fact,), overloads=False)
 
 
+# Moving bytes does not keep one for a tenth of a second.
+_KEEPS_A_THREAD = ("app-cpu", "app-blocked", "upstream-wait", "cpu-contention")
+
+
+def _stands_still(processing: Processing) -> Optional[Pressure]:
+    """Now and then nobody reads: too few requests meet it for percentiles to show."""
+    time = processing.time
+    if not is_enough(time) or processing.saturated is not None:
+        return None
+    found = standstill(processing.report, processing.service)
+    cause = max(_KEEPS_A_THREAD, key=lambda name: time.sum_us(*PARTS[name]))
+    if found is None or cause == "cpu-contention" or not time.sum_us(*PARTS[cause]):
+        return None
+    return Pressure(cause, (found.fact(),), overloads=False, harm=found.harm())
+
+
 def _too_slow(processing: Processing) -> Optional[Pressure]:
     slo_us, latency = processing.slo_us, processing.service.latency
     if slo_us is None or latency is None or latency.p99 is None or latency.p99 <= slo_us:
@@ -343,6 +362,7 @@ def _suspect(processing: Processing, cause: str, pressed: Optional[Pressure]) ->
         overloads=pressed is not None and pressed.overloads,
         pids=processing.service.pids or frozenset(),
         waits_for=_answering(processing.service) if cause == "upstream-wait" else frozenset(),
+        harm=pressed.harm if pressed is not None else None,
     )
 
 
