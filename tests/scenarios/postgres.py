@@ -151,19 +151,19 @@ listen_port = {port}
 unix_socket_dir =
 auth_type = any
 auth_file = {users}
-pool_mode = transaction
+pool_mode = {mode}
 default_pool_size = {pool}
 """
 
 
 def pgbouncer(
-    bench: Bench, postgres: Postgres, pool: int
+    bench: Bench, postgres: Postgres, pool: int, mode: str = "transaction"
 ) -> Tuple[Server, Callable[[str, int], Pgbench]]:
     """PgBouncer before a cluster on a Unix socket, and a function that starts clients of it."""
     address = bench.address("pgbouncer", TCP)
     port = address.rpartition(":")[2]
     users = bench.file("users", '"postgres" ""\n')
-    text = PGBOUNCER.format(folder=postgres.folder, port=port, users=users, pool=pool)
+    text = PGBOUNCER.format(folder=postgres.folder, port=port, users=users, pool=pool, mode=mode)
     argv = [*AS_POSTGRES, program("pgbouncer"), bench.file("pgbouncer.ini", text)]
     server = bench.server(argv, address, "pgbouncer")
 

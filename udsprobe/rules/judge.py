@@ -15,6 +15,7 @@ from udsprobe.rules.causes import CAUSES, FAILED_CONNECTS, FAILING, PARTS, QUEUE
 from udsprobe.rules.code_places import with_code
 from udsprobe.rules.no_pressure import healthy, unknown, untold
 from udsprobe.rules.seats.held_by_clients import held_by_clients
+from udsprobe.rules.seats.kept_pool import kept_pool_suspects
 from udsprobe.rules.seats.no_seat import with_no_seat
 from udsprobe.rules.suspects import processing as inside
 from udsprobe.rules.suspects.buffers import buffer_suspects, has_stuck_reader, readers_keep_up
@@ -292,8 +293,10 @@ def _around(report: Report) -> List[Suspect]:
 
 def _stuck(report: Report) -> List[Suspect]:
     """Requests without a reply: by the waits that go on, else by what their process does."""
-    found = stuck_suspects(report)
+    found = kept_pool_suspects(report)
     told = {pid for each in found for pid in each.pids}
+    found += [each for each in stuck_suspects(report) if not each.pids & told]
+    told |= {pid for each in found for pid in each.pids}
     return [*found, *(each for each in hung_suspects(report) if not each.pids & told)]
 
 

@@ -253,6 +253,15 @@ def pgbouncer_with_a_pool_of_two(bench: Bench, pool: int = 2) -> Subject:
     return Subject([bouncer.pid], [postgres.socket, "queues for it", "default_pool_size"])
 
 
+@case("PgBouncer", (TCP,), needs=("pgbouncer", "postgres", "initdb", "pgbench"))
+def pgbouncer_whose_sessions_are_kept(bench: Bench, pool: int = 2) -> Subject:
+    """Of 12 clients two have a connection to PostgreSQL, and keep it; the others wait for ever."""
+    postgres = Postgres(bench, UNIX)
+    bouncer, clients = pgbouncer(bench, postgres, pool, mode="session")
+    clients("SELECT pg_sleep(0.002);", 12)
+    return Subject([bouncer.pid], [postgres.socket, "which others keep", "pool_mode"])
+
+
 @case("nginx", BOTH, needs=("nginx", "node"))
 def nginx_two_hops_before_a_busy_service(bench: Bench, upstream_ms: int = 10) -> Subject:
     """What computes is the app's upstream, and holds the CPU that nginx waits for: no stranger."""

@@ -45,6 +45,8 @@ def what_stalls(report: Report, row: ServedBy, waits: List[WaitNow], how: str) -
     """The waits, of one kind, that keep a process from its clients; empty: not known."""
     if any(_may_be_for_clients(each, how) for each in waits) or _works(report, row.pid):
         return []
+    if how == BEFORE and _polls_besides(report, row.pid, waits):
+        return []
     # Of an event loop it is the first thread that counts; the others are those of a pool.
     main = [each for each in waits if each.tid == each.pid]
     if any(_is_at_work(each) or each.kind == "poll" for each in main):
@@ -65,6 +67,18 @@ def _may_be_for_clients(wait: WaitNow, how: str) -> bool:
     if wait.kind == "poll":
         return wait.polls_clients is not False
     return how == BEFORE and wait.kind == "recv" and wait.connection != "upstream"
+
+
+def _polls_besides(report: Report, pid: int, waits: List[WaitNow]) -> bool:
+    """A thread goes through its poller again and again, for clients perhaps: none of its sleeps is
+    long."""
+    asleep = {each.tid for each in waits}
+    threads = report.time.threads if report.time is not None else []
+    return any(
+        each.share.get("blocked_poll", 0.0) + each.share.get("sys_poll", 0.0) > 0
+        for each in threads
+        if each.pid == pid and each.tid not in asleep
+    )
 
 
 def _works(report: Report, pid: int) -> bool:

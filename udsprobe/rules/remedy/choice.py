@@ -493,6 +493,11 @@ def pool(report: Report, pids: Optional[FrozenSet[int]], size: int) -> Tuple[Act
     return remedies("pool-of-one" if size == 1 else "pool", _server_among(report, pids))
 
 
+def kept_pool(report: Report, pid: int) -> Tuple[Action, ...]:
+    """Clients of a proxy wait for connections upstream, which others keep."""
+    return remedies("kept-pool", server_of(target_of(report, pid)))
+
+
 def _server_among(report: Report, pids: Optional[FrozenSet[int]]) -> str:
     """What the first of these processes is; None: of all targets."""
     target = next((each for each in report.targets if pids is None or each.pid in pids), None)

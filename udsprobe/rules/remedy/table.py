@@ -214,6 +214,9 @@ KINDS: Dict[str, Kind] = {
     "loop-waits": Kind("upstream-wait", "its event loop itself waits for it", work.LOOP_WAITS),
     "pool": Kind("upstream-wait", "few connections to it, all busy", work.POOL),
     "pool-of-one": Kind("upstream-wait", "a single connection to it, busy", work.POOL_OF_ONE),
+    "kept-pool": Kind(
+        "upstream-wait", "a proxy's connections to it, which clients keep", work.KEPT_POOL
+    ),
     "quota": Kind("cpu-contention", "a CPU quota", host.QUOTA),
     "affinity": Kind("cpu-contention", "its affinity keeps it from idle CPUs", host.AFFINITY),
     "cpuset": Kind("cpu-contention", "a cpuset keeps it from idle CPUs", host.CPUSET),

@@ -688,6 +688,32 @@ LOOP_WAITS: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
 }
+KEPT_POOL: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "let clients end what keeps a connection (a session, a transaction, a tunnel), limit "
+            "how long they may, or allow more connections to that upstream",
+            "who waits gets a connection when another client gives one back",
+        ),
+    ),
+    "pgbouncer": (
+        reload(
+            "set pool_mode = transaction in pgbouncer.ini, where clients need no session of "
+            "their own, and idle_transaction_timeout; or raise default_pool_size; then RELOAD in "
+            "its console",
+            "with pool_mode = session a client keeps its connection until it disconnects, with "
+            "transaction until it commits; others wait meanwhile (cl_waiting in SHOW POOLS)",
+        ),
+    ),
+    "haproxy": (
+        reload(
+            "raise maxconn on the backend's `server` line, or shorten `timeout tunnel` and "
+            "`timeout server`, then reload HAProxy",
+            "a tunnel (WebSocket) has its place of maxconn until it ends; others wait meanwhile "
+            "(qcur in its statistics)",
+        ),
+    ),
+}
 POOL: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         restart(
