@@ -44,6 +44,12 @@ def test_threads_that_all_wait_for_one_lock() -> None:
     assert "on 4 connections the client has spoken last, 9 s ago" in found.evidence[0].says
 
 
+def test_one_thread_that_sleeps_beside_a_loop_is_a_helper_perhaps() -> None:
+    """It looks names up for the loop, which polls with a time limit: no sleep of it is long."""
+    assert verdict(hangs(asleep(4712))).cause == "unknown"
+    assert verdict(hangs(asleep(4712), row=before(asked=1))).cause == "app-blocked"
+
+
 @pytest.mark.parametrize(
     ("main", "cause", "says"),
     [

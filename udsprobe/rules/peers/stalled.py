@@ -45,13 +45,13 @@ def what_stalls(report: Report, row: ServedBy, waits: List[WaitNow], how: str) -
     """The waits, of one kind, that keep a process from its clients; empty: not known."""
     if any(_may_be_for_clients(each, how) for each in waits) or _works(report, row.pid):
         return []
-    if how == BEFORE and _polls_besides(report, row.pid, waits):
-        return []
     # Of an event loop it is the first thread that counts; the others are those of a pool.
     main = [each for each in waits if each.tid == each.pid]
     if any(_is_at_work(each) or each.kind == "poll" for each in main):
         return main
     found = _most([each for each in waits if _is_at_work(each) or each.kind == "lock"])
+    if how == BEFORE and _may_be_of_a_helper(row, found) and _polls_besides(report, row.pid, waits):
+        return []
     # It is the loop, or it leaves all work to the others.
     sleeps = [each for each in main if each.kind == "sleep"]
     return [] if found and sleeps else found or sleeps
@@ -67,6 +67,12 @@ def _may_be_for_clients(wait: WaitNow, how: str) -> bool:
     if wait.kind == "poll":
         return wait.polls_clients is not False
     return how == BEFORE and wait.kind == "recv" and wait.connection != "upstream"
+
+
+def _may_be_of_a_helper(row: ServedBy, found: List[WaitNow]) -> bool:
+    """One thread that sleeps, and several clients that wait: it looks names up for a loop, say."""
+    asked = row.asked_before.count if row.asked_before is not None else 0
+    return len(found) == 1 < asked
 
 
 def _polls_besides(report: Report, pid: int, waits: List[WaitNow]) -> bool:
