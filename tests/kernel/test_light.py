@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Callable, Dict, NamedTuple, Set, Tuple
@@ -153,5 +154,7 @@ def tracepoints_of(pid: int) -> Set[str]:
     """Of the links that a process holds, as the kernel names them."""
     found: Set[str] = set()
     for each in Path(f"/proc/{pid}/fdinfo").iterdir():
-        found.update(re.findall(r"^tp_name:\s+(\w+)$", each.read_text(), re.MULTILINE))
+        # Others come and go.
+        with suppress(FileNotFoundError):
+            found.update(re.findall(r"^tp_name:\s+(\w+)$", each.read_text(), re.MULTILINE))
     return found
