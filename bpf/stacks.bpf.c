@@ -328,12 +328,13 @@ static __always_inline u32 taken_eighths(u64 ring_eighths, u64 now)
 static __always_inline bool is_due(struct sleeper *sleeper, u64 now)
 {
 	u64 due = sleeper->due_ns > now ? sleeper->due_ns : now;
-	u64 ring_eighths = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) / (RING_BYTES / 8);
+	u64 ring_eighths;
 
 	if (due - now > TAKEN_AHEAD_NS)
 		return false;
 	if (due - now > TAKEN_AHEAD_NS / 2 && bpf_get_prandom_u32() & 7)
 		return false;
+	ring_eighths = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) / (RING_BYTES / 8);
 	if (ring_eighths > TAKEN_BELOW_EIGHTHS)
 		return false;
 	sleeper->due_ns = due + ((u64)TAKEN_EVERY_NS << taken_eighths(ring_eighths, now));

@@ -68,7 +68,7 @@ def most_asked(service: Service) -> Optional[MostAsked]:
 
 
 def _late_first(service: Service, rows: Sequence[Upstream]) -> List[Upstream]:
-    slow_us = tail_us(service.latency) if service.latency is not None else None
+    slow_us = tail_us(service.latency)
     if slow_us is None:
         return list(rows)
     # Of a hundredth of the requests; one answer of a name server may be for many of them.

@@ -242,7 +242,7 @@ def _by_who_replies(service: Service) -> Dict[str, float]:
     _add(parts, {"other_clients": others_us}, taken_from="timer")
     asked_us = service.connecting_us + service.answers_paused_us
     _add(parts, {"upstream": min(parts["timer"], asked_us)}, taken_from="timer")
-    slow_us = tail_us(service.latency) if service.latency is not None else None
+    slow_us = tail_us(service.latency)
     looked_up_us = shared_us(slow_us, service.upstream, parts["timer"])
     _add(parts, {"upstream": looked_up_us}, taken_from="timer")
     _add(parts, {"send": _asleep_in_sends_us(service, parts["upstream"])}, taken_from="upstream")

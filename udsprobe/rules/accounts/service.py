@@ -170,9 +170,9 @@ def _once(of: Callable[[Service], _Told]) -> Callable[[Service], _Told]:
     return known
 
 
-def tail_us(latency: Latency) -> Optional[float]:
+def tail_us(latency: Optional[Latency]) -> Optional[float]:
     """Their p99, where it is far above the median: some requests are slow, most are not."""
-    if latency.p99 is None or latency.p50 is None:
+    if latency is None or latency.p99 is None or latency.p50 is None:
         return None
     is_far = latency.p99 >= max(TAIL_US_MIN, TAIL_TIMES_MEDIAN * latency.p50)
     return latency.p99 if is_far else None

@@ -388,8 +388,7 @@ def exits(report: Report, row: Exits) -> Tuple[Action, ...]:
 
 def recycled(report: Report, pids: FrozenSet[int], who: str) -> Tuple[Action, ...]:
     """Processes of one program end after a few connections."""
-    target = next((each for each in report.targets if each.pid in pids), None)
-    return remedies("recycled", server_of(target), who=who)
+    return remedies("recycled", _server_among(report, pids), who=who)
 
 
 def starts(report: Report, row: Starts, who: str) -> Tuple[Action, ...]:

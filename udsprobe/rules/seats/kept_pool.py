@@ -8,7 +8,7 @@ way upstream than it has connections there.
 
 from __future__ import annotations
 
-from typing import FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+from typing import FrozenSet, List, NamedTuple, Optional, Tuple
 
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Evidence, Report, ServedBy, Upstream, Waiting
@@ -17,12 +17,13 @@ from udsprobe.rules.peers.late import hung_after_us
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.servers import recognise
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
-from udsprobe.rules.turned_away.answering import who_there
+from udsprobe.rules.turned_away.answering import pids_of, who_there
 from udsprobe.rules.wording import count, duration, evidence, percent, place, process
 
 # Where a connection upstream is one client's until it gives it back, and others queue for it.
 _ONE_CLIENT_EACH = ("haproxy", "pgbouncer")
 _NOBODY = Waiting(0, None)
+_NO_PIDS: FrozenSet[int] = frozenset()
 
 
 class _Seats(NamedTuple):
@@ -132,7 +133,7 @@ def _suspect(report: Report, row: ServedBy, seats: _Seats, queue: _Queue) -> Sus
         actions=choice.kept_pool(report, row.pid),
         seen=round(queue.waiting.count * max(1.0, queue.oldest_us / 1e6)),
         pids=frozenset([row.pid]),
-        waits_for=_pids(seats.asked),
+        waits_for=_NO_PIDS.union(*map(pids_of, seats.asked)),
         harm=Harm(STUCK, None, queue.waiting.count, queue.oldest_us / 1e6, queue.says()),
     )
 
@@ -143,7 +144,3 @@ def _facts(queue: _Queue, seats: _Seats) -> List[Evidence]:
         f"{count(seats.many, 'connection')} upstream, each for one client at a time"
     )
     return [evidence("kept_pool_oldest_us", queue.oldest_us, "µs", says, queue.least_us)]
-
-
-def _pids(asked: Sequence[Upstream]) -> FrozenSet[int]:
-    return frozenset(each.peer.pid for each in asked if each.peer is not None and each.peer.pid)

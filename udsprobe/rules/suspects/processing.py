@@ -236,7 +236,7 @@ def _fills_its_pool(processing: Processing) -> Optional[Pressure]:
 
 def _has_tail(latency: Optional[Latency]) -> bool:
     """A p99 far above the median."""
-    return latency is not None and tail_us(latency) is not None
+    return tail_us(latency) is not None
 
 
 def _tail_fact(latency: Optional[Latency]) -> Optional[Evidence]:
