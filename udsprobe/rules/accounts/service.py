@@ -17,10 +17,12 @@ from udsprobe.model.report import (
     ServedBy,
     Stages,
     ThreadTime,
+    Time,
     Upstream,
     Wait,
 )
 from udsprobe.model.requests.reply_pieces import pause_parts_us, paused_us
+from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX, busy_share
 from udsprobe.rules.accounts.affinity import allowed_cpus
 from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.accounts.other_clients import share_of_other_clients
@@ -33,6 +35,7 @@ from udsprobe.rules.thresholds import (
     TAIL_US_MIN,
     THREAD_BUSY_MIN,
     THREAD_LIFE_MIN,
+    UNLISTED_BUSY_MAX,
 )
 
 STAGES = ("accept_wait", "recv_wait", "recv", "app", "send")
@@ -168,6 +171,23 @@ def _once(of: Callable[[Service], _Told]) -> Callable[[Service], _Told]:
         return found
 
     return known
+
+
+def lists_the_busiest(time: Time, duration_s: float) -> bool:
+    """Whether the threads of a window that are not listed had next to no time of it."""
+    if len(time.threads) < THREADS_SHOWN_MAX:
+        return True
+    last = time.threads[-1]
+    return busy_share(last.share) * last.observed_s <= UNLISTED_BUSY_MAX * duration_s
+
+
+def stayed_us(time: Time, duration_s: float, names: Sequence[str]) -> float:
+    """What threads that neither came nor went in the window did of these activities, µs."""
+    return sum(
+        1e6 * row.observed_s * sum(row.share.get(name, 0.0) for name in names)
+        for row in time.threads
+        if row.observed_s >= THREAD_LIFE_MIN * duration_s
+    )
 
 
 def tail_us(latency: Optional[Latency]) -> Optional[float]:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import List, Optional, Tuple
 
 from udsprobe.model.report import Action, Connect, Evidence, Listener, Peer, Report, Syscall
-from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX, busy_share
 from udsprobe.rules.accounts.service import (
     ON_CPU,
     Service,
+    lists_the_busiest,
     move_bytes,
     serving_threads,
+    stayed_us,
     without_row,
 )
 from udsprobe.rules.remedy import choice
@@ -25,8 +26,6 @@ from udsprobe.rules.thresholds import (
     CHURN_CPU_SHARE_MIN,
     CHURN_CPUS_MIN,
     REQUESTS_MIN,
-    THREAD_LIFE_MIN,
-    UNLISTED_BUSY_MAX,
 )
 from udsprobe.rules.wording import count, evidence, percent
 
@@ -130,19 +129,13 @@ def made_for_connections_us(report: Report, service: Service) -> float:
     time = report.time
     if service.pids is not None or time is None:
         return 0.0
-    if len(time.threads) >= THREADS_SHOWN_MAX:
-        last = time.threads[-1]
-        if busy_share(last.share) * last.observed_s > UNLISTED_BUSY_MAX * service.duration_s:
-            return 0.0
-    stayed_us = sum(
-        1e6 * row.observed_s * sum(row.share.get(name, 0.0) for name in ON_CPU)
-        for row in time.threads
-        if row.observed_s >= THREAD_LIFE_MIN * service.duration_s
-    )
+    if not lists_the_busiest(time, service.duration_s):
+        return 0.0
     brief = [row for row in service.threads if row not in service.long_lived()]
     if not move_bytes([*brief, without_row(service)]):
         return 0.0
-    return max(0.0, service.spent_us(*ON_CPU) - stayed_us - service.app_us("cpu"))
+    stayed = stayed_us(time, service.duration_s, ON_CPU)
+    return max(0.0, service.spent_us(*ON_CPU) - stayed - service.app_us("cpu"))
 
 
 def _is_for_connections(row: Syscall) -> bool:

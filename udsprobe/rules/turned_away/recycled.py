@@ -10,16 +10,14 @@ from dataclasses import dataclass, replace
 from typing import FrozenSet, List, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Evidence, Listener, Report, Time
-from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX, busy_share
 from udsprobe.rules import harm
+from udsprobe.rules.accounts.service import lists_the_busiest, stayed_us
 from udsprobe.rules.causes import QUEUES
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import (
     ACCOUNTED_FOR_MIN,
     SLOW_REQUESTS_MIN,
-    THREAD_LIFE_MIN,
-    UNLISTED_BUSY_MAX,
 )
 from udsprobe.rules.wording import count, duration, evidence, place
 
@@ -99,18 +97,10 @@ def _crew(report: Report, listener: Listener) -> Optional[Crew]:
 
 def _brief_us(time: Optional[Time], duration_s: float) -> float:
     """What threads that came or went in the window did but sleep; 0 where it is not known."""
-    if time is None:
+    if time is None or not lists_the_busiest(time, duration_s):
         return 0.0
-    if len(time.threads) >= THREADS_SHOWN_MAX:
-        last = time.threads[-1]
-        if busy_share(last.share) * last.observed_s > UNLISTED_BUSY_MAX * duration_s:
-            return 0.0
-    stayed = [row for row in time.threads if row.observed_s >= THREAD_LIFE_MIN * duration_s]
-    spent_s = sum(time.total.get(name, 0.0) for name in _STARTING) * time.total_s
-    stayed_s = sum(
-        row.share.get(name, 0.0) * row.observed_s for row in stayed for name in _STARTING
-    )
-    return 1e6 * max(0.0, spent_s - stayed_s)
+    spent_us = 1e6 * time.total_s * sum(time.total.get(name, 0.0) for name in _STARTING)
+    return max(0.0, spent_us - stayed_us(time, duration_s, _STARTING))
 
 
 def _requests_us(report: Report, pids: FrozenSet[int]) -> float:
