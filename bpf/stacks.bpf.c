@@ -488,6 +488,14 @@ static __always_inline void look_at_sleeper(struct task_struct *task, struct sta
 	sample->record = RECORD_SAMPLE;
 }
 
+static __always_inline void is_not_told(u32 thread)
+{
+	struct sleeper *sleeper = bpf_map_lookup_elem(&sleepers, &thread);
+
+	if (sleeper)
+		sleeper->is_told = 0;
+}
+
 /* Threads that sleep: those that did when this began, or have slept for a while and were not told
  * of, and how long the others have slept so far.
  * A record that is RECORD_SAMPLE says nothing.
@@ -510,7 +518,11 @@ int tell_sleepers(struct bpf_iter__task *ctx)
 	if (!state || state & TASK_DEAD || BPF_CORE_READ(task, on_cpu))
 		return 0;
 	look_at_sleeper(task, sample);
-	if (sample->record != RECORD_SAMPLE)
-		bpf_seq_write(ctx->meta->seq, sample, __builtin_offsetof(struct stack_sample, copy));
+	if (sample->record == RECORD_SAMPLE)
+		return 0;
+	/* Where the reader's buffer is full, it comes again: for this one too, of which all is lost. */
+	if (bpf_seq_write(ctx->meta->seq, sample, __builtin_offsetof(struct stack_sample, copy)) &&
+	    sample->record == RECORD_WAIT_BEGAN)
+		is_not_told(sample->thread);
 	return 0;
 }

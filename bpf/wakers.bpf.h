@@ -18,8 +18,8 @@
 #define AWAKE_JOINED_NS 64000000
 /* From the arrival of bytes to the wake of who waits for them, on the same CPU. */
 #define ARRIVAL_WAKES_NS 10000
-/* On a CPU between two waits for one futex, in the mean: to look at what it waits for, in an
- * interpreter too. Who works longer does something else. In the mean, because a sleep whose end
+/* On a CPU between two waits for one futex, on average: to look at what it waits for, in an
+ * interpreter too. Who works longer does something else. On average, because a sleep whose end
  * was not told looks like time on a CPU.
  */
 #define LOOKS_NS 1000000

@@ -611,6 +611,24 @@ def test_a_sleep_that_began_before_and_does_not_end(tmp_path: Path) -> None:
     assert sleeps["total_us"] / 1e6 == pytest.approx(sleeps["watched_s"], rel=0.02)
 
 
+def test_all_threads_that_have_slept_since_before_are_told(tmp_path: Path) -> None:
+    """More than the reader's buffer has room for at once."""
+    threads = 40
+    source = "#include <pthread.h>\n#include <stdio.h>\n#include <unistd.h>\n"
+    source += "static void *planted_wait(void *unused) { for (;;) pause(); }\n"
+    source += f"int main(void) {{ pthread_t t; for (int i = 1; i < {threads}; i++)\n"
+    source += "pthread_create(&t, 0, planted_wait, 0);\n"
+    source += 'puts("spins"); fflush(stdout); planted_wait(0); return 0; }\n'
+    (tmp_path / "many.c").write_text(source)
+    program = str(tmp_path / "many")
+    argv = ["gcc", "-O1", "-pthread", "-o", program, str(tmp_path / "many.c")]
+    subprocess.run(argv, check=True)
+    report = observed([program], tmp_path, "--stacks")
+    found, watched_s = calls(report)["pause"], report["stacks"]["sleeps"]["watched_s"]
+    assert found["total_us"] / 1e6 == pytest.approx(threads * watched_s, rel=0.02)
+    assert {each["stack"][1] for each in found["code"]} == {"planted_wait (many)"}
+
+
 @contextmanager
 def asked(path: str, clients: int = 1) -> Iterator[None]:
     """Clients that ask again as soon as they have their answers."""
