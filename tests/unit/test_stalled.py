@@ -51,6 +51,21 @@ def test_one_thread_that_sleeps_beside_a_loop_is_a_helper_perhaps() -> None:
 
 
 @pytest.mark.parametrize(
+    ("asleep_threads", "polls", "is_told"), [(4, True, True), (4, None, True), (1, True, False)]
+)
+def test_a_pool_whose_threads_all_sleep_leaves_requests_unread(
+    asleep_threads: int, polls: Optional[bool], is_told: bool
+) -> None:
+    """The loop sleeps beside them: it has handed these connections over."""
+    pool = [asleep(4712 + n, kind="sleep", call="nanosleep") for n in range(asleep_threads)]
+    found = verdict(hangs(poller(polls), *pool, row=before(asked=0, unread=3)))
+    assert found.summary.startswith("3 requests unread, the oldest for 10 s")
+    assert ("asleep by a timer (nanosleep) for 10 s or longer" in found.summary) == is_told
+    if is_told:
+        assert "4 threads of it that may have one wait" in [f.says for f in found.evidence]
+
+
+@pytest.mark.parametrize(
     ("main", "cause", "says"),
     [
         (asleep(4711, **UPSTREAM), "upstream-wait", "postgres 498 has sent nothing since"),

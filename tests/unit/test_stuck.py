@@ -8,13 +8,16 @@ from typing import Any, Optional
 import pytest
 
 from tests.unit import ill
-from tests.unit.reports import syscall, target
+from tests.unit.reports import listener, syscall, target
+from tests.unit.test_code_places import found, slept
 from udsprobe.model.report import (
     Connection,
     Latency,
     Peer,
     Report,
+    RunnerUp,
     ServedBy,
+    Stacks,
     StageMeans,
     Verdict,
     Waiting,
@@ -111,6 +114,57 @@ def test_a_request_from_before_we_came() -> None:
     assert is_quiet(reported(row, row=owing(owed=0), threads=2))
     assert is_quiet(reported(replace(row, connection=None), row=owing(owed=0)))
     assert is_quiet(reported(replace(row, kind="sleep"), row=owing(owed=0)))
+
+
+@pytest.mark.parametrize(
+    ("accepted", "waiting", "cause"),
+    [(0, 3, "app-blocked"), (0, 0, "unknown"), (9, 3, "unknown")],
+    ids=["keeps others waiting", "nobody waits", "accepts"],
+)
+def test_who_just_sleeps_is_stuck_while_connections_wait(
+    accepted: int, waiting: int, cause: str
+) -> None:
+    row = wait(replies_owed=0, connection="served", kind="sleep", lock=None, is_serving=False)
+    report = reported(row, row=owing(owed=0))
+    queue = replace(listener("/run/app.sock", now=waiting, pids=[4711]), accepted=accepted)
+    found = verdict(replace(report, listeners=[queue]))
+    assert found.cause == cause
+    if cause == "app-blocked":
+        assert (found.confidence, found.harm.says) == (0.67, "3 connections not accepted")
+        assert found.runners_up == [RunnerUp("accept-starved", 100.0)]
+
+
+def slept_in(row: WaitNow, threads: int) -> Stacks:
+    """A place that so many threads sleep in."""
+    frames = (("main", "app"), ("handle", "app"), ("sleep", "libc.so.6"))
+    counted = slept(row.call or "", *frames, ms=3000 * threads, owing_ms=0)
+    told_of = found(replace(counted, pid=row.pid))
+    assert told_of.sleeps is not None
+    return replace(told_of, sleeps=replace(told_of.sleeps, watched_s=3.0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "call", "threads", "asleep", "is_named"),
+    [
+        ("sleep", "clock_nanosleep", 1, 1, True),
+        ("lock", "futex", 1, 1, True),
+        ("sleep", "clock_nanosleep", 8, 2, True),
+        ("sleep", "clock_nanosleep", 8, 1, False),
+        ("lock", "futex", 8, 2, False),
+    ],
+    ids=["one thread", "its lock", "most of two", "one of three", "a pool that is idle"],
+)
+def test_a_wait_that_goes_on_is_told_with_its_code(
+    kind: str, call: str, threads: int, asleep: int, is_named: bool
+) -> None:
+    """Of a pool's threads that wait for locks it is not told which have work."""
+    waiting = 1 if threads == 1 else 3
+    rows = [wait(4711 + n, kind=kind, call=call) for n in range(waiting)]
+    report = reported(*rows, threads=threads)
+    told_of = verdict(replace(report, stacks=slept_in(rows[0], asleep)))
+    in_code = f"({call}) for 3 s, in sleep ← handle (app); who will end that"
+    assert (in_code in told_of.summary) == is_named
+    assert bool(told_of.code) == is_named
 
 
 def test_a_worker_that_has_a_client_and_waits_for_its_upstream_since_before_we_came() -> None:

@@ -6,6 +6,7 @@ from udsprobe.model.report import Report
 from udsprobe.rules.code.asleep import asleep, sleeps_again
 from udsprobe.rules.code.parked import left_waiting
 from udsprobe.rules.code.running import running
+from udsprobe.rules.code.still import still_asleep
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.turned_away.given_up import is_idle_beside
@@ -17,10 +18,10 @@ def with_code(root: Suspect, report: Report) -> Suspect:
         return running(root, report)
     if root.cause != "app-blocked":
         return root
-    # A sleep that goes on is in no stack yet; those that are ended.
     goes_on = root.harm is not None and root.harm.kind == STUCK
     if goes_on:
-        return sleeps_again(root, report) or left_waiting(root, report)
+        found = sleeps_again(root, report) or still_asleep(root, report)
+        return found or left_waiting(root, report)
     if is_idle_beside(root, report):
         return left_waiting(root, report)
     return asleep(root, report)

@@ -67,7 +67,7 @@ def asleep(root: Suspect, report: Report) -> Suspect:
         if language_of(report, pid_of(found, report)) == "go":
             return root
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
-    actions = _in_code(root, found, report)
+    actions = actions_in_code(root, found, report)
     if known is not None:
         return with_known(root, found, known, actions, report)
     pid = _faults_of(found, root, report)
@@ -99,7 +99,7 @@ def sleeps_again(root: Suspect, report: Report) -> Optional[Suspect]:
     headline = IS_ASLEEP.sub(f"sleeps in {found.call}", root.headline, count=1)
     if headline == root.headline:
         return None
-    known, actions = known_of(found), _in_code(root, found, report)
+    known, actions = known_of(found), actions_in_code(root, found, report)
     if known is not None:
         return with_known(root, found, known, actions, report)
     told_of = replace(root, headline=headline)
@@ -201,8 +201,8 @@ def _while_watched(us: float, service: Service, report: Report) -> float:
     return us * sleeps.watched_s / service.duration_s
 
 
-def _in_code(root: Suspect, found: SleepCall, report: Report) -> List[Action]:
-    """What the function calls for, in place of the lines that would look for it."""
+def actions_in_code(root: Suspect, found: SleepCall, report: Report) -> List[Action]:
+    """What the function of the sleep calls for, in place of the lines that would look for it."""
     pid = pid_of(found, report)
     looks = [each for each in root.actions if looks_for_sleep(each, pid, report)]
     kind, is_named = kind_of(root, found.call), is_known(found.code[0].stack[0])

@@ -72,7 +72,7 @@ def _process(report: Report, row: Optional[ServedBy], waits: List[WaitNow]) -> O
         return None
     is_alone = is_of_one_thread(report, first.pid)
     if not first.replies_owed:
-        return _stalled(report, row, waits) or (_early(first) if is_alone else None)
+        return _stalled(report, row, waits) or (_early(report, first) if is_alone else None)
     why = [each for each in waits if (_is_no_wait_for_clients if is_alone else _has_it)(each)]
     if not is_alone and _has_event_loop(report, first.pid, waits):
         return None
@@ -109,11 +109,16 @@ def _owed(row: Optional[ServedBy], replies: int, why: List[WaitNow]) -> Waiting:
     return Waiting(replies, max((each.lasted_us for each in why), default=None))
 
 
-def _early(wait: WaitNow) -> Optional[HeldUp]:
-    """It has a client, has moved no byte since we came, and is busy with something else."""
+def _early(report: Report, wait: WaitNow) -> Optional[HeldUp]:
+    """It has a client, has moved no byte since we came, and is busy with something else.
+
+    Who just sleeps may have nothing to do, but not while connections wait to be accepted.
+    """
     if wait.is_serving:
         return None
     is_at_work = wait.kind in ("lock", *AT_WORK) or wait.polls_clients is False
+    if wait.kind == "sleep" and not_let_in(report, wait.pid):
+        is_at_work = True
     if wait.connection == "served" and is_at_work:
         return HeldUp(wait.pid, wait.comm, Waiting(1, wait.lasted_us), (wait,), how=EARLY)
     if wait.kind in FOR_OTHERS and wait.connection == "upstream" and wait.clients:
@@ -121,6 +126,12 @@ def _early(wait: WaitNow) -> Optional[HeldUp]:
             wait.pid, wait.comm, Waiting(wait.clients, wait.lasted_us), (wait,), how=EARLY
         )
     return None
+
+
+def not_let_in(report: Report, pid: int) -> int:
+    """Connections that wait at a listener of the process, of which none was accepted meanwhile."""
+    rows = [row for row in report.listeners or () if pid in (row.pids or ())]
+    return sum(row.depth.now or 0 for row in rows if row.accepted == 0)
 
 
 def _is_no_wait_for_clients(wait: WaitNow) -> bool:

@@ -43,7 +43,13 @@ def asked_before_words(connections: int, oldest_us: float) -> str:
 
 def what_stalls(report: Report, row: ServedBy, waits: List[WaitNow], how: str) -> List[WaitNow]:
     """The waits, of one kind, that keep a process from its clients; empty: not known."""
-    if any(_may_be_for_clients(each, how) for each in waits) or _works(report, row.pid):
+    if _works(report, row.pid):
+        return []
+    if how == UNREAD and row.unread.count > 1:
+        full = _full_pool(waits)
+        if full:
+            return full
+    if any(_may_be_for_clients(each, how) for each in waits):
         return []
     # Of an event loop it is the first thread that counts; the others are those of a pool.
     main = [each for each in waits if each.tid == each.pid]
@@ -55,6 +61,13 @@ def what_stalls(report: Report, row: ServedBy, waits: List[WaitNow], how: str) -
     # It is the loop, or it leaves all work to the others.
     sleeps = [each for each in main if each.kind == "sleep"]
     return [] if found and sleeps else found or sleeps
+
+
+def _full_pool(waits: List[WaitNow]) -> List[WaitNow]:
+    """Its threads, which are all in the middle of the same, while a loop that sleeps leaves it to
+    them to read. One of a pool that has no work waits for a lock."""
+    found = _most([each for each in waits if _is_at_work(each) or each.kind == "sleep"])
+    return found if len(found) > 1 and not any(each.tid == each.pid for each in found) else []
 
 
 def _is_at_work(wait: WaitNow) -> bool:

@@ -13,7 +13,7 @@ from udsprobe.model.harm import Harm
 from udsprobe.model.report import Evidence, Peer, Report, WaitNow
 from udsprobe.rules.accounts.authors import DOING, thread_name
 from udsprobe.rules.harm import STUCK
-from udsprobe.rules.peers.owed import EARLY, HeldUp, held_up, kind_of
+from udsprobe.rules.peers.owed import EARLY, HeldUp, held_up, kind_of, not_let_in
 from udsprobe.rules.peers.stalled import BEFORE, UNREAD, asked_before_words
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
@@ -63,7 +63,7 @@ def _suspect(report: Report, cause: str, members: List[Tuple[HeldUp, WaitNow]]) 
         headline=f"{_headline(report, wait)}{_and_others(len(members) - 1)}",
         evidence=tuple(_facts(oldest, wait, [each for each, _ in members])),
         actions=_actions(report, cause, wait),
-        seen=_seen([each for each, _ in members]),
+        seen=_seen(report, [each for each, _ in members]),
         overloads=True,
         pids=pids,
         waits_for=_waits_for(wait),
@@ -75,10 +75,11 @@ def _presses(harm: Harm) -> bool:
     return (harm.share_pct or 0.0) >= 100 * STUCK_SHARE_MIN
 
 
-def _seen(members: List[HeldUp]) -> int:
-    """More the more there are, and the longer they wait; one that is concluded is one."""
+def _seen(report: Report, members: List[HeldUp]) -> int:
+    """More the more there are, and the longer they wait; one that is concluded is one, and whoever
+    waits to be accepted there bears it out."""
     if all(each.how == EARLY for each in members):
-        return len(members)
+        return len(members) + max(not_let_in(report, each.pid) for each in members)
     longest_s = max(each.oldest_us for each in members) / _US_PER_S
     return round(sum(each.owed.count for each in members) * longest_s)
 
