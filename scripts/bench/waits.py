@@ -8,46 +8,57 @@ interrupts from threads. `on`: that one too, and the account of waits. Programs 
 time, before a measurement begins.
 
 `pingpong`: two threads and a byte on a Unix socketpair. `handover`: two threads and a futex. Both
-sleep in each round. `nginx-node-both`: nginx → Node, both looked at (left out where one of them or
-wrk is missing). Off and on in each round, beginning with the other one each time. Prints one JSON
-document: of each load the figures with either way, and by how much they are higher with `on` in the
-same round, in % and for each round of work, medians and 95 % intervals; and the waits counted, of
-which there are none with `off`. Take a quiet machine.
+sleep in each round. `socketpair`: a loop that sends and receives and never sleeps.
+`nginx-node-both`: nginx → Node, both looked at (left out where one of them or wrk is missing). Off
+and on in each round, beginning with the other one each time. Prints one JSON document: of each load
+the figures with either way, and by how much they are higher with `on` in the same round, in % and
+for each round of work, medians and 95 % intervals; and the waits counted, of which there are none
+with `off`. `programs_ns`: what all programs take for a round, a call or a request, by the kernel's
+own account in a measurement of its own after each one. Take a quiet machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Sequence
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from scripts.bench.cost.figures import spread  # noqa: E402
-from scripts.bench.cost.loads import chosen_loads, started  # noqa: E402
+from scripts.bench.cost.loads import Measured, chosen_loads, started  # noqa: E402
 from scripts.bench.cost.machine import describe  # noqa: E402
 from scripts.bench.cost.own_python import go_on_in_own_python  # noqa: E402
 from scripts.bench.cost.programs import missing  # noqa: E402
 from scripts.bench.stacks import Target  # noqa: E402
 
 OFF, ON = "off", "on"
-PAIRS, SERVED = ("pingpong", "handover"), "nginx-node-both"
-SETTLES_S = 0.1
+PAIRS, LOADS = ("pingpong", "handover"), ("socketpair", "nginx-node-both")
+SETTLES_S, REQUESTS = 0.1, "requests_per_s"
 Figures = Dict[str, float]
-Measure = Callable[[float], Figures]
+Measure = Callable[[float], Tuple[Figures, float]]
+"""Seconds → figures, and how many rounds, calls or requests there were."""
+
+
+class Probe(NamedTuple):
+    """What follows the targets: its waits so far, and the time of its programs so far."""
+
+    waits: Callable[[], int]
+    programs_ns: Callable[[], int]
 
 
 @contextmanager
-def observed(pids: Sequence[int], way: str) -> Iterator[Callable[[], int]]:
-    """Targets of all programs; the value tells how many waits were counted."""
+def observed(pids: Sequence[int], way: str) -> Iterator[Probe]:
+    """Targets of all programs."""
     from udsprobe.kernel.abilities import features
     from udsprobe.kernel.proc.procfs import Procfs
     from udsprobe.kernel.tracer import Tracer
@@ -65,7 +76,10 @@ def observed(pids: Sequence[int], way: str) -> Iterator[Callable[[], int]]:
         if (table is not None) != (way == ON):
             raise RuntimeError("this kernel does not tell who ends waits: nothing to measure")
         tracer.seed({pid: start_ticks(procfs, pid) for pid in pids})
-        yield lambda: 0 if table is None else sum(row.count for row in table.read())
+        yield Probe(
+            waits=lambda: 0 if table is None else sum(row.count for row in table.read()),
+            programs_ns=lambda: sum(run_ns for run_ns, _ in tracer.program_runs().values()),
+        )
     finally:
         tracer.close()
 
@@ -81,17 +95,28 @@ def start_ticks(procfs: Any, pid: int) -> int:
 def per_round(target: Target) -> Measure:
     """Wall and CPU time of a round of a pair of threads."""
 
-    def measure(seconds: float) -> Figures:
+    def measure(seconds: float) -> Tuple[Figures, float]:
         (rounds, cpu_ns), began_ns = target.account(), time.monotonic_ns()
         time.sleep(seconds)
         (rounds_after, cpu_ns_after), ended_ns = target.account(), time.monotonic_ns()
         done = max(1, rounds_after - rounds)
-        return {
+        figures = {
             "wall_ns_per_round": (ended_ns - began_ns) / done,
             "cpu_ns_per_round": (cpu_ns_after - cpu_ns) / done,
         }
+        return figures, done
 
     return measure
+
+
+def per_request(measure: Callable[[float], Measured]) -> Measure:
+    """A load that tells its own figures: of the calls that it made, or of requests."""
+
+    def measured_load(seconds: float) -> Tuple[Figures, float]:
+        told = measure(seconds)
+        return dict(told.figures), sum(told.made.values()) or told.figures[REQUESTS] * seconds
+
+    return measured_load
 
 
 def measured(
@@ -102,11 +127,26 @@ def measured(
     waits = {OFF: 0, ON: 0}
     for number in range(rounds):
         for way in (OFF, ON) if number % 2 == 0 else (ON, OFF):
-            with observed(pids, way) as counted:
+            with observed(pids, way) as probe:
                 time.sleep(SETTLES_S)
-                seen[way].append(measure(seconds))
-                waits[way] += counted()
+                figures, _ = measure(seconds)
+                waits[way] += probe.waits()
+                seen[way].append({**figures, "programs_ns": programs_ns(probe, measure, seconds)})
     return {"waits": dict(waits), **compared(seen)}
+
+
+def programs_ns(probe: Probe, measure: Measure, seconds: float) -> float:
+    """Time of all programs for a round, a call or a request, by the kernel's statistics."""
+    from udsprobe.kernel.objects.libbpf import libbpf
+    from udsprobe.kernel.objects.run_time import STATS_RUN_TIME
+
+    statistics = libbpf().call("bpf_enable_stats", STATS_RUN_TIME)
+    try:
+        before_ns = probe.programs_ns()
+        _, done = measure(seconds)
+        return (probe.programs_ns() - before_ns) / done
+    finally:
+        os.close(statistics)
 
 
 def compared(seen: Dict[str, List[Figures]]) -> Dict[str, Dict[str, Any]]:
@@ -135,16 +175,14 @@ def of_pair(name: str, rounds: int, seconds: float, folder: Path) -> Dict[str, A
         target.end()
 
 
-def of_served(name: str, rounds: int, seconds: float, folder: Path) -> Dict[str, Any]:
-    """nginx and Node, asked by wrk."""
+def of_load(name: str, rounds: int, seconds: float, folder: Path) -> Dict[str, Any]:
+    """A load of the other benchmarks."""
     (load,) = chosen_loads([name])
     absent = missing(load.needs)
     if absent:
         return {"left_out": absent}
     with started(load, folder) as running:
-        return measured(
-            running.targets, lambda s: dict(running.measure(s).figures), rounds, seconds
-        )
+        return measured(running.targets, per_request(running.measure), rounds, seconds)
 
 
 def main() -> int:
@@ -152,13 +190,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=24)
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--only", default=",".join((*PAIRS, SERVED)))
+    parser.add_argument("--only", default=",".join((*PAIRS, *LOADS)))
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
     go_on_in_own_python()
     document: Dict[str, Any] = {"machine": describe(), "seconds": asked.seconds}
     for name in asked.only.split(","):
-        measure = of_pair if name in PAIRS else of_served
+        measure = of_pair if name in PAIRS else of_load
         with tempfile.TemporaryDirectory() as folder:
             document[name] = measure(name, asked.rounds, asked.seconds, Path(folder))
     text = json.dumps(document, indent=1)
