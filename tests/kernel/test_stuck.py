@@ -167,6 +167,37 @@ def test_who_was_stuck_before_we_came(what: str, tmp_path: Path) -> None:
     assert found["confidence"] < 0.5
 
 
+def test_who_waited_for_an_answer_before_we_came(tmp_path: Path) -> None:
+    """In poll(), as a library with a time limit does."""
+    with (
+        socket.socket(socket.AF_UNIX) as upstream,
+        Server("process", tmp_path) as server,
+    ):
+        upstream.bind(f"{tmp_path / 's'}.upstream")
+        upstream.listen()
+        sock = server.client()
+        server.ask("ask", sock)
+        assert select.select([upstream], [], [], PATIENCE_S)[0]
+        with server.watched(tmp_path) as observation:
+            in_vain(sock)
+    found = verdict(observation.report, 1)
+    assert found["cause"] == "upstream-wait"
+    assert "waiting for bytes (poll)" in found["summary"]
+
+
+def test_who_slept_before_we_came_and_keeps_others_waiting(tmp_path: Path) -> None:
+    with Server("process", tmp_path) as server:
+        sock = server.client()
+        server.ask("sleep", sock)
+        with socket.socket(socket.AF_UNIX) as other, server.watched(tmp_path) as observation:
+            other.connect(str(tmp_path / "s"))
+            in_vain(sock)
+    found = observation.report["verdict"]
+    assert (found["cause"], found["harm"]["kind"]) == ("app-blocked", "stuck")
+    assert found["harm"]["says"] == "1 connection not accepted"
+    assert "asleep by a timer" in found["summary"]
+
+
 def test_a_long_poll_is_no_illness(tmp_path: Path) -> None:
     """A server that pushes owes replies until there is something to say."""
     with Server("loop", tmp_path) as server:

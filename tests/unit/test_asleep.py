@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
+import struct
+import subprocess
+import sys
+import time
 from pathlib import Path
-from typing import FrozenSet, Optional
+from select import POLLIN, POLLOUT
+from typing import FrozenSet, Optional, Tuple
 
 import pytest
 
-from udsprobe.kernel.proc.asleep import file_lock_holders, holders_in, polled_inodes
+from udsprobe.kernel.proc.asleep import (
+    file_lock_holders,
+    holders_in,
+    listed_inodes,
+    polled_inodes,
+)
 
 # Of a session of PostgreSQL 15 that waits for a row, Linux 6.18.
 CALL = "232 0x8 0x5638f2190648 0x1 0xffffffff 0xffffffffffffffff 0x0 0x7ffdc50f4a08 0x7fa671d28ef3"
@@ -17,7 +27,7 @@ CLIENT = "tfd:        6 events:       19 data:     5638f21fc3e8  pos:0 ino:3d7db
 DISABLED = "tfd:        6 events: 40000000 data:     5638f21fc3e8  pos:0 ino:3d7db6 sdev:9"
 HEAD = "pos:\t0\nflags:\t02000002\nmnt_id:\t16\nino:\t1038\n"
 SET, SIGNALFD, RING = "anon_inode:[eventpoll]", "anon_inode:[signalfd]", "anon_inode:[io_uring]"
-CLIENT_INODE = 0x3D7DB6
+CLIENT_INODE, ADDRESS = 0x3D7DB6, 0x40
 
 
 def polled(
@@ -58,6 +68,53 @@ def test_a_thread_that_is_elsewhere(tmp_path: Path) -> None:
 
 def test_an_event_loop_is_not_looked_through(tmp_path: Path) -> None:
     assert polled(tmp_path, *[CLIENT] * 65) is None
+
+
+def listed(
+    folder: Path, *members: Tuple[int, int], leads_to: str = SET
+) -> Optional[FrozenSet[int]]:
+    """A thread in poll(), whose list is at an address of its memory."""
+    (folder / "9" / "fd").mkdir(parents=True)
+    call = f"7 {ADDRESS:#x} {len(members):#x} 0xffffffff 0x0 0x0 0x0 0x7ffdc50f4a08 0x7fa671d28ef3"
+    (folder / "9" / "syscall").write_text(f"{call}\n")
+    rows = b"".join(struct.pack("<ihh", *member, 0) for member in members)
+    (folder / "9" / "mem").write_bytes(bytes(ADDRESS) + rows)
+    for fd, each in ((6, f"socket:[{CLIENT_INODE}]"), (7, "pipe:[77]"), (8, leads_to)):
+        os.symlink(each, folder / "9" / "fd" / str(fd))
+    return listed_inodes(9, str(folder))
+
+
+def test_the_inodes_of_a_list(tmp_path: Path) -> None:
+    """Closed places of it, what is polled for output, and files are nothing that it waits for."""
+    members = ((6, POLLIN), (7, POLLIN | POLLOUT), (-1, POLLIN))
+    assert listed(tmp_path / "both", *members) == {CLIENT_INODE, 77}
+    assert listed(tmp_path / "out", (6, POLLOUT), (7, POLLIN)) == {77}
+    assert listed(tmp_path / "file", (8, POLLIN), leads_to="/dev/null") == frozenset()
+
+
+def test_of_a_list_that_is_none_or_not_all_told(tmp_path: Path) -> None:
+    assert listed(tmp_path / "empty") is None
+    assert listed(tmp_path / "set", (8, POLLIN)) is None
+    assert listed(tmp_path / "gone", (9, POLLIN)) is None
+    assert listed(tmp_path / "many", *[(6, POLLIN)] * 65) is None
+
+
+def test_a_real_thread_in_poll() -> None:
+    source = "import select, socket, sys\na, b = socket.socketpair()\np = select.poll()\n"
+    source += (
+        "p.register(a, select.POLLIN)\nprint(os.fstat(a.fileno()).st_ino, flush=True)\np.poll()"
+    )
+    argv = [sys.executable, "-c", f"import os\n{source}"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        inode = int(process.stdout.readline())
+        try:
+            ends_s = time.monotonic() + 10
+            while (found := listed_inodes(process.pid)) is None and time.monotonic() < ends_s:
+                os.sched_yield()
+            assert found == {inode}
+        finally:
+            process.kill()
 
 
 LOCKS = b"""1: POSIX  ADVISORY  WRITE 498 fd:01:1234 0 EOF

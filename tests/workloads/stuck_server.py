@@ -6,8 +6,9 @@
 event loop. A request is one line, the name of what it does; a reply is the same line. `echo`
 replies at once. The others say their name on stdout and then wait for what never comes: `lock`
 (another thread has it), `file` (a lock of FILE, which another process has), `pipe`, `child`,
-`compute`, `send` (a reply larger than any buffer), `push` (a message for the client, which the
-server does not have yet). Says "ready" when it listens, and ends with its stdin.
+`compute`, `sleep`, `ask` (PATH.upstream, with a time limit, so it polls), `send` (a reply larger
+than any buffer), `push` (a message for the client, which the server does not have yet). Says
+"ready" when it listens, and ends with its stdin.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from typing import Callable, Dict
 
-LINE_BYTES = 64
+LINE_BYTES, LONG_S = 64, 1000
 REPLY_BYTES = 1 << 28
 
 taken = threading.Lock()
@@ -51,6 +53,18 @@ def on_compute(_: socket.socket) -> None:
         pass
 
 
+def on_sleep(_: socket.socket) -> None:
+    time.sleep(LONG_S)
+
+
+def on_ask(_: socket.socket) -> None:
+    with socket.socket(socket.AF_UNIX) as upstream:
+        upstream.settimeout(LONG_S)
+        upstream.connect(f"{sys.argv[2]}.upstream")
+        upstream.sendall(b"?")
+        upstream.recv(1)
+
+
 def on_send(connection: socket.socket) -> None:
     connection.sendall(bytes(REPLY_BYTES))
 
@@ -61,6 +75,8 @@ WAITS: Dict[str, Callable[[socket.socket], None]] = {
     "pipe": on_pipe,
     "child": on_child,
     "compute": on_compute,
+    "sleep": on_sleep,
+    "ask": on_ask,
     "send": on_send,
 }
 

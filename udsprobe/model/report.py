@@ -1269,7 +1269,7 @@ class WaitNow:
     process; None when not measured. `lock`: the futex's address. `last_woken_by`: who ended the
     last wait for that futex; it need not hold anything. `connection`: `served`, `upstream` or
     `unknown` of the one that its call is about, or the only one of a process of one thread whose
-    call is about none; `peer` is its other end. `polls_clients`: of a thread in epoll_wait(): it
+    call is about none; `peer` is its other end. `polls_clients`: of a thread in a poller: it
     watches a connection that its process serves, or a listener; False: no client can wake it.
     `held_by`: who holds the file lock. `is_serving`: the thread has moved bytes on sockets and
     slept in a receive call or a poller. `clients`: connections that its process serves; None where

@@ -1,15 +1,18 @@
 """What /proc shows of a thread that sleeps: what its poller watches, who holds its file lock.
 
-Knows the formats of `/proc/PID/syscall`, of `fdinfo` of an epoll set, and of `/proc/locks`. What is
-hidden or gone is None or left out.
+Knows the formats of `/proc/PID/syscall`, of `fdinfo` of an epoll set, of `/proc/locks`, and of the
+list that poll() is given. What is hidden or gone is None or left out.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import struct
 from pathlib import Path
-from typing import Dict, FrozenSet, Optional, Set
+from typing import Dict, FrozenSet, List, Optional, Set
+
+from udsprobe.kernel.proc.process_memory import ProcessMemory
 
 # A thread that is in a call has its number, six arguments, and two registers (fs/proc/base.c).
 _WORDS_OF_A_CALL = 9
@@ -21,6 +24,10 @@ _SET = "anon_inode:[eventpoll]"
 _STAND_FOR_OTHERS = frozenset((_SET, "anon_inode:[io_uring]"))
 # More are an event loop's, which polls its clients.
 _MEMBERS_MAX = 64
+# include/uapi/asm-generic/poll.h, struct pollfd.
+_POLLED = struct.Struct("<ihh")
+_POLLIN = 0x1
+_INODE = re.compile(r"(?:socket|pipe):\[(\d+)\]")
 # lock_get_status() in fs/locks.c: number, kind, how, access, process, …
 _WORDS_OF_A_LOCK = 6
 _BLOCKED = b"->"
@@ -47,10 +54,43 @@ def polled_inodes(tid: int, root: str = "/proc") -> Optional[FrozenSet[int]]:
     return frozenset(int(row[3], 16) for row in members if int(row[2], 16) & _EPOLLIN)
 
 
+def listed_inodes(tid: int, root: str = "/proc") -> Optional[FrozenSet[int]]:
+    """The same of a thread in poll() or ppoll(), by its list: of sockets and pipes.
+
+    None where it has an empty list (it sleeps), or sets or rings in it.
+    """
+    try:
+        call = _arguments(tid, root)
+        if not call or not 0 < call[1] <= _MEMBERS_MAX:
+            return None
+        listed = _listed(tid, root, call[0], call[1])
+        links = [os.readlink(f"{root}/{tid}/fd/{fd}") for fd in listed]
+        if _arguments(tid, root) != call or _STAND_FOR_OTHERS.intersection(links):
+            return None
+    except (OSError, ValueError):
+        return None
+    return frozenset(int(found[1]) for found in map(_INODE.fullmatch, links) if found is not None)
+
+
+def _listed(tid: int, root: str, address: int, count: int) -> List[int]:
+    """Descriptors that a list has for input."""
+    memory = ProcessMemory(tid, root)
+    try:
+        listed = memory.read(address, count * _POLLED.size)
+    finally:
+        memory.close()
+    return [fd for fd, events, _ in _POLLED.iter_unpack(listed) if fd >= 0 and events & _POLLIN]
+
+
 def _polling(tid: int, root: str) -> Optional[int]:
-    """The first argument of the call that the thread sleeps in."""
+    call = _arguments(tid, root)
+    return call[0] if call else None
+
+
+def _arguments(tid: int, root: str) -> List[int]:
+    """Of the call that the thread sleeps in; empty: it is in none."""
     words = Path(f"{root}/{tid}/syscall").read_bytes().split()
-    return int(words[1], 16) if len(words) == _WORDS_OF_A_CALL else None
+    return [int(word, 16) for word in words[1:7]] if len(words) == _WORDS_OF_A_CALL else []
 
 
 def file_lock_holders(root: str = "/proc") -> Dict[int, int]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, FrozenSet, Mapping, Optional, Sequence, Set, Tuple
 
-from udsprobe.kernel.proc.asleep import file_lock_holders, polled_inodes
+from udsprobe.kernel.proc.asleep import file_lock_holders, listed_inodes, polled_inodes
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.sample import ConnectionReading, ListenerReading, PeerReading, ThreadActivities
 
@@ -41,12 +41,14 @@ class OngoingWaits:
             connections_open: more than `connections` where some are not listed.
         """
         clients: Dict[int, Set[int]] = {}
-        for each in connections if connections_open <= len(connections) else ():
+        complete = connections if connections_open <= len(connections) else ()
+        for each in complete:
             if each.role == "served":
                 clients.setdefault(each.pid, set()).add(each.inode)
+        upstream = {(each.pid, each.inode) for each in complete if each.role == "upstream"}
         comes = {each.inode for each in listeners}
         asleep = [each for each in threads if each.slept_ns(now_ns) >= LASTED_NS_MIN]
-        more: Dict[_Who, ThreadActivities] = {**self._polling(asleep, clients, comes)}
+        more: Dict[_Who, ThreadActivities] = {**self._polling(asleep, clients, comes, upstream)}
         more.update(self._locked(asleep))
         return tuple(more.get((each.pid, each.tid), each) for each in threads)
 
@@ -55,15 +57,22 @@ class OngoingWaits:
         asleep: Sequence[ThreadActivities],
         clients: Mapping[int, Set[int]],
         listeners: Set[int],
+        upstream: Set[Tuple[int, int]],
     ) -> Dict[_Who, ThreadActivities]:
-        """Who polls for no client, nor for a new one, is busy with something else."""
-        wanted = [each for each in asleep if each.pid in clients and _is_epoll(each.call)]
+        """Who polls for no client, nor for a new one, is busy with something else; who polls one
+        connection upstream and nothing else waits for its answer."""
+        wanted = [each for each in asleep if each.pid in clients and each.call in _LOOKS_AT]
         found = {}
         for each in wanted[:POLLERS_MAX]:
-            inodes = polled_inodes(each.tid)
-            if inodes is not None:
-                polls = bool(inodes & (clients[each.pid] | listeners))
-                found[each.pid, each.tid] = replace(each, polls_clients=polls)
+            inodes = _LOOKS_AT[each.call or ""](each.tid)
+            if inodes is None:
+                continue
+            only = min(inodes) if len(inodes) == 1 else 0
+            if (each.pid, only) in upstream:
+                told = replace(each, kind="recv", inode=only)
+            else:
+                told = replace(each, polls_clients=bool(inodes & (clients[each.pid] | listeners)))
+            found[each.pid, each.tid] = told
         return found
 
     def _locked(self, asleep: Sequence[ThreadActivities]) -> Dict[_Who, ThreadActivities]:
@@ -81,5 +90,8 @@ class OngoingWaits:
         return None if process is None or process.ended else PeerReading(pid, process.comm)
 
 
-def _is_epoll(call: Optional[str]) -> bool:
-    return call is not None and call.startswith("epoll_")
+# How what a call waits for is found.
+_LOOKS_AT: Mapping[str, Callable[[int], Optional[FrozenSet[int]]]] = {
+    **dict.fromkeys(("epoll_wait", "epoll_pwait", "epoll_pwait2"), polled_inodes),
+    **dict.fromkeys(("poll", "ppoll"), listed_inodes),
+}
