@@ -183,6 +183,11 @@ static __always_inline bool queue_connection(address_t sk, address_t at, struct 
 	fresh = connection_to_queue(listener, at, now);
 	if (!fresh)
 		return false;
+	/* Accept is deferred until there are bytes, or the handshake's last packet had some: they are
+	 * told of before the connection is (net/ipv4/tcp_minisocks.c, tcp_child_process()).
+	 */
+	if (BPF_CORE_READ((struct sock *)sk, sk_receive_queue.qlen))
+		fresh->arrived_ns = now;
 	follow(sk);
 	error = bpf_map_update_elem(&connections, &sk, fresh, known ? BPF_ANY : BPF_NOEXIST);
 	if (!error || error == -EEXIST)
