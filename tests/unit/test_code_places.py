@@ -1029,6 +1029,7 @@ def test_what_runs_an_event_loop_does_not_wait_for_what_the_loop_waits_for() -> 
     ("turn", "is_own"),
     [
         (("mio::poll::Poll::poll", "tokio::runtime::io::driver::Driver::turn"), False),
+        (("mio::sys::unix::selector::Selector::select",), False),
         (("tokio::runtime::scheduler::multi_thread::park::Inner::park_condvar",), False),
         (("polling::epoll::Poller::wait", "async_io::reactor::ReactorLock::react"), False),
         (("shop::ask", "tokio::runtime::scheduler::multi_thread::worker::Context::run"), True),

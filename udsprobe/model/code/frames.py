@@ -65,7 +65,8 @@ _LAUNCHER = re.compile(r"java|libjli\.so")
 # Tokio's and those of other runtimes of Rust.
 _LOOPS = re.compile(
     r"(BaseEventLoop\.)?(run_forever|_run_once)|(Base)?Hub\.run|uv_run|ev_run|event_base_loop"
-    r"|g_main_loop_run|mio::poll::Poll::poll|polling::(\w+::)*Poller::wait\w*"
+    r"|g_main_loop_run|mio::(\w+::)*(Poll::poll|Selector::select)"
+    r"|polling::(\w+::)*Poller::wait\w*"
     r"|tokio::runtime::(scheduler|io|time|park|driver)::.*"
 )
 _SOURCES = re.compile(
