@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Dict, FrozenSet, Iterable, List, Sequence, Tuple
 
+from udsprobe.model.code.at_rest import has_no_task
 from udsprobe.model.code.frames import (
     KERNEL,
     Frame,
@@ -91,6 +92,7 @@ def _calls(
     rows: Sequence[Row], idle: Idle, moved_none: FrozenSet[int], *, sees_owing: bool
 ) -> List[SleepCall]:
     by_call: Dict[str, List[Row]] = {}
+    rows = [each for each in rows if not has_no_task(each.frames)]
     # Where a runtime's own threads sleep, the program did not call; unless nothing else slept.
     for row in [each for each in rows if not is_of_a_runtime(each.frames)] or rows:
         by_call.setdefault(row.call, []).append(row)
