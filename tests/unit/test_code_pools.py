@@ -2,14 +2,74 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Sequence
+
 import pytest
 
+from tests.unit import ill
 from tests.unit.test_code_places import (
     JAVA_NAP,
+    LOCKS,
     PARKS,
+    PAY,
     found,
     in_futex,
+    lent_out,
+    suspect,
 )
+from udsprobe.model.report import Report
+from udsprobe.rules.code_places import with_code
+from udsprobe.rules.remedy.table import remedies
+from udsprobe.sample import StackCounts
+
+RUBY_NAP = (
+    *("fetch_prices\tlibruby-3.1.so\tconfig.ru\t21",),
+    "Kernel#sleep\tlibruby-3.1.so\truby:internal\t",
+)
+
+
+def behind_locks(*counts: StackCounts) -> Report:
+    """Requests that wait for locks most of the time, and who slept where."""
+    told_of = found(*counts)
+    assert told_of.sleeps is not None
+    told_of = replace(told_of, sleeps=replace(told_of.sleeps, watched_s=5.0))
+    requests = ill.served(1_000, recv_wait=0, recv=0, send=0, app=80_000, lock=98.0)
+    return replace(ill.service(requests, ill.thread(4711)), stacks=told_of)
+
+
+@pytest.mark.parametrize("napping", [JAVA_NAP, RUBY_NAP])
+def test_a_sleep_of_the_language_is_no_lock_whatever_call_it_is_made_of(
+    napping: Sequence[str],
+) -> None:
+    while_ = "while requests wait for its reply: 100 % in "
+    on_lock = replace(
+        suspect("app-blocked", "app_lock_us"),
+        headline="shop sleeps on a lock (futex) while requests wait for its reply",
+        actions=remedies("sleeps", pid=1),
+    )
+    one = with_code(on_lock, behind_locks(in_futex(napping, 4_000)))
+    assert one.headline.startswith(f"shop sleeps on a timer (futex) {while_}")
+    assert [each.say.partition(":")[0] for each in one.actions] == [
+        "take the sleep out of the request, or make it shorter"
+    ]
+    locked = lent_out((PAY, LOCKS, PARKS), "java", nap_ms=0)
+    assert locked.headline.startswith(f"shop sleeps on a lock (futex) {while_}")
+
+
+def test_requests_that_wait_for_a_task_of_another_thread_are_told_so() -> None:
+    task = "java.util.concurrent.FutureTask.get\t[jit]\tFutureTask.java\t188"
+    one = lent_out((PAY, task, PARKS), "java", nap_ms=0)
+    where = "java.util.concurrent.FutureTask.get (FutureTask.java:188) ← Shop.pay (Shop.java:6)"
+    waits = "shop waits for a task that it gave to other threads while requests wait for its reply"
+    assert one.headline == f"{waits}: 100 % in {where}"
+    assert one.actions[0].say.endswith(f"more threads where tasks queue for them: {where}")
+    future = ("buy\tpython3\t/srv/app.py\t7", "Future.result\tpython3\t_base.py\t451")
+    scripted_one = lent_out((*future, "Condition.wait\tpython3\tthreading.py\t320"), "uwsgi", 0)
+    assert (
+        scripted_one.headline == f"{waits}: 100 % in Future.result (_base.py:451) ← buy (app.py:7)"
+    )
+
 
 RESTING = {
     "tomcat": (
@@ -51,3 +111,21 @@ def test_a_task_of_a_pool_that_waits_is_one() -> None:
     for lines in ((*RESTING["futures"], run), (RESTING["puma"][0], handled)):
         (process,) = found(in_futex(lines, 100)).sleeps.processes  # type: ignore[union-attr]
         assert process.calls[0].total_us == 100_000
+
+
+def test_the_same_wait_told_with_functions_of_the_interpreter_is_not_who_has_the_lock() -> None:
+    """`with LOCK:` of Python, whose wait is in C."""
+    charge = "charge\tpython3\t/srv/app.py\t14"
+    waits = in_futex((charge,), 30_000)
+    deeper = in_futex((charge, "__new_sem_wait_slow64\tlibc.so.6\t\t"), 10_000)
+    holds = replace(
+        in_futex((charge, "fetch\tpython3\t/srv/app.py\t12"), 4_900), call="clock_nanosleep"
+    )
+    one = replace(
+        suspect("app-blocked", "app_lock_us"),
+        headline="shop sleeps on a lock (futex) while requests wait for its reply",
+    )
+    said = with_code(one, behind_locks(waits, deeper, holds)).headline
+    assert said.endswith(
+        "in charge (app.py:14); others meanwhile in fetch (app.py:12) ← charge (app.py:14)"
+    )

@@ -8,13 +8,14 @@ from typing import Dict, List, Optional
 from udsprobe.model.action import Action
 from udsprobe.model.code.sleeps import is_parked
 from udsprobe.model.code.stacks import subject_pids
-from udsprobe.model.report import Report, SleepCall
+from udsprobe.model.report import CodePlace, Report, SleepCall
 from udsprobe.rules.accounts.authors import AUTHOR_SHARE, locked_in_pool_us
 from udsprobe.rules.accounts.service import Service, whole_service
-from udsprobe.rules.code.known_waits import IS_ASLEEP, known_of, with_known
+from udsprobe.rules.code.known_waits import IS_ASLEEP, by_own_sleep, known_of, with_known
 from udsprobe.rules.code.looks import looks_for_sleep, tells_holders
 from udsprobe.rules.code.parked import and_tasks, left_waiting, parked_begin, tells, with_parked
 from udsprobe.rules.code.sleep_calls import (
+    FOR_LOCKS,
     asleep_in,
     is_always_there,
     is_of,
@@ -28,7 +29,7 @@ from udsprobe.rules.code.sleep_calls import (
 from udsprobe.rules.code.words import is_known, named, with_place
 from udsprobe.rules.peers.owed import is_of_one_thread
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.remedy.known_sleeps import KnownSleep
+from udsprobe.rules.remedy.known_sleeps import KnownSleep, sleeps_for_a_time
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import language_of
 from udsprobe.rules.suspects.suspect import Suspect
@@ -67,6 +68,8 @@ def asleep(root: Suspect, report: Report) -> Suspect:
         if language_of(report, pid_of(found, report)) == "go":
             return root
         return replace(root, evidence=(fact, *root.evidence), code=tuple(found.code))
+    if known is None:
+        root = by_own_sleep(root, found)
     actions = actions_in_code(root, found, report)
     if known is not None:
         return with_known(root, found, known, actions, report)
@@ -181,10 +184,20 @@ def _and_beyond(told_of: Suspect, found: SleepCall, report: Report) -> Suspect:
         slept_us = max(waited_us(call), locked_us if call is found else 0.0)
         for place in call.code:
             is_beyond = first.own in place.stack[1:] and named(place) != named(first)
-            if is_beyond and is_always_there(place, slept_us, report, THREAD_BUSY_MIN):
+            if (
+                is_beyond
+                and not _is_same_wait(first, place, call)
+                and is_always_there(place, slept_us, report, THREAD_BUSY_MIN)
+            ):
                 headline = f"{told_of.headline}; others meanwhile in {named(place)}"
                 return replace(told_of, headline=headline)
     return told_of
+
+
+def _is_same_wait(first: CodePlace, place: CodePlace, call: SleepCall) -> bool:
+    """At its own line a script waits by its interpreter's functions; only some stacks have them."""
+    is_at_line = first.own == first.stack[0] and place.own == first.own
+    return is_at_line and call.call in FOR_LOCKS and not sleeps_for_a_time(place.stack)
 
 
 def _locked_us(service: Service) -> float:

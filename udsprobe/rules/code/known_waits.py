@@ -11,11 +11,16 @@ from udsprobe.model.report import CodePlace, Evidence, Report, SleepCall
 from udsprobe.rules.code.sleep_calls import is_always_there, pid_of, sleep_fact, waited_us
 from udsprobe.rules.code.words import named, told
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.remedy.known_sleeps import KnownSleep, called_from, known_sleep
+from udsprobe.rules.remedy.known_sleeps import (
+    KnownSleep,
+    called_from,
+    known_sleep,
+    sleeps_for_a_time,
+)
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_KIND_SHARE_MIN
-from udsprobe.rules.wording import ACTIVITY_WORDS
+from udsprobe.rules.wording import ACTIVITY_WORDS, OWN_TIMER
 
 IS_ASLEEP = re.compile(f"is ({'|'.join(map(re.escape, ACTIVITY_WORDS.values()))})")
 _SLEEPS_ON = re.compile(r"sleeps (?:on|in) .*? while ")
@@ -42,6 +47,16 @@ def with_known(
         actions=(*remedies(wait.kind), *actions),
         code=tuple(found.code),
     )
+
+
+def by_own_sleep(root: Suspect, found: SleepCall) -> Suspect:
+    """What it sleeps on is a time, where most of a call is such a sleep of its language's."""
+    timed_pct = sum(each.share_pct for each in found.code if sleeps_for_a_time(each.stack))
+    if timed_pct < 100 * CODE_KIND_SHARE_MIN:
+        return root
+    timer = f"{OWN_TIMER}{found.call})"
+    headline = _SLEEPS_ON.sub(f"sleeps on {timer} while ", root.headline, count=1)
+    return replace(root, headline=headline, subject=timer) if headline != root.headline else root
 
 
 def known_of(found: SleepCall) -> Optional[_Known]:

@@ -28,11 +28,13 @@ _FOR_PEERS = frozenset(
     )
 )
 _FOR_TIME = frozenset(("nanosleep", "clock_nanosleep"))
-_FOR_LOCKS = frozenset(
+FOR_LOCKS = frozenset(
     ("futex", "futex_wait", "futex_waitv", "flock", "fcntl", "semop", "semtimedop")
 )
+"""Calls in which a thread waits for a lock."""
+
 # By the part of request time that it makes up (rules/accounts/request_time.py).
-_CALLS: Mapping[str, FrozenSet[str]] = {"lock": _FOR_LOCKS, "timer": _FOR_EVENTS}
+_CALLS: Mapping[str, FrozenSet[str]] = {"lock": FOR_LOCKS, "timer": _FOR_EVENTS}
 _PARTS = {f"app_{name}_us": name for name in ("lock", "disk", "timer", "sleep")}
 
 
@@ -65,7 +67,7 @@ def is_of(call: SleepCall, part: Optional[str]) -> bool:
         return part is None or part in IN_GOROUTINES
     if part is not None and part in _CALLS:
         return name in _CALLS[part]
-    others = _FOR_EVENTS | _FOR_PEERS | (_FOR_LOCKS if part is not None else frozenset())
+    others = _FOR_EVENTS | _FOR_PEERS | (FOR_LOCKS if part is not None else frozenset())
     return name not in others
 
 
@@ -73,7 +75,7 @@ def kind_of(root: Suspect, call: Optional[str]) -> str:
     """Of sleep: by what ends it where that is known, else by its call."""
     if (root.subject or "").startswith(OWN_TIMER) or call in _FOR_TIME:
         return "sleep"
-    kinds = (("lock", _FOR_LOCKS), ("event", _FOR_EVENTS))
+    kinds = (("lock", FOR_LOCKS), ("event", _FOR_EVENTS))
     return next((kind for kind, calls in kinds if call in calls), "call")
 
 

@@ -124,6 +124,17 @@ _LIMIT = KnownSleep(
     re.compile(r"io\.github\.resilience4j\..*|java\.util\.concurrent\.Semaphore\..*"),
     may_rest=True,
 )
+# `java.util.concurrent`, and concurrent.futures of CPython: another thread does it.
+_TASK = KnownSleep(
+    "executor-in",
+    "a task that it gave to other threads",
+    _in(
+        r"java\.util\.concurrent\.(FutureTask|CompletableFuture|ForkJoinTask)\.(get|join|awaitDone)"
+        r"|java\.util\.concurrent\.(Abstract|ThreadPool)?ExecutorService\.invoke(All|Any)"
+        r"|Future\.result \(_base\.py:\d+\)"
+    ),
+    re.compile(r"java\.util\.concurrent\.\w+\.(get|join|invoke(All|Any))|Future\.\w+"),
+)
 # redis/lock.py of redis-py 3 to 7: who does not get it sleeps, for 0.1 s where the program does not
 # say, and looks again. CPython 3.11 and later.
 _REDIS_LOCK = KnownSleep(
@@ -134,8 +145,11 @@ _REDIS_LOCK = KnownSleep(
 )
 _KNOWN = (
     *(_REDIS_LOCK, _SQLITE, _POSTGRESQL, _STANDBY, _INNODB, _TABLE_IN_MYSQL, _PHP_SESSION),
-    *(_POOL, _LIMIT),
+    *(_POOL, _LIMIT, _TASK),
 )
+# Sleeps for a time, which the runtime makes of a lock or its poller: thread.c of Ruby, of Java
+# jvm.cpp (JVM_Sleep) and Thread.java.
+_FOR_A_TIME = _in(r"Kernel#sleep|java\.lang\.Thread\.sleep(Nanos)?0?")
 # Of the language, between a library and who calls it.
 _BETWEEN = re.compile(
     r"_GeneratorContextManager\.__enter__|.*<locals>.*"
@@ -217,6 +231,15 @@ PHP_SESSION: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+EXECUTOR_IN: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "let that task take less time, or give its executor more threads where tasks queue "
+            "for them: {where}",
+            "a request waits there until another thread of the program has done it",
+        ),
+    )
+}
 POOL_IN: Dict[str, Tuple[Row, ...]] = {
     server: (
         *rows,
@@ -238,6 +261,15 @@ def known_sleep(stack: Sequence[str]) -> Optional[KnownSleep]:
         stack: `function (module)`, the innermost first.
     """
     return next((each for each in _KNOWN if each.found_in(stack) is not None), None)
+
+
+def sleeps_for_a_time(stack: Sequence[str]) -> bool:
+    """Whether the program asks for this sleep itself, and nothing else ends it sooner.
+
+    Args:
+        stack: as above.
+    """
+    return bool(stack) and _FOR_A_TIME.match(stack[0]) is not None
 
 
 def called_from(wait: KnownSleep, stack: Sequence[str]) -> Sequence[str]:

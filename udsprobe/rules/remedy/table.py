@@ -133,6 +133,9 @@ KINDS: Dict[str, Kind] = {
     "lock-in": Kind("app-blocked", "a function that waits for a lock", work.LOCK_IN),
     "go-pool": Kind("app-blocked", "its pool of connections is empty", goroutine_waits.GO_POOL),
     "limit-in": Kind("app-blocked", "a limit that it sets itself", goroutine_waits.LIMIT_IN),
+    "executor-in": Kind(
+        "app-blocked", "a task that it gave to other threads", known_sleeps.EXECUTOR_IN
+    ),
     "room-in": Kind("app-blocked", "a channel without room", goroutine_waits.ROOM_IN),
     "retry-in": Kind("app-blocked", "a proxy asks again after a pause", goroutine_waits.RETRY_IN),
     "same-in": Kind(

@@ -766,8 +766,8 @@ POOL: Dict[str, Tuple[Row, ...]] = {
     ),
     "java": (
         restart(
-            "raise maximumPoolSize of HikariCP (or of the pool that it uses), if the upstream has "
-            "time to spare",
+            "raise its pool of connections (maximumPoolSize of HikariCP, maxTotal of DBCP and "
+            "Jedis, setMaxConnPerRoute of Apache HttpClient), if the upstream has time to spare",
             _ONE_EACH,
         ),
     ),
