@@ -16,7 +16,7 @@ from tests.unit.test_report_page import text_of
 from udsprobe.model.code.kinds import with_kinds
 from udsprobe.model.code.marks import KINDS, MARKS, kind_of
 from udsprobe.model.code.stacks import stacks
-from udsprobe.model.report import CodeKind, Report, Stacks
+from udsprobe.model.report import BusyTime, CodeKind, Loop, Report, Stacks
 from udsprobe.rules.code_kinds import KIND_WORDS
 from udsprobe.rules.code_places import with_code
 from udsprobe.rules.remedy.table import KINDS as REMEDIES
@@ -290,6 +290,20 @@ def test_the_runtime_tells_the_remedy_where_the_server_is_not_known() -> None:
 def test_what_short_lived_objects_cost_has_a_remedy_of_its_own() -> None:
     scavenges = (("v8::internal::Scavenger::Process(v8::JobDelegate*)", NODE),)
     assert "semi-space" in judged(report_of("node"), ran(scavenges, 90)).actions[0].say
+
+
+@pytest.mark.parametrize(("hashing", "says"), [(7, "asynchronous forms"), (8, "more CPUs")])
+def test_passwords_that_are_hashed_beside_the_loop_already_need_no_other_form(
+    hashing: int, says: str
+) -> None:
+    """`crypto.scrypt` in Node: libuv's pool does it, and the loop's thread is 7."""
+    scrypt = (("uv__worker", NODE), ("EVP_PBE_scrypt_ex", NODE), ("scryptBlockMix", NODE))
+    report = report_of("node")
+    assert report.time is not None
+    loops = [Loop(4711, 7, "node", 100, BusyTime(1.0, 1.0))]
+    report = replace(report, time=replace(report.time, loops=loops))
+    told = judged(report, ran(scrypt, 90, **{f"t{hashing}": 90}))
+    assert says in told.actions[0].say
 
 
 def test_a_program_s_own_source_stays_in_the_headline() -> None:

@@ -28,7 +28,12 @@ from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
 from udsprobe.rules.servers import GENERIC, ONE_EACH, recognise, server_of, target_of
-from udsprobe.rules.thresholds import HUNG_US_MIN, LOOPBACK_SEGMENT_BYTES, REQUESTS_MIN
+from udsprobe.rules.thresholds import (
+    CODE_KIND_SHARE_MIN,
+    HUNG_US_MIN,
+    LOOPBACK_SEGMENT_BYTES,
+    REQUESTS_MIN,
+)
 from udsprobe.rules.wording import duration, is_name_server
 
 BACKLOG_STEP = 4
@@ -273,9 +278,17 @@ def code_kind(report: Report, pid: int, kind: CodeKind) -> Tuple[Action, ...]:
     A server has rows of its own, or its runtime has, which the names of its functions tell.
     """
     name = f"code-{kind.kind}"
-    if kind.part is not None and f"{name}-{kind.part}" in KINDS:
-        name = f"{name}-{kind.part}"
+    parts = (kind.part, "beside" if _is_beside_loops(report, pid, kind) else None)
+    name = next((f"{name}-{part}" for part in parts if f"{name}-{part}" in KINDS), name)
     return _of_code(report, pid, name, kind.runtime)
+
+
+def _is_beside_loops(report: Report, pid: int, kind: CodeKind) -> bool:
+    """The process has event loops, and other threads do most of it."""
+    rows = report.time.loops if report.time is not None else None
+    loops = {row.tid for row in rows or () if row.pid == pid}
+    in_loops_pct = sum(each.share_pct for each in kind.threads if each.tid in loops)
+    return bool(loops and kind.threads) and in_loops_pct < 100 * CODE_KIND_SHARE_MIN
 
 
 def _of_code(report: Report, pid: int, name: str, runtime: Optional[str]) -> Tuple[Action, ...]:

@@ -262,6 +262,16 @@ PASSWORDS: Rows = {
     ),
 }
 
+PASSWORDS_BESIDE: Rows = {
+    GENERIC: (
+        restart(
+            "keep sessions, so that a client logs in once and not with each request, and give it "
+            "more CPUs, or other hosts a part of the logins",
+            "they are hashed beside its event loop already: what is missing is CPU time",
+        ),
+    )
+}
+
 # ------------------------------------------------------------ the kernel
 
 RECLAIM: Rows = {

@@ -118,6 +118,9 @@ KINDS: Dict[str, Kind] = {
     "code-compression": Kind("app-cpu", "compression", code_kinds.COMPRESSION),
     "code-regular-expression": Kind("app-cpu", "regular expressions", code_kinds.EXPRESSIONS),
     "code-password-hashing": Kind("app-cpu", "hashes of passwords", code_kinds.PASSWORDS),
+    "code-password-hashing-beside": Kind(
+        "app-cpu", "hashes of passwords beside an event loop", code_kinds.PASSWORDS_BESIDE
+    ),
     "code-memory-reclaim": Kind("app-cpu", "the kernel takes memory back", code_kinds.RECLAIM),
     "code-memory-compaction": Kind("app-cpu", "the kernel makes huge pages", code_kinds.COMPACTION),
     "code-page-faults": Kind("app-cpu", "page faults", code_kinds.FAULTS),
