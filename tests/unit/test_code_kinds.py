@@ -306,6 +306,26 @@ def test_passwords_that_are_hashed_beside_the_loop_already_need_no_other_form(
     assert says in told.actions[0].say
 
 
+def test_of_a_program_that_the_verdict_names_all_processes_are_told() -> None:
+    """Of three workers one is in other code than the two."""
+    workers = [replace(ran(HANDSHAKE, 30, t7=30), pid=1), replace(ran(HANDSHAKE, 30, t8=30), pid=2)]
+    report = report_of("nginx")
+    targets = [replace(report.targets[0], pid=pid) for pid in (1, 2, 3)]
+    told = judged(replace(report, targets=targets), replace(ran(WORK, 40), pid=3), *workers)
+    assert told.headline.startswith("it sleeps: 60 % of its CPU time is TLS handshakes: ")
+    (kind,) = told.code_kinds
+    assert (kind.samples, [(each.tid, each.share_pct) for each in kind.threads]) == (
+        *(60, [(7, 50.0), (8, 50.0)]),
+    )
+    assert [round(each.share_pct) for each in told.code] == [60, 60, 40]
+    assert told.evidence[0].says.startswith("60 % of 100 samples are TLS handshakes")
+    one = with_code(
+        replace(suspect("app-cpu"), pids=frozenset((3,))),
+        replace(report, targets=targets, stacks=found(*workers, replace(ran(WORK, 40), pid=3))),
+    )
+    assert [round(each.share_pct) for each in one.code] == [100]
+
+
 def test_a_program_s_own_source_stays_in_the_headline() -> None:
     own = "\n".join(["verify\tnode\t/srv/auth.js\t12", line("pcre2_match_8", "libpcre2-8.so.0")])
     told = judged(report_of("node"), StackCounts(4711, "cpu", own, 90, 0))

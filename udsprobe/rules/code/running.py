@@ -7,6 +7,7 @@ from typing import List, Optional
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import Evidence, ProcessCode, Report
 from udsprobe.rules.code.looks import names_of, profiles
+from udsprobe.rules.code.processes import own_samples, together
 from udsprobe.rules.code.words import told, with_place
 from udsprobe.rules.code_kinds import with_kinds
 from udsprobe.rules.suspects.suspect import Suspect
@@ -19,7 +20,7 @@ def running(root: Suspect, report: Report) -> Suspect:
     found = _process(root, report)
     if found is None:
         return root
-    if found.samples - found.in_sockets < CODE_SAMPLES_MIN or not found.code:
+    if own_samples(found) < CODE_SAMPLES_MIN or not found.code:
         return root
     kept = (each for each in root.actions if not profiles(each, found.pid, report))
     actions = (*kept, *names_of(found, report))
@@ -28,6 +29,7 @@ def running(root: Suspect, report: Report) -> Suspect:
 
 
 def _process(root: Suspect, report: Report) -> Optional[ProcessCode]:
+    """The one that the verdict names; where it names a program, all of its processes."""
     stacks = report.stacks
     if stacks is None:
         return None
@@ -35,7 +37,13 @@ def _process(root: Suspect, report: Report) -> Optional[ProcessCode]:
         each for each in stacks.processes if not root.pids or each.pid in root.pids
     ]
     named = subject_pids(report, root.subject)
-    return next((each for each in asked if each.pid in named), asked[0] if asked else None)
+    one = next((each for each in asked if each.pid in named), None)
+    if one is not None or not asked:
+        return one
+    programs = {target.pid: target.comm for target in report.targets}
+    program = programs.get(asked[0].pid)
+    same = [each for each in asked[1:] if program and programs.get(each.pid) == program]
+    return together([asked[0], *same])
 
 
 def _fact(found: ProcessCode, report: Report) -> Evidence:
@@ -44,6 +52,6 @@ def _fact(found: ProcessCode, report: Report) -> Evidence:
     lost = report.stacks.lost if report.stacks is not None else 0
     lacking += f", {lost:,} more lost" if lost else ""
     lacking += f", {found.in_sockets:,} more in socket calls" if found.in_sockets else ""
-    own = found.samples - found.in_sockets
+    own = own_samples(found)
     says = f"{told(place)}, of {count(own, 'sample')}{lacking}"
     return evidence("code_share", place.share_pct / 100, "of 1", says)

@@ -286,9 +286,10 @@ def code_kind(report: Report, pid: int, kind: CodeKind) -> Tuple[Action, ...]:
 def _is_beside_loops(report: Report, pid: int, kind: CodeKind) -> bool:
     """The process has event loops, and other threads do most of it."""
     rows = report.time.loops if report.time is not None else None
-    loops = {row.tid for row in rows or () if row.pid == pid}
+    has_loop = any(row.pid == pid for row in rows or ())
+    loops = {row.tid for row in rows or ()}
     in_loops_pct = sum(each.share_pct for each in kind.threads if each.tid in loops)
-    return bool(loops and kind.threads) and in_loops_pct < 100 * CODE_KIND_SHARE_MIN
+    return has_loop and bool(kind.threads) and in_loops_pct < 100 * CODE_KIND_SHARE_MIN
 
 
 def _of_code(report: Report, pid: int, name: str, runtime: Optional[str]) -> Tuple[Action, ...]:
