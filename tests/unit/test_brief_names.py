@@ -19,6 +19,7 @@ V8 = "v8::internal::JsonStringifier"
         ("void (anonymous namespace)::g<int>(int)", "(anonymous namespace)::g<int>"),
         (f"void x::E<{'y' * 60}, z<1>>::run(int)", "x::E<…>::run"),
         ("com.shop.Cart::total(java.lang.String)", "com.shop.Cart::total"),
+        ("Full::mark(Set<Queue<oop*>, 5>*, Set<Qu…", "Full::mark"),
     ],
 )
 def test_arguments_and_results_are_left_out(function: str, says: str) -> None:
@@ -41,6 +42,8 @@ def test_arguments_and_results_are_left_out(function: str, says: str) -> None:
         "()",
         "SSL_read",
         "not <closed(",
+        "v8::(anonymous namespace)::run(Set<Qu…",
+        "Full::mark_and_push<Set<Qu…",
     ],
 )
 def test_other_names_stay(function: str) -> None:

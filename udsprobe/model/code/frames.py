@@ -17,6 +17,9 @@ IN_C = frozenset(("php:internal", "ruby:internal"))
 udsprobe/symbols/ruby/stacks.py)."""
 
 NOT_KNOWN = "not known"
+CUT = "…"
+"""The end of a name that is too long to be shown."""
+
 # By which every system call, fault or interrupt enters the kernel: x86_64, arm64.
 _KERNEL_ENTRY = re.compile(
     r"entry_\w+|do_syscall_\w+|x64_sys_call|asm_\w+|el0\w*|do_el0_svc\w*|invoke_syscall\w*"
@@ -91,13 +94,25 @@ def brief(function: str) -> str:
     arguments of templates are `…`.
     """
     named = _QUALIFIERS.sub("", function)
-    begins = _last_group(named)
+    is_cut = named.endswith(CUT)
+    begins = _first_group(named) if is_cut else _last_group(named)
     name = named[:begins]
-    if not name or name.endswith(("operator", "::", " ", ".", "{")) or not named.endswith(")"):
+    ends = named.endswith(")") or (is_cut and begins < len(named))
+    if not name or name.endswith(("operator", "::", " ", ".", "{")) or not ends:
         return function
     if "operator" not in name:
         name = name[_last_word(name) :]
     return name if len(name) <= _BRIEF_MAX else _without_templates(name)
+
+
+def _first_group(text: str) -> int:
+    """Where the first parenthesis is that is in no pair of brackets; its length where none is."""
+    depth = 0
+    for at, letter in enumerate(text):
+        if letter == "(" and not depth:
+            return at
+        depth += {"<": 1, ">": -1}.get(letter, 0)
+    return len(text)
 
 
 def _last_group(text: str) -> int:

@@ -385,7 +385,8 @@ def _acceptor_shares(report: Report, listener: Listener) -> Dict[str, float]:
 def _burst_us(report: Report, listener: Listener) -> float:
     """How long the mean arrival would wait if all before it are served without a pause.
 
-    Threads that accept do so side by side, as far as there are CPUs.
+    Threads that accept do so side by side, as far as there are CPUs. What those before it ask
+    later, on connections that are kept, keeps no thread from the next.
     """
     accepted = listener.accepted or 0
     depths = {int(depth): n for depth, n in (listener.depth.histogram or {}).items()}
@@ -397,7 +398,9 @@ def _burst_us(report: Report, listener: Listener) -> float:
     processes = report.time.processes if report.time is not None else []
     busy_us = sum(busy_share(p.share) * p.observed_s * 1e6 for p in processes if p.pid in owners)
     at_once = max(1, min(len(listener.accepted_by_thread or {}), allowed_cpus(report, owners)))
-    return mean_depth * busy_us / accepted / at_once
+    rows = report.requests.served_by or ()
+    served = max(accepted, sum(row.count for row in rows if row.pid in owners))
+    return mean_depth * busy_us / served / at_once
 
 
 def _mean_depth(depths: Mapping[int, int], before: int) -> float:
