@@ -18,9 +18,10 @@ from tests.unit.test_code_places import (
     lent_out,
     suspect,
 )
-from udsprobe.model.report import Report
+from udsprobe.model.report import Hop, Report, Stacks
 from udsprobe.rules.code_places import with_code
 from udsprobe.rules.remedy.table import remedies
+from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.sample import StackCounts
 
 RUBY_NAP = (
@@ -29,13 +30,26 @@ RUBY_NAP = (
 )
 
 
-def behind_locks(*counts: StackCounts) -> Report:
-    """Requests that wait for locks most of the time, and who slept where."""
+def watched(*counts: StackCounts) -> Stacks:
+    """Taken for 5 s."""
     told_of = found(*counts)
     assert told_of.sleeps is not None
-    told_of = replace(told_of, sleeps=replace(told_of.sleeps, watched_s=5.0))
+    return replace(told_of, sleeps=replace(told_of.sleeps, watched_s=5.0))
+
+
+def behind_locks(*counts: StackCounts) -> Report:
+    """Requests that wait for locks most of the time, and who slept where."""
     requests = ill.served(1_000, recv_wait=0, recv=0, send=0, app=80_000, lock=98.0)
-    return replace(ill.service(requests, ill.thread(4711)), stacks=told_of)
+    return replace(ill.service(requests, ill.thread(4711)), stacks=watched(*counts))
+
+
+def on_lock() -> Suspect:
+    """As it is told before anything is known of functions."""
+    return replace(
+        suspect("app-blocked", "app_lock_us"),
+        headline="shop sleeps on a lock (futex) while requests wait for its reply",
+        actions=remedies("sleeps", pid=1),
+    )
 
 
 @pytest.mark.parametrize("napping", [JAVA_NAP, RUBY_NAP])
@@ -43,12 +57,7 @@ def test_a_sleep_of_the_language_is_no_lock_whatever_call_it_is_made_of(
     napping: Sequence[str],
 ) -> None:
     while_ = "while requests wait for its reply: 100 % in "
-    on_lock = replace(
-        suspect("app-blocked", "app_lock_us"),
-        headline="shop sleeps on a lock (futex) while requests wait for its reply",
-        actions=remedies("sleeps", pid=1),
-    )
-    one = with_code(on_lock, behind_locks(in_futex(napping, 4_000)))
+    one = with_code(on_lock(), behind_locks(in_futex(napping, 4_000)))
     assert one.headline.startswith(f"shop sleeps on a timer (futex) {while_}")
     assert [each.say.partition(":")[0] for each in one.actions] == [
         "take the sleep out of the request, or make it shorter"
@@ -121,11 +130,24 @@ def test_the_same_wait_told_with_functions_of_the_interpreter_is_not_who_has_the
     holds = replace(
         in_futex((charge, "fetch\tpython3\t/srv/app.py\t12"), 4_900), call="clock_nanosleep"
     )
-    one = replace(
-        suspect("app-blocked", "app_lock_us"),
-        headline="shop sleeps on a lock (futex) while requests wait for its reply",
-    )
-    said = with_code(one, behind_locks(waits, deeper, holds)).headline
+    said = with_code(on_lock(), behind_locks(waits, deeper, holds)).headline
     assert said.endswith(
         "in charge (app.py:14); others meanwhile in fetch (app.py:12) ← charge (app.py:14)"
     )
+
+
+def test_behind_a_proxy_the_sleeps_of_a_server_are_compared_with_its_own_requests() -> None:
+    """Of all requests together next to none waits for a lock: the proxy waits for the server."""
+    mine = ill.served_by(4711, 100)
+    lock = replace(mine, app_time_pct={"lock": 98.0})
+    lock = replace(lock, stages_mean_us=replace(lock.stages_mean_us, app=400_000.0))
+    outer = ill.service(ill.served(100, app=400_000.0, upstream=100.0), ill.thread(4711))
+    hops = [
+        Hop(812, [812], "nginx", "0.0.0.0:80", 100, 400_000.0, 50.0, 400_000.0, [4711]),
+        Hop(4711, [4711], "puma", "/run/a", 100, 400_000.0, 400_000.0, 0.0, []),
+    ]
+    rows = [replace(mine, pid=812, comm="nginx"), lock]
+    report = replace(outer, requests=replace(outer.requests, served_by=rows, hops=hops))
+    report = replace(report, stacks=watched(replace(in_futex(RUBY_NAP, 9_000), pid=4711)))
+    one = replace(on_lock(), pids=frozenset((4711,)))
+    assert "sleeps on a timer (futex) while" in with_code(one, report).headline

@@ -10,7 +10,7 @@ from udsprobe.model.code.sleeps import is_parked
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Report, SleepCall
 from udsprobe.rules.accounts.authors import AUTHOR_SHARE, locked_in_pool_us
-from udsprobe.rules.accounts.service import Service, whole_service
+from udsprobe.rules.accounts.service import Service, services, whole_service
 from udsprobe.rules.code.known_waits import IS_ASLEEP, by_own_sleep, known_of, with_known
 from udsprobe.rules.code.looks import looks_for_sleep, tells_holders
 from udsprobe.rules.code.parked import and_tasks, left_waiting, parked_begin, tells, with_parked
@@ -165,7 +165,7 @@ def _says_nothing(found: SleepCall, root: Suspect) -> bool:
 
 def _is_mostly_idle(found: SleepCall, root: Suspect, report: Report) -> bool:
     """Threads slept there for far longer than requests wait for locks: where they wait for work."""
-    service = whole_service(report)
+    service = _service_of(root, report)
     if report.stacks is None or report.stacks.sleeps is None or part_of(root) != "lock":
         return False
     queued_us = service.stage_sums_us.get("recv_wait", 0.0)
@@ -175,7 +175,7 @@ def _is_mostly_idle(found: SleepCall, root: Suspect, report: Report) -> bool:
 
 def _and_beyond(told_of: Suspect, found: SleepCall, report: Report) -> Suspect:
     """Of a lock, where somebody is at any moment who came the same way and has passed it."""
-    first, service = found.code[0], whole_service(report)
+    first, service = found.code[0], _service_of(told_of, report)
     if part_of(told_of) != "lock" or kind_of(told_of, found.call) != "lock" or first.own is None:
         return told_of
     # Not all sleeps have callers that tell where they are of: those of locks are many and short.
@@ -198,6 +198,12 @@ def _is_same_wait(first: CodePlace, place: CodePlace, call: SleepCall) -> bool:
     """At its own line a script waits by its interpreter's functions; only some stacks have them."""
     is_at_line = first.own == first.stack[0] and place.own == first.own
     return is_at_line and call.call in FOR_LOCKS and not sleeps_for_a_time(place.stack)
+
+
+def _service_of(root: Suspect, report: Report) -> Service:
+    """Of a chain of servers the one that it is about; else all targets."""
+    chain = (each for each in services(report) if root.pids and each.pids == root.pids)
+    return next(chain, whole_service(report))
 
 
 def _locked_us(service: Service) -> float:
