@@ -265,9 +265,9 @@ PASSWORDS: Rows = {
 PASSWORDS_BESIDE: Rows = {
     GENERIC: (
         restart(
-            "keep sessions, so that a client logs in once and not with each request, and give it "
-            "more CPUs, or other hosts a part of the logins",
-            "they are hashed beside its event loop already: what is missing is CPU time",
+            "keep sessions, so that a client logs in once and not with each request; give it more "
+            "CPUs, or where CPUs are idle its pool more threads (UV_THREADPOOL_SIZE of Node)",
+            "they are hashed beside its event loop already: what they need is CPU time",
         ),
     )
 }
