@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 import pytest
 
-from tests.unit import ill
+from tests.unit import ill, reports
 from tests.unit.kept import call, kept, story
 from tests.unit.reports import syscall
 from udsprobe.model.report import (
@@ -24,6 +24,7 @@ from udsprobe.rules.accounts.authors import LastAuthor, last_author
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import serving_threads, whole_service
 from udsprobe.rules.judge import judged
+from udsprobe.rules.remedy import choice
 
 # 500 requests of 80 ms.
 WAITED_US = 500 * 80_000.0
@@ -97,6 +98,40 @@ def test_the_verdict_s_subject_is_the_last_author() -> None:
     assert "woken by flusher 60/61" in verdict.summary
     assert "held" not in verdict.summary
     assert any(fact.metric == "waits_author_share" for fact in verdict.evidence)
+
+
+@pytest.mark.parametrize(
+    ("comm", "call", "share", "says"),
+    [
+        ("postgres", "fdatasync", 1.0, "synchronous_commit"),
+        ("mariadbd", "fdatasync", 1.0, "innodb_flush_log_at_trx_commit"),
+        ("shop", "fsync", 1.0, "call fsync once for many changes"),
+        # It reads; it does something else for half of the time and more.
+        ("postgres", "pread64", 1.0, ""),
+        ("postgres", "fdatasync", 0.45, ""),
+    ],
+)
+def test_who_waits_until_another_has_written_to_the_disk_is_told_what_helps_against_that(
+    comm: str, call: str, share: float, says: str
+) -> None:
+    """Each commit, where sessions take turns: no query, no lock and no worker more is why."""
+    flushes = part(share, pid=4711, comm=comm, call=call)
+    rest = part(1 - share, pid=4711, comm=comm, was="poll", call="epoll_wait")
+    report = locked(wait(4711, flushes, rest))
+    targets = [replace(each, comm=comm) for each in report.targets]
+    verdict = judged(replace(report, targets=targets)).verdict
+    assert verdict is not None and verdict.cause == "app-blocked"
+    is_told = "transaction" in verdict.actions[0].say and "iostat" in (verdict.actions[1].run or "")
+    assert is_told is bool(says) and says in verdict.actions[0].say
+
+
+@pytest.mark.parametrize(("comm", "is_told"), [("mariadbd", True), ("postgres", False)])
+def test_a_log_that_is_written_past_the_page_cache(comm: str, is_told: bool) -> None:
+    """InnoDB's, by the sessions for each other; what others write is pages, and no commit."""
+    for in_turns, told in ((True, is_told), (False, False)):
+        report = replace(locked(), targets=[reports.target(4711, comm)])
+        found = choice.written_first(report, 4711, "pwrite64", in_turns)
+        assert bool(found) is told
 
 
 def queued_for_one_that_sleeps(kind: str, call: str) -> Report:

@@ -51,6 +51,7 @@ from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import IN_GOROUTINES, is_go
 from udsprobe.rules.suspects.buffers import binding_buffer, bytes_per_request
 from udsprobe.rules.thresholds import (
+    AUTHOR_SHARE_MIN,
     HOLDER_SHARE_MIN,
     IDLE_ELSEWHERE_PCT_MIN,
     MANY_DESCRIPTORS_MIN,
@@ -414,11 +415,24 @@ def _wakes(case: _Case, part: str, author: Optional[LastAuthor], pid: int) -> Tu
         first = choice.child_each(author.author.comm or "")
     if in_virtual_threads(case.service) and part in IN_GOROUTINES:
         return remedies("virtual-threads", pid=pid)
+    written = _written_by(case, author)
+    if written:
+        return written
     # More threads only wait at that lock, too.
     takes_turns = part == "lock" and queue_at_locks(case.service, case.time)
     is_occupied = case.time.occupied >= THREAD_BUSY_MIN and not takes_turns
     found = choice.sleeps(case.report, pid, on_disk=part == "disk", is_occupied=is_occupied)
     return (*first, *found)
+
+
+def _written_by(case: _Case, author: Optional[LastAuthor]) -> Tuple[Action, ...]:
+    """What to do where most of that sleep is another thread's call that writes to the disk."""
+    if author is None or author.share * author.did_share < AUTHOR_SHARE_MIN:
+        return ()
+    did = author.author
+    if did.was != "disk":
+        return ()
+    return choice.written_first(case.report, did.pid, did.call, author.in_turns is not None)
 
 
 def _sleeps_at_a_full_pipe(case: _Case) -> bool:

@@ -50,6 +50,9 @@ PID_MAX = 4_194_304
 """PID_MAX_LIMIT of include/linux/threads.h, on 64 bits."""
 
 _WRITTEN_AT_ONCE = frozenset(("fsync", "fdatasync", "sync", "syncfs", "msync", "sync_file_range"))
+_WRITES = frozenset(("write", "pwrite64", "writev", "pwritev"))
+# Their log is opened with O_DIRECT (innodb_log_file_buffering of MariaDB 10.8 and later).
+_WRITE_PAST_CACHE = frozenset({"mysql"})
 # Without a call on a socket or a poller; the runtime may take memory meanwhile.
 _COMPUTING = ("user", "runq", "sys_other")
 _DENIED = ("EACCES", "EPERM")
@@ -353,6 +356,22 @@ def sleeps_in(
         return _of_code(report, pid, "code-disk-sync", None)
     server = server_of(target_of(report, pid))
     return remedies(f"{kind}-in", server, where=where, call=call)
+
+
+def written_first(
+    report: Report, pid: Optional[int], call: Optional[str], in_turns: bool
+) -> Tuple[Action, ...]:
+    """Requests wait until another thread has written to the disk at once; none for other calls.
+
+    Of a database that is each commit. More that serve, or another query, change nothing.
+
+    Args:
+        in_turns: the threads that serve do so for each other.
+    """
+    writes_past = in_turns and server_of(target_of(report, pid)) in _WRITE_PAST_CACHE
+    if pid is None or not (call in _WRITTEN_AT_ONCE or (writes_past and call in _WRITES)):
+        return ()
+    return (*_of_code(report, pid, "code-disk-sync", None), *remedies("disk"))
 
 
 def turn(report: Report, pid: Optional[int], kind: str, where: str) -> Tuple[Action, ...]:

@@ -365,7 +365,8 @@ SYNC: Rows = {
     "mysql": (
         restart(
             "put several changes into a transaction; or innodb_flush_log_at_trx_commit = 2, and "
-            "sync_binlog = 0",
+            "sync_binlog = 0 (MariaDB 10.8 and later: innodb_log_file_buffering = ON as well, or "
+            "each commit still writes past the page cache)",
             f"each commit waits for the disk; with them, {_MAY_LOSE.format('second')}",
         ),
     ),
