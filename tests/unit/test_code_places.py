@@ -25,6 +25,7 @@ from udsprobe.model.report import (
 )
 from udsprobe.rules.code.words import told
 from udsprobe.rules.code_places import with_code
+from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.wording import evidence
@@ -190,6 +191,21 @@ def test_what_to_do_is_told_with_the_function(call: str, says: str) -> None:
     asked = replace(suspect("app-blocked", part), actions=actions, subject=subject)
     told = with_code(asked, replace(reports.measured(), stacks=slept_in))
     assert says in told.actions[0].say and told.actions[1:] == remedies("disk")
+
+
+def test_of_redis_no_timer_of_a_program_is_looked_for() -> None:
+    """Its clients have it wait: CLIENT PAUSE, say. Nobody changes its code."""
+    paused = found(slept("epoll_wait", ("main", APP), ("aeMain", APP), ms=300, owing_ms=250))
+    asked = replace(suspect("app-blocked", "app_timer_us"), actions=remedies("sleeps", pid=1))
+    heard = replace(reports.measured(), stacks=paused)
+    heard = replace(
+        heard,
+        targets=[reports.target(1, "redis-server")],
+        listeners=[replace(each, pids=[1]) for each in heard.listeners or []],
+    )
+    (look,) = with_code(asked, heard).actions
+    assert "INFO commandstats" in (look.run or "") and "CLIENT UNPAUSE" in look.why
+    assert choice.stuck(heard, 1)[0] == look
 
 
 @pytest.mark.parametrize(

@@ -296,13 +296,17 @@ def _is_beside_loops(report: Report, pid: int, kind: CodeKind) -> bool:
 
 
 def _of_code(report: Report, pid: int, name: str, runtime: Optional[str]) -> Tuple[Action, ...]:
-    target = target_of(report, pid)
-    server, heard = server_of(target), _heard(report, pid)
+    server = server_of(target_of(report, pid))
     has_own = server != GENERIC and server in KINDS[name].by_server
     if not has_own and runtime is not None:
         server = runtime
-    values: Dict[str, Value] = {"pid": pid, **_server_address(heard)} if heard else {"pid": pid}
-    return remedies(name, server, **values)
+    return remedies(name, server, pid=pid, **_its_address(report, pid))
+
+
+def _its_address(report: Report, pid: Optional[int]) -> Dict[str, Value]:
+    """Where its clients find it; nothing where it does not listen."""
+    heard = _heard(report, pid) if pid is not None else None
+    return _server_address(heard) if heard is not None else {}
 
 
 def _heard(report: Report, pid: int) -> Optional[Listener]:
@@ -355,7 +359,7 @@ def sleeps_in(
     if pid is not None and call in _WRITTEN_AT_ONCE:
         return _of_code(report, pid, "code-disk-sync", None)
     server = server_of(target_of(report, pid))
-    return remedies(f"{kind}-in", server, where=where, call=call)
+    return remedies(f"{kind}-in", server, where=where, call=call, **_its_address(report, pid))
 
 
 def written_first(
@@ -388,7 +392,7 @@ def parked(wait: ParkedWait, where: str) -> Tuple[Action, ...]:
 def stuck(report: Report, pid: int) -> Tuple[Action, ...]:
     """A server waits while it owes a reply, and who will end that is not known."""
     target = target_of(report, pid)
-    return remedies("hung", server_of(target), pid=pid)
+    return remedies("hung", server_of(target), pid=pid, **_its_address(report, pid))
 
 
 def unanswered(report: Report, pid: int) -> Tuple[Action, ...]:

@@ -302,7 +302,21 @@ CALL_IN: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+_CALLS_IN_REDIS = "INFO commandstats | grep -E 'pause|failover|_bl|_bz|xread|_wait'"
+_WHO_HOLDS_REDIS = (
+    "see whether clients of Redis have paused it, or wait for what others send (package "
+    "redis-tools)",
+    "more calls of client|pause each time are CLIENT PAUSE, by a failover as well, and CLIENT LIST "
+    "has `cmd=client|pause` of who sent it: a pause of WRITE ends with CLIENT UNPAUSE, in one of "
+    "ALL redis-cli waits until it is over, too; bl…, bz…, xread and wait wait because clients ask "
+    "for it",
+)
+_HELD_IN_REDIS = (
+    look(f"redis-cli -s {{path}} {_CALLS_IN_REDIS}", *_WHO_HOLDS_REDIS),
+    look(f"redis-cli -h {{host}} -p {{port}} {_CALLS_IN_REDIS}", *_WHO_HOLDS_REDIS),
+)
 EVENT_IN: Dict[str, Tuple[Row, ...]] = {
+    "redis": _HELD_IN_REDIS,
     "nginx": (
         look(
             "sudo nginx -T 2>/dev/null | grep -nE '"
@@ -431,6 +445,7 @@ HUNG: Dict[str, Tuple[Row, ...]] = {
         ),
         _STOPPED_IN,
     ),
+    "redis": (*_HELD_IN_REDIS, _STOPPED_IN),
     "rabbitmq": (
         look(
             "sudo rabbitmq-diagnostics check_local_alarms; sudo rabbitmqctl list_connections name "
