@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Names that a target looks up: a question to the port of name servers, by a connected socket of
- * UDP, and the answer with its number. One that is asked again with its number is still the same.
- * What else goes by UDP often has no answer.
+ * Names that a target looks up: a question for a name, to whatever port of whom a socket of UDP is
+ * connected to, and the answer with its number. One that is asked again with its number is still
+ * the same. What else goes by UDP often has no answer.
  */
 #ifndef LOOKUPS_BPF_H
 #define LOOKUPS_BPF_H
@@ -11,7 +11,20 @@
 #include "registers.bpf.h"
 #include "upstream.bpf.h"
 
-#define NAME_SERVER_PORT 53	/* RFC 1035, 4.2.1 */
+/* How a question begins (RFC 1035, 4.1.1), in the order of the network: one question and no answer,
+ * of the usual kind. The bits left out are who asks' (RD; AD and CD of RFC 4035), and how many
+ * records come with it (EDNS, a signature).
+ */
+struct name_header {
+	u16 number;
+	u16 flags;
+	u16 questions;
+	u16 answers;
+	u16 authorities;
+	u16 additional;
+};
+#define NOT_OF_WHO_ASKS ((u16)~0x0130)
+#define ADDITIONAL_MAX 2
 #define DATAGRAMS_LOOKED_AT 2	/* of one call: the C library asks for both families at once */
 /* 8.6 s. Resolvers ask again, or elsewhere, after 5 s at most (resolv.conf(5), "timeout"), so a
  * question of the period before the last has no answer.
@@ -32,13 +45,20 @@ static __always_inline u16 port_of_peer(address_t at)
 	return __builtin_bswap16(port);
 }
 
-/* Whether the call, of a socket of UDP, asks a name server, or may bring the answer. A socket in the
+static __always_inline bool asks_for_a_name(struct name_header *header)
+{
+	return !(header->flags & __builtin_bswap16(NOT_OF_WHO_ASKS)) &&
+	       header->questions == __builtin_bswap16(1) && !header->answers &&
+	       !header->authorities && __builtin_bswap16(header->additional) <= ADDITIONAL_MAX;
+}
+
+/* Whether the call, of a socket of UDP, may ask for a name, or bring the answer. A socket in the
  * place of one that asked looks like one that is followed.
  */
-static __always_inline bool is_of_lookups(struct call_in_flight *call)
+static __always_inline bool may_be_of_lookups(struct call_in_flight *call)
 {
 	if (call->traits & TRAIT_SENDS)
-		return call->sk && port_of_peer(call->sk) == NAME_SERVER_PORT;
+		return call->sk && port_of_peer(call->sk);
 	return is_followed(call->sk);
 }
 

@@ -465,14 +465,17 @@ static __always_inline void look_at(struct task_struct *task, struct thread_stat
 		look_at_bytes(regs, call, bytes, looks);
 }
 
-/* The first bytes of the datagram at this place in its call; 0 where they are not found. */
-static __noinline u32 number_of_datagram(struct pt_regs *regs, struct call_in_flight *call, u32 at)
+/* How the datagram at this place in its call begins. */
+static __noinline int header_of_datagram(struct pt_regs *regs, struct call_in_flight *call, u32 at,
+					 struct name_header *header)
 {
 	struct user_buffer buffer = {};
 	struct arguments arguments;
-	u16 number = 0;
 	u64 vector = 0;
 
+	if (!header)
+		return 0;
+	__builtin_memset(header, 0, sizeof(*header));
 	if (call->abi == ABI_COMPAT)
 		return 0;
 	if (call->traits & TRAIT_MESSAGES) {
@@ -481,22 +484,27 @@ static __noinline u32 number_of_datagram(struct pt_regs *regs, struct call_in_fl
 				    (void *)(arguments.second + at * MESSAGE_SIZE + MSG_IOV_AT));
 		bpf_probe_read_user(&buffer, sizeof(buffer), (void *)vector);
 	} else {
-		first_buffer(regs, call, sizeof(number), &buffer);
+		first_buffer(regs, call, sizeof(*header), &buffer);
 	}
-	bpf_probe_read_user(&number, sizeof(number), (void *)buffer.at);
-	return number;
+	bpf_probe_read_user(header, sizeof(*header), (void *)buffer.at);
+	return 0;
 }
 
 static __always_inline void follow_datagrams(struct task_struct *task, struct thread_state *state,
 					     struct pt_regs *regs, struct call_in_flight *call,
 					     long ret, ns_t now)
 {
-	if (!is_of_lookups(call) || is_peek(regs, call))
+	struct name_header header;
+
+	if (!may_be_of_lookups(call) || is_peek(regs, call))
 		return;
 	for (u32 at = 0; at < DATAGRAMS_LOOKED_AT; at++) {
 		if (at && (!(call->traits & TRAIT_MESSAGES) || at >= (u32)ret))
 			return;
-		follow_question(task, state, call, number_of_datagram(regs, call, at), now);
+		header_of_datagram(regs, call, at, &header);
+		if (call->traits & TRAIT_SENDS && !asks_for_a_name(&header))
+			continue;
+		follow_question(task, state, call, header.number, now);
 	}
 }
 

@@ -34,6 +34,16 @@ def test_the_name_server_is_named() -> None:
     assert any("320 connects" in each.says for each in found.evidence)
 
 
+def test_one_that_answers_has_any_port() -> None:
+    consul = "127.0.0.1:8600"
+    row = Upstream("udp", consul, None, 300, ill.flat(300, 500.0))
+    report = ill.service(ill.served(200, app=40_000.0, cpu=1.0, poll=99.0), ill.thread(user=0.01))
+    requests = replace(report.requests, upstream=[row])
+    found = judged(replace(report, requests=requests, connects=[asked(300, consul)])).verdict
+    assert found is not None
+    assert f"asks the name server udp:{consul} 1.5 times for each of them" in found.summary
+
+
 @pytest.mark.parametrize(
     "connects",
     [

@@ -74,8 +74,8 @@ def place(row: Union[Connect, Listener, Upstream]) -> str:
 
 
 def is_name_server(where: str) -> bool:
-    """Of a `place`: names are looked up there (RFC 1035, 4.2.1)."""
-    return where.startswith("udp:") and where.endswith(":53")
+    """Of the `place` of an upstream: of what goes by UDP only questions for names are requests."""
+    return where.startswith("udp:")
 
 
 def named_place(where: str) -> str:

@@ -14,6 +14,8 @@ from udsprobe.model.report import Evidence, Report, Upstream
 from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, LOOKUPS_PER_REQUEST_MIN
 from udsprobe.rules.wording import evidence, is_name_server, place
 
+_USUAL_PORT = ":53"  # Of name servers (RFC 1035, 4.2.1), also where no question was seen.
+
 
 @dataclass(frozen=True)
 class Lookups:
@@ -50,7 +52,12 @@ def shared_us(slow_us: Optional[float], upstream: Sequence[Upstream], polled_us:
 
 def lookups(report: Report, requests: int) -> Optional[Lookups]:
     """None where not each second request looks a name up, or it is not measured."""
-    rows = [row for row in report.connects or [] if is_name_server(place(row))]
+    asked = {place(row) for row in report.requests.upstream or ()}
+    rows = [
+        row
+        for row in report.connects or []
+        if is_name_server(place(row)) and (row.address.endswith(_USUAL_PORT) or place(row) in asked)
+    ]
     calls = sum(row.calls for row in rows)
     if not requests or calls < LOOKUPS_PER_REQUEST_MIN * requests:
         return None
