@@ -17,6 +17,8 @@
 /* RFC 9113, 3.4, the first 16 bytes of the connection preface, in the order of our machines. */
 #define PREFACE_START 0x5448202a20495250ULL	/* "PRI * HT" */
 #define PREFACE_NEXT 0x0a0d302e322f5054ULL	/* "TP/2.0\r\n" */
+#define PREFACE_BYTES 24
+#define CONTROL_BYTES_MAX 48	/* the settings that servers have, with an acknowledgement */
 #define FRAMES_LOOKED_AT 4
 #define MSG_IOV_AT 16		/* in struct user_msghdr */
 
@@ -80,25 +82,32 @@ static __always_inline bool is_frame(const struct frame_head *head, u32 length, 
 	return false;
 }
 
-/* Of the frame that begins there; 0 where none does. */
-static __always_inline u32 frame_size(u64 at)
+/* Of the frame that begins so; 0 where none does. */
+static __always_inline u32 frame_size(const struct frame_head *head)
 {
-	struct frame_head head = {};
 	u32 length, stream;
 
-	if (bpf_probe_read_user(&head, sizeof(head), (void *)at))
-		return 0;
-	length = head.length[0] << 16 | head.length[1] << 8 | head.length[2];
-	stream = (u32)head.stream[0] << 24 | head.stream[1] << 16 | head.stream[2] << 8 |
-		 head.stream[3];
-	return is_frame(&head, length, stream) ? sizeof(head) + length : 0;
+	length = head->length[0] << 16 | head->length[1] << 8 | head->length[2];
+	stream = (u32)head->stream[0] << 24 | head->stream[1] << 16 | head->stream[2] << 8 |
+		 head->stream[3];
+	return is_frame(head, length, stream) ? sizeof(*head) + length : 0;
+}
+
+static __always_inline u32 read_frame(struct frame_head *head, u64 at, bool in_memory_of_ours)
+{
+	long failed = in_memory_of_ours ?
+			      bpf_probe_read_kernel(head, sizeof(*head), (void *)at) :
+			      bpf_probe_read_user(head, sizeof(*head), (void *)at);
+
+	return failed ? 0 : frame_size(head);
 }
 
 /* Frames follow each other, and the last one ends where the bytes end. */
 static __always_inline bool are_frames(u64 at, u64 bytes)
 {
 	for (u32 i = 0; i < FRAMES_LOOKED_AT; i++) {
-		u32 size = bytes >= sizeof(struct frame_head) ? frame_size(at) : 0;
+		struct frame_head head = {};
+		u32 size = bytes >= sizeof(head) ? read_frame(&head, at, false) : 0;
 
 		if (!size || size > bytes)
 			return false;
@@ -108,6 +117,24 @@ static __always_inline bool are_frames(u64 at, u64 bytes)
 		bytes -= size;
 	}
 	return true;
+}
+
+/* Nothing but settings, room for more, pings and the like: they are no part of a request, nor of a
+ * reply.
+ */
+static __noinline int are_control_frames(u64 at, u64 bytes, bool in_memory_of_ours)
+{
+	for (u32 i = 0; i < FRAMES_LOOKED_AT && bytes; i++) {
+		struct frame_head head = {};
+		u32 size = bytes >= sizeof(head) ? read_frame(&head, at, in_memory_of_ours) : 0;
+
+		if (!size || size > bytes || head.type == FRAME_DATA || head.type == FRAME_HEADERS ||
+		    head.type == FRAME_CONTINUATION)
+			return false;
+		at += size;
+		bytes -= size;
+	}
+	return !bytes;
 }
 
 static __always_inline bool is_preface(u64 at, u64 bytes)
@@ -178,6 +205,14 @@ static __always_inline u64 first_buffer(struct pt_regs *regs, struct call_in_fli
 	return vector + sizeof(*buffer);
 }
 
+/* Frames of a client that begin a turn. */
+static __always_inline void look_for_request(struct connection *connection, u64 at, bytes_t bytes)
+{
+	if (connection->role == ROLE_SERVED && connection->phase == PHASE_RECEIVING &&
+	    !connection->receives && are_control_frames(at, bytes, false))
+		no_request_came(connection);
+}
+
 /* `bytes` were received by a call that is returning, the first `length` of them at `at`. A global
  * function: the verifier walks the many ways through it once, and not once for each way to it.
  */
@@ -190,9 +225,18 @@ __noinline u64 look_for_protocol(address_t sk, u64 at, u64 length, bytes_t bytes
 		return 0;
 	if (connection->role == ROLE_SERVED)
 		look_for_handshake(connection, at, length, bytes);
-	if (is_preface(at, length) || (is_whole && are_frames(at, bytes))) {
+	if (connection->is_multiplexed) {
+		if (is_whole)
+			look_for_request(connection, at, bytes);
+	} else if (is_preface(at, length)) {
 		connection->is_multiplexed = 1;
 		connection->looks = LOOKS_MAX;
+		if (length >= PREFACE_BYTES && is_whole)
+			look_for_request(connection, at + PREFACE_BYTES, bytes - PREFACE_BYTES);
+	} else if (is_whole && are_frames(at, bytes)) {
+		connection->is_multiplexed = 1;
+		connection->looks = LOOKS_MAX;
+		look_for_request(connection, at, bytes);
 	} else if ((connection->turns || !connection->listener) && is_whole &&
 		   is_websocket_frame(at, bytes)) {
 		connection->is_websocket = 1;
@@ -201,6 +245,58 @@ __noinline u64 look_for_protocol(address_t sk, u64 at, u64 length, bytes_t bytes
 		connection->is_tls = 1;
 	}
 	return 0;
+}
+
+/* On a connection of HTTP/2 `bytes` were sent while a reply is owed, and they are none of it. gRPC
+ * divides frames between buffers wherever one is full. More bytes than that are not looked at.
+ */
+static __noinline bool sends_no_reply(struct pt_regs *regs, struct call_in_flight *call,
+				      bytes_t bytes)
+{
+	u8 sent[2 * CONTROL_BYTES_MAX] = {};
+	struct user_buffer buffer = {};
+	u64 next, at = 0;
+
+	if (call->abi == ABI_COMPAT || bytes > CONTROL_BYTES_MAX)
+		return false;
+	next = first_buffer(regs, call, bytes, &buffer);
+	for (u32 i = 0; i < FRAMES_LOOKED_AT; i++) {
+		u64 length = buffer.length < bytes - at ? buffer.length : bytes - at;
+
+		if (at >= CONTROL_BYTES_MAX || length > CONTROL_BYTES_MAX ||
+		    bpf_probe_read_user(sent + at, length, (void *)buffer.at))
+			return false;
+		at += length;
+		if (at == bytes)
+			return are_control_frames((u64)sent, bytes, true);
+		if (!next || bpf_probe_read_user(&buffer, sizeof(buffer), (void *)next))
+			return false;
+		next += sizeof(buffer);
+	}
+	return false;
+}
+
+static __always_inline bool owes_reply_of_http2(struct call_in_flight *call)
+{
+	struct connection *connection = connection_of(call->sk, call->inode);
+
+	return connection && connection->is_multiplexed && connection->role == ROLE_SERVED &&
+	       connection->phase == PHASE_RECEIVING;
+}
+
+/* To be known before it is looked at whether that ends the turn. */
+static __always_inline void look_for_no_reply(struct pt_regs *regs, struct call_in_flight *call,
+					      bytes_t bytes)
+{
+	struct connection *connection;
+	bool is_none;
+
+	if (!(call->traits & TRAIT_SENDS) || !owes_reply_of_http2(call))
+		return;
+	is_none = sends_no_reply(regs, call, bytes);
+	connection = connection_of(call->sk, call->inode);
+	if (connection)
+		connection->sends_no_reply = is_none;
 }
 
 /* A target asks, and `length` bytes of that lie at `at`. */

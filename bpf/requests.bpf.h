@@ -230,7 +230,8 @@ static __always_inline void note_unread(struct connection *connection, struct ca
 static __always_inline bool is_worth_a_look(struct connection *connection)
 {
 	if (connection->looks >= LOOKS_MAX)
-		return is_in_handshake(connection);
+		return is_in_handshake(connection) ||
+		       (connection->is_multiplexed && connection->role == ROLE_SERVED);
 	connection->looks++;
 	return true;
 }
@@ -568,14 +569,15 @@ static __always_inline int bytes_sent(struct task_struct *task, struct thread_st
 			   had_room, now);
 		return looks | LOOK_PIECE;
 	}
-	if (connection->phase != PHASE_RECEIVING || connection->role != ROLE_SERVED)
+	if (connection->phase != PHASE_RECEIVING || connection->role != ROLE_SERVED ||
+	    connection->sends_no_reply)
 		return looks;
 	/* The send call began before the request came: a push, for example, not the reply. */
 	overtaken = call->start_ns < connection->received_ns;
 	if (overtaken && !is_overtaken(connection, call))
 		return looks;
 	if (is_in_handshake(connection)) {
-		tls_turn_over(connection);
+		no_request_came(connection);
 		return looks;
 	}
 	/* Once it is said to have the reply, another thread may begin the next turn at any moment. */

@@ -465,6 +465,14 @@ static __always_inline void look_at(struct task_struct *task, struct thread_stat
 		look_at_bytes(regs, call, bytes, looks);
 }
 
+static __always_inline void look_and_follow(struct task_struct *task, struct thread_state *state,
+					    struct pt_regs *regs, struct call_in_flight *call,
+					    bytes_t bytes, ns_t now)
+{
+	look_for_no_reply(regs, call, bytes);
+	look_at(task, state, regs, call, bytes, follow_bytes(task, state, call, bytes, now), now);
+}
+
 /* How the datagram at this place in its call begins. */
 static __noinline int header_of_datagram(struct pt_regs *regs, struct call_in_flight *call, u32 at,
 					 struct name_header *header)
@@ -605,8 +613,7 @@ static __always_inline void record_call(struct task_struct *task, struct pt_regs
 		if (call->endpoint == ENDPOINT_UDP)
 			follow_datagrams(task, state, regs, call, ret, now);
 		else if (is_followed(call->sk) && !is_peek(regs, call))
-			look_at(task, state, regs, call, bytes,
-				follow_bytes(task, state, call, bytes, now), now);
+			look_and_follow(task, state, regs, call, bytes, now);
 	} else if (call->traits & TRAIT_RECEIVES) {
 		follow_end(call, ret, now);
 	}

@@ -94,8 +94,8 @@ static __always_inline bool follow_records(struct connection *connection, u64 at
 	return is_finished;
 }
 
-/* It took no part in a request: what is sent next is no reply, and what comes next may be one. */
-static __always_inline void tls_turn_over(struct connection *connection)
+/* The turn has no part in a request: what is sent next is no reply, and what comes next may be one. */
+static __always_inline void no_request_came(struct connection *connection)
 {
 	request_gone(connection);
 	connection->phase = PHASE_IDLE;
@@ -126,7 +126,7 @@ static __always_inline void look_for_handshake(struct connection *connection, u6
 	if (connection->tls != TLS_FINISHED || connection->tls_left)
 		return;
 	connection->tls = TLS_OPEN;
-	tls_turn_over(connection);
+	no_request_came(connection);
 }
 
 /* A target asks: with a flight of its handshake, or with more after one. */

@@ -806,7 +806,8 @@ struct connection {
 	unsigned short tls_left;	/* bytes to come of the record that was received last */
 	/* UDP: asked of a name server in this period and the one before, and not answered so far. */
 	unsigned char questions[2];
-	unsigned short pad_questions;
+	unsigned char sends_no_reply;	/* the send call that returns: of HTTP/2, and no reply */
+	unsigned char pad_questions;
 	unsigned int question_period;
 	/* In the queue when the last receive call returned; of a leftover, what is still there; while
 	 * it is in the accept queue, how many had entered that.

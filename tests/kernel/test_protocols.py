@@ -117,6 +117,44 @@ def test_an_idle_http2_connection_owes_nothing(address: str, tmp_path: Path) -> 
     assert owed(grpc_observed(address, tmp_path, connected_before=True)) == (0, 0)
 
 
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+HEADERS, SETTINGS, PING, ROOM = 1, 4, 6, 8
+LAST_PART = 4
+
+
+def frame(kind: int, payload: bytes = b"", flags: int = 0, stream: int = 0) -> bytes:
+    """RFC 9113, 4.1."""
+    head = len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big")
+    return head + payload
+
+
+def test_settings_pings_and_room_are_no_part_of_requests_of_http2(
+    address: str, tmp_path: Path
+) -> None:
+    """A server acknowledges them at once, in pieces of frames, while it works for 20 ms; the next
+    request comes 20 ms after those that follow a reply."""
+    acknowledges = frame(SETTINGS, flags=1) + frame(PING, 8 * b"p", flags=1)
+    with conversation(address) as (server, client):
+        with Attached(["--pid", str(server.pid)], tmp_path) as watched:
+            for number in range(REQUESTS):
+                opens = PREFACE + frame(SETTINGS, 6 * b"s") if not number else b""
+                asks = opens + frame(HEADERS, b"asks", LAST_PART, stream=2 * number + 1)
+                client.send(asks)
+                client.server_reads(asks)
+                server.do(f"send {acknowledges[:10].hex()} {acknowledges[10:].hex()}")
+                time.sleep(IDLE_S)
+                reply = frame(HEADERS, b"told", LAST_PART, stream=2 * number + 1)
+                server.do(f"send {reply[:9].hex()} {reply[9:].hex()}")
+                room = frame(ROOM, b"\0\0\1\0") + frame(PING, 8 * b"p")
+                client.send(room)
+                client.server_reads(room)
+                time.sleep(IDLE_S)
+        served = watched.report["requests"]["served"]
+        assert (served["count"], served["turn_based"]) == (REQUESTS, False)
+        assert 1e6 * IDLE_S <= served["latency_us"]["mean"] <= 1.5e6 * IDLE_S
+        assert owed(watched.report) == (0, 0)
+
+
 # A FastCGI request as nginx sends it; the record that ends it has 8 bytes, and PHP-FPM reads it
 # when it has replied.
 BODY, END = b"\1\1\0\1\0\10\0\0" + 8 * b"\0" + 64 * b"p", b"\1\5\0\1\0\0\0\0"

@@ -2,7 +2,8 @@
 
     serving_actor.py unix|tcp ADDRESS       prints "ready" when it listens
 
-Lines: `accept`, `read BYTES` (one call that takes exactly those), `reply`.
+Lines: `accept`, `read BYTES` (one call that takes exactly those), `reply`, `send HEX …` (one call
+with a buffer for each).
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ def listening(kind: str, address: str) -> socket.socket:
 def act(listener: socket.socket) -> None:
     connection = listener
     for line in sys.stdin:
-        what, *number = line.split()
+        what, *words = line.split()
         if what == "accept":
             connection, _ = listener.accept()
         elif what == "read":
-            taken = connection.recv(int(number[0]))
-            assert len(taken) == int(number[0]), taken
+            taken = connection.recv(int(words[0]))
+            assert len(taken) == int(words[0]), taken
         elif what == "reply":
             connection.sendall(b"reply")
+        elif what == "send":
+            connection.sendmsg([bytes.fromhex(each) for each in words])
         print(time.monotonic_ns(), flush=True)
 
 
