@@ -26,8 +26,11 @@ def pool(app_us: float, **share: float) -> Report:
     return ill.service(requests, ill.thread(4711, "python", sys_socket=0.01), *threads)
 
 
-def service_of(report: Report) -> Service:
-    return replace(whole_service(report), repliers=REPLIERS, handed_over=300)
+def service_of(report: Report, handed: float = 300 / 500) -> Service:
+    """Of 500 requests 300 are handed over; `handed`: what they have of the time of all."""
+    service = whole_service(report)
+    handed_us = handed * service.stage_sums_us["app"]
+    return replace(service, repliers=REPLIERS, handed_over=300, handed_us=handed_us)
 
 
 def divided(report: Report) -> RequestTime:
@@ -55,6 +58,26 @@ def test_a_full_pool_s_requests_wait_for_what_its_threads_wait_for(
     handed = 300 / 500
     assert found.share(part) == pytest.approx(handed, abs=0.02)
     assert found.share("timer") < 0.02
+
+
+def test_quick_ones_that_stay_with_their_thread_do_not_tell_of_those_handed_over() -> None:
+    """What a thread answers itself (HTTP/2's settings) is short, and computes all the while."""
+    report = pool(320_000, blocked_other=0.98)
+    quick = ill.served(500, recv_wait=0, recv=0, send=0, app=320_000, cpu=50.0, runq=50.0)
+    report = replace(report, requests=replace(report.requests, served=quick))
+    found = request_time(service_of(report, handed=0.999))
+    assert found.share("sleep") > 0.95
+    assert found.share("cpu", "runq") < 0.02
+
+
+def test_those_handed_over_take_what_the_report_says() -> None:
+    report = pool(320_000, blocked_other=0.98)
+    row = replace(ill.served_by(4711, 500, "python"), handed_over=300, handed_over_us=12e6)
+    report = replace(report, requests=replace(report.requests, served_by=[row]))
+    assert (whole_service(report).handed_over, whole_service(report).handed_us) == (300, 12e6)
+    longer = replace(row, handed_over_us=1e12)
+    report = replace(report, requests=replace(report.requests, served_by=[longer]))
+    assert whole_service(report).handed_us == 500 * 320_000
 
 
 def test_what_a_pool_with_time_waits_for_stays_unknown() -> None:

@@ -145,7 +145,18 @@ def test_what_a_client_has_not_sent_is_no_time_of_the_thread() -> None:
 
 
 def test_the_stages_of_those_handed_over_are_not_divided() -> None:
-    assert parts(uploads(15 * MS, handed_over=2))["client"] == 75.0
+    assert parts(uploads(12 * MS, handed_over=2))["client"] == 75.0
+
+
+def test_those_handed_over_took_what_is_not_told_of() -> None:
+    """4 of 40 ms are told of, and 15 are the client's: how many requests were handed over does not
+    say how long they took."""
+    (row,) = rows([], [uploads(15 * MS, handed_over=1)])
+    assert row.handed_over_us == 21_000.0
+    (row,) = rows([], [uploads(15 * MS)])
+    assert row.handed_over_us == 0.0
+    (row,) = rows([], [uploads(15 * MS, handed_over=None)])
+    assert row.handed_over_us is None
 
 
 @pytest.mark.parametrize("unlike", ["http", "rest_ns"])

@@ -215,7 +215,7 @@ def test_threads_that_wait_for_work_are_no_pool_without_time() -> None:
 def test_what_requests_that_were_handed_over_sleep_for_is_told_by_who_replies() -> None:
     """HTTP/2 in Python: a thread receives, another one sleeps and replies."""
     whole = whole_service(replace(handed_over("sleep", "clock_nanosleep"), waits=[]))
-    service = replace(whole, handed_over=whole.count)
+    service = replace(whole, handed_over=whole.count, handed_us=whole.stage_sums_us["app"])
     assert request_time(service).share("sleep") == 0.0
     service = replace(service, repliers=frozenset(range(FIRST, FIRST + 4)))
     assert request_time(service).share("sleep") > 0.9
@@ -262,7 +262,8 @@ def test_a_full_pool_that_computes_and_writes_is_what_requests_wait_for(
 
 def test_requests_that_change_the_loop_wait_for_its_pool_too() -> None:
     """Loops of one runtime take requests from each other."""
-    service = replace(whole_service(handed_over("sleep", "clock_nanosleep")), handed_over=400)
+    service = whole_service(handed_over("sleep", "clock_nanosleep"))
+    service = replace(service, handed_over=400, handed_us=service.stage_sums_us["app"])
     assert request_time(service).share("sleep") > 0.75
 
 

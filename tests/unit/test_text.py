@@ -9,7 +9,7 @@ from typing import Callable
 import pytest
 from rich.cells import cell_len
 
-from tests.unit import reports, verdicts
+from tests.unit import ill, reports, verdicts
 from udsprobe.model.report import Report, SyscallsPerRequest
 from udsprobe.views.text.report_text import render
 
@@ -136,6 +136,19 @@ def test_where_the_time_goes() -> None:
     assert "cpu 90.0" in line_with(text, "└ app 799µs")
     assert "user 93.0" in line_with(text, "thread node 4711")
     assert text.index("verdict:") < text.index("request 1.00ms") < text.index("── requests")
+
+
+@pytest.mark.parametrize(("part", "says"), [(0.75, "cpu 22.5"), (1.0, "handed over 100")])
+def test_what_another_thread_replied_to_is_in_the_bar(part: float, says: str) -> None:
+    """Its time is told by no thread; what is told is of the rest."""
+    report = reports.measured()
+    served = report.requests.served
+    assert served is not None and served.stages_us.app is not None
+    whole_us = (served.stages_us.app.mean or 0.0) * served.stages_us.app.count
+    row = replace(ill.served_by(4711, 9), handed_over_us=part * whole_us)
+    text = render(replace(report, requests=replace(report.requests, served_by=[row])))
+    assert says in line_with(text, "└ app 799µs")
+    assert "handed over" in line_with(text, "└ app 799µs")
 
 
 def test_pipelined_requests_are_said_beside_their_latency() -> None:

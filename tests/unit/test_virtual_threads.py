@@ -27,6 +27,7 @@ def carried(*, timer: str = "VirtualThread-u", handed_over: int = 0) -> Service:
     requests = ill.served(500, recv_wait=0, recv=0, send=0, app=160_000, lock=90.0, cpu=10.0)
     report = ill.service(requests, *threads, ill.thread(4714, timer, blocked_lock=1.0))
     service = replace(whole_service(report), repliers=frozenset(CARRIERS), handed_over=handed_over)
+    service = replace(service, handed_us=handed_over * 160_000.0)
     return replace(service, waits=tuple(map(woken, CARRIERS)))
 
 

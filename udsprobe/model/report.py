@@ -680,7 +680,9 @@ class ServedBy:
     `latency_us` has no percentiles in recordings of udsprobe before it counted them by
     process; its `max` is then the longest since the observation began. `app_time_pct`
     is None when nothing was directly observed; `handed_over` requests were answered by
-    another thread than received them and are not in it. `in_progress` are received and
+    another thread than received them and are not in it; `handed_over_us` is what their `app`
+    stages took, all together, and of others' the time between receive calls that no part of it
+    tells of. `in_progress` are received and
     their reply has not begun (0 where the process has never replied: its protocol may
     have none), `unread` connections with bytes it has not begun to receive, `asking`
     requests of its own without an answer yet. `unanswered` are those in progress
@@ -690,8 +692,8 @@ class ServedBy:
     `asked_before` are TCP connections whose client had spoken last when the observation began, and
     neither end since: requests that hang, long polls, or messages that nobody answers.
     `http`: its replies with an HTTP/1 status; `in_pieces`: those that came in pieces.
-    `at_once`, `given_up`, `dropped`, `abandoned`, `asked_before`, `http` and `in_pieces` are None
-    when not measured.
+    `handed_over_us`, `at_once`, `given_up`, `dropped`, `abandoned`, `asked_before`, `http` and
+    `in_pieces` are None when not measured.
     """
 
     pid: int
@@ -717,6 +719,7 @@ class ServedBy:
     asked_before: Optional[Waiting] = None
     http: Optional[HttpReplies] = None
     in_pieces: Optional[InPieces] = None
+    handed_over_us: Optional[float] = None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from udsprobe.model.requests.reply_pieces import in_pieces
 from udsprobe.model.requests.served_requests import (
     app_growth_ns,
     app_parts_ns,
+    handed_over_ns,
     rest_of_requests_ns,
     shares_pct,
     with_rest_of_requests,
@@ -91,7 +92,13 @@ def _row(
         in_pieces=in_pieces(
             f"process {reading.pid}", reading.in_pieces, before.in_pieces if before else None
         ),
+        handed_over_us=_handed_over_us(reading, before),
     )
+
+
+def _handed_over_us(reading: ServerReading, before: Optional[ServerReading]) -> Optional[float]:
+    spent_ns = handed_over_ns(reading, before)
+    return None if spent_ns is None else spent_ns / _NS_PER_US
 
 
 def _given_up(reading: ServerReading, before: Optional[ServerReading]) -> Optional[GivenUp]:

@@ -122,9 +122,7 @@ def with_rest_of_requests(
     return {**{name: pct * (1 - client) for name, pct in shares.items()}, "client": 100 * client}
 
 
-def rest_of_requests_ns(
-    reading: ServerReading, before: Optional[ServerReading]
-) -> Tuple[int, float]:
+def rest_of_requests_ns(reading: ServerReading, before: Optional[ServerReading]) -> Tuple[int, int]:
     """What one process waited in the window for the rest of requests that had begun, and the `app`
     stages of those that stayed with one thread.
 
@@ -135,14 +133,31 @@ def rest_of_requests_ns(
     count = grown(f"{name} count", reading.count, before.count if before else 0)
     rest_ns = grown_if_measured(f"{name} rest", reading.rest_ns, before.rest_ns if before else 0)
     http = http_replies(name, reading.http, before.http if before else None)
+    is_http = bool(count) and http is not None and http.count >= ONE_AT_A_TIME_MIN * count
+    alone_ns = _app_ns(reading, before) - (handed_over_ns(reading, before) or 0)
+    return (rest_ns or 0) if is_http else 0, alone_ns
+
+
+def handed_over_ns(reading: ServerReading, before: Optional[ServerReading]) -> Optional[int]:
+    """Of the `app` stages of one process in the window what no thread tells of, because another one
+    replied than received; None where that is not measured.
+
+    What it is not: what threads did that received and replied, and what clients had not sent.
+    """
+    name = f"process {reading.pid}"
     handed = grown_if_measured(
         f"{name} handed over", reading.handed_over, before.handed_over if before else 0
     )
+    if not handed:
+        return handed
+    told = app_growth_ns(reading.app_activity_ns, before.app_activity_ns if before else {})
+    rest_ns = grown_if_measured(f"{name} rest", reading.rest_ns, before.rest_ns if before else 0)
+    return max(0, _app_ns(reading, before) - sum(told.values()) - (rest_ns or 0))
+
+
+def _app_ns(reading: ServerReading, before: Optional[ServerReading]) -> int:
     earlier_ns = before.stages_ns.get("app", 0) if before else 0
-    app_ns = grown(f"{name} app", reading.stages_ns.get("app", 0), earlier_ns)
-    is_http = bool(count) and http is not None and http.count >= ONE_AT_A_TIME_MIN * count
-    alone = 1 - (handed or 0) / count if count else 0.0
-    return (rest_ns or 0) if is_http else 0, app_ns * alone
+    return grown(f"process {reading.pid} app", reading.stages_ns.get("app", 0), earlier_ns)
 
 
 def app_growth_ns(after: Times, before: Times) -> Dict[str, int]:

@@ -56,7 +56,8 @@ class Service:
         count: requests served; latency: of them, None when not measured.
         stage_sums_us: stage → its time, all requests together, in µs.
         app_pct: what the `app` stage consisted of (`requests.served.app_time_pct`).
-        handed_over: requests whose `app` stage no single thread tells of.
+        handed_over: requests whose `app` stage no single thread tells of; handed_us: of the
+            `app` stages that part, in µs.
         at_once: requests that a process had in progress when it began a reply, that one too.
         spent_s: activity → thread-seconds, of all threads.
         foreign_runq: part of the waits for a CPU that others are the reason
@@ -110,6 +111,7 @@ class Service:
     answers_paused_us: float = 0.0
     is_first: bool = False
     asks_for_lock_again: bool = False
+    handed_us: float = 0.0
 
     @property
     def counted_share(self) -> float:
@@ -131,20 +133,14 @@ class Service:
         return (mean or 0.0) * self.count + self.paused_us
 
     @property
-    def handed_us(self) -> float:
-        """Of the `app` stages those of requests that no single thread tells of, in µs."""
-        if not self.count:
-            return 0.0
-        return self.stage_sums_us.get("app", 0.0) * self.handed_over / self.count
-
-    @property
     def upstream_us(self) -> float:
         """Time of its own requests to others, all together, the pauses of answers included."""
         return sum(upstream_us(row) for row in self.upstream)
 
     def app_us(self, part: str) -> float:
-        """Of the `app` stages of all requests together what `app_pct` has for a part, in µs."""
-        return self.stage_sums_us.get("app", 0.0) * self.app_pct.get(part, 0.0) / 100
+        """What `app_pct` has for a part, of the `app` stages that it is of, in µs."""
+        told_us = max(0.0, self.stage_sums_us.get("app", 0.0) - self.handed_us)
+        return told_us * self.app_pct.get(part, 0.0) / 100
 
     def spent_us(self, *activities: str) -> float:
         """Thread time in some activities, added up."""
@@ -232,15 +228,15 @@ def _with_pauses(service: Service, rows: Sequence[ServedBy]) -> Service:
     if not replies_us:
         return service
     app_us = service.stage_sums_us.get("app", 0.0)
-    parts = {name: app_us * pct / 100 for name, pct in service.app_pct.items()}
+    parts = {name: service.app_us(name) for name in service.app_pct}
     for name, us in paused.items():
         parts[name] = parts.get(name, 0.0) + us
-    whole_us = app_us + replies_us
+    told_us = sum(parts.values())
     return replace(
         service,
         paused_us=replies_us,
-        stage_sums_us={**service.stage_sums_us, "app": whole_us},
-        app_pct={name: 100 * us / whole_us for name, us in parts.items()},
+        stage_sums_us={**service.stage_sums_us, "app": app_us + replies_us},
+        app_pct={name: 100 * us / told_us for name, us in parts.items()},
     )
 
 
@@ -260,6 +256,7 @@ def whole_service(report: Report) -> Service:
         stage_sums_us=_stage_sums(served),
         app_pct=(served.app_time_pct if served is not None else None) or {},
         handed_over=sum(row.handed_over or 0 for row in report.requests.served_by or ()),
+        handed_us=_handed_us(report.requests.served_by or (), _stage_sums(served)),
         at_once=_at_once(report.requests.served_by or ()),
         upstream=tuple(report.requests.upstream or ()),
         threads=tuple(time.threads) if time is not None else (),
@@ -429,6 +426,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         stage_sums_us={name: _sum_of_stage(rows, name) for name in STAGES},
         app_pct=_app_pct(rows),
         handed_over=sum(row.handed_over or 0 for row in rows),
+        handed_us=_handed_us(rows, {"app": _sum_of_stage(rows, "app")}),
         at_once=_at_once(rows),
         upstream=upstream,
         threads=tuple(t for t in (time.threads if time is not None else ()) if t.pid in pids),
@@ -460,6 +458,11 @@ def _sum_of_stage(rows: Sequence[ServedBy], name: str) -> float:
     if name == "accept_wait":
         return 0.0
     return sum((getattr(row.stages_mean_us, name) or 0.0) * row.count for row in rows)
+
+
+def _handed_us(rows: Sequence[ServedBy], stages_us: Mapping[str, float]) -> float:
+    """Of rows of servers that ask each other, what is the outermost ones' is no more than that."""
+    return min(stages_us.get("app", 0.0), sum(row.handed_over_us or 0.0 for row in rows))
 
 
 def _app_pct(rows: Sequence[ServedBy]) -> Dict[str, float]:

@@ -99,7 +99,7 @@ def time_lines(report: Report, width: int, *, app: bool = False) -> List[str]:
     lines = []
     served = report.requests.served
     if served is not None and served.stages_us != Stages():
-        lines += _request(served, width, app)
+        lines += _request(report, served, width, app)
     if report.time is not None and report.time.busiest is not None:
         lines.append(_thread(report.time.busiest, width))
     return lines
@@ -132,9 +132,24 @@ def stage_means(served: Served) -> Optional[Dict[str, float]]:
     return {"accept" if len(told) == len(_STAGES) else "rest": means["accept"], **told}
 
 
-def app_parts(served: Served) -> List[Part]:
-    """What the stage `app` consisted of; empty when not measured."""
-    return _parts(_APP, served.app_time_pct or {}, 100)
+def app_parts(report: Report) -> List[Part]:
+    """What the stage `app` consisted of, by threads that received and replied; empty when not
+    measured. Of what one received and another one replied to, no thread tells."""
+    served = report.requests.served
+    if served is None:
+        return []
+    handed = _handed_over(report, served)
+    told = _parts(_APP, served.app_time_pct or {}, 100)
+    parts = [part._replace(share=part.share * (1 - handed)) for part in told]
+    return [*parts, Part("handed over", handed, WAITING)] if handed else parts
+
+
+def _handed_over(report: Report, served: Served) -> float:
+    """The part of the stage `app` that other threads replied to than received."""
+    app = served.stages_us.app
+    whole_us = (app.mean or 0.0) * app.count if app is not None else 0.0
+    handed_us = sum(row.handed_over_us or 0.0 for row in report.requests.served_by or ())
+    return min(1.0, handed_us / whole_us) if whole_us else 0.0
 
 
 def activities(share: Mapping[str, float]) -> List[Part]:
@@ -142,7 +157,7 @@ def activities(share: Mapping[str, float]) -> List[Part]:
     return _parts(ACTIVITIES, share, 1)
 
 
-def _request(served: Served, width: int, app: bool) -> List[str]:
+def _request(report: Report, served: Served, width: int, app: bool) -> List[str]:
     means = stages(served)
     if means is None:
         quiet = [column("request", _head_width(width)) + " no request was served"]
@@ -153,7 +168,7 @@ def _request(served: Served, width: int, app: bool) -> List[str]:
         *_parts(_STAGES, means, total),
     ]
     lines = [_line(f"request {numbers.duration(total)}", parts, width)]
-    inside = app_parts(served)
+    inside = app_parts(report)
     if app:
         lines.append(_line(f"└ app {numbers.duration(means['app'])}", inside, width))
     return lines

@@ -153,12 +153,12 @@ def _requests(report: Report, line: Timeline) -> Dict[str, Any]:
     return {
         "served": served,
         "lines": lines,
-        "stages": _stages(served),
+        "stages": _stages(report, served),
         "stages_plot": time_plots.stage_means(line),
     }
 
 
-def _stages(served: Served) -> Optional[Table]:
+def _stages(report: Report, served: Served) -> Optional[Table]:
     means = breakdown.stage_means(served) or {}
     total = sum(means.values()) or 1.0
     rows = [
@@ -172,7 +172,7 @@ def _stages(served: Served) -> Optional[Table]:
     ]
     parts = [
         {"stage": f"└ {each.name}", "mean": "", "share": "", "of_app": numbers.share(each.share)}
-        for each in breakdown.app_parts(served)
+        for each in breakdown.app_parts(report)
         if each.share >= _NOT_AT_ALL
     ]
     below = [*means].index("app") + 1 if "app" in means else len(rows)

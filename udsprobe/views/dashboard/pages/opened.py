@@ -214,7 +214,7 @@ def _requests(key: object, frame: Frame, width: int) -> List[Line]:
         *section("since the start", _served_facts(since, frame.window), width),
         *latencies(total),
         *_stages(since),
-        *_app(since),
+        *_app(frame.window),
         *_served_by(frame.window),
         *_calls_a_request(frame.window, width),
         *rests_on(frame.window, ("served_requests", "stages"), width),
@@ -243,8 +243,8 @@ def _stages(served: Served) -> List[Line]:
     return [*lines, plain("")]
 
 
-def _app(served: Served) -> List[Line]:
-    parts = app_parts(served)
+def _app(report: Report) -> List[Line]:
+    parts = app_parts(report)
     if not parts:
         return []
     lines = [_share_line(part.name, "", part.share) for part in parts]
