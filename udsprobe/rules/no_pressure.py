@@ -202,7 +202,7 @@ def healthy(
         transport_bound=False,
         transport_share_pct=share.share_pct,
         max_gain_pct=share.max_gain_pct,
-        confidence=_confidence(_seen(service, owed) if asked is None else ASKS_ONLY_SURE, value),
+        confidence=_confidence(_amount(report, service, asked, owed), value),
         summary=f"No bottleneck: {_with_owed(where, owed)}{_near_words(cause, value)}"
         f"{_lock_words(locks)}{gain}",
         subject=None,
@@ -239,8 +239,18 @@ def _confidence(amount: float, near: float) -> float:
     return round(min(0.99, amount * (0.5 + 0.5 * clearness(near))), 2)
 
 
+def _amount(
+    report: Report, service: Service, asked: Optional[MostAsked], owed: List[Evidence]
+) -> float:
+    if asked is not None:
+        return ASKS_ONLY_SURE
+    return PUSHES_ONLY_SURE if _pushes(report, service) and not owed else _seen(service, owed)
+
+
 # It waits for slow answers, or for work: nothing tells which.
 ASKS_ONLY_SURE = 0.5
+# What it sends may come late: nobody asks for it, so nothing tells when it was due.
+PUSHES_ONLY_SURE = 0.5
 _NOTHING = "nothing is saturated, refused or blocked"
 
 
@@ -306,7 +316,11 @@ def _where(
     sender: Optional[Sender],
 ) -> str:
     if not time.count:
-        return f"no request-reply turns were seen, and {_NOTHING}."
+        pushed = _pushes(report, service)
+        sends = (
+            f": {count(pushed, 'message')} were sent unasked (pushes, streams)" if pushed else ""
+        )
+        return f"no request-reply turns were seen{sends}, and {_NOTHING}."
     largest = _largest(time)
     mean = duration(time.total_us / time.count)
     words = {
@@ -438,8 +452,16 @@ def _descriptor_room(report: Report) -> List[Evidence]:
     return [evidence("fds_open", opened, "fds", says, limit)]
 
 
-def _socket_calls(report: Report) -> int:
-    moving = ("read", "write", "recv", "send")
+def _pushes(report: Report, service: Service) -> int:
+    """Send calls of who answers nobody and asks nobody, where they are many; 0 else."""
+    sends = _socket_calls(report, ("write", "send"))
+    is_alone = not service.count and not any(row.count for row in service.upstream)
+    return sends if is_alone and sends >= STREAM_CALLS_MIN else 0
+
+
+def _socket_calls(
+    report: Report, moving: Tuple[str, ...] = ("read", "write", "recv", "send")
+) -> int:
     return sum(
         row.calls
         for row in report.syscalls or []
