@@ -649,6 +649,7 @@ static __always_inline bool read_connection(struct connection_record *record, ad
 	read_progress(sk, connection, record);
 	read_window(sk, connection, record);
 	record->asking_since_ns = asking_since_ns(connection);
+	record->is_multiplexed = connection->is_multiplexed;
 	record->inode = connection->inode;
 	record->bytes_in = connection->bytes_in;
 	record->bytes_out = connection->bytes_out;

@@ -1037,7 +1037,7 @@ struct connection_record {
 	unsigned char queue_flags;
 	unsigned char role;
 	unsigned char endpoint;
-	unsigned char pad;
+	unsigned char is_multiplexed;
 	unsigned int stops;
 	u64_t peer_inode;	/* of the Unix socket at the other end; 0: not accepted, or gone */
 	unsigned int tgid;

@@ -428,6 +428,7 @@ class ConnectionReading:
         window_full_ns: TCP: bytes were kept because the reader had no room for them, in steps of
             the kernel's tick (`tcpi_rwnd_limited`, since we came). None on Unix, and in
             recordings of earlier versions.
+        is_multiplexed: it speaks HTTP/2, as far as is known.
     """
 
     inode: int
@@ -462,6 +463,7 @@ class ConnectionReading:
     stops: Optional[Total] = None
     window_full_ns: Optional[int] = None
     held_ns: Optional[Total] = None
+    is_multiplexed: bool = False
 
 
 @dataclass(frozen=True)

@@ -286,6 +286,17 @@ def test_a_pool_is_connections_that_are_kept(
     assert found.busy_pct == (None if busy_pct is None else pytest.approx(busy_pct, rel=0.01))
 
 
+@pytest.mark.parametrize("is_multiplexed", [False, True])
+def test_a_connection_of_http2_is_told(is_multiplexed: bool) -> None:
+    """One carries what is asked at the same time: nobody waits until it is free."""
+    row = upstream([190_000_000] * 100, opened=0)
+    at = {"transport": row.transport, "peer_address": row.address}
+    kept = (connection(role="upstream", is_multiplexed=is_multiplexed, **at),)
+    last = sample(11, upstream=(row,), connections=kept)
+    (found,) = upstream_rows(sample(1, upstream=(), connections=kept), last) or []
+    assert (found.connections, found.multiplexed) == (1, is_multiplexed)
+
+
 @pytest.mark.parametrize(("began", "busy_pct"), [(0, 100.0), (5, 80.0)])
 def test_a_pool_was_busy_with_what_was_asked_before_the_observation(
     began: int, busy_pct: float

@@ -73,6 +73,21 @@ def test_one_connection_may_carry_several_requests_at_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("connections", "says"),
+    [(1, "one connection, which is 98 % busy"), (2, "2 connections, which are 98 % busy")],
+)
+def test_a_larger_pool_is_no_remedy_where_one_carries_all(connections: int, says: str) -> None:
+    """HTTP/2: what waits for an answer there waits for who is asked."""
+    few = pooled(98.0, connections=connections)
+    row = replace((few.requests.upstream or [])[0], multiplexed=True)
+    http2 = replace(few, requests=replace(few.requests, upstream=[row]))
+    found = verdict(http2)
+    assert found.cause == "upstream-wait" and f"over {says}" in found.summary
+    assert "see why" in first_action(http2)
+    assert not any("pool" in each.say for each in found.actions)
+
+
+@pytest.mark.parametrize(
     ("comm", "busy", "has_time"),
     [
         ("redis-server", 0.97, False),

@@ -596,7 +596,8 @@ class Upstream:
     database by its protocol.
     `recv_wait_mean_us`: of the mean latency, the time for which the answer had come and the target
     had not yet asked for it. `logins`: of the answers, those to a login of PostgreSQL or MySQL, of
-    which one takes several; `login_mean_us` after their requests. None when not measured.
+    which one takes several; `login_mean_us` after their requests. `multiplexed`: a connection of
+    `connections` carries many requests at once (HTTP/2). None when not measured.
     """
 
     transport: str
@@ -616,6 +617,7 @@ class Upstream:
     recv_wait_mean_us: Optional[float] = None
     logins: Optional[int] = None
     login_mean_us: Optional[float] = None
+    multiplexed: Optional[bool] = None
 
 
 @dataclass(frozen=True)

@@ -485,7 +485,7 @@ def _pool(service: Service) -> str:
     if full is not None:
         busy = percent((full.busy_pct or 0.0) / 100)
         if _asks_together(service):
-            return f", over one connection, which is {busy} busy"
+            return f", {_over(full.connections or 1)} {busy} busy"
         if full.connections == 1:
             return f", and asks it one request at a time: its one connection is {busy} busy"
         size = count(full.connections or 0, "connection")
@@ -495,10 +495,20 @@ def _pool(service: Service) -> str:
     return ""
 
 
+def _over(connections: int) -> str:
+    return (
+        "over one connection, which is"
+        if connections == 1
+        else f"over {connections:,} connections, which are"
+    )
+
+
 def _asks_together(service: Service) -> bool:
-    """Over one connection, with fewer turns than there are requests, but for those in progress at
-    the window's edges: several were sent before their answers came."""
+    """By HTTP/2; or over one connection, with fewer turns than there are requests, but for those in
+    progress at the window's edges: several were sent before their answers came."""
     full = full_pool(service)
+    if full is not None and full.multiplexed:
+        return True
     if full is None or full.connections != 1:
         return False
     return full.count + service.at_once < service.count
@@ -506,6 +516,8 @@ def _asks_together(service: Service) -> bool:
 
 def _larger_pool(case: _Case) -> Tuple[Action, ...]:
     full = full_pool(case.service)
+    if full is not None and full.multiplexed:
+        return ()
     size = full.connections if full is not None else None
     return choice.pool(
         case.report, case.service.pids, 0 if _asks_together(case.service) else size or 0

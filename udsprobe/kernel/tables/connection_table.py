@@ -326,6 +326,7 @@ class ConnectionTable:
             stopped_ns=record.stopped_ns,
             stopped_since_ns=record.stopped_since_ns,
             asking_since_ns=record.asking_since_ns,
+            is_multiplexed=bool(record.is_multiplexed),
             stops=record.stops,
             window_full_ns=record.window_full * TICK_NS if transport == "tcp" else None,
         )

@@ -130,17 +130,19 @@ def _with_pool(row: Upstream, opened: int, first: Sample, last: Sample) -> Upstr
     if len(kept) >= CONNECTIONS_KEPT_MAX or opened > KEPT_OPENED_SHARE_MAX * row.count:
         return row
     place = (UPSTREAM_ROLE, row.transport, row.address)
-    connections = sum((c.role, c.transport, c.peer_address) == place for c in kept)
+    pool = [c for c in kept if (c.role, c.transport, c.peer_address) == place]
     each_us = (row.latency_us.mean or 0.0) - (row.recv_wait_mean_us or 0.0)
     window_us = (last.monotonic_ns - first.monotonic_ns) / 1000
     # Of requests that were sent before the observation began the answers are not counted.
     is_first = first.sequence == 0
-    there_us = connections * window_us * counted_share(window_us, each_us, is_first)
+    there_us = len(pool) * window_us * counted_share(window_us, each_us, is_first)
     if not there_us:
         return row
     # An answer that has begun still has its connection.
     waited_us = each_us * row.count + paused_us(row)
-    return replace(row, connections=connections, busy_pct=min(100.0, 100 * waited_us / there_us))
+    busy_pct = min(100.0, 100 * waited_us / there_us)
+    multiplexed = any(c.is_multiplexed for c in pool)
+    return replace(row, connections=len(pool), busy_pct=busy_pct, multiplexed=multiplexed)
 
 
 def _by_destination(
