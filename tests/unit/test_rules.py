@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -706,28 +706,40 @@ def test_a_process_for_each_connection_is_what_connections_cost() -> None:
     assert verdict(forking(2.0, moving=0.0)).cause == "healthy"
 
 
-def test_processes_that_keep_all_cpus_busy_together_are_not_one_of_them() -> None:
-    """Of 16 backends none has more than an eighth of a CPU."""
+def backends(**parts: float) -> Tuple[Report, Dict[str, float], List[ProcessTime]]:
+    """16 of one thread each on two CPUs: the report, what none of them does, and they."""
     report = ill.service(ill.served(40_000, app=3_000, cpu=100.0))
     assert report.time is not None
-    parts = {"user": 0.12, "runq": 0.05}
     rest = dict.fromkeys(report.time.total, 0.0)
-    share = {**rest, **parts, "blocked_lock": 0.83}
+    share = {**rest, **parts, "blocked_lock": 1 - sum(parts.values())}
     crew = [ProcessTime(5000 + n, "postgres", 1, ill.SECONDS, share) for n in range(16)]
     threads = [ThreadTime(p.pid, p.pid, "postgres", p.observed_s, share) for p in crew]
     time = replace(report.time, threads=threads, processes=crew, total=share)
     time = replace(time, total_s=16 * ill.SECONDS, busiest=threads[0])
     targets = [target(each.pid, "postgres") for each in crew]
-    report = replace(report, time=time, targets=targets)
-    found = verdict(replace(report, host=replace(report.host, cpus=2)))
+    host = replace(report.host, cpus=2)
+    return replace(report, time=time, targets=targets, host=host), rest, crew
+
+
+def test_processes_that_keep_all_cpus_busy_together_are_not_one_of_them() -> None:
+    """Of 16 backends none has more than an eighth of a CPU."""
+    report, rest, crew = backends(user=0.12, runq=0.05)
+    found = verdict(report)
     assert found.cause == "app-cpu"
     assert "postgres keeps all CPUs that it may use 100 % busy" in found.summary
     assert found.subject == "postgres"
     assert "GROUP BY" in (found.actions[0].run or "")
     # One process that has most of it is named.
     alone = replace(crew[0], share={**rest, "user": 0.9, "runq": 0.1}, observed_s=2 * ill.SECONDS)
-    one = replace(report, time=replace(time, processes=[alone, *crew[1:3]]))
-    assert "postgres 5000 is" in verdict(replace(one, host=replace(one.host, cpus=2))).summary
+    assert report.time is not None
+    one = replace(report, time=replace(report.time, processes=[alone, *crew[1:3]]))
+    assert "postgres 5000 is" in verdict(one).summary
+
+
+def test_a_herd_that_is_woken_at_once_does_not_keep_all_cpus_busy() -> None:
+    """Each waits for those before it, and all of them run for a quarter of the time there is."""
+    report, _, _ = backends(user=0.03, runq=0.17)
+    assert "keeps all CPUs" not in verdict(report).summary
 
 
 def churning(accepted: int, cpu_us: float) -> Report:

@@ -158,10 +158,16 @@ def _as_one(crew: Sequence[ProcessTime]) -> ProcessTime:
 
 
 def _of_host(service: Service) -> Optional[Saturation]:
-    """Its threads want all CPUs, though none of them all the time."""
-    used = service.spent_us(*ON_CPU, "runq") / 1e6
+    """Its threads want all CPUs, though none of them all the time.
+
+    Many that are woken at once wait in turns, each for all before it: that is no demand, where they
+    run for less than half of what there is.
+    """
+    ran, used = (service.spent_us(*names) / 1e6 for names in (ON_CPU, (*ON_CPU, "runq")))
     room = service.duration_s * service.cpus
     if not service.processes or not room or used / room < THREAD_BUSY_MIN:
+        return None
+    if ran < WAIT_SHARE_MIN * room:
         return None
     first = service.processes[0]
     if _used_s(first) >= WAIT_SHARE_MIN * used:
