@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Any, Optional, Sequence, Tuple
 
 import pytest
 
@@ -134,9 +134,11 @@ def test_who_just_sleeps_is_stuck_while_connections_wait(
         assert found.runners_up == [RunnerUp("accept-starved", 100.0)]
 
 
-def slept_in(row: WaitNow, threads: int) -> Stacks:
+HANDLES = (("main", "app"), ("handle", "app"), ("sleep", "libc.so.6"))
+
+
+def slept_in(row: WaitNow, threads: int, frames: Sequence[Tuple[str, str]] = HANDLES) -> Stacks:
     """A place that so many threads sleep in."""
-    frames = (("main", "app"), ("handle", "app"), ("sleep", "libc.so.6"))
     counted = slept(row.call or "", *frames, ms=3000 * threads, owing_ms=0)
     told_of = found(replace(counted, pid=row.pid))
     assert told_of.sleeps is not None
@@ -165,6 +167,30 @@ def test_a_wait_that_goes_on_is_told_with_its_code(
     in_code = f"({call}) for 3 s, in sleep ← handle (app); who will end that"
     assert (in_code in told_of.summary) == is_named
     assert bool(told_of.code) == is_named
+
+
+def test_a_wait_that_goes_on_is_told_with_what_a_library_waits_for() -> None:
+    """Who ends it is known then; other processes that do the same are told still."""
+    row, frames = (
+        wait(kind="sleep", call="select"),
+        (("main", "postgres"), ("ProcSleep", "postgres")),
+    )
+    found = verdict(replace(reported(row), stacks=slept_in(row, 1, frames)))
+    assert (
+        "asleep by a timer (select) for 3 s, for a lock of the database: "
+        "100 % in ProcSleep ← main (postgres). It is not"
+    ) in found.summary
+
+
+def test_the_wait_that_is_told_is_the_one_whose_place_is() -> None:
+    """Another thread of the process sleeps for longer, in another call."""
+    older = wait(4712, kind="lock", call="futex", lasted_us=3.05e6)
+    row = wait(4713, kind="sleep", call="nanosleep", lasted_us=2.9e6)
+    report = reported(older, row, threads=8)
+    told_of = verdict(replace(report, stacks=slept_in(row, 1)))
+    assert "node 4711/4713 has been asleep by a timer (nanosleep) for 2.9 s, in sleep ←" in (
+        told_of.summary
+    )
 
 
 def test_a_worker_that_has_a_client_and_waits_for_its_upstream_since_before_we_came() -> None:

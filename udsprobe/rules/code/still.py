@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Optional, Sequence
+from typing import Optional
 
 from udsprobe.model.report import CodePlace, Report, SleepCall, WaitNow
+from udsprobe.rules.accounts.authors import thread_name
 from udsprobe.rules.code.asleep import actions_in_code
 from udsprobe.rules.code.known_waits import known_of, with_known
 from udsprobe.rules.code.sleep_calls import sleep_fact
@@ -16,34 +17,39 @@ from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_KIND_SHARE_MIN
 
 _LASTED = re.compile(r"has been .+? for [\d.,]+ \w+(?: or longer)?")
+_NOBODY = "; who will end that is not known yet"
 
 
 def still_asleep(root: Suspect, report: Report) -> Optional[Suspect]:
     """The cause with the place of the wait that its headline tells of; None: it is not known."""
-    for each in held_up(report):
-        if each.pid in root.pids and _is_told(each.waits[0], report):
-            return _at_place(root, each.waits, report)
-    return None
-
-
-def _is_told(wait: WaitNow, report: Report) -> bool:
-    """Idle threads of a pool wait for locks, too: of one among others it is not told which."""
-    return wait.kind != "lock" or is_of_one_thread(report, wait.pid)
-
-
-def _at_place(root: Suspect, waits: Sequence[WaitNow], report: Report) -> Optional[Suspect]:
-    found = _sleep(waits[0], report)
-    place = None if found is None else _place(found, len(waits), report)
-    lasted = _LASTED.search(root.headline)
-    if found is None or place is None or lasted is None:
+    waits = [wait for each in held_up(report) if each.pid in root.pids for wait in each.waits]
+    first = next((wait for wait in waits if _is_told(wait, root.headline)), None)
+    if first is None or (first.kind == "lock" and not is_of_one_thread(report, first.pid)):
+        # Idle threads of a pool wait for locks, too: of one among others it is not told which.
         return None
+    alike = [each for each in waits if (each.pid, each.call) == (first.pid, first.call)]
+    found = _sleep(first, report)
+    if found is None or _place(found, len(alike), report) is None:
+        return None
+    return _at_place(root, found, report)
+
+
+def _is_told(wait: WaitNow, headline: str) -> bool:
+    return headline.startswith(f"{thread_name(wait.comm, wait.pid, wait.tid)} has been ")
+
+
+def _at_place(root: Suspect, found: SleepCall, report: Report) -> Optional[Suspect]:
+    lasted = _LASTED.search(root.headline)
+    if lasted is None:
+        return None
+    begins, rest = root.headline[: lasted.end()], root.headline[lasted.end() :]
     known, actions = known_of(found), actions_in_code(root, found, report)
     if known is not None:
-        return with_known(root, found, known, actions, report)
-    at = lasted.end()
+        told = with_known(replace(root, headline=begins), found, known, actions, report)
+        return replace(told, headline=f"{told.headline}{rest.replace(_NOBODY, '')}")
     return replace(
         root,
-        headline=f"{root.headline[:at]}, in {named(place)}{root.headline[at:]}",
+        headline=f"{begins}, in {named(found.code[0])}{rest}",
         evidence=(sleep_fact(found, report), *root.evidence),
         actions=tuple(actions),
         code=tuple(found.code),
