@@ -102,6 +102,14 @@ def test_what_needs_a_value_that_is_not_known_is_left_out() -> None:
     assert act.run is not None and "renice" in act.run and act.undo is None
 
 
+@pytest.mark.parametrize("comm", ["gunicorn", "shop", "postgres"])
+def test_who_has_all_cpus_is_not_given_more_workers(comm: str) -> None:
+    told = choice.busy(ill.service(ill.served(9), ill.thread()), 9, 9, comm, has_all_cpus=True)
+    assert not any("worker" in each.say and "raise" in each.say for each in told)
+    cheaper = "make it cheaper" if comm == "postgres" else "make what it computes cheaper"
+    assert any(cheaper in each.say for each in told)
+
+
 def test_every_cause_has_remedies_for_any_server() -> None:
     assert {kind.cause for kind in KINDS.values()} == set(CAUSES) - {HEALTHY, UNKNOWN}
     for name, kind in KINDS.items():

@@ -706,16 +706,19 @@ def test_a_process_for_each_connection_is_what_connections_cost() -> None:
     assert verdict(forking(2.0, moving=0.0)).cause == "healthy"
 
 
-def backends(**parts: float) -> Tuple[Report, Dict[str, float], List[ProcessTime]]:
-    """16 of one thread each on two CPUs: the report, what none of them does, and they."""
+def backends(
+    number: int = 16, **parts: float
+) -> Tuple[Report, Dict[str, float], List[ProcessTime]]:
+    """So many of one thread each on two CPUs: the report, what none of them does, and they."""
     report = ill.service(ill.served(40_000, app=3_000, cpu=100.0))
     assert report.time is not None
     rest = dict.fromkeys(report.time.total, 0.0)
     share = {**rest, **parts, "blocked_lock": 1 - sum(parts.values())}
-    crew = [ProcessTime(5000 + n, "postgres", 1, ill.SECONDS, share) for n in range(16)]
+    crew = [ProcessTime(5000 + n, "postgres", 1, ill.SECONDS, share) for n in range(number)]
     threads = [ThreadTime(p.pid, p.pid, "postgres", p.observed_s, share) for p in crew]
     time = replace(report.time, threads=threads, processes=crew, total=share)
-    time = replace(time, total_s=16 * ill.SECONDS, busiest=threads[0])
+    held = [CpuHolder(5000, "postgres", True, 9e6, 100.0)]
+    time = replace(time, total_s=number * ill.SECONDS, busiest=threads[0], cpu_holders=held)
     targets = [target(each.pid, "postgres") for each in crew]
     host = replace(report.host, cpus=2)
     return replace(report, time=time, targets=targets, host=host), rest, crew
@@ -734,6 +737,13 @@ def test_processes_that_keep_all_cpus_busy_together_are_not_one_of_them() -> Non
     assert report.time is not None
     one = replace(report, time=replace(report.time, processes=[alone, *crew[1:3]]))
     assert "postgres 5000 is" in verdict(one).summary
+
+
+def test_workers_that_wait_for_each_other_s_cpus_keep_all_of_them_busy() -> None:
+    """Each is busy all the time, and another one more would wait as the others do."""
+    report, _, _ = backends(6, user=0.3, sys_socket=0.03, runq=0.67)
+    found = verdict(report)
+    assert "postgres keeps all CPUs that it may use 100 % busy" in found.summary
 
 
 def test_a_herd_that_is_woken_at_once_does_not_keep_all_cpus_busy() -> None:

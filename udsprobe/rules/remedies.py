@@ -203,13 +203,20 @@ def _app_cpu(case: _Case) -> Remedy:
     else:
         return Remedy(None, "requests spend their time on a CPU")
     actions = (
-        *choice.busy(case.report, pid, tid, comm, of_many=found is not None and found.how in _MANY),
+        *choice.busy(
+            case.report,
+            pid,
+            tid,
+            comm,
+            of_many=found is not None and found.how in _MANY,
+            has_all_cpus=found is not None and found.how in _OF_HOST,
+        ),
         *choice.files_to_send(case.report, case.service.pids),
     )
     program = choice.started_for_requests(case.report) if _is_of_children(case.service) else None
     if program is not None:
         actions = (*choice.child_each(program), *actions)
-    if program is not None and (found is None or found.how in ("host", "crew")):
+    if program is not None and (found is None or found.how in _OF_HOST):
         subject = f"{program} processes"
         headline = f"{case.service.name} waits for {subject}, which come and go and compute"
         if found is not None:
@@ -273,8 +280,8 @@ def _computing_author(case: _Case) -> Optional[Remedy]:
     return Remedy(found.name, headline, (found.fact(),), actions)
 
 
-# Of `Saturation.how`: no process of them is busy alone.
-_MANY = ("processes", "crew")
+# Of `Saturation.how`: no process of them is busy alone; and they have all CPUs.
+_MANY, _OF_HOST = ("processes", "crew"), ("host", "crew")
 
 
 def _is_busy(found: Saturation) -> str:

@@ -69,7 +69,9 @@ def saturation(
         awaited = [*serving_threads(service), *_awaited_acceptors(service, time)]
         threads = [t for t in threads if t in awaited]
     if threads:
-        return _of_thread(service, max(threads, key=lambda t: busy(service, t.share)))
+        busiest = max(threads, key=lambda t: busy(service, t.share))
+        together = _of_host(service) if _waits_in_turns(busiest) else None
+        return together or _of_thread(service, busiest)
     if by_others >= WAIT_SHARE_MIN:
         taking_turns = _of_process(service)
         if taking_turns is not None:
@@ -127,6 +129,11 @@ def _of_thread(service: Service, thread: ThreadTime) -> Saturation:
         busy(service, thread.share),
         _kinds(thread.share, service),
     )
+
+
+def _waits_in_turns(thread: ThreadTime) -> bool:
+    """It is ready to run for longer than it runs: what it lacks is a CPU, and not a thread more."""
+    return thread.share.get("runq", 0.0) > sum(thread.share.get(name, 0.0) for name in ON_CPU)
 
 
 def _of_process(service: Service) -> Optional[Saturation]:

@@ -214,12 +214,18 @@ def send_buffer(report: Report, needed: float) -> Tuple[Action, ...]:
 
 
 def busy(
-    report: Report, pid: int, tid: int, comm: str, of_many: bool = False
+    report: Report,
+    pid: int,
+    tid: int,
+    comm: str,
+    of_many: bool = False,
+    has_all_cpus: bool = False,
 ) -> Tuple[Action, ...]:
     """A thread computes all the time: where, and how to have more of it.
 
     Args:
         of_many: of processes that do so together, and none of them alone.
+        has_all_cpus: no CPU is left for more of it.
     """
     target = target_of(report, pid)
     server = recognise(comm) if target is None else server_of(target)
@@ -229,7 +235,8 @@ def busy(
     profiles = (
         "profile-many" if of_many and server in KINDS["profile-many"].by_server else "profile"
     )
-    profile, more = (remedies(kind, server, **values) for kind in (profiles, "more-cpu"))
+    more_of_it = "all-cpus" if has_all_cpus else "more-cpu"
+    profile, more = (remedies(kind, server, **values) for kind in (profiles, more_of_it))
     endless = _computes_on(report, pid, tid)
     return (*profile, *endless, *_with_idle_cpus(report, target), *more)
 

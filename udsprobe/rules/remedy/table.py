@@ -108,6 +108,7 @@ KINDS: Dict[str, Kind] = {
     "code-names": Kind("app-cpu", "its functions have no names", work.CODE_NAMES),
     "computes-on": Kind("app-cpu", "without an end, it seems", work.COMPUTES_ON),
     "more-cpu": Kind("app-cpu", "more of it", work.MORE_CPU),
+    "all-cpus": Kind("app-cpu", "it has all CPUs already", work.ALL_CPUS),
     "few-cpus": Kind("app-cpu", "CPUs that it may not use are idle", work.FEW_CPUS),
     "code-garbage-collection": Kind("app-cpu", "garbage collection", code_kinds.GARBAGE),
     "code-garbage-collection-young": Kind(

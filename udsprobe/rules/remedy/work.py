@@ -228,6 +228,16 @@ MORE_CPU: Dict[str, Tuple[Row, ...]] = {
     ),
 }
 
+ALL_CPUS: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "make what it computes cheaper, or give it more CPUs, or other hosts a part of it",
+            "all CPUs are taken: one worker more would wait as these do",
+        ),
+    ),
+    **{server: MORE_CPU[server] for server in ("postgresql", "mysql", "redis")},
+}
+
 _SLEEPS = look(
     "sudo head -v /proc/{pid}/task/*/wchan /proc/{pid}/task/*/syscall",
     "see in which system call each thread sleeps",
