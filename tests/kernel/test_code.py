@@ -594,15 +594,20 @@ def test_all_sleep_is_counted_by_its_time(asleep: str, tmp_path: Path) -> None:
     assert sleeps["total_us"] / 1e6 / sleeps["watched_s"] == pytest.approx(blocked, abs=0.02)
 
 
+def compiled(folder: Path, name: str, source: str) -> str:
+    """A program that is called so, whose functions are all there."""
+    (folder / f"{name}.c").write_text(source)
+    program = str(folder / name)
+    argv = ["gcc", "-O1", "-fno-inline", "-pthread", "-o", program, f"{program}.c"]
+    subprocess.run(argv, check=True)
+    return program
+
+
 def test_a_sleep_that_began_before_and_does_not_end(tmp_path: Path) -> None:
     source = "#include <unistd.h>\n#include <stdio.h>\n"
     source += "void planted_wait(void) { pause(); sleep(1); }\n"
     source += 'int main(void) { puts("spins"); fflush(stdout); planted_wait(); return 0; }\n'
-    (tmp_path / "stuck.c").write_text(source)
-    program = str(tmp_path / "stuck")
-    argv = ["gcc", "-O1", "-fno-inline", "-o", program, str(tmp_path / "stuck.c")]
-    subprocess.run(argv, check=True)
-    report = observed([program], tmp_path, "--stacks")
+    report = observed([compiled(tmp_path, "stuck", source)], tmp_path, "--stacks")
     sleeps = report["stacks"]["sleeps"]
     assert calls(report)["pause"]["code"][0]["stack"][:2] == [
         "pause (libc.so.6)",
@@ -619,11 +624,7 @@ def test_all_threads_that_have_slept_since_before_are_told(tmp_path: Path) -> No
     source += f"int main(void) {{ pthread_t t; for (int i = 1; i < {threads}; i++)\n"
     source += "pthread_create(&t, 0, planted_wait, 0);\n"
     source += 'puts("spins"); fflush(stdout); planted_wait(0); return 0; }\n'
-    (tmp_path / "many.c").write_text(source)
-    program = str(tmp_path / "many")
-    argv = ["gcc", "-O1", "-pthread", "-o", program, str(tmp_path / "many.c")]
-    subprocess.run(argv, check=True)
-    report = observed([program], tmp_path, "--stacks")
+    report = observed([compiled(tmp_path, "many", source)], tmp_path, "--stacks")
     found, watched_s = calls(report)["pause"], report["stacks"]["sleeps"]["watched_s"]
     assert found["total_us"] / 1e6 == pytest.approx(threads * watched_s, rel=0.02)
     assert {each["stack"][1] for each in found["code"]} == {"planted_wait (many)"}
