@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import List, Optional, Tuple
+from typing import List, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Action, Connect, Evidence, Listener, Peer, Report, Syscall
+from udsprobe.model.report import (
+    Action,
+    Connect,
+    Evidence,
+    Listener,
+    Peer,
+    Report,
+    Syscall,
+    Upstream,
+)
 from udsprobe.rules.accounts.service import (
     ON_CPU,
     Service,
@@ -14,6 +23,7 @@ from udsprobe.rules.accounts.service import (
     move_bytes,
     serving_threads,
     stayed_us,
+    whole_service,
     without_row,
 )
 from udsprobe.rules.remedy import choice
@@ -155,11 +165,12 @@ def _is_of(listener: Listener, service: Service) -> bool:
 
 def _opened(report: Report, row: Connect) -> Optional[Suspect]:
     """A target that connects again for each of its own requests."""
-    requests = sum(
-        each.count - (each.logins or 0)
+    asked = [
+        each
         for each in report.requests.upstream or []
         if (each.transport, each.address) == (row.transport, row.address)
-    )
+    ]
+    requests = sum(each.count - (each.logins or 0) for each in asked)
     failed = sum(n for error, n in row.errors.items() if error != "EINPROGRESS")
     opened = row.calls - failed
     if row.transport == "udp" or not _is_churn(report, opened, requests):
@@ -173,7 +184,32 @@ def _opened(report: Report, row: Connect) -> Optional[Suspect]:
         opened=opened,
         requests=requests,
         actions=choice.kept_connections(report),
+        is_dear=_is_dear(report, row, asked),
     )
+
+
+def _is_dear(report: Report, row: Connect, asked: Sequence[Upstream]) -> bool:
+    """Opening and closing has a part that is worth saving: of the time of these requests, by the
+    wait for a connection and the calls for it; or of the CPU time of the targets, by those calls.
+    True where that is not measured."""
+    ran_us = whole_service(report).spent_us(*ON_CPU)
+    if not ran_us or not row.calls:
+        return True
+    cpu_us = _opening_us(report) * row.calls / sum(each.calls for each in report.connects or [])
+    later = row.connected_later_us
+    spent_us = cpu_us + (row.latency_us.mean or 0.0) * row.calls
+    spent_us += (later.mean or 0.0) * later.count if later is not None else 0.0
+    answers_us = sum((each.latency_us.mean or 0.0) * each.count for each in asked)
+    return cpu_us >= CHURN_CPU_SHARE_MIN * ran_us or spent_us >= CHURN_CPU_SHARE_MIN * (
+        spent_us + answers_us
+    )
+
+
+def _opening_us(report: Report) -> float:
+    """CPU time of the targets in calls for connections that they open."""
+    opened = sum(each.calls for each in report.connects or [])
+    calls = [each for each in report.syscalls or [] if _is_for_connections(each)]
+    return sum(_cpu_us(each, _CALLS_EACH_MAX * opened) for each in calls)
 
 
 def _is_churn(report: Report, opened: int, requests: int) -> bool:

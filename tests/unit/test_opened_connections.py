@@ -1,0 +1,48 @@
+"""A target that opens a connection for each of its own requests, and what that costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit import ill
+from tests.unit.reports import connect, syscall
+from udsprobe.model.report import Verdict
+from udsprobe.rules.judge import judged
+
+OPENED, ANSWER_US = 2_000, 5_900.0
+
+
+def opening(connect_us: float, cpu_us: float, ran: float = 0.5) -> Verdict:
+    """It runs for that part of the time; each connect() takes so long, and so much CPU time."""
+    upstream = ill.upstream(OPENED, ANSWER_US)
+    row = replace(connect(upstream.address, calls=OPENED), latency_us=ill.flat(OPENED, connect_us))
+    calls = replace(syscall("connect", calls=OPENED), cpu_us=cpu_us * OPENED)
+    report = ill.service(
+        ill.served(OPENED, app=300.0, cpu=100.0),
+        ill.thread(user=ran, blocked_poll=1 - ran),
+        upstream=[upstream],
+        syscalls=[calls],
+    )
+    found = judged(replace(report, connects=[row])).verdict
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("connect_us", "cpu_us", "is_dear"),
+    [(4.0, 4.0, False), (600.0, 4.0, True), (4.0, 200.0, True)],
+    ids=["neither", "the wait for it", "the calls for it"],
+)
+def test_they_are_the_cause_where_opening_them_takes_something(
+    connect_us: float, cpu_us: float, is_dear: bool
+) -> None:
+    found = opening(connect_us, cpu_us)
+    assert (found.cause == "connection-churn") == is_dear
+    if is_dear:
+        assert "opens a connection for each request to unix:" in found.summary
+
+
+def test_where_no_thread_is_accounted_for_they_are() -> None:
+    assert opening(4.0, 4.0, ran=0.0).cause == "connection-churn"
