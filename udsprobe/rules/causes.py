@@ -95,7 +95,8 @@ CAUSES: Dict[str, Cause] = {
             "connection-churn",
             NOT_TRANSPORT,
             "one new connection or more for each ten requests, at least 200 connections a "
-            "second, and their calls take 5 % of the CPU time or more; or processes and "
+            "second, and their calls take 5 % of the CPU time or more (or, of those that the "
+            "target opens, they take 5 % of the time of its own requests); or processes and "
             "threads that are started for connections keep a tenth of a CPU busy beside the "
             "requests",
             "HTTP/1.0, `Connection: close`, no pool",
