@@ -94,7 +94,8 @@ def brief(function: str) -> str:
     arguments of templates are `…`.
     """
     named = _QUALIFIERS.sub("", function)
-    is_cut = named.endswith(CUT)
+    # What had to be escaped is no demangler's.
+    is_cut = named.endswith(CUT) and "\\" not in named
     begins = _first_group(named) if is_cut else _last_group(named)
     name = named[:begins]
     ends = named.endswith(")") or (is_cut and begins < len(named))
