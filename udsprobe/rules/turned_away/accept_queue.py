@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, Union
 
 from udsprobe.model.action import Action
 from udsprobe.model.harm import Harm
@@ -11,6 +11,7 @@ from udsprobe.model.report import (
     BlockedConnects,
     Evidence,
     Listener,
+    ProcessTime,
     Report,
     ThreadTime,
 )
@@ -385,8 +386,8 @@ def _acceptor_shares(report: Report, listener: Listener) -> Dict[str, float]:
 def _burst_us(report: Report, listener: Listener) -> float:
     """How long the mean arrival would wait if all before it are served without a pause.
 
-    Threads that accept do so side by side, as far as there are CPUs. What those before it ask
-    later, on connections that are kept, keeps no thread from the next.
+    Threads that accept do so side by side, as far as there are CPUs. A loop is kept by all that it
+    serves; who does nothing but accept is kept by no request.
     """
     accepted = listener.accepted or 0
     depths = {int(depth): n for depth, n in (listener.depth.histogram or {}).items()}
@@ -394,13 +395,22 @@ def _burst_us(report: Report, listener: Listener) -> float:
     if not accepted or listener.depth.histogram is None:
         return 0.0
     mean_depth = _mean_depth(depths, before=max(0, accepted - arrivals))
+    busy_us = sum(busy_share(t.share) * t.observed_s for t in _busy_for_it(report, listener)) * 1e6
+    allowed = allowed_cpus(report, _acceptors(listener))
+    at_once = max(1, min(len(listener.accepted_by_thread or {}), allowed))
+    return mean_depth * busy_us / accepted / at_once
+
+
+def _busy_for_it(report: Report, listener: Listener) -> Sequence[Union[ThreadTime, ProcessTime]]:
+    """The threads that accept; their processes where some of these are not listed."""
+    if report.time is None:
+        return []
+    accepting = {int(tid) for tid in listener.accepted_by_thread or {}}
+    rows = [each for each in report.time.threads if each.tid in accepting]
+    if rows and len(rows) == len(accepting):
+        return rows
     owners = _acceptors(listener)
-    processes = report.time.processes if report.time is not None else []
-    busy_us = sum(busy_share(p.share) * p.observed_s * 1e6 for p in processes if p.pid in owners)
-    at_once = max(1, min(len(listener.accepted_by_thread or {}), allowed_cpus(report, owners)))
-    rows = report.requests.served_by or ()
-    served = max(accepted, sum(row.count for row in rows if row.pid in owners))
-    return mean_depth * busy_us / served / at_once
+    return [each for each in report.time.processes if each.pid in owners]
 
 
 def _mean_depth(depths: Mapping[int, int], before: int) -> float:
