@@ -217,10 +217,11 @@ def test_a_pool_that_clients_hold_is_full_though_who_accepts_is_idle() -> None:
 def test_threads_that_accept_side_by_side_work_a_burst_off_sooner() -> None:
     """19 connections before it, 70 ms of CPU time each: one thread takes them 1.3 s, two half."""
     requests = ill.served(100, app=300)
-    busy = idle(4, user=0.0175)
-    alone = ill.service(requests, *busy, listeners=[queueing(10, 20, threads=1)])
+    one = [*idle(1, user=0.07), *idle(4)[1:]]
+    alone = ill.service(requests, *one, listeners=[queueing(10, 20, threads=1)])
     assert verdict(alone).cause == "healthy"
-    two = ill.service(requests, *busy, listeners=[queueing(10, 20, threads=2)])
+    both = [*idle(2, user=0.035), *idle(4)[2:]]
+    two = ill.service(requests, *both, listeners=[queueing(10, 20, threads=2)])
     assert verdict(two).cause == "accept-starved"
 
 
