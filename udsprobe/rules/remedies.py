@@ -202,21 +202,22 @@ def _app_cpu(case: _Case) -> Remedy:
         headline = f"requests spend their time on the CPU in {comm}"
     else:
         return Remedy(None, "requests spend their time on a CPU")
+    how = "" if found is None else found.how
     actions = (
         *choice.busy(
             case.report,
             pid,
             tid,
             comm,
-            of_many=found is not None and found.how in _MANY,
-            has_all_cpus=found is not None and found.how in _OF_HOST,
+            of_many=how in _MANY,
+            has_all_cpus=how in _OF_HOST,
         ),
         *choice.files_to_send(case.report, case.service.pids),
     )
     program = choice.started_for_requests(case.report) if _is_of_children(case.service) else None
     if program is not None:
         actions = (*choice.child_each(program), *actions)
-    if program is not None and (found is None or found.how in _OF_HOST):
+    if program is not None and (found is None or how in _OF_HOST):
         subject = f"{program} processes"
         headline = f"{case.service.name} waits for {subject}, which come and go and compute"
         if found is not None:

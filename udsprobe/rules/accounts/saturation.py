@@ -170,17 +170,23 @@ def _of_host(service: Service) -> Optional[Saturation]:
     Many that are woken at once wait in turns, each for all before it: that is no demand, where they
     run for less than half of what there is.
     """
-    ran, used = (service.spent_us(*names) / 1e6 for names in (ON_CPU, (*ON_CPU, "runq")))
+    used = service.spent_us(*ON_CPU, "runq") / 1e6
     room = service.duration_s * service.cpus
     if not service.processes or not room or used / room < THREAD_BUSY_MIN:
         return None
-    if ran < WAIT_SHARE_MIN * room:
+    if part_of_host(service) < WAIT_SHARE_MIN:
         return None
     first = service.processes[0]
     if _used_s(first) >= WAIT_SHARE_MIN * used:
         return _of_all(service, first, "host", min(1.0, used / room))
     every = replace(_as_one(service.processes), comm=service.name)
     return _of_all(service, every, "crew", min(1.0, used / room))
+
+
+def part_of_host(service: Service) -> float:
+    """What its threads ran, of the time of all CPUs that they may use."""
+    room_us = service.duration_s * service.cpus * 1e6
+    return service.spent_us(*ON_CPU) / room_us if room_us else 0.0
 
 
 def _used_s(process: ProcessTime) -> float:

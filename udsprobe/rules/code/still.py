@@ -6,11 +6,11 @@ import re
 from dataclasses import replace
 from typing import Optional
 
-from udsprobe.model.report import CodePlace, Report, SleepCall, WaitNow
+from udsprobe.model.report import Report, SleepCall, WaitNow
 from udsprobe.rules.accounts.authors import thread_name
 from udsprobe.rules.code.asleep import actions_in_code
 from udsprobe.rules.code.known_waits import known_of, with_known
-from udsprobe.rules.code.sleep_calls import sleep_fact
+from udsprobe.rules.code.sleep_calls import asleep_in, is_always_there, sleep_fact
 from udsprobe.rules.code.words import is_known, named
 from udsprobe.rules.peers.owed import held_up, is_of_one_thread
 from udsprobe.rules.suspects.suspect import Suspect
@@ -28,8 +28,10 @@ def still_asleep(root: Suspect, report: Report) -> Optional[Suspect]:
         # Idle threads of a pool wait for locks, too: of one among others it is not told which.
         return None
     alike = [each for each in waits if (each.pid, each.call) == (first.pid, first.call)]
-    found = _sleep(first, report)
-    if found is None or _place(found, len(alike), report) is None:
+    asleep = [each for each in asleep_in(root, report) if each.pid == first.pid]
+    calls = (call for each in asleep for call in each.calls)
+    found = next((call for call in calls if call.call == first.call and call.code), None)
+    if found is None or not _is_place_of(found, len(alike), report):
         return None
     return _at_place(root, found, report)
 
@@ -56,18 +58,7 @@ def _at_place(root: Suspect, found: SleepCall, report: Report) -> Optional[Suspe
     )
 
 
-def _sleep(wait: WaitNow, report: Report) -> Optional[SleepCall]:
-    sleeps = report.stacks.sleeps if report.stacks is not None else None
-    processes = sleeps.processes if sleeps is not None else ()
-    calls = [call for each in processes if each.pid == wait.pid for call in each.calls]
-    return next((each for each in calls if each.call == wait.call and each.code), None)
-
-
-def _place(found: SleepCall, threads: int, report: Report) -> Optional[CodePlace]:
-    """The first one, where most of these threads were in it all the time."""
-    sleeps = report.stacks.sleeps if report.stacks is not None else None
-    watched_us = sleeps.watched_s * 1e6 if sleeps is not None else 0.0
-    place = found.code[0]
-    slept_us = place.share_pct / 100 * found.total_us
-    is_most = slept_us >= CODE_KIND_SHARE_MIN * threads * watched_us > 0
-    return place if is_most and is_known(place.stack[0]) else None
+def _is_place_of(found: SleepCall, threads: int, report: Report) -> bool:
+    """Most of these threads were in its first place all the time."""
+    place, least = found.code[0], CODE_KIND_SHARE_MIN * threads
+    return is_known(place.stack[0]) and is_always_there(place, found.total_us, report, least)

@@ -97,9 +97,13 @@ def connection_cpu_share(report: Report, service: Service) -> float:
     """The part of the service's CPU time in calls that only a new or a closed connection needs."""
     spent_us = service.spent_us(*ON_CPU)
     opened = sum(row.accepted or 0 for row in report.listeners or [] if _is_of(row, service))
+    return min(1.0, _calls_us(report, opened) / spent_us) if spent_us else 0.0
+
+
+def _calls_us(report: Report, connections: int) -> float:
+    """CPU time of the targets in calls that so many new or closed connections need."""
     calls = [row for row in report.syscalls or [] if _is_for_connections(row)]
-    cpu_us = sum(_cpu_us(row, _CALLS_EACH_MAX * opened) for row in calls)
-    return min(1.0, cpu_us / spent_us) if spent_us else 0.0
+    return sum(_cpu_us(row, _CALLS_EACH_MAX * connections) for row in calls)
 
 
 def _cpu_us(row: Syscall, most: int) -> float:
@@ -195,7 +199,8 @@ def _is_dear(report: Report, row: Connect, asked: Sequence[Upstream]) -> bool:
     ran_us = whole_service(report).spent_us(*ON_CPU)
     if not ran_us or not row.calls:
         return True
-    cpu_us = _opening_us(report) * row.calls / sum(each.calls for each in report.connects or [])
+    opened = sum(each.calls for each in report.connects or [])
+    cpu_us = _calls_us(report, opened) * row.calls / opened
     later = row.connected_later_us
     spent_us = cpu_us + (row.latency_us.mean or 0.0) * row.calls
     spent_us += (later.mean or 0.0) * later.count if later is not None else 0.0
@@ -203,13 +208,6 @@ def _is_dear(report: Report, row: Connect, asked: Sequence[Upstream]) -> bool:
     return cpu_us >= CHURN_CPU_SHARE_MIN * ran_us or spent_us >= CHURN_CPU_SHARE_MIN * (
         spent_us + answers_us
     )
-
-
-def _opening_us(report: Report) -> float:
-    """CPU time of the targets in calls for connections that they open."""
-    opened = sum(each.calls for each in report.connects or [])
-    calls = [each for each in report.syscalls or [] if _is_for_connections(each)]
-    return sum(_cpu_us(each, _CALLS_EACH_MAX * opened) for each in calls)
 
 
 def _is_churn(report: Report, opened: int, requests: int) -> bool:

@@ -361,10 +361,14 @@ def _whose_threads(report: Report, listener: Listener) -> str:
     return f"the threads of {comms.get(pid, 'process')} {pid}"
 
 
+def _accepting(listener: Listener) -> FrozenSet[int]:
+    """Thread ids."""
+    return frozenset(map(int, listener.accepted_by_thread or {}))
+
+
 def _acceptor_threads(report: Report, listener: Listener) -> List[ThreadTime]:
     threads = report.time.threads if report.time is not None else []
-    accepting = {int(tid) for tid in listener.accepted_by_thread or {}}
-    owners = set(listener.pids or ())
+    accepting, owners = _accepting(listener), set(listener.pids or ())
     return [t for t in threads if t.tid in accepting] or [t for t in threads if t.pid in owners]
 
 
@@ -397,7 +401,7 @@ def _burst_us(report: Report, listener: Listener) -> float:
     mean_depth = _mean_depth(depths, before=max(0, accepted - arrivals))
     busy_us = sum(busy_share(t.share) * t.observed_s for t in _busy_for_it(report, listener)) * 1e6
     allowed = allowed_cpus(report, _acceptors(listener))
-    at_once = max(1, min(len(listener.accepted_by_thread or {}), allowed))
+    at_once = max(1, min(len(_accepting(listener)), allowed))
     return mean_depth * busy_us / accepted / at_once
 
 
@@ -405,7 +409,7 @@ def _busy_for_it(report: Report, listener: Listener) -> Sequence[Union[ThreadTim
     """The threads that accept; their processes where some of these are not listed."""
     if report.time is None:
         return []
-    accepting = {int(tid) for tid in listener.accepted_by_thread or {}}
+    accepting = _accepting(listener)
     rows = [each for each in report.time.threads if each.tid in accepting]
     if rows and len(rows) == len(accepting):
         return rows

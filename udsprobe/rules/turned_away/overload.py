@@ -10,6 +10,7 @@ from __future__ import annotations
 from udsprobe.model.report import Listener, Report
 from udsprobe.rules.accounts.cpu_holders import has_too_many_threads, is_limited
 from udsprobe.rules.accounts.request_time import app_account, occupation
+from udsprobe.rules.accounts.saturation import part_of_host
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads, serving_time
 from udsprobe.rules.thresholds import THREAD_BUSY_MIN
 from udsprobe.rules.turned_away.accept_queue import turned_away
@@ -24,7 +25,7 @@ def has_time(report: Report, service: Service) -> bool:
     """Its threads could take connections, but for the CPU that connects in vain take from them."""
     if is_limited(report) or has_too_many_threads(report):
         return False
-    work = max(_own_work(service), _busiest_thread(service), _part_of_host(service))
+    work = max(_own_work(service), _busiest_thread(service), part_of_host(service))
     return work < THREAD_BUSY_MIN
 
 
@@ -41,8 +42,3 @@ def _busiest_thread(service: Service) -> float:
     """On a CPU; where nothing is served, a loop that never comes back touches no socket either."""
     rows = serving_threads(service) or service.long_lived()
     return max((sum(row.share.get(name, 0.0) for name in ON_CPU) for row in rows), default=0.0)
-
-
-def _part_of_host(service: Service) -> float:
-    room_us = service.duration_s * service.cpus * 1e6
-    return service.spent_us(*ON_CPU) / room_us if room_us else 0.0
