@@ -170,15 +170,13 @@ def test_a_wait_that_goes_on_is_told_with_its_code(
 
 
 def test_a_wait_that_goes_on_is_told_with_what_a_library_waits_for() -> None:
-    """Who ends it is known then; other processes that do the same are told still."""
-    row, frames = (
-        wait(kind="sleep", call="select"),
-        (("main", "postgres"), ("ProcSleep", "postgres")),
-    )
+    """What it waits for is known then, who ends it is not; its client does not."""
+    row = wait(kind="poll", call="epoll_wait", polls_clients=False, lock=None)
+    frames = (("main", "postgres"), ("ProcSleep", "postgres"))
     found = verdict(replace(reported(row), stacks=slept_in(row, 1, frames)))
     assert (
-        "asleep by a timer (select) for 3 s, for a lock of the database: "
-        "100 % in ProcSleep ← main (postgres). It is not"
+        "waiting for events (epoll_wait) for 3 s, for a lock of the database: "
+        "100 % in ProcSleep ← main (postgres); who will end that is not known yet. It is not"
     ) in found.summary
 
 

@@ -17,7 +17,7 @@ from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_KIND_SHARE_MIN
 
 _LASTED = re.compile(r"has been .+? for [\d.,]+ \w+(?: or longer)?")
-_NOBODY = "; who will end that is not known yet"
+_NOT_A_CLIENT = ", of which none can be its client's"
 
 
 def still_asleep(root: Suspect, report: Report) -> Optional[Suspect]:
@@ -48,7 +48,8 @@ def _at_place(root: Suspect, found: SleepCall, report: Report) -> Optional[Suspe
     known, actions = known_of(found), actions_in_code(root, found, report)
     if known is not None:
         told = with_known(replace(root, headline=begins), found, known, actions, report)
-        return replace(told, headline=f"{told.headline}{rest.replace(_NOBODY, '')}")
+        # What it waits for is known, so it is no client.
+        return replace(told, headline=f"{told.headline}{rest.replace(_NOT_A_CLIENT, '')}")
     return replace(
         root,
         headline=f"{begins}, in {named(found.code[0])}{rest}",
