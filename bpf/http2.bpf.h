@@ -213,6 +213,13 @@ static __always_inline void look_for_request(struct connection *connection, u64 
 		no_request_came(connection);
 }
 
+static __always_inline void becomes_multiplexed(struct connection *connection)
+{
+	connection->is_multiplexed = 1;
+	connection->looks = LOOKS_MAX;
+	multiplexed_seen = 1;
+}
+
 /* `bytes` were received by a call that is returning, the first `length` of them at `at`. A global
  * function: the verifier walks the many ways through it once, and not once for each way to it.
  */
@@ -229,13 +236,11 @@ __noinline u64 look_for_protocol(address_t sk, u64 at, u64 length, bytes_t bytes
 		if (is_whole)
 			look_for_request(connection, at, bytes);
 	} else if (is_preface(at, length)) {
-		connection->is_multiplexed = 1;
-		connection->looks = LOOKS_MAX;
+		becomes_multiplexed(connection);
 		if (length >= PREFACE_BYTES && is_whole)
 			look_for_request(connection, at + PREFACE_BYTES, bytes - PREFACE_BYTES);
 	} else if (is_whole && are_frames(at, bytes)) {
-		connection->is_multiplexed = 1;
-		connection->looks = LOOKS_MAX;
+		becomes_multiplexed(connection);
 		look_for_request(connection, at, bytes);
 	} else if ((connection->turns || !connection->listener) && is_whole &&
 		   is_websocket_frame(at, bytes)) {
@@ -284,14 +289,16 @@ static __always_inline bool owes_reply_of_http2(struct call_in_flight *call)
 	       connection->phase == PHASE_RECEIVING;
 }
 
-/* To be known before it is looked at whether that ends the turn. */
+/* To be known before it is looked at whether that ends the turn. Where nobody speaks HTTP/2 its
+ * connection is not looked up for that.
+ */
 static __always_inline void look_for_no_reply(struct pt_regs *regs, struct call_in_flight *call,
 					      bytes_t bytes)
 {
 	struct connection *connection;
 	bool is_none;
 
-	if (!(call->traits & TRAIT_SENDS) || !owes_reply_of_http2(call))
+	if (!multiplexed_seen || !(call->traits & TRAIT_SENDS) || !owes_reply_of_http2(call))
 		return;
 	is_none = sends_no_reply(regs, call, bytes);
 	connection = connection_of(call->sk, call->inode);

@@ -51,6 +51,8 @@ struct abi_types abi_types = {};
 /* Raised when a thread becomes a target's, and when one that was ends. */
 u32 slot_round = 0;
 u32 followed_since = 0;
+/* Raised when a connection is seen to speak HTTP/2, and stays so. */
+u32 multiplexed_seen = 0;
 u32 series_of_key[SERIES_KEYS] = {};
 u32 key_of_series[SERIES_MAX] = {};
 u32 series_used = 0;
