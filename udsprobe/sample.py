@@ -975,6 +975,7 @@ class ProbeReading:
 
 
 GOROUTINE, TASK, ASYNC_FUNCTION = "goroutine", "task", "async function"
+GOROUTINE_FOR_BYTES, TASK_FOR_BYTES = "goroutine for bytes", "task for bytes"
 
 
 @dataclass(frozen=True)
@@ -989,7 +990,8 @@ class StackCounts:
             be found.
         call: the system call that it slept in; empty where it slept in none, or is not known;
             `GOROUTINE`, `TASK`, `ASYNC_FUNCTION`: no thread slept, a goroutine, a task of asyncio
-            or an async function of JavaScript waited there at so many looks.
+            or an async function of JavaScript waited there at so many looks;
+            `GOROUTINE_FOR_BYTES`, `TASK_FOR_BYTES`: one with a request, for bytes of a connection.
         slept_ns: of sleeps, all together; owing_ns: of these, what began while the process had
             requests to answer, 0 where that is not known.
         owing_samples: of what ran, while the process had requests to answer; None: older versions

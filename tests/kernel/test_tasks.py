@@ -55,18 +55,22 @@ def rows(stacks: Dict[str, Any]) -> Counter[Tuple[str, ...]]:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_all_that_wait_are_met_where_they_wait(python: str, tmp_path: Path) -> None:
-    """And nobody else: others wait for bytes of a connection, which the kernel sees."""
+    """Apart from these, who waits for an upstream's answer; none that waits for its client."""
     with standing(python) as there:
         report = attach(there.pid, tmp_path, "--stacks")
     expected: Counter[Tuple[str, ...]] = Counter()
     for (place, _), count in there.stacks.items():
         expected[tuple(name for name, _, _ in place)] += count
     found = rows(report["stacks"])
+    upstream = {place: found.pop(place) for place in [*found] if "Store.upstream" in place}
     looks = found.total() // expected.total()
     assert looks >= 2
     assert found == {place: looks * count for place, count in expected.items()}
     (calls,) = (each["calls"] for each in report["stacks"]["sleeps"]["processes"])
     (tasks,) = (each for each in calls if each["call"] == "task")
+    (asking,) = (each for each in calls if each["call"] == "task for bytes")
+    assert [*upstream.values()] == [asking["count"]] == [4 * looks]
+    assert asking["owing_us"] == asking["total_us"]
     owing = sum(count for (_, is_owing), count in there.stacks.items() if is_owing)
     assert tasks["count"] == found.total()
     assert tasks["owing_us"] / tasks["total_us"] == pytest.approx(owing / expected.total())

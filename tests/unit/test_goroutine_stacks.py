@@ -81,6 +81,17 @@ def waiting(
     """Of each that is told: the program's innermost function, and whether it owes a reply.
 
     Args:
+        started: as of `parked`.
+    """
+    return [(_own(stack), stack.is_owing) for stack in parked(*stacks, started=started)]
+
+
+def parked(
+    *stacks: Sequence[str], started: Optional[Dict[int, Tuple[int, str]]] = None
+) -> List[ParkedStack]:
+    """Those that are told.
+
+    Args:
         started: of some, the number of the one that has started it, and the function that did.
     """
     names, rows = Names(stacks), []
@@ -93,7 +104,7 @@ def waiting(
         rows.append(bytes(row))
     memory, _ = process(rows)
     found = GoroutineStacks(Names(stacks), memory, Callers(stacks))  # type: ignore[arg-type]
-    return [(_own(stack), stack.is_owing) for stack in found.waiting()]
+    return found.waiting()
 
 
 def _own(stack: ParkedStack) -> str:
@@ -107,10 +118,22 @@ def test_a_handler_has_a_request_and_a_worker_need_not() -> None:
     assert found == [("main.buy", True), ("main.work", False)]
 
 
-def test_what_waits_for_bytes_and_what_the_runtime_has_are_not_told() -> None:
-    asks = (*PARKS, "runtime.selectgo", "net/http.(*persistConn).roundTrip", *HANDLES)
+def test_what_waits_for_a_client_and_what_the_runtime_has_are_not_told() -> None:
+    body = (*READS, "net/http.(*connReader).Read", "net/http.(*body).Read", *HANDLES)
+    sends = (*PARKS, "internal/poll.runtime_pollWait", "internal/poll.(*FD).Write", *HANDLES)
+    between = (*READS, "net/http.(*conn).serve", *ENDS)
     sweeps = (*PARKS, "runtime.bgsweep", "runtime.gcenable.gowrap1", *ENDS)
-    assert waiting((*READS, *HANDLES), asks, sweeps, ACCEPTS) == []
+    assert waiting(body, sends, between, sweeps, ACCEPTS) == []
+
+
+def test_who_has_a_request_and_waits_for_an_answer_is_told_as_such() -> None:
+    asks = (*PARKS, "runtime.selectgo", "net/http.(*persistConn).roundTrip", *HANDLES)
+    found = parked((*READS, "database/sql.(*DB).QueryContext", *HANDLES), asks, LOCKS)
+    assert [(each.for_bytes, each.is_owing) for each in found] == [
+        (True, True),
+        (True, True),
+        (False, False),
+    ]
 
 
 def test_who_serves_a_connection_has_a_request_while_it_does_not_read() -> None:
@@ -149,9 +172,10 @@ def test_a_handler_with_a_time_limit_runs_in_a_goroutine_of_its_own() -> None:
     assert found == [("main.buy", True)]
 
 
-def test_what_is_started_and_waits_for_bytes_is_the_kernel_s_to_tell() -> None:
+def test_what_a_request_has_started_and_waits_for_an_answer() -> None:
     asks = (*READS, "main.fetch", "main.buy.func1", *ENDS)
-    assert waiting(MAIN, (*JOINS, *HANDLES), asks, started={2: (1, "main.buy")}) == []
+    (found,) = parked(MAIN, (*JOINS, *HANDLES), asks, started={2: (1, "main.buy")})
+    assert found.for_bytes and found.is_owing
 
 
 def test_what_a_request_does_not_wait_for_is_not_its() -> None:

@@ -58,9 +58,9 @@ def truth(stacks: Sequence[List[Any]]) -> Counter[Tuple[Place, bool]]:
 
 
 def told(stacks: Sequence[ParkedStack]) -> Counter[Tuple[Place, bool]]:
-    """The same of what was read."""
+    """The same of what was read, but for what waits for answers of other programs."""
     found: Counter[Tuple[Place, bool]] = Counter()
-    for stack in stacks:
+    for stack in (each for each in stacks if not each.for_bytes):
         place = tuple((each.function or "", each.file, each.line) for each in stack.frames)
         found[place, stack.is_owing] += stack.waiting
     return found
@@ -106,6 +106,16 @@ def test_all_tasks_are_where_they_say(python: str) -> None:
     """So many in each place, the same functions, files and lines; those that have a request."""
     with standing(python) as there:
         assert told(looked_at(there.pid, ProcessMemory(there.pid))) == there.stacks
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_who_waits_for_an_answer_is_told_and_who_waits_for_its_client_is_not(python: str) -> None:
+    """Four ask another program; many wait for what their clients say next."""
+    with standing(python) as there:
+        found = looked_at(there.pid, ProcessMemory(there.pid))
+    for_bytes = [each for each in found if each.for_bytes]
+    told_of = {(each.frames[2].function, each.is_owing, each.waiting) for each in for_bytes}
+    assert told_of == {("Store.upstream", True, 4)}
 
 
 # Threads have loops: the main one, two others, and one that has ended and left its tasks.

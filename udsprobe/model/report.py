@@ -283,7 +283,10 @@ class SleepCall:
     all of them in each interval, `count` so often, and each has the time since the look before;
     `owing_us`: of those that serve a connection, as far as that is known. `held_by`: where
     goroutines were that had the lock which those of `code`'s first place waited for, the most of
-    this waiting first; what is lacking to 100 % is not known.
+    this waiting first; what is lacking to 100 % is not known. `asked_in`: of calls in which the
+    answers of others may be waited for, each stack's innermost function of the program's own (of an
+    installed package only where there is no other), those with most of this time first. `task for
+    bytes` and `goroutine for bytes`: with a request, and waiting for such an answer.
     """
 
     call: Optional[str]
@@ -293,6 +296,7 @@ class SleepCall:
     owing_us: Optional[float]
     code: List[CodePlace]
     held_by: List[CodePlace] = field(default_factory=list)
+    asked_in: List[CodePlace] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,9 @@ WITHOUT_LIBDW = (
     "installed"
 )
 NO_SLEEP = "stacks of running threads only: this kernel does not show where threads fall asleep"
-RUNNING, ASLEEP = "app-cpu", "app-blocked"
-CAUSES = frozenset({RUNNING, ASLEEP})
+CAUSES = frozenset({"app-cpu", "app-blocked", "upstream-wait"})
+_RUNNING = frozenset({"app-cpu"})
+_ASLEEP = CAUSES - _RUNNING
 
 
 class _Looking(Thread):
@@ -120,11 +121,11 @@ class StackTaking:
             self._watch(_running(report), CAUSES)
             return
         cause = _cause(report)
-        culprits = _culprits(report) if cause else frozenset()
-        if culprits and (cause, culprits) != self._culprits:
+        pids = culprits(report) if cause else frozenset()
+        if pids and (cause, pids) != self._culprits:
             self._ends_ns = now_ns + int(WINDOW_S * 1e9)
-        self._culprits = (cause, culprits)
-        self._watch(culprits if now_ns < self._ends_ns else (), frozenset({cause}))
+        self._culprits = (cause, pids)
+        self._watch(pids if now_ns < self._ends_ns else (), frozenset({cause}))
 
     def begin(self, pids: Iterable[int]) -> None:
         """With the first targets, where stacks are always taken."""
@@ -213,7 +214,7 @@ class StackTaking:
         chosen = frozenset(pids)
         if chosen:
             self._sampler.watch(chosen, self._profile.runtimes_of)
-            self._sampler.switch(running=RUNNING in causes, asleep=ASLEEP in causes)
+            self._sampler.switch(running=bool(_RUNNING & causes), asleep=bool(_ASLEEP & causes))
         else:
             self.stop()
 
@@ -249,11 +250,19 @@ def _running(report: Report) -> Tuple[int, ...]:
     return tuple(each.pid for each in report.targets if each.state == "running")
 
 
-def _culprits(report: Report) -> FrozenSet[int]:
+def culprits(report: Report) -> FrozenSet[int]:
+    """The processes whose stacks tell more of the verdict; of an upstream, who asks by itself."""
     # With the first report: before it, what there is to count is waiting.
     from udsprobe.model.code.stacks import culprit_pids
+    from udsprobe.rules.servers import PASS_ON, recognise
 
-    return culprit_pids(report)
+    found = culprit_pids(report)
+    if _cause(report) != "upstream-wait":
+        return found
+    targets = (each for each in report.targets if each.pid in found)
+    return frozenset(
+        each.pid for each in targets if recognise(each.comm, each.cmdline) not in PASS_ON
+    )
 
 
 def _cause(report: Report) -> str:

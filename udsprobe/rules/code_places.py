@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from udsprobe.model.report import Report
+from udsprobe.rules.code.asking import asking
 from udsprobe.rules.code.asleep import asleep, sleeps_again
 from udsprobe.rules.code.parked import left_waiting
 from udsprobe.rules.code.running import running
@@ -16,6 +17,8 @@ def with_code(root: Suspect, report: Report) -> Suspect:
     """The cause with its functions, and the first of them in its headline."""
     if root.cause == "app-cpu":
         return running(root, report)
+    if root.cause == "upstream-wait":
+        return asking(root, report)
     if root.cause != "app-blocked":
         return root
     goes_on = root.harm is not None and root.harm.kind == STUCK

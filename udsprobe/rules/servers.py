@@ -40,6 +40,8 @@ SERVERS = {
 DATABASES = frozenset({"postgresql", "mysql", "redis", "memcached", "pgbouncer"})
 # What a server has no rows for in a table, its language may have.
 WRITTEN_IN = {"gunicorn": "python", "uvicorn": "python", "puma": "ruby"}
+# What these ask others they pass on: no function of theirs tells why.
+PASS_ON = frozenset({"nginx", "haproxy", "varnish", "squid", "pgbouncer", "caddy", "lighttpd"})
 # Each worker or thread of these serves one request at a time, and a setting says how many are.
 ONE_EACH = frozenset({"php-fpm", "uwsgi", "gunicorn", "puma", "apache"})
 # A process of these computes on one CPU at a time, whatever it serves.

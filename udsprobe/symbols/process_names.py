@@ -74,6 +74,7 @@ class ParkedStack(NamedTuple):
         is_owing: they have requests to answer. waiting: how many they are.
         held_by: the stacks of those that have the lock that they wait for, none where that is not
             known; None: they wait for no lock, or of none that tells.
+        for_bytes: of a connection.
     """
 
     frames: Sequence[CodeFrame]
@@ -81,6 +82,7 @@ class ParkedStack(NamedTuple):
     is_owing: bool
     waiting: int
     held_by: Optional[Sequence[Sequence[CodeFrame]]] = None
+    for_bytes: bool = False
 
 
 UNKNOWN = CodeFrame(None, None)

@@ -20,7 +20,14 @@ from udsprobe.kernel.proc.process_memory import ProcessMemory
 from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
 from udsprobe.kernel.stacks.runtimes import Runtimes
 from udsprobe.kernel.stacks.v8_frames import V8Frame
-from udsprobe.sample import ASYNC_FUNCTION, GOROUTINE, TASK, StackCounts
+from udsprobe.sample import (
+    ASYNC_FUNCTION,
+    GOROUTINE,
+    GOROUTINE_FOR_BYTES,
+    TASK,
+    TASK_FOR_BYTES,
+    StackCounts,
+)
 from udsprobe.symbols.cpython.stacks import PythonStacks
 from udsprobe.symbols.frame_rules import MACHINES, Machine
 from udsprobe.symbols.freed_memory import give_back
@@ -292,9 +299,11 @@ class StackProfile:
         """
         for process in [known for pid in sorted(pids) if (known := self._looked_at(pid))]:
             for goroutine in process.goroutines.waiting():
-                self._add_parked(process.pid, GOROUTINE, goroutine, ns)
+                kind = GOROUTINE_FOR_BYTES if goroutine.for_bytes else GOROUTINE
+                self._add_parked(process.pid, kind, goroutine, ns)
             for task in process.python.waiting_tasks():
-                self._add_parked(process.pid, TASK, task, ns)
+                kind = TASK_FOR_BYTES if task.for_bytes else TASK
+                self._add_parked(process.pid, kind, task, ns)
             for function in process.v8.waiting_functions():
                 self._add_parked(process.pid, ASYNC_FUNCTION, function, ns)
             process.rest()

@@ -217,7 +217,7 @@ _HOW = (
         default=None,
         help=(
             "Sample the targets' stacks, and where they sleep, all the time, or never; default: "
-            "for 10 s once the verdict is app-cpu or app-blocked."
+            "for 10 s once the verdict is app-cpu, app-blocked or upstream-wait."
         ),
     ),
     keep_privileges_option,

@@ -80,7 +80,8 @@ _SOURCES = re.compile(
 )
 
 
-_INSTALLED = re.compile(r"/(site-packages|dist-packages|node_modules)/")
+# Modules of Go have their version in the path.
+_INSTALLED = re.compile(r"/(site-packages|dist-packages|node_modules|gems|vendor)/|@v\d")
 # What demanglers put behind the arguments of a function of C++.
 _QUALIFIERS = re.compile(r"(?: const| volatile| &&?| \[clone [^\]]*\]| \(\.\w+\))+$")
 _BRIEF_MAX = 60
@@ -246,7 +247,7 @@ def _is_interpreters(frame: Frame) -> bool:
 
 
 def is_installed(frame: Frame) -> bool:
-    """It is in a package of Python or Node that was installed beside the program."""
+    """It is in a package of its language that was installed beside the program."""
     return _INSTALLED.search(frame.file or "") is not None
 
 

@@ -101,7 +101,7 @@ def _hot(rows: Sequence[Row], whole: int, idle: Idle) -> Optional[CodePlace]:
     if not innermost:
         return None
     most = max(innermost, key=lambda frame: (innermost[frame], frame.named()))
-    return _place(most, inside[most], whole, rows, idle)
+    return place_of(most, inside[most], whole, rows, idle)
 
 
 def _is_interpreted(rows: Sequence[Row], whole: int) -> bool:
@@ -151,10 +151,17 @@ def by_self(
     for row in rows:
         innermost[row.frames[-1]] += row.weight
     ranked = sorted(innermost.items(), key=lambda item: (-item[1], item[0].named()))
-    return [_place(frame, weight, whole, rows, idle) for frame, weight in ranked[:count]]
+    return [place_of(frame, weight, whole, rows, idle) for frame, weight in ranked[:count]]
 
 
-def _place(frame: Frame, weight: int, whole: int, rows: Sequence[Row], idle: Idle) -> CodePlace:
+def place_of(
+    frame: Frame, weight: int, whole: int, rows: Sequence[Row], idle: Idle = ()
+) -> CodePlace:
+    """A function with its part of the whole, and from where most of it was called.
+
+    Args:
+        idle: as of `places`.
+    """
     stack = [frame, *_usual_callers(frame, rows)]
     return CodePlace(
         function=frame.function,

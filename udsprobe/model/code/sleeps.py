@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Dict, FrozenSet, Iterable, List, Sequence, Tuple
 
+from udsprobe.model.code.asked_in import asked_in
 from udsprobe.model.code.at_rest import has_no_task
 from udsprobe.model.code.frames import (
     KERNEL,
@@ -20,14 +21,30 @@ from udsprobe.model.code.frames import (
 from udsprobe.model.code.lock_holders import lock_holders
 from udsprobe.model.code.places import HOT_PATH_MIN, Idle, Row, places
 from udsprobe.model.report import CodePlace, ProcessSleep, SleepCall
-from udsprobe.sample import ASYNC_FUNCTION, GOROUTINE, TASK
+from udsprobe.sample import (
+    ASYNC_FUNCTION,
+    GOROUTINE,
+    GOROUTINE_FOR_BYTES,
+    TASK,
+    TASK_FOR_BYTES,
+)
 
 _NS_PER_US = 1000
-PARKED = frozenset((GOROUTINE, TASK, ASYNC_FUNCTION))
+_OF_GO = frozenset((GOROUTINE, GOROUTINE_FOR_BYTES))
+PARKED = _OF_GO | {TASK, TASK_FOR_BYTES, ASYNC_FUNCTION}
 """In place of a call: what waited is no thread."""
 
-IN_LOOP = frozenset((TASK, ASYNC_FUNCTION))
+FOR_BYTES = frozenset((GOROUTINE_FOR_BYTES, TASK_FOR_BYTES))
+"""Of these what has a request and waits for another program's answer to one of its own."""
+
+IN_LOOP = frozenset((TASK, TASK_FOR_BYTES, ASYNC_FUNCTION))
 """Of these what waits for one another does so in an event loop, whose thread sleeps for them."""
+
+FOR_ANSWERS = FOR_BYTES | {
+    *("read", "readv", "recvfrom", "recvmsg", "poll", "ppoll", "select", "pselect6"),
+    *(TASK, ASYNC_FUNCTION),
+}
+"""Calls in which what has a request may wait for the answer to one of its own."""
 
 WAITS_FOR_WORK = frozenset(
     (
@@ -106,6 +123,7 @@ def _calls(
             owing_us=_us(sum(row.owing_ns for row in own)) if sees_owing else None,
             code=code,
             held_by=lock_holders(called, code),
+            asked_in=asked_in(called) if call in FOR_ANSWERS else [],
         )
         for call, own in sorted(told.items())
         for called in [_as_called(own)]
@@ -157,7 +175,7 @@ def _as_called(rows: Sequence[Row]) -> List[Row]:
     """As the program called it, by the time in which requests waited where there is any."""
     owing = any(row.owing_ns for row in rows)
     weighed = [row._replace(weight=row.owing_ns if owing else row.slept_ns) for row in rows]
-    if all(row.call == GOROUTINE for row in weighed):
+    if all(row.call in _OF_GO for row in weighed):
         return [row._replace(frames=as_parked(row.frames)) for row in weighed]
     if all(row.call in IN_LOOP for row in weighed):
         return weighed

@@ -99,15 +99,17 @@ def culprit_pids(report: Report) -> FrozenSet[int]:
     """The process that the verdict is about; all targets where it names none.
 
     Where it names who ends the waits of others, those that serve as well: what they wait for, their
-    own stacks tell.
+    own stacks tell. Where these wait for an upstream, they are it.
     """
     verdict = report.verdict
     running = frozenset(each.pid for each in report.targets if each.state == "running")
     named = subject_pids(report, verdict.subject if verdict is not None else None)
+    serving = running & {row.pid for row in report.requests.served_by or () if row.count}
+    if verdict is not None and verdict.cause == "upstream-wait":
+        return (serving - named) or running
     if not named or verdict is None or verdict.cause != "app-blocked":
         return named or running
-    serving = {row.pid for row in report.requests.served_by or () if row.count}
-    return named | (running & serving)
+    return named | serving
 
 
 def ran(first: Sample, last: Sample) -> List[Row]:

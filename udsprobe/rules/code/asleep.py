@@ -10,7 +10,7 @@ from udsprobe.model.code.sleeps import is_parked
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Report, SleepCall
 from udsprobe.rules.accounts.authors import AUTHOR_SHARE, locked_in_pool_us
-from udsprobe.rules.accounts.service import Service, services, whole_service
+from udsprobe.rules.accounts.service import Service
 from udsprobe.rules.code.known_waits import IS_ASLEEP, by_own_sleep, known_of, with_known
 from udsprobe.rules.code.looks import looks_for_sleep, tells_holders
 from udsprobe.rules.code.parked import and_tasks, left_waiting, parked_begin, tells, with_parked
@@ -22,9 +22,11 @@ from udsprobe.rules.code.sleep_calls import (
     kind_of,
     part_of,
     pid_of,
+    service_of,
     sleep_calls,
     sleep_fact,
     waited_us,
+    while_watched,
 )
 from udsprobe.rules.code.words import is_known, named, with_place
 from udsprobe.rules.peers.owed import is_of_one_thread
@@ -165,21 +167,21 @@ def _says_nothing(found: SleepCall, root: Suspect) -> bool:
 
 def _is_mostly_idle(found: SleepCall, root: Suspect, report: Report) -> bool:
     """Threads slept there for far longer than requests wait for locks: where they wait for work."""
-    service = _service_of(root, report)
+    service = service_of(root, report)
     if report.stacks is None or report.stacks.sleeps is None or part_of(root) != "lock":
         return False
     queued_us = service.stage_sums_us.get("recv_wait", 0.0)
-    asked_us = _while_watched(_locked_us(service) + queued_us, service, report)
+    asked_us = while_watched(_locked_us(service) + queued_us, service, report)
     return waited_us(found) > WAITED_TIMES_REQUESTS_MAX * asked_us > 0
 
 
 def _and_beyond(told_of: Suspect, found: SleepCall, report: Report) -> Suspect:
     """Of a lock, where somebody is at any moment who came the same way and has passed it."""
-    first, service = found.code[0], _service_of(told_of, report)
+    first, service = found.code[0], service_of(told_of, report)
     if part_of(told_of) != "lock" or kind_of(told_of, found.call) != "lock" or first.own is None:
         return told_of
     # Not all sleeps have callers that tell where they are of: those of locks are many and short.
-    locked_us = _while_watched(_locked_us(service), service, report)
+    locked_us = while_watched(_locked_us(service), service, report)
     for call in (each for each in sleep_calls(told_of, report) if not is_parked(each)):
         slept_us = max(waited_us(call), locked_us if call is found else 0.0)
         for place in call.code:
@@ -200,24 +202,10 @@ def _is_same_wait(first: CodePlace, place: CodePlace, call: SleepCall) -> bool:
     return is_at_line and call.call in FOR_LOCKS and not sleeps_for_a_time(place.stack)
 
 
-def _service_of(root: Suspect, report: Report) -> Service:
-    """Of a chain of servers the one that it is about; else all targets."""
-    chain = (each for each in services(report) if root.pids and each.pids == root.pids)
-    return next(chain, whole_service(report))
-
-
 def _locked_us(service: Service) -> float:
     """Requests' waits for locks: what one thread receives and another answers is in no thread's
     account, and is told by who ended them."""
     return max(service.app_us("lock"), min(service.handed_us, locked_in_pool_us(service)))
-
-
-def _while_watched(us: float, service: Service, report: Report) -> float:
-    """Of what is of the whole window, the part of the time in which stacks were taken."""
-    sleeps = report.stacks.sleeps if report.stacks is not None else None
-    if sleeps is None or not service.duration_s:
-        return 0.0
-    return us * sleeps.watched_s / service.duration_s
 
 
 def actions_in_code(root: Suspect, found: SleepCall, report: Report) -> List[Action]:

@@ -10,7 +10,7 @@ from udsprobe.model.report import CodePlace, Evidence, Report, SleepCall
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.code.looks import without_looks
-from udsprobe.rules.code.sleep_calls import sleep_calls, sleep_fact
+from udsprobe.rules.code.sleep_calls import is_of, sleep_calls, sleep_fact
 from udsprobe.rules.code.words import named, told
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.goroutine_waits import ParkedWait, goroutine_wait, holder_does
@@ -62,7 +62,8 @@ def with_parked(root: Suspect, found: SleepCall, report: Report) -> Suspect:
 
 def left_waiting(root: Suspect, report: Report) -> Suspect:
     """Goroutines that go on waiting are met all the same."""
-    found = next(filter(is_parked, sleep_calls(root, report)), None)
+    parked = filter(is_parked, sleep_calls(root, report))
+    found = next((call for call in parked if is_of(call, None)), None)
     wait = _wait_of(found) if found is not None and tells(found, report) else None
     if found is None or wait is None or found.code[0].share_pct < 100 * CODE_KIND_SHARE_MIN:
         return root

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import FrozenSet, List, Mapping, Optional
 
-from udsprobe.model.code.sleeps import IN_LOOP, is_parked
+from udsprobe.model.code.sleeps import FOR_BYTES, IN_LOOP, is_parked
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Evidence, ProcessSleep, Report, SleepCall
+from udsprobe.rules.accounts.service import Service, services, whole_service
 from udsprobe.rules.code.words import told
 from udsprobe.rules.servers import IN_GOROUTINES
 from udsprobe.rules.suspects.suspect import Suspect
@@ -53,6 +54,20 @@ def sleep_calls(root: Suspect, report: Report) -> List[SleepCall]:
     return [call for each in mine for call in each.calls]
 
 
+def service_of(root: Suspect, report: Report) -> Service:
+    """Of a chain of servers the one that it is about; else all targets."""
+    chain = (each for each in services(report) if root.pids and each.pids == root.pids)
+    return next(chain, whole_service(report))
+
+
+def while_watched(us: float, service: Service, report: Report) -> float:
+    """Of what is of the whole window, the part of the time in which stacks were taken."""
+    sleeps = report.stacks.sleeps if report.stacks is not None else None
+    if sleeps is None or not service.duration_s:
+        return 0.0
+    return us * sleeps.watched_s / service.duration_s
+
+
 def part_of(root: Suspect) -> Optional[str]:
     """Of request time that the cause is about: the first that its evidence tells."""
     return next((_PARTS[each.metric] for each in root.evidence if each.metric in _PARTS), None)
@@ -61,6 +76,8 @@ def part_of(root: Suspect) -> Optional[str]:
 def is_of(call: SleepCall, part: Optional[str]) -> bool:
     """It is of that part of request time; None: of any part that is a wait."""
     name = call.call or ""
+    if call.call in FOR_BYTES:
+        return False
     if call.call in IN_LOOP:
         return part is None or part == "timer"
     if is_parked(call):

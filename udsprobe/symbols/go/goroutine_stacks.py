@@ -14,12 +14,14 @@ from udsprobe.symbols.go.origins import Begun, Origin, Origins
 from udsprobe.symbols.process_names import CodeFrame, ParkedStack, ProcessNames
 from udsprobe.symbols.unwinding import RED_ZONE_BYTES, Activation, State, Unwinder
 
-# What a goroutine waits for in these, the kernel sees: bytes of a connection.
+# In these a goroutine waits for bytes of a connection, which the kernel sees.
 _FOR_BYTES = re.compile(
     r"internal/poll\.runtime_pollWait|net/http\.\(\*persistConn\)\.roundTrip"
     r"|(net/http\.\(\*http2|golang\.org/x/net/http2\.\(\*)ClientConn\)\.\w*[rR]oundTrip"
     r"|google\.golang\.org/grpc\.\(\*clientStream\)\.\w+"
 )
+# Of these, its client's: what it sends, or the body of its request.
+_FOR_CLIENT = re.compile(r"internal/poll\.\(\*FD\)\.Write\w*|net/http\.\(\*connReader\)\.Read")
 _ACCEPTS = re.compile(r"internal/poll\.\(\*FD\)\.Accept")
 _READS = re.compile(r"net\.\(\*conn\)\.Read")
 # Below these a goroutine has a request to answer, whoever has started it.
@@ -73,7 +75,8 @@ class GoroutineStacks:
         self._outlive: Set[int] = set()
 
     def waiting(self) -> List[ParkedStack]:
-        """Those that wait at this moment, but for bytes of a connection, or as the runtime's own.
+        """Those that wait at this moment: for bytes only those that a request has ask for them, and
+        none of the runtime's own.
 
         None of a process that is no program of Go, or whose memory cannot be read.
         """
@@ -93,9 +96,11 @@ class GoroutineStacks:
                 ParkedStack(
                     *(frames, group.is_whole, self._is_owing(group, frames), count),
                     held_by=self._held_by(group),
+                    for_bytes=_is_in(frames, _FOR_BYTES),
                 )
                 for group, frames, count in named
                 if _is_of_program(frames)
+                and (not _is_in(frames, _FOR_BYTES) or _asks(group, frames))
             ]
         return []
 
@@ -229,6 +234,12 @@ def _awaits(parent: Met, started_in: Sequence[str]) -> bool:
     return not packages.isdisjoint(map(_package, started_in))
 
 
+def _asks(group: _Group, frames: Sequence[CodeFrame]) -> bool:
+    """It waits for an answer. One that serves a connection by itself may wait for its client."""
+    has_request = group.for_request or _is_in(frames, _HANDLES)
+    return has_request and not _is_in(frames, _FOR_CLIENT)
+
+
 def _place(origin: Optional[Origin]) -> int:
     return 0 if origin is None else origin.place
 
@@ -244,8 +255,7 @@ def _is_standard(functions: Sequence[str]) -> bool:
 
 
 def _is_of_program(frames: Sequence[CodeFrame]) -> bool:
-    names = [frame.function or "" for frame in frames]
-    return not all(map(_is_runtimes, names)) and not _is_in(frames, _FOR_BYTES)
+    return not all(_is_runtimes(frame.function or "") for frame in frames)
 
 
 def _begins_in(frames: Sequence[CodeFrame]) -> str:

@@ -30,6 +30,14 @@ _FOR_BYTES = re.compile(
     r"|WebSocketResponse\.receive .*/aiohttp/web_ws\.py"
     r"|ClientResponse\.start .*/aiohttp/client_reqrep\.py"
 )
+# Of these, and of none that a server uses for its clients: bytes that another program answers.
+_FOR_ANSWERS = re.compile(
+    r"StreamReader\._wait_for_data .*/asyncio/streams\.py"
+    r"|BaseSelectorEventLoop\.sock_(recv|connect)\w* .*/asyncio/selector_events\.py"
+    r"|(SocketStream|UNIXSocketStream)\.receive\w* .*/anyio/_backends/_asyncio\.py"
+    r"|open_(unix_)?connection .*/asyncio/streams\.py"
+    r"|ClientResponse\.start .*/aiohttp/client_reqrep\.py"
+)
 # A task that begins in these has a request to answer.
 _HANDLES = re.compile(
     r"RequestResponseCycle\.run_asgi .*/uvicorn/protocols/http/\w+\.py"
@@ -60,6 +68,7 @@ class _Group(NamedTuple):
     calls: Tuple[_Call, ...]
     serves_connection: bool
     is_in_future: bool
+    reads_client: bool
 
 
 class TaskStacks:
@@ -100,38 +109,42 @@ class TaskStacks:
         owing = {at for at, group in groups.items() if _has_request(group, frames[group])}
         for_bytes = {at for at, group in groups.items() if _is_in(frames[group], _FOR_BYTES)}
         owing = _with_handed_on(owing, waited_by, for_bytes)
+        asking = {at for at in for_bytes & owing if _asks(groups[at], frames[groups[at]])}
         told = [
-            (_lineage(at, groups, waited_by), at in owing)
+            (_lineage(at, groups, waited_by), at in owing, at in asking)
             for at, group in groups.items()
-            if at not in wait_for and _is_of_program(frames[group])
+            if at not in wait_for and (at in asking or _is_of_program(frames[group]))
         ]
         return [
-            ParkedStack(_joined(lineage, frames), True, is_owing, each * count)
-            for (lineage, is_owing), count in Counter(told).items()
+            ParkedStack(_joined(lineage, frames), True, is_owing, each * count, for_bytes=asks)
+            for (lineage, is_owing, asks), count in Counter(told).items()
         ]
 
     def _group(self, task: Waiting) -> _Group:
         outwards = reversed(task.chain.frames)
         calls = tuple((one.code, one.name, one.qualified_name) for one in outwards)
-        serves_connection = self._serves_connection(task.chain.frames[0])
-        return _Group(calls, serves_connection, task.chain.future is not None)
+        client = self._client(task.chain.frames[0])
+        reads_client = bool(client) and task.chain.frames[-1].arguments[:1] == (client,)
+        return _Group(calls, bool(client), task.chain.future is not None, reads_client)
 
-    def _serves_connection(self, outermost: Awaits) -> bool:
-        """Its first arguments are both ends of a stream, as `asyncio.start_server` calls it."""
+    def _client(self, outermost: Awaits) -> int:
+        """Of one that serves a connection the stream that it reads from, else 0.
+
+        Its first arguments are both ends of it, as `asyncio.start_server` calls it.
+        """
         with suppress(OSError):
-            kinds = [self._kind(at) for at in outermost.arguments]
-            return ["StreamReader", "StreamWriter"] in (kinds[:2], kinds[1:3])
-        return False
+            arguments = [self._content(at) for at in outermost.arguments]
+            kinds = [self._objects.kind(at) if at else "" for at in arguments]
+            for at in (0, 1):
+                if kinds[at : at + 2] == ["StreamReader", "StreamWriter"]:
+                    return arguments[at]
+        return 0
 
-    def _kind(self, argument: int) -> str:
-        """Of an argument, or of what is in its cell, where functions inside use it as well."""
-        if not argument:
-            return ""
-        kind = self._objects.kind(argument)
-        if kind != _CELL:
-            return kind
-        content = self._objects.word(argument + _CELL_CONTENT)
-        return self._objects.kind(content) if content else ""
+    def _content(self, argument: int) -> int:
+        """An argument, or what is in its cell, where functions inside use it as well."""
+        if not argument or self._objects.kind(argument) != _CELL:
+            return argument
+        return self._objects.word(argument + _CELL_CONTENT)
 
     def _frames(self, group: _Group) -> List[CodeFrame]:
         found = [self._named(*call) for call in group.calls]
@@ -219,6 +232,11 @@ def _has_request(group: _Group, frames: Sequence[CodeFrame]) -> bool:
     if group.serves_connection or _is_in(frames[-1:], _HANDLES):
         return True
     return _is_in(frames, _HANDLES_BELOW)
+
+
+def _asks(group: _Group, frames: Sequence[CodeFrame]) -> bool:
+    """It waits for an answer, and not for its client."""
+    return _is_in(frames, _FOR_ANSWERS) and not group.reads_client
 
 
 def _is_of_program(frames: Sequence[CodeFrame]) -> bool:

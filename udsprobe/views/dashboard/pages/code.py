@@ -22,7 +22,7 @@ OWN = " ◂ own code"
 """Marks the program's own function, among those of its libraries and the kernel."""
 
 _BAR = 10
-NOTHING = "no stacks: --stacks takes them, and a verdict app-cpu or app-blocked does"
+NOTHING = "no stacks: --stacks takes them, and a verdict app-cpu, app-blocked or upstream-wait does"
 
 
 def tree_page(report: Report, turned: AbstractSet[Path], width: int) -> Table:

@@ -1,0 +1,114 @@
+"""Which function asks the upstream that requests wait for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import List, Optional, Set, Tuple
+
+import pytest
+
+from tests.unit import ill, reports
+from tests.unit.test_code_places import APP, LIBC, found, slept
+from udsprobe.model.code.stacks import culprit_pids
+from udsprobe.model.report import Report, Upstream, Verdict
+from udsprobe.observe.stack_taking import culprits
+from udsprobe.rules.judge import judged
+from udsprobe.sample import StackCounts
+
+STOCK = "/run/stock.sock"
+Frames = Tuple[Tuple[str, str], ...]
+RECEIVES: Frames = (("main", APP), ("order", APP), ("stock", APP), ("recv", LIBC))
+
+
+def asking(*counts: StackCounts, rows: Optional[List[Upstream]] = None) -> Verdict:
+    """Of a service that asks an upstream of 20 ms for each request; a second was watched."""
+    rows = rows or [ill.upstream(950, 20_000, STOCK)]
+    share = 100 * sum(row.count * 20_000 for row in rows) / (950 * 21_000)
+    requests = ill.served(950, app=21_000, upstream=min(share, 97), cpu=2)
+    report = ill.service(requests, ill.thread(blocked_recv=0.9), upstream=rows)
+    verdict = judged(replace(report, stacks=found(*counts)), slo_us=1000.0).verdict
+    assert verdict is not None and verdict.cause == "upstream-wait"
+    return verdict
+
+
+def test_it_is_told_behind_what_the_upstream_takes() -> None:
+    """Of 1.9 s that requests waited in that second; a thread that has none waits for its client."""
+    idle = slept("recvfrom", ("main", APP), ("next", APP), ("recv", LIBC), ms=900, owing_ms=0)
+    verdict = asking(slept("recvfrom", *RECEIVES, ms=1900, owing_ms=1900), idle)
+    assert "takes 20 ms per request: 100 % in stock (app)." in verdict.summary
+    assert [each.own for each in verdict.code] == ["stock (app)"]
+    assert [each.says for each in verdict.evidence if each.metric == "code_share"] == [
+        "100 % in stock (app), of 1.9 s that requests waited for answers"
+    ]
+
+
+def test_all_calls_are_added_up_by_function() -> None:
+    polls: Frames = (*RECEIVES[:3], ("poll", LIBC))
+    others: Frames = (("main", APP), ("prices", APP), ("poll", LIBC))
+    verdict = asking(
+        slept("recvfrom", *RECEIVES, ms=500, owing_ms=500),
+        slept("poll", *polls, ms=500, owing_ms=500),
+        slept("poll", *others, ms=600, owing_ms=600),
+    )
+    told = [(each.own, round(each.share_pct)) for each in verdict.code]
+    assert told == [("stock (app)", 62), ("prices (app)", 38)]
+
+
+@pytest.mark.parametrize(
+    ("call", "frames", "owing_ms"),
+    [
+        ("recvfrom", RECEIVES, 90),
+        ("recvfrom", (("main", APP), ("recv", LIBC))[1:], 1900),
+        ("epoll_wait", RECEIVES, 1900),
+        ("futex", RECEIVES, 1900),
+        ("poll", (("order", APP), ("sqliteDefaultBusyCallback", APP)), 1900),
+    ],
+    ids=["far-less-than-is-waited", "no-function-of-its-own", "events", "a-lock", "known-for-else"],
+)
+def test_what_may_be_another_wait_is_not_told(call: str, frames: Frames, owing_ms: int) -> None:
+    verdict = asking(slept(call, *frames, ms=2000, owing_ms=owing_ms))
+    assert verdict.code == []
+
+
+@pytest.mark.parametrize(("others", "is_told"), [(100, True), (900, False)])
+def test_of_two_upstreams_it_may_be_the_other_s(others: int, is_told: bool) -> None:
+    """44 % of the time is waited in one function; the other upstream takes 9 %, or 46 %."""
+    rows = [ill.upstream(950, 11_000, STOCK), ill.upstream(others, 10_000, "/run/users.sock")]
+    verdict = asking(
+        slept("recvfrom", *RECEIVES, ms=525, owing_ms=525),
+        slept("recvfrom", ("main", APP), ("users", APP), ("recv", LIBC), ms=350, owing_ms=350),
+        slept("recvfrom", ("main", APP), ("log", APP), ("recv", LIBC), ms=325, owing_ms=325),
+        rows=rows,
+    )
+    assert bool(verdict.code) == is_told
+
+
+@pytest.mark.parametrize("call", ["task for bytes", "goroutine for bytes", "async function"])
+def test_what_waits_inside_a_runtime_is_told_before_its_threads(call: str) -> None:
+    """It was looked at now and then: how long it waited is not known."""
+    inside = slept(call, ("serve", APP), ("fetch", APP), ms=300, owing_ms=300)
+    verdict = asking(inside, slept("recvfrom", *RECEIVES, ms=1900, owing_ms=1900))
+    assert [each.own for each in verdict.code] == ["fetch (app)"]
+
+
+def asked_by(cause: str, subject: Optional[str], *comms: str) -> Report:
+    """Processes 2, 3 and so on, the first two of which serve."""
+    report = reports.measured()
+    served = [ill.served_by(pid, 100) for pid in (2, 3)]
+    return replace(
+        report,
+        verdict=Verdict(cause, False, None, None, 0.9, "it waits", subject),
+        targets=[reports.target(pid, comm) for pid, comm in enumerate(comms, 2)],
+        requests=replace(report.requests, served_by=served),
+    )
+
+
+def test_stacks_are_those_of_who_asks() -> None:
+    report = asked_by("upstream-wait", "tcp:127.0.0.1:5432", "gunicorn", "gunicorn", "gunicorn")
+    assert culprit_pids(report) == {2, 3}
+
+
+@pytest.mark.parametrize(("comms", "pids"), [(("nginx", "python3"), {3}), (("nginx",) * 2, set())])
+def test_who_passes_requests_on_is_left_alone(comms: Tuple[str, ...], pids: Set[int]) -> None:
+    assert culprits(asked_by("upstream-wait", "unix:/run/app.sock", *comms)) == pids
+    assert culprits(asked_by("app-blocked", None, *comms)) == {2, 3}
