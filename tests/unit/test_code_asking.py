@@ -9,6 +9,9 @@ import pytest
 
 from tests.unit import ill, reports
 from tests.unit.test_code_places import APP, LIBC, found, slept
+from udsprobe.model.code.asked_in import asked_in
+from udsprobe.model.code.frames import Frame, is_installed
+from udsprobe.model.code.places import Row
 from udsprobe.model.code.stacks import culprit_pids
 from udsprobe.model.report import Report, Upstream, Verdict
 from udsprobe.observe.stack_taking import culprits
@@ -89,6 +92,29 @@ def test_what_waits_inside_a_runtime_is_told_before_its_threads(call: str) -> No
     inside = slept(call, ("serve", APP), ("fetch", APP), ms=300, owing_ms=300)
     verdict = asking(inside, slept("recvfrom", *RECEIVES, ms=1900, owing_ms=1900))
     assert [each.own for each in verdict.code] == ["fetch (app)"]
+
+
+@pytest.mark.parametrize(
+    ("function", "file"),
+    [
+        ("Connection._read_bytes", "/srv/v/lib/python3.11/site-packages/pymysql/connections.py"),
+        ("Client.query", "/srv/node_modules/pg/lib/client.js"),
+        ("Mysql2::Client#query", "/var/lib/gems/3.1.0/gems/mysql2-0.5.6/lib/mysql2/client.rb"),
+        ("PG::Connection#exec", "/usr/lib/ruby/vendor_ruby/pg/connection.rb"),
+        ("Predis\\Client::read", "/srv/vendor/predis/predis/src/Client.php"),
+        ("org.postgresql.core.PGStream.receiveChar", "PGStream.java"),
+        ("okhttp3.internal.http1.Http1Codec.read", "Http1Codec.java"),
+        ("github.com/lib/pq.(*conn).recv", "/root/go/pkg/mod/github.com/lib/pq@v1.10.9/conn.go"),
+    ],
+)
+def test_a_library_that_was_installed_is_passed_over(function: str, file: str) -> None:
+    language = file.rpartition(".")[2]
+    library, shop = Frame(function, "m", file, 7), Frame("shop.stock", "m", f"shop.{language}", 3)
+    assert is_installed(library) and not is_installed(shop)
+    row = Row(1, "off-cpu", "recvfrom", "", (shop, library), 1, 0, 9, 9, 9)
+    assert [each.function for each in asked_in([row])] == ["shop.stock"]
+    alone = row._replace(frames=(library,))
+    assert [each.function for each in asked_in([alone])] == [function]
 
 
 def asked_by(cause: str, subject: Optional[str], *comms: str) -> Report:

@@ -81,7 +81,16 @@ _SOURCES = re.compile(
 
 
 # Modules of Go have their version in the path.
-_INSTALLED = re.compile(r"/(site-packages|dist-packages|node_modules|gems|vendor)/|@v\d")
+_INSTALLED = re.compile(
+    r"/(site-packages|dist-packages|node_modules|gems|vendor|vendor_ruby)/|@v\d"
+)
+# Java has no path of its own for what came with the program: clients, pools and frameworks.
+_OF_JAVA = re.compile(
+    r"(org\.(postgresql|mariadb|apache|eclipse|hibernate|springframework|jooq|mybatis|redisson)"
+    r"|com\.(mysql|zaxxer|mongodb|datastax|microsoft|google|squareup|fasterxml|sun)"
+    r"|io\.(lettuce|netty|grpc|vertx|micrometer|opentelemetry)|redis\.clients|oracle\.jdbc"
+    r"|okhttp3|okio|reactor|kotlinx?|scala)\."
+)
 # What demanglers put behind the arguments of a function of C++.
 _QUALIFIERS = re.compile(r"(?: const| volatile| &&?| \[clone [^\]]*\]| \(\.\w+\))+$")
 _BRIEF_MAX = 60
@@ -248,7 +257,8 @@ def _is_interpreters(frame: Frame) -> bool:
 
 def is_installed(frame: Frame) -> bool:
     """It is in a package of its language that was installed beside the program."""
-    return _INSTALLED.search(frame.file or "") is not None
+    of_java = (frame.file or "").endswith(".java") and _OF_JAVA.match(frame.function or "")
+    return bool(of_java) or _INSTALLED.search(frame.file or "") is not None
 
 
 def own_functions(frames: Sequence[Frame]) -> List[int]:
