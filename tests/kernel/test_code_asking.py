@@ -14,7 +14,7 @@ import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Any, Dict, Iterator, List
 
 import pytest
 
@@ -279,22 +279,41 @@ def made(way: str, folder: Path, require: Require) -> List[str]:
     return [require(way)[way], str(file)]
 
 
+def observed(argv: List[str], port: int, folder: Path) -> Dict[str, Any]:
+    """The verdict about that server, which asks that port and has clients."""
+    command = [*argv, str(port)]
+    process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, process_group=0)
+    try:
+        assert process.stdout is not None
+        served = int(process.stdout.readline())
+        with asked(served):
+            verdict: Dict[str, Any] = attach(process.pid, folder, seconds=8)["verdict"]
+    finally:
+        os.killpg(process.pid, 9)
+        process.wait()
+    return verdict
+
+
 @pytest.mark.parametrize("way", OWN)
 def test_the_function_that_asks_is_named(way: str, require: Require, tmp_path: Path) -> None:
     argv = made(way, tmp_path, require)
     with upstream() as port:
-        command = [*argv, str(port)]
-        process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, process_group=0)
-        try:
-            assert process.stdout is not None
-            served = int(process.stdout.readline())
-            with asked(served):
-                report = attach(process.pid, tmp_path, seconds=8)
-        finally:
-            os.killpg(process.pid, 9)
-            process.wait()
-    verdict = report["verdict"]
+        verdict = observed(argv, port, tmp_path)
     address = ADDRESS.get(way, "127.0.0.1")
     assert (verdict["cause"], verdict["subject"]) == ("upstream-wait", f"tcp:{address}:{port}")
     assert verdict["code"][0]["own"] == OWN[way]
     assert f" in {OWN[way]}. It is not the transport" in verdict["summary"]
+
+
+def test_who_asks_again_and_again_is_told_how_often(require: Require, tmp_path: Path) -> None:
+    """Twelve times for each request, one after the other."""
+    argv = made("threads", tmp_path, require)
+    program = Path(argv[-1])
+    loop = "return [stock() for _ in range(12)][0]"
+    program.write_text(program.read_text().replace("return stock()", loop))
+    with upstream() as port:
+        verdict = observed(argv, port, tmp_path)
+    assert verdict["cause"] == "upstream-wait"
+    assert ", which it asks 12 times for each request, " in verdict["summary"]
+    assert verdict["code"][0]["own"] == OWN["threads"]
+    assert "once for all that a request needs" in verdict["actions"][0]["say"]

@@ -135,6 +135,13 @@ def test_a_thread_that_has_ended_may_have_served() -> None:
     assert process.calls[0].total_us == pytest.approx(320_000.0)
 
 
+def test_sleeps_that_were_too_many_to_be_told_one_by_one_count() -> None:
+    """By the innermost function alone; whose they were is not known."""
+    untold = slept("futex", ("__lll_lock_wait", LIBC), ms=900, owing_ms=900, truncated=4)
+    (process,) = of_threads(SERVING, BACKGROUND, untold, serving=(5,)).processes
+    assert process.calls[0].total_us == pytest.approx(200_000.0 + 900_000.0)
+
+
 def reports_sample() -> Sample:
     nothing = dict.fromkeys(
         ("calls", "in_flight", "syscalls_by_name", "threads", "exited_activity_ns", "listeners")

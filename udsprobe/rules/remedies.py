@@ -51,6 +51,7 @@ from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import IN_GOROUTINES, is_go
 from udsprobe.rules.suspects.buffers import binding_buffer, bytes_per_request
 from udsprobe.rules.thresholds import (
+    ASKS_IN_LOOP_MIN,
     AUTHOR_SHARE_MIN,
     HOLDER_SHARE_MIN,
     IDLE_ELSEWHERE_PCT_MIN,
@@ -61,7 +62,7 @@ from udsprobe.rules.thresholds import (
     WAIT_MEAN_US_MIN,
     WAIT_SHARE_MIN,
 )
-from udsprobe.rules.upstreams import most_asked, without_time
+from udsprobe.rules.upstreams import MostAsked, most_asked, times_in_turn, without_time
 from udsprobe.rules.wording import (
     IN_GO,
     IN_POLLER,
@@ -465,16 +466,34 @@ def _upstream_wait(case: _Case) -> Remedy:
         looks = choice.lookups(case.report, case.service.pids, asked.address)
     is_first = busy is None and not _asks_together(case.service)
     actions = (*larger, *looks) if is_first else (*looks, *larger)
+    times = times_in_turn(case.service, asked, case.time.sum_us("upstream"))
+    if times is not None:
+        actions = _with_once(asked, times, actions, is_first=not larger)
     also = f"; {asked.who} itself is {percent(busy)} busy" if busy is not None else ""
     where = "in its event loop for" if in_loop else "for"
     queues = "; nobody else is served meanwhile" if in_loop else _pool(case.service)
     return Remedy(
         asked.address,
-        f"{case.service.name} waits {where} {asked.where}, which takes {duration(asked.mean_us)} "
-        f"per request{queues}{also}",
+        f"{case.service.name} waits {where} {asked.where}, {_takes(asked, times)}{queues}{also}",
         asked.facts,
         actions,
     )
+
+
+def _takes(asked: MostAsked, times: Optional[float]) -> str:
+    if times is None:
+        return f"which takes {duration(asked.mean_us)} per request"
+    many = f"{times:,.0f}" if times >= 10 else f"{times:.1f}".removesuffix(".0")
+    return f"which it asks {many} times for each request, {duration(asked.mean_us)} each time"
+
+
+def _with_once(
+    asked: MostAsked, times: float, others: Tuple[Action, ...], *, is_first: bool
+) -> Tuple[Action, ...]:
+    """First where one answer alone is nothing, or where it is asked in a loop."""
+    once = choice.asks_again(asked.server, asked.who)
+    is_best = asked.mean_us < WAIT_MEAN_US_MIN or times >= ASKS_IN_LOOP_MIN
+    return (*once, *others) if is_first and is_best else (*others, *once)
 
 
 def _waits_in_its_loop(case: _Case) -> bool:

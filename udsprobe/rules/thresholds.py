@@ -10,6 +10,10 @@ THREAD_BUSY_MIN = 0.8
 # A loop goes through its poller some times for a request: to read it, for each answer that it
 # waits for, to write. One that does so more often has work of its own, or does not sleep.
 POLLS_PER_REQUEST_MIN = 10
+# Asked so often for one request, one answer after the other, asking once would save half of them.
+ASKS_PER_REQUEST_MIN = 2
+# So often it is a loop over rows, and no handful of different questions.
+ASKS_IN_LOOP_MIN = 10
 # Waits are pressure when they are most of the request …
 WAIT_SHARE_MIN = 0.5
 # … and a human or a proxy's timeout could notice: scheduling and wake-ups alone take

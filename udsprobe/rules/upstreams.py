@@ -12,7 +12,13 @@ from udsprobe.rules.accounts.upstream_pool import is_full
 from udsprobe.rules.peers.readers import busy_at_least_s
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.servers import ONE_CPU, recognise
-from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, REQUESTS_MIN, THREAD_BUSY_MIN
+from udsprobe.rules.thresholds import (
+    ACCOUNTED_FOR_MIN,
+    ASKS_PER_REQUEST_MIN,
+    REQUESTS_MIN,
+    THREAD_BUSY_MIN,
+    WAIT_SHARE_MIN,
+)
 from udsprobe.rules.turned_away.answering import pid_of, who, who_there
 from udsprobe.rules.wording import count, duration, evidence, is_name_server, percent, place
 
@@ -29,7 +35,7 @@ class MostAsked:
         address: `tcp:127.0.0.1:5432`.
         who: `postgres 812`, or the address. where: `postgres 812 at tcp:127.0.0.1:5432`.
         pid: of the process there, where it is known. is_kept: connections to it are.
-        count, mean_us: of requests to it.
+        count, mean_us: of requests to it. server: what it is, of `SERVERS`.
     """
 
     address: str
@@ -38,6 +44,7 @@ class MostAsked:
     pid: Optional[int]
     count: int
     mean_us: float
+    server: str
     facts: Tuple[Evidence, ...]
     is_kept: bool = True
 
@@ -62,6 +69,7 @@ def most_asked(service: Service) -> Optional[MostAsked]:
         pid=pid_of(worst),
         count=worst.count,
         mean_us=upstream_us(worst) / worst.count if worst.count else 0.0,
+        server=recognise((worst.peer.comm if worst.peer is not None else None) or ""),
         facts=tuple(_fact(row) for row in rows[:FACTS_MAX]),
         is_kept=worst.connections is not None,
     )
@@ -85,6 +93,19 @@ def _late(row: Upstream, us: float) -> float:
     """How many of its answers took as long, at least."""
     late = (part for name, part in _ABOVE if (getattr(row.latency_us, name) or 0.0) >= us)
     return row.count * next(late, 0.0)
+
+
+def times_in_turn(service: Service, asked: MostAsked, waits_us: float) -> Optional[float]:
+    """How often each request asks it, one answer after the other; None: once, or all at once.
+
+    Args:
+        waits_us: that requests wait for their upstreams, all together.
+    """
+    times = asked.count / service.count if service.count else 0.0
+    if times < ASKS_PER_REQUEST_MIN or is_name_server(asked.address):
+        return None
+    in_turn_us = asked.count * asked.mean_us
+    return times if waits_us >= WAIT_SHARE_MIN * in_turn_us else None
 
 
 def without_time(report: Report, asked: MostAsked) -> Optional[float]:

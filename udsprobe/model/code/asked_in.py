@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional, Sequence
 
-from udsprobe.model.code.frames import Frame, is_installed, own_functions, turns_loop
-from udsprobe.model.code.places import PLACES_SHOWN_MAX, Row, place_of
+from udsprobe.model.code.frames import (
+    Frame,
+    is_installed,
+    own_functions,
+    turns_loop,
+    without_any_call,
+)
+from udsprobe.model.code.places import PLACES_SHOWN_MAX, Row, place_of, spoken_for
 from udsprobe.model.report import CodePlace
 
 
@@ -15,7 +21,7 @@ def asked_in(rows: Sequence[Row]) -> List[CodePlace]:
     One of a package that was installed beside the program only where the stack has no other.
     """
     by_function: Dict[Frame, List[Row]] = {}
-    for row in rows:
+    for row in spoken_for([row._replace(frames=without_any_call(row.frames)) for row in rows]):
         frame = _asks(row.frames)
         if frame is not None:
             by_function.setdefault(frame, []).append(row)

@@ -152,11 +152,12 @@ def _of_program(rows: Sequence[Row], code: Sequence[CodePlace]) -> List[CodePlac
 
 
 def _but_of(rows: Sequence[Row], tids: FrozenSet[int]) -> Sequence[Row]:
-    """The part of all other threads; all where they have none, or it is not known whose sleeps
-    are."""
-    parts = ((row, sum(ns for tid, ns in row.threads.items() if tid not in tids)) for row in rows)
-    found = [_part_of(row, ns) for row, ns in parts if ns]
-    return found or rows
+    """The part of all other threads; all where they have none. Of sleeps too many to be told one
+    by one it is not known whose they are."""
+    parts = [(row, sum(ns for tid, ns in row.threads.items() if tid not in tids)) for row in rows]
+    if not any(ns for _, ns in parts):
+        return rows
+    return [_part_of(row, ns) if row.threads else row for row, ns in parts if ns or not row.threads]
 
 
 def _part_of(row: Row, ns: int) -> Row:

@@ -551,6 +551,11 @@ _OF_THIS_HOST = ("unix:", "tcp:127.", "tcp:[::1]", "tcp:[::ffff:127.")
 _MAPPED = re.compile(r"\[::ffff:([\d.]+)\]")
 
 
+def asks_again(server: str, who: str) -> Tuple[Action, ...]:
+    """Each request asks that server, of `SERVERS`, again and again."""
+    return remedies("asks-again", server, who=who)
+
+
 def upstream(pid: Optional[int], who: str, place: str, is_kept: bool = True) -> Tuple[Action, ...]:
     """To look at an upstream that answers late.
 

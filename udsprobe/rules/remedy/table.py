@@ -211,6 +211,7 @@ KINDS: Dict[str, Kind] = {
         "upstream-wait", "the name server that does not answer", work.LOOKUPS_LOST
     ),
     "sender": Kind("upstream-wait", "requests wait for what another client sends", work.SENDER),
+    "asks-again": Kind("upstream-wait", "each request asks it many times", work.ASKS_AGAIN),
     "upstream": Kind("upstream-wait", "the upstream that answers late", work.UPSTREAM),
     "upstream-drops": Kind(
         "upstream-wait", "the upstream that ends requests without an answer", work.UPSTREAM_DROPS

@@ -657,6 +657,33 @@ UPSTREAM: Dict[str, Tuple[Row, ...]] = {
     )
 }
 
+_IN_TURN = "the answers are waited for one after the other"
+_BY_JOIN = (
+    restart(
+        "ask {who} once for all that a request needs, and not once for each row: a join, or "
+        "IN (...) (Django: select_related, prefetch_related; SQLAlchemy: selectinload; Rails: "
+        "includes; Laravel: with; JPA: join fetch); or keep the answers",
+        _IN_TURN,
+    ),
+)
+_BY_BATCH = (
+    restart(
+        "ask {who} once for all that a request needs: MGET, or a pipeline (of memcached: get with "
+        "several keys); or keep the answers",
+        _IN_TURN,
+    ),
+)
+ASKS_AGAIN: Dict[str, Tuple[Row, ...]] = {
+    **dict.fromkeys(("postgresql", "mysql", "pgbouncer"), _BY_JOIN),
+    **dict.fromkeys(("redis", "memcached"), _BY_BATCH),
+    GENERIC: (
+        restart(
+            "ask {who} once for all that a request needs, or for all at the same time "
+            "(Promise.all, asyncio.gather, threads, goroutines); or keep the answers",
+            _IN_TURN,
+        ),
+    ),
+}
 SENDER: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         look(

@@ -1,0 +1,61 @@
+"""An upstream that each request asks again and again, one answer after the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit import ill
+from udsprobe.model.report import Peer, Verdict
+from udsprobe.rules.judge import judged
+
+REQUESTS = 950
+
+
+def asking(times: float, each_us: float, comm: str = "postgres", at_once: int = 1) -> Verdict:
+    """Of a service whose requests ask so often, so many at the same time."""
+    waits_us = times * each_us / at_once
+    row = replace(ill.upstream(round(REQUESTS * times), each_us), peer=Peer(55, comm, None))
+    requests = ill.served(REQUESTS, app=waits_us / 0.97, upstream=97, cpu=2)
+    report = ill.service(requests, ill.thread(blocked_recv=0.9), upstream=[row])
+    verdict = judged(report, slo_us=100.0).verdict
+    assert verdict is not None and verdict.cause == "upstream-wait"
+    return verdict
+
+
+def test_a_loop_of_short_answers_is_told_with_asking_once_as_the_remedy() -> None:
+    verdict = asking(60, 100)
+    assert ", which it asks 60 times for each request, 100 µs each time." in verdict.summary
+    once, look = verdict.actions
+    assert "a join, or IN (...)" in once.say and "select_related" in once.say
+    assert "see why postgres 55 takes so long" in look.say
+
+
+@pytest.mark.parametrize(("times", "each_us", "is_first"), [(3, 300, True), (3, 9000, False)])
+def test_of_a_few_long_answers_each_is_to_be_looked_at(
+    times: int, each_us: float, is_first: bool
+) -> None:
+    verdict = asking(times, each_us)
+    assert f"which it asks {times} times for each request" in verdict.summary
+    assert ("once for all" in verdict.actions[0].say) == is_first
+    assert "once for all" in verdict.actions[not is_first].say
+
+
+@pytest.mark.parametrize(
+    ("times", "at_once"), [(1, 1), (1.4, 1), (10, 10)], ids=["once", "tries-again", "together"]
+)
+def test_who_asks_once_or_all_at_the_same_time_is_told_as_before(
+    times: float, at_once: int
+) -> None:
+    verdict = asking(times, 20_000, at_once=at_once)
+    assert ", which takes 20 ms per request." in verdict.summary
+    assert all("once for all" not in each.say for each in verdict.actions)
+
+
+@pytest.mark.parametrize(
+    ("comm", "says"),
+    [("redis-server", "MGET, or a pipeline"), ("mariadbd", "a join"), ("node", "Promise.all")],
+)
+def test_the_remedy_is_that_of_who_is_asked(comm: str, says: str) -> None:
+    assert says in asking(60, 100, comm).actions[0].say
