@@ -8,12 +8,7 @@
 #define DATABASE_REPLIES_BPF_H
 
 #include "http2.bpf.h"
-
-#define WORD(a, b, c, d, e, f, g, h)                                            \
-	((u64)(a) | (u64)(b) << 8 | (u64)(c) << 16 | (u64)(d) << 24 | (u64)(e) << 32 | \
-	 (u64)(f) << 40 | (u64)(g) << 48 | (u64)(h) << 56)
-#define WORD_LOW 0xffffffffULL
-#define WORD_ALL_BUT_LAST 0x00ffffffffffffffULL
+#include "words.bpf.h"
 
 /* PostgreSQL, "Message Formats": a type, a length that counts itself, and fields that end with 0. */
 #define MESSAGES_LOOKED_AT 4	/* the end of authentication, then the error */

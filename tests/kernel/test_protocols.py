@@ -187,6 +187,15 @@ class Conversation:
         self._sent_ns.append(time.monotonic_ns())
         self._socket.sendall(message)
 
+    def tell(self, message: bytes) -> None:
+        """What has no reply."""
+        self._socket.sendall(message)
+
+    def server_pushes(self, message: bytes) -> None:
+        """Without a request for it."""
+        self._server.do("send " + message.hex())
+        assert self._socket.recv(len(message), socket.MSG_WAITALL) == message
+
     def server_reads(self, message: bytes) -> None:
         self._server.do(f"read {len(message)}")
 
@@ -256,6 +265,62 @@ def test_a_next_request_that_comes_before_the_end_of_the_last_is_read(
         assert_takes_turns(watched.report, client)
         (row,) = watched.report["requests"]["served_by"]
         assert (owed(watched.report), row["unread"]["count"]) == ((0, 0), 0)
+
+
+# What a consumer says of a message that it has: as the clients of brokers send it.
+AMQP_ACK = bytes.fromhex("01 0001 0000000d 003c 0050 0000000000000027 00 ce")
+AMQP_NACK = bytes.fromhex("01 0001 0000000d 003c 0078 0000000000000027 01 ce")
+AMQP_HEARTBEAT = bytes.fromhex("08 0000 00000000 ce")
+STOMP_ACK = b"ACK\nid:T_2@@session-1@@7\n\n\0"
+NATS_ACK = b"PUB $JS.ACK.orders.worker.1.7.7.1796017531210089.0 4\r\n+ACK\r\n"
+MQTT_ACK, MQTT_COMPLETE = b"\x40\2\0\7", b"\x70\2\0\7"
+
+
+@pytest.mark.parametrize(
+    "acknowledgement",
+    [
+        pytest.param(message, id=name)
+        for name, message in {
+            "amqp": AMQP_ACK,
+            "amqp-three": AMQP_ACK * 3,
+            "amqp-nack": AMQP_NACK,
+            "amqp-heartbeat": AMQP_HEARTBEAT,
+            "mqtt-two": MQTT_ACK * 2,
+            "mqtt-complete": MQTT_COMPLETE,
+            "nats": NATS_ACK,
+            "stomp": STOMP_ACK,
+        }.items()
+    ],
+)
+def test_what_is_pushed_after_an_acknowledgement_is_no_reply(
+    address: str, tmp_path: Path, acknowledgement: bytes
+) -> None:
+    """A consumer acknowledges, and the next message comes 20 ms later; it has requests as well."""
+    with conversation(address) as (server, client):
+        client.tell(acknowledgement)
+        client.server_reads(acknowledgement)
+        with Attached(["--pid", str(server.pid)], tmp_path) as watched:
+            for _ in range(REQUESTS):
+                client.server_pushes(BODY)
+                client.tell(acknowledgement)
+                client.server_reads(acknowledgement)
+                time.sleep(IDLE_S)
+                client.server_pushes(BODY)
+                client.send(BODY)
+                client.server_reads(BODY)
+                client.server_replies()
+        assert_takes_turns(watched.report, client)
+        assert owed(watched.report) == (0, 0)
+
+
+def test_an_acknowledgement_with_a_request_behind_it_is_one(address: str, tmp_path: Path) -> None:
+    with conversation(address) as (server, client):
+        with Attached(["--pid", str(server.pid)], tmp_path) as watched:
+            for _ in range(REQUESTS):
+                client.send(AMQP_ACK + BODY)
+                client.server_reads(AMQP_ACK + BODY)
+                client.server_replies()
+        assert_takes_turns(watched.report, client)
 
 
 def test_requests_sent_ahead_are_counted_exactly(address: str, tmp_path: Path) -> None:
