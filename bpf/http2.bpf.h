@@ -10,7 +10,7 @@
 #ifndef HTTP2_BPF_H
 #define HTTP2_BPF_H
 
-#include "acknowledgements.bpf.h"
+#include "pushed_to.bpf.h"
 #include "queues.bpf.h"
 #include "registers.bpf.h"
 #include "tls.bpf.h"
@@ -250,7 +250,7 @@ __noinline u64 look_for_protocol(address_t sk, u64 at, u64 length, bytes_t bytes
 	} else if (is_tls_record(at, length)) {
 		connection->is_tls = 1;
 	} else if (connection->role == ROLE_SERVED && is_whole) {
-		look_for_acknowledgements(connection, at, length);
+		look_for_pushed_to(connection, at, length);
 	}
 	return 0;
 }

@@ -230,7 +230,7 @@ static __always_inline void note_unread(struct connection *connection, struct ca
 static __always_inline bool is_worth_a_look(struct connection *connection)
 {
 	if (connection->looks >= LOOKS_MAX)
-		return is_in_handshake(connection) || connection->acknowledges ||
+		return is_in_handshake(connection) || connection->is_pushed_to ||
 		       (connection->is_multiplexed && connection->role == ROLE_SERVED);
 	connection->looks++;
 	return true;

@@ -267,7 +267,13 @@ def test_a_next_request_that_comes_before_the_end_of_the_last_is_read(
         assert (owed(watched.report), row["unread"]["count"]) == ((0, 0), 0)
 
 
-# What a consumer says of a message that it has: as the clients of brokers send it.
+def resp(*words: str) -> bytes:
+    """A command of Redis, as its clients send it."""
+    said = "".join(f"${len(word)}\r\n{word}\r\n" for word in words)
+    return f"*{len(words)}\r\n{said}".encode()
+
+
+# What a consumer says of a message that it has, or when it wants one, as the clients of brokers do.
 AMQP_ACK = bytes.fromhex("01 0001 0000000d 003c 0050 0000000000000027 00 ce")
 AMQP_NACK = bytes.fromhex("01 0001 0000000d 003c 0078 0000000000000027 01 ce")
 AMQP_HEARTBEAT = bytes.fromhex("08 0000 00000000 ce")
@@ -277,7 +283,7 @@ MQTT_ACK, MQTT_COMPLETE = b"\x40\2\0\7", b"\x70\2\0\7"
 
 
 @pytest.mark.parametrize(
-    "acknowledgement",
+    "said",
     [
         pytest.param(message, id=name)
         for name, message in {
@@ -289,21 +295,30 @@ MQTT_ACK, MQTT_COMPLETE = b"\x40\2\0\7", b"\x70\2\0\7"
             "mqtt-complete": MQTT_COMPLETE,
             "nats": NATS_ACK,
             "stomp": STOMP_ACK,
+            "redis-blpop": resp("BLPOP", "jobs", "2"),
+            "redis-brpoplpush": resp("brpoplpush", "jobs", "begun", "0"),
+            "redis-xread": resp("XREAD", "BLOCK", "2000", "STREAMS", "orders", "$"),
+            "redis-xreadgroup": resp(
+                *("XREADGROUP", "GROUP", "billing-and-invoices", "worker-1", "COUNT", "10"),
+                *("BLOCK", "2000", "STREAMS", "orders", ">"),
+            ),
+            "beanstalkd": b"reserve\r\n",
+            "beanstalkd-timeout": b"reserve-with-timeout 2\r\n",
         }.items()
     ],
 )
-def test_what_is_pushed_after_an_acknowledgement_is_no_reply(
-    address: str, tmp_path: Path, acknowledgement: bytes
+def test_to_what_a_consumer_says_no_reply_is_owed(
+    address: str, tmp_path: Path, said: bytes
 ) -> None:
-    """A consumer acknowledges, and the next message comes 20 ms later; it has requests as well."""
+    """The next message comes 20 ms later; it has requests as well."""
     with conversation(address) as (server, client):
-        client.tell(acknowledgement)
-        client.server_reads(acknowledgement)
+        client.tell(said)
+        client.server_reads(said)
         with Attached(["--pid", str(server.pid)], tmp_path) as watched:
             for _ in range(REQUESTS):
                 client.server_pushes(BODY)
-                client.tell(acknowledgement)
-                client.server_reads(acknowledgement)
+                client.tell(said)
+                client.server_reads(said)
                 time.sleep(IDLE_S)
                 client.server_pushes(BODY)
                 client.send(BODY)
@@ -313,12 +328,21 @@ def test_what_is_pushed_after_an_acknowledgement_is_no_reply(
         assert owed(watched.report) == (0, 0)
 
 
-def test_an_acknowledgement_with_a_request_behind_it_is_one(address: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        pytest.param(AMQP_ACK + BODY, id="amqp-then-a-request"),
+        pytest.param(resp("BITCOUNT", "jobs"), id="redis-bitcount"),
+        pytest.param(resp("XREAD", "STREAMS", "BLOCK-orders", "0"), id="redis-xread"),
+        pytest.param(b"reserve-job 7\r\n", id="beanstalkd-job"),
+    ],
+)
+def test_what_only_looks_so_is_a_request(address: str, tmp_path: Path, said: bytes) -> None:
     with conversation(address) as (server, client):
         with Attached(["--pid", str(server.pid)], tmp_path) as watched:
             for _ in range(REQUESTS):
-                client.send(AMQP_ACK + BODY)
-                client.server_reads(AMQP_ACK + BODY)
+                client.send(said)
+                client.server_reads(said)
                 client.server_replies()
         assert_takes_turns(watched.report, client)
 

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a client sends to which no reply is owed. That it has what a broker pushed to it: the server sends
+ * next what another client sends (AMQP 0-9-1, MQTT, STOMP, NATS' JetStream). That it wants what another
+ * client will send, until then or for a time of its own (Redis' BLPOP, XREAD BLOCK and the like, reserve of
+ * beanstalkd). They are recognised by themselves, as a connection may be older than we are. Several
+ * acknowledgements that came together are as many of the same kind; the first and the last are looked at.
+ */
+#ifndef PUSHED_TO_BPF_H
+#define PUSHED_TO_BPF_H
+
+#include "tls.bpf.h"
+#include "words.bpf.h"
+
+/* AMQP 0-9-1, 4.2.3: type, channel, length, payload, end: a method, of class 60 (basic). A heartbeat
+ * has channel 0 and no payload; each end sends its own.
+ */
+#define AMQP_ACK_BYTES 21
+#define AMQP_METHOD 1
+#define AMQP_HEARTBEAT WORD(8, 0, 0, 0, 0, 0, 0, 0xce)
+#define AMQP_HEARTBEAT_BYTES 8
+#define AMQP_GREETING WORD('A', 'M', 'Q', 'P', 0, 0, 9, 1)
+#define AMQP_LENGTH_AT 3
+#define AMQP_BASIC WORD(0, 0, 0, 13, 0, 60, 0, 0)	/* length, class, and the method's first byte */
+#define AMQP_METHOD_SHIFT 56
+#define AMQP_ACK 80
+#define AMQP_REJECT 90
+#define AMQP_NACK 120
+
+/* MQTT 3.1.1, 3.4 and 3.7: type, length, the number of the message, which is not 0. */
+#define MQTT_ACK_BYTES 4
+#define MQTT_PUBACK 0x0240
+#define MQTT_PUBCOMP 0x0270
+
+/* STOMP 1.2: a command is a line of its own, and a frame ends with a zero. */
+#define STOMP_ACK WORD('A', 'C', 'K', '\n', 0, 0, 0, 0)
+#define STOMP_ACK_MASK 0xffffffffULL
+#define STOMP_NACK WORD('N', 'A', 'C', 'K', '\n', 0, 0, 0)
+#define STOMP_NACK_MASK 0xffffffffffULL
+
+/* To the subject of an acknowledgement. */
+#define NATS_ACK_FIRST WORD('P', 'U', 'B', ' ', '$', 'J', 'S', '.')
+#define NATS_ACK_NEXT WORD('A', 'C', 'K', '.', 0, 0, 0, 0)
+#define NATS_ACK_MASK 0xffffffffULL
+
+#define ACK_BYTES_MAX 256	/* of text; the others may be many at once */
+
+static __always_inline bool is_amqp_ack(u64 at)
+{
+	u64 basic = 0, method;
+	u8 type = 0;
+
+	if (bpf_probe_read_user(&type, sizeof(type), (void *)at) ||
+	    bpf_probe_read_user(&basic, sizeof(basic), (void *)(at + AMQP_LENGTH_AT)))
+		return false;
+	method = basic >> AMQP_METHOD_SHIFT;
+	return type == AMQP_METHOD && (basic & WORD_ALL_BUT_LAST) == AMQP_BASIC &&
+	       (method == AMQP_ACK || method == AMQP_REJECT || method == AMQP_NACK);
+}
+
+static __always_inline bool is_mqtt_ack(u64 at)
+{
+	u16 words[2] = {};
+
+	if (bpf_probe_read_user(words, sizeof(words), (void *)at))
+		return false;
+	return (words[0] == MQTT_PUBACK || words[0] == MQTT_PUBCOMP) && words[1];
+}
+
+static __always_inline bool is_text_ack(u64 at, u64 length)
+{
+	u64 words[2] = {};
+
+	if (length < sizeof(words) || length > ACK_BYTES_MAX ||
+	    bpf_probe_read_user(words, sizeof(words), (void *)at))
+		return false;
+	return (words[0] & STOMP_ACK_MASK) == STOMP_ACK ||
+	       (words[0] & STOMP_NACK_MASK) == STOMP_NACK ||
+	       (words[0] == NATS_ACK_FIRST && (words[1] & NATS_ACK_MASK) == NATS_ACK_NEXT);
+}
+
+static __always_inline bool begins_with(u64 at, u64 length, u64 expected)
+{
+	u64 word = 0;
+
+	return length >= sizeof(word) && !bpf_probe_read_user(&word, sizeof(word), (void *)at) &&
+	       word == expected;
+}
+
+/* The `length` bytes at `at` are nothing else. */
+static __noinline int are_acknowledgements(u64 at, u64 length)
+{
+	if (length == AMQP_HEARTBEAT_BYTES && begins_with(at, length, AMQP_HEARTBEAT))
+		return true;
+	if (length && length % AMQP_ACK_BYTES == 0 && is_amqp_ack(at))
+		return is_amqp_ack(at + length - AMQP_ACK_BYTES);
+	if (length && length % MQTT_ACK_BYTES == 0 && is_mqtt_ack(at))
+		return is_mqtt_ack(at + length - MQTT_ACK_BYTES);
+	return is_text_ack(at, length);
+}
+
+/* Redis: "*3\r\n$5\r\nBLPOP\r\n$1 ...", a number of arguments, and each with its length. */
+#define RESP_ARGUMENTS '*'
+#define RESP_ARGUMENT '$'
+#define RESP_ARGUMENTS_LOOKED_AT 8	/* XREADGROUP GROUP g c COUNT 1 BLOCK 2000 */
+#define RESP_LINE_BYTES 8
+#define RESP_DIGITS 2
+#define RESP_LINE_END 0x0a0d
+#define RESP_BLOCKING_MIN 5	/* BLPOP to BRPOPLPUSH: nothing else begins with BL, BR or BZ */
+#define RESP_BLOCKING_MAX 10
+#define RESP_XREAD WORD('X', 'R', 'E', 'A', 'D', 0, 0, 0)
+#define RESP_BLOCK WORD('B', 'L', 'O', 'C', 'K', 0, 0, 0)
+#define RESP_WORD_MASK 0xffffffffffULL
+#define UPPER_CASE 0xdfdfdfdfdfdfdfdfULL	/* of letters */
+
+/* beanstalkd: "reserve", "reserve-with-timeout 2", and not "reserve-job 7". */
+#define RESERVE WORD('r', 'e', 's', 'e', 'r', 'v', 'e', '\r')
+#define RESERVE_WITH WORD('r', 'e', 's', 'e', 'r', 'v', 'e', '-')
+#define RESERVE_WITH_AT 8
+#define RESERVE_WITH_NEXT 'w'
+
+/* Of a line that is `type` and a number below 100, which goes there, the length; 0: there is none. */
+static __always_inline u32 read_resp_line(u64 at, u8 type, u32 *number)
+{
+	u64 line = 0;
+
+	*number = 0;
+	if (bpf_probe_read_user(&line, sizeof(line), (void *)at) || (line & 0xff) != type)
+		return 0;
+	line >>= 8;
+	for (u32 i = 0; i <= RESP_DIGITS; i++) {
+		u8 digit = line & 0xff;
+
+		if (i && (line & 0xffff) == RESP_LINE_END)
+			return i + 3;
+		if (digit < '0' || digit > '9')
+			return 0;
+		*number = *number * 10 + digit - '0';
+		line >>= 8;
+	}
+	return 0;
+}
+
+static __always_inline bool is_blocking_command(u64 word, u32 length)
+{
+	u8 second = word >> 8 & 0xff;
+
+	return (word & 0xff) == 'B' && (second == 'L' || second == 'R' || second == 'Z') &&
+	       length >= RESP_BLOCKING_MIN && length <= RESP_BLOCKING_MAX;
+}
+
+/* A command of Redis that waits for what another client sends. */
+static __noinline int waits_in_redis(u64 at, u64 length)
+{
+	u64 end = at + length;
+	u32 number, size = length > RESP_LINE_BYTES ? read_resp_line(at, RESP_ARGUMENTS, &number) : 0;
+
+	for (u32 i = 0; size && i < RESP_ARGUMENTS_LOOKED_AT; i++) {
+		u64 word = 0;
+
+		at += size;
+		size = at < end ? read_resp_line(at, RESP_ARGUMENT, &number) : 0;
+		if (!size || bpf_probe_read_user(&word, sizeof(word), (void *)(at + size)))
+			return false;
+		word &= UPPER_CASE;
+		if (i ? number == 5 && (word & RESP_WORD_MASK) == RESP_BLOCK :
+			is_blocking_command(word, number))
+			return true;
+		if (!i && (word & RESP_WORD_MASK) != RESP_XREAD)
+			return false;
+		size += number + 2;
+	}
+	return false;
+}
+
+static __always_inline bool waits_in_beanstalkd(u64 at, u64 length)
+{
+	u8 next = 0;
+
+	if (begins_with(at, length, RESERVE))
+		return true;
+	return length > RESERVE_WITH_AT && begins_with(at, length, RESERVE_WITH) &&
+	       !bpf_probe_read_user(&next, sizeof(next), (void *)(at + RESERVE_WITH_AT)) &&
+	       next == RESERVE_WITH_NEXT;
+}
+
+static __always_inline bool is_owed_nothing(u64 at, u64 length)
+{
+	return are_acknowledgements(at, length) || waits_in_redis(at, length) ||
+	       waits_in_beanstalkd(at, length);
+}
+
+/* What was received by a call that is returning. */
+static __always_inline void look_for_pushed_to(struct connection *connection, u64 at, u64 length)
+{
+	if (begins_with(at, length, AMQP_GREETING))
+		connection->is_pushed_to = 1;
+	if (!is_owed_nothing(at, length))
+		return;
+	connection->is_pushed_to = 1;
+	if (connection->phase == PHASE_RECEIVING && !connection->receives)
+		no_request_came(connection);
+}
+
+#endif
