@@ -62,7 +62,13 @@ from udsprobe.rules.thresholds import (
     WAIT_MEAN_US_MIN,
     WAIT_SHARE_MIN,
 )
-from udsprobe.rules.upstreams import MostAsked, most_asked, times_in_turn, without_time
+from udsprobe.rules.upstreams import (
+    MostAsked,
+    is_sent_unasked,
+    most_asked,
+    times_in_turn,
+    without_time,
+)
 from udsprobe.rules.wording import (
     IN_GO,
     IN_POLLER,
@@ -454,6 +460,8 @@ def _upstream_wait(case: _Case) -> Remedy:
     asked = most_asked(case.service)
     if asked is None:
         return Remedy(None, f"{case.service.name} waits for another process's reply")
+    if is_sent_unasked(case.report, case.service, case.time.sum_us("upstream")):
+        return _sent_unasked(case.service, asked)
     busy = without_time(case.report, asked)
     larger: Tuple[Action, ...] = ()
     in_loop = _waits_in_its_loop(case)
@@ -494,6 +502,16 @@ def _with_once(
     once = choice.asks_again(asked.server, asked.who)
     is_best = asked.mean_us < WAIT_MEAN_US_MIN or times >= ASKS_IN_LOOP_MIN
     return (*once, *others) if is_first and is_best else (*others, *once)
+
+
+def _sent_unasked(service: Service, asked: MostAsked) -> Remedy:
+    return Remedy(
+        asked.address,
+        f"{service.name} waits for what others send through {asked.where}, which itself answers "
+        f"in {duration(asked.mean_us)}",
+        asked.facts,
+        choice.sent_through(asked.pid, asked.who),
+    )
 
 
 def _waits_in_its_loop(case: _Case) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Action, Evidence, Report, Upstream
+from udsprobe.model.report import Action, Evidence, Report, ServedBy, Upstream
 from udsprobe.model.requests.reply_pieces import paused_us
 from udsprobe.rules.accounts.service import Service, answer_mean_us, tail_us, upstream_us
-from udsprobe.rules.accounts.upstream_pool import is_full
+from udsprobe.rules.accounts.upstream_pool import full_pool, is_full, is_queueing
 from udsprobe.rules.peers.readers import busy_at_least_s
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.servers import ONE_CPU, recognise
@@ -125,6 +125,33 @@ def without_time(report: Report, asked: MostAsked) -> Optional[float]:
     cpus = 1 if recognise(asked.who) in ONE_CPU else report.host.cpus
     share = min(1.0, max(known) / report.window.duration_s / cpus)
     return share if share >= THREAD_BUSY_MIN else None
+
+
+def is_sent_unasked(report: Report, service: Service, waits_us: float) -> bool:
+    """What requests wait for is no answer: those all came, long before. It is what others send
+    through the one that is asked (a result that a worker stores, a message of a channel).
+
+    No pool is full, and nobody owes an answer for long: else requests queue for one, or hang.
+
+    Args:
+        waits_us: that requests wait for their upstreams, all together.
+    """
+    longest_us = max((row.latency_us.max or 0.0 for row in service.upstream), default=0.0)
+    least_us = ACCOUNTED_FOR_MIN * waits_us / service.count if service.count else 0.0
+    owed_us = max((row.asking.oldest_us or 0.0 for row in _served(report, service)), default=0.0)
+    are_answers_known = service.upstream and not any(row.multiplexed for row in service.upstream)
+    return (
+        bool(are_answers_known)
+        and max(longest_us, owed_us, service.connecting_us) < least_us
+        and service.upstream_us < ACCOUNTED_FOR_MIN * waits_us
+        and full_pool(service) is None
+        and not is_queueing(service)
+    )
+
+
+def _served(report: Report, service: Service) -> List[ServedBy]:
+    rows = report.requests.served_by or []
+    return [row for row in rows if service.pids is None or row.pid in service.pids]
 
 
 def asks_only(service: Service) -> Optional[MostAsked]:

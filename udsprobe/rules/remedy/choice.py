@@ -267,6 +267,11 @@ def sender(pid: int, who: str) -> Tuple[Action, ...]:
     return remedies("sender", peer_pid=pid, who=who)
 
 
+def sent_through(pid: Optional[int], who: str) -> Tuple[Action, ...]:
+    """Requests wait for what another process sends through the one that is asked."""
+    return remedies("sent-through", peer_pid=pid, who=who)
+
+
 def child_each(program: str) -> Tuple[Action, ...]:
     """A process of that program is started for each request."""
     return remedies("child-each", recognise(program), program=program)

@@ -212,6 +212,9 @@ KINDS: Dict[str, Kind] = {
     ),
     "sender": Kind("upstream-wait", "requests wait for what another client sends", work.SENDER),
     "asks-again": Kind("upstream-wait", "each request asks it many times", work.ASKS_AGAIN),
+    "sent-through": Kind(
+        "upstream-wait", "requests wait for what others send through an upstream", work.SENT_THROUGH
+    ),
     "upstream": Kind("upstream-wait", "the upstream that answers late", work.UPSTREAM),
     "upstream-drops": Kind(
         "upstream-wait", "the upstream that ends requests without an answer", work.UPSTREAM_DROPS

@@ -695,6 +695,17 @@ SENDER: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+SENT_THROUGH: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "see whether those that send it through {who} keep up, and start more of them where "
+            "all are busy (celery worker --concurrency, more processes of rq worker, more "
+            "consumers of the queue); else make what each of them does shorter",
+            "what is asked of {who} itself is answered at once: a worker's result, or the message "
+            "of another client, is waited for",
+        ),
+    )
+}
 UPSTREAM_DROPS: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         look(
