@@ -26,6 +26,22 @@
 #define AMQP_ACK 80
 #define AMQP_REJECT 90
 #define AMQP_NACK 120
+/* Class, method and a field that is 0: what has a reply only where the client asked for confirmations.
+ * The server confirms with the frame by which clients acknowledge, and sends no other as long.
+ */
+#define AMQP_CLASS_AT 7
+#define AMQP_PUBLISH WORD(0, 60, 0, 40, 0, 0, 0, 0)
+#define AMQP_PUBLISH_MASK 0xffffffffffffULL
+#define AMQP_CLASS_MASK 0xffffULL
+#define AMQP_CLASS_MAX 90
+
+/* Of a connection. */
+enum pushed_to {
+	PUSHED_TO = 1,		/* its client waits for others, or acknowledges what they sent */
+	PUSHED_BY_AMQP = 2,
+	AMQP_CONFIRMS = 4,	/* the server has confirmed what was published there, */
+	AMQP_PUBLISHED = 8,	/* as the turn in progress began with that */
+};
 
 /* MQTT 3.1.1, 3.4 and 3.7: type, length, the number of the message, which is not 0. */
 #define MQTT_ACK_BYTES 4
@@ -190,16 +206,73 @@ static __always_inline bool is_owed_nothing(u64 at, u64 length)
 	       waits_in_beanstalkd(at, length);
 }
 
+/* A method, and of which class. */
+static __always_inline bool is_amqp_method(u64 at, u64 *method)
+{
+	u8 type = 0;
+
+	*method = 0;
+	return !bpf_probe_read_user(&type, sizeof(type), (void *)at) && type == AMQP_METHOD &&
+	       !bpf_probe_read_user(method, sizeof(*method), (void *)(at + AMQP_CLASS_AT)) &&
+	       !(*method & 0xff) && (*method & AMQP_CLASS_MASK) >> 8 <= AMQP_CLASS_MAX;
+}
+
+static __always_inline bool is_publish(u64 method)
+{
+	return (method & AMQP_PUBLISH_MASK) == AMQP_PUBLISH;
+}
+
+/* What is published without confirmations, and the rest of it, has no reply. */
+static __always_inline bool is_amqp_one_way(struct connection *connection, u64 at, u64 length)
+{
+	bool is_method, published;
+	u64 method;
+
+	if (length <= AMQP_CLASS_AT + sizeof(method))
+		return false;
+	is_method = is_amqp_method(at, &method);
+	published = is_method && is_publish(method);
+	if (published)
+		connection->is_pushed_to |= PUSHED_BY_AMQP;
+	if (!(connection->is_pushed_to & PUSHED_BY_AMQP))
+		return false;
+	if (!(connection->is_pushed_to & AMQP_CONFIRMS))
+		return published || !is_method;
+	if (published)
+		connection->is_pushed_to |= AMQP_PUBLISHED;
+	return false;
+}
+
 /* What was received by a call that is returning. */
 static __always_inline void look_for_pushed_to(struct connection *connection, u64 at, u64 length)
 {
-	if (begins_with(at, length, AMQP_GREETING))
-		connection->is_pushed_to = 1;
-	if (!is_owed_nothing(at, length))
+	bool begins = connection->phase == PHASE_RECEIVING && !connection->receives;
+
+	if (begins)
+		connection->is_pushed_to &= ~AMQP_PUBLISHED;
+	if (begins_with(at, length, AMQP_GREETING)) {
+		connection->is_pushed_to |= PUSHED_BY_AMQP;
 		return;
-	connection->is_pushed_to = 1;
-	if (connection->phase == PHASE_RECEIVING && !connection->receives)
+	}
+	if (length % AMQP_ACK_BYTES == 0 && length && is_amqp_ack(at))
+		connection->is_pushed_to |= PUSHED_BY_AMQP;
+	if (!is_owed_nothing(at, length) && !(begins && is_amqp_one_way(connection, at, length)))
+		return;
+	connection->is_pushed_to |= PUSHED_TO;
+	if (begins)
 		no_request_came(connection);
+}
+
+/* A server of AMQP sends these bytes while it owes a confirmation, and they are none. */
+static __always_inline bool is_pushed_meanwhile(struct connection *connection, bytes_t bytes)
+{
+	if (!(connection->is_pushed_to & PUSHED_BY_AMQP))
+		return false;
+	if (bytes % AMQP_ACK_BYTES == 0) {
+		connection->is_pushed_to |= AMQP_CONFIRMS;
+		return false;
+	}
+	return connection->is_pushed_to & AMQP_PUBLISHED;
 }
 
 #endif

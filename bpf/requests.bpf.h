@@ -9,6 +9,7 @@
 
 #include "latency.bpf.h"
 #include "lookups.bpf.h"
+#include "pushed_to.bpf.h"
 #include "queues.bpf.h"
 #include "reply_pieces.bpf.h"
 #include "sockets.bpf.h"
@@ -564,6 +565,8 @@ static __always_inline int bytes_sent(struct task_struct *task, struct thread_st
 	}
 	if (connection->phase == PHASE_ASKED_BEFORE)
 		connection->phase = PHASE_REPLYING;
+	if (connection->role == ROLE_SERVED && is_pushed_meanwhile(connection, bytes))
+		return looks;
 	if (connection->phase == PHASE_REPLYING && connection->last_piece_ns) {
 		piece_sent(connection, connection->receiver == (u64)task ? state : NULL, call,
 			   had_room, now);

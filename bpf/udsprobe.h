@@ -807,7 +807,7 @@ struct connection {
 	/* UDP: asked of a name server in this period and the one before, and not answered so far. */
 	unsigned char questions[2];
 	unsigned char sends_no_reply;	/* the send call that returns: of HTTP/2, and no reply */
-	unsigned char is_pushed_to;	/* its client waits for others, or acknowledges what they sent */
+	unsigned char is_pushed_to;	/* enum pushed_to (pushed_to.bpf.h) */
 	unsigned int question_period;
 	/* In the queue when the last receive call returned; of a leftover, what is still there; while
 	 * it is in the accept queue, how many had entered that.

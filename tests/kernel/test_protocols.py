@@ -347,6 +347,46 @@ def test_what_only_looks_so_is_a_request(address: str, tmp_path: Path, said: byt
         assert_takes_turns(watched.report, client)
 
 
+AMQP_PUBLISH = bytes.fromhex("01 0001 0000000a 003c 0028 0000 00 01 71 00 ce")
+AMQP_CONTENT = bytes.fromhex("02 0001 0000000e 003c 0000 0000000000000004 0000 ce") + (
+    bytes.fromhex("03 0001 00000004") + b"body\xce"
+)
+
+
+def test_what_is_published_without_confirmations_has_no_reply(address: str, tmp_path: Path) -> None:
+    """A service that consumes and publishes; what it publishes may come in two pieces."""
+    with conversation(address) as (server, client):
+        with Attached(["--pid", str(server.pid)], tmp_path) as watched:
+            for _ in range(REQUESTS):
+                for piece in (AMQP_PUBLISH, AMQP_CONTENT):
+                    client.tell(piece)
+                    client.server_reads(piece)
+                time.sleep(IDLE_S)
+                client.server_pushes(BODY)
+        requests = watched.report["requests"]
+        assert (requests["served"]["count"], requests["served_by"]) == (0, [])
+
+
+def test_what_is_published_with_confirmations_waits_for_those(address: str, tmp_path: Path) -> None:
+    """Of the first it is not known yet; a message that is pushed meanwhile is none."""
+    published = AMQP_PUBLISH + AMQP_CONTENT
+    true_ns: List[int] = []
+    with conversation(address) as (server, client):
+        with Attached(["--pid", str(server.pid)], tmp_path) as watched:
+            for _ in range(REQUESTS + 1):
+                began_ns = time.monotonic_ns()
+                client.tell(published)
+                client.server_reads(published)
+                client.server_pushes(BODY)
+                time.sleep(IDLE_S)
+                client.server_pushes(AMQP_ACK)
+                true_ns.append(time.monotonic_ns() - began_ns)
+        served = watched.report["requests"]["served"]
+        assert served["count"] == REQUESTS
+        assert served["latency_us"]["mean"] >= IDLE_S * 1e6
+        assert served["latency_us"]["mean"] * 1000 <= max(true_ns[1:]) * RELATIVE_ERROR
+
+
 def test_requests_sent_ahead_are_counted_exactly(address: str, tmp_path: Path) -> None:
     """Each but the first is there before the reply to the one before; the last is owed."""
     with conversation(address) as (server, client):
