@@ -53,7 +53,7 @@ def test_connections_wait_for_processes_that_are_started_again_and_again() -> No
     found = verdict(recycling())
     assert found.cause == "accept-starved"
     assert found.summary.startswith(
-        "connections wait 180 ms on average for accept(): processes of app end after 3.0 "
+        "connections wait 180 ms on average for accept(): processes of app end after 3 "
         "connections each, and others are started in their place"
     )
     assert "max requests" in found.actions[0].say
@@ -73,6 +73,13 @@ def test_a_reload_ends_each_of_them_once() -> None:
 
 def test_what_requests_ask_for_is_most_of_it() -> None:
     assert "in their place" not in verdict(recycling(app_us=80_000.0)).summary
+
+
+def test_who_serves_as_many_as_the_remedy_asks_for_stays_long_enough() -> None:
+    """Their own calls outside of requests are more than what requests take."""
+    accepted = {str(5000 + n): 3_000 for n in range(GONE)}
+    many = of_listener(recycling(), accepted_by=accepted, accepted=3_000 * GONE)
+    assert "in their place" not in verdict(many).summary
 
 
 def test_who_suffers_not_is_well() -> None:

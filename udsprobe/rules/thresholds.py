@@ -113,6 +113,9 @@ TRACED_SHARE_MIN = 0.1
 # -- processes that end ---------------------------------------------------------------------
 # What starts in the place of one takes a second or more: a tenth of a worker is missing always.
 EXITS_PER_S_MIN = 0.1
+# What the remedy asks for: to start a process is worth some hundred requests, and a small part of
+# what one does that has served a thousand connections.
+RECYCLED_CONNECTIONS_MAX = 1_000
 
 # -- accept queue -------------------------------------------------------------------------
 # Blocked connects that are a hiccup: one in a hundred, or shorter than a request may wait.

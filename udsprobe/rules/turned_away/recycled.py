@@ -17,6 +17,7 @@ from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import (
     ACCOUNTED_FOR_MIN,
+    RECYCLED_CONNECTIONS_MAX,
     SLOW_REQUESTS_MIN,
 )
 from udsprobe.rules.wording import count, duration, evidence, place
@@ -75,6 +76,9 @@ def _crew(report: Report, listener: Listener) -> Optional[Crew]:
     is_again = len(ended) > len(listener.pids or ())
     if len(ended) < SLOW_REQUESTS_MIN or not is_again or not is_most or starts is None:
         return None
+    # What a connection itself costs outside of requests would count as starting and ending.
+    if sum(ended.values()) > RECYCLED_CONNECTIONS_MAX * len(ended):
+        return None
     pids = frozenset(accepted) | frozenset(listener.pids or ())
     comms = {each.comm for each in report.targets if each.pid in pids}
     all_started = sum(row.started for row in report.starts or ())
@@ -114,7 +118,7 @@ def _requests_us(report: Report, pids: FrozenSet[int]) -> float:
 
 def _suspect(report: Report, listener: Listener, crew: Crew, caused: Sequence[Suspect]) -> Suspect:
     worst = max(caused, key=lambda each: (each.cause in QUEUES, harm.rank(each), each.share_pct))
-    many = f"{crew.accepted / crew.ended:.1f}"
+    many = f"{crew.accepted / crew.ended:,.1f}".removesuffix(".0")
     return replace(
         worst,
         cause=CAUSE,
