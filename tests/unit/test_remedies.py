@@ -169,6 +169,8 @@ def test_what_is_one_thread_or_a_database_is_not_told_to_have_more_workers(serve
         ("python3.11", "python3.11 app.py", "python"),
         ("ruby3.1", "puma 5.6.5 (unix:///run/puma.sock) [app]", "puma"),
         ("puma", "ruby /usr/bin/puma", "puma"),
+        ("ruby3.1", "unicorn worker[0] -c unicorn.rb config.ru", "unicorn"),
+        ("unicorn", "/usr/bin/ruby /usr/bin/unicorn -c unicorn.rb", "unicorn"),
         ("ruby", "ruby app.rb", "ruby"),
         ("apache2", None, "apache"),
         ("lighttpd", None, "lighttpd"),

@@ -21,6 +21,7 @@ SERVERS = {
     "gunicorn": "gunicorn",
     "uvicorn": "uvicorn",
     "puma": "Puma",
+    "unicorn": "Unicorn",
     "apache": "Apache",
     "lighttpd": "lighttpd",
     "haproxy": "HAProxy",
@@ -39,18 +40,20 @@ SERVERS = {
 }
 DATABASES = frozenset({"postgresql", "mysql", "redis", "memcached", "pgbouncer"})
 # What a server has no rows for in a table, its language may have.
-WRITTEN_IN = {"gunicorn": "python", "uvicorn": "python", "puma": "ruby"}
+WRITTEN_IN = {"gunicorn": "python", "uvicorn": "python", "puma": "ruby", "unicorn": "ruby"}
 # What these ask others they pass on: no function of theirs tells why.
 PASS_ON = frozenset({"nginx", "haproxy", "varnish", "squid", "pgbouncer", "caddy", "lighttpd"})
 # Each worker or thread of these serves one request at a time, and a setting says how many are.
-ONE_EACH = frozenset({"php-fpm", "uwsgi", "gunicorn", "puma", "apache"})
+ONE_EACH = frozenset({"php-fpm", "uwsgi", "gunicorn", "puma", "unicorn", "apache"})
 # A process of these computes on one CPU at a time, whatever it serves.
 ONE_CPU = frozenset(
     {
         *("node", "redis", "pgbouncer", "python", "gunicorn", "uvicorn", "ruby", "puma"),
-        *("lighttpd", "squid"),
+        *("unicorn", "lighttpd", "squid"),
     }
 )
+# A worker of gunicorn that keeps connections is of another class than `sync`, its default.
+_KEEPS_CONNECTIONS = re.compile(r"gthread|gevent|eventlet|tornado|[Uu]vicorn|--threads")
 # In the order in which they are tried: a Python program that is gunicorn is gunicorn.
 _COMMS: Tuple[Tuple[str, str], ...] = (
     ("nginx", "nginx"),
@@ -64,6 +67,7 @@ _COMMS: Tuple[Tuple[str, str], ...] = (
     ("gunicorn", "gunicorn"),
     ("uvicorn", "uvicorn"),
     ("puma", "puma"),
+    ("unicorn", "unicorn"),
     ("apache2", "apache"),
     ("httpd", "apache"),
     ("lighttpd", "lighttpd"),
@@ -84,7 +88,7 @@ _COMMS: Tuple[Tuple[str, str], ...] = (
 _ERLANG = "beam.smp"
 _INTERPRETERS = frozenset({"python", "ruby"})
 _STARTED = re.compile(
-    r"(?:^|[/ ])(gunicorn|uvicorn|uwsgi|puma|redis-server|haproxy|pgbouncer|memcached|caddy"
+    r"(?:^|[/ ])(gunicorn|uvicorn|unicorn|uwsgi|puma|redis-server|haproxy|pgbouncer|memcached|caddy"
     r"|nginx|node|java|python|ruby)[\d.]*(?=[ :]|$)"
 )
 
@@ -143,3 +147,11 @@ def server_of(target: Optional[Target]) -> str:
         return GENERIC
     found = recognise(target.comm, target.cmdline)
     return target.language or GENERIC if found == GENERIC else found
+
+
+def closes_each(target: Optional[Target]) -> bool:
+    """A server that closes each connection after its reply, whatever its client asks for."""
+    server = server_of(target)
+    if target is None or server != "gunicorn":
+        return server == "unicorn"
+    return not _KEEPS_CONNECTIONS.search(target.cmdline or "")

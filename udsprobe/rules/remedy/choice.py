@@ -27,7 +27,14 @@ from udsprobe.rules.remedy.goroutine_waits import ParkedWait
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
 from udsprobe.rules.remedy.work import CODE_NAMES
-from udsprobe.rules.servers import GENERIC, ONE_EACH, recognise, server_of, target_of
+from udsprobe.rules.servers import (
+    GENERIC,
+    ONE_EACH,
+    closes_each,
+    recognise,
+    server_of,
+    target_of,
+)
 from udsprobe.rules.thresholds import (
     CODE_KIND_SHARE_MIN,
     HUNG_US_MIN,
@@ -513,6 +520,17 @@ def files_to_send(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Actio
     if not sent or 2 * read < sent or read < PAGE_BYTES * calls:
         return ()
     return remedies("sendfile", _server_among(report, pids))
+
+
+def keeping_clients(report: Report, row: Listener, client: Optional[str]) -> Tuple[Action, ...]:
+    """A client, None: it is not known, opens a connection for each of its requests there."""
+    owners = [
+        target_of(report, pid) for pid in (*(row.pids or ()), *map(int, row.accepted_by or {}))
+    ]
+    server = next((server_of(each) for each in owners if closes_each(each)), None)
+    if server is not None:
+        return remedies("keeps-none", server)
+    return remedies("churn", recognise(client) if client else GENERIC)
 
 
 def kept_connections(report: Report) -> Tuple[Action, ...]:

@@ -123,6 +123,12 @@ BACKLOG: Dict[str, Tuple[Row, ...]] = {
             "Puma's default is 1024",
         ),
     ),
+    "unicorn": (
+        restart(
+            'listen "/run/app.sock", backlog: {backlog} in config/unicorn.rb, then restart',
+            "Unicorn's default is 1024",
+        ),
+    ),
     "apache": (
         restart(
             "ListenBacklog {backlog} in Apache's configuration, then restart: a graceful restart "
@@ -298,6 +304,13 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
         restart(
             "raise `threads` or `workers` in config/puma.rb, then restart",
             "a thread serves one request at a time, and Puma accepts while one is free",
+        ),
+    ),
+    "unicorn": (
+        restart(
+            "raise `worker_processes` in config/unicorn.rb, then restart; SIGTTIN to its master "
+            "adds one worker at once",
+            "a worker serves one request at a time",
         ),
     ),
     "apache": (

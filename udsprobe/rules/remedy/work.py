@@ -184,6 +184,12 @@ MORE_CPU: Dict[str, Tuple[Row, ...]] = {
             "threads of one Ruby process compute one after the other",
         ),
     ),
+    "unicorn": (
+        restart(
+            "raise `worker_processes` in config/unicorn.rb, if CPUs are free",
+            "a worker computes on one CPU",
+        ),
+    ),
     "php-fpm": (
         reload(
             "raise pm.max_children of the pool, if CPUs are free; opcache.enable=1 in any case",
@@ -911,6 +917,24 @@ CHURN: Dict[str, Tuple[Row, ...]] = {
             "one http.Client for all requests, each reply read to its end and closed, and "
             "Transport.MaxIdleConnsPerHost above 2; for databases one sql.DB",
             _KEPT,
+        ),
+    ),
+}
+_CLOSES_EACH = "closes each connection after its reply, whatever its client asks for"
+KEEPS_NONE: Dict[str, Tuple[Row, ...]] = {
+    "generic": CHURN["generic"],
+    "gunicorn": (
+        restart(
+            "--worker-class gthread --threads 4 of gunicorn, with --keep-alive 75; its clients "
+            "have to keep their connections as well",
+            f"a sync worker, its default, {_CLOSES_EACH}",
+        ),
+    ),
+    "unicorn": (
+        restart(
+            "serve with Puma, which keeps connections; or let Unicorn listen on a Unix socket, "
+            "behind a proxy that keeps those of clients",
+            f"Unicorn {_CLOSES_EACH}",
         ),
     ),
 }

@@ -27,8 +27,6 @@ from udsprobe.rules.accounts.service import (
     without_row,
 )
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.remedy.table import remedies
-from udsprobe.rules.servers import GENERIC, recognise
 from udsprobe.rules.suspects.suspect import WARNING, Suspect
 from udsprobe.rules.thresholds import (
     ACCEPTS_PER_REQUEST_MIN,
@@ -66,7 +64,7 @@ def accepted_churn(report: Report, service: Service) -> List[Suspect]:
         report=report,
         opened=accepted,
         requests=service.count,
-        actions=remedies("churn", recognise(who.comm or "") if who is not None else GENERIC),
+        actions=choice.keeping_clients(report, busiest, who.comm if who is not None else None),
         is_dear=share >= CHURN_CPU_SHARE_MIN,
     )
     says = f"{percent(share)} of the CPU time is in calls that only open and close connections"
