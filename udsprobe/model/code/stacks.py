@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from udsprobe.model.code.frames import frames_of
@@ -14,6 +15,8 @@ from udsprobe.sample import Sample, StackCounts, StackReading
 STACKS_SHOWN_MAX = 200
 CPU, OFF_CPU = "cpu", "off-cpu"
 _MOVES = "sys_socket"
+# Of the time that a thread slept: others waited for that long until it woke them.
+_AWAITED_MIN = 0.5
 _NS_PER_S, _NS_PER_US = 1_000_000_000, 1000
 
 
@@ -41,7 +44,7 @@ def stacks(first: Sample, last: Sample) -> Optional[Stacks]:
         functions=by_self(running),
         stacks=[*_most(running), *_most(asleep)],
         stacks_total=len(rows),
-        sleeps=sleeps(before, last.stacks, asleep, _idle(first, last)),
+        sleeps=sleeps(before, last.stacks, asleep, _idle(first, last, asleep)),
     )
 
 
@@ -182,13 +185,32 @@ def _shown(row: Row) -> CodeStack:
     )
 
 
-def _idle(first: Sample, last: Sample) -> FrozenSet[int]:
+def _idle(first: Sample, last: Sample, rows: Sequence[Row]) -> FrozenSet[int]:
+    """Threads that move no byte, and do not work for those that do: a request is handed to an
+    executor's thread, which sleeps for it and wakes who replies."""
     before = {each.tid: each.activity_ns for each in first.threads or ()}
-    return frozenset(
+    moved_none = frozenset(
         each.tid
         for each in last.threads or ()
         if each.activity_ns.get(_MOVES, 0) <= before.get(each.tid, {}).get(_MOVES, 0)
     )
+    slept: Counter[int] = Counter()
+    for row in rows:
+        slept.update(row.threads)
+    ended = _ended_ns(first, last, moved_none)
+    return frozenset(
+        tid for tid in moved_none if not ended[tid] or ended[tid] < _AWAITED_MIN * slept[tid]
+    )
+
+
+def _ended_ns(first: Sample, last: Sample, moved_none: FrozenSet[int]) -> Counter[int]:
+    """Thread that moved no byte → how long others, which did, waited until it woke them."""
+    ended: Counter[int] = Counter()
+    for sample, sign in ((last, 1), (first, -1)):
+        for row in sample.waits or ():
+            if row.author_tid in moved_none and row.tid not in moved_none:
+                ended[row.author_tid] += sign * sum(part.total_ns for part in row.parts)
+    return ended
 
 
 def _us(ns: int) -> float:

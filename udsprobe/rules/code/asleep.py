@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence
 
 from udsprobe.model.action import Action
 from udsprobe.model.code.sleeps import is_parked
@@ -11,7 +11,13 @@ from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Report, SleepCall
 from udsprobe.rules.accounts.authors import AUTHOR_SHARE, locked_in_pool_us
 from udsprobe.rules.accounts.service import Service
-from udsprobe.rules.code.known_waits import IS_ASLEEP, by_own_sleep, known_of, with_known
+from udsprobe.rules.code.known_waits import (
+    IS_ASLEEP,
+    by_own_sleep,
+    is_for_a_time,
+    known_of,
+    with_known,
+)
 from udsprobe.rules.code.looks import looks_for_sleep, tells_holders
 from udsprobe.rules.code.parked import and_tasks, left_waiting, parked_begin, tells, with_parked
 from udsprobe.rules.code.sleep_calls import (
@@ -116,12 +122,21 @@ def _sleep(root: Suspect, report: Report) -> Optional[SleepCall]:
     helpers = _helpers_sleep(root, report)
     if helpers is not None:
         return helpers
-    calls = [call for call in sleep_calls(root, report) if is_of(call, part_of(root))]
+    all_calls = sleep_calls(root, report)
+    calls = [call for call in all_calls if is_of(call, part_of(root))]
     parked = [call for call in calls if is_parked(call)]
-    others = [call for call in calls if not is_parked(call)]
+    others = _for_a_time(root, all_calls) or [call for call in calls if not is_parked(call)]
     # Of tasks it may not be known which have requests; the loop's sleep is known all the same.
     known = [call for call in parked if call.call == GOROUTINE or tells(call, report)]
     return max(known or others, key=waited_us, default=None)
+
+
+def _for_a_time(root: Suspect, calls: Sequence[SleepCall]) -> List[SleepCall]:
+    """Sleeps for a time that a runtime makes of its locks: they are timers, and where they are as
+    long as half of what a loop slept beside them, no request waits in that loop's poller."""
+    timed = [each for each in calls if each.call in FOR_LOCKS and is_for_a_time(each)]
+    least_us = CODE_KIND_SHARE_MIN * max(map(waited_us, calls), default=0.0)
+    return [each for each in timed if part_of(root) == "timer" and waited_us(each) >= least_us]
 
 
 def _sleep_of_most(root: Suspect, report: Report) -> Optional[SleepCall]:

@@ -51,12 +51,17 @@ def with_known(
 
 def by_own_sleep(root: Suspect, found: SleepCall) -> Suspect:
     """What it sleeps on is a time, where most of a call is such a sleep of its language's."""
-    timed_pct = sum(each.share_pct for each in found.code if sleeps_for_a_time(each.stack))
-    if timed_pct < 100 * CODE_KIND_SHARE_MIN:
+    if not is_for_a_time(found):
         return root
     timer = f"{OWN_TIMER}{found.call})"
     headline = _SLEEPS_ON.sub(f"sleeps on {timer} while ", root.headline, count=1)
     return replace(root, headline=headline, subject=timer) if headline != root.headline else root
+
+
+def is_for_a_time(found: SleepCall) -> bool:
+    """Most of a call is a sleep that the program asks for, by a function of its language."""
+    timed_pct = sum(each.share_pct for each in found.code if sleeps_for_a_time(each.stack))
+    return timed_pct >= 100 * CODE_KIND_SHARE_MIN
 
 
 def known_of(found: SleepCall) -> Optional[_Known]:
