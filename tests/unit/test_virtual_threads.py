@@ -64,3 +64,25 @@ def test_that_they_wait_is_said_with_how_to_see_where() -> None:
     # Where the threads that carry them sleep is told of none of them.
     one = Suspect("app-blocked", "x", "warning", True, 90.0, None, found.headline, found.facts)
     assert with_code(one, report) == one
+
+
+def of_erlang() -> Service:
+    """The same in the virtual machine of Erlang, by its schedulers."""
+    service = carried(timer="0_poller")
+    named = {tid: f"{n}_scheduler" for n, tid in enumerate(CARRIERS, 1)}
+    threads = [replace(each, comm=named.get(each.tid, each.comm)) for each in service.threads]
+    return replace(service, threads=tuple(threads))
+
+
+def test_processes_of_erlang_wait_inside_of_its_virtual_machine() -> None:
+    service = of_erlang()
+    time = request_time(service)
+    assert time.share("lock") > 0.7
+    report: Report = ill.service(ill.served(500, app=160_000, lock=90.0), ill.thread(4711))
+    found = for_cause("app-blocked", report, service, time, None)
+    says = "Erlang's processes in node wait for each other, a lock or a time while requests wait"
+    assert found.headline == f"{says} for its reply"
+    (action,) = found.actions
+    assert "process_info(P, current_stacktrace)" in action.say
+    one = Suspect("app-blocked", "x", "warning", True, 90.0, None, found.headline, found.facts)
+    assert with_code(one, report) == one

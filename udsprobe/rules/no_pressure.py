@@ -11,7 +11,7 @@ from udsprobe.rules.accounts.lock_use import busiest_lock
 from udsprobe.rules.accounts.other_clients import Sender, who_sends
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.saturation import is_busy_for_nobody
-from udsprobe.rules.accounts.service import Service, in_virtual_threads, serving_threads
+from udsprobe.rules.accounts.service import Service, in_erlang, in_virtual_threads, serving_threads
 from udsprobe.rules.accounts.transport_share import TransportShare
 from udsprobe.rules.causes import HEALTHY, UNKNOWN
 from udsprobe.rules.harm import NOBODY, not_enough_seen
@@ -308,6 +308,15 @@ def _looks(
     return asked.actions()
 
 
+def _carried(report: Report, service: Service) -> Optional[str]:
+    """What waits inside of the program, where threads carry it; None where they wait themselves."""
+    if is_go(report, service.pids):
+        return "goroutines"
+    if in_virtual_threads(service):
+        return "processes of Erlang" if in_erlang(service) else "virtual threads"
+    return None
+
+
 def _where(
     report: Report,
     service: Service,
@@ -339,10 +348,9 @@ def _where(
         f"{f', {sender.who},' if sender else ''} sends: a blocking queue, a long poll, a replica "
         "that confirms",
     }
-    if is_go(report, service.pids):
-        words.update(dict.fromkeys(IN_GOROUTINES, "waits of its goroutines"))
-    if in_virtual_threads(service):
-        words.update(dict.fromkeys(IN_GOROUTINES, "waits of its virtual threads"))
+    inside = _carried(report, service)
+    if inside is not None:
+        words.update(dict.fromkeys(IN_GOROUTINES, f"waits of its {inside}"))
     part = time.share(largest)
     if largest == "transport" and transport.max_gain_pct is not None:
         part = transport.max_gain_pct / 100  # the one figure that is told of it

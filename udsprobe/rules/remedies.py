@@ -39,6 +39,7 @@ from udsprobe.rules.accounts.saturation import Saturation
 from udsprobe.rules.accounts.service import (
     ON_CPU,
     Service,
+    in_erlang,
     in_virtual_threads,
     move_bytes,
     serving_threads,
@@ -369,7 +370,8 @@ def _asleep_words(case: _Case, on: str, part: str, author: Optional[LastAuthor])
     if on == IN_GO:
         return f"goroutines of {name} wait for {on}"
     if on == IN_VIRTUAL:
-        return f"virtual threads of {name} wait for {on}"
+        who = "Erlang's processes in" if in_erlang(case.service) else "virtual threads of"
+        return f"{who} {name} wait for {on}"
     # Where it is known who ends it, it is no timer.
     where = "in its poller" if author is not None and part == "timer" else f"on {on}"
     locks = _and_locks(case, part)
@@ -429,7 +431,8 @@ def _wakes(case: _Case, part: str, author: Optional[LastAuthor], pid: int) -> Tu
     if author is not None and author.is_program:
         first = choice.child_each(author.author.comm or "")
     if in_virtual_threads(case.service) and part in IN_GOROUTINES:
-        return remedies("virtual-threads", pid=pid)
+        kind = "erlang-processes" if in_erlang(case.service) else "virtual-threads"
+        return remedies(kind, pid=pid)
     written = _written_by(case, author)
     if written:
         return written

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple, TypeVar
@@ -333,8 +334,22 @@ _CARRIERS, _OF_VIRTUAL_THREADS = "ForkJoinPool-", "VirtualThread-u"
 
 @_once
 def in_virtual_threads(service: Service) -> bool:
-    """Virtual threads of Java answer: the threads that carry them sleep for their scheduler,
-    whatever a virtual one waits for."""
+    """Virtual threads of Java answer, or processes of Erlang: the threads that carry them sleep for
+    their scheduler, whatever a virtual one waits for."""
+    return in_erlang(service) or _in_java(service)
+
+
+# Of the virtual machine of Erlang and Elixir (erts/emulator/beam/erl_process.c).
+_SCHEDULER = re.compile(r"\d+_scheduler|erts_sched_\d+")
+
+
+@_once
+def in_erlang(service: Service) -> bool:
+    """Processes of Erlang answer."""
+    return any(_SCHEDULER.match(t.comm) for t in service.threads if t.tid in service.repliers)
+
+
+def _in_java(service: Service) -> bool:
     if not any(t.comm.startswith(_OF_VIRTUAL_THREADS) for t in service.threads):
         return False
     return any(t.comm.startswith(_CARRIERS) for t in service.threads if t.tid in service.repliers)

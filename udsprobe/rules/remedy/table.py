@@ -130,6 +130,7 @@ KINDS: Dict[str, Kind] = {
     "code-disk-sync": Kind("app-cpu", "each change is written to the disk", code_kinds.SYNC),
     "code-process-creation": Kind("app-cpu", "processes start and end", code_kinds.PROCESSES),
     "sleeps": Kind("app-blocked", "what it sleeps in", work.SLEEPS),
+    "erlang-processes": Kind("app-blocked", "processes of Erlang that wait", work.ERLANG_PROCESSES),
     "virtual-threads": Kind(
         "app-blocked", "virtual threads of Java that wait", work.VIRTUAL_THREADS
     ),

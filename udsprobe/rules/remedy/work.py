@@ -276,6 +276,18 @@ VIRTUAL_THREADS: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+ERLANG_PROCESSES: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        Row(
+            "see where its processes wait, in a shell of it (bin/app remote, iex --remsh, "
+            "rabbitmqctl remote_shell): [{{P, erlang:process_info(P, current_stacktrace)}} || "
+            "P <- erlang:processes()].",
+            "processes of Erlang and Elixir wait inside the program, where the kernel does not see "
+            "for what",
+            effect=LOOKS,
+        ),
+    )
+}
 CHILD_EACH: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         restart(
