@@ -19,8 +19,11 @@ from tests.unit.test_code_places import (
     suspect,
 )
 from tests.unit.test_model_waits import ended
+from udsprobe.model.action import by_hand
 from udsprobe.model.code.stacks import stacks
+from udsprobe.rules.accounts.authors import AUTHOR_SHARE
 from udsprobe.rules.code_places import with_code
+from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.sample import StackCounts, ThreadActivities
 
@@ -80,3 +83,13 @@ def test_a_sleep_of_an_executor_is_told_and_not_the_poller_beside_it() -> None:
     one = asleep(nap_ms=8_000, polling_ms=5_000)
     assert one.headline == f"java sleeps on a timer (futex) while requests wait: 100 % in {where}"
     assert "Thread.sleep" not in asleep(nap_ms=1_000, polling_ms=5_000).headline
+
+
+def test_a_wait_for_events_keeps_the_only_thing_to_do() -> None:
+    """Who ended it is known, and nothing more to do: a loop of R, which its own thread wakes."""
+    looks = remedies("sleeps", pid=1)
+    one = replace(suspect("app-blocked", "app_timer_us", AUTHOR_SHARE), actions=looks)
+    report = replace(reports.measured(), stacks=found(polling(5_000)))
+    assert with_code(one, report).actions == looks
+    raised = by_hand("raise the number of workers", "they wait")
+    assert with_code(replace(one, actions=(*looks, raised)), report).actions == (raised,)

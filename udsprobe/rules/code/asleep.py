@@ -228,9 +228,9 @@ def actions_in_code(root: Suspect, found: SleepCall, report: Report) -> List[Act
     pid = pid_of(found, report)
     looks = [each for each in root.actions if looks_for_sleep(each, pid, report)]
     kind, is_named = kind_of(root, found.call), is_known(found.code[0].stack[0])
-    # What ends a wait for events is known.
+    # What ends a wait for events is known; where nothing else is told to do, it is to look.
     if kind == "event" and any(each.metric == AUTHOR_SHARE for each in root.evidence):
-        return [each for each in root.actions if each not in looks]
+        return [each for each in root.actions if each not in looks] or list(root.actions)
     if not looks or not (is_named or kind in _TOLD_BY_CALL):
         return list(root.actions)
     where = named(found.code[0]) if is_named else found.call or ""
