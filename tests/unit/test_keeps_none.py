@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.reports import target
 from tests.unit.test_rules import churning, verdict
+from udsprobe.rules.remedy.table import remedies
 
 CLIENT = "keep connections open in the client"
 GTHREAD = "--worker-class gthread"
@@ -29,3 +30,19 @@ def test_the_remedy_is_one_that_the_server_can_have(comm: str, cmdline: str, exp
     found = verdict(replace(churning(4000, 1e6), targets=[served]))
     assert found.cause == "connection-churn"
     assert expected in found.actions[0].say
+
+
+def test_each_connection_of_a_database_is_a_login() -> None:
+    of_web = verdict(replace(churning(4000, 1e6), targets=[target(4711, "node")]))
+    assert "login" not in of_web.summary
+    found = verdict(replace(churning(4000, 1e6), targets=[target(4711, "postgres")]))
+    assert "a connection for each request (those of its login included) to" in found.summary
+    assert [CLIENT in each.say for each in found.actions] == [True, False]
+    assert "PgBouncer" in found.actions[1].say
+
+
+def test_lighttpd_keeps_no_connection_to_what_it_asks() -> None:
+    (another,) = remedies("churn", "lighttpd")
+    assert "fastcgi_keep_conn" in another.say
+    over_unix, _ = remedies("churn", "lighttpd", port=9000)
+    assert "Unix socket" in over_unix.say and "9000" in over_unix.say

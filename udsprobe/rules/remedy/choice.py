@@ -9,6 +9,7 @@ from typing import Dict, FrozenSet, Optional, Tuple
 from udsprobe.model.action import Action
 from udsprobe.model.report import (
     CodeKind,
+    Connect,
     Connection,
     Exits,
     Listener,
@@ -530,12 +531,21 @@ def keeping_clients(report: Report, row: Listener, client: Optional[str]) -> Tup
     server = next((server_of(each) for each in owners if closes_each(each)), None)
     if server is not None:
         return remedies("keeps-none", server)
-    return remedies("churn", recognise(client) if client else GENERIC)
+    kept = remedies("churn", recognise(client) if client else GENERIC)
+    database = login_server(report, row)
+    return (*kept, *remedies("logins", database)) if database is not None else kept
 
 
-def kept_connections(report: Report) -> Tuple[Action, ...]:
+def login_server(report: Report, row: Listener) -> Optional[str]:
+    """The database that a listener is of, to which each connection logs in."""
+    found = {server_of(target_of(report, pid)) for pid in row.pids or ()}
+    return next(iter(found & {"postgresql", "mysql"}), None)
+
+
+def kept_connections(report: Report, row: Connect) -> Tuple[Action, ...]:
     """The targets open a connection for each request of their own."""
-    return remedies("churn", _server_among(report, None))
+    port = row.address.rpartition(":")[2] if row.transport == "tcp" else None
+    return remedies("churn", _server_among(report, None), port=port)
 
 
 def lookups(report: Report, pids: Optional[FrozenSet[int]], where: str) -> Tuple[Action, ...]:

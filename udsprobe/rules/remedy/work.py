@@ -917,6 +917,19 @@ CHURN: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
     "haproxy": (reload("option http-keep-alive and http-reuse safe, then reload HAProxy", _KEPT),),
+    "lighttpd": (
+        restart(
+            'let lighttpd ask over a Unix socket: "socket" => in place of "host" and "port" {port}',
+            "lighttpd keeps no connection to FastCGI, SCGI and proxied servers; on a Unix socket a "
+            "new one costs less",
+        ),
+        restart(
+            "serve with nginx in its place, which keeps such connections (fastcgi_keep_conn on, "
+            "keepalive 64 in the upstream block)",
+            "lighttpd opens a connection for each request that it passes on, and no setting keeps "
+            "them",
+        ),
+    ),
     "caddy": (reload("leave `keepalive off` out of `transport http` in the Caddyfile", _KEPT),),
     "php-fpm": (
         restart("persistent connections (PDO::ATTR_PERSISTENT, pconnect of phpredis)", _KEPT),
@@ -929,6 +942,28 @@ CHURN: Dict[str, Tuple[Row, ...]] = {
             "one http.Client for all requests, each reply read to its end and closed, and "
             "Transport.MaxIdleConnsPerHost above 2; for databases one sql.DB",
             _KEPT,
+        ),
+    ),
+}
+LOGINS: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "put a proxy between that keeps connections, where the clients' own pools cannot",
+            "each connection is a login",
+        ),
+    ),
+    "postgresql": (
+        restart(
+            "put PgBouncer between (pool_mode = transaction), where the clients' own pools cannot "
+            "keep connections, as of PHP or of many small processes",
+            "each connection of PostgreSQL is a login and a process of its own",
+        ),
+    ),
+    "mysql": (
+        restart(
+            "put ProxySQL between, where the clients' own pools cannot keep connections, as of PHP "
+            "or of many small processes",
+            "each connection of MySQL or MariaDB is a login",
         ),
     ),
 }

@@ -58,9 +58,11 @@ def accepted_churn(report: Report, service: Service) -> List[Suspect]:
     name = f"{who.comm} {who.pid}" if who is not None and who.comm else "a client"
     subject = f"{busiest.transport}:{busiest.address}"
     share = connection_cpu_share(report, service)
+    has_login = choice.login_server(report, busiest) is not None
+    login = " (those of its login included)" if has_login else ""
     found = _suspect(
         subject=subject,
-        headline=f"{name} opens {_each(accepted, service.count)} to {subject}",
+        headline=f"{name} opens {_each(accepted, service.count)}{login} to {subject}",
         report=report,
         opened=accepted,
         requests=service.count,
@@ -185,7 +187,7 @@ def _opened(report: Report, row: Connect) -> Optional[Suspect]:
         report=report,
         opened=opened,
         requests=requests,
-        actions=choice.kept_connections(report),
+        actions=choice.kept_connections(report, row),
         is_dear=_is_dear(report, row, asked),
     )
 
