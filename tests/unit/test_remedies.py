@@ -164,7 +164,7 @@ def test_what_is_one_thread_or_a_database_is_not_told_to_have_more_workers(serve
         ("redis-server", "/usr/bin/redis-server *:6379", "redis"),
         ("php-fpm8.2", "php-fpm: pool www", "php-fpm"),
         ("beam.smp", "/usr/lib/erlang/bin/beam.smp -- -root /usr -s rabbit boot", "rabbitmq"),
-        ("beam.smp", "/usr/lib/erlang/bin/beam.smp -- -root /opt/app", "generic"),
+        ("beam.smp", "/usr/lib/erlang/bin/beam.smp -- -root /opt/app", "erlang"),
         ("python3", "/usr/bin/python3 /usr/bin/gunicorn --backlog 5 app", "gunicorn"),
         ("python3.11", "python3.11 app.py", "python"),
         ("ruby3.1", "puma 5.6.5 (unix:///run/puma.sock) [app]", "puma"),

@@ -31,6 +31,7 @@ SERVERS = {
     "memcached": "memcached",
     "rabbitmq": "RabbitMQ",
     "java": "Java",
+    "erlang": "Erlang, Elixir",
     "go": "Go",
     "python": "Python",
     "ruby": "Ruby",
@@ -96,8 +97,8 @@ _STARTED = re.compile(
 def recognise(comm: str, cmdline: Optional[str] = None) -> str:
     """The slug of a server of `SERVERS`; `generic` when it is none that is known."""
     known = next((slug for start, slug in _COMMS if comm.startswith(start)), None)
-    if comm == _ERLANG and "rabbit" in (cmdline or ""):
-        return "rabbitmq"
+    if comm == _ERLANG:
+        return "rabbitmq" if "rabbit" in (cmdline or "") else "erlang"
     if known is not None and known not in _INTERPRETERS:
         return known
     words = " ".join((cmdline or "").split()[:3])

@@ -169,6 +169,13 @@ BACKLOG: Dict[str, Tuple[Row, ...]] = {
             "RabbitMQ's default is 128",
         ),
     ),
+    "erlang": (
+        restart(
+            "{{backlog, {backlog}}} among the options of gen_tcp:listen (Cowboy: socket_opts of "
+            "its listener), then restart",
+            "gen_tcp's default is 5, Cowboy's 1024",
+        ),
+    ),
     "java": (
         restart(
             "new ServerSocket(port, {backlog}) or ServerSocketChannel.bind(address, {backlog}); "
@@ -364,6 +371,13 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
             "raise connection_max in rabbitmq.conf, or the limit of the virtual host (rabbitmqctl "
             "set_vhost_limits), then restart RabbitMQ",
             "connections above them are closed",
+        ),
+    ),
+    "erlang": (
+        restart(
+            "raise max_connections of the listener (Cowboy, in transport_opts; "
+            "ranch:set_max_connections(Name, N) at once), or call accept in more processes",
+            "Cowboy's is 1024 for each listener: above it, it accepts no more",
         ),
     ),
     "java": (

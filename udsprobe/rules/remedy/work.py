@@ -999,6 +999,13 @@ NODELAY: Dict[str, Tuple[Row, ...]] = {
             "a small send then leaves at once; Unix sockets do not have this delay",
         ),
     ),
+    "erlang": (
+        restart(
+            "{{nodelay, true}} among the options of gen_tcp:listen and connect; for all sockets at "
+            "once erl -kernel inet_default_listen_options '[{{nodelay,true}}]'",
+            "a small send then leaves at once; Unix sockets do not have this delay",
+        ),
+    ),
     "java": (
         restart(
             "Socket.setTcpNoDelay(true); -Dsun.net.httpserver.nodelay=true with "
