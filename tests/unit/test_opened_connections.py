@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.unit import ill
-from tests.unit.reports import connect, syscall
-from udsprobe.model.report import Verdict
+from tests.unit.reports import connect, syscall, target
+from udsprobe.model.report import Hop, Report, Verdict
 from udsprobe.rules.judge import judged
+from udsprobe.rules.suspects.churn import opened_churn
 
 OPENED, ANSWER_US = 2_000, 5_900.0
 
@@ -46,3 +47,21 @@ def test_they_are_the_cause_where_opening_them_takes_something(
 
 def test_where_no_thread_is_accounted_for_they_are() -> None:
     assert opening(4.0, 4.0, ran=0.0).cause == "connection-churn"
+
+
+def test_who_serves_opens_them_and_not_the_shell_that_started_it() -> None:
+    report = churned_upstream()
+    assert "sh opens a connection" in opened_churn(report)[0].headline
+    by = replace(report.requests, served_by=[ill.served_by(4712, OPENED, "php")])
+    served = replace(report, requests=by)
+    assert "php opens a connection" in opened_churn(served)[0].headline
+    hop = Hop(4713, [4713], "lighttpd", None, OPENED, None, None, None, [4712])
+    chain = replace(served, requests=replace(by, hops=[hop]))
+    assert "lighttpd opens a connection" in opened_churn(chain)[0].headline
+
+
+def churned_upstream() -> Report:
+    upstream = ill.upstream(OPENED, ANSWER_US)
+    report = ill.service(ill.served(OPENED), ill.thread(), upstream=[upstream])
+    targets = [target(4711, "sh"), target(4712, "php")]
+    return replace(report, targets=targets, connects=[connect(upstream.address, calls=OPENED)])

@@ -280,4 +280,12 @@ def _client(report: Report, service: Service) -> Optional[Peer]:
 
 
 def _program(report: Report) -> Optional[str]:
+    """Who asks others, of a chain of targets; else who serves most, where one does: the first
+    target may be a shell that has started it."""
+    asking = [hop for hop in report.requests.hops or () if hop.next and hop.comm]
+    if asking:
+        return max(asking, key=lambda hop: hop.count).comm
+    served = max(report.requests.served_by or (), key=lambda row: row.count, default=None)
+    if served is not None and served.comm:
+        return served.comm
     return report.targets[0].comm if report.targets else None
