@@ -293,8 +293,9 @@ static __always_inline enum end who_spoke_last(struct tcp_sock *tcp)
 	return BPF_CORE_READ(tcp, snd_wl1) == BPF_CORE_READ(tcp, rcv_nxt) ? THIS_END : OTHER_END;
 }
 
-/* It had a reply before, and its last bytes came after that and are received: they may ask for
- * another. At least 1, or 0: they did not.
+/* Its last bytes came after a reply, or are its first and came at once, and are received: they may
+ * ask for one. At least 1, or 0: they did not. Who has spoken again and again without a reply waits
+ * for none, as the sender of a log.
  */
 static __always_inline u32 asked_ticks(struct sock *sk, u8 endpoint)
 {
@@ -302,9 +303,14 @@ static __always_inline u32 asked_ticks(struct sock *sk, u8 endpoint)
 	struct tcp_sock *tcp = (void *)sk;
 	u32 now = current_tick(), ago;
 
-	if (endpoint != ENDPOINT_TCP || !now || !BPF_CORE_READ(tcp, bytes_acked) ||
-	    unread_bytes_probed((u64)sk, endpoint) || who_spoke_last(tcp) != OTHER_END)
+	if (endpoint != ENDPOINT_TCP || !now || unread_bytes_probed((u64)sk, endpoint))
 		return 0;
+	if (!BPF_CORE_READ(tcp, data_segs_out)) {
+		if (BPF_CORE_READ(tcp, data_segs_in) != 1)
+			return 0;
+	} else if (!BPF_CORE_READ(tcp, bytes_acked) || who_spoke_last(tcp) != OTHER_END) {
+		return 0;
+	}
 	ago = now - BPF_CORE_READ(connection, icsk_ack.lrcvtime);
 	return ago ? ago : 1;
 }
@@ -414,7 +420,7 @@ static __always_inline bool is_client(struct sock *sk, u8 endpoint)
 	return peer.length;
 }
 
-/* A target had spoken last on a connection of its own, after an answer: it waits for another one, or
+/* A target had spoken last on a connection of its own, after an answer or once: it waits for one, or
  * that message needs none.
  */
 static __always_inline void seed_asked(address_t at, u8 endpoint)
@@ -423,9 +429,14 @@ static __always_inline void seed_asked(address_t at, u8 endpoint)
 	struct tcp_sock *tcp = (struct tcp_sock *)at;
 	u32 now = current_tick();
 
-	if (!connection || endpoint != ENDPOINT_TCP || !now || !BPF_CORE_READ(tcp, bytes_received) ||
-	    unread_bytes_probed(at, endpoint) || who_spoke_last(tcp) != THIS_END)
+	if (!connection || endpoint != ENDPOINT_TCP || !now || unread_bytes_probed(at, endpoint))
 		return;
+	if (!BPF_CORE_READ(tcp, bytes_received)) {
+		if (BPF_CORE_READ(tcp, data_segs_out) != 1)
+			return;
+	} else if (who_spoke_last(tcp) != THIS_END) {
+		return;
+	}
 	connection->phase = PHASE_ASKED_BEFORE;
 	connection->turn_ns = bpf_ktime_get_ns() -
 			      (u64)(now - BPF_CORE_READ(tcp, lsndtime)) * tick_ns;

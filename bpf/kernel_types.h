@@ -331,6 +331,8 @@ struct tcp_sock {
 	u32 lsndtime;
 	u64 bytes_received;
 	u64 bytes_acked;
+	u32 data_segs_in;
+	u32 data_segs_out;
 	u32 chrono_start;
 	u32 chrono_stat[3];
 	u8 chrono_type : 2;

@@ -581,7 +581,7 @@ enum phase {
 	PHASE_REPLYING = 2,
 	PHASE_QUEUED = 3,	/* established and not accepted */
 	PHASE_ASKING = 4,	/* upstream: sent, nothing received yet */
-	PHASE_ASKED_BEFORE = 5,	/* when we came: who asks there had spoken last, after a reply */
+	PHASE_ASKED_BEFORE = 5,	/* when we came: who asks there had spoken last */
 	PHASE_ENDED = 6,	/* upstream: the other end is gone, and a request was not answered */
 	PHASE_ONE_WAY = 7,	/* upstream: of messages that nobody answers, as those of a log */
 };
@@ -1113,7 +1113,7 @@ struct socket_record {
 	unsigned int tgid;
 	unsigned int fd;
 	unsigned int netns;
-	unsigned int asked_ticks;	/* ago the other end spoke last, after a reply; 0: it did not */
+	unsigned int asked_ticks;	/* ago the other end spoke last, and may ask; 0: it did not */
 	unsigned short local_port;
 	unsigned char endpoint;
 	unsigned char state;	/* TCP_ESTABLISHED 1, TCP_LISTEN 10; Unix sockets too */

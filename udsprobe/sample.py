@@ -746,7 +746,7 @@ class ServerReading:
         abandoned: of those in progress, whose clients have closed their end.
         at_once: requests in progress when a reply began, that one too, added up over replies.
         asked_before: connections whose client had spoken last when the observation began, after a
-            reply; since then neither end has. Of TCP.
+            reply or once; since then neither end has. Of TCP.
         tls_handshakes: of its clients, to their end; None when not measured.
         http: its replies with an HTTP/1 status; in_pieces: those that came in pieces.
         `given_up`, `dropped`, `abandoned`, `asked_before`, `http`,

@@ -18,8 +18,8 @@ class SocketRecord:
     """A socket of a target, or a listener of anybody (`struct socket_record`).
 
     Attributes:
-        asked_ticks: ago, in ticks of the kernel, the other end spoke last and after a reply; 0: it
-            did not, or it is not known (Unix sockets).
+        asked_ticks: ago, in ticks of the kernel, the other end spoke last, after a reply or once;
+            0: it did not, or it is not known (Unix sockets).
     """
 
     sk: int
