@@ -12,11 +12,14 @@ from udsprobe.model.report import Peer, Report, Upstream, Verdict
 from udsprobe.rules.judge import judged
 
 
-def pushing(sends: int, upstream: Optional[Upstream] = None) -> Report:
+def pushing(
+    sends: int, upstream: Optional[Upstream] = None, handshakes: Optional[int] = None
+) -> Report:
     """No request, and so many messages to clients that wait for them."""
     syscalls = [reports.syscall("sendto", "tcp", calls=sends), reports.syscall("recvfrom", "tcp")]
     asked = [upstream] if upstream is not None else []
-    return ill.service(ill.served(0), syscalls=syscalls, upstream=asked)
+    served = replace(ill.served(0), tls_handshakes=handshakes)
+    return ill.service(served, syscalls=syscalls, upstream=asked)
 
 
 def verdict(report: Report) -> Verdict:
@@ -30,6 +33,12 @@ def test_pushes_are_told_and_nothing_says_whether_they_are_late() -> None:
     assert (found.cause, found.harm.kind, found.confidence) == ("healthy", "none", 0.5)
     says = "no request-reply turns were seen: 4,000 messages were sent unasked (pushes, streams)"
     assert f"No bottleneck: {says}, and nothing is saturated" in found.summary
+
+
+def test_what_handshakes_send_is_not_said_to_be_unasked() -> None:
+    found = verdict(pushing(4_000, handshakes=2_000))
+    says = "no request-reply turns were seen: 2,000 TLS handshakes of clients, and 4,000 messages"
+    assert f"No bottleneck: {says} were sent, theirs among them, and nothing" in found.summary
 
 
 @pytest.mark.parametrize("sends", [0, 900])

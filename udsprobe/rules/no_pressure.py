@@ -325,11 +325,7 @@ def _where(
     sender: Optional[Sender],
 ) -> str:
     if not time.count:
-        pushed = _pushes(report, service)
-        sends = (
-            f": {count(pushed, 'message')} were sent unasked (pushes, streams)" if pushed else ""
-        )
-        return f"no request-reply turns were seen{sends}, and {_NOTHING}."
+        return f"no request-reply turns were seen{_sends(report, service)}, and {_NOTHING}."
     largest = _largest(time)
     mean = duration(time.total_us / time.count)
     words = {
@@ -356,6 +352,18 @@ def _where(
         part = transport.max_gain_pct / 100  # the one figure that is told of it
     told = f"a request takes {mean}, {percent(part)} of it {words[largest]}"
     return f"{told}{_last_byte(report, time)}{_why_no_wait(time)}."
+
+
+def _sends(report: Report, service: Service) -> str:
+    """What was sent where nobody asked: some of it may be of handshakes."""
+    pushed, served = _pushes(report, service), report.requests.served
+    if not pushed:
+        return ""
+    handshakes = (served.tls_handshakes if served is not None else None) or 0
+    messages = f"{count(pushed, 'message')} were sent"
+    if not handshakes:
+        return f": {messages} unasked (pushes, streams)"
+    return f": {count(handshakes, 'TLS handshake')} of clients, and {messages}, theirs among them"
 
 
 def _largest(time: RequestTime) -> str:
