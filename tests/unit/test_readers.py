@@ -211,3 +211,25 @@ def test_a_reader_on_another_host_is_judged_by_how_long_a_buffer_takes() -> None
     assert verdict(fitting(0.8, busy=None)).cause == "send-blocked"
     assert verdict(fitting(0.8, busy=None, sent=1000 * MB)).cause == "healthy"
     assert verdict(fitting(0.1, busy=None)).cause == "healthy"
+
+
+def test_one_slow_reader_of_many_is_slow_for_itself() -> None:
+    """A download through `proxy_buffering off`, beside clients that are served well."""
+    slow = row(2 * MB, stopped=0.99, busy=0.01)
+    well = [row(MB, stopped=0.0, stops=0, queued=0, busy=0.1) for _ in range(2)]
+    found = judged(report(slow, *well))
+    assert found.verdict is not None and found.verdict.cause == "healthy"
+    (told,) = [each for each in found.findings or [] if each.id == "send-blocked"]
+    assert (told.severity, told.subject) == ("info", "reader 99")
+    assert told.summary.endswith("; 2 other connections are served")
+
+
+def test_slow_readers_harm_others_where_they_are_most_or_keep_a_thread() -> None:
+    slow = row(2 * MB, stopped=0.99, busy=0.01)
+    well = [row(MB, stopped=0.0, stops=0, queued=0, busy=0.1) for _ in range(2)]
+    assert verdict(slow, slow, *well).cause == "send-blocked"
+    asleep = ill.service(ill.served(100), ill.thread(blocked_send=0.9), connections=[slow, *well])
+    kept = judged(asleep).verdict
+    assert kept is not None and kept.cause == "send-blocked"
+    # A log that takes no more: it is no client.
+    assert verdict(replace(slow, role="upstream"), *well).cause == "send-blocked"

@@ -18,7 +18,12 @@ from udsprobe.rules.seats.held_by_clients import held_by_clients
 from udsprobe.rules.seats.kept_pool import kept_pool_suspects
 from udsprobe.rules.seats.no_seat import with_no_seat
 from udsprobe.rules.suspects import processing as inside
-from udsprobe.rules.suspects.buffers import buffer_suspects, has_stuck_reader, readers_keep_up
+from udsprobe.rules.suspects.buffers import (
+    buffer_suspects,
+    has_stuck_reader,
+    readers_keep_up,
+    slow_reader_findings,
+)
 from udsprobe.rules.suspects.churn import accepted_churn, is_most_of_the_work, opened_churn
 from udsprobe.rules.suspects.hung import hung_suspects
 from udsprobe.rules.suspects.logins import with_logins
@@ -527,5 +532,6 @@ def _findings(
         *found,
         *nagle_findings(report, shown),
         *kept_too_long_findings(report),
+        *slow_reader_findings(report),
         *account_findings(report),
     ]

@@ -6,7 +6,7 @@ from math import inf
 from typing import List, Optional
 
 from udsprobe.model.harm import Harm
-from udsprobe.model.report import Connection, Evidence, Report
+from udsprobe.model.report import Connection, Evidence, Finding, Report
 from udsprobe.rules.harm import SLOW
 from udsprobe.rules.peers.readers import (
     asleep_s,
@@ -23,7 +23,7 @@ from udsprobe.rules.peers.readers import (
     stops_its_sender,
 )
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
+from udsprobe.rules.suspects.suspect import CRITICAL, INFO, Suspect
 from udsprobe.rules.thresholds import (
     BUFFER_DRAIN_S_MIN,
     BUFFER_FILL_MIN,
@@ -36,10 +36,10 @@ from udsprobe.rules.wording import count, duration, evidence, percent, process
 
 def buffer_suspects(report: Report) -> List[Suspect]:
     """One suspect for all connections whose reader does not keep up; the worst is its subject."""
-    stuck = [c for c in report.connections or [] if is_stuck(report, c)]
-    if not stuck:
+    stuck = _stuck(report)
+    if not stuck or _harms_itself_only(report, stuck):
         return []
-    worst = max(stuck, key=lambda c: (fill(c), c.send_queue_bytes or 0))
+    worst = _worst(stuck)
     others = len(stuck) - 1
     more = f", and {count(others, 'more connection')} like it" if others else ""
     return [
@@ -58,6 +58,44 @@ def buffer_suspects(report: Report) -> List[Suspect]:
             harm=_late_replies(report, stuck, worst),
         )
     ]
+
+
+def slow_reader_findings(report: Report) -> List[Finding]:
+    """Readers that are slow for nobody but themselves: downloads by a modem, a film that pauses."""
+    stuck = _stuck(report)
+    if not stuck or not _harms_itself_only(report, stuck):
+        return []
+    worst = _worst(stuck)
+    well = count(len(_well(report, stuck)), "other connection is", "other connections are")
+    says = f"{_late_replies(report, stuck, worst).says}: {_headline(report, worst)}; {well} served"
+    facts = _evidence(report, worst)
+    actions = list(choice.reader(worst, reader(worst)))
+    return [Finding("send-blocked", INFO, reader(worst), says, facts, actions)]
+
+
+def _stuck(report: Report) -> List[Connection]:
+    return [row for row in report.connections or [] if is_stuck(report, row)]
+
+
+def _worst(stuck: List[Connection]) -> Connection:
+    return max(stuck, key=lambda row: (fill(row), row.send_queue_bytes or 0))
+
+
+def _well(report: Report, stuck: List[Connection]) -> List[Connection]:
+    """The connections of clients that have had replies in the window, and read them."""
+    rows = [row for row in report.connections or [] if row.role == "served" and row.requests]
+    return [row for row in rows if row not in stuck]
+
+
+def _harms_itself_only(report: Report, stuck: List[Connection]) -> bool:
+    """Clients of a loop that goes on with the others meanwhile, which are more.
+
+    Each connection has a buffer of its own: who does not read it keeps nobody from theirs, unless
+    a thread sleeps in a send call for it.
+    """
+    if any(row.role != "served" or _threads_sleep(report, row) for row in stuck):
+        return False
+    return len(_well(report, stuck)) > len(stuck)
 
 
 def _late_replies(report: Report, stuck: List[Connection], worst: Connection) -> Harm:
