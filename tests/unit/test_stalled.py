@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit import ill
 from tests.unit.test_stuck import NONE, OTHER, owing, reported, verdict, wait
-from udsprobe.model.report import Report, ServedBy, Waiting, WaitNow
+from udsprobe.model.report import Peer, Report, ServedBy, Waiting, WaitNow
 
 UPSTREAM = {"kind": "recv", "call": "recvfrom", "connection": "upstream", "peer": OTHER}
 
@@ -178,3 +178,24 @@ def test_who_has_asked_before_is_told_beside_those_that_are_served() -> None:
     assert (found.cause, found.harm.kind) == ("healthy", "none")
     assert "on 3 connections the client has spoken last" in found.evidence[0].says
     assert "outstanding" not in found.summary
+
+
+def test_what_a_proxy_waits_for_while_it_serves_others_is_told_in_the_headline() -> None:
+    """Of three clients since before: nginx has asked for them, and serves those of another path."""
+    report = ill.service(ill.served(2000, app=50), ill.thread(user=0.1))
+    row = replace(before(asked=3), count=2000)
+    peer = Peer(55, "slow", "127.0.0.1:8080")
+    asks = replace(ill.connection(role="upstream", peer=peer), transport="tcp", asking_us=9e6)
+    stalled = replace(
+        report,
+        requests=replace(report.requests, served_by=[row]),
+        connections=[replace(asks, pid=row.pid)] * 3,
+    )
+    found = verdict(stalled)
+    assert (found.cause, found.harm.kind) == ("healthy", "none")
+    assert "; on 3 connections the client has spoken last" in found.summary
+    assert "wait for slow 55 at tcp:127.0.0.1:8080, the oldest for 9 s" in found.summary
+    assert found.actions[0].run is not None and "attach" in found.actions[0].run
+    # What another process waits for may be for nobody.
+    other = replace(stalled, connections=[replace(asks, pid=row.pid + 1)] * 3)
+    assert "wait for slow" not in verdict(other).summary

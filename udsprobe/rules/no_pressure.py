@@ -19,7 +19,7 @@ from udsprobe.rules.nearness import clearness
 from udsprobe.rules.peers.readers import busy_s, held_share, holds_bytes
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.servers import IN_GOROUTINES, is_go
-from udsprobe.rules.suspects.own_asks import own_asks
+from udsprobe.rules.suspects.own_asks import OwnAsks, own_asks
 from udsprobe.rules.suspects.processing import is_enough
 from udsprobe.rules.thresholds import (
     CONTENTION_US_MIN,
@@ -127,6 +127,16 @@ def asked_before(report: Report) -> List[Evidence]:
     return [evidence("asked_before", asked.count, "connections", says)]
 
 
+def _behind(report: Report) -> List[OwnAsks]:
+    """What processes wait for themselves whose clients wait for long: a proxy's, upstream."""
+    pids = {
+        row.pid
+        for row in report.requests.served_by or []
+        if _for_long([row.unanswered]) or _for_long([row.asked_before])
+    }
+    return own_asks(report, of=pids)
+
+
 def _looks_at_owing(report: Report) -> List[Action]:
     """Where its clients may wait for ever; of long polls it shows that they are that."""
     waiting = [
@@ -179,10 +189,12 @@ def healthy(
     near: Mapping[str, float],
 ) -> Verdict:
     """Nothing is significant; says how far away each limit is."""
-    owed = owed_replies(report)
-    owed_facts = [*owed, *asked_before(report)]
+    asks = _behind(report)
+    before = asked_before(report)
+    owed = [*owed_replies(report), *(before if asks else [])]
+    told = [*owed, *(each.fact for each in asks)]
     facts = [
-        *owed_facts,
+        *(told if asks else [*owed, *before]),
         *_thread_room(report, service, time),
         *_queue_room(report),
         *_descriptor_room(report),
@@ -203,11 +215,14 @@ def healthy(
         transport_share_pct=share.share_pct,
         max_gain_pct=share.max_gain_pct,
         confidence=_confidence(_amount(report, service, asked, owed), value),
-        summary=f"No bottleneck: {_with_owed(where, owed)}{_near_words(cause, value)}"
+        summary=f"No bottleneck: {_with_owed(where, told)}{_near_words(cause, value)}"
         f"{_lock_words(locks)}{gain}",
         subject=None,
         evidence=[*(asked.facts if asked else ()), *_sender_facts(sender), *facts],
-        actions=list(_looks(report, asked, asleep, sender)),
+        actions=[
+            *(action for each in asks for action in each.actions),
+            *_looks(report, asked, asleep, sender),
+        ],
         class_=HEALTHY,
         harm=NOBODY,
     )

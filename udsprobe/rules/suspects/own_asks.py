@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Tuple
+from typing import Collection, Dict, List, Optional, Tuple
 
 from udsprobe.model.report import Action, Connection, Evidence, Report
 from udsprobe.rules.remedy import choice
@@ -16,16 +16,27 @@ TOLD_MAX = 2
 
 @dataclass(frozen=True)
 class OwnAsks:
-    """The requests of one process at one destination, as a fact, and where to look."""
+    """The requests of one process at one destination, as a fact, and where to look.
 
+    Attributes:
+        pid: of who asks.
+    """
+
+    pid: int
     fact: Evidence
     actions: Tuple[Action, ...]
 
 
-def own_asks(report: Report) -> List[OwnAsks]:
-    """Those that have waited longest, for a second or more."""
+def own_asks(report: Report, of: Optional[Collection[int]] = None) -> List[OwnAsks]:
+    """Those that have waited longest, for a second or more.
+
+    Args:
+        of: the processes that count, by id; None: all.
+    """
     waiting: Dict[Tuple[int, str], List[Connection]] = {}
     for row in report.connections or []:
+        if of is not None and row.pid not in of:
+            continue
         if (row.asking_us or 0.0) >= HUNG_US_MIN and row.peer is not None and row.peer.address:
             waiting.setdefault((row.pid, f"{row.transport}:{row.peer.address}"), []).append(row)
     found = [_asks(report, pid, place, rows) for (pid, place), rows in waiting.items()]
@@ -47,6 +58,7 @@ def _asks(report: Report, pid: int, place: str, rows: List[Connection]) -> OwnAs
         says = f"{count(len(rows), 'request')} of {asker} wait for {where}, the oldest for "
         says += f"{duration(oldest_us)}: they hang, or are long polls"
     return OwnAsks(
+        pid,
         evidence("own_asking_us", oldest_us, "µs", says, HUNG_US_MIN),
         choice.upstream(peer_pid, who, place),
     )
