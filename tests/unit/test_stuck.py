@@ -180,6 +180,23 @@ def test_a_wait_that_goes_on_is_told_with_what_a_library_waits_for() -> None:
     ) in found.summary
 
 
+def test_who_waits_for_an_upstream_is_told_with_its_code_and_where_that_is() -> None:
+    """The remedy is at the upstream: what the function waits in needs no cure."""
+    there = Peer(None, None, "127.0.0.1:8080")
+    row = wait(kind="recv", call="poll", connection="upstream", peer=there, lock=None)
+    connection = replace(ill.connection(role="upstream", peer=there), transport="tcp")
+    report = replace(reported(row), connections=[replace(connection, pid=row.pid)])
+    found = verdict(replace(report, stacks=slept_in(row, 1)))
+    assert (found.cause, found.subject) == ("upstream-wait", "127.0.0.1:8080")
+    assert "(poll) for 3 s, in sleep ← handle (app): 127.0.0.1:8080 has sent nothing since" in (
+        found.summary
+    )
+    assert [each.run for each in found.actions][:1] == [
+        "sudo udsprobe attach --listener 127.0.0.1:8080"
+    ]
+    assert found.code and not any("head -v" in (each.run or "") for each in found.actions)
+
+
 def test_the_wait_that_is_told_is_the_one_whose_place_is() -> None:
     """Another thread of the process sleeps for longer, in another call."""
     older = wait(4712, kind="lock", call="futex", lasted_us=3.05e6)

@@ -17,11 +17,11 @@ def with_code(root: Suspect, report: Report) -> Suspect:
     """The cause with its functions, and the first of them in its headline."""
     if root.cause == "app-cpu":
         return running(root, report)
+    goes_on = root.harm is not None and root.harm.kind == STUCK
     if root.cause == "upstream-wait":
-        return asking(root, report)
+        return (still_asleep(root, report) or root) if goes_on else asking(root, report)
     if root.cause != "app-blocked":
         return root
-    goes_on = root.harm is not None and root.harm.kind == STUCK
     if goes_on:
         found = sleeps_again(root, report) or still_asleep(root, report)
         return found or left_waiting(root, report)

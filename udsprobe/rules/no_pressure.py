@@ -60,7 +60,7 @@ def unknown(report: Report, service: Service, share: TransportShare) -> Optional
             *owed,
             evidence("requests", service.count, "requests", says, REQUESTS_MIN),
         ],
-        actions=[action for each in asks for action in each.actions] or _looks_at_owing(report),
+        actions=_actions_of(asks) or _looks_at_owing(report),
         class_=UNKNOWN,
         harm=not_enough_seen(owed[0].says if owed else f"{count(service.count, 'request')} seen"),
     )
@@ -137,6 +137,10 @@ def _behind(report: Report) -> List[OwnAsks]:
     return own_asks(report, of=pids)
 
 
+def _actions_of(asks: List[OwnAsks]) -> List[Action]:
+    return [action for each in asks for action in each.actions]
+
+
 def _looks_at_owing(report: Report) -> List[Action]:
     """Where its clients may wait for ever; of long polls it shows that they are that."""
     waiting = [
@@ -193,12 +197,8 @@ def healthy(
     before = asked_before(report)
     owed = [*owed_replies(report), *(before if asks else [])]
     told = [*owed, *(each.fact for each in asks)]
-    facts = [
-        *(told if asks else [*owed, *before]),
-        *_thread_room(report, service, time),
-        *_queue_room(report),
-        *_descriptor_room(report),
-    ]
+    facts = [*(told if asks else [*owed, *before]), *_thread_room(report, service, time)]
+    facts += [*_queue_room(report), *_descriptor_room(report)]
     locks = _lock_room(report, service)
     facts += [*locks, *_reader_room(report)]
     cause, value = _nearest(near)
@@ -219,10 +219,7 @@ def healthy(
         f"{_lock_words(locks)}{gain}",
         subject=None,
         evidence=[*(asked.facts if asked else ()), *_sender_facts(sender), *facts],
-        actions=[
-            *(action for each in asks for action in each.actions),
-            *_looks(report, asked, asleep, sender),
-        ],
+        actions=[*_actions_of(asks), *_looks(report, asked, asleep, sender)],
         class_=HEALTHY,
         harm=NOBODY,
     )

@@ -37,8 +37,8 @@ class WatchOptions:
         budget: with `auto`, CPU seconds for light and full detail in each second.
         record: None when nothing is recorded.
         keep_privileges: nothing is given up once the probes are live.
-        stacks: take stacks `always`, `auto` (while the verdict is app-cpu or
-            app-blocked) or `never`.
+        stacks: take stacks `always`, `auto` (while the verdict is app-cpu,
+            app-blocked or upstream-wait) or `never`.
     """
 
     follow: bool

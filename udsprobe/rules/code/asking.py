@@ -15,7 +15,6 @@ from udsprobe.rules.code.sleep_calls import (
     while_watched,
 )
 from udsprobe.rules.code.words import told
-from udsprobe.rules.harm import STUCK
 from udsprobe.rules.remedy.known_sleeps import known_sleep
 from udsprobe.rules.remedy.task_waits import task_wait
 from udsprobe.rules.suspects.suspect import Suspect
@@ -30,7 +29,7 @@ def asking(root: Suspect, report: Report) -> Suspect:
     """The cause with the function that most of its upstream's time is waited in."""
     calls = _calls(asleep_in(root, report))
     found = _asked(calls)
-    if not found or (root.harm is not None and root.harm.kind == STUCK):
+    if not found:
         return root
     total_us = sum(us for _, us in found)
     code = [replace(each, share_pct=100 * us / total_us) for each, us in found]

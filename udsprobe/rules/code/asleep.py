@@ -230,7 +230,7 @@ def actions_in_code(root: Suspect, found: SleepCall, report: Report) -> List[Act
     kind, is_named = kind_of(root, found.call), is_known(found.code[0].stack[0])
     # What ends a wait for events is known; where nothing else is told to do, it is to look.
     if kind == "event" and any(each.metric == AUTHOR_SHARE for each in root.evidence):
-        return [each for each in root.actions if each not in looks] or list(root.actions)
+        return without_sleep_looks(root, found, report) or list(root.actions)
     if not looks or not (is_named or kind in _TOLD_BY_CALL):
         return list(root.actions)
     where = named(found.code[0]) if is_named else found.call or ""
@@ -238,6 +238,12 @@ def actions_in_code(root: Suspect, found: SleepCall, report: Report) -> List[Act
     others = [each for each in root.actions if each not in looks]
     at = root.actions.index(looks[0])
     return [*others[:at], *instead, *tells_holders(looks, kind), *others[at:]]
+
+
+def without_sleep_looks(root: Suspect, found: SleepCall, report: Report) -> List[Action]:
+    """Its actions but those that would look for where it sleeps."""
+    pid = pid_of(found, report)
+    return [each for each in root.actions if not looks_for_sleep(each, pid, report)]
 
 
 def _faults_of(found: SleepCall, root: Suspect, report: Report) -> Optional[int]:

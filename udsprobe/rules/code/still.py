@@ -8,7 +8,7 @@ from typing import Optional
 
 from udsprobe.model.report import Report, SleepCall, WaitNow
 from udsprobe.rules.accounts.authors import thread_name
-from udsprobe.rules.code.asleep import actions_in_code
+from udsprobe.rules.code.asleep import actions_in_code, without_sleep_looks
 from udsprobe.rules.code.known_waits import known_of, with_known
 from udsprobe.rules.code.sleep_calls import asleep_in, is_always_there, sleep_fact
 from udsprobe.rules.code.words import is_known, named
@@ -45,7 +45,11 @@ def _at_place(root: Suspect, found: SleepCall, report: Report) -> Optional[Suspe
     if lasted is None:
         return None
     begins, rest = root.headline[: lasted.end()], root.headline[lasted.end() :]
-    known, actions = known_of(found), actions_in_code(root, found, report)
+    if root.cause == "upstream-wait":
+        # Its upstream is to be cured, and not the call that waits for it.
+        known, actions = None, without_sleep_looks(root, found, report)
+    else:
+        known, actions = known_of(found), actions_in_code(root, found, report)
     if known is not None:
         told = with_known(replace(root, headline=begins), found, known, actions, report)
         # What it waits for is known, so it is no client.

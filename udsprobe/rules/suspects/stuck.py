@@ -204,12 +204,24 @@ def _waits_for(wait: WaitNow) -> FrozenSet[int]:
     return frozenset([peer.pid] if peer is not None and peer.pid else [])
 
 
+def _place(report: Report, wait: WaitNow) -> Optional[str]:
+    """Where it asks: `tcp:127.0.0.1:5432`; None: not known."""
+    address = None if wait.peer is None else wait.peer.address
+    rows = [row for row in report.connections or [] if row.pid == wait.pid and row.peer is not None]
+    found = {row.transport for row in rows if row.peer and row.peer.address == address}
+    return f"{found.pop()}:{address}" if address and len(found) == 1 else None
+
+
 def _actions(report: Report, cause: str, wait: WaitNow) -> Tuple[Action, ...]:
     peer = wait.peer or wait.held_by
     if cause == "app-blocked" and wait.held_by is None:
         return choice.stuck(report, wait.pid)
     who = _other_end(wait) or "it"
     pid = None if peer is None or not peer.pid else peer.pid
+    where = _place(report, wait) if cause == "upstream-wait" else None
+    if where is not None:
+        looks = choice.upstream(pid, who if pid else where, where)
+        return (*looks[:1], *choice.stuck(report, wait.pid))
     kind = "reader-unix" if cause == "send-blocked" else "upstream"
     if wait.held_by is not None:
         kind, pid = "holder", wait.held_by.pid
