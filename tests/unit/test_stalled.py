@@ -196,6 +196,11 @@ def test_what_a_proxy_waits_for_while_it_serves_others_is_told_in_the_headline()
     assert "; on 3 connections the client has spoken last" in found.summary
     assert "wait for slow 55 at tcp:127.0.0.1:8080, the oldest for 9 s" in found.summary
     assert found.actions[0].run is not None and "attach" in found.actions[0].run
+    # It is for nobody who has asked since, nor for the last frame of HTTP/2.
+    earlier = [replace(asks, pid=row.pid, asking_us=20e6)] * 3
+    assert "wait for slow" not in verdict(replace(stalled, connections=earlier)).summary
+    frames = replace(stalled.requests, served_by=[replace(row, multiplexed=2000)])
+    assert "wait for slow" not in verdict(replace(stalled, requests=frames)).summary
     # What another process waits for may be for nobody.
     other = replace(stalled, connections=[replace(asks, pid=row.pid + 1)] * 3)
     assert "wait for slow" not in verdict(other).summary

@@ -19,7 +19,7 @@ from udsprobe.rules.nearness import clearness
 from udsprobe.rules.peers.readers import busy_s, held_share, holds_bytes
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.servers import IN_GOROUTINES, is_go
-from udsprobe.rules.suspects.own_asks import OwnAsks, own_asks
+from udsprobe.rules.suspects.own_asks import TOLD_MAX, OwnAsks, own_asks
 from udsprobe.rules.suspects.processing import is_enough
 from udsprobe.rules.thresholds import (
     CONTENTION_US_MIN,
@@ -128,13 +128,19 @@ def asked_before(report: Report) -> List[Evidence]:
 
 
 def _behind(report: Report) -> List[OwnAsks]:
-    """What processes wait for themselves whose clients wait for long: a proxy's, upstream."""
-    pids = {
-        row.pid
-        for row in report.requests.served_by or []
-        if _for_long([row.unanswered]) or _for_long([row.asked_before])
-    }
-    return own_asks(report, of=pids)
+    """What processes wait for themselves whose clients wait for long: a proxy's, upstream.
+
+    They asked after their clients did, as far as the kernel's ticks tell. Where these speak HTTP/2,
+    their last frame may be one that nobody answers.
+    """
+    found: List[OwnAsks] = []
+    for row in report.requests.served_by or []:
+        waiting = _for_long([row.unanswered]) or _for_long([row.asked_before])
+        if waiting is not None and not row.multiplexed:
+            since_us = (waiting.oldest_us or 0.0) + HUNG_US_MIN
+            asks = own_asks(report, of=[row.pid])
+            found += [each for each in asks if each.fact.value <= since_us]
+    return sorted(found, key=lambda each: -each.fact.value)[:TOLD_MAX]
 
 
 def _actions_of(asks: List[OwnAsks]) -> List[Action]:
