@@ -233,7 +233,10 @@ __noinline u64 look_for_protocol(address_t sk, u64 at, u64 length, bytes_t bytes
 		return 0;
 	if (connection->role == ROLE_SERVED)
 		look_for_handshake(connection, at, length, bytes);
-	if (connection->is_multiplexed) {
+	if (connection->is_pushed_to & SPEAKS_REDIS) {
+		if (is_whole)
+			look_for_pushed_to(connection, at, length);
+	} else if (connection->is_multiplexed) {
 		if (is_whole)
 			look_for_request(connection, at, bytes);
 	} else if (is_preface(at, length)) {

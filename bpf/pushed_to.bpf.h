@@ -41,6 +41,7 @@ enum pushed_to {
 	PUSHED_BY_AMQP = 2,
 	AMQP_CONFIRMS = 4,	/* the server has confirmed what was published there, */
 	AMQP_PUBLISHED = 8,	/* as the turn in progress began with that */
+	SPEAKS_REDIS = 16,	/* a worker's other commands may come before the first that waits */
 };
 
 /* MQTT 3.1.1, 3.4 and 3.7: type, length, the number of the message, which is not 0. */
@@ -189,6 +190,13 @@ static __noinline int waits_in_redis(u64 at, u64 length)
 	return false;
 }
 
+static __always_inline bool is_of_redis(u64 at, u64 length)
+{
+	u32 number;
+
+	return length > RESP_LINE_BYTES && read_resp_line(at, RESP_ARGUMENTS, &number);
+}
+
 static __always_inline bool waits_in_beanstalkd(u64 at, u64 length)
 {
 	u8 next = 0;
@@ -248,6 +256,13 @@ static __always_inline void look_for_pushed_to(struct connection *connection, u6
 {
 	bool begins = connection->phase == PHASE_RECEIVING && !connection->receives;
 
+	if (connection->is_pushed_to & SPEAKS_REDIS) {
+		if (begins && waits_in_redis(at, length))
+			no_request_came(connection);
+		return;
+	}
+	if (begins && is_of_redis(at, length))
+		connection->is_pushed_to |= SPEAKS_REDIS;
 	if (begins)
 		connection->is_pushed_to &= ~AMQP_PUBLISHED;
 	if (begins_with(at, length, AMQP_GREETING)) {

@@ -328,6 +328,23 @@ def test_to_what_a_consumer_says_no_reply_is_owed(
         assert owed(watched.report) == (0, 0)
 
 
+def test_a_worker_of_redis_waits_after_many_other_commands(address: str, tmp_path: Path) -> None:
+    """RQ's: twenty for each job, on the connection on which it waits for the next one."""
+    waits, asks = resp("BLPOP", "jobs", "405"), resp("HSET", "job", "state", "done")
+    with conversation(address) as (server, client):
+        with Attached(["--pid", str(server.pid)], tmp_path) as watched:
+            for _ in range(REQUESTS):
+                client.send(asks)
+                client.server_reads(asks)
+                client.server_replies()
+            for _ in range(REQUESTS):
+                client.tell(waits)
+                client.server_reads(waits)
+                time.sleep(IDLE_S)
+                client.server_pushes(BODY)
+        assert_takes_turns(watched.report, client)
+
+
 @pytest.mark.parametrize(
     "said",
     [
