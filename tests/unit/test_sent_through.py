@@ -42,8 +42,9 @@ def test_a_result_of_a_worker_is_no_answer_of_the_queue() -> None:
         (217.0, {"multiplexed": True}),
         (217.0, {"connections": 1, "busy_pct": 95.0}),
         (217.0, {"count": 600_000}),
+        (50_000.0, {"count": 200}),
     ],
-    ids=["late", "many-at-once", "full-pool", "very-many"],
+    ids=["late", "many-at-once", "full-pool", "very-many", "one-after-the-other"],
 )
 def test_answers_that_take_that_long_are_waited_for(answers_us: float, changes: Any) -> None:
     found = of_front(answers_us, **changes)

@@ -8,7 +8,7 @@ from typing import List, Optional, Sequence, Tuple
 from udsprobe.model.report import Action, Evidence, Report, ServedBy, Upstream
 from udsprobe.model.requests.reply_pieces import paused_us
 from udsprobe.rules.accounts.service import Service, answer_mean_us, tail_us, upstream_us
-from udsprobe.rules.accounts.upstream_pool import full_pool, is_full, is_queueing
+from udsprobe.rules.accounts.upstream_pool import at_once, full_pool, is_full, is_queueing
 from udsprobe.rules.peers.readers import busy_at_least_s
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.servers import ONE_CPU, recognise
@@ -131,7 +131,8 @@ def is_sent_unasked(report: Report, service: Service, waits_us: float) -> bool:
     """What requests wait for is no answer: those all came, long before. It is what others send
     through the one that is asked (a result that a worker stores, a message of a channel).
 
-    No pool is full, and nobody owes an answer for long: else requests queue for one, or hang.
+    No pool is full, and most of the time nobody owes an answer: else requests queue for one, or
+    for a thread that waits for one, or hang.
 
     Args:
         waits_us: that requests wait for their upstreams, all together.
@@ -144,6 +145,7 @@ def is_sent_unasked(report: Report, service: Service, waits_us: float) -> bool:
         bool(are_answers_known)
         and max(longest_us, owed_us, service.connecting_us) < least_us
         and service.upstream_us < ACCOUNTED_FOR_MIN * waits_us
+        and at_once(service) < ACCOUNTED_FOR_MIN
         and full_pool(service) is None
         and not is_queueing(service)
     )
