@@ -53,6 +53,16 @@ def test_who_asks_once_or_all_at_the_same_time_is_told_as_before(
     assert all("once for all" not in each.say for each in verdict.actions)
 
 
+def test_who_waits_longer_than_all_answers_take_is_told_as_before() -> None:
+    """For a free connection, say."""
+    row = replace(ill.upstream(3 * REQUESTS, 2_000), connections=2, busy_pct=95.0)
+    requests = ill.served(REQUESTS, app=60_000, upstream=98, cpu=1)
+    report = ill.service(requests, ill.thread(blocked_recv=0.9), upstream=[row])
+    verdict = judged(report, slo_us=100.0).verdict
+    assert verdict is not None
+    assert ", which takes 2 ms per request" in verdict.summary
+
+
 @pytest.mark.parametrize(
     ("comm", "says"),
     [("redis-server", "MGET, or a pipeline"), ("mariadbd", "a join"), ("node", "Promise.all")],

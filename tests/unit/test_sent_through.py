@@ -49,4 +49,5 @@ def test_a_result_of_a_worker_is_no_answer_of_the_queue() -> None:
 def test_answers_that_take_that_long_are_waited_for(answers_us: float, changes: Any) -> None:
     found = of_front(answers_us, **changes)
     assert found.cause == "upstream-wait"
-    assert "per request" in found.summary and "through" not in found.summary
+    assert " waits for tcp:127.0.0.1:6379, which " in found.summary
+    assert "through" not in found.summary

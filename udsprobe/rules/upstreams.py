@@ -96,7 +96,8 @@ def _late(row: Upstream, us: float) -> float:
 
 
 def times_in_turn(service: Service, asked: MostAsked, waits_us: float) -> Optional[float]:
-    """How often each request asks it, one answer after the other; None: once, or all at once.
+    """How often each request asks it, one answer after the other; None: once, or all at once, or
+    it waits for something else for longer (a free connection).
 
     Args:
         waits_us: that requests wait for their upstreams, all together.
@@ -105,7 +106,8 @@ def times_in_turn(service: Service, asked: MostAsked, waits_us: float) -> Option
     if times < ASKS_PER_REQUEST_MIN or is_name_server(asked.address):
         return None
     in_turn_us = asked.count * asked.mean_us
-    return times if waits_us >= WAIT_SHARE_MIN * in_turn_us else None
+    is_in_turn = waits_us >= WAIT_SHARE_MIN * in_turn_us
+    return times if is_in_turn and in_turn_us >= WAIT_SHARE_MIN * waits_us else None
 
 
 def without_time(report: Report, asked: MostAsked) -> Optional[float]:
