@@ -103,10 +103,12 @@ static __always_inline u32 read_frame(struct frame_head *head, u64 at, bool in_m
 	return failed ? 0 : frame_size(head);
 }
 
-/* Frames follow each other, and the last one ends where the bytes end. */
+/* Frames follow each other, and the last one ends where the bytes end. The counter has 64 bits: of 32 that
+ * are kept on the stack, as clang 13 does, the verifier knows nothing.
+ */
 static __always_inline bool are_frames(u64 at, u64 bytes)
 {
-	for (u32 i = 0; i < FRAMES_LOOKED_AT; i++) {
+	for (u64 i = 0; i < FRAMES_LOOKED_AT; i++) {
 		struct frame_head head = {};
 		u32 size = bytes >= sizeof(head) ? read_frame(&head, at, false) : 0;
 
@@ -125,7 +127,7 @@ static __always_inline bool are_frames(u64 at, u64 bytes)
  */
 static __noinline int are_control_frames(u64 at, u64 bytes, bool in_memory_of_ours)
 {
-	for (u32 i = 0; i < FRAMES_LOOKED_AT && bytes; i++) {
+	for (u64 i = 0; i < FRAMES_LOOKED_AT && bytes; i++) {
 		struct frame_head head = {};
 		u32 size = bytes >= sizeof(head) ? read_frame(&head, at, in_memory_of_ours) : 0;
 
@@ -258,27 +260,27 @@ __noinline u64 look_for_protocol(address_t sk, u64 at, u64 length, bytes_t bytes
 	return 0;
 }
 
-/* On a connection of HTTP/2 `bytes` were sent while a reply is owed, and they are none of it. gRPC
- * divides frames between buffers wherever one is full. More bytes than that are not looked at.
+/* On a connection of HTTP/2 `bytes` were sent while a reply is owed, and they are none of it: the first
+ * `length` of them lie at `at`, and where the others do is described at `next`. gRPC divides frames between
+ * buffers wherever one is full. More bytes than that are not looked at. A global function, as
+ * look_for_protocol.
  */
-static __noinline bool sends_no_reply(struct pt_regs *regs, struct call_in_flight *call,
-				      bytes_t bytes)
+__noinline u64 sends_no_reply(u64 at, u64 length, u64 next, bytes_t bytes)
 {
+	struct user_buffer buffer = { .at = at, .length = length };
 	u8 sent[2 * CONTROL_BYTES_MAX] = {};
-	struct user_buffer buffer = {};
-	u64 next, at = 0;
+	u64 have = 0;
 
-	if (call->abi == ABI_COMPAT || bytes > CONTROL_BYTES_MAX)
+	if (bytes > CONTROL_BYTES_MAX)
 		return false;
-	next = first_buffer(regs, call, bytes, &buffer);
-	for (u32 i = 0; i < FRAMES_LOOKED_AT; i++) {
-		u64 length = buffer.length < bytes - at ? buffer.length : bytes - at;
+	for (u64 i = 0; i < FRAMES_LOOKED_AT; i++) {
+		u64 part = buffer.length < bytes - have ? buffer.length : bytes - have;
 
-		if (at >= CONTROL_BYTES_MAX || length > CONTROL_BYTES_MAX ||
-		    bpf_probe_read_user(sent + at, length, (void *)buffer.at))
+		if (have >= CONTROL_BYTES_MAX || part > CONTROL_BYTES_MAX ||
+		    bpf_probe_read_user(sent + have, part, (void *)buffer.at))
 			return false;
-		at += length;
-		if (at == bytes)
+		have += part;
+		if (have == bytes)
 			return are_control_frames((u64)sent, bytes, true);
 		if (!next || bpf_probe_read_user(&buffer, sizeof(buffer), (void *)next))
 			return false;
@@ -301,12 +303,16 @@ static __always_inline bool owes_reply_of_http2(struct call_in_flight *call)
 static __always_inline void look_for_no_reply(struct pt_regs *regs, struct call_in_flight *call,
 					      bytes_t bytes)
 {
+	struct user_buffer buffer = {};
 	struct connection *connection;
 	bool is_none;
+	u64 next;
 
-	if (!multiplexed_seen || !(call->traits & TRAIT_SENDS) || !owes_reply_of_http2(call))
+	if (!multiplexed_seen || !(call->traits & TRAIT_SENDS) || call->abi == ABI_COMPAT ||
+	    !owes_reply_of_http2(call))
 		return;
-	is_none = sends_no_reply(regs, call, bytes);
+	next = first_buffer(regs, call, bytes, &buffer);
+	is_none = sends_no_reply(buffer.at, buffer.length, next, bytes);
 	connection = connection_of(call->sk, call->inode);
 	if (connection)
 		connection->sends_no_reply = is_none;

@@ -104,8 +104,8 @@ static __always_inline bool begins_with(u64 at, u64 length, u64 expected)
 	       word == expected;
 }
 
-/* The `length` bytes at `at` are nothing else. */
-static __noinline int are_acknowledgements(u64 at, u64 length)
+/* The `length` bytes at `at` are nothing else. A global function, as look_for_protocol. */
+__noinline u64 are_acknowledgements(u64 at, u64 length)
 {
 	if (length == AMQP_HEARTBEAT_BYTES && begins_with(at, length, AMQP_HEARTBEAT))
 		return true;
@@ -119,9 +119,9 @@ static __noinline int are_acknowledgements(u64 at, u64 length)
 /* Redis: "*3\r\n$5\r\nBLPOP\r\n$1 ...", a number of arguments, and each with its length. */
 #define RESP_ARGUMENTS '*'
 #define RESP_ARGUMENT '$'
-#define RESP_ARGUMENTS_LOOKED_AT 8	/* XREADGROUP GROUP g c COUNT 1 BLOCK 2000 */
+#define RESP_ARGUMENTS_LOOKED_AT 7	/* XREADGROUP GROUP g c COUNT 1 BLOCK */
 #define RESP_LINE_BYTES 8
-#define RESP_DIGITS 2
+#define RESP_NUMBER_MAX 127
 #define RESP_LINE_END 0x0a0d
 #define RESP_BLOCKING_MIN 5	/* BLPOP to BRPOPLPUSH: nothing else begins with BL, BR or BZ */
 #define RESP_BLOCKING_MAX 10
@@ -129,6 +129,9 @@ static __noinline int are_acknowledgements(u64 at, u64 length)
 #define RESP_BLOCK WORD('B', 'L', 'O', 'C', 'K', 0, 0, 0)
 #define RESP_WORD_MASK 0xffffffffffULL
 #define UPPER_CASE 0xdfdfdfdfdfdfdfdfULL	/* of letters */
+/* As most commands begin: below ten arguments, the first of them below ten letters. */
+#define RESP_SHORT WORD('*', 0, '\r', '\n', '$', 0, '\r', '\n')
+#define RESP_SHORT_MASK 0xffff00ffffff00ffULL
 
 /* beanstalkd: "reserve", "reserve-with-timeout 2", and not "reserve-job 7". */
 #define RESERVE WORD('r', 'e', 's', 'e', 'r', 'v', 'e', '\r')
@@ -136,26 +139,27 @@ static __noinline int are_acknowledgements(u64 at, u64 length)
 #define RESERVE_WITH_AT 8
 #define RESERVE_WITH_NEXT 'w'
 
-/* Of a line that is `type` and a number below 100, which goes there, the length; 0: there is none. */
+/* Of a line that is `type` and a number below 100, which goes there, the length; 0: there is none. What
+ * should be digits is not checked: it is only where to read next.
+ */
 static __always_inline u32 read_resp_line(u64 at, u8 type, u32 *number)
 {
+	u32 first, second;
 	u64 line = 0;
 
 	*number = 0;
 	if (bpf_probe_read_user(&line, sizeof(line), (void *)at) || (line & 0xff) != type)
 		return 0;
-	line >>= 8;
-	for (u32 i = 0; i <= RESP_DIGITS; i++) {
-		u8 digit = line & 0xff;
-
-		if (i && (line & 0xffff) == RESP_LINE_END)
-			return i + 3;
-		if (digit < '0' || digit > '9')
-			return 0;
-		*number = *number * 10 + digit - '0';
-		line >>= 8;
+	first = (line >> 8 & 0xff) - '0';
+	second = (line >> 16 & 0xff) - '0';
+	if ((line >> 16 & 0xffff) == RESP_LINE_END) {
+		*number = first & RESP_NUMBER_MAX;
+		return 4;
 	}
-	return 0;
+	if ((line >> 24 & 0xffff) != RESP_LINE_END)
+		return 0;
+	*number = (first * 10 + second) & RESP_NUMBER_MAX;
+	return 5;
 }
 
 static __always_inline bool is_blocking_command(u64 word, u32 length)
@@ -166,13 +170,29 @@ static __always_inline bool is_blocking_command(u64 word, u32 length)
 	       length >= RESP_BLOCKING_MIN && length <= RESP_BLOCKING_MAX;
 }
 
-/* A command of Redis that waits for what another client sends. */
-static __noinline int waits_in_redis(u64 at, u64 length)
+/* By how it begins, which tells of most commands that they wait for nobody. */
+static __always_inline bool may_wait_in_redis(u64 at, u64 length)
 {
-	u64 end = at + length;
-	u32 number, size = length > RESP_LINE_BYTES ? read_resp_line(at, RESP_ARGUMENTS, &number) : 0;
+	u64 words[2] = {};
+	u64 command;
 
-	for (u32 i = 0; size && i < RESP_ARGUMENTS_LOOKED_AT; i++) {
+	if (length < sizeof(words) || bpf_probe_read_user(words, sizeof(words), (void *)at))
+		return false;
+	command = words[1] & UPPER_CASE;
+	return (words[0] & RESP_SHORT_MASK) != RESP_SHORT ||
+	       is_blocking_command(command, RESP_BLOCKING_MIN) ||
+	       (command & RESP_WORD_MASK) == RESP_XREAD;
+}
+
+/* A command of Redis that waits for what another client sends. A global function, as look_for_protocol. */
+__noinline u64 waits_in_redis(u64 at, u64 length)
+{
+	u32 number, size = 0;
+	u64 end = at + length;
+
+	if (may_wait_in_redis(at, length))
+		size = read_resp_line(at, RESP_ARGUMENTS, &number);
+	for (u64 i = 0; size && i < RESP_ARGUMENTS_LOOKED_AT; i++) {
 		u64 word = 0;
 
 		at += size;

@@ -50,6 +50,7 @@ KNOBS: Dict[str, Tuple[str, Any]] = {
     "pipe_rate": ("app-blocked", 100_000),
     "blocks": ("upstream-wait", False),
     "pool": ("upstream-wait", 64),
+    "asks": ("upstream-wait", 1),
     "upstream_ms": ("upstream-wait", 0),
     "upstream_rounds": ("upstream-wait", 1),
     "burners_per_cpu": ("cpu-contention", 0),

@@ -136,6 +136,15 @@ def threads_with_a_full_pool(bench: Bench, upstream_ms: int = 20) -> Subject:
     return Subject([server.pid], [slow.address, "pool of 2 connections is full"])
 
 
+@case("Python threads", BOTH)
+def threads_that_ask_for_each_row(bench: Bench, asks: int = 40) -> Subject:
+    """Forty questions for each request, one after the other, to an upstream that takes 1 ms."""
+    upstream = bench.asyncio("sleep_ms=1")
+    server = bench.threaded(f"upstream={upstream.address}", "pool_to=8", f"asks={asks}")
+    bench.load(server.address, connections=4)
+    return Subject([server.pid], [upstream.address, "which it asks 40 times for each request"])
+
+
 @case("asyncio", (TCP,), needs=("node",))
 def asyncio_asks_a_busy_service(bench: Bench, upstream_ms: int = 10) -> Subject:
     """asyncio's upstream computes for 10 ms, one request after the other."""

@@ -9,7 +9,7 @@ which an eventfd wakes · child_ms=T a process is started for each request and c
 gil_ms=T sleeps for T ms and keeps the interpreter's lock meanwhile
 parts=2 head and body in a send each · nodelay=1 TCP_NODELAY
 upstream=ADDRESS asks an HTTP server first, over pool_to=N connections that all threads share;
-ask_parts=2 in two sends
+ask_parts=2 in two sends · asks=N times, one after the other
 lookup=NAME looks its address up
 backlog=N · log=PATH a line for each request to a datagram socket; log_to=PATH of 2,000 bytes to a
 pipe; log_lock=1 by one thread at a time
@@ -121,7 +121,8 @@ class Service:
         if self._ms("spin_ms"):
             spin(self._ms("spin_ms"))
         if "upstream" in self._options:
-            self._ask()
+            for _ in range(int(self._options.get("asks", 1))):
+                self._ask()
         if self._helper is not None:
             self._helper.ask()
         if self._ms("child_ms"):
