@@ -274,10 +274,11 @@ __noinline u64 sends_no_reply(u64 at, u64 length, u64 next, bytes_t bytes)
 	if (bytes > CONTROL_BYTES_MAX)
 		return false;
 	for (u64 i = 0; i < FRAMES_LOOKED_AT; i++) {
-		u64 part = buffer.length < bytes - have ? buffer.length : bytes - have;
+		u64 rest = bytes - have;
+		u64 part = at_most(buffer.length < rest ? buffer.length : rest, CONTROL_BYTES_MAX);
 
-		if (have >= CONTROL_BYTES_MAX || part > CONTROL_BYTES_MAX ||
-		    bpf_probe_read_user(sent + have, part, (void *)buffer.at))
+		have = at_most(have, CONTROL_BYTES_MAX);
+		if (bpf_probe_read_user(sent + have, part, (void *)buffer.at))
 			return false;
 		have += part;
 		if (have == bytes)

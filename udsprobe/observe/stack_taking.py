@@ -122,10 +122,15 @@ class StackTaking:
             return
         cause = _cause(report)
         pids = culprits(report) if cause else frozenset()
-        if pids and (cause, pids) != self._culprits:
+        was, known = self._culprits
+        known = known if cause == was else frozenset()
+        if not pids <= known:
             self._ends_ns = now_ns + int(WINDOW_S * 1e9)
-        self._culprits = (cause, pids)
-        self._watch(pids if now_ns < self._ends_ns else (), frozenset({cause}))
+        # Which workers serve differs from interval to interval: once all were watched it is over.
+        known |= pids
+        self._culprits = (cause, known)
+        watched = known.intersection(_running(report)) if now_ns < self._ends_ns else ()
+        self._watch(watched, frozenset({cause}))
 
     def begin(self, pids: Iterable[int]) -> None:
         """With the first targets, where stacks are always taken."""
