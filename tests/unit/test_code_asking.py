@@ -86,6 +86,37 @@ def test_of_two_upstreams_it_may_be_the_other_s(others: int, is_told: bool) -> N
     assert bool(verdict.code) == is_told
 
 
+def waiting_tasks(ms: int, *frames: Tuple[str, str]) -> StackCounts:
+    """Of asyncio, by their functions and files, the outermost first."""
+    text = "\n".join(
+        f"{function}\tpython3\t{file}\t{7 if file else ''}" for function, file in frames
+    )
+    times = {"slept_ns": ms * 10**6, "owing_ns": ms * 10**6}
+    return StackCounts(1, "off-cpu", text, 4, 0, call="task", **times)
+
+
+def test_of_tasks_that_wait_for_a_lock_or_a_pool_the_library_tells() -> None:
+    """They do so in a function of the program, as those that wait for an answer."""
+    locks = waiting_tasks(
+        900, ("put", "/srv/app.py"), ("Lock.acquire", "/usr/lib/python3.11/asyncio/locks.py")
+    )
+    answers = waiting_tasks(300, ("orders", "/srv/app.py"), ("Future.__await__", ""))
+    assert [each.own for each in asking(locks, answers).code] == ["orders (app.py:7)"]
+
+
+def test_where_threads_ask_for_tasks_these_are_told() -> None:
+    """A function of FastAPI that is no coroutine."""
+    anyio = "/srv/v/lib/python3.11/site-packages/anyio/_backends/_asyncio.py"
+    in_thread = waiting_tasks(
+        1900,
+        ("app", "/srv/app.py"),
+        ("AsyncIOBackend.run_sync_in_worker_thread", anyio),
+        ("Future.__await__", ""),
+    )
+    verdict = asking(in_thread, slept("recvfrom", *RECEIVES, ms=1900, owing_ms=1900))
+    assert [each.own for each in verdict.code] == ["stock (app)"]
+
+
 @pytest.mark.parametrize("call", ["task for bytes", "goroutine for bytes", "async function"])
 def test_what_waits_inside_a_runtime_is_told_before_its_threads(call: str) -> None:
     """It was looked at now and then: how long it waited is not known."""
@@ -112,9 +143,9 @@ def test_a_library_that_was_installed_is_passed_over(function: str, file: str) -
     library, shop = Frame(function, "m", file, 7), Frame("shop.stock", "m", f"shop.{language}", 3)
     assert is_installed(library) and not is_installed(shop)
     row = Row(1, "off-cpu", "recvfrom", "", (shop, library), 1, 0, 9, 9, 9)
-    assert [each.function for each in asked_in([row])] == ["shop.stock"]
+    assert [each.own for each in asked_in([row])] == [shop.named()]
     alone = row._replace(frames=(library,))
-    assert [each.function for each in asked_in([alone])] == [function]
+    assert [each.own for each in asked_in([alone])] == [library.named()]
 
 
 def asked_by(cause: str, subject: Optional[str], *comms: str) -> Report:

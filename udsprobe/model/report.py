@@ -284,8 +284,8 @@ class SleepCall:
     `owing_us`: of those that serve a connection, as far as that is known. `held_by`: where
     goroutines were that had the lock which those of `code`'s first place waited for, the most of
     this waiting first; what is lacking to 100 % is not known. `asked_in`: of calls in which the
-    answers of others may be waited for, each stack's innermost function of the program's own (of an
-    installed package only where there is no other), those with most of this time first. `task for
+    answers of others may be waited for, places by each stack's innermost function of the program's
+    own, which is their `own` (of an installed package only where there is no other). `task for
     bytes` and `goroutine for bytes`: with a request, and waiting for such an answer.
     """
 

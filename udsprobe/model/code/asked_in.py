@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence
+from dataclasses import replace
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from udsprobe.model.code.frames import (
     Frame,
@@ -16,22 +17,28 @@ from udsprobe.model.report import CodePlace
 
 
 def asked_in(rows: Sequence[Row]) -> List[CodePlace]:
-    """Each stack's innermost function of the program's own, those with most of the time first.
+    """The innermost functions by `own`, which is that of the program that asked: those with most of
+    the time first.
 
-    One of a package that was installed beside the program only where the stack has no other.
+    Of a package that was installed beside the program only where a stack has no other.
     """
-    by_function: Dict[Frame, List[Row]] = {}
+    groups: Dict[Tuple[Frame, Frame], List[Row]] = {}
     for row in spoken_for([row._replace(frames=without_any_call(row.frames)) for row in rows]):
-        frame = _asks(row.frames)
-        if frame is not None:
-            by_function.setdefault(frame, []).append(row)
+        asks = _asks(row.frames)
+        if asks is not None:
+            groups.setdefault((asks, row.frames[-1]), []).append(row)
     whole = sum(row.weight for row in rows)
-    weighed = {frame: sum(row.weight for row in own) for frame, own in by_function.items()}
-    ranked = sorted(weighed, key=lambda frame: (-weighed[frame], frame.named()))
-    return [
-        place_of(frame, weighed[frame], whole, by_function[frame])
-        for frame in ranked[:PLACES_SHOWN_MAX]
-    ]
+    found = [_place(asks, inner, own, whole) for (asks, inner), own in groups.items()]
+    return sorted(found, key=lambda each: (-each.share_pct, each.stack))[:PLACES_SHOWN_MAX]
+
+
+def _place(asks: Frame, inner: Frame, rows: Sequence[Row], whole: int) -> CodePlace:
+    weight = sum(row.weight for row in rows)
+    place = place_of(inner, weight, whole, rows)
+    if asks.named() not in place.stack:
+        # Ways in between differ.
+        place = place_of(asks, weight, whole, rows)
+    return replace(place, own=asks.named())
 
 
 def _asks(frames: Sequence[Frame]) -> Optional[Frame]:

@@ -16,7 +16,7 @@ from udsprobe.rules.code.sleep_calls import (
 )
 from udsprobe.rules.code.words import told
 from udsprobe.rules.remedy.known_sleeps import known_sleep
-from udsprobe.rules.remedy.task_waits import task_wait
+from udsprobe.rules.remedy.task_waits import A_FUTURE, task_wait
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.thresholds import CODE_KIND_SHARE_MIN
 from udsprobe.rules.wording import duration, evidence, place
@@ -27,16 +27,17 @@ _Asked = Tuple[CodePlace, float]
 
 def asking(root: Suspect, report: Report) -> Suspect:
     """The cause with the function that most of its upstream's time is waited in."""
-    calls = _calls(asleep_in(root, report))
-    found = _asked(calls)
+    parked, others = _calls(asleep_in(root, report))
+    inside = _asked(parked)
+    found = inside or _asked(others)
     if not found:
         return root
     total_us = sum(us for _, us in found)
     code = [replace(each, share_pct=100 * us / total_us) for each, us in found]
-    slept_us = 0.0 if is_parked(calls[0]) else total_us
+    slept_us = 0.0 if inside else total_us
     if not _is_of_upstream(code[0], slept_us, root, report):
         return root
-    where = told(code[0], code[0].stack[0])
+    where = told(code[0], code[0].own)
     says = f"{where}, of {duration(total_us)} that requests waited for answers"
     fact = evidence("code_share", code[0].share_pct / 100, "of 1", says)
     return replace(
@@ -47,11 +48,12 @@ def asking(root: Suspect, report: Report) -> Suspect:
     )
 
 
-def _calls(processes: Sequence[ProcessSleep]) -> List[SleepCall]:
-    """In which requests may wait for answers: inside a runtime, else those of threads."""
+def _calls(processes: Sequence[ProcessSleep]) -> Tuple[List[SleepCall], List[SleepCall]]:
+    """In which requests may wait for answers: inside a runtime, and those of threads."""
     calls = [call for each in processes for call in each.calls if call.call in FOR_ANSWERS]
     owing = [call for call in calls if call.owing_us]
-    return [call for call in owing if is_parked(call)] or owing
+    parked = [call for call in owing if is_parked(call)]
+    return parked, [call for call in owing if call not in parked]
 
 
 def _asked(calls: Sequence[SleepCall]) -> List[_Asked]:
@@ -60,7 +62,7 @@ def _asked(calls: Sequence[SleepCall]) -> List[_Asked]:
     places: Dict[str, CodePlace] = {}
     for call in calls:
         for each in _for_answers(call):
-            name, us = each.stack[0], each.share_pct / 100 * waited_us(call)
+            name, us = each.own or each.stack[0], each.share_pct / 100 * waited_us(call)
             spent_us[name] = spent_us.get(name, 0.0) + us
             places.setdefault(name, each)
     found = [(places[name], us) for name, us in spent_us.items() if us]
@@ -69,8 +71,9 @@ def _asked(calls: Sequence[SleepCall]) -> List[_Asked]:
 
 def _for_answers(call: SleepCall) -> List[CodePlace]:
     """Without those of which a library's function tells that they wait for something else."""
-    waits_else = task_wait if call.call == TASK else known_sleep
-    return [each for each in call.asked_in if waits_else(each.stack) is None]
+    if call.call == TASK:
+        return [each for each in call.asked_in if task_wait(each.stack) in (None, A_FUTURE)]
+    return [each for each in call.asked_in if known_sleep(each.stack) is None]
 
 
 def _is_of_upstream(first: CodePlace, us: float, root: Suspect, report: Report) -> bool:

@@ -43,6 +43,9 @@ _GET = ParkedWait("wait for what is put into a queue", "task-in", _in((r"Queue\.
 _SQLALCHEMY = _in(
     (r"greenlet_spawn", "_concurrency_py3k.py"), (r"greenlet_spawn", "concurrency.py")
 )
+A_FUTURE = ParkedWait("wait for a future", "task-in", re.compile(rf"{re.escape(FUTURE)} \(.*\)"))
+"""Which may be an answer of an upstream: drivers have futures of their own."""
+
 # What a library waits with comes after the library: the first that is on the stack tells.
 _WAITS = (
     _POOL,
@@ -86,7 +89,7 @@ _WAITS = (
             (r"AsyncIOBackend\.run_sync_in_worker_thread", "_asyncio.py"),
         ),
     ),
-    ParkedWait("wait for a future", "task-in", re.compile(rf"{re.escape(FUTURE)} \(.*\)")),
+    A_FUTURE,
 )
 
 
