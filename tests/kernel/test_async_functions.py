@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
 import re
-import socket
 import subprocess
-import threading
 from collections import Counter
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, List, Tuple
+from typing import List, Tuple
 
 import pytest
 
 from tests.conftest import Require
+from tests.kernel.clients import asked, by_http
 from tests.kernel.test_code import attach
 from tests.unit.test_async_functions import standing
 
@@ -44,35 +41,6 @@ const server = http.createServer(async (request, response) => {
 });
 server.listen(process.argv[2], () => console.log('ready'));
 """
-
-
-class _Unix(http.client.HTTPConnection):
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self.host)
-
-
-@contextmanager
-def asked(path: str) -> Iterator[None]:
-    """By `CLIENTS`, each again as soon as it has its answer, until they are told to end."""
-    ends = threading.Event()
-
-    def client() -> None:
-        connection = _Unix(path)
-        while not ends.is_set():
-            connection.request("GET", "/")
-            connection.getresponse().read()
-        connection.close()
-
-    threads = [threading.Thread(target=client) for _ in range(CLIENTS)]
-    for each in threads:
-        each.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        for each in threads:
-            each.join()
 
 
 @pytest.mark.parametrize("thread", [(), ("worker",)], ids=["main", "worker"])
@@ -106,7 +74,7 @@ def test_a_verdict_says_where_requests_wait(require: Require, tmp_path: Path) ->
     with subprocess.Popen(argv, text=True, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == "ready\n"
-            with asked(path):
+            with asked(by_http(path), CLIENTS):
                 report = attach(process.pid, tmp_path, seconds=6)
         finally:
             process.kill()

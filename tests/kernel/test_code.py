@@ -23,6 +23,7 @@ import pytest
 
 from tests.conftest import Require
 from tests.kernel import tool
+from tests.kernel.clients import asked as clients_that_ask
 from tests.kernel.named_code import assert_told
 from tests.patience import PATIENCE_S
 from tests.pythons import PYTHONS
@@ -630,27 +631,17 @@ def test_all_threads_that_have_slept_since_before_are_told(tmp_path: Path) -> No
     assert {each["stack"][1] for each in found["code"]} == {"planted_wait (many)"}
 
 
-@contextmanager
-def asked(path: str, clients: int = 1) -> Iterator[None]:
-    """Clients that ask again as soon as they have their answers."""
-    ends = threading.Event()
+def asked(path: str, clients: int = 1) -> ContextManager[None]:
+    """By clients that ask again as soon as they have their answers."""
 
-    def ask() -> None:
+    def ask(ends: threading.Event) -> None:
         with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
             client.connect(path)
             while not ends.is_set():
                 client.send(b"?")
                 client.recv(1)
 
-    threads = [threading.Thread(target=ask) for _ in range(clients)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        for thread in threads:
-            thread.join()
+    return clients_that_ask(ask, clients)
 
 
 @pytest.mark.parametrize("options", [(), ("--stacks",)])

@@ -5,7 +5,6 @@ Each says its port when it listens. What it asks with is `stock`, and what calls
 
 from __future__ import annotations
 
-import http.client
 import os
 import subprocess
 import sys
@@ -19,8 +18,8 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 from tests.conftest import Require
+from tests.kernel.clients import asked, by_http
 from tests.kernel.test_code import attach
-from tests.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
@@ -227,29 +226,6 @@ def upstream() -> Iterator[int]:
         server.server_close()
 
 
-@contextmanager
-def asked(port: int) -> Iterator[None]:
-    """By `CLIENTS`, each again as soon as it has its answer, until they are told to end."""
-    ends = threading.Event()
-
-    def client() -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-        while not ends.is_set():
-            connection.request("GET", "/")
-            connection.getresponse().read()
-        connection.close()
-
-    threads = [threading.Thread(target=client) for _ in range(CLIENTS)]
-    for each in threads:
-        each.start()
-    try:
-        yield
-    finally:
-        ends.set()
-        for each in threads:
-            each.join()
-
-
 def made(way: str, folder: Path, require: Require) -> List[str]:
     """What starts a server, but for the port that it asks."""
     texts: Dict[str, str] = {
@@ -286,7 +262,7 @@ def observed(argv: List[str], port: int, folder: Path) -> Dict[str, Any]:
     try:
         assert process.stdout is not None
         served = int(process.stdout.readline())
-        with asked(served):
+        with asked(by_http(f"127.0.0.1:{served}"), CLIENTS):
             verdict: Dict[str, Any] = attach(process.pid, folder, seconds=8)["verdict"]
     finally:
         os.killpg(process.pid, 9)
