@@ -66,8 +66,7 @@ class StackTaking:
     """Made before privileges are given up; takes nothing until it is steered to.
 
     Args:
-        wanted: `always`, `auto` (while the verdict is that of a target's own CPU time, or of its
-            sleep) or `never`.
+        wanted: `always`, `auto` (for a while after the verdict is one of `CAUSES`) or `never`.
         strategy: of the probes beside it.
         requests: descriptor of the map with the processes' open requests, where there is one.
         kept: where its programs are taken from, and stay when this is closed; None: nowhere.

@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Action, Evidence, Report, ServedBy, Upstream
+from udsprobe.model.report import Action, Evidence, Report, Upstream
 from udsprobe.model.requests.reply_pieces import paused_us
-from udsprobe.rules.accounts.service import Service, answer_mean_us, tail_us, upstream_us
+from udsprobe.rules.accounts.service import (
+    Service,
+    answer_mean_us,
+    processes_of,
+    tail_us,
+    upstream_us,
+)
 from udsprobe.rules.accounts.upstream_pool import at_once, full_pool, is_full, is_queueing
 from udsprobe.rules.peers.readers import busy_at_least_s
 from udsprobe.rules.remedy import choice
@@ -141,7 +147,9 @@ def is_sent_unasked(report: Report, service: Service, waits_us: float) -> bool:
     """
     longest_us = max((row.latency_us.max or 0.0 for row in service.upstream), default=0.0)
     least_us = ACCOUNTED_FOR_MIN * waits_us / service.count if service.count else 0.0
-    owed_us = max((row.asking.oldest_us or 0.0 for row in _served(report, service)), default=0.0)
+    owed_us = max(
+        (row.asking.oldest_us or 0.0 for row in processes_of(report, service)), default=0.0
+    )
     are_answers_known = service.upstream and not any(row.multiplexed for row in service.upstream)
     return (
         bool(are_answers_known)
@@ -151,11 +159,6 @@ def is_sent_unasked(report: Report, service: Service, waits_us: float) -> bool:
         and full_pool(service) is None
         and not is_queueing(service)
     )
-
-
-def _served(report: Report, service: Service) -> List[ServedBy]:
-    rows = report.requests.served_by or []
-    return [row for row in rows if service.pids is None or row.pid in service.pids]
 
 
 def asks_only(service: Service) -> Optional[MostAsked]:

@@ -5,14 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from udsprobe.model.code.frames import (
-    Frame,
-    is_installed,
-    own_functions,
-    turns_loop,
-    without_any_call,
-)
-from udsprobe.model.code.places import PLACES_SHOWN_MAX, Row, place_of, spoken_for
+from udsprobe.model.code.frames import Frame, is_installed
+from udsprobe.model.code.places import PLACES_SHOWN_MAX, Row, called_rows, own_inside, place_of
 from udsprobe.model.report import CodePlace
 
 
@@ -23,7 +17,7 @@ def asked_in(rows: Sequence[Row]) -> List[CodePlace]:
     Of a package that was installed beside the program only where a stack has no other.
     """
     groups: Dict[Tuple[Frame, Frame], List[Row]] = {}
-    for row in spoken_for([row._replace(frames=without_any_call(row.frames)) for row in rows]):
+    for row in called_rows(rows):
         asks = _asks(row.frames)
         if asks is not None:
             groups.setdefault((asks, row.frames[-1]), []).append(row)
@@ -43,6 +37,5 @@ def _place(asks: Frame, inner: Frame, rows: Sequence[Row], whole: int) -> CodePl
 
 def _asks(frames: Sequence[Frame]) -> Optional[Frame]:
     inward = list(reversed(frames))
-    turn = next((at for at, frame in enumerate(inward) if turns_loop(frame)), len(inward))
-    own = [inward[at] for at in own_functions(inward[:turn])]
+    own = [inward[at] for at in own_inside(inward)]
     return next((frame for frame in own if not is_installed(frame)), next(iter(own), None))

@@ -64,7 +64,7 @@ def places(rows: Sequence[Row], idle: Idle = ()) -> List[CodePlace]:
         idle: stacks of waits for work, in the same program.
     """
     whole = sum(row.weight for row in rows)
-    rows = spoken_for([row._replace(frames=without_any_call(row.frames)) for row in rows])
+    rows = called_rows(rows)
     hot = _hot(rows, whole, idle)
     rest = by_self(rows, idle, PLACES_SHOWN_MAX + 1)
     if hot is None:
@@ -108,6 +108,11 @@ def _is_interpreted(rows: Sequence[Row], whole: int) -> bool:
     """Most of it is in functions with source files, or called by them."""
     inside = sum(row.weight for row in rows if any(frame.of_script for frame in row.frames))
     return inside >= HOT_PATH_MIN * whole
+
+
+def called_rows(rows: Sequence[Row]) -> List[Row]:
+    """Without what only enters the kernel, and with the callers that others tell of the silent."""
+    return spoken_for([row._replace(frames=without_any_call(row.frames)) for row in rows])
 
 
 def spoken_for(rows: Sequence[Row]) -> List[Row]:
@@ -176,16 +181,21 @@ def place_of(
 
 
 def _own(stack: Sequence[Frame], idle: Idle) -> Optional[str]:
-    """The innermost function of the program's own that waits for work do not go through, too.
-
-    In an event loop one that the loop calls: what runs the loop is on all of its stacks.
-    """
-    turn = next((at for at, frame in enumerate(stack) if turns_loop(frame)), len(stack))
-    found = own_functions(stack[:turn])
+    """The innermost function of the program's own that waits for work do not go through, too."""
+    found = own_inside(stack)
     if not found:
         return None
     shared = max((_shared(stack, each) for each in idle), default=0)
     return stack[next((at for at in found if at >= shared), found[0])].named()
+
+
+def own_inside(stack: Sequence[Frame]) -> List[int]:
+    """Places of the program's own functions, the innermost first.
+
+    In an event loop of those that the loop calls: what runs the loop is on all of its stacks.
+    """
+    turn = next((at for at, frame in enumerate(stack) if turns_loop(frame)), len(stack))
+    return own_functions(stack[:turn])
 
 
 def _shared(stack: Sequence[Frame], other: Sequence[Frame]) -> int:

@@ -31,14 +31,14 @@ from udsprobe.sample import (
 
 _NS_PER_US = 1000
 _OF_GO = frozenset((GOROUTINE, GOROUTINE_FOR_BYTES))
-PARKED = _OF_GO | {TASK, TASK_FOR_BYTES, ASYNC_FUNCTION}
+IN_LOOP = frozenset((TASK, TASK_FOR_BYTES, ASYNC_FUNCTION))
+"""What waits for one another in an event loop, whose thread sleeps for them."""
+
+PARKED = _OF_GO | IN_LOOP
 """In place of a call: what waited is no thread."""
 
 FOR_BYTES = frozenset((GOROUTINE_FOR_BYTES, TASK_FOR_BYTES))
 """Of these what has a request and waits for another program's answer to one of its own."""
-
-IN_LOOP = frozenset((TASK, TASK_FOR_BYTES, ASYNC_FUNCTION))
-"""Of these what waits for one another does so in an event loop, whose thread sleeps for them."""
 
 FOR_ANSWERS = FOR_BYTES | {
     *("read", "readv", "recvfrom", "recvmsg", "poll", "ppoll", "select", "pselect6"),

@@ -213,6 +213,12 @@ def services(report: Report) -> List[Service]:
     return [_of_hop(report, hop) for hop in hops]
 
 
+def processes_of(report: Report, service: Service) -> List[ServedBy]:
+    """The processes of the service that have clients."""
+    rows = report.requests.served_by or ()
+    return [row for row in rows if service.pids is None or row.pid in service.pids]
+
+
 def of_one_process(report: Report, row: ServedBy) -> Service:
     """The requests and the time of one of several processes."""
     mean_us = row.latency_us.mean

@@ -12,7 +12,7 @@ from typing import FrozenSet, Iterator, List
 from udsprobe.model.harm import Harm
 from udsprobe.model.report import Report, ServedBy
 from udsprobe.rules.accounts.request_time import RequestTime
-from udsprobe.rules.accounts.service import Service, of_one_process
+from udsprobe.rules.accounts.service import Service, of_one_process, processes_of
 from udsprobe.rules.harm import SLOW
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import Suspect
@@ -72,8 +72,7 @@ def _slow(report: Report, service: Service, late: FrozenSet[int]) -> Iterator[Se
 
 def _serving(report: Report, service: Service) -> List[ServedBy]:
     """Its processes that replied."""
-    rows = [row for row in report.requests.served_by or () if row.count]
-    return [row for row in rows if service.pids is None or row.pid in service.pids]
+    return [row for row in processes_of(report, service) if row.count]
 
 
 def _mean_us(service: Service) -> float:
