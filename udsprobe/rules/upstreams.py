@@ -108,7 +108,9 @@ def times_in_turn(service: Service, asked: MostAsked, waits_us: float) -> Option
     Args:
         waits_us: that requests wait for their upstreams, all together.
     """
-    times = asked.count / service.count if service.count else 0.0
+    # Half of what those in progress when we came ask is seen, and of those at the end.
+    asking = service.count + (service.at_once if service.is_first else 0.0)
+    times = asked.count / asking if asking else 0.0
     if times < ASKS_PER_REQUEST_MIN or is_name_server(asked.address):
         return None
     in_turn_us = asked.count * asked.mean_us
