@@ -213,7 +213,7 @@ static __always_inline void tcp_state_changed(struct sock *sk, int before, int a
 		failed_in_background(sk, connection->established_ns, ECANCELED);
 	else if (connection->role == ROLE_UPSTREAM)
 		upstream_reset(connection, sk);
-	connection_gone(connection);
+	connection_gone(connection, as_number(address));
 	bpf_map_delete_elem(&connections, &address);
 }
 

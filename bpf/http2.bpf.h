@@ -216,14 +216,56 @@ static __always_inline void look_for_request(struct connection *connection, u64 
 		no_request_came(connection);
 }
 
-static __always_inline void becomes_multiplexed(struct connection *connection)
+/* What a target said first was no question. */
+static __always_inline void nothing_asked(struct connection *connection)
 {
-	connection->is_multiplexed = 1;
-	connection->looks = LOOKS_MAX;
-	multiplexed_seen = 1;
+	u32 tgid = connection->asked_by;
+	struct server *server = bpf_map_lookup_elem(&servers, &tgid);
+
+	if (server)
+		forget_asks(server, connection);
 }
 
-/* `bytes` were received by a call that is returning, the first `length` of them at `at`. A global
+/* Frames are followed from the call on that is returning, which moved these bytes last. What was taken for
+ * a turn is none. False: there is no room.
+ */
+static __always_inline bool follow_streams(address_t sk, struct connection *connection,
+					   bytes_t received, bytes_t sent)
+{
+	struct streams *streams;
+
+	bpf_map_update_elem(&shared_connections, &sk, &no_streams, BPF_ANY);
+	streams = bpf_map_lookup_elem(&shared_connections, &sk);
+	if (!streams)
+		return false;
+	streams->asks_by_sending = connection->role == ROLE_UPSTREAM;
+	streams->received.moved = connection->bytes_in - received;
+	streams->sent.moved = connection->bytes_out - sent;
+	connection->before.came_ns = connection->receives ? connection->before.came_ns :
+							    connection->turn_ns;
+	connection->before.received_ns = connection->received_ns;
+	if (connection->role == ROLE_SERVED)
+		no_request_came(connection);
+	else
+		nothing_asked(connection);
+	connection->is_multiplexed = STREAMS_FOLLOWED;
+	connection->phase = PHASE_SHARED;
+	return true;
+}
+
+static __always_inline bool becomes_multiplexed(address_t sk, struct connection *connection,
+						bytes_t bytes)
+{
+	connection->looks = LOOKS_MAX;
+	if (follow_streams(sk, connection, bytes, 0))
+		return true;
+	connection->is_multiplexed = SHARED_BY_STREAMS;
+	multiplexed_seen = 1;
+	return false;
+}
+
+/* `bytes` were received by a call that is returning, the first `length` of them at `at`. Returns whether
+ * the streams that share them are followed from now on. A global
  * function: the verifier walks the many ways through it once, and not once for each way to it.
  */
 __noinline u64 look_for_protocol(address_t sk, u64 at, u64 length, bytes_t bytes)
@@ -242,11 +284,13 @@ __noinline u64 look_for_protocol(address_t sk, u64 at, u64 length, bytes_t bytes
 		if (is_whole)
 			look_for_request(connection, at, bytes);
 	} else if (is_preface(at, length)) {
-		becomes_multiplexed(connection);
+		if (becomes_multiplexed(sk, connection, bytes))
+			return true;
 		if (length >= PREFACE_BYTES && is_whole)
 			look_for_request(connection, at + PREFACE_BYTES, bytes - PREFACE_BYTES);
 	} else if (is_whole && are_frames(at, bytes)) {
-		becomes_multiplexed(connection);
+		if (becomes_multiplexed(sk, connection, bytes))
+			return true;
 		look_for_request(connection, at, bytes);
 	} else if ((connection->turns || !connection->listener) && is_whole &&
 		   is_websocket_frame(at, bytes)) {
@@ -319,14 +363,16 @@ static __always_inline void look_for_no_reply(struct pt_regs *regs, struct call_
 		connection->sends_no_reply = is_none;
 }
 
-/* A target asks, and `length` bytes of that lie at `at`. */
+/* A target asks, and `length` bytes of that lie at `at`. Returns as look_for_protocol. */
 __noinline u64 look_for_hello(address_t sk, u64 at, u64 length)
 {
 	struct connection *connection = bpf_map_lookup_elem(&connections, &sk);
 
-	if (connection)
-		look_for_own_handshake(connection, at, length);
-	return 0;
+	if (!connection)
+		return 0;
+	look_for_own_handshake(connection, at, length);
+	return !connection->turns && is_preface(at, length) &&
+	       follow_streams(sk, connection, 0, connection->bytes_out);
 }
 
 #endif

@@ -588,6 +588,8 @@ static __always_inline bool read_high_water(struct connection *connection,
 /* What has streams, or messages, may have nothing open. */
 static __always_inline ns_t asking_since_ns(struct connection *connection)
 {
+	if (connection->role == ROLE_UPSTREAM && connection->phase == PHASE_SHARED)
+		return connection->oldest_stream_ns;
 	if (connection->role != ROLE_UPSTREAM || connection->is_multiplexed ||
 	    connection->is_websocket)
 		return 0;
@@ -616,6 +618,12 @@ static __always_inline bool is_still_idle(struct connection *connection)
 	       connection->active + 1 < interval && !connection->arrived_ns;
 }
 
+/* Before anything that is called from here: the record takes most of the stack. */
+static __always_inline ns_t open_since_ns(struct connection *connection, address_t sk)
+{
+	return is_light ? 0 : oldest_stream_ns(sk, connection->bytes_in, connection->bytes_out);
+}
+
 /* False: it is not to be listed. */
 static __always_inline bool read_connection(struct connection_record *record, address_t *key,
 					    struct connection *connection)
@@ -623,6 +631,8 @@ static __always_inline bool read_connection(struct connection_record *record, ad
 	struct sock *sk = (void *)*key;
 	bool was_filled;
 
+	if (connection->phase == PHASE_SHARED)
+		connection->oldest_stream_ns = open_since_ns(connection, *key);
 	if (is_still_idle(connection)) {
 		connections_open++;
 		note_waiting(connection, *key, 0);
@@ -721,7 +731,7 @@ static __always_inline void sweep_connection(address_t *key, struct connection *
 		follow(sk);
 		return;
 	}
-	connection_gone(connection);
+	connection_gone(connection, sk);
 	bpf_map_delete_elem(&connections, &sk);
 }
 

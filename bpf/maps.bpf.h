@@ -263,6 +263,15 @@ struct {
 	__type(value, struct connection);
 } connections SEC(".maps");
 
+/* Of connections of HTTP/2, by the address of their struct sock. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, address_t);
+	__type(value, struct streams);
+} shared_connections SEC(".maps");
+
 /* Where one is made that is then added to `connections` whole: too large for the stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -475,6 +484,7 @@ static const struct listener no_listener = {};
 static const struct destination_counts no_destination_counts = {};
 static const struct server no_server = {};
 static const struct connection no_connection = {};
+static const struct streams no_streams = {};
 static const struct uring_request no_uring_request = {};
 
 /* By Fibonacci hashing: the high bits of a product depend on all of the address. */

@@ -85,7 +85,7 @@ static __always_inline void connection_closing(struct task_struct *task,
 		upstream_closed(connection, ref->sk);
 	pieces_end(connection, ref->sk);
 	no_reply_will_come(task, state, connection, ref->sk);
-	connection_gone(connection);
+	connection_gone(connection, ref->sk);
 	bpf_map_delete_elem(&connections, &ref->sk);
 }
 
@@ -289,6 +289,25 @@ static __always_inline void request_goes_on(struct connection *connection,
 	connection->rest_ns += elapsed(connection->received_ns, came);
 }
 
+/* Its streams are the requests, and what it received last belongs to any of them. */
+static __always_inline int shared_bytes_received(struct thread_state *state,
+						 struct connection *connection,
+						 struct call_in_flight *call, ns_t now)
+{
+	ns_t came = connection->arrived_ns;
+
+	connection->phase = PHASE_SHARED;
+	connection->stopped_since_ns = 0;
+	connection->before.came_ns = came && came <= now ? came : call->start_ns;
+	connection->before.received_ns = now;
+	if (!has_unread(call->sk, call->endpoint))
+		connection->arrived_ns = 0;
+	connection->calls_before = state->calls_ended;
+	for (u32 i = 0; i < ACTIVITY_MAX; i++)
+		connection->app_activity_ns[i] = state->activity_ns[i];
+	return LOOK_STREAMS;
+}
+
 /* Returns what is to be looked for in the bytes. */
 static __always_inline int bytes_received(struct task_struct *task, struct thread_state *state,
 					   struct call_in_flight *call, bytes_t bytes, ns_t now)
@@ -307,6 +326,8 @@ static __always_inline int bytes_received(struct task_struct *task, struct threa
 	connection->active = interval;
 	if (connection->is_held)
 		hold_ended(connection, call->sk);
+	if (connection->is_multiplexed == STREAMS_FOLLOWED)
+		return shared_bytes_received(state, connection, call, now);
 	if (connection->role == ROLE_UPSTREAM) {
 		connection->stopped_since_ns = 0;
 		if (connection->last_piece_ns) {
@@ -411,13 +432,20 @@ static __subprogram int record_upstream_share(struct server *server, struct thre
 	return 0;
 }
 
+static __always_inline void count_multiplexed(struct cpu_counts *counts, struct server *server)
+{
+	count_add(&counts->multiplexed, 1);
+	if (server)
+		shared_add(&server->multiplexed, 1);
+}
+
 static __always_inline void count_no_turn(struct cpu_counts *counts, struct server *server,
 					  struct connection *connection)
 {
-	if (connection->is_multiplexed) {
-		count_add(&counts->multiplexed, 1);
-		if (server)
-			shared_add(&server->multiplexed, 1);
+	if (connection->is_multiplexed == STREAMS_FOLLOWED) {
+		count_add(&counts->streams, 1);
+	} else if (connection->is_multiplexed) {
+		count_multiplexed(counts, server);
 	} else if (connection->leftover) {
 		count_add(&counts->pipelined, 1);
 		if (server)
@@ -483,7 +511,8 @@ static __always_inline void record_turn(struct task_struct *task, struct cpu_cou
 		latency_add(&counts->stages[STAGE_ACCEPT_WAIT],
 			    connection->accepted_ns - connection->established_ns);
 	count_no_turn(counts, server, connection);
-	note_leftover(connection, call, now);
+	if (connection->is_multiplexed != STREAMS_FOLLOWED)
+		note_leftover(connection, call, now);
 	if (connection->receiver == (u64)task) {
 		record_app_activities(counts, server, state, connection, call, now);
 		return;
@@ -557,6 +586,10 @@ static __always_inline int bytes_sent(struct task_struct *task, struct thread_st
 	if (state->activity_ns[ACTIVITY_BLOCKED_SEND] > call->send_blocked_before_ns)
 		send_waited(connection, state->activity_ns[ACTIVITY_BLOCKED_SEND] -
 					call->send_blocked_before_ns);
+	if (connection->is_multiplexed == STREAMS_FOLLOWED) {
+		connection->phase = PHASE_SHARED;
+		return looks | LOOK_STREAMS;
+	}
 	if (connection->role == ROLE_UPSTREAM) {
 		if (connection->last_piece_ns && connection->phase != PHASE_ASKING)
 			reply_ended(connection);

@@ -29,6 +29,10 @@
 #define SAID_GOODBYE 0x01
 #define ASKS_MAX 255
 
+/* In streams.bpf.h. */
+u64 streams_gone(address_t sk);
+u64 oldest_stream_ns(address_t sk, bytes_t bytes_in, bytes_t bytes_out);
+
 static __always_inline struct server *server_of(u32 tgid)
 {
 	struct server *server = bpf_map_lookup_elem(&servers, &tgid);
@@ -381,11 +385,13 @@ static __always_inline void note_tcp_end(struct connection *connection, struct s
 }
 
 /* The connection is closed: replies that it owed will not come. */
-static __always_inline void connection_gone(struct connection *connection)
+static __always_inline void connection_gone(struct connection *connection, address_t sk)
 {
 	u32 tgid = connection->asked_by;
 	struct server *server;
 
+	if (connection->is_multiplexed == STREAMS_FOLLOWED)
+		streams_gone(sk);
 	if (connection->phase == PHASE_RECEIVING && is_leftover_only(connection))
 		leftover_dropped(connection);
 	else
@@ -414,7 +420,7 @@ static __always_inline struct connection *blank_connection(address_t sk)
 static __always_inline struct connection *new_connection(address_t sk, struct connection *known)
 {
 	if (known)
-		connection_gone(known);
+		connection_gone(known, sk);
 	return blank_connection(sk);
 }
 
@@ -458,6 +464,19 @@ static __always_inline ns_t came_ns(struct connection *connection)
 	return ended_ns && (connection->turns || connection->accepted_ns) ? ended_ns : seeded_ns;
 }
 
+static __always_inline void note_open_streams(struct server *server, struct connection *connection,
+					      address_t sk)
+{
+	u32 kind = connection->role == ROLE_SERVED ? PENDING_IN_PROGRESS : PENDING_ASKING;
+	ns_t since_ns = connection->oldest_stream_ns;
+	struct streams *streams = bpf_map_lookup_elem(&shared_connections, &sk);
+
+	if (!since_ns || !streams)
+		return;
+	note_pending(&server->pending[kind], since_ns);
+	server->pending[kind].count += streams->open - 1;
+}
+
 static __always_inline int note_what_waits(struct connection *connection, address_t sk)
 {
 	ns_t arrived_ns = came_ns(connection);
@@ -472,6 +491,8 @@ static __always_inline int note_what_waits(struct connection *connection, addres
 		server->listing = listing;
 		__builtin_memset(server->pending, 0, sizeof(server->pending));
 	}
+	if (connection->phase == PHASE_SHARED)
+		note_open_streams(server, connection, sk);
 	/* Its last frame may be one that nobody answers. */
 	if (is_shared && !connection->arrived_ns)
 		return 0;
@@ -500,6 +521,7 @@ static __subprogram int note_waiting(struct connection *connection, address_t sk
 	u8 phase = connection->phase;
 
 	if (phase == PHASE_ASKING || phase == PHASE_RECEIVING ||
+	    phase == PHASE_SHARED ||
 	    (phase == PHASE_ASKED_BEFORE && connection->role == ROLE_SERVED) ||
 	    (unread && connection->role == ROLE_SERVED))
 		note_what_waits(connection, sk);

@@ -18,6 +18,7 @@ enum look {
 	LOOK_HELLO = 16,	/* at what a target asks: its TLS handshake? */
 	LOOK_SHORT = 8,		/* a send call left a full buffer: it was to send more */
 	LOOK_GOODBYE = 32,	/* as long as a database's client says that it has no more to ask */
+	LOOK_STREAMS = 64,	/* at the frames of a connection that they share */
 };
 
 static __always_inline bool is_full(address_t at, u8 endpoint)

@@ -15,6 +15,7 @@
 #include "replies.bpf.h"
 #include "requests.bpf.h"
 #include "sockets.bpf.h"
+#include "streams.bpf.h"
 #include "threads.bpf.h"
 #include "traced.bpf.h"
 #include "whole_requests.bpf.h"
@@ -432,10 +433,14 @@ static __subprogram int look_at_bytes(struct pt_regs *regs, struct call_in_fligh
 	if (call->abi == ABI_COMPAT)
 		return 0;
 	next = first_buffer(regs, call, bytes, &buffer);
-	if (looks & LOOK_PROTOCOL)
-		look_for_protocol(call->sk, buffer.at, buffer.length, bytes);
-	if (looks & LOOK_HELLO)
-		look_for_hello(call->sk, buffer.at, buffer.length);
+	if (looks & LOOK_PROTOCOL && look_for_protocol(call->sk, buffer.at, buffer.length, bytes))
+		looks = LOOK_STREAMS;
+	if (looks & LOOK_HELLO && look_for_hello(call->sk, buffer.at, buffer.length))
+		looks = LOOK_STREAMS;
+	if (looks & LOOK_STREAMS && call->traits & TRAIT_SENDS)
+		frames_sent(call->sk, buffer.at, buffer.length, next, bytes);
+	else if (looks & LOOK_STREAMS)
+		frames_received(call->sk, buffer.at, buffer.length, next, bytes);
 	if (looks & LOOK_REPLY)
 		look_at_reply(call->sk, buffer.at, buffer.length, next, bytes);
 	if (looks & LOOK_PIECE)

@@ -298,7 +298,8 @@ struct cpu_counts {
 	ns_t exited_activity_ns[ACTIVITY_MAX];
 	count_t handed_over;	/* requests answered by another thread than received them */
 	count_t pipelined;	/* its bytes came before the reply to the one before began */
-	count_t multiplexed;	/* turns of connections that speak HTTP/2 */
+	count_t multiplexed;	/* turns of connections that speak HTTP/2, whose streams are not followed */
+	count_t streams;	/* requests that were streams */
 	count_t tls_handshakes;	/* of clients, to their end; they are no turns */
 	ns_t app_activity_ns[ACTIVITY_MAX];
 	struct latency served;
@@ -310,7 +311,7 @@ struct cpu_counts {
 	 */
 	address_t overflowing;
 	u64_t overflow_flags;
-	u64_t pad_to_line[2];
+	u64_t pad_to_line[1];
 };
 
 struct call_in_flight {
@@ -584,6 +585,7 @@ enum phase {
 	PHASE_ASKED_BEFORE = 5,	/* when we came: who asks there had spoken last */
 	PHASE_ENDED = 6,	/* upstream: the other end is gone, and a request was not answered */
 	PHASE_ONE_WAY = 7,	/* upstream: of messages that nobody answers, as those of a log */
+	PHASE_SHARED = 8,	/* its streams are the requests (streams.bpf.h) */
 };
 
 /* Where a socket is: a Unix name, or an address and a port. */
@@ -749,6 +751,53 @@ struct turn_before {
 	ns_t came_ns;		/* what that call received */
 };
 
+/* What a connection speaks of HTTP/2 (http2.bpf.h). */
+enum multiplexed {
+	TAKES_TURNS = 0,	/* nothing, as far as is known */
+	SHARED_BY_STREAMS = 1,	/* HTTP/2, but frames are not followed: its turns are no requests */
+	STREAMS_FOLLOWED = 2,	/* each stream is a request */
+};
+
+/* A request on a connection that others share (streams.bpf.h). */
+struct stream {
+	unsigned int id;	/* 0: this place is free */
+	unsigned int in_progress_at;	/* whose request in progress this is, or whose own; 0: not counted */
+	unsigned int received_by;	/* a thread */
+	unsigned int recv_ns;	/* 4.3 s at most */
+	ns_t arrived_ns;	/* its first byte; of an own request, when it was sent */
+	ns_t recv_wait_ns;
+	ns_t app_ns;
+	ns_t received_ns;
+	u64_t before;		/* `share_ns` of that process when it began; of an own request, its `epoch` */
+};
+
+#define FRAME_HEAD_BYTES 9	/* RFC 9113, 4.1 */
+
+/* How far the frames of one direction are followed. */
+struct frames {
+	bytes_t moved;		/* of the connection, when the last call was followed to its end; 0: it was not */
+	u64_t at;		/* in the memory of the caller: the bytes to come, in a buffer of `length` */
+	u64_t length;
+	u64_t next;		/* where the buffer after that is described; 0: there is none */
+	u64_t rest;		/* bytes of the call that are to come */
+	unsigned int left;	/* bytes to come of the frame in progress */
+	unsigned int have;	/* bytes of a head, of which the others come with the next call */
+	unsigned char head[32];
+};
+
+#define STREAMS_MAX 256	/* without a reply at once, of one connection; all in 16 KB, as it is allocated */
+
+/* Of a connection whose streams are followed. */
+struct streams {
+	struct frames received;
+	struct frames sent;
+	unsigned int last_id;	/* of the stream that began last */
+	int open;		/* have no reply */
+	unsigned int asks_by_sending;	/* it is a target's own */
+	unsigned int displaced;	/* one is so many places behind its own, and none is more */
+	struct stream streams[STREAMS_MAX];
+};
+
 /* One connection, keyed by the address of its struct sock; inode tells reuse. */
 struct connection {
 	u64_t inode;		/* 0 until it is accepted */
@@ -792,7 +841,7 @@ struct connection {
 	unsigned char asks;	/* 0: not counted */
 	unsigned char receives;	/* receive calls of the turn in progress, or as many as count */
 	unsigned char looks;	/* receive calls that were looked at, or LOOKS_MAX */
-	unsigned char is_multiplexed;	/* it speaks HTTP/2 */
+	unsigned char is_multiplexed;	/* enum multiplexed */
 	unsigned char leftover;
 	unsigned char window_known;	/* what follows is told from a beginning on */
 	unsigned char is_websocket;	/* its messages need no reply */
@@ -833,6 +882,7 @@ struct connection {
 	ns_t last_piece_ns;	/* so far; 0: it is not followed */
 	ns_t quiet_since_ns;	/* 0: there is more to be received */
 	ns_t paused_ns;
+	ns_t oldest_stream_ns;	/* PHASE_SHARED: began, and had no reply when connections were listed */
 	unsigned int piece_activity[ACTIVITY_MAX];	/* in pauses, of the thread that sent the first */
 };
 

@@ -546,9 +546,10 @@ class ServedCounts:
         handed_over: requests answered by another thread than received them;
             they are not in `app_activity_ns`.
         pipelined: requests that came before the reply to the one before began.
-        multiplexed: turns of connections that speak HTTP/2.
+        multiplexed: turns of connections that speak HTTP/2 and whose streams are not followed.
+        streams: requests that are streams of HTTP/2.
         tls_handshakes: of clients, to their end; they are no turns. None when not measured, as
-            `handed_over`, `pipelined` and `multiplexed`.
+            `handed_over`, `pipelined`, `multiplexed` and `streams`.
     """
 
     count: int
@@ -558,6 +559,7 @@ class ServedCounts:
     handed_over: Optional[int]
     pipelined: Optional[int]
     multiplexed: Optional[int] = None
+    streams: Optional[int] = None
     tls_handshakes: Optional[int] = None
 
 

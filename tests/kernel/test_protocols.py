@@ -2,61 +2,17 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, List, Tuple
+from typing import Tuple
 
 import pytest
 
+from tests.kernel.conversations import Conversation, conversation
 from tests.kernel.servers import free_port
 from tests.kernel.tool import Attached, Report
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
-
-WORKLOADS = Path(__file__).resolve().parents[1] / "workloads"
-CALLS = 200
-
-
-class Program:
-    """A workload that says where it is, a line each time."""
-
-    def __init__(self, *words: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.pid = self._process.pid
-
-    def wait_for(self, word: str) -> None:
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline().strip() == word
-
-    def do(self, word: str) -> int:
-        """Returns its clock when it has done it, ns."""
-        self.tell(word)
-        assert self._process.stdout is not None
-        return int(self._process.stdout.readline())
-
-    def tell(self, word: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(word + "\n")
-        self._process.stdin.flush()
-
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
-@contextmanager
-def started(*words: str) -> Iterator[Program]:
-    program = Program(*words)
-    try:
-        yield program
-    finally:
-        program.stop()
 
 
 @pytest.fixture(params=["unix", "tcp"])
@@ -64,98 +20,9 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"unix:{tmp_path}/s" if request.param == "unix" else f"127.0.0.1:{free_port()}"
 
 
-@contextmanager
-def grpc_client(address: str) -> Iterator[Program]:
-    with started(str(WORKLOADS / "grpc_echo.py"), "client", address, str(CALLS)) as client:
-        client.wait_for("connected")
-        yield client
-
-
-def call(client: Program) -> None:
-    client.tell("go")
-    client.wait_for("done")
-
-
-def grpc_observed(address: str, folder: Path, *, connected_before: bool) -> Report:
-    with started(str(WORKLOADS / "grpc_echo.py"), "server", address) as server:
-        server.wait_for("ready")
-        watched = Attached(["--pid", str(server.pid)], folder)
-        if connected_before:
-            with grpc_client(address) as client, watched:
-                call(client)
-        else:
-            with watched, grpc_client(address) as client:
-                call(client)
-        return watched.report
-
-
-@pytest.mark.parametrize("connected_before", [False, True])
-def test_http2_takes_no_turns(address: str, tmp_path: Path, connected_before: bool) -> None:
-    """Whether udsprobe saw the preface of the connection or frames only."""
-    report = grpc_observed(address, tmp_path, connected_before=connected_before)
-    served = report["requests"]["served"]
-    assert served["turn_based"] is False
-    # A look comes after the call it is at: the first reply may be begun by another thread before.
-    assert CALLS <= served["multiplexed"] <= served["count"] <= served["multiplexed"] + 1
-    assert about_turns(report) == [
-        "Clients speak HTTP/2, whose streams share a connection: counts and latencies here are "
-        "of turns (bytes in, then bytes out), not of requests"
-    ]
-
-
-def about_turns(report: Report) -> List[str]:
-    return [each["summary"] for each in report["findings"] if each["id"] == "not-turn-based"]
-
-
 def owed(report: Report) -> Tuple[int, int]:
     (row,) = report["requests"]["served_by"]
     return row["in_progress"]["count"], row["unanswered"]["count"]
-
-
-def test_an_idle_http2_connection_owes_nothing(address: str, tmp_path: Path) -> None:
-    """The client's last frame acknowledges something, and has no reply."""
-    assert owed(grpc_observed(address, tmp_path, connected_before=True)) == (0, 0)
-
-
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-HEADERS, SETTINGS, PING, ROOM = 1, 4, 6, 8
-LAST_PART = 4
-
-
-def frame(kind: int, payload: bytes = b"", flags: int = 0, stream: int = 0) -> bytes:
-    """RFC 9113, 4.1."""
-    head = len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big")
-    return head + payload
-
-
-def test_settings_pings_and_room_are_no_part_of_requests_of_http2(
-    address: str, tmp_path: Path
-) -> None:
-    """A server acknowledges them at once, in pieces of frames, while it works for 20 ms; the next
-    request comes 20 ms after those that follow a reply."""
-    acknowledges = frame(SETTINGS, flags=1) + frame(PING, 8 * b"p", flags=1)
-    waited_s = 0.0
-    with conversation(address) as (server, client):
-        with Attached(["--pid", str(server.pid)], tmp_path) as watched:
-            for number in range(REQUESTS):
-                opens = PREFACE + frame(SETTINGS, 6 * b"s") if not number else b""
-                asks = opens + frame(HEADERS, b"asks", LAST_PART, stream=2 * number + 1)
-                began_s = time.monotonic()
-                client.send(asks)
-                client.server_reads(asks)
-                server.do(f"send {acknowledges[:10].hex()} {acknowledges[10:].hex()}")
-                time.sleep(IDLE_S)
-                reply = frame(HEADERS, b"told", LAST_PART, stream=2 * number + 1)
-                server.do(f"send {reply[:9].hex()} {reply[9:].hex()}")
-                waited_s += time.monotonic() - began_s
-                room = frame(ROOM, b"\0\0\1\0") + frame(PING, 8 * b"p")
-                client.send(room)
-                client.server_reads(room)
-                time.sleep(IDLE_S)
-        served = watched.report["requests"]["served"]
-        assert (served["count"], served["turn_based"]) == (REQUESTS, False)
-        assert 1e6 * IDLE_S <= served["latency_us"]["mean"] <= 1e6 * waited_s / REQUESTS
-        assert owed(watched.report) == (0, 0)
 
 
 # A FastCGI request as nginx sends it; the record that ends it has 8 bytes, and PHP-FPM reads it
@@ -164,59 +31,6 @@ BODY, END = b"\1\1\0\1\0\10\0\0" + 8 * b"\0" + 64 * b"p", b"\1\5\0\1\0\0\0\0"
 REQUESTS = 20
 IDLE_S = 0.02
 RELATIVE_ERROR = 1.032  # of the histogram's slots
-
-
-class Conversation:
-    """A client in this process with a server that does as it is told.
-
-    Attributes:
-        true_ns: of each request, from before its first byte is sent until its reply was sent.
-    """
-
-    def __init__(self, server: Program, address: str) -> None:
-        self._server = server
-        family = socket.AF_UNIX if address.startswith("unix:") else socket.AF_INET
-        self._socket = socket.socket(family)
-        at = address.rpartition(":")
-        self._socket.connect(at[2] if family == socket.AF_UNIX else (at[0], int(at[2])))
-        server.do("accept")
-        self._sent_ns: List[int] = []
-        self.true_ns: List[int] = []
-
-    def send(self, message: bytes) -> None:
-        self._sent_ns.append(time.monotonic_ns())
-        self._socket.sendall(message)
-
-    def tell(self, message: bytes) -> None:
-        """What has no reply."""
-        self._socket.sendall(message)
-
-    def server_pushes(self, message: bytes) -> None:
-        """Without a request for it."""
-        self._server.do("send " + message.hex())
-        assert self._socket.recv(len(message), socket.MSG_WAITALL) == message
-
-    def server_reads(self, message: bytes) -> None:
-        self._server.do(f"read {len(message)}")
-
-    def server_replies(self) -> None:
-        self.true_ns.append(self._server.do("reply") - self._sent_ns.pop(0))
-        assert self._socket.recv(64) == b"reply"
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-@contextmanager
-def conversation(address: str) -> Iterator[Tuple[Program, Conversation]]:
-    place = ("unix", address[5:]) if address.startswith("unix:") else ("tcp", address)
-    with started(str(WORKLOADS / "serving_actor.py"), *place) as server:
-        server.wait_for("ready")
-        client = Conversation(server, address)
-        try:
-            yield server, client
-        finally:
-            client.close()
 
 
 def counts(report: Report) -> Tuple[int, int]:

@@ -20,7 +20,9 @@ from udsprobe.model.report import (
     Probe,
     Report,
     Requests,
+    Served,
 )
+from udsprobe.model.requests.served_requests import PIPELINED_SHARE_MAX
 from udsprobe.sample import MeasurementState, Observation
 
 NO_WINDOW = "detail is auto: no full window yet"
@@ -116,12 +118,19 @@ def _requests(light: Requests, full: Requests) -> Requests:
             served,
             stages_us=full.served.stages_us,
             app_time_pct=full.served.app_time_pct,
-            turn_based=full.served.turn_based,
-            multiplexed=full.served.multiplexed,
+            **_turns(full.served),
             tls_handshakes=full.served.tls_handshakes,
             stages_latency_us=full.served.latency_us,
         ),
     )
+
+
+def _turns(full: Served) -> Dict[str, Any]:
+    """Light counts turns where full counts streams."""
+    streams = full.streams or 0
+    if full.turn_based is None or streams <= full.count * PIPELINED_SHARE_MAX:
+        return {"turn_based": full.turn_based, "multiplexed": full.multiplexed}
+    return {"turn_based": False, "multiplexed": (full.multiplexed or 0) + streams}
 
 
 def _listeners(

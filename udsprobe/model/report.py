@@ -521,7 +521,9 @@ class Stages:
 class Served:
     """`turn_based` is None until it is measured.
 
-    `multiplexed` turns are of connections that speak HTTP/2. `tls_handshakes` are no turns, and not
+    `multiplexed` turns are of connections that speak HTTP/2 and whose streams are not followed, or
+    were not where the count is from (detail auto); `streams` are requests: streams of HTTP/2 that
+    are followed. `tls_handshakes` are no turns, and not
     in `count`. Both are of all hops. `stages_latency_us`: of the requests whose stages these are,
     where these are not all of the window (detail auto).
     """
@@ -533,6 +535,7 @@ class Served:
     app_time_pct: Optional[Dict[str, float]]
     turn_based: Optional[bool]
     multiplexed: Optional[int] = None
+    streams: Optional[int] = None
     tls_handshakes: Optional[int] = None
     stages_latency_us: Optional[Latency] = None
 

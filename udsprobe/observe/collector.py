@@ -325,6 +325,7 @@ def without_calls(sample: Sample, traffic: Tuple[TrafficCounts, ...]) -> Sample:
             handed_over=None,
             pipelined=None,
             multiplexed=None,
+            streams=None,
             tls_handshakes=None,
         )
     return replace(

@@ -347,6 +347,7 @@ class Counters:
             handed_over=row.part(self._per_cpu.place("handed_over"))[0],
             pipelined=row.part(self._per_cpu.place("pipelined"))[0],
             multiplexed=row.part(self._per_cpu.place("multiplexed"))[0],
+            streams=row.part(self._per_cpu.place("streams"))[0],
             tls_handshakes=row.part(self._per_cpu.place("tls_handshakes"))[0],
         )
 

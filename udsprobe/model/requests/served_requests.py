@@ -52,6 +52,7 @@ def served_requests(first: Readings, last: Readings, elapsed_s: float) -> Option
         app_time_pct=_app_time_pct(first, last, before, after),
         turn_based=_takes_turns(count, pipelined, multiplexed),
         multiplexed=multiplexed,
+        streams=grown_if_measured("streams", after.streams, before.streams),
         tls_handshakes=grown_if_measured(
             "TLS handshakes", after.tls_handshakes, before.tls_handshakes
         ),

@@ -14,8 +14,8 @@ _PIPELINED = (
     "received before a reply began"
 )
 _MULTIPLEXED = (
-    "Clients speak HTTP/2, whose streams share a connection: counts and latencies here are of "
-    "turns (bytes in, then bytes out), not of requests"
+    "Clients speak HTTP/2, and which streams share a connection was not seen: counts and latencies "
+    "here are of turns (bytes in, then bytes out), not of requests"
 )
 
 
