@@ -21,6 +21,7 @@
 #define PREFACE_BYTES 24
 #define CONTROL_BYTES_MAX 48	/* the settings that servers have, with an acknowledgement */
 #define FRAMES_LOOKED_AT 4
+#define FRAME_BYTES_MAX 16384	/* without a setting that few have (RFC 9113, 4.2) */
 #define MSG_IOV_AT 16		/* in struct user_msghdr */
 
 /* RFC 9113, 4.1 */
@@ -83,15 +84,18 @@ static __always_inline bool is_frame(const struct frame_head *head, u32 length, 
 	return false;
 }
 
+static __always_inline u32 stream_of(const struct frame_head *head)
+{
+	return (u32)head->stream[0] << 24 | head->stream[1] << 16 | head->stream[2] << 8 |
+	       head->stream[3];
+}
+
 /* Of the frame that begins so; 0 where none does. */
 static __always_inline u32 frame_size(const struct frame_head *head)
 {
-	u32 length, stream;
+	u32 length = head->length[0] << 16 | head->length[1] << 8 | head->length[2];
 
-	length = head->length[0] << 16 | head->length[1] << 8 | head->length[2];
-	stream = (u32)head->stream[0] << 24 | head->stream[1] << 16 | head->stream[2] << 8 |
-		 head->stream[3];
-	return is_frame(head, length, stream) ? sizeof(*head) + length : 0;
+	return is_frame(head, length, stream_of(head)) ? sizeof(*head) + length : 0;
 }
 
 static __always_inline u32 read_frame(struct frame_head *head, u64 at, bool in_memory_of_ours)
@@ -264,6 +268,47 @@ static __always_inline bool becomes_multiplexed(address_t sk, struct connection 
 	return false;
 }
 
+/* The head of a frame alone, as Go's servers and clients receive them: what comes next should be the rest. */
+static __always_inline bool look_for_head(address_t sk, u64 at)
+{
+	struct frame_head head = {};
+	u32 size = read_frame(&head, at, false);
+	struct streams *streams;
+
+	if (size <= sizeof(head) || size > FRAME_BYTES_MAX + sizeof(head))
+		return false;
+	bpf_map_update_elem(&shared_connections, &sk, &no_streams, BPF_ANY);
+	streams = bpf_map_lookup_elem(&shared_connections, &sk);
+	if (!streams)
+		return false;
+	streams->received.left = size - sizeof(head);
+	if (head.type == FRAME_HEADERS)
+		streams->last_id = stream_of(&head);
+	return true;
+}
+
+/* After a head of one alone. The request that it began is the first of the streams. */
+static __always_inline bool look_for_rest(address_t sk, struct connection *connection,
+					  bytes_t bytes)
+{
+	struct streams *streams = bpf_map_lookup_elem(&shared_connections, &sk);
+	u32 id;
+
+	if (!streams || streams->received.left != bytes)
+		return false;
+	id = streams->last_id;
+	if (!becomes_multiplexed(sk, connection, bytes))
+		return false;
+	streams = bpf_map_lookup_elem(&shared_connections, &sk);
+	if (!streams)
+		return false;
+	streams->received.left = bytes;
+	connection->before.came_ns = connection->turn_ns;
+	if (id && connection->role == ROLE_SERVED)
+		stream_begins(sk, id);
+	return true;
+}
+
 /* `bytes` were received by a call that is returning, the first `length` of them at `at`. Returns whether
  * the streams that share them are followed from now on. A global
  * function: the verifier walks the many ways through it once, and not once for each way to it.
@@ -292,6 +337,10 @@ __noinline u64 look_for_protocol(address_t sk, u64 at, u64 length, bytes_t bytes
 		if (becomes_multiplexed(sk, connection, bytes))
 			return true;
 		look_for_request(connection, at, bytes);
+	} else if (is_whole && bytes == sizeof(struct frame_head) && look_for_head(sk, at)) {
+		return 0;
+	} else if (look_for_rest(sk, connection, bytes)) {
+		return true;
 	} else if ((connection->turns || !connection->listener) && is_whole &&
 		   is_websocket_frame(at, bytes)) {
 		connection->is_websocket = 1;

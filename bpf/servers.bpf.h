@@ -31,6 +31,7 @@
 
 /* In streams.bpf.h. */
 u64 streams_gone(address_t sk);
+u64 stream_begins(address_t sk, u64 id);
 u64 oldest_stream_ns(address_t sk, bytes_t bytes_in, bytes_t bytes_out);
 
 static __always_inline struct server *server_of(u32 tgid)

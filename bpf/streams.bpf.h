@@ -368,8 +368,7 @@ static __always_inline bool frame_begins(address_t sk, struct streams *streams,
 					 struct frames *frames, u64 is_sent)
 {
 	struct frame_head *head = (void *)frames->head;
-	u32 id = (u32)head->stream[0] << 24 | head->stream[1] << 16 | head->stream[2] << 8 |
-		 head->stream[3];
+	u32 id = stream_of(head);
 	bool asks = is_sent == streams->asks_by_sending;
 	u32 size = frame_size(head);
 

@@ -167,6 +167,14 @@ static __subprogram int write_calls(struct whole_request *whole, struct thread_s
 	return 0;
 }
 
+/* No other of its connection was in progress when it had its reply. */
+static __always_inline bool is_only_stream(address_t sk)
+{
+	struct streams *streams = bpf_map_lookup_elem(&shared_connections, &sk);
+
+	return streams && streams->open == 1;
+}
+
 static __subprogram int write_request(struct whole_request *whole, struct task_struct *task,
 				      struct thread_state *state, struct connection *connection,
 				      struct call_in_flight *call)
@@ -176,7 +184,7 @@ static __subprogram int write_request(struct whole_request *whole, struct task_s
 		whole->flags |= WHOLE_HANDED_OVER;
 	if (connection->leftover)
 		whole->flags |= WHOLE_PIPELINED;
-	if (connection->is_multiplexed)
+	if (connection->is_multiplexed && !is_only_stream(call->sk))
 		whole->flags |= WHOLE_MULTIPLEXED;
 	whole->tid = tid_of(task);
 	write_stages(whole, connection);

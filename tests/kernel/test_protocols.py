@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Tuple
+from typing import List, Tuple
 
 import pytest
 

@@ -137,9 +137,11 @@ def test_calls_that_a_client_of_grpc_makes_are_its_own_requests(
 ) -> None:
     with started(str(WORKLOADS / "grpc_echo.py"), "server", address) as server:
         server.wait_for("ready")
-        with grpc_client(address) as client:
-            with Attached(["--pid", str(client.pid)], tmp_path) as watched:
-                call(client)
+        with (
+            grpc_client(address) as client,
+            Attached(["--pid", str(client.pid)], tmp_path) as watched,
+        ):
+            call(client)
     (row,) = watched.report["requests"]["upstream"]
     assert row["count"] == CALLS
     assert row["multiplexed"] is True
@@ -178,6 +180,17 @@ def test_streams_at_once_are_as_many_requests(
             ends.asks(b"".join(asks(stream, b"body") for stream in streams))
             ends.tells(*(tells(stream) for stream in reversed(streams)))
     assert served(watched)["count"] == 3 * count
+    assert owed(watched.report) == (0, 0)
+
+
+def test_heads_that_are_read_alone_are_recognised(address: str, tmp_path: Path) -> None:
+    """As Go reads them, on a connection that was there before."""
+    streams = stream_ids(6)
+    with spoken(address, tmp_path, opens_before=True) as (ends, watched):
+        for stream in streams:
+            ends.asks(asks(stream)[:9], asks(stream)[9:])
+            ends.tells(tells(stream))
+    assert served(watched)["count"] == len(streams)
     assert owed(watched.report) == (0, 0)
 
 

@@ -91,7 +91,7 @@ def remarks(request: WholeRequest) -> List[str]:
     """What is not there, or not certain."""
     told = []
     if not request.turn_based:
-        told.append("it came before the reply to the one before: what is its own is not certain")
+        told.append("others of its connection were in progress: what is its own is not certain")
     if request.handed_over:
         told.append("another thread received it; these are the calls of the one that replied")
     if request.calls is None:

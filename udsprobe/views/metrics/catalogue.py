@@ -169,7 +169,7 @@ MULTIPLEXED = _counter(
     "served.requests.multiplexed",
     "{request}",
     (),
-    "Turns on HTTP/2 connections, whose streams share a connection: not requests.",
+    "Turns on HTTP/2 connections whose streams are not followed: not requests.",
 )
 TLS_HANDSHAKES = _counter(
     "served.tls_handshakes",
