@@ -315,14 +315,30 @@ static __always_inline ns_t unanswered_ns(struct server *server, struct connecti
 	return waited_ns;
 }
 
+/* A process that exits had nothing in hand but its client's goodbye: no reply is owed to that. */
+static __always_inline void note_goodbye(struct server *server, struct connection *connection)
+{
+	u32 tgid = connection->in_progress_at;
+	struct process_state *process;
+
+	if (!server->exited_ns || connection->phase != PHASE_RECEIVING)
+		return;
+	process = bpf_map_lookup_elem(&processes, &tgid);
+	if (process && process->unanswered)
+		__sync_fetch_and_add(&process->unanswered, -1);
+}
+
 /* The client did not want to wait any longer, or the program did not want to reply. */
 static __subprogram int note_unanswered(struct server *server, struct connection *connection,
 					ns_t now, bool client_left)
 {
 	ns_t waited_ns = unanswered_ns(server, connection, now);
 
-	if (!waited_ns)
+	if (!waited_ns) {
+		if (client_left)
+			note_goodbye(server, connection);
 		return 0;
+	}
 	if (!client_left) {
 		shared_add(&server->dropped, 1);
 		shared_add(&server->dropped_ns, waited_ns);

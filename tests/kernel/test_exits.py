@@ -26,37 +26,54 @@ Row = Tuple[str, int, int, Optional[int]]
 class Server:
     """The program, and its clients."""
 
-    def __init__(self, process: subprocess.Popen[str], address: Path) -> None:
+    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
         self.pid = process.pid
         self._process, self._address = process, address
 
     def worker(self, answered: int, left: int, how: str, number: int) -> int:
         """The status of one that ended so."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(f"{answered} {left} {how} {number}\n")
-        self._process.stdin.flush()
+        self._start(f"{answered} {left} {how} {number}")
         clients = [self._ask() for _ in range(answered + left)]
         replies = [each.recv(1) for each in clients]
         assert replies == [b"!"] * answered + [b""] * left
+        return self._status()
+
+    def worker_of_who_leaves(self, number: int) -> int:
+        """The status of one whose client says more, and leaves."""
+        self._start(f"0 1 goodbye {number}")
+        with self._ask() as client:
+            client.sendall(b"?")
+        return self._status()
+
+    def _start(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    def _status(self) -> int:
+        assert self._process.stdout is not None
         return int(self._process.stdout.readline())
 
     def _ask(self) -> socket.socket:
-        client = socket.socket(socket.AF_UNIX)
+        is_tcp = self._address.isdigit()
+        client = socket.socket(socket.AF_INET if is_tcp else socket.AF_UNIX)
         client.settimeout(PATIENCE_S)
-        client.connect(str(self._address))
+        client.connect(("127.0.0.1", int(self._address)) if is_tcp else self._address)
         client.sendall(b"?")
         return client
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Server]:
-    address = folder / "s"
+def served(folder: Path, is_tcp: bool = False) -> Iterator[Server]:
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        [sys.executable, str(SERVER), str(address)], stdin=pipe, stdout=pipe, text=True
+        [sys.executable, str(SERVER), "tcp" if is_tcp else str(folder / "s")],
+        stdin=pipe,
+        stdout=pipe,
+        text=True,
     ) as process:
         assert process.stdout is not None and process.stdin is not None
-        assert process.stdout.readline() == "ready\n"
+        address = process.stdout.readline().strip()
         try:
             yield Server(process, address)
         finally:
@@ -88,6 +105,19 @@ def test_each_end_is_counted_by_its_status(tmp_path: Path) -> None:
     ]
     assert {row["comm"] for row in watch.report["exits"]} == {watch.report["targets"][0]["comm"]}
     assert watch.report["targets_exited"] == 10
+
+
+def test_a_clients_goodbye_is_owed_no_reply(tmp_path: Path) -> None:
+    """As of SSH over TCP, whose servers end with status 255 once their clients have left."""
+    with (
+        served(tmp_path, is_tcp=True) as server,
+        tool.Attached(["--pid", str(server.pid)], tmp_path) as watch,
+    ):
+        for _ in range(3):
+            assert server.worker_of_who_leaves(3) == 3 << 8
+        assert server.worker(1, 1, "status", 4) == 4 << 8
+    assert exits(watch.report) == [("status 3", 3, 3, 0), ("status 4", 1, 1, 1)]
+    assert watch.report["verdict"]["cause"] == "unknown"
 
 
 def test_who_is_killed_for_its_memory_is_told_from_who_is_killed(
