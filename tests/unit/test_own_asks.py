@@ -58,6 +58,17 @@ def test_of_an_unknown_process_its_listener_is_looked_for() -> None:
     assert verdict(worker(elsewhere)).actions == []
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:2379", "0.0.0.0:2379", "[::]:2379"])
+def test_what_a_process_asks_itself_hangs_nowhere_else(address: str) -> None:
+    """As etcd, whose gateway keeps a connection to its own listener."""
+    there = replace(asking(128.0, Peer(None, None, "127.0.0.1:2379")), transport="tcp")
+    own = replace(ill.quiet_listener(), transport="tcp", address=address, pids=[there.pid])
+    report = replace(worker(there), listeners=[own])
+    assert verdict(report).summary.startswith("Too little traffic")
+    others = replace(own, pids=[there.pid + 1])
+    assert verdict(replace(report, listeners=[others])).summary.startswith("A request of node")
+
+
 @pytest.mark.parametrize("connections", [(), (asking(0.9),), (asking(None),)])
 def test_short_ones_are_not_told(connections: Tuple[Connection, ...]) -> None:
     found = verdict(worker(*connections))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Collection, Dict, List, Optional, Tuple
 
 from udsprobe.model.report import Action, Connection, Evidence, Report
+from udsprobe.model.requests.hops import ANY_HOST
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.servers import target_of
 from udsprobe.rules.thresholds import HUNG_US_MIN
@@ -30,17 +31,28 @@ class OwnAsks:
 def own_asks(report: Report, of: Optional[Collection[int]] = None) -> List[OwnAsks]:
     """Those that have waited longest, for a second or more.
 
+    What a process asks itself (etcd's gateway of HTTP) its other end tells of: whether anybody
+    waits for an answer there.
+
     Args:
         of: the processes that count, by id; None: all.
     """
     waiting: Dict[Tuple[int, str], List[Connection]] = {}
     for row in report.connections or []:
-        if of is not None and row.pid not in of:
+        if (of is not None and row.pid not in of) or _asks_itself(report, row):
             continue
         if (row.asking_us or 0.0) >= HUNG_US_MIN and row.peer is not None and row.peer.address:
             waiting.setdefault((row.pid, f"{row.transport}:{row.peer.address}"), []).append(row)
     found = [_asks(report, pid, place, rows) for (pid, place), rows in waiting.items()]
     return sorted(found, key=lambda each: -each.fact.value)[:TOLD_MAX]
+
+
+def _asks_itself(report: Report, row: Connection) -> bool:
+    address = (row.peer.address if row.peer is not None else None) or ""
+    port = address.rpartition(":")[2]
+    there = {address, *(f"{host}:{port}" for host in ANY_HOST if row.transport == "tcp")}
+    own = [each for each in report.listeners or () if row.pid in (each.pids or ())]
+    return any(each.transport == row.transport and each.address in there for each in own)
 
 
 def _asks(report: Report, pid: int, place: str, rows: List[Connection]) -> OwnAsks:
