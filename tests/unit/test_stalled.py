@@ -50,6 +50,17 @@ def test_one_thread_that_sleeps_beside_a_loop_is_a_helper_perhaps() -> None:
     assert verdict(hangs(asleep(4712), row=before(asked=1))).cause == "app-blocked"
 
 
+@pytest.mark.parametrize("language", ["go", None])
+def test_what_may_be_a_subscriber_is_looked_at_and_nothing_is_ended(
+    language: Optional[str],
+) -> None:
+    """As of nats-server, whose dump of goroutines ends it."""
+    report = hangs(asleep(4712))
+    spoken = replace(report, targets=[replace(report.targets[0], language=language)])
+    found = verdict(spoken)
+    assert (found.cause, {each.effect for each in found.actions}) == ("unknown", {"looks"})
+
+
 @pytest.mark.parametrize(
     ("asleep_threads", "polls", "is_told"), [(4, True, True), (4, None, True), (1, True, False)]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
+from udsprobe.model.action import LOOKS
 from udsprobe.model.report import Action, Evidence, Report, ThreadTime, Verdict, Waiting
 from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.rules.accounts.authors import DOING
@@ -148,13 +149,17 @@ def _actions_of(asks: List[OwnAsks]) -> List[Action]:
 
 
 def _looks_at_owing(report: Report) -> List[Action]:
-    """Where its clients may wait for ever; of long polls it shows that they are that."""
+    """Where its clients may wait for ever; of long polls it shows that they are that.
+
+    Nothing says that anybody suffers, so nothing is changed for it, or ended to look at it.
+    """
     waiting = [
         (_for_long([row.unanswered]) or _for_long([row.asked_before]), row.pid)
         for row in report.requests.served_by or []
     ]
     oldest = [(each.oldest_us or 0.0, pid) for each, pid in waiting if each is not None]
-    return list(choice.stuck(report, max(oldest)[1])) if oldest else []
+    found = choice.stuck(report, max(oldest)[1]) if oldest else ()
+    return [each for each in found if each.effect == LOOKS]
 
 
 def _for_long(rows: Iterable[Optional[Waiting]]) -> Optional[Waiting]:
