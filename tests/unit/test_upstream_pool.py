@@ -144,6 +144,27 @@ def test_a_proxy_with_a_queue_waits_for_its_upstream_in_it() -> None:
     assert "maxconn on the backend's `server` line" in found.actions[0].say
 
 
+def test_a_proxy_with_timers_of_its_own_holds_requests_back() -> None:
+    """As nginx with limit_req, or with a lock of its cache for what it may not keep."""
+    found = verdict(named(pooled(60.0), "nginx"))
+    assert (found.cause, found.harm.kind) == ("app-blocked", "slow")
+    assert "nginx holds requests back itself: of 24.0 requests in hand 1.9 wait" in found.summary
+    assert "which takes 20 ms per request" in found.summary
+    look, loosen = found.actions[:2]
+    assert "_cache_lock" in (look.run or "") and look.effect == "looks"
+    assert "proxy_cache_lock off" in loosen.say and "nodelay" in loosen.say
+    assert first_action(named(pooled(60.0), "caddy")).startswith("find the limit of its own")
+    assert "holds requests back" not in verdict(named(pooled(60.0), "node")).summary
+
+
+def test_requests_that_never_get_a_reply_are_in_hand_too() -> None:
+    """One that is let through again and again is answered, and the others wait."""
+    report = named(pooled(60.0, at_once=4), "nginx")
+    rows = [replace(ill.served_by(4711, 950, "nginx"), at_once=20.0)]
+    report = replace(report, requests=replace(report.requests, served_by=rows))
+    assert "of 20.0 requests in hand 1.9 wait" in verdict(report).summary
+
+
 def test_varnish_fetches_an_object_once_for_all_that_want_it() -> None:
     """They wait on its list with no thread, over two connections in turn."""
     found = verdict(named(pooled(48.0, connections=2), "cache-main"))

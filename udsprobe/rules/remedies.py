@@ -45,7 +45,13 @@ from udsprobe.rules.accounts.service import (
     serving_threads,
     without_row,
 )
-from udsprobe.rules.accounts.upstream_pool import at_once, full_pool, is_queueing
+from udsprobe.rules.accounts.upstream_pool import (
+    all_in_hand,
+    at_once,
+    full_pool,
+    holds_back,
+    is_queueing,
+)
 from udsprobe.rules.peers.lookups import Lookups, lookups
 from udsprobe.rules.remedy import choice, cpus
 from udsprobe.rules.remedy.table import remedies
@@ -71,6 +77,7 @@ from udsprobe.rules.upstreams import (
     without_time,
 )
 from udsprobe.rules.wording import (
+    HOLDS_BACK,
     IN_GO,
     IN_POLLER,
     IN_VIRTUAL,
@@ -335,6 +342,8 @@ def _app_blocked(case: _Case) -> Remedy:
     pool = own_pool(case.service, part, case.time.sum_us(part)) if has_pool else None
     if pool is not None:
         return _works_in_a_pool(case, pool, pid, facts)
+    if part == "timer" and author is None and _is_held_back(case):
+        return _held_back(case, on, facts)
     by = "" if author is None else f": {author.clause()}"
     return Remedy(
         on if author is None else author.name,
@@ -342,6 +351,28 @@ def _app_blocked(case: _Case) -> Remedy:
         f"{_what_is_late(case)}{by}",
         facts if author is None else (*facts, author.fact()),
         _wakes(case, part, author, pid),
+    )
+
+
+def _is_held_back(case: _Case) -> bool:
+    """By the proxy that it is, and not the rest of its reply (a rate for what it sends)."""
+    return holds_back(case.service) and not _is_rest_late(case)
+
+
+def _held_back(case: _Case, on: str, facts: Tuple[Evidence, ...]) -> Remedy:
+    """A proxy lets requests wait that it has not asked an upstream for."""
+    asked, in_all = most_asked(case.service), all_in_hand(case.service)
+    there = at_once(case.service)
+    says = f"of {in_all:.1f} requests in hand {there:.1f} wait for an upstream"
+    fact = evidence("held_back", in_all - there, "requests", says)
+    quick = ""
+    if asked is not None:
+        quick = f", {asked.where}, which takes {duration(asked.mean_us)} per request"
+    return Remedy(
+        on,
+        f"{case.service.name} {HOLDS_BACK}: {says}{quick}",
+        (fact, *(asked.facts if asked is not None else ()), *facts),
+        choice.held_back(case.report, case.service.pids),
     )
 
 
@@ -388,8 +419,11 @@ def _longest_asleep(case: _Case, part: str) -> Optional[ThreadTime]:
 
 
 def _what_is_late(case: _Case) -> str:
-    is_rest = 2 * case.service.paused_us > case.service.stage_sums_us.get("app", 0.0)
-    return "the rest of its reply" if is_rest else "its reply"
+    return "the rest of its reply" if _is_rest_late(case) else "its reply"
+
+
+def _is_rest_late(case: _Case) -> bool:
+    return 2 * case.service.paused_us > case.service.stage_sums_us.get("app", 0.0)
 
 
 def _works_in_a_pool(case: _Case, pool: OwnPool, pid: int, facts: Tuple[Evidence, ...]) -> Remedy:

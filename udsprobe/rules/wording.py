@@ -27,6 +27,8 @@ OWN_TIMER = "a timer ("
 IN_GO = "a timer, a lock or a channel"
 IN_VIRTUAL = "each other, a lock or a time"
 IN_POLLER = "a timer, or an event in its poller"
+# Of a proxy whose requests wait while it has not asked its upstream for them.
+HOLDS_BACK = "holds requests back itself"
 
 
 def percent(share: float) -> str:

@@ -11,8 +11,8 @@ from typing import Dict, Mapping, Optional
 
 from udsprobe.model.report import Upstream
 from udsprobe.rules.accounts.service import Service
-from udsprobe.rules.servers import recognise
-from udsprobe.rules.thresholds import THREAD_BUSY_MIN
+from udsprobe.rules.servers import PASS_ON, recognise
+from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, THREAD_BUSY_MIN
 
 # Where a request waits for a connection that comes free: in the poller, or for a lock.
 _QUEUES_IN = ("timer", "lock")
@@ -27,10 +27,8 @@ def full_pool(service: Service) -> Optional[Upstream]:
     A pool is a server with so many seats: its queue grows without bound as that of a thread.
     """
     full = [row for row in service.upstream if is_full(row)]
-    app_s = service.stage_sums_us.get("app", 0.0) / 1e6
-    in_progress = app_s / service.counted_s if service.counted_s else 0.0
     seats = sum(row.connections or 0 for row in full)
-    if not full or in_progress <= seats:
+    if not full or in_hand(service) <= seats:
         return None
     return max(full, key=lambda row: row.busy_pct or 0.0)
 
@@ -45,6 +43,25 @@ def is_queueing(service: Service) -> bool:
 def at_once(service: Service) -> float:
     """How many requests are outstanding upstream, on average."""
     return service.upstream_us / 1e6 / service.counted_s if service.counted_s else 0.0
+
+
+def in_hand(service: Service) -> float:
+    """How many requests are in the program, on average, of those that it replied to."""
+    app_s = service.stage_sums_us.get("app", 0.0) / 1e6
+    return app_s / service.counted_s if service.counted_s else 0.0
+
+
+def all_in_hand(service: Service) -> float:
+    """With those that have no reply: they are there when it replies to others."""
+    return max(in_hand(service), service.at_once)
+
+
+def holds_back(service: Service) -> bool:
+    """A proxy that has not asked for most of the requests that it has in hand: a limit of its own
+    lets them wait (a rate, a delay, a cache that fetches one of them at a time)."""
+    if recognise(service.name) not in PASS_ON or not any(row.count for row in service.upstream):
+        return False
+    return at_once(service) < (1 - ACCOUNTED_FOR_MIN) * all_in_hand(service)
 
 
 def is_full(row: Upstream) -> bool:

@@ -46,7 +46,7 @@ from udsprobe.rules.thresholds import (
     THREAD_BUSY_MIN,
     WAITED_TIMES_REQUESTS_MAX,
 )
-from udsprobe.rules.wording import IN_VIRTUAL
+from udsprobe.rules.wording import HOLDS_BACK, IN_VIRTUAL
 from udsprobe.sample import GOROUTINE
 
 # mm/memory.c: of a page that is not there, in a system call and outside of any.
@@ -61,6 +61,9 @@ def asleep(root: Suspect, report: Report) -> Suspect:
     """The cause with where it sleeps, and what for."""
     found = _sleep_of_most(root, report) or _sleep(root, report)
     if found is None or not found.code or _WAIT_IN_VIRTUAL in root.headline:
+        return root
+    # That its loop waits for events is no news.
+    if HOLDS_BACK in root.headline:
         return root
     if is_parked(found):
         begun = parked_begin(root, found)

@@ -563,6 +563,11 @@ def loop_waits(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, 
     return remedies("loop-waits", _server_among(report, pids))
 
 
+def held_back(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
+    """A proxy lets requests wait before it asks its upstream for them."""
+    return remedies("held-back", _server_among(report, pids))
+
+
 def pool(report: Report, pids: Optional[FrozenSet[int]], size: int) -> Tuple[Action, ...]:
     """Requests wait for one of `size` connections to an upstream."""
     # With one, a lock that is held meanwhile looks the same.

@@ -158,6 +158,9 @@ KINDS: Dict[str, Kind] = {
     "task-thread": Kind("app-blocked", "a function that a thread runs", task_waits.TASK_THREAD),
     "call-in": Kind("app-blocked", "a function that waits in a call", work.CALL_IN),
     "event-in": Kind("app-blocked", "a function that waits for events", work.EVENT_IN),
+    "held-back": Kind(
+        "app-blocked", "a proxy lets requests wait before it asks its upstream", work.HELD_BACK
+    ),
     "sqlite-lock": Kind(
         "app-blocked", "another writer has the SQLite database", known_sleeps.SQLITE_LOCK
     ),

@@ -330,6 +330,10 @@ CALL_IN: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+_NGINX_TIMERS = (
+    "sudo nginx -T 2>/dev/null | grep -nE '"
+    "limit_req |limit_rate|_cache_lock|auth_delay|resolver |_by_lua'"
+)
 _CALLS_IN_REDIS = "INFO commandstats | grep -E 'pause|failover|_bl|_bz|xread|_wait'"
 _WHO_HOLDS_REDIS = (
     "see whether clients of Redis have paused it, or wait for what others send (package "
@@ -347,8 +351,7 @@ EVENT_IN: Dict[str, Tuple[Row, ...]] = {
     "redis": _HELD_IN_REDIS,
     "nginx": (
         look(
-            "sudo nginx -T 2>/dev/null | grep -nE '"
-            "limit_req |limit_rate|_cache_lock|auth_delay|resolver |_by_lua'",
+            _NGINX_TIMERS,
             "see which of its settings make requests wait",
             "its poller sleeps until a timer of its own ends: {where}; limit_req waits without "
             "nodelay, cache locks for up to 500 ms at a time until another request has filled the "
@@ -360,6 +363,27 @@ EVENT_IN: Dict[str, Tuple[Row, ...]] = {
             "find the timer (asyncio.sleep, setTimeout, tokio::time::sleep) or the queue in its "
             "code that requests wait for, and wait for less",
             "its poller sleeps until a timer of its own ends: {where}",
+        ),
+    ),
+}
+_OWN_LIMIT = "they wait before the upstream is asked: more or faster upstreams change nothing"
+HELD_BACK: Dict[str, Tuple[Row, ...]] = {
+    "nginx": (
+        look(_NGINX_TIMERS, "see which of its settings make requests wait", _OWN_LIMIT),
+        reload(
+            "take that one away for them, then reload nginx: proxy_cache_lock off, or "
+            "proxy_cache_bypass, where the upstream's replies may not be cached; nodelay or a "
+            "higher rate for limit_req",
+            "with proxy_cache_lock one request for a key is passed on at a time, and the others "
+            "look every 500 ms whether it has filled the cache: what may not be cached fills "
+            "none; limit_req without nodelay lets a burst wait for its rate",
+        ),
+    ),
+    GENERIC: (
+        reload(
+            "find the limit of its own that requests wait for (a rate, a delay, a cache that "
+            "fetches one at a time, a name that is looked up), and raise it or take it away",
+            _OWN_LIMIT,
         ),
     ),
 }
