@@ -175,6 +175,7 @@ def test_what_is_one_thread_or_a_database_is_not_told_to_have_more_workers(serve
         ("apache2", None, "apache"),
         ("lighttpd", None, "lighttpd"),
         ("cache-main", "/usr/sbin/varnishd -F -f /etc/varnish/default.vcl", "varnish"),
+        ("envoy", "envoy -c /etc/envoy/envoy.yaml --concurrency 2", "envoy"),
         ("squid", "(squid-1) --kid squid-1", "squid"),
         ("node", "node /srv/nginx-admin.js", "node"),
         ("MainThread", "/usr/bin/node app.js", "node"),

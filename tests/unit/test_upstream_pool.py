@@ -51,6 +51,7 @@ def first_action(report: Report) -> str:
 def test_the_first_remedy_of_a_queue_for_an_upstream_is_more_at_once() -> None:
     assert first_action(pooled(95.0)).startswith("raise `max` of the pool (pg.Pool")
     assert "default_pool_size" in first_action(named(pooled(95.0), "pgbouncer"))
+    assert "circuit_breakers.thresholds" in first_action(named(pooled(95.0), "envoy"))
     assert "see why" in first_action(pooled(95.0, connections=2, at_once=3))
 
 

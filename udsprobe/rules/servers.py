@@ -26,6 +26,7 @@ SERVERS = {
     "lighttpd": "lighttpd",
     "haproxy": "HAProxy",
     "varnish": "Varnish",
+    "envoy": "Envoy",
     "squid": "Squid",
     "pgbouncer": "PgBouncer",
     "memcached": "memcached",
@@ -43,7 +44,9 @@ DATABASES = frozenset({"postgresql", "mysql", "redis", "memcached", "pgbouncer"}
 # What a server has no rows for in a table, its language may have.
 WRITTEN_IN = {"gunicorn": "python", "uvicorn": "python", "puma": "ruby", "unicorn": "ruby"}
 # What these ask others they pass on: no function of theirs tells why.
-PASS_ON = frozenset({"nginx", "haproxy", "varnish", "squid", "pgbouncer", "caddy", "lighttpd"})
+PASS_ON = frozenset(
+    {"nginx", "haproxy", "varnish", "envoy", "squid", "pgbouncer", "caddy", "lighttpd"}
+)
 # Each worker or thread of these serves one request at a time, and a setting says how many are.
 ONE_EACH = frozenset({"php-fpm", "uwsgi", "gunicorn", "puma", "unicorn", "apache"})
 # A process of these computes on one CPU at a time, whatever it serves.
@@ -75,6 +78,7 @@ _COMMS: Tuple[Tuple[str, str], ...] = (
     ("haproxy", "haproxy"),
     ("varnishd", "varnish"),
     ("cache-main", "varnish"),
+    ("envoy", "envoy"),
     ("squid", "squid"),
     ("pgbouncer", "pgbouncer"),
     ("memcached", "memcached"),

@@ -155,6 +155,13 @@ BACKLOG: Dict[str, Tuple[Row, ...]] = {
             "Varnish's default is 1024; it calls listen() when its child starts",
         ),
     ),
+    "envoy": (
+        restart(
+            "set tcp_backlog_size: {backlog} of the listener in Envoy's configuration, then "
+            "restart (a listener of the API of xDS is updated at once)",
+            "Envoy takes net.core.somaxconn where it is left out",
+        ),
+    ),
     "squid": (_TAKES_SOMAXCONN,),
     "pgbouncer": (
         restart(
@@ -345,6 +352,14 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
             "raise thread_pool_max of Varnish, at once by `sudo varnishadm param.set "
             "thread_pool_max NUMBER`, and for good by -p thread_pool_max=NUMBER of varnishd",
             "a thread has one request until its backend has answered, and accepts none meanwhile",
+        ),
+    ),
+    "envoy": (
+        restart(
+            "raise max_active_downstream_connections of the overload manager "
+            "(envoy.resource_monitors.global_downstream_max_connections), or max_connections of "
+            "the filter connection_limit, then restart",
+            "Envoy closes what comes above these",
         ),
     ),
     "squid": (

@@ -592,6 +592,23 @@ FAILING: Dict[str, Tuple[Row, ...]] = {
         ),
         LOG,
     ),
+    "envoy": (
+        Row(
+            "see in /stats of Envoy's admin address which of "
+            "cluster.NAME.upstream_rq_pending_overflow, upstream_cx_none_healthy and "
+            "upstream_rq_timeout grows",
+            "it answers 503 by itself where a circuit breaker is open or no host is healthy, and "
+            "504 after the time limit of its route",
+            effect=LOOKS,
+        ),
+        restart(
+            "where it is the overflow, raise max_pending_requests (and max_connections, if the "
+            "upstream has time to spare) of the cluster's circuit_breakers.thresholds; then "
+            "restart, or update the cluster by xDS",
+            "with all connections busy, more requests than may wait are turned away at once",
+        ),
+        LOG,
+    ),
     "haproxy": (
         look(
             'echo "show stat" | sudo socat stdio /run/haproxy/admin.sock | cut -d, -f1,2,18',
@@ -860,6 +877,14 @@ POOL: Dict[str, Tuple[Row, ...]] = {
             "raise thread_pool_max where MAIN.thread_queue_len in varnishstat is above 0: sudo "
             "varnishadm param.set thread_pool_max NUMBER",
             "a request takes a thread, and its fetch another one",
+        ),
+    ),
+    "envoy": (
+        restart(
+            "raise max_connections of the cluster's circuit_breakers.thresholds, if the upstream "
+            "has time to spare; then restart, or update the cluster by xDS",
+            "requests above it wait in Envoy for a free connection "
+            "(cluster.NAME.upstream_rq_pending_active and upstream_cx_overflow in its statistics)",
         ),
     ),
     "caddy": (
