@@ -44,6 +44,24 @@ def test_threads_that_all_wait_for_one_lock() -> None:
     assert "on 4 connections the client has spoken last, 9 s ago" in found.evidence[0].says
 
 
+@pytest.mark.parametrize(
+    ("socket", "begins"),
+    [
+        ("/run/postgresql/.s.PGSQL.5432", "psql -c"),
+        ("/run/postgresql/.s.PGSQL.5433", "psql -p 5433 -c"),
+        ("/srv/my db/.s.PGSQL.5432", "psql -h '/srv/my db' -c"),
+    ],
+)
+def test_psql_is_told_where_postgresql_listens(socket: str, begins: str) -> None:
+    locked = [asleep(tid) for tid in (4712, 4713, 4714, 4715)]
+    report = hangs(*locked)
+    postgres = [replace(each, comm="postgres") for each in report.targets]
+    listener = replace(ill.quiet_listener(), transport="unix", address=socket, pids=[1])
+    found = verdict(replace(report, targets=postgres, listeners=[listener]))
+    assert (found.actions[0].run or "").startswith(f"sudo -u postgres {begins} ")
+    assert found.actions[0].do == found.actions[0].run
+
+
 def test_one_thread_that_sleeps_beside_a_loop_is_a_helper_perhaps() -> None:
     """It looks names up for the loop, which polls with a time limit: no sleep of it is long."""
     assert verdict(hangs(asleep(4712))).cause == "unknown"

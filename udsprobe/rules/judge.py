@@ -14,6 +14,7 @@ from udsprobe.rules.accounts.transport_share import NOT_MEASURED, TransportShare
 from udsprobe.rules.causes import CAUSES, FAILED_CONNECTS, FAILING, PARTS, QUEUES
 from udsprobe.rules.code_places import with_code
 from udsprobe.rules.no_pressure import healthy, unknown, untold
+from udsprobe.rules.remedy.choice import at_its_socket
 from udsprobe.rules.seats.held_by_clients import held_by_clients
 from udsprobe.rules.seats.kept_pool import kept_pool_suspects
 from udsprobe.rules.seats.no_seat import with_no_seat
@@ -378,7 +379,7 @@ def _verdict(
         summary=_summary(root, suspects, share, suffered),
         subject=root.subject,
         evidence=list(root.evidence),
-        actions=list(root.actions),
+        actions=at_its_socket(report, root.actions),
         runners_up=_runners_up(root, suspects),
         class_=CAUSES[root.cause].class_,
         harm=suffered,
@@ -523,7 +524,7 @@ def _findings(
             subject=each.subject,
             summary=_told(each, suffered if each is root and each.harm else each.harm),
             evidence=list(each.evidence),
-            actions=list(each.actions),
+            actions=at_its_socket(report, each.actions),
             code=list(each.code),
         )
         for each in ranked

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Dict, FrozenSet, Optional, Tuple
+from dataclasses import replace
+from typing import Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
 from udsprobe.model.report import (
@@ -22,6 +23,7 @@ from udsprobe.model.report import (
 )
 from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.model.threads.exits import ASKED_TO_END, OUT_OF_MEMORY
+from udsprobe.rules import shell
 from udsprobe.rules.accounts.affinity import idle_beside
 from udsprobe.rules.peers.connecting import NO_ANSWER
 from udsprobe.rules.remedy.goroutine_waits import ParkedWait
@@ -169,6 +171,29 @@ def _for_clients(transport: str, address: str) -> Dict[str, Value]:
     host, _, port = address.rpartition(":")
     host = {"0.0.0.0": "127.0.0.1", "*": "127.0.0.1", "[::]": "::1"}.get(host, host.strip("[]"))
     return {"host": host, "port": int(port) if port.isdigit() else None}
+
+
+_PSQL = "sudo -u postgres psql "
+_PSQL_USUAL = ("/var/run/postgresql", "/run/postgresql")
+_PGSQL_SOCKET = re.compile(r"(?P<folder>/.*)/\.s\.PGSQL\.(?P<port>\d+)")
+
+
+def at_its_socket(report: Report, actions: Sequence[Action]) -> List[Action]:
+    """Lines with psql, told where PostgreSQL listens, where that is not where psql looks itself."""
+    paths = (row.host_path or row.address for row in report.listeners or () if row.pids)
+    found = next(filter(None, map(_PGSQL_SOCKET.fullmatch, paths)), None)
+    if found is None:
+        return list(actions)
+    where = "" if found["folder"] in _PSQL_USUAL else f"-h {shell.word(found['folder'])} "
+    where += "" if found["port"] == "5432" else f"-p {found['port']} "
+    return [_with_psql(each, f"{_PSQL}{where}") for each in actions]
+
+
+def _with_psql(action: Action, psql: str) -> Action:
+    if action.run is None or not action.run.startswith(_PSQL):
+        return action
+    run = action.run.replace(_PSQL, psql, 1)
+    return replace(action, run=run, do=run)
 
 
 def _owner(report: Report, listener: Listener) -> Optional[Target]:
