@@ -83,6 +83,17 @@ def waited_for(*spent_us: float) -> Report:
     return replace(report([QUEUE] * 20, [QUEUE] * 4), waits=[wait], connections=rows)
 
 
+@pytest.mark.parametrize("thread", ["data-plane-kafk", "kafka-network-t", "node"])
+def test_fetches_of_kafka_wait_for_messages(thread: str) -> None:
+    """For 500 ms where there are none; a time limit ends them then, as a timer does."""
+    timers = report([TIMER] * 8)
+    brokers = [replace(ill.thread(user=0.02), comm=thread)]
+    found = judged(replace(timers, time=ill.time_of(*brokers))).verdict
+    assert found is not None
+    assert found.cause == ("app-blocked" if thread == "node" else "healthy")
+    assert ("what another client sends" in found.summary) is (thread != "node")
+
+
 def test_who_sends_what_is_waited_for_is_named() -> None:
     """A worker that answers by a queue, a replica that confirms: from there it goes on."""
     found = judged(waited_for(9e6, 1e6)).verdict

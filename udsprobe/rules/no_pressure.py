@@ -9,7 +9,7 @@ from udsprobe.model.report import Action, Evidence, Report, ThreadTime, Verdict,
 from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.rules.accounts.authors import DOING
 from udsprobe.rules.accounts.lock_use import busiest_lock
-from udsprobe.rules.accounts.other_clients import Sender, who_sends
+from udsprobe.rules.accounts.other_clients import Sender, is_kafka, who_sends
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.saturation import is_busy_for_nobody
 from udsprobe.rules.accounts.service import Service, in_erlang, in_virtual_threads, serving_threads
@@ -214,7 +214,7 @@ def healthy(
     facts += [*locks, *_reader_room(report)]
     cause, value = _nearest(near)
     asked = asks_only(service)
-    sender = _sender(service, time)
+    sender = _sender(report, service, time)
     asleep = _asleep_itself(service) if asked is not None else None
     where = _asks(asked, asleep) if asked else _where(report, service, time, share, sender)
     gain = ""
@@ -394,9 +394,10 @@ def _largest(time: RequestTime) -> str:
     return max(time.parts_us, key=lambda name: time.parts_us[name])
 
 
-def _sender(service: Service, time: RequestTime) -> Optional[Sender]:
-    """Who sends what most of the time of requests is waited for; None where they do not wait so."""
-    if not time.count or _largest(time) != "other_clients":
+def _sender(report: Report, service: Service, time: RequestTime) -> Optional[Sender]:
+    """Who sends what most of the time of requests is waited for; None where they do not wait so,
+    and of Kafka, where a time limit ends fetches as well."""
+    if not time.count or _largest(time) != "other_clients" or is_kafka(report, service.pids):
         return None
     return who_sends(service.waits, service.clients)
 

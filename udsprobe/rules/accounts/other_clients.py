@@ -13,6 +13,22 @@ from udsprobe.model.report import Report, Wait, WholeRequest
 from udsprobe.rules.thresholds import AUTHOR_SHARE_MIN, OTHERS_SHARE_MIN, SLOW_REQUESTS_MIN
 from udsprobe.rules.wording import process
 
+# SocketServer and KafkaRequestHandlerPool name the threads that serve, with and without the prefix.
+_OF_KAFKA = ("data-plane-kafk", "kafka-network-t", "kafka-request-h")
+
+
+def is_kafka(report: Report, pids: Optional[FrozenSet[int]]) -> bool:
+    """One of these processes, None: of all targets, is a broker of Kafka.
+
+    What a request waits for in there is for others: a fetch for messages (fetch.max.wait.ms, 500 ms
+    without any), a member of a group for the others, a message for the replicas that confirm it.
+    Which of its requests are so, nothing tells that they say first.
+    """
+    threads = report.time.threads if report.time is not None else ()
+    return any(
+        each.comm.startswith(_OF_KAFKA) for each in threads if pids is None or each.pid in pids
+    )
+
 
 def share_of_other_clients(report: Report, pids: Optional[FrozenSet[int]]) -> float:
     """The part of the waits in a poller that a message of another client ended, of 1.
@@ -24,6 +40,8 @@ def share_of_other_clients(report: Report, pids: Optional[FrozenSet[int]]) -> fl
     Args:
         pids: of the service; None for all targets.
     """
+    if is_kafka(report, pids):
+        return 1.0
     slowest = _waited(report.requests.slowest, pids)
     sampled = _waited(report.requests.sampled, pids)
     if len(slowest) + len(sampled) < SLOW_REQUESTS_MIN:
