@@ -312,14 +312,17 @@ static __always_inline void note_no_answer(struct connection *connection, ns_t n
 		shared_add(&upstream->dropped_kept, 1);
 }
 
-/* This end closes it. A goodbye, and what is sent where no answers come, ask for none. */
+/* This end closes it. A goodbye, and what is sent where no answers come, ask for none; nor does what
+ * the other end has closed without this one having looked: a receive call would have told it so.
+ */
 static __always_inline void upstream_closed(struct connection *connection, address_t sk)
 {
 	ns_t now = bpf_ktime_get_ns();
 
 	if (connection->phase == PHASE_ASKING && !(connection->receives & SPOKE_AGAIN) &&
-	    elapsed(connection->turn_ns, now) >= GOODBYE_NS)
-		note_no_answer(connection, now, client_is_there(sk, connection->endpoint));
+	    elapsed(connection->turn_ns, now) >= GOODBYE_NS &&
+	    client_is_there(sk, connection->endpoint))
+		note_no_answer(connection, now, true);
 }
 
 /* TCP, while its state is still that before: the other end has reset it. So it does where it had

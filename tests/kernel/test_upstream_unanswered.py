@@ -105,6 +105,11 @@ def test_goodbyes_are_none(server: Server, folder: Path, word: str) -> None:
     assert counts(found["row"]) == {"answered": ANSWERED + ENDED, "ended": 0, "given_up": 0}
 
 
+def test_who_does_not_look_for_an_answer_asked_for_none(server: Server, folder: Path) -> None:
+    found = asked(server, folder, answer=ANSWERED, trigger=ENDED)
+    assert counts(found["row"]) == {"answered": ANSWERED, "ended": 0, "given_up": 0}
+
+
 def test_they_are_metrics(server: Server, folder: Path) -> None:
     client = Client(server, folder)
     options = ["--pid", str(client.pid), "--interval", "0.2", "--detail", "full"]

@@ -6,8 +6,9 @@ Prints "ready", and reads lines of a word and a number. Each word is sent so man
 connection of its own, which is closed when nothing came for 50 ms. More words: `stale` asks again
 on a connection that the server has closed after its reply; `bye` says goodbye after a reply, and
 closes at once; `tls` does so as TLS does, `terminate` as PostgreSQL's clients do, `quit` as those
-of MySQL, and these wait for the other end. Prints "done" after each line, and what came of all at
-the end, as JSON.
+of MySQL, and these wait for the other end; `trigger` has the server close the connection after a
+while, and closes it without having looked, as Postfix wakes its queue manager. Prints "done" after
+each line, and what came of all at the end, as JSON.
 """
 
 from __future__ import annotations
@@ -69,6 +70,9 @@ def ask_once(sock: socket.socket, word: bytes) -> None:
         ask(sock, b"answer")
         sock.sendall(GOODBYES[word])
         sock.recv(64)
+    elif word == b"trigger":
+        sock.sendall(b"fail")
+        wait_for_its_end(sock)
     else:
         ask(sock, word)
 
