@@ -249,7 +249,9 @@ class ProcessCode:
     """The samples of one process; of `truncated` ones the outer callers were not found.
 
     `code` is of what ran outside of calls on sockets and in pollers; `in_sockets` samples were
-    inside. `kinds`: of code that is known by its names, the largest first.
+    inside. `kinds`: of code that is known by its names, the largest first. `own_pct`: of the
+    samples outside, those in functions of the program's own and what its language has for them,
+    and in no package that was installed beside it; null where no function of either was met.
     """
 
     pid: int
@@ -258,6 +260,7 @@ class ProcessCode:
     code: List[CodePlace]
     in_sockets: int = 0
     kinds: List[CodeKind] = field(default_factory=list)
+    own_pct: Optional[float] = None
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from udsprobe.model.report import Report
 from udsprobe.rules.code.asking import asking
 from udsprobe.rules.code.asleep import asleep, sleeps_again
+from udsprobe.rules.code.between_asks import with_asks
 from udsprobe.rules.code.parked import left_waiting
 from udsprobe.rules.code.running import running
 from udsprobe.rules.code.still import still_asleep
@@ -16,7 +17,7 @@ from udsprobe.rules.turned_away.given_up import is_idle_beside
 def with_code(root: Suspect, report: Report) -> Suspect:
     """The cause with its functions, and the first of them in its headline."""
     if root.cause == "app-cpu":
-        return running(root, report)
+        return with_asks(running(root, report), root.headline, report)
     goes_on = root.harm is not None and root.harm.kind == STUCK
     if root.cause == "upstream-wait":
         return (still_asleep(root, report) or root) if goes_on else asking(root, report)

@@ -73,6 +73,7 @@ from udsprobe.rules.upstreams import (
     MostAsked,
     is_sent_unasked,
     most_asked,
+    times,
     times_in_turn,
     without_time,
 )
@@ -511,33 +512,33 @@ def _upstream_wait(case: _Case) -> Remedy:
         looks = choice.lookups(case.report, case.service.pids, asked.address)
     is_first = busy is None and not _asks_together(case.service)
     actions = (*larger, *looks) if is_first else (*looks, *larger)
-    times = times_in_turn(case.service, asked, case.time.sum_us("upstream"))
-    if times is not None:
-        actions = _with_once(asked, times, actions, is_first=not larger)
+    often = times_in_turn(case.service, asked, case.time.sum_us("upstream"))
+    if often is not None:
+        actions = _with_once(asked, often, actions, is_first=not larger)
     also = f"; {asked.who} itself is {percent(busy)} busy" if busy is not None else ""
     where = "in its event loop for" if in_loop else "for"
     queues = "; nobody else is served meanwhile" if in_loop else _pool(case.service)
     return Remedy(
         asked.address,
-        f"{case.service.name} waits {where} {asked.where}, {_takes(asked, times)}{queues}{also}",
+        f"{case.service.name} waits {where} {asked.where}, {_takes(asked, often)}{queues}{also}",
         asked.facts,
         actions,
     )
 
 
-def _takes(asked: MostAsked, times: Optional[float]) -> str:
-    if times is None:
+def _takes(asked: MostAsked, often: Optional[float]) -> str:
+    if often is None:
         return f"which takes {duration(asked.mean_us)} per request"
-    many = f"{times:,.0f}" if times >= 10 else f"{times:.1f}".removesuffix(".0")
-    return f"which it asks {many} times for each request, {duration(asked.mean_us)} each time"
+    each = f"{times(often)} times for each request"
+    return f"which it asks {each}, {duration(asked.mean_us)} each time"
 
 
 def _with_once(
-    asked: MostAsked, times: float, others: Tuple[Action, ...], *, is_first: bool
+    asked: MostAsked, often: float, others: Tuple[Action, ...], *, is_first: bool
 ) -> Tuple[Action, ...]:
     """First where one answer alone is nothing, or where it is asked in a loop."""
     once = choice.asks_again(asked.server, asked.who)
-    is_best = asked.mean_us < WAIT_MEAN_US_MIN or times >= ASKS_IN_LOOP_MIN
+    is_best = asked.mean_us < WAIT_MEAN_US_MIN or often >= ASKS_IN_LOOP_MIN
     return (*once, *others) if is_first and is_best else (*others, *once)
 
 

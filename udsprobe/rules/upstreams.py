@@ -108,14 +108,23 @@ def times_in_turn(service: Service, asked: MostAsked, waits_us: float) -> Option
     Args:
         waits_us: that requests wait for their upstreams, all together.
     """
-    # Half of what those in progress when we came ask is seen, and of those at the end.
-    asking = service.count + (service.at_once if service.is_first else 0.0)
-    times = asked.count / asking if asking else 0.0
-    if times < ASKS_PER_REQUEST_MIN or is_name_server(asked.address):
-        return None
+    each = asks_per_request(service, asked)
     in_turn_us = asked.count * asked.mean_us
     is_in_turn = waits_us >= WAIT_SHARE_MIN * in_turn_us
-    return times if is_in_turn and in_turn_us >= WAIT_SHARE_MIN * waits_us else None
+    return each if is_in_turn and in_turn_us >= WAIT_SHARE_MIN * waits_us else None
+
+
+def asks_per_request(service: Service, asked: MostAsked) -> Optional[float]:
+    """How often each request asks it, in turn or not; None: once."""
+    # Half of what those in progress when we came ask is seen, and of those at the end.
+    asking = service.count + (service.at_once if service.is_first else 0.0)
+    each = asked.count / asking if asking else 0.0
+    return None if each < ASKS_PER_REQUEST_MIN or is_name_server(asked.address) else each
+
+
+def times(each: float) -> str:
+    """`60`, `2.5`: how often, in words."""
+    return f"{each:,.0f}" if each >= 10 else f"{each:.1f}".removesuffix(".0")
 
 
 def without_time(report: Report, asked: MostAsked) -> Optional[float]:

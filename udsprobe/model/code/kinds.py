@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from udsprobe.model.code.frames import Frame
+from udsprobe.model.code.frames import Frame, is_installed, own_functions
 from udsprobe.model.code.marks import KERNEL, Mark, kind_of
 from udsprobe.model.code.places import Row, places, spoken_for
 from udsprobe.model.code.socket_calls import is_socket_call
@@ -75,7 +75,19 @@ def _process(found: ProcessCode, rows: Sequence[Row], comms: Mapping[int, str]) 
     own = [row for row in rows if not is_in_sockets(row)]
     moving = sum(row.samples for row in rows) - sum(row.samples for row in own)
     code = places(own) if moving and own else found.code if own else []
-    return replace(found, code=code, in_sockets=moving, kinds=kinds(rows, comms))
+    of_kinds = kinds(rows, comms)
+    return replace(found, code=code, in_sockets=moving, kinds=of_kinds, own_pct=_own_pct(own))
+
+
+def _own_pct(rows: Sequence[Row]) -> Optional[float]:
+    """Of those whose innermost function of the program, or of a package, is known."""
+    by_package: Counter[bool] = Counter()
+    for row in spoken_for(rows):
+        of_program = own_functions(row.frames)
+        if of_program:
+            by_package[is_installed(row.frames[of_program[-1]])] += row.weight
+    whole = sum(by_package.values())
+    return 100 * by_package[False] / whole if whole else None
 
 
 def _marked(row: Row) -> Optional[_Marked]:

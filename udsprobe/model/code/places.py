@@ -10,6 +10,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 from udsprobe.model.code.frames import (
     Frame,
     enters_kernel,
+    is_installed,
     is_own,
     own_functions,
     says_nothing,
@@ -181,12 +182,16 @@ def place_of(
 
 
 def _own(stack: Sequence[Frame], idle: Idle) -> Optional[str]:
-    """The innermost function of the program's own that waits for work do not go through, too."""
+    """The innermost function of the program's own that waits for work do not go through, too.
+
+    Of a package that was installed beside the program only where there is no other.
+    """
     found = own_inside(stack)
     if not found:
         return None
     shared = max((_shared(stack, each) for each in idle), default=0)
-    return stack[next((at for at in found if at >= shared), found[0])].named()
+    likely = [at for at in found if at >= shared] or found[:1]
+    return stack[next((at for at in likely if not is_installed(stack[at])), likely[0])].named()
 
 
 def own_inside(stack: Sequence[Frame]) -> List[int]:

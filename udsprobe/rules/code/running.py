@@ -29,7 +29,8 @@ def running(root: Suspect, report: Report) -> Suspect:
 
 
 def _process(root: Suspect, report: Report) -> Optional[ProcessCode]:
-    """The one that the verdict names; where it names a program, all of its processes."""
+    """The one that the verdict names; where it names a program, or too little of that one was
+    met, all processes of the program."""
     stacks = report.stacks
     if stacks is None:
         return None
@@ -38,7 +39,7 @@ def _process(root: Suspect, report: Report) -> Optional[ProcessCode]:
     ]
     named = subject_pids(report, root.subject)
     one = next((each for each in asked if each.pid in named), None)
-    if one is not None or not asked:
+    if not asked or (one is not None and own_samples(one) >= CODE_SAMPLES_MIN):
         return one
     programs = {target.pid: target.comm for target in report.targets}
     program = programs.get(asked[0].pid)
