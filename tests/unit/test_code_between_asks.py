@@ -100,3 +100,28 @@ def test_what_the_program_computes_itself_between_them_stays(
     told = verdict(30, calls(20, 270), code)
     assert ("from one question to the next" in told.summary) == is_told
     assert [each.own_pct for each in code.processes] == [own]
+
+
+SERVER, FRAMEWORK = "/srv/node_modules/web/server.js", "/srv/node_modules/web/layer.js"
+
+
+@pytest.mark.parametrize(
+    ("own", "named"),
+    [(70, "list (app.js:8)"), (20, "handle (layer.js:9)")],
+    ids=["most-of-it", "a-part"],
+)
+def test_what_a_framework_calls_says_more_than_its_own_functions(own: int, named: str) -> None:
+    """Of the program's own function less than half of all samples is known: it awaits others."""
+    outer = f"handle\tnode\t{FRAMEWORK}\t9"
+    inner = f"{outer}\nlist\tnode\t/srv/app/app.js\t8"
+    other = f"parse\tnode\t{SERVER}\t3"
+    counts = [(inner, own), (outer, 80 - own), (other, 60)]
+    made = found(*(replace(ran((), count), frames=text) for text, count in counts))
+    assert made.processes[0].code[0].stack[0] == named
+
+
+def test_what_turns_the_queue_of_node_is_no_function_that_time_goes_to() -> None:
+    turns = "processTicksAndRejections\tnode\tnode:internal/process/task_queues\t71"
+    texts = [f"{turns}\n{name}\tnode\t/srv/app/app.js\t{at}" for at, name in enumerate("abc")]
+    made = found(*(replace(ran((), 30 + at), frames=text) for at, text in enumerate(texts)))
+    assert made.processes[0].code[0].stack[0] == "c (app.js:2)"

@@ -211,3 +211,17 @@ def test_a_loop_that_waits_in_the_call_serves_nobody_else(
     assert found is not None and found.cause == "upstream-wait"
     assert ("waits in its event loop for" in found.summary) is told
     assert any("the loop's own functions" in each.say for each in found.actions) is told
+
+
+@pytest.mark.parametrize(("late_us", "told"), [(30_000.0, True), (20.0, False)])
+def test_a_loop_that_sleeps_in_a_call_serves_nobody_else(late_us: float, told: bool) -> None:
+    """time.sleep() in an async function."""
+    requests = ill.served(450, recv_wait=late_us, app=20_000, other=98.0, cpu=2.0)
+    report = ill.service(requests, ill.thread(user=0.04, blocked_other=0.9))
+    assert report.time is not None
+    loop = Loop(4711, 4711, "node", 500, BusyTime(20_000.0, 30_000.0))
+    report = replace(report, time=replace(report.time, loops=[loop]))
+    found = judged(report).verdict
+    assert found is not None and found.cause == "app-blocked"
+    assert ("its event loop serves nobody meanwhile" in found.summary) is told
+    assert ("...Sync" in found.actions[0].say) is told

@@ -346,12 +346,15 @@ def _app_blocked(case: _Case) -> Remedy:
     if part == "timer" and author is None and _is_held_back(case):
         return _held_back(case, on, facts)
     by = "" if author is None else f": {author.clause()}"
+    is_in_loop = author is None and part == "sleep" and _is_asleep_in_its_loop(case, _SLEEPS_ITSELF)
+    first = choice.loop_sleeps(case.report, case.service.pids) if is_in_loop else ()
+    also = "; its event loop serves nobody meanwhile" if is_in_loop else ""
     return Remedy(
         on if author is None else author.name,
         f"{_asleep_words(case, on, part, author)} while requests wait for "
-        f"{_what_is_late(case)}{by}",
+        f"{_what_is_late(case)}{by}{also}",
         facts if author is None else (*facts, author.fact()),
-        _wakes(case, part, author, pid),
+        (*first, *_wakes(case, part, author, pid)),
     )
 
 
@@ -502,7 +505,7 @@ def _upstream_wait(case: _Case) -> Remedy:
         return _sent_unasked(case.service, asked)
     busy = without_time(case.report, asked)
     larger: Tuple[Action, ...] = ()
-    in_loop = _waits_in_its_loop(case)
+    in_loop = _is_asleep_in_its_loop(case, _ASKS_ITSELF)
     if in_loop:
         larger = choice.loop_waits(case.report, case.service.pids)
     elif _mostly_queues(case):
@@ -552,12 +555,16 @@ def _sent_unasked(service: Service, asked: MostAsked) -> Remedy:
     )
 
 
-def _waits_in_its_loop(case: _Case) -> bool:
-    """A thread that polls sleeps in calls to an upstream, and requests wait for it meanwhile."""
+# What a thread sleeps in that polls for its clients: calls to an upstream, or a sleep, child …
+_ASKS_ITSELF, _SLEEPS_ITSELF = ("blocked_recv", "blocked_connect"), ("blocked_other",)
+
+
+def _is_asleep_in_its_loop(case: _Case, activities: Tuple[str, ...]) -> bool:
+    """A thread that polls sleeps elsewhere, in these, and requests wait for it meanwhile."""
     service, time = case.service, case.time
     loops = [t for t in serving_threads(service) if t.tid in service.polled]
-    asleep = ("blocked_recv", "blocked_connect")
-    longest = max((sum(t.share.get(name, 0.0) for name in asleep) for t in loops), default=0.0)
+    slept = (sum(t.share.get(name, 0.0) for name in activities) for t in loops)
+    longest = max(slept, default=0.0)
     # Before accept() they wait for a worker that takes one at a time.
     queued_us = (time.queue_us - time.before_us) / time.count if time.count else 0.0
     return longest >= WAIT_SHARE_MIN and queued_us >= WAIT_MEAN_US_MIN

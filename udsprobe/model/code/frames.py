@@ -36,6 +36,9 @@ _ROOTS = frozenset(
         *("_start", "__libc_start_main", "__libc_start_main_impl", "__libc_start_call_main"),
         *("clone", "clone3", "__clone3", "start_thread", "main", "runtime.goexit"),
         *("runtime.main", "runtime.goexit.abi0", "std::rt::lang_start_internal"),
+        # Of Node, whatever was awaited, or comes by a timer.
+        *("processTicksAndRejections", "runNextTicks", "processTimers", "listOnTimeout"),
+        *("processImmediate", "runMicrotasks", "callbackTrampoline"),
     )
 )
 # Of C, C++ and the Java virtual machine.

@@ -102,7 +102,31 @@ def _hot(rows: Sequence[Row], whole: int, idle: Idle) -> Optional[CodePlace]:
     if not innermost:
         return None
     most = max(innermost, key=lambda frame: (innermost[frame], frame.named()))
+    most = _called_by_framework(most, inside[most], rows) or most
     return place_of(most, inside[most], whole, rows, idle)
+
+
+def _called_by_framework(frame: Frame, weight: int, rows: Sequence[Row]) -> Optional[Frame]:
+    """The program's own function that most of an installed package's time is in: who calls the
+    program says less than what it calls. None where the package was called by the program.
+    """
+    if not is_installed(frame) or any(map(_is_programs, _usual_callers(frame, rows))):
+        return None
+    called: Counter[Frame] = Counter()
+    for row in rows:
+        for each in set(_called(frame, row.frames)):
+            called[each] += row.weight
+    own = {each: part for each, part in called.items() if _is_programs(each)}
+    best = max(own, key=lambda each: (own[each], each.named()), default=None)
+    return best if best is not None and own[best] >= HOT_PATH_MIN * weight else None
+
+
+def _called(frame: Frame, frames: Tuple[Frame, ...]) -> Tuple[Frame, ...]:
+    return frames[frames.index(frame) + 1 :] if frame in frames else ()
+
+
+def _is_programs(frame: Frame) -> bool:
+    return is_own(frame) and frame.of_script and not is_installed(frame)
 
 
 def _is_interpreted(rows: Sequence[Row], whole: int) -> bool:

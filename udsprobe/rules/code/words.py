@@ -79,7 +79,7 @@ def _caller(place: CodePlace) -> Tuple[str, ...]:
     if place.own is not None and place.own in outwards:
         known = place.own
     if known is None:
-        return tuple(each for each in outwards[:1] if bare(each) not in MODULES)
+        return tuple(each for each in outwards[:1] if not _is_below_all(bare(each)))
     return (known,) if known == outwards[0] else ("…", known)
 
 

@@ -593,6 +593,11 @@ def held_back(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, .
     return remedies("held-back", _server_among(report, pids))
 
 
+def loop_sleeps(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
+    """An event loop itself sleeps: for a time, or until a child process has ended."""
+    return remedies("loop-sleeps", _server_among(report, pids))
+
+
 def pool(report: Report, pids: Optional[FrozenSet[int]], size: int) -> Tuple[Action, ...]:
     """Requests wait for one of `size` connections to an upstream."""
     # With one, a lock that is held meanwhile looks the same.

@@ -136,6 +136,7 @@ KINDS: Dict[str, Kind] = {
         "app-blocked", "virtual threads of Java that wait", work.VIRTUAL_THREADS
     ),
     "child-each": Kind("app-blocked", "a process is started for each request", work.CHILD_EACH),
+    "loop-sleeps": Kind("app-blocked", "its event loop itself sleeps", work.LOOP_SLEEPS),
     "sleep-in": Kind("app-blocked", "a function that sleeps", work.SLEEP_IN),
     "lock-in": Kind("app-blocked", "a function that waits for a lock", work.LOCK_IN),
     "go-pool": Kind("app-blocked", "its pool of connections is empty", goroutine_waits.GO_POOL),

@@ -810,6 +810,29 @@ LOOP_WAITS: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
 }
+LOOP_SLEEPS: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "wait by a timer of the loop, or run what sleeps in a thread of a pool",
+            _SERVES_NOBODY,
+        ),
+    ),
+    "python": (
+        restart(
+            "wait with await (asyncio.sleep(), asyncio.create_subprocess_exec()), or run what "
+            "sleeps in a thread: await asyncio.to_thread(function); in FastAPI and Starlette a "
+            "handler with def in place of async def",
+            _SERVES_NOBODY,
+        ),
+    ),
+    "node": (
+        restart(
+            "call what comes back at once, and takes a callback or is awaited (no ...Sync), "
+            "or run it in a worker thread",
+            _SERVES_NOBODY,
+        ),
+    ),
+}
 KEPT_POOL: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         restart(
