@@ -115,7 +115,10 @@ u32 own_pid_level = 0;
 u32 looks_at_all = 0;
 /* Bytes whose arrival nobody saw were there then. */
 u64 seeded_ns = 0;
-/* … or came since no program is attached any more, to connections that were used before. */
+/* … or came since no program is attached any more, to connections that were used before. Programs
+ * are taken away one after the other: of an end of a connection that is still seen from then on, it
+ * is not known whether a reply went before.
+ */
 u64 ended_ns = 0;
 /* The round after that in which each slot of sockets' addresses was last marked. */
 u32 followed[FOLLOWED_SLOTS] = {};

@@ -308,7 +308,7 @@ static __always_inline ns_t unanswered_ns(struct server *server, struct connecti
 {
 	ns_t waited_ns = elapsed(connection->received_ns, server->exited_ns ?: now);
 
-	if (connection->phase != PHASE_RECEIVING || connection->leftover ||
+	if (ended_ns || connection->phase != PHASE_RECEIVING || connection->leftover ||
 	    connection->is_multiplexed || connection->is_websocket ||
 	    connection->receives & SPOKE_AGAIN || waited_ns < GOODBYE_NS)
 		return 0;

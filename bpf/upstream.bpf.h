@@ -293,9 +293,9 @@ static __always_inline void note_no_answer(struct connection *connection, ns_t n
 
 	if (connection->phase == PHASE_ASKING)
 		waited_ns = elapsed(connection->turn_ns, now);
-	if (!upstream || connection->phase == PHASE_ENDED || connection->phase == PHASE_ONE_WAY ||
-	    connection->is_multiplexed || connection->is_websocket ||
-	    connection->receives & SAID_GOODBYE ||
+	if (ended_ns || !upstream || connection->phase == PHASE_ENDED ||
+	    connection->phase == PHASE_ONE_WAY || connection->is_multiplexed ||
+	    connection->is_websocket || connection->receives & SAID_GOODBYE ||
 	    (connection->is_tls && waited_ns < GOODBYE_NS))
 		return;
 	connection->phase = PHASE_ENDED;

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Tuple
 
 import pytest
 
-from tests.unit import ill
-from udsprobe.model.report import Peer, Verdict
+from tests.unit import ill, reports
+from udsprobe.model.report import Latency, OwnRequests, Peer, Upstream, Verdict
+from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
+from udsprobe.rules.upstreams import asks_per_request, most_asked
 
 REQUESTS = 950
 
@@ -69,3 +72,20 @@ def test_who_waits_longer_than_all_answers_take_is_told_as_before() -> None:
 )
 def test_the_remedy_is_that_of_who_is_asked(comm: str, says: str) -> None:
     assert says in asking(60, 100, comm).actions[0].say
+
+
+def test_what_several_processes_of_one_service_ask_is_added_up() -> None:
+    """Four workers behind a proxy, a row each: one has a quarter of the 60 questions."""
+    asks = [OwnRequests("unix", "/run/pg.sock", None, 15 * REQUESTS, us) for us in (90, 110) * 2]
+    rows = tuple(Upstream(*row_of(each)) for each in asks)
+    service = replace(whole_service(reports.busy()), upstream=rows, count=REQUESTS, is_first=False)
+    asked = most_asked(service)
+    assert asked is not None
+    assert (asked.count, asked.mean_us, len(asked.facts)) == (60 * REQUESTS, 100.0, 1)
+    assert asks_per_request(service, asked) == 60
+
+
+def row_of(each: OwnRequests) -> Tuple[str, str, None, int, Latency]:
+    """Of a process, as a service of a chain has it."""
+    latency = Latency(each.count, each.latency_mean_us)
+    return each.transport, each.address, None, each.count, latency

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit import ill
 from tests.unit.reports import connect, syscall, target
-from udsprobe.model.report import Hop, Report, Verdict
+from udsprobe.model.report import Hop, OwnRequests, Report, Verdict
 from udsprobe.rules.judge import judged
 from udsprobe.rules.suspects.churn import opened_churn
 
@@ -47,6 +47,23 @@ def test_they_are_the_cause_where_opening_them_takes_something(
 
 def test_where_no_thread_is_accounted_for_they_are() -> None:
     assert opening(4.0, 4.0, ran=0.0).cause == "connection-churn"
+
+
+def test_who_asks_there_opens_them_and_not_whom_is_asked_most() -> None:
+    """Of a chain each process is told what it asks: the remedy is of that program."""
+    report = churned_upstream()
+    (row,) = report.connects or []
+    asks = OwnRequests(row.transport, row.address, None, OPENED, 800.0)
+    asker = replace(ill.served_by(4712, OPENED, "php-fpm8.2"), upstream=[asks])
+    front = ill.served_by(4713, 2 * OPENED, "nginx")
+    by = replace(report.requests, served_by=[front, asker])
+    targets = [
+        replace(target(pid, comm), cmdline=comm)
+        for pid, comm in ((4713, "nginx"), (4712, "php-fpm8.2"))
+    ]
+    (found,) = opened_churn(replace(report, requests=by, targets=targets))
+    assert "php-fpm8.2 opens a connection" in found.headline
+    assert "PDO::ATTR_PERSISTENT" in found.actions[0].say
 
 
 def test_who_serves_opens_them_and_not_the_shell_that_started_it() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import List, Optional, Sequence, Tuple
+from dataclasses import dataclass, replace
+from typing import Dict, List, Optional, Sequence, Tuple
 
-from udsprobe.model.report import Action, Evidence, Report, Upstream
+from udsprobe.model.report import Action, Evidence, Latency, Report, Upstream
 from udsprobe.model.requests.reply_pieces import paused_us
 from udsprobe.rules.accounts.service import (
     Service,
@@ -64,7 +64,8 @@ def most_asked(service: Service) -> Optional[MostAsked]:
 
     Where some of its requests are slow, it is one whose answers take as long, if there is any.
     """
-    rows = _late_first(service, sorted(service.upstream, key=upstream_us, reverse=True))
+    places = sorted(_by_place(service.upstream), key=upstream_us, reverse=True)
+    rows = _late_first(service, places)
     if not rows:
         return None
     worst = rows[0]
@@ -78,6 +79,30 @@ def most_asked(service: Service) -> Optional[MostAsked]:
         server=recognise((worst.peer.comm if worst.peer is not None else None) or ""),
         facts=tuple(_fact(row) for row in rows[:FACTS_MAX]),
         is_kept=worst.connections is not None,
+    )
+
+
+def _by_place(rows: Sequence[Upstream]) -> List[Upstream]:
+    """Of several processes of one service, what they ask the same destination is told together."""
+    by_place: Dict[str, List[Upstream]] = {}
+    for row in rows:
+        by_place.setdefault(place(row), []).append(row)
+    return [_together(each) for each in by_place.values()]
+
+
+def _together(rows: Sequence[Upstream]) -> Upstream:
+    """As the one that most of the time goes to, with the requests and the means of all."""
+    first, *others = sorted(rows, key=upstream_us, reverse=True)
+    if not others:
+        return first
+    count = sum(row.count for row in rows)
+    took_us = sum((row.latency_us.mean or 0.0) * row.count for row in rows)
+    queued_us = sum((row.recv_wait_mean_us or 0.0) * row.count for row in rows)
+    return replace(
+        first,
+        count=count,
+        latency_us=Latency(count, took_us / count if count else None),
+        recv_wait_mean_us=queued_us / count if count else None,
     )
 
 

@@ -567,10 +567,12 @@ def login_server(report: Report, row: Listener) -> Optional[str]:
     return next(iter(found & {"postgresql", "mysql"}), None)
 
 
-def kept_connections(report: Report, row: Connect) -> Tuple[Action, ...]:
-    """The targets open a connection for each request of their own."""
+def kept_connections(
+    report: Report, row: Connect, pids: Optional[FrozenSet[int]]
+) -> Tuple[Action, ...]:
+    """These of the targets open a connection for each request of their own; None: any of them."""
     port = row.address.rpartition(":")[2] if row.transport == "tcp" else None
-    return remedies("churn", _server_among(report, None), port=port)
+    return remedies("churn", _server_among(report, pids), port=port)
 
 
 def lookups(report: Report, pids: Optional[FrozenSet[int]], where: str) -> Tuple[Action, ...]:

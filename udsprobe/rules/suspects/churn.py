@@ -13,6 +13,7 @@ from udsprobe.model.report import (
     Listener,
     Peer,
     Report,
+    ServedBy,
     Syscall,
     Upstream,
 )
@@ -180,14 +181,16 @@ def _opened(report: Report, row: Connect) -> Optional[Suspect]:
     if row.transport == "udp" or not _is_churn(report, opened, requests):
         return None
     subject = f"{row.transport}:{row.address}"
-    client = _program(report)
+    asker = _asker(report, row)
+    client = asker.comm if asker is not None and asker.comm else _program(report)
+    pids = frozenset((asker.pid,)) if asker is not None else None
     return _suspect(
         subject=subject,
         headline=f"{client or 'the target'} opens {_each(opened, requests)} to {subject}",
         report=report,
         opened=opened,
         requests=requests,
-        actions=choice.kept_connections(report, row),
+        actions=choice.kept_connections(report, row, pids),
         is_dear=_is_dear(report, row, asked),
     )
 
@@ -277,6 +280,17 @@ def _client(report: Report, service: Service) -> Optional[Peer]:
             ends = Counter(peer.pid for peer in peers)
             return max(peers, key=lambda peer: ends[peer.pid])
     return None
+
+
+def _asker(report: Report, row: Connect) -> Optional[ServedBy]:
+    """Of the processes that serve, the one that asks most there."""
+    there = (row.transport, row.address)
+    asked = [
+        (sum(own.count for own in each.upstream if (own.transport, own.address) == there), each)
+        for each in report.requests.served_by or ()
+    ]
+    count, most = max(asked, key=lambda one: one[0], default=(0, None))
+    return most if count else None
 
 
 def _program(report: Report) -> Optional[str]:
