@@ -8,7 +8,7 @@ from typing import List, Tuple
 import pytest
 
 from tests.unit import ill
-from udsprobe.model.report import Report, ThreadTime
+from udsprobe.model.report import CpuHolder, Report, ThreadTime
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
@@ -43,6 +43,32 @@ def test_threads_that_take_turns_at_an_interpreter_s_lock_compute() -> None:
     assert found.mean_us("cpu") == pytest.approx(80_000, rel=0.01)
     assert found.mean_us("lock") == pytest.approx(0, abs=800)
     assert cause(taking_turns) == "app-cpu"
+
+
+@pytest.mark.parametrize(
+    ("held", "lock_pct", "contends"),
+    [(0.9, 40, True), (0.1, 40, False), (0.9, 8, False)],
+    ids=["their-own-threads", "others", "hardly-a-lock"],
+)
+def test_waits_for_a_cpu_that_their_own_threads_have_are_for_those_too(
+    held: float, lock_pct: float, contends: bool
+) -> None:
+    """Four threads of Ruby, which use nine tenths of a CPU together: who is given the lock is woken
+    while who gave it still runs. Who waits for a CPU and for no lock lacks that CPU.
+    """
+    share = {"user": 0.23, "runq": 0.28, "blocked_lock": lock_pct / 100, "blocked_poll": 0.0}
+    rest = 0.49 - lock_pct / 100
+    threads = [ill.thread(4711 + n, **{**share, "blocked_recv": rest}) for n in range(4)]
+    parts = {"cpu": 23.0, "runq": 28.0, "lock": lock_pct, "upstream": 100 * rest}
+    report = ill.service(ill.served(270, app=148_000, **parts), *threads)
+    own = CpuHolder(4711, "node", True, held, 100 * held)
+    other = CpuHolder(9, "clang", False, 1 - held, 100 * (1 - held))
+    assert report.time is not None
+    report = replace(report, time=replace(report.time, cpu_holders=[own, other]))
+    told = judged(report).verdict
+    assert told is not None
+    assert ("its threads contend for one lock" in told.summary) == contends
+    assert (told.cause == "app-cpu") or not contends
 
 
 def test_a_worker_that_computes_for_those_that_wait_is_the_thread_to_name() -> None:

@@ -195,12 +195,15 @@ def test_no_more_requests_than_connections_queue_for_none() -> None:
         ("blocked_recv", 30_000.0, True),
         ("blocked_poll", 30_000.0, False),
         ("blocked_recv", 20.0, False),
+        ("blocked_recv", 2_500.0, False),
     ],
 )
 def test_a_loop_that_waits_in_the_call_serves_nobody_else(
     asleep: str, late_us: float, told: bool
 ) -> None:
-    """One that asks without await; one that waits in its poller; one client at a time."""
+    """One that asks without await; one that waits in its poller; one client at a time; one of a
+    pool of threads, which polls for its answer, with requests that wait for far less than that.
+    """
     requests = ill.served(450, recv_wait=late_us, app=20_000, upstream=98.0, cpu=2.0)
     thread = ill.thread(**{"user": 0.04, asleep: 0.9})
     report = ill.service(requests, thread, upstream=[ill.upstream(450, 19_500.0)])

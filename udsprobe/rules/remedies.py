@@ -555,19 +555,28 @@ def _sent_unasked(service: Service, asked: MostAsked) -> Remedy:
     )
 
 
-# What a thread sleeps in that polls for its clients: calls to an upstream, or a sleep, child …
-_ASKS_ITSELF, _SLEEPS_ITSELF = ("blocked_recv", "blocked_connect"), ("blocked_other",)
+# What a thread sleeps in that polls for its clients: calls to an upstream, or a sleep, a child …;
+# and the part of the `app` stages that this is.
+_ASKS_ITSELF = (("blocked_recv", "blocked_connect"), "upstream")
+_SLEEPS_ITSELF = (("blocked_other",), "other")
 
 
-def _is_asleep_in_its_loop(case: _Case, activities: Tuple[str, ...]) -> bool:
-    """A thread that polls sleeps elsewhere, in these, and requests wait for it meanwhile."""
-    service, time = case.service, case.time
+def _is_asleep_in_its_loop(case: _Case, what: Tuple[Tuple[str, ...], str]) -> bool:
+    """A thread that polls sleeps elsewhere, in these, and requests wait for it meanwhile.
+
+    Who comes while it sleeps waits for half of one such sleep on average, at least. Threads of a
+    pool poll for one answer, too: for these nobody waits.
+    """
+    service, time, (activities, part) = case.service, case.time, what
     loops = [t for t in serving_threads(service) if t.tid in service.polled]
     slept = (sum(t.share.get(name, 0.0) for name in activities) for t in loops)
     longest = max(slept, default=0.0)
+    if longest < WAIT_SHARE_MIN or not time.count:
+        return False
     # Before accept() they wait for a worker that takes one at a time.
-    queued_us = (time.queue_us - time.before_us) / time.count if time.count else 0.0
-    return longest >= WAIT_SHARE_MIN and queued_us >= WAIT_MEAN_US_MIN
+    queued_us = (time.queue_us - time.before_us) / time.count
+    each_us = service.app_us(part) / service.count if service.count else 0.0
+    return queued_us >= max(WAIT_MEAN_US_MIN, longest * each_us / 2)
 
 
 def _pool(service: Service) -> str:

@@ -72,11 +72,21 @@ def saturation(
         busiest = max(threads, key=lambda t: busy(service, t.share))
         together = _of_host(service) if _waits_in_turns(busiest) else None
         return together or _of_thread(service, busiest)
-    if by_others >= WAIT_SHARE_MIN:
+    if by_others + _behind_own_threads(service, by_others) >= WAIT_SHARE_MIN:
         taking_turns = _of_process(service)
         if taking_turns is not None:
             return taking_turns
     return _of_host(service)
+
+
+def _behind_own_threads(service: Service, by_others: float) -> float:
+    """The part of the `app` stages in which its threads wait for a CPU by its own demand.
+
+    Who is given an interpreter's lock is woken while who gave it still runs. Where they wait for
+    the lock less than for that, CPUs are what they lack.
+    """
+    waits = service.app_pct.get("runq", 0.0) / 100 * (1 - service.foreign_runq)
+    return waits if waits <= by_others else 0.0
 
 
 def is_busy_for_nobody(service: Service, time: RequestTime) -> bool:
