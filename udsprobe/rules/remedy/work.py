@@ -721,7 +721,8 @@ _BY_JOIN = (
     restart(
         "ask {who} once for all that a request needs, and not once for each row: a join, or "
         "IN (...) (Django: select_related, prefetch_related; SQLAlchemy: selectinload; Rails: "
-        "includes; Laravel: with; JPA: join fetch; Sequelize, Prisma: include); or keep the answers",
+        "includes; Laravel: with; JPA: join fetch; Sequelize, Prisma: include); or keep the "
+        "answers",
         _IN_TURN,
     ),
 )
