@@ -38,6 +38,20 @@ def test_what_was_told_of_a_thread_only_grows() -> None:
     assert before.threads == {tid: NS * tid for tid in sorted(tids)[-THREADS_MAX:]}
 
 
+def test_what_comes_in_parts_counts_as_much_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are counted before the interval is over, and all of them a few at a time."""
+    whole, parts, tids = StackProfile(), StackProfile(), range(1, THREADS_MAX)
+    events = [*map(began, tids), *(slept(tid, has_ended=tid % 2 == 0) for tid in tids)]
+    whole.add(Came(list(events), []))
+    monkeypatch.setattr(stack_profile, "AT_ONCE", 7)
+    parts.add_some(Came(events[:20], []))
+    parts.add_some(Came([], []))
+    parts.add(Came(events[20:], []))
+    assert parts.counts() == whole.counts()
+    whole.close()
+    parts.close()
+
+
 def test_of_very_many_processes_not_all_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor the same ones again and again: each would have to read what it has mapped."""
     monkeypatch.setattr(stack_profile, "PROCESSES_MAX", 2)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import platform
 from contextlib import suppress
-from threading import Event, Thread
-from typing import TYPE_CHECKING, FrozenSet, Iterable, Optional, Tuple
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Callable, FrozenSet, Iterable, Optional, Tuple
 
 from udsprobe.errors import KernelCannotError
 from udsprobe.kernel.abilities.syscall_table import syscall_tables
@@ -24,6 +24,9 @@ WINDOW_S = 10.0
 """After a cause is named: a thousand samples of a thread that runs all the time."""
 
 LOOK_EVERY_S = 0.05
+HELD_BYTES = 1 << 20
+"""Of stacks that have no names yet: more than these are named before the interval is over."""
+
 ALWAYS, AUTO, NEVER = "always", "auto", "never"
 BY_BCC = "strategy bcc takes no stacks"
 WITHOUT_LIBDW = (
@@ -38,20 +41,50 @@ _ASLEEP = CAUSES - _RUNNING
 
 class _Looking(Thread):
     """Looks at the sampler some times a second, while that is on: a sleep that lasts is then seen,
-    and no ring is full."""
+    and no ring is full.
 
-    def __init__(self, sampler: StackSampler) -> None:
+    Args:
+        enough: done when there is more than is to be held; it must not wait for long.
+    """
+
+    def __init__(self, sampler: StackSampler, enough: Callable[[], object]) -> None:
         super().__init__(name="stacks", daemon=True)
-        self._sampler = sampler
+        self._sampler, self._enough = sampler, enough
         self._ends = Event()
         self.start()
 
     def run(self) -> None:
         while not self._ends.wait(LOOK_EVERY_S):
             self._sampler.look()
+            if self._sampler.held_bytes >= HELD_BYTES:
+                self._enough()
 
     def end(self) -> None:
         self._ends.set()
+        self.join()
+
+
+class _Naming(Thread):
+    """Does some work each time that it is told to, beside who looks: reading symbols takes half a
+    second at first."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        super().__init__(name="names", daemon=True)
+        self._work = work
+        self._is_due, self._ends = Event(), False
+        self.start()
+
+    def run(self) -> None:
+        while self._is_due.wait() and not self._ends:
+            self._is_due.clear()
+            self._work()
+
+    def tell(self) -> None:
+        self._is_due.set()
+
+    def end(self) -> None:
+        self._ends = True
+        self._is_due.set()
         self.join()
 
 
@@ -89,6 +122,9 @@ class StackTaking:
         self.loading_s = 0.0
         self._sampler: Optional[StackSampler] = None
         self._looking: Optional[_Looking] = None
+        self._naming: Optional[_Naming] = None
+        # Of the profile.
+        self._lock = Lock()
         self._culprits: Tuple[str, FrozenSet[int]] = ("", frozenset())
         self._ends_ns = 0
         self._parked_at_ns = 0
@@ -113,7 +149,8 @@ class StackTaking:
     def keep_looking(self) -> None:
         """While it is on; after privileges were given up: a thread would keep its own."""
         if self._sampler is not None and self._sampler.is_on and self._looking is None:
-            self._looking = _Looking(self._sampler)
+            self._naming = _Naming(self._name_some)
+            self._looking = _Looking(self._sampler, self._naming.tell)
 
     def _follow(self, report: Report, now_ns: int) -> None:
         if self._wanted == ALWAYS:
@@ -141,6 +178,10 @@ class StackTaking:
         sampler = self._sampler
         if sampler is None or not (sampler.on_ns() or sampler.asleep_on_ns()):
             return None
+        with self._lock:
+            return self._read(sampler)
+
+    def _read(self, sampler: StackSampler) -> StackReading:
         on_ns, asleep_on_ns = sampler.on_ns(), sampler.asleep_on_ns()
         # Naming them takes a while, in which more come.
         self._profile.add(sampler.take())
@@ -159,6 +200,14 @@ class StackTaking:
             waits_lost=sampler.waits_lost(),
             sees_owing=sampler.sees_owing,
         )
+
+    def _name_some(self) -> None:
+        """What is held, unless all of it is being named anyway."""
+        if self._sampler is not None and self._lock.acquire(blocking=False):
+            try:
+                self._profile.add_some(self._sampler.take_held())
+            finally:
+                self._lock.release()
 
     def _look_at_parked(self, sampler: StackSampler, asleep_on_ns: int) -> None:
         """No thread sleeps for what waits in a runtime for another one, a lock or time."""
@@ -194,8 +243,10 @@ class StackTaking:
     def _end_looking(self) -> None:
         # A thread that wakes up 20 times a second for nothing takes a quarter of all our time.
         looking, self._looking = self._looking, None
-        if looking is not None:
-            looking.end()
+        naming, self._naming = self._naming, None
+        for thread in (looking, naming):
+            if thread is not None:
+                thread.end()
 
     def close(self) -> None:
         """Give everything back. May be called twice."""
@@ -217,7 +268,8 @@ class StackTaking:
             return
         chosen = frozenset(pids)
         if chosen:
-            self._sampler.watch(chosen, self._profile.runtimes_of)
+            with self._lock:
+                self._sampler.watch(chosen, self._profile.runtimes_of)
             self._sampler.switch(running=bool(_RUNNING & causes), asleep=bool(_ASLEEP & causes))
         else:
             self.stop()

@@ -13,11 +13,22 @@ from typing import (
     Optional,
     Sequence,
     Tuple,
-    Union,
 )
 
+from udsprobe.kernel.objects.own_memory import give_back
 from udsprobe.kernel.proc.process_memory import ProcessMemory
-from udsprobe.kernel.stacks.raw_stacks import Came, RawStack, SleepBegan, SleepTime, Untold, Wait
+from udsprobe.kernel.stacks.raw_stacks import (
+    Came,
+    Event,
+    Held,
+    RawStack,
+    SleepBegan,
+    SleepTime,
+    Untold,
+    Wait,
+    event_of,
+    pid_of,
+)
 from udsprobe.kernel.stacks.runtimes import Runtimes
 from udsprobe.kernel.stacks.v8_frames import V8Frame
 from udsprobe.sample import (
@@ -30,7 +41,6 @@ from udsprobe.sample import (
 )
 from udsprobe.symbols.cpython.stacks import PythonStacks
 from udsprobe.symbols.frame_rules import MACHINES, Machine
-from udsprobe.symbols.freed_memory import give_back
 from udsprobe.symbols.go.goroutine_stacks import GoroutineStacks
 from udsprobe.symbols.java.stacks import JavaStacks
 from udsprobe.symbols.kernel_functions import KernelFunctions
@@ -47,6 +57,9 @@ STACKS_MAX = 2000
 PROCESSES_MAX = 200
 THREADS_MAX = 64
 """Of one stack, that are told apart."""
+
+AT_ONCE = 64
+"""Of what came, that are taken apart and counted together."""
 
 HOLDERS_MAX = 8
 """Stacks of who has a lock that is waited for in one place; of further ones it is not known."""
@@ -71,7 +84,6 @@ Row = Tuple[int, str, str, str]
 Way = Tuple[List[Activation], bool]
 """From what runs outwards; whether to the outermost function."""
 
-Event = Union[RawStack, SleepBegan, SleepTime]
 # Programs of 32 bits have other numbers for their calls, and their stacks below this.
 _ABOVE_32_BITS = 1 << 32
 
@@ -253,9 +265,33 @@ class StackProfile:
 
     def add(self, came: Came) -> None:
         """Count what came, each stack under the names that its addresses have now."""
-        for process in self._processes.values():
+        self._count(came, list(self._processes.values()))
+        give_back()
+
+    def add_some(self, came: Came) -> None:
+        """The same, between two times at which all is counted: nobody else is looked at."""
+        pids = {pid_of(each) for each in came.events}
+        self._count(came, [each for pid, each in self._processes.items() if pid in pids])
+
+    def _count(self, came: Came, processes: Sequence[_Process]) -> None:
+        for process in processes:
             process.refresh()
-        for event, way in self._ways(came):
+        for at in range(0, len(came.events), AT_ONCE):
+            self._count_some(came.events[at : at + AT_ONCE])
+        for sums in came.untold:
+            self._process(sums.pid).names.want(sums.ip)
+        self._look()
+        for sums in came.untold:
+            self._add_untold(sums)
+        for process in self._processes.values():
+            process.rest()
+        self._images.rest()
+
+    def _count_some(self, held: Sequence[Held]) -> None:
+        events = [event_of(each) for each in held]
+        ways = [self._way(event) for event in events]
+        self._look()
+        for event, way in zip(events, ways):
             if isinstance(event, RawStack):
                 row, is_whole = self._row(event, way, CPU)
                 self._sums(row).add_ran(event, is_whole=is_whole)
@@ -263,22 +299,12 @@ class StackProfile:
                 self._fell_asleep(event, way)
             else:
                 self._slept(event)
-        for sums in came.untold:
-            self._add_untold(sums)
-        for process in self._processes.values():
-            process.rest()
-        self._images.rest()
-        give_back()
 
-    def _ways(self, came: Came) -> List[Tuple[Event, Way]]:
-        """What came, with the addresses of its stack; what can be told of these is then known."""
-        found = [(event, self._way(event)) for event in came.events]
-        for sums in came.untold:
-            self._process(sums.pid).names.want(sums.ip)
+    def _look(self) -> None:
+        """What can be told of the addresses of the stacks is then known."""
         if self._images.look():
             for process in self._processes.values():
                 process.names.forget()
-        return found
 
     def _way(self, event: Event) -> Way:
         if isinstance(event, SleepTime):

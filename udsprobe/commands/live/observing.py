@@ -11,6 +11,7 @@ from udsprobe.commands.options.privilege_options import least_privilege
 from udsprobe.commands.options.shared import WatchOptions
 from udsprobe.commands.output.notices import notice
 from udsprobe.kernel.objects.alongside import Work, nothing
+from udsprobe.kernel.objects.own_memory import keep_together
 from udsprobe.observe.live_observer import LiveObserver, ObserverOptions, Observing
 from udsprobe.observe.observation import Observer
 
@@ -41,6 +42,7 @@ def observer_of(
     Raises:
         UdsprobeError: of `Observer`.
     """
+    keep_together()
     if options.detail != "auto":
         observer = Observer(
             chosen,

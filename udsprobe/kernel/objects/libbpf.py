@@ -80,9 +80,6 @@ SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "bpf_obj_get_info_by_fd": (_int, [_int, _pointer, ctypes.POINTER(_uint)]),
     "bpf_enable_stats": (_int, [_int]),
     "bpf_prog_test_run_opts": (_int, [_int, _pointer]),
-    "ring_buffer__new": (_pointer, [_int, _pointer, _pointer, _pointer]),
-    "ring_buffer__consume": (_int, [_pointer]),
-    "ring_buffer__free": (None, [_pointer]),
 }
 # The kernel's own, for a trampoline on arm64 before 6.4 too; no C library has words for it
 # (include/linux/errno.h).

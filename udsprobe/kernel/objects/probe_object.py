@@ -27,6 +27,7 @@ from typing import (
 
 from udsprobe.kernel.objects.btf import Btf
 from udsprobe.kernel.objects.libbpf import LibbpfError, ProgInfo, libbpf, program_info
+from udsprobe.kernel.objects.own_memory import untouched
 
 BPF_NOEXIST, NO_PREALLOC = 1, 1
 ITERATOR_READ_BYTES = max(1 << 18, 8 * mmap.PAGESIZE)
@@ -105,7 +106,6 @@ class ProbeObject:
 
     def __init__(self, raw: bytes) -> None:
         self._bpf = libbpf()
-        self._raw = raw
         options = _OpenOptions(ctypes.sizeof(_OpenOptions), b"udsprobe")
         self._object = self._bpf.pointer(
             "bpf_object__open_mem", raw, len(raw), ctypes.addressof(options)
@@ -121,7 +121,7 @@ class ProbeObject:
         self._lasting_bytes: Optional[int] = None
         # By map: taken anew for each reading, they are cleared and scattered over the heap.
         self._batch_buffers: Dict[Tuple[str, int, int], Tuple[Any, Any]] = {}
-        self._read_buffer = bytearray(ITERATOR_READ_BYTES)
+        self._read_buffer = untouched(ITERATOR_READ_BYTES)
 
     def set_options(self, values: Mapping[str, bytes]) -> None:
         """Write `const volatile` globals, before `load`.
@@ -274,6 +274,10 @@ class ProbeObject:
             self._mapped[kind] = shared
         return self._mapped[kind]
 
+    def mapped_for_now(self, map_name: str, size_bytes: int) -> mmap.mmap:
+        """The same, for the caller to close."""
+        return mmap.mmap(self._map_fd(map_name), size_bytes, mmap.MAP_SHARED, mmap.PROT_READ)
+
     def update(self, map_name: str, key: bytes, value: bytes, flags: int = 0) -> None:
         """`bpf_map_update_elem`. Raises LibbpfError (EEXIST with BPF_NOEXIST, E2BIG when full)."""
         self._bpf.call("bpf_map_update_elem", self._map_fd(map_name), key, value, flags)
@@ -397,8 +401,8 @@ class ProbeObject:
         # Who reads the map again before this reading ends has buffers of its own.
         buffers = self._batch_buffers.pop(kind, None)
         keys, values = buffers or (
-            ctypes.create_string_buffer(key_bytes * size),
-            ctypes.create_string_buffer(value_bytes * size),
+            untouched(key_bytes * size),
+            untouched(value_bytes * size),
         )
         # Their `.raw` would copy all of it for every pair.
         key_view, value_view = memoryview(keys), memoryview(values)

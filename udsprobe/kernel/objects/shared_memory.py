@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
+from contextlib import contextmanager
 from functools import cache, reduce
 from operator import add
-from typing import Dict, Iterable, List, Sequence, Tuple, Type, Union
+from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Tuple, Type, Union
 
 from udsprobe.kernel.objects.probe_object import ProbeObject
 
@@ -88,6 +89,25 @@ class SharedArray:
     def place(self, *path: str) -> slice:
         """Where the words of a member are in a row, nested members by path."""
         return words_at(self._layout, *path)
+
+
+class ArrayAtTimes:
+    """The same, large, and mapped only while it is read: all pages that are mapped are resident.
+
+    Args:
+        entries: how many it was loaded with.
+        size_bytes: of one.
+    """
+
+    def __init__(self, loaded: ProbeObject, name: str, entries: int, size_bytes: int) -> None:
+        self._loaded, self._name = loaded, name
+        self._size, self._whole = size_bytes, whole_pages(size_bytes * entries)
+
+    @contextmanager
+    def reading(self) -> Iterator[Callable[[int], bytes]]:
+        """One entry by its index, as it is now."""
+        with self._loaded.mapped_for_now(self._name, self._whole) as mapped:
+            yield lambda index: mapped[index * self._size : (index + 1) * self._size]
 
 
 class AddedUp:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, List, NamedTuple, Tuple, Union
+from typing import Any, List, NamedTuple, Optional, Tuple, Union
 
 from udsprobe.kernel.stacks.php_frames import PhpFrame
 from udsprobe.kernel.stacks.python_frames import PythonFrame
@@ -86,11 +86,55 @@ class Untold(NamedTuple):
 Event = Union[RawStack, SleepBegan, SleepTime]
 
 
+class HeldStack(NamedTuple):
+    """A record with a stack, as it came: the objects that it is made into take as much again."""
+
+    pid: int
+    pieces: Tuple[bytes, ...]
+    records: Records
+
+    @property
+    def size_bytes(self) -> int:
+        """What it holds."""
+        return sum(map(len, self.pieces))
+
+    def event(self) -> Event:
+        """What it tells."""
+        return self.records.made(self.pieces)
+
+
+Held = Union[Event, HeldStack]
+
+
 class Came(NamedTuple):
     """What came since the last time, and the sums of what was not told."""
 
-    events: List[Event]
+    events: List[Held]
     untold: List[Untold]
+
+
+def event_of(held: Held) -> Event:
+    """Itself, unless it is still as it came."""
+    return held.event() if isinstance(held, HeldStack) else held
+
+
+def pid_of(held: Held) -> Optional[int]:
+    """Whose stack it is; None: it only tells a time."""
+    if isinstance(held, SleepTime):
+        return None
+    return held.stack.pid if isinstance(held, SleepBegan) else held.pid
+
+
+# Of a record, in its order: what says how far each is filled, by elements or by bytes.
+_LISTS = (
+    ("v8_frames", "v8_count"),
+    ("python_frames", "python_count"),
+    ("php_frames", "php_count"),
+    ("ruby_frames", "ruby_count"),
+    ("kernel_frames", "kernel_frames_bytes"),
+    ("user_frames", "user_frames_bytes"),
+    ("copy", "copy_bytes"),
+)
 
 
 class Records:
@@ -105,16 +149,38 @@ class Records:
         self._layout = layout
         self._began, self._ended = kinds["RECORD_WAIT_BEGAN"], kinds["RECORD_WAIT_ENDED"]
         self._goes_on = kinds["RECORD_WAIT_GOES_ON"]
+        types, self._lists = dict(layout._fields_), []
+        for name, filled in _LISTS:
+            place = getattr(layout, name)
+            each_bytes = ctypes.sizeof(types[name]._type_) if filled.endswith("_count") else 1
+            self._lists.append((place.offset, place.size, filled, each_bytes))
 
-    def at(self, address: int) -> Event:
+    def at(self, address: int) -> Held:
         """Of the ring: its fields behind `ns` are there unless it only tells a time."""
         header = self._layout.from_address(address)
-        wait = (header.thread, header.began_ns)
         if header.record in (self._ended, self._goes_on):
+            wait = (header.thread, header.began_ns)
             return SleepTime(wait, header.ns, header.record == self._ended)
-        memory = ctypes.string_at(address + self._layout.copy.offset, header.copy_bytes)
-        stack = self.stack(header, memory)
+        pieces = tuple(ctypes.string_at(address + at, size) for at, size in self._used(header))
+        return HeldStack(header.tgid, pieces, self)
+
+    def made(self, pieces: Tuple[bytes, ...]) -> Event:
+        """Of `HeldStack.pieces`."""
+        header = self._layout.from_buffer_copy(pieces[0].ljust(ctypes.sizeof(self._layout), b"\0"))
+        for (at, size), piece in zip(self._used(header), pieces):
+            ctypes.memmove(ctypes.addressof(header) + at, piece, size)
+        stack = self.stack(header, pieces[-1])
+        wait = (header.thread, header.began_ns)
         return SleepBegan(wait, bool(header.is_owing), stack) if self._is_sleep(header) else stack
+
+    def _used(self, header: Any) -> List[Tuple[int, int]]:
+        """Where its parts begin, and their bytes: what is before all lists, each of these as far as
+        it is filled, the memory last."""
+        lists = [
+            (at, min(getattr(header, filled) * each_bytes, most_bytes))
+            for at, most_bytes, filled, each_bytes in self._lists
+        ]
+        return [(0, self._lists[0][0]), *lists]
 
     def stack(self, header: Any, memory: bytes) -> RawStack:
         """Of a record that has one."""

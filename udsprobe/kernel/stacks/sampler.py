@@ -17,7 +17,17 @@ from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Set
 from udsprobe.kernel.objects.libbpf import LibbpfError, libbpf
 from udsprobe.kernel.stacks import perf_events
 from udsprobe.kernel.stacks.loaded import LEAVING, SLEEPERS, LoadedStacks, make_fresh
-from udsprobe.kernel.stacks.raw_stacks import Came, Event, Records, SleepTime, Untold
+from udsprobe.kernel.stacks.raw_stacks import (
+    Came,
+    Held,
+    HeldStack,
+    RawStack,
+    Records,
+    SleepBegan,
+    SleepTime,
+    Untold,
+)
+from udsprobe.kernel.stacks.ring import Ring
 from udsprobe.kernel.stacks.runtimes import Runtimes
 from udsprobe.kernel.stacks.sleepers import sleeping
 
@@ -26,15 +36,14 @@ HZ = 99
 
 RESTS_ON = "perf:cpu-clock, perf:context-switches"
 RESTS_ON_CLOCK = "perf:cpu-clock"
-_RUNNING = "sample_cpu"
+_RUNNING, _RING = "sample_cpu", "ring"
 _ONLINE = Path("/sys/devices/system/cpu/online")
-_ON_RECORD = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 _UNTOLD_KEY, _UNTOLD = struct.Struct("<IiQ"), struct.Struct("<QQQ")
 
 
 EVENTS_MAX = 1500
-"""That are held between two calls of `take`; further ones are lost, and counted. As many sleeps are
-told in a second (TAKEN_IN_SECOND, bpf/stacks.h)."""
+"""That are handed over with one call of `take`, or before it; further ones are lost, and counted.
+As many sleeps are told in a second (TAKEN_IN_SECOND, bpf/stacks.h)."""
 
 
 RuntimesOf = Callable[[int], Optional[Runtimes]]
@@ -80,10 +89,11 @@ class StackSampler:
     """
 
     def __init__(self, loaded: LoadedStacks) -> None:
-        self._ring = 0
+        self._ring: Optional[Ring] = None
         self._pids: Set[int] = set()
         self._runtimes: Dict[int, Runtimes] = {}
-        self._came: List[Event] = []
+        self._came: List[Held] = []
+        self._held_bytes = self._kept = 0
         self._dropped = 0
         self._lock = Lock()
         self._running, self._asleep = _Switch(), _Switch()
@@ -99,7 +109,8 @@ class StackSampler:
         self._layout: Any = self._object.btf.structure("stack_sample")
         self._kinds = self._object.btf.enum("stack_record")
         self._records = Records(self._layout, self._kinds)
-        self._on_record = _ON_RECORD(self._take)
+        rings = (each for each in self._object.shapes() if each.name == _RING)
+        self._ring_bytes = next(rings).entries
         self._map_ring()  # What fails is to fail now.
         self._unmap_ring()
         self._attach(self._running, _RUNNING, lambda cpu: perf_events.open_clock(cpu, HZ))
@@ -111,15 +122,12 @@ class StackSampler:
                 self.sees_sleep = False
 
     def _map_ring(self) -> None:
-        self._ring = libbpf().pointer(
-            "ring_buffer__new", self._object.descriptor("ring"), self._on_record, None, None
-        )
+        self._ring = Ring(self._object.descriptor(_RING), self._ring_bytes)
 
     def _unmap_ring(self) -> None:
-        # All its pages are resident, and twice, as long as it is mapped.
-        if self._ring:
-            libbpf().functions.ring_buffer__free(self._ring)
-            self._ring = 0
+        ring, self._ring = self._ring, None
+        if ring is not None:
+            ring.close()
 
     def _attach(self, events: _Switch, program: str, opened: Callable[[int], int]) -> None:
         for cpu in perf_events.online_cpus(_ONLINE.read_text()):
@@ -167,7 +175,7 @@ class StackSampler:
 
     def _switch(self, running: bool, asleep: bool) -> None:
         asleep = asleep and self.sees_sleep
-        if (running or asleep) and not self._ring:
+        if (running or asleep) and self._ring is None:
             self._map_ring()
         self._running.turn(on=running)
         if asleep and not self._asleep.is_on:
@@ -189,8 +197,8 @@ class StackSampler:
                 self._object.delete("sleepers", key)
 
     def _consume(self) -> None:
-        if self._ring:
-            libbpf().call("ring_buffer__consume", self._ring)
+        if self._ring is not None:
+            self._ring.read(self._take)
 
     def _look_at_sleepers(self) -> None:
         # Where they fell asleep comes before how long they have slept.
@@ -201,9 +209,11 @@ class StackSampler:
             for event in sleeping(raw, self._layout, self._records, goes_on, "/proc", known):
                 self._keep(event)
 
-    def _keep(self, event: Event) -> None:
-        if len(self._came) < EVENTS_MAX or isinstance(event, SleepTime):
+    def _keep(self, event: Held) -> None:
+        if self._kept < EVENTS_MAX or isinstance(event, SleepTime):
             self._came.append(event)
+            self._kept += 1
+            self._held_bytes += _size_bytes(event)
         else:
             self._dropped += 1
 
@@ -263,8 +273,22 @@ class StackSampler:
         """What came since the last call."""
         with self._lock:
             self._look()
-            came, self._came = self._came, []
-            return Came(came, self._untold() if self._asleep.on_ns() else [])
+            self._kept = 0
+            return Came(self._taken(), self._untold() if self._asleep.on_ns() else [])
+
+    def take_held(self) -> Came:
+        """What earlier looks have brought, so that it need not be held any longer."""
+        with self._lock:
+            return Came(self._taken(), [])
+
+    def _taken(self) -> List[Held]:
+        came, self._came, self._held_bytes = self._came, [], 0
+        return came
+
+    @property
+    def held_bytes(self) -> int:
+        """Of stacks that came and were not taken."""
+        return self._held_bytes
 
     def _untold(self) -> List[Untold]:
         entries = self._object.entries("untold", _UNTOLD_KEY.size, _UNTOLD.size)
@@ -298,6 +322,12 @@ class StackSampler:
         self._running.events.clear()
         self._asleep.events.clear()
 
-    def _take(self, _context: int, address: int, size_bytes: int) -> int:
+    def _take(self, address: int, _size_bytes: int) -> None:
         self._keep(self._records.at(address))
-        return 0
+
+
+def _size_bytes(held: Held) -> int:
+    if isinstance(held, HeldStack):
+        return held.size_bytes
+    stack = held.stack if isinstance(held, SleepBegan) else held
+    return len(stack.memory) if isinstance(stack, RawStack) else 0

@@ -17,6 +17,7 @@ from udsprobe.kernel.objects.btf import Btf
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.objects.shared_memory import (
     AddedUp,
+    ArrayAtTimes,
     Row,
     SharedArray,
     SharedGlobals,
@@ -134,10 +135,10 @@ class Counters:
         self._cpus = range(cpus)
         btf = loaded.btf
         self._series_max = series_max
-        self._calls = SharedArray(
-            loaded, "calls", cpus * self._series_max, btf.structure("call_counts")
-        )
-        self._no_call = bytes(btf.structure("call_counts")())
+        call = btf.structure("call_counts")
+        self._calls = ArrayAtTimes(loaded, "calls", cpus * series_max, ctypes.sizeof(call))
+        self._call_maxima = [words_at(call, "latency", "max_ns").start]
+        self._no_call = bytes(call())
         # By key: as it was read last, of each CPU that made any.
         self._calls_known: Dict[int, Tuple[List[bytes], CallCounts]] = {}
         self._latencies: Dict[int, Tuple[Row, LatencyCounts]] = {}
@@ -288,17 +289,18 @@ class Counters:
         found: Dict[int, List[bytes]] = {}
         used = min(self._globals.get("series_used"), self._series_max - 1)
         keys = self._globals.words("key_of_series")
-        for series in range(1, used + 1):
-            raws = (self._calls.raw(cpu * self._series_max + series) for cpu in self._cpus)
-            made = [raw for raw in raws if raw != self._no_call]
-            found.setdefault(keys[series], []).extend(made)
+        with self._calls.reading() as raw_of:
+            for series in range(1, used + 1):
+                raws = (raw_of(cpu * self._series_max + series) for cpu in self._cpus)
+                made = [raw for raw in raws if raw != self._no_call]
+                found.setdefault(keys[series], []).extend(made)
         return tuple(self._calls_of(key, raws) for key, raws in found.items())
 
     def _calls_of(self, key: int, raws: List[bytes]) -> CallCounts:
         known = self._calls_known.get(key)
         if known is None or known[0] != raws:
             rows = map(words_of_raw, raws or [self._no_call])
-            row = combined(rows, [self._calls.place("latency", "max_ns").start])
+            row = combined(rows, self._call_maxima)
             known = self._calls_known[key] = raws, self._keys.counts(key, row)
         return known[1]
 
