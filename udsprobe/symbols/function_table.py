@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_right
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-_NAMES_OF_A_BLOCK, _BLOCKS_OPEN_MAX = 128, 64
+_NAMES_OF_A_BLOCK, _BLOCKS_OPEN_MAX = 128, 8
 _FAST = 1
 
 
@@ -97,7 +97,9 @@ class _Names:
 
 
 def _packed(numbers: Sequence[int]) -> Sequence[int]:
-    return array("Q" if max(numbers, default=0) >> 32 else "I", numbers)
+    kinds = (("B", 8), ("H", 16), ("I", 32))
+    largest = max(numbers, default=0)
+    return array(next((kind for kind, bits in kinds if not largest >> bits), "Q"), numbers)
 
 
 def _compressed(names: _Names, order: Sequence[int]) -> Iterator[bytes]:

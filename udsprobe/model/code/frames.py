@@ -177,12 +177,18 @@ class Frame(NamedTuple):
 
     def named(self) -> str:
         """`verify (auth.js:12)`, `memcpy (libc.so.6)`, `not known (nginx)`."""
-        where = self.module or ""
-        if self.file:
-            where = self.file.rpartition("/")[2]
-            where += f":{self.line}" if self.line is not None else ""
-        name = brief(self.function) if self.function else NOT_KNOWN
-        return f"{name} ({where})" if where else name
+        return _named(self)
+
+
+@lru_cache(maxsize=4096)
+def _named(frame: Frame) -> str:
+    # One text for all stacks that it is in, of all reports.
+    where = frame.module or ""
+    if frame.file:
+        where = frame.file.rpartition("/")[2]
+        where += f":{frame.line}" if frame.line is not None else ""
+    name = brief(frame.function) if frame.function else NOT_KNOWN
+    return f"{name} ({where})" if where else name
 
 
 def bare(named: str) -> str:

@@ -45,7 +45,11 @@ def json_line(report: Report) -> str:
     Raises:
         ValueError: a number is not finite.
     """
-    return json.dumps(document(report), separators=(",", ":"), allow_nan=False) + "\n"
+    # Part by part: its objects and the pieces of its text take ten times as much as the line.
+    names = sorted((each.name for each in fields(report)), key=lambda name: name != "schema")
+    encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+    parts = (encode({name: _member(report, name, _DECIMALS)})[1:-1] for name in names)
+    return "{" + ",".join(parts) + "}\n"
 
 
 def plain_object(value: Any) -> Dict[str, Any]:
@@ -56,12 +60,14 @@ def plain_object(value: Any) -> Dict[str, Any]:
 def _object(value: Any, decimals: Optional[int]) -> Dict[str, Any]:
     return {
         # `class` is no name that Python allows.
-        field.name.rstrip("_"): _plain(
-            getattr(value, field.name),
-            None if field.name in _NOT_ROUNDED else _DECIMALS_OF.get(field.name, decimals),
-        )
+        field.name.rstrip("_"): _member(value, field.name, decimals)
         for field in fields(value)
     }
+
+
+def _member(value: Any, name: str, decimals: Optional[int]) -> Any:
+    own = None if name in _NOT_ROUNDED else _DECIMALS_OF.get(name, decimals)
+    return _plain(getattr(value, name), own)
 
 
 def _plain(value: Any, decimals: Optional[int]) -> Any:
