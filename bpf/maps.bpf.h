@@ -266,6 +266,13 @@ struct {
 	__type(value, struct connection);
 } connections SEC(".maps");
 
+/* What a connection speaks of HTTP/2 (http2.bpf.h). */
+enum multiplexed {
+	TAKES_TURNS = 0,	/* nothing, as far as is known */
+	SHARED_BY_STREAMS = 1,	/* HTTP/2, but frames are not followed: its turns are no requests */
+	STREAMS_FOLLOWED = 2,	/* each stream is a request */
+};
+
 /* Of connections of HTTP/2, by the address of their struct sock. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

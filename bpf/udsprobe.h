@@ -751,13 +751,6 @@ struct turn_before {
 	ns_t came_ns;		/* what that call received */
 };
 
-/* What a connection speaks of HTTP/2 (http2.bpf.h). */
-enum multiplexed {
-	TAKES_TURNS = 0,	/* nothing, as far as is known */
-	SHARED_BY_STREAMS = 1,	/* HTTP/2, but frames are not followed: its turns are no requests */
-	STREAMS_FOLLOWED = 2,	/* each stream is a request */
-};
-
 /* A request on a connection that others share (streams.bpf.h). */
 struct stream {
 	unsigned int id;	/* 0: this place is free */
@@ -841,7 +834,7 @@ struct connection {
 	unsigned char asks;	/* 0: not counted */
 	unsigned char receives;	/* receive calls of the turn in progress, or as many as count */
 	unsigned char looks;	/* receive calls that were looked at, or LOOKS_MAX */
-	unsigned char is_multiplexed;	/* enum multiplexed */
+	unsigned char is_multiplexed;	/* enum multiplexed (maps.bpf.h) */
 	unsigned char leftover;
 	unsigned char window_known;	/* what follows is told from a beginning on */
 	unsigned char is_websocket;	/* its messages need no reply */

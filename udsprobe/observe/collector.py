@@ -34,6 +34,7 @@ from udsprobe.sample import (
     Observation,
     ProbeReading,
     Sample,
+    ServedCounts,
     StackReading,
     ThreadActivities,
     TrafficCounts,
@@ -311,23 +312,27 @@ class Collector:
         return self._table.unplaced_failures()
 
 
+def _turns_alone(served: Optional[ServedCounts]) -> Optional[ServedCounts]:
+    if served is None:
+        return None
+    return replace(
+        served,
+        stages={},
+        app_activity_ns={},
+        handed_over=None,
+        pipelined=None,
+        multiplexed=None,
+        streams=None,
+        tls_handshakes=None,
+    )
+
+
 def without_calls(sample: Sample, traffic: Tuple[TrafficCounts, ...]) -> Sample:
     """The same where no program is on system calls and the scheduler: that is not measured."""
     moved = sum(each.sent_messages + each.received_messages for each in traffic)
-    served, exits = sample.served, sample.exits
+    exits = sample.exits
     if exits is not None:
         exits = tuple(replace(each, unanswered=None) for each in exits)
-    if served is not None:
-        served = replace(
-            served,
-            stages={},
-            app_activity_ns={},
-            handed_over=None,
-            pipelined=None,
-            multiplexed=None,
-            streams=None,
-            tls_handshakes=None,
-        )
     return replace(
         sample,
         calls=None,
@@ -336,7 +341,7 @@ def without_calls(sample: Sample, traffic: Tuple[TrafficCounts, ...]) -> Sample:
         threads=None,
         exited_activity_ns=None,
         connects=None,
-        served=served,
+        served=_turns_alone(sample.served),
         loops=None,
         loop_busy=None,
         cpu_holders=None,

@@ -315,6 +315,18 @@ def _of_its_time(found: Saturation) -> str:
     return f"{percent(found.kinds['cpu'])} of that in its own code"
 
 
+def _kinds_of_sleep(case: _Case) -> Tuple[Evidence, ...]:
+    parts = sorted(
+        ((name, case.time.mean_us(name)) for name in ("lock", "disk", "timer", "sleep")),
+        key=lambda part: -part[1],
+    )
+    return tuple(
+        evidence(f"app_{name}_us", us, "µs", f"{duration(us)} per request: {name}")
+        for name, us in parts
+        if us >= 1
+    )
+
+
 def _app_blocked(case: _Case) -> Remedy:
     on = sleeping_on(case.report, case.service, case.time)
     part = _sleeps_for(case.time)
@@ -323,15 +335,7 @@ def _app_blocked(case: _Case) -> Remedy:
     is_told = on != IN_VIRTUAL
     author = last_author(case.service, part, case.time.asleep_us(part)) if is_told else None
     pid = thread.pid if thread is not None else 0
-    parts = sorted(
-        ((name, case.time.mean_us(name)) for name in ("lock", "disk", "timer", "sleep")),
-        key=lambda part: -part[1],
-    )
-    facts = tuple(
-        evidence(f"app_{name}_us", us, "µs", f"{duration(us)} per request: {name}")
-        for name, us in parts
-        if us >= 1
-    )
+    facts = _kinds_of_sleep(case)
     asked = lookups(case.report, case.time.count) if part == "timer" and author is None else None
     if asked is not None:
         return _looks_names_up(case, asked, facts, _wakes(case, part, author, pid))
