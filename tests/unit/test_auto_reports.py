@@ -122,6 +122,22 @@ def test_each_figure_is_from_where_it_is_said_to_be() -> None:
     jsonschema.validate(plain, SCHEMA)
 
 
+@pytest.mark.parametrize(("streams", "turn_based"), [(0, True), (2, True), (3, False)])
+def test_what_light_counts_where_requests_are_streams_is_turns(
+    streams: int, turn_based: bool
+) -> None:
+    full = full_report()
+    assert full.requests.served is not None
+    served = replace(
+        full.requests.served, count=200, turn_based=True, multiplexed=0, streams=streams
+    )
+    window = FullWindow(replace(full, requests=replace(full.requests, served=served)))
+    found = composed(light_report(), window).requests.served
+    assert found is not None
+    assert (found.turn_based, found.streams) == (turn_based, None)
+    assert found.multiplexed == (0 if turn_based else streams)
+
+
 def test_nothing_that_a_window_measures_is_left_out() -> None:
     light = light_report()
     full = replace(full_report(), waits_now=[], waits_now_total=0, locks=[], stacks=None)

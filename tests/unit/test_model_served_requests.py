@@ -92,6 +92,12 @@ def test_turns_of_http2_are_no_requests(multiplexed: Optional[int], turn_based: 
     assert (found.turn_based, found.multiplexed) == (turn_based, multiplexed)
 
 
+def test_streams_of_http2_are_requests() -> None:
+    before = replace(served(), multiplexed=0, streams=5)
+    found = measured(before, replace(served([9] * 200), multiplexed=0, streams=205))
+    assert (found.turn_based, found.multiplexed, found.streams) == (True, 0, 200)
+
+
 def test_tls_handshakes_are_counted_beside_the_requests() -> None:
     after = replace(served([9] * 20), tls_handshakes=7)
     assert measured(replace(served(), tls_handshakes=4), after).tls_handshakes == 3
