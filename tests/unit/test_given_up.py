@@ -111,6 +111,23 @@ def test_what_idle_threads_of_a_pool_sleep_in_is_not_told_of_it() -> None:
     assert "uv_cond_wait" in verdict(replace(busy, stacks=stacks)).summary
 
 
+@pytest.mark.parametrize(("threads", "is_told"), [(1, False), (4, True)])
+def test_threads_that_are_in_one_function_all_the_time_are_told(
+    threads: int, is_told: bool
+) -> None:
+    """Workers of gRPC, each held by a stream, while its poller waits for events."""
+    report = reported(row(left()), ill.thread(user=0.02, blocked_poll=0.98))
+    watch = "watch (api.py:8)"
+    place = CodePlace(*(watch, None, "api.py", 8, 100.0, "off-cpu", [watch], watch))
+    calls = [SleepCall("clock_nanosleep", 80, 0, threads * 4e6, None, [place])]
+    slept = Sleeps(4.0, 80, 0, 0, threads * 4e6, [ProcessSleep(PID, 80, 4e6, None, calls)])
+    stacks = Stacks(99, 4.0, 0, 0, 0, [PID], [], True, [], [], [], 0, slept)
+    found = verdict(replace(report, stacks=stacks))
+    assert (f"; 4 of its threads are all the time in {watch}" in found.summary) == is_told
+    assert bool(found.code) == is_told
+    assert ("more threads" in (found.actions[0].do or "")) == is_told
+
+
 def test_of_those_whose_connections_stay_open_it_is_not_known_when_they_left() -> None:
     kept = row(left(0, kept_open=50), abandoned=Waiting(60, 40e6), unanswered=Waiting(60, 40e6))
     found = verdict(reported(kept))

@@ -6,6 +6,7 @@ from udsprobe.model.report import Report
 from udsprobe.rules.code.asking import asking
 from udsprobe.rules.code.asleep import asleep, sleeps_again
 from udsprobe.rules.code.between_asks import with_asks
+from udsprobe.rules.code.held import held_elsewhere
 from udsprobe.rules.code.parked import left_waiting
 from udsprobe.rules.code.running import running
 from udsprobe.rules.code.still import still_asleep
@@ -27,5 +28,6 @@ def with_code(root: Suspect, report: Report) -> Suspect:
         found = sleeps_again(root, report) or still_asleep(root, report)
         return found or left_waiting(root, report)
     if is_idle_beside(root, report):
-        return left_waiting(root, report)
+        waiting = left_waiting(root, report)
+        return waiting if waiting is not root else held_elsewhere(root, report)
     return asleep(root, report)

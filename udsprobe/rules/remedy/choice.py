@@ -595,6 +595,11 @@ def held_back(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, .
     return remedies("held-back", _server_among(report, pids))
 
 
+def held_threads(report: Report, pids: Optional[FrozenSet[int]], where: str) -> Tuple[Action, ...]:
+    """Threads of a process are all the time in one function, and its clients give up."""
+    return remedies("threads-held", _server_among(report, pids), where=where)
+
+
 def loop_sleeps(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, ...]:
     """An event loop itself sleeps: for a time, or until a child process has ended."""
     return remedies("loop-sleeps", _server_among(report, pids))

@@ -159,6 +159,9 @@ KINDS: Dict[str, Kind] = {
     "task-thread": Kind("app-blocked", "a function that a thread runs", task_waits.TASK_THREAD),
     "call-in": Kind("app-blocked", "a function that waits in a call", work.CALL_IN),
     "event-in": Kind("app-blocked", "a function that waits for events", work.EVENT_IN),
+    "threads-held": Kind(
+        "app-blocked", "several threads are in one function all the time", work.THREADS_HELD
+    ),
     "held-back": Kind(
         "app-blocked", "a proxy lets requests wait before it asks its upstream", work.HELD_BACK
     ),

@@ -366,6 +366,26 @@ EVENT_IN: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
 }
+_NO_THREAD_LEFT = (
+    "where these threads are all that its pool has, each further request waits for one"
+)
+THREADS_HELD: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "give the pool that serves requests more threads than can be held at once, or answer "
+            "what holds them for long elsewhere: {where}",
+            _NO_THREAD_LEFT,
+        ),
+    ),
+    "python": (
+        restart(
+            "serve streams with grpc.aio, which holds no thread for each, or give grpc.server() "
+            "more max_workers than streams are open at once; of other servers raise the number of "
+            "threads likewise: {where}",
+            _NO_THREAD_LEFT,
+        ),
+    ),
+}
 _OWN_LIMIT = "they wait before the upstream is asked: more or faster upstreams change nothing"
 HELD_BACK: Dict[str, Tuple[Row, ...]] = {
     "nginx": (
