@@ -227,3 +227,21 @@ def test_a_client_that_resets_its_stream_has_given_up(address: str, tmp_path: Pa
     assert served(watched)["count"] == 1
     (row,) = watched.report["requests"]["served_by"]
     assert (row["given_up"]["count"], row["dropped"]["count"]) == (1, 1)
+
+
+def test_workers_that_streams_hold_are_told(address: str, tmp_path: Path) -> None:
+    """Further calls wait for one of them until their clients give up."""
+    workload, given_up = str(WORKLOADS / "grpc_echo.py"), 15
+    with started(workload, "server", address) as server:
+        server.wait_for("ready")
+        with started(workload, "holding", address, str(given_up)) as client:
+            client.wait_for("connected")
+            with Attached(["--pid", str(server.pid), "--stacks"], tmp_path) as watched:
+                call(client)
+    (row,) = watched.report["requests"]["served_by"]
+    # At its deadline the server says so itself, if it is first.
+    assert row["count"] + row["given_up"]["count"] + row["dropped"]["count"] == given_up
+    verdict = watched.report["verdict"]
+    assert verdict["cause"] == "app-blocked"
+    assert "4 of its threads are all the time in watch (grpc_echo.py:" in verdict["summary"]
+    assert "max_workers" in verdict["actions"][0]["do"]

@@ -28,6 +28,11 @@ def with_code(root: Suspect, report: Report) -> Suspect:
         found = sleeps_again(root, report) or still_asleep(root, report)
         return found or left_waiting(root, report)
     if is_idle_beside(root, report):
-        waiting = left_waiting(root, report)
-        return waiting if waiting is not root else held_elsewhere(root, report)
-    return asleep(root, report)
+        return _or_held(left_waiting(root, report), report)
+    return _or_held(asleep(root, report), report)
+
+
+def _or_held(found: Suspect, report: Report) -> Suspect:
+    """Where no function of the program is known to keep requests waiting, one may keep threads."""
+    is_known = any(each.own is not None for each in found.code[:1])
+    return found if is_known else held_elsewhere(found, report)

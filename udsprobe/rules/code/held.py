@@ -1,4 +1,4 @@
-"""Where other threads of a process are all the time, while clients of its idle loop give up."""
+"""Where other threads of a process are all the time, while requests wait in its idle loop."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def held_elsewhere(root: Suspect, report: Report) -> Suspect:
         root,
         headline=f"{root.headline}; {threads} are all the time in {where}",
         evidence=(*root.evidence, sleep_fact(found.call, report)),
-        actions=(*choice.held_threads(report, root.pids, where), *root.actions),
+        actions=(*choice.held_threads(report, root.pids or None, where), *root.actions),
         code=tuple(found.call.code),
     )
 
