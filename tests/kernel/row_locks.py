@@ -116,6 +116,11 @@ class Database:
         return done.stdout
 
     @property
+    def folder(self) -> Path:
+        """Where its socket is."""
+        return self._folder
+
+    @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
@@ -192,7 +197,7 @@ class Postgres(Database):
 
     def _place(self) -> Dict[str, str]:
         psql = Path(self._require("psql")["psql"]).parent
-        here = {"PGHOST": str(self._folder), "PGUSER": "postgres", "PGDATABASE": "postgres"}
+        here = {"PGUSER": "postgres", "PGDATABASE": "postgres"}
         return {**here, "PATH": f"{psql}:{os.environ['PATH']}"}
 
     def _find_server(self, session: Session) -> None:

@@ -200,7 +200,7 @@ def test_who_waited_before_we_came(tmp_path: Path, database: Database) -> None:
 
 
 def test_the_line_that_finds_who_holds_the_row(database: Database, tmp_path: Path) -> None:
-    """As the verdict offers it, but for `sudo` and where the server is."""
+    """As the verdict offers it, but for `sudo`; of PostgreSQL it says where the server is."""
     holder, waiter = database.session(), database.session()
     holder.run(f"BEGIN; {ROW}")
     with Attached(database.targets, tmp_path) as observation:
@@ -218,4 +218,4 @@ def observed_line(database: Database) -> str:
     server = {"Postgres": "postgresql", "MariaDb": "mysql"}[type(database).__name__]
     run = remedies("hung", server, pid=1)[0].run
     assert run is not None
-    return run
+    return run.replace("psql ", f"psql -h {database.folder} ", 1)
