@@ -89,11 +89,6 @@ class Observer:
         }
 
 
-def _slept(stacks: Dict[str, Any]) -> int:
-    """Sleeps; none where nobody watched for them."""
-    return 0 if stacks["sleeps"] is None else int(stacks["sleeps"]["count"])
-
-
 def _kib(pid: int, file: str, name: str) -> float:
     """MB of a field of a file in /proc that is told in KiB."""
     lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()

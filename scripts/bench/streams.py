@@ -19,13 +19,16 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Dict, Iterator, List
 
 ROOT = Path(__file__).resolve().parents[2]
-STATISTICS = Path("/proc/sys/kernel/bpf_stats_enabled")
+sys.path.insert(0, str(ROOT))
+
+from scripts.bench.cost.processes import end, wait_until  # noqa: E402
+from udsprobe.kernel.objects.libbpf import STATS_RUN_TIME, libbpf  # noqa: E402
+
 SERVER = """
 const server = require('http2').createServer();
 server.on('stream', (stream) => { stream.respond({':status': 200}); stream.end('hello\\n'); });
@@ -77,30 +80,26 @@ def node() -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def attached(tree: Path, pid: int) -> Iterator[None]:
-    """Its first report has come: everything is in place."""
-    with tempfile.NamedTemporaryFile() as reports:
-        argv = [sys.executable, *ATTACH, str(pid)]
-        watching = subprocess.Popen(argv, cwd=tree, stdout=reports, stderr=subprocess.PIPE)
+    """Every program is in place."""
+    with tempfile.TemporaryDirectory() as folder:
+        ready = Path(folder) / "ready"
+        argv = [sys.executable, *ATTACH, str(pid), "--ready-file", str(ready)]
+        watching = subprocess.Popen(argv, cwd=tree, stdout=subprocess.DEVNULL)
         try:
-            while not os.path.getsize(reports.name):
-                assert watching.poll() is None, watching.communicate()[1]
-                time.sleep(0.1)
+            wait_until(ready.exists, "udsprobe", watching)
             yield
         finally:
-            watching.terminate()
-            watching.communicate()
+            end(watching)
 
 
 @contextmanager
 def statistics() -> Iterator[None]:
-    """The kernel accounts for each program's run time; afterwards as it was."""
-    before = STATISTICS.read_text()
-    STATISTICS.write_text("1")
+    """The kernel accounts for each program's run time as long as this is open."""
+    opened = libbpf().call("bpf_enable_stats", STATS_RUN_TIME)
     try:
-        time.sleep(0.1)
         yield
     finally:
-        STATISTICS.write_text(before)
+        os.close(opened)
 
 
 def programs_ns() -> int:

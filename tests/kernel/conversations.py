@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, List, Tuple
 
+from tests.kernel.tool import Report
+
 WORKLOADS = Path(__file__).resolve().parents[1] / "workloads"
 
 
@@ -102,3 +104,9 @@ def conversation(address: str) -> Iterator[Tuple[Program, Conversation]]:
             yield server, client
         finally:
             client.close()
+
+
+def owed(report: Report) -> Tuple[int, int]:
+    """Requests in progress of the one server, and those without an answer."""
+    (row,) = report["requests"]["served_by"]
+    return row["in_progress"]["count"], row["unanswered"]["count"]

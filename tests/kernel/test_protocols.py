@@ -8,7 +8,7 @@ from typing import List, Tuple
 
 import pytest
 
-from tests.kernel.conversations import Conversation, conversation
+from tests.kernel.conversations import Conversation, conversation, owed
 from tests.kernel.servers import free_port
 from tests.kernel.tool import Attached, Report
 
@@ -18,11 +18,6 @@ pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 @pytest.fixture(params=["unix", "tcp"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"unix:{tmp_path}/s" if request.param == "unix" else f"127.0.0.1:{free_port()}"
-
-
-def owed(report: Report) -> Tuple[int, int]:
-    (row,) = report["requests"]["served_by"]
-    return row["in_progress"]["count"], row["unanswered"]["count"]
 
 
 # A FastCGI request as nginx sends it; the record that ends it has 8 bytes, and PHP-FPM reads it

@@ -9,9 +9,16 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 
-from tests.kernel.conversations import WORKLOADS, Conversation, Program, conversation, started
+from tests.kernel.conversations import (
+    WORKLOADS,
+    Conversation,
+    Program,
+    conversation,
+    owed,
+    started,
+)
 from tests.kernel.servers import free_port
-from tests.kernel.tool import Attached, Report
+from tests.kernel.tool import Attached
 
 pytestmark = [pytest.mark.root, pytest.mark.usefixtures("nothing_left_over")]
 
@@ -94,11 +101,6 @@ def served(watched: Attached) -> Dict[str, Any]:
     assert found["multiplexed"] == 0
     assert found["streams"] == found["count"]
     return found
-
-
-def owed(report: Report) -> Tuple[int, int]:
-    (row,) = report["requests"]["served_by"]
-    return row["in_progress"]["count"], row["unanswered"]["count"]
 
 
 @contextmanager

@@ -596,7 +596,7 @@ def held_back(report: Report, pids: Optional[FrozenSet[int]]) -> Tuple[Action, .
 
 
 def held_threads(report: Report, pids: Optional[FrozenSet[int]], where: str) -> Tuple[Action, ...]:
-    """Threads of a process are all the time in one function, and its clients give up."""
+    """Several threads of a process are in one function all the time, and requests wait."""
     return remedies("threads-held", _server_among(report, pids), where=where)
 
 
