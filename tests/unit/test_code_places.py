@@ -125,6 +125,16 @@ def test_where_those_that_serve_do_not_sleep_in_it_the_others_do(serving: Tuple[
     assert process.calls[0].code[0].stack[0] == "cond_wait (libc.so.6)"
 
 
+@pytest.mark.parametrize(("owing_ms", "all_told"), [(30, True), (60, False)])
+def test_where_no_request_waits_in_theirs_the_others_do(owing_ms: int, all_told: bool) -> None:
+    """gRPC's workers move no byte, and its own threads sleep for 3 ms while these have requests."""
+    own = replace(
+        SERVING, slept_ns=300_000_000, owing_ns=owing_ms * 1_000_000, threads={5: 3 * 10**8}
+    )
+    (process,) = of_threads(BACKGROUND, own, serving=(5,)).processes
+    assert (process.calls[0].total_us == pytest.approx(1_200_000.0)) is all_told
+
+
 def test_a_thread_that_has_ended_may_have_served() -> None:
     """A server that starts one for each connection; who accepts is there all the time."""
     accepting = slept("futex", ("start", APP), ("sem_wait", LIBC), ms=20, owing_ms=20)

@@ -160,6 +160,12 @@ def test_what_is_none(one: ServedBy) -> None:
     assert (found.cause, found.harm.kind) == ("healthy", "none")
 
 
+def test_at_a_deadline_replies_and_clients_that_leave_take_as_long() -> None:
+    """gRPC's server replies at the client's deadline, if it is first."""
+    found = verdict(reported(row(left(11, 303_000.0), 4, latency_us=ill.flat(4, 308_000.0))))
+    assert (found.cause, found.harm.kind, found.harm.count) == ("app-blocked", "failed", 11)
+
+
 def test_what_makes_requests_that_late_is_the_reason() -> None:
     slow = row(left(after_us=100_000.0), latency_us=ill.flat(150, 80_000.0))
     slow = replace(slow, stages_mean_us=StageMeans(app=80_000.0))

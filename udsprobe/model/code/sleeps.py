@@ -55,6 +55,10 @@ WAITS_FOR_WORK = frozenset(
 )
 """Calls that a program without anything to do sleeps in."""
 
+# Of the time that requests waited: where they do so in a call, who serves them sleeps in it. One in
+# the background that sleeps in it all the time tells how long that was.
+_WAITED_IN_MIN = 0.1
+
 
 def is_parked(call: SleepCall) -> bool:
     """Goroutines, tasks of asyncio or async functions waited there, and no thread."""
@@ -152,12 +156,26 @@ def _of_program(rows: Sequence[Row], code: Sequence[CodePlace]) -> List[CodePlac
 
 
 def _but_of(rows: Sequence[Row], tids: FrozenSet[int]) -> Sequence[Row]:
-    """The part of all other threads; all where they have none. Of sleeps too many to be told one
-    by one it is not known whose they are."""
+    """The part of all other threads; all where no request waited in theirs. Of sleeps too many to
+    be told one by one it is not known whose they are."""
     parts = [(row, sum(ns for tid, ns in row.threads.items() if tid not in tids)) for row in rows]
     if not any(ns for _, ns in parts):
         return rows
-    return [_part_of(row, ns) if row.threads else row for row, ns in parts if ns or not row.threads]
+    others = [
+        _part_of(row, ns) if row.threads else row for row, ns in parts if ns or not row.threads
+    ]
+    slept_owing_ns = sum(row.owing_ns for row in others)
+    return others if slept_owing_ns >= _WAITED_IN_MIN * _longest_owing_ns(rows, tids) else rows
+
+
+def _longest_owing_ns(rows: Sequence[Row], tids: FrozenSet[int]) -> float:
+    """Of these threads' sleeps while requests waited, those of the one with most of them."""
+    owing: Counter[int] = Counter()
+    for row in rows:
+        for tid, ns in row.threads.items():
+            if tid in tids and row.slept_ns:
+                owing[tid] += round(row.owing_ns * ns / row.slept_ns)
+    return max(owing.values(), default=0)
 
 
 def _part_of(row: Row, ns: int) -> Row:

@@ -25,6 +25,7 @@ from udsprobe.rules.thresholds import (
     GIVEN_UP_MIN,
     GIVEN_UP_SHARE_MIN,
     HUNG_US_MIN,
+    NEAR_LIMIT,
     WAIT_SHARE_MIN,
 )
 from udsprobe.rules.wording import ACTIVITY_WORDS, count, duration, evidence, part, percent
@@ -48,14 +49,15 @@ def with_given_up(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
 
 
 def _of_pattern(row: ServedBy) -> Optional[GivenUp]:
-    """More than a few, who waited longer than who got a reply: nobody waits less who must not."""
+    """More than a few, who waited as long as the slow ones that got a reply: who leaves for another
+    reason waits less. At a deadline the reply comes, or the client leaves, by chance."""
     given_up = row.given_up
     if given_up is None or _count(given_up) < GIVEN_UP_MIN:
         return None
     if _share(row, given_up) < GIVEN_UP_SHARE_MIN:
         return None
     # Who never replied may speak a protocol without replies.
-    least_us = slow_us(row) if row.count else HUNG_US_MIN
+    least_us = (1 - NEAR_LIMIT) * slow_us(row) if row.count else HUNG_US_MIN
     return given_up if _waited_us(row, given_up) >= least_us else None
 
 
