@@ -231,6 +231,7 @@ def test_a_client_that_resets_its_stream_has_given_up(address: str, tmp_path: Pa
     assert (row["given_up"]["count"], row["dropped"]["count"]) == (1, 1)
 
 
+@pytest.mark.alone
 def test_workers_that_streams_hold_are_told(address: str, tmp_path: Path) -> None:
     """Further calls wait for one of them until their clients give up."""
     workload, given_up = str(WORKLOADS / "grpc_echo.py"), 15
