@@ -269,21 +269,15 @@ static __always_inline bool becomes_multiplexed(address_t sk, struct connection 
 }
 
 /* The head of a frame alone, as Go's servers and clients receive them: what comes next should be the rest. */
-static __always_inline bool look_for_head(address_t sk, u64 at)
+static __always_inline bool look_for_head(struct connection *connection, u64 at)
 {
 	struct frame_head head = {};
 	u32 size = read_frame(&head, at, false);
-	struct streams *streams;
 
 	if (size <= sizeof(head) || size > FRAME_BYTES_MAX + sizeof(head))
 		return false;
-	bpf_map_update_elem(&shared_connections, &sk, &no_streams, BPF_ANY);
-	streams = bpf_map_lookup_elem(&shared_connections, &sk);
-	if (!streams)
-		return false;
-	streams->received.left = size - sizeof(head);
-	if (head.type == FRAME_HEADERS)
-		streams->last_id = stream_of(&head);
+	connection->frame_left = size - sizeof(head);
+	connection->frame_stream = head.type == FRAME_HEADERS ? stream_of(&head) : 0;
 	return true;
 }
 
@@ -291,13 +285,11 @@ static __always_inline bool look_for_head(address_t sk, u64 at)
 static __always_inline bool look_for_rest(address_t sk, struct connection *connection,
 					  bytes_t bytes)
 {
-	struct streams *streams = bpf_map_lookup_elem(&shared_connections, &sk);
-	u32 id;
+	u32 left = connection->frame_left, id = connection->frame_stream;
+	struct streams *streams;
 
-	if (!streams || streams->received.left != bytes)
-		return false;
-	id = streams->last_id;
-	if (!becomes_multiplexed(sk, connection, bytes))
+	connection->frame_left = 0;
+	if (!left || left != bytes || !becomes_multiplexed(sk, connection, bytes))
 		return false;
 	streams = bpf_map_lookup_elem(&shared_connections, &sk);
 	if (!streams)
@@ -337,7 +329,7 @@ __noinline u64 look_for_protocol(address_t sk, u64 at, u64 length, bytes_t bytes
 		if (becomes_multiplexed(sk, connection, bytes))
 			return true;
 		look_for_request(connection, at, bytes);
-	} else if (is_whole && bytes == sizeof(struct frame_head) && look_for_head(sk, at)) {
+	} else if (is_whole && bytes == sizeof(struct frame_head) && look_for_head(connection, at)) {
 		return 0;
 	} else if (look_for_rest(sk, connection, bytes)) {
 		return true;

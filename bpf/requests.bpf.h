@@ -645,6 +645,9 @@ static __subprogram int peer_gone(struct call_in_flight *call, bool sends, ns_t 
 	if (!connection || connection->role != ROLE_UPSTREAM ||
 	    client_is_there(call->sk, connection->endpoint))
 		return 0;
+	if (connection->is_multiplexed == STREAMS_FOLLOWED)
+		return has_unread(call->sk, connection->endpoint) ? 0 :
+								    streams_unanswered(call->sk, true);
 	if (sends ? has_unread(call->sk, connection->endpoint) : connection->phase != PHASE_ASKING)
 		return 0;
 	note_no_answer(connection, now, false);

@@ -31,6 +31,7 @@
 
 /* In streams.bpf.h. */
 u64 streams_gone(address_t sk);
+u64 streams_unanswered(address_t sk, u64 other_left);
 u64 stream_begins(address_t sk, u64 id);
 u64 oldest_stream_ns(address_t sk, bytes_t bytes_in, bytes_t bytes_out);
 
@@ -362,6 +363,8 @@ static __always_inline void no_reply_will_come(struct task_struct *task,
 	struct server *server = tgid ? bpf_map_lookup_elem(&servers, &tgid) : NULL;
 	ns_t now = bpf_ktime_get_ns();
 
+	if (connection->is_multiplexed == STREAMS_FOLLOWED)
+		streams_unanswered(sk, !client_is_there(sk, connection->endpoint));
 	if (!server)
 		return;
 	settle_shares(server, state, (u64)task, now);
@@ -393,12 +396,17 @@ static __always_inline void note_tcp_end(struct connection *connection, struct s
 						  before == TCP_LAST_ACK);
 	u32 tgid = connection->in_progress_at;
 	struct server *server = tgid ? bpf_map_lookup_elem(&servers, &tgid) : NULL;
+	bool is_shared = connection->is_multiplexed == STREAMS_FOLLOWED &&
+			 connection->role == ROLE_SERVED;
 
-	if (!server || is_light)
+	if (is_light || (!server && !is_shared))
 		return;
 	if (client_left ? exits_here(sk) && before != TCP_LAST_ACK : after != TCP_FIN_WAIT1)
 		return;
-	note_unanswered(server, connection, bpf_ktime_get_ns(), client_left);
+	if (is_shared)
+		streams_unanswered(as_number((address_t)sk), client_left);
+	else
+		note_unanswered(server, connection, bpf_ktime_get_ns(), client_left);
 }
 
 /* The connection is closed: replies that it owed will not come. */

@@ -79,6 +79,13 @@ static __always_inline void own_stream_over(struct stream *stream, struct server
 		shared_add(&server->asking, -1);
 }
 
+static __always_inline struct server *server_with(struct stream *stream)
+{
+	u32 tgid = stream->in_progress_at;
+
+	return tgid ? bpf_map_lookup_elem(&servers, &tgid) : NULL;
+}
+
 /* No reply of these is seen. Returns how many there were. */
 __noinline u64 streams_forgotten(address_t sk)
 {
@@ -89,13 +96,12 @@ __noinline u64 streams_forgotten(address_t sk)
 		return 0;
 	for (u64 i = 0; i < STREAMS_MAX; i++) {
 		struct stream *stream = stream_at(streams, i);
-		u32 tgid = stream->in_progress_at;
 		struct server *server;
 
 		if (!stream->id)
 			continue;
 		forgotten++;
-		server = tgid ? bpf_map_lookup_elem(&servers, &tgid) : NULL;
+		server = server_with(stream);
 		if (server && streams->asks_by_sending)
 			own_stream_over(stream, server);
 		else if (server)
@@ -254,8 +260,7 @@ static __always_inline void own_stream_answered(struct thread_state *state,
 						struct connection *connection,
 						struct stream *stream, ns_t now)
 {
-	u32 tgid = stream->in_progress_at;
-	struct server *server = tgid ? bpf_map_lookup_elem(&servers, &tgid) : NULL;
+	struct server *server = server_with(stream);
 
 	if (server)
 		settle_shares(server, state, (u64)current_task(), now);
@@ -285,35 +290,98 @@ __noinline u64 stream_answered(address_t sk, u64 id)
 	return 0;
 }
 
-/* By a reset: of the client, which does not want to wait any longer, or of the server. */
+/* The client did not want to wait any longer, or the program did not want to reply. */
+static __always_inline void served_stream_unanswered(struct server *server, struct stream *stream,
+						     bool client_left, ns_t now)
+{
+	ns_t waited_ns = elapsed(stream->received_ns, now);
+
+	if (!server)
+		return;
+	/* Else clang may add to it before it is known to be there, which the verifier refuses. */
+	barrier_var(server);
+	shared_add(client_left ? &server->given_up : &server->dropped, 1);
+	shared_add(client_left ? &server->given_up_ns : &server->dropped_ns, waited_ns);
+	if (client_left)
+		shared_add(&server->given_up_upstream_ns,
+			   elapsed(stream->before, server->share_ns));
+	request_left(server);
+}
+
+static __always_inline void own_stream_unanswered(struct server *server, struct stream *stream,
+						  struct upstream *upstream, bool given_up, ns_t now)
+{
+	ns_t waited_ns = elapsed(stream->arrived_ns, now);
+
+	own_stream_over(stream, server);
+	if (!upstream)
+		return;
+	barrier_var(upstream);
+	shared_add(given_up ? &upstream->given_up : &upstream->dropped, 1);
+	shared_add(given_up ? &upstream->given_up_ns : &upstream->dropped_ns, waited_ns);
+}
+
+/* By a reset: of the client, which does not want to wait any longer, or of the server, which may only have
+ * refused to take so many at once: its client asks again then.
+ */
 __noinline u64 stream_reset(address_t sk, u64 id, u64 by_client)
 {
+	struct connection *connection = bpf_map_lookup_elem(&connections, &sk);
 	struct streams *streams = bpf_map_lookup_elem(&shared_connections, &sk);
 	struct thread_state *state = thread_state_of(current_task());
 	struct stream *stream = streams ? find_stream(streams, id) : NULL;
 	struct server *server;
-	ns_t now, waited_ns;
-	u32 tgid;
+	ns_t now;
 
-	if (!stream || !state)
+	if (!connection || !stream || !state)
 		return 0;
-	tgid = stream->in_progress_at;
-	server = tgid ? bpf_map_lookup_elem(&servers, &tgid) : NULL;
+	server = server_with(stream);
 	now = state->since_ns;
-	waited_ns = elapsed(stream->received_ns, now);
 	if (server)
 		settle_shares(server, state, (u64)current_task(), now);
-	if (streams->asks_by_sending) {
-		own_stream_over(stream, server);
-	} else if (server) {
-		shared_add(by_client ? &server->given_up : &server->dropped, 1);
-		shared_add(by_client ? &server->given_up_ns : &server->dropped_ns, waited_ns);
-		if (by_client)
-			shared_add(&server->given_up_upstream_ns,
-				   elapsed(stream->before, server->share_ns));
-		request_left(server);
-	}
+	if (!streams->asks_by_sending)
+		served_stream_unanswered(server, stream, by_client, now);
+	else
+		own_stream_unanswered(server, stream,
+				      by_client ? upstream_entry(connection->upstream) : NULL,
+				      true, now);
 	stream_over(streams, stream);
+	return 0;
+}
+
+/* Once for each place of a stream that may be open there. A function of its own: the verifier walks it once. */
+__noinline u64 stream_unanswered(address_t sk, u64 place, u64 other_left)
+{
+	struct connection *connection = bpf_map_lookup_elem(&connections, &sk);
+	struct streams *streams = bpf_map_lookup_elem(&shared_connections, &sk);
+	ns_t now = bpf_ktime_get_ns();
+	struct stream *stream;
+	struct server *server;
+
+	if (!connection || !streams)
+		return 0;
+	stream = stream_at(streams, place);
+	if (!stream->id)
+		return 0;
+	server = server_with(stream);
+	if (streams->asks_by_sending)
+		own_stream_unanswered(server, stream, upstream_entry(connection->upstream),
+				      !other_left, now);
+	else
+		served_stream_unanswered(server, stream, other_left, now);
+	stream_over(streams, stream);
+	return 0;
+}
+
+/* The connection ends, by the other end where `other_left`: what is open there has no reply. */
+__noinline u64 streams_unanswered(address_t sk, u64 other_left)
+{
+	struct streams *streams = bpf_map_lookup_elem(&shared_connections, &sk);
+
+	if (!streams || streams->open <= 0 || ended_ns)
+		return 0;
+	for (u64 i = 0; i < STREAMS_MAX; i++)
+		stream_unanswered(sk, i, other_left);
 	return 0;
 }
 

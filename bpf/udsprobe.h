@@ -867,6 +867,8 @@ struct connection {
 	ns_t stopped_asleep_ns;	/* what that thread had slept for events then */
 	u64_t stopped_thread;	/* 0: seen where no call is */
 	ns_t asleep_in_call_ns;	/* of the send call in progress, until it fell asleep last */
+	unsigned int frame_left;	/* to come after what may be the head of a frame of HTTP/2, */
+	unsigned int frame_stream;	/* and whose it is, if it begins one */
 	unsigned int stops;
 	unsigned int calls_before;	/* `calls_ended` of the thread that received it last, as it began */
 	ns_t replied_after_ns;	/* the last reply, since its request */

@@ -335,6 +335,8 @@ static __always_inline void upstream_reset(struct connection *connection, struct
 
 	if (is_light || exits_here(sk))
 		return;
+	if (connection->is_multiplexed == STREAMS_FOLLOWED)
+		streams_unanswered(as_number((address_t)sk), true);
 	if (connection->phase != PHASE_ASKING && !is_unacked)
 		return;
 	if (!unread_tcp(BPF_CORE_READ(tcp, rcv_nxt), BPF_CORE_READ(tcp, copied_seq),

@@ -90,6 +90,10 @@ class Conversation:
         self.true_ns.append(self._server.do("reply") - self._sent_ns.pop(0))
         assert self._socket.recv(64) == b"reply"
 
+    def take(self, size: int) -> None:
+        """What the server has said."""
+        assert len(self._socket.recv(size, socket.MSG_WAITALL)) == size
+
     def close(self) -> None:
         self._socket.close()
 

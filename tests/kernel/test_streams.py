@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,6 +67,7 @@ class Speaker:
     def __init__(self, server: Program, client: Conversation) -> None:
         self._server = server
         self._client = client
+        self._told = 0
 
     def asks(self, *pieces: bytes) -> None:
         """All are sent, and each is read by a call of its own."""
@@ -73,8 +75,18 @@ class Speaker:
         for piece in pieces:
             self._client.server_reads(piece)
 
+    def leaves(self, who: str) -> None:
+        """Who is left closes its end then. A client that has not read all resets the connection."""
+        if who == "client":
+            self._client.take(self._told)
+        if who != "server":
+            self._client.close()
+            self._server.do("read 0")
+        self._server.do("close")
+
     def tells(self, *pieces: bytes) -> None:
         """By one call, from as many buffers."""
+        self._told += sum(map(len, pieces))
         self._server.do("send " + " ".join(piece.hex() for piece in pieces))
 
 
@@ -229,6 +241,75 @@ def test_a_client_that_resets_its_stream_has_given_up(address: str, tmp_path: Pa
     assert served(watched)["count"] == 1
     (row,) = watched.report["requests"]["served_by"]
     assert (row["given_up"]["count"], row["dropped"]["count"]) == (1, 1)
+
+
+@pytest.mark.parametrize("who", ["client", "resetting client", "server"])
+def test_who_ends_the_connection_ends_what_is_open_on_it(
+    address: str, tmp_path: Path, who: str
+) -> None:
+    """A client that leaves has given up; a server that does drops them."""
+    with spoken(address, tmp_path) as (ends, watched):
+        for stream in stream_ids(7):
+            ends.asks(asks(stream))
+        for stream in stream_ids(7)[1:5]:
+            ends.tells(tells(stream))
+        time.sleep(IDLE_S)
+        ends.leaves(who)
+    assert served(watched)["count"] == 4
+    (row,) = watched.report["requests"]["served_by"]
+    left, dropped = (0, 3) if who == "server" else (3, 0)
+    assert (row["given_up"]["count"], row["dropped"]["count"]) == (left, dropped)
+    waited = row["dropped"] if who == "server" else row["given_up"]
+    assert waited["waited_mean_us"] > IDLE_S * 1e6
+    assert owed(watched.report) == (0, 0)
+
+
+@contextmanager
+def asking(address: str, folder: Path) -> Iterator[Tuple[Program, socket.socket, Attached]]:
+    """A client that is observed, and the server's end of its connection."""
+    kind, _, at = address.rpartition(":")
+    place = ("unix", at) if kind == "unix" else ("tcp", address)
+    listener = socket.socket(socket.AF_UNIX) if kind == "unix" else socket.socket()
+    with listener, started(str(WORKLOADS / "serving_actor.py"), *place) as client:
+        client.wait_for("ready")
+        listener.bind(f"{at}2" if kind == "unix" else ("127.0.0.1", 0))
+        listener.listen()
+        to = f"{at}2" if kind == "unix" else f"127.0.0.1:{listener.getsockname()[1]}"
+        with Attached(["--pid", str(client.pid)], folder) as watched:
+            client.do(f"connect {place[0]} {to}")
+            server, _ = listener.accept()
+            yield client, server, watched
+        server.close()
+
+
+@pytest.mark.parametrize("who", ["client", "server"])
+def test_own_requests_that_are_open_when_the_connection_ends(
+    address: str, tmp_path: Path, who: str
+) -> None:
+    with asking(address, tmp_path) as (client, server, watched):
+        client.do("send " + (OPENS + b"".join(map(asks, stream_ids(5)))).hex())
+        server.sendall(tells(3) + tells(7))
+        client.do(f"read {len(tells(3) + tells(7))}")
+        time.sleep(IDLE_S)
+        if who == "server":
+            server.close()
+            client.do("read 0")
+        client.do("close")
+    (row,) = watched.report["requests"]["upstream"]
+    left, dropped = (3, 0) if who == "client" else (0, 3)
+    assert row["count"] == 2
+    assert (row["given_up"]["count"], row["dropped"]["count"]) == (left, dropped)
+
+
+def test_own_requests_that_are_reset_are_given_up(address: str, tmp_path: Path) -> None:
+    with asking(address, tmp_path) as (client, server, watched):
+        client.do("send " + (OPENS + b"".join(map(asks, stream_ids(5)))).hex())
+        client.do("send " + (frame(RESET, b"\0\0\0\10", stream=5)).hex())
+        server.sendall(tells(3) + tells(7))
+        client.do(f"read {len(tells(3) + tells(7))}")
+        client.do("send " + (frame(RESET, b"\0\0\0\10", stream=7)).hex())
+    (row,) = watched.report["requests"]["upstream"]
+    assert (row["count"], row["given_up"]["count"], row["dropped"]["count"]) == (2, 1, 0)
 
 
 @pytest.mark.alone

@@ -1,9 +1,9 @@
-"""A server of one connection that does what each line says and prints the monotonic clock after it.
+"""One end of a connection, which does what each line says and prints the monotonic clock then.
 
     serving_actor.py unix|tcp ADDRESS       prints "ready" when it listens
 
-Lines: `accept`, `read BYTES` (one call that takes exactly those), `reply`, `send HEX …` (one call
-with a buffer for each).
+Lines: `accept` or `connect unix|tcp ADDRESS`, `read BYTES` (one call that takes exactly those; of 0
+it meets the end), `reply`, `send HEX …` (one call with a buffer for each), `close`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,35 @@ def listening(kind: str, address: str) -> socket.socket:
     return listener
 
 
+def connected(kind: str, address: str) -> socket.socket:
+    if kind == "unix":
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(address)
+        return connection
+    host, port = address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)))
+
+
+def received(connection: socket.socket, size: int) -> int:
+    """A reset is an end, too."""
+    try:
+        return len(connection.recv(size or 1))
+    except ConnectionResetError:
+        return 0
+
+
 def act(listener: socket.socket) -> None:
     connection = listener
     for line in sys.stdin:
         what, *words = line.split()
         if what == "accept":
             connection, _ = listener.accept()
+        elif what == "connect":
+            connection = connected(*words)
+        elif what == "close":
+            connection.close()
         elif what == "read":
-            taken = connection.recv(int(words[0]))
-            assert len(taken) == int(words[0]), taken
+            assert received(connection, int(words[0])) == int(words[0])
         elif what == "reply":
             connection.sendall(b"reply")
         elif what == "send":
