@@ -627,6 +627,7 @@ class CpuHolder:
         waited_ns: how long they did, all together, of the waits that are over.
         is_partner: it was at the other end of a target's connection, or a target's child.
         priority: of who was looked at: neither target nor partner, and waited for much.
+        is_kernel: a thread of the kernel's own (PF_KTHREAD); None: not known.
     """
 
     pid: int
@@ -636,6 +637,7 @@ class CpuHolder:
     waited_ns: int
     is_partner: bool = False
     priority: Optional[CpuPriority] = None
+    is_kernel: Optional[bool] = None
 
 
 @dataclass(frozen=True)

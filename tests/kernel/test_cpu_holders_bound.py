@@ -89,6 +89,19 @@ def test_children_of_udsprobe_are_known_when_they_have_ended(tracer: Tracer) -> 
     assert rows == {pids[0]: NAME.decode(), pids[1]: None}
 
 
+def test_threads_of_the_kernel_are_known(tracer: Tracer) -> None:
+    """kthreadd is the first of them, and has number 2."""
+    loaded = tracer._object
+    key, holder = (loaded.btf.structure(name) for name in ("cpu_holder_key", "cpu_holder"))
+    for pid in (2, os.getpid()):
+        process = Procfs().process(pid)
+        assert process is not None
+        who = key(started_ns=process.start_ticks * NS_PER_TICK, tgid=pid)
+        loaded.update("cpu_holders", bytes(who), bytes(holder(waited_ns=1000)))
+    rows = {row.pid: row.is_kernel for row in CpuHolders(loaded, Procfs()).read()}
+    assert (rows[2], rows[os.getpid()]) == (True, False)
+
+
 def test_the_upstream_of_an_upstream_is_a_partner(tracer: Tracer, tmp_path: Path) -> None:
     """This process is the target, the app its partner; the app's database holds the CPU."""
     loaded = tracer._object

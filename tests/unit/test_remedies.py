@@ -252,6 +252,27 @@ def test_of_a_crowd_of_strangers_each_is_slowed_down() -> None:
     assert "cc1 61 and 2 like it" in act.say
 
 
+def test_threads_of_the_kernel_are_not_slowed_down() -> None:
+    """Whatever their names are; and a program may have a slash in its own."""
+    rcu = CpuHolder(15, "rcu_preempt", False, 2e6, 40.0, is_kernel=True)
+    (look,) = cpus.cpu_holder(holding(rcu), rcu)
+    assert look.effect == "looks"
+    crowd = [CpuHolder(pid, "bin/cc", False, 1e6, 20.0, is_kernel=False) for pid in (61, 62)]
+    report = holding(rcu)
+    assert report.time is not None
+    report = replace(report, time=replace(report.time, cpu_holders=[rcu, *crowd]))
+    (act,) = cpus.cpu_holder(report, crowd[0])
+    assert act.run is not None and '-p "61 62"' in act.run
+
+
+@pytest.mark.parametrize(("waited_us", "named"), [(1e6, "cc1"), (1e5, "rcu_preempt")])
+def test_who_can_be_slowed_down_is_named_before_the_kernel(waited_us: float, named: str) -> None:
+    rcu = CpuHolder(15, "rcu_preempt", False, 2e6, 40.0, is_kernel=True)
+    other = CpuHolder(61, "cc1", False, waited_us, 20.0, is_kernel=False)
+    assert cpus.culprit([rcu, other]).comm == named
+    assert cpus.culprit([replace(rcu, waited_us=9e6, pid=0, comm=None), other]).comm is None
+
+
 SESSION = CpuPriority("session", "/proc/666/autogroup", 0)
 WEIGHT = CpuPriority("cgroup", "/sys/fs/cgroup/system.slice/backup.service/cpu.weight", 100)
 

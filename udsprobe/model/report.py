@@ -473,7 +473,8 @@ class CpuHolder:
 
     `waited_us`: how long they did together; `share_pct` of all waits that ended.
     `is_partner`: at the other end of a target's connection, or a target's child. `priority`: of
-    others that much is waited for; None: not looked at.
+    others that much is waited for; None: not looked at. `is_kernel`: a thread of the kernel's own;
+    None: not known.
     """
 
     pid: int
@@ -483,6 +484,7 @@ class CpuHolder:
     share_pct: float
     is_partner: bool = False
     priority: Optional[CpuPriority] = None
+    is_kernel: Optional[bool] = None
 
     @property
     def is_idle(self) -> bool:

@@ -726,7 +726,7 @@ def _others(case: _Case, name: str, fact: Evidence) -> Remedy:
         return Remedy(
             name, f"{name} is ready to run but gets no CPU", (fact,), remedies("who-runs")
         )
-    return _held_by(case.report, holders[0], name, (fact, *facts))
+    return _held_by(case.report, cpus.culprit(holders), name, (fact, *facts))
 
 
 def _held_by(report: Report, first: CpuHolder, name: str, facts: Tuple[Evidence, ...]) -> Remedy:

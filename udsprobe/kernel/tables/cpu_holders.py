@@ -63,6 +63,7 @@ class CpuHolders:
         self._outside = loaded.btf.enum("limits")["PID_OUTSIDE"]
         self._waited_ns: Dict[_Who, int] = {}
         self._comms: Dict[_Who, str] = {}
+        self._of_kernel: Dict[_Who, bool] = {}
         self._ended_ns: Dict[_Kind, int] = dict.fromkeys(_KINDS, 0)
         self._partners: Set[_Who] = set()
         self._chains = PartnerChains(procfs)
@@ -101,6 +102,7 @@ class CpuHolders:
                 waited_ns=entry.waited_ns,
                 is_partner=(pid, started_ns) in self._partners,
                 priority=self._priorities.get((pid, started_ns)),
+                is_kernel=self._of_kernel.get((pid, started_ns)),
             )
             for (pid, started_ns), entry in entries.items()
         )
@@ -127,6 +129,7 @@ class CpuHolders:
             is_target = bool(entry.is_target)
             self._ended_ns[is_target, who in self._partners and not is_target] += entry.waited_ns
             self._comms.pop(who, None)
+            self._of_kernel.pop(who, None)
             self._priorities.pop(who, None)
             self._partners.discard(who)
             pid, started_ns = who
@@ -150,11 +153,13 @@ class CpuHolders:
             if waited_ns:
                 grown.append((waited_ns, who))
         for _, who in sorted(grown, reverse=True)[:NAMES_READ_MAX]:
-            comm = self._comm(*who)
-            if comm is None and who[0] in own:
-                comm = OWN_CHILD
-            if comm is not None:
-                self._comms[who] = comm
+            process = None if who[0] & self._outside else self._process(*who)
+            if process is not None:
+                self._comms[who], self._of_kernel[who] = process.comm, process.kernel_thread
+            elif who[0] & self._outside:
+                self._comms[who] = OUTSIDE
+            elif who[0] in own:
+                self._comms[who] = OWN_CHILD
 
     def _read_partners(self, entries: Dict[_Who, Any], targets: Iterable[int]) -> None:
         """The kernel keeps the last so many, dead or alive: those that are known stay known."""
@@ -208,12 +213,6 @@ class CpuHolders:
             if not who[0] & self._outside and self._looked_at.get(who, due) <= due
         ]
         return sorted(asked, key=lambda who: -grown[who])[:STRANGERS_LOOKED_AT_MAX]
-
-    def _comm(self, pid: int, started_ns: int) -> Optional[str]:
-        if pid & self._outside:
-            return OUTSIDE
-        process = self._process(pid, started_ns)
-        return None if process is None else process.comm
 
     def _process(self, pid: int, started_ns: int) -> Optional[Process]:
         process = self._procfs.process(pid) if pid else None

@@ -58,6 +58,7 @@ def cpu_holders(first: Sample, last: Sample) -> Optional[List[CpuHolder]]:
             100 * waited_ns / whole_ns,
             who.is_partner,
             _priority(who),
+            who.is_kernel,
         )
         for waited_ns, who in rows[:HOLDERS_SHOWN_MAX]
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from udsprobe.model.action import Action
 from udsprobe.model.report import CpuAffinity, CpuCgroup, CpuHolder, LoweredPriority, Report
@@ -68,7 +68,7 @@ def cpu_holder(report: Report, holder: CpuHolder) -> Tuple[Action, ...]:
     if not holder.pid:
         return remedies("short-lived")
     who = f"{holder.comm or 'pid'} {holder.pid}"
-    if holder.comm is not None and "/" in holder.comm:  # the kernel's: ksoftirqd/0, kworker/1:2
+    if is_kernels(holder):
         return remedies("kernel-thread", holder=who)
     if not is_stranger(report, holder):
         return remedies("partner", holder=who)
@@ -79,6 +79,23 @@ def cpu_holder(report: Report, holder: CpuHolder) -> Tuple[Action, ...]:
         alike.setdefault(kind, []).append(each)
     found = [_slowed_down(kind, rows) for kind, rows in alike.items()]
     return (*_raised(report, holder), *(action for actions in found for action in actions))
+
+
+def culprit(strangers: Sequence[CpuHolder]) -> CpuHolder:
+    """Of these, the longest waited for first, the one to name: before a thread of the kernel's
+    the first that can be slowed down, where that changes anything."""
+    least_us = CROWD_SHARE_MIN * strangers[0].waited_us
+    others = (each for each in strangers if each.pid and not is_kernels(each))
+    first = next(others, strangers[0])
+    return first if is_kernels(strangers[0]) and first.waited_us >= least_us else strangers[0]
+
+
+def is_kernels(holder: CpuHolder) -> bool:
+    """A thread of the kernel's own, which is nobody's to slow down.
+
+    Recordings of versions before do not say; most have such names: ksoftirqd/0, kworker/1:2.
+    """
+    return "/" in (holder.comm or "") if holder.is_kernel is None else holder.is_kernel
 
 
 def lowered_beside(holder: CpuHolder) -> Tuple[LoweredPriority, ...]:
@@ -143,7 +160,7 @@ def _crowd(report: Report, largest: CpuHolder) -> Tuple[CpuHolder, ...]:
         if each.pid != largest.pid
         and each.waited_us >= CROWD_SHARE_MIN * largest.waited_us
         and each.pid
-        and "/" not in (each.comm or "")
+        and not is_kernels(each)
         and is_stranger(report, each)
     )
     return (largest, *like_it)

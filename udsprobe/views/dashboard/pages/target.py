@@ -9,6 +9,7 @@ from udsprobe.model.report import (
     Cpu,
     CpuAffinity,
     CpuCgroup,
+    CpuHolder,
     HostCpu,
     Loop,
     Report,
@@ -164,6 +165,14 @@ def _quota(group: CpuCgroup, width: int) -> List[Line]:
     return section("CPU quota", facts, width)
 
 
+def _whose(row: CpuHolder) -> str:
+    if row.is_target:
+        return "  a target"
+    if row.is_partner:
+        return "  talks to them"
+    return "  the kernel's" if row.is_kernel else ""
+
+
 def _holders(report: Report) -> List[Line]:
     """Who ran while threads of any target waited for a CPU."""
     rows = [] if report.time is None else report.time.cpu_holders or []
@@ -173,7 +182,7 @@ def _holders(report: Report) -> List[Line]:
     for row in rows:
         who = "none: idle or CPU quota" if row.is_idle else cells.process(row.pid, row.comm)
         who = who if row.pid or row.is_idle else "processes that ended"
-        mine = "  a target" if row.is_target else "  talks to them" if row.is_partner else ""
+        mine = _whose(row)
         bar = bars.share_bar(row.share_pct, 100, _BAR)
         waited = f"{numbers.duration(row.waited_us):>9} {numbers.share(row.share_pct / 100):>5} %"
         name = column(fit(who, LABEL), LABEL)
