@@ -197,7 +197,6 @@ OWN = {
     "php": "stock (php.php:2)",
     "java": "Asks.stock (Asks.java:7)",
 }
-ADDRESS = {"java": "[::ffff:127.0.0.1]"}
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -275,8 +274,7 @@ def test_the_function_that_asks_is_named(way: str, require: Require, tmp_path: P
     argv = made(way, tmp_path, require)
     with upstream() as port:
         verdict = observed(argv, port, tmp_path)
-    address = ADDRESS.get(way, "127.0.0.1")
-    assert (verdict["cause"], verdict["subject"]) == ("upstream-wait", f"tcp:{address}:{port}")
+    assert (verdict["cause"], verdict["subject"]) == ("upstream-wait", f"tcp:127.0.0.1:{port}")
     assert verdict["code"][0]["own"] == OWN[way]
     assert f" in {OWN[way]}. It is not the transport" in verdict["summary"]
 

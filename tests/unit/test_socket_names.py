@@ -85,3 +85,17 @@ def test_an_address_and_its_port(
 @pytest.mark.parametrize("family", [0, socket.AF_NETLINK])
 def test_an_unnamed_socket_has_no_address(family: int) -> None:
     assert SocketName.of(record(family, b"")).address() == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("::ffff:127.0.0.1", "127.0.0.1:5432"),
+        ("::ffff:10.1.2.3", "10.1.2.3:5432"),
+        ("::1", "[::1]:5432"),
+        ("64:ff9b::7f00:1", "[64:ff9b::7f00:1]:5432"),
+    ],
+)
+def test_an_ipv4_address_of_an_ipv6_socket_is_told_as_ipv4(address: str, shown: str) -> None:
+    raw = socket.inet_pton(socket.AF_INET6, address)
+    assert SocketName.of(record(socket.AF_INET6, raw, port=5432)).address() == shown

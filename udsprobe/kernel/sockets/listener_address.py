@@ -12,11 +12,10 @@ from typing import Callable, Dict, Iterable, Sequence, Set, Tuple
 
 from udsprobe.errors import UsageError
 from udsprobe.kernel.proc.procfs import same_file
-from udsprobe.kernel.sockets.sock_diag import ListeningSocket
+from udsprobe.kernel.sockets.sock_diag import ListeningSocket, as_ipv4
 from udsprobe.printable import printable, raw_name
 
 _WILDCARDS = ("0.0.0.0", "::")
-_MAPPED = "::ffff:"
 _HOSTS: Dict[str, Tuple[str, ...]] = {"": (), "*": _WILDCARDS, "localhost": ("127.0.0.1", "::1")}
 _Test = Callable[[ListeningSocket], bool]
 
@@ -93,20 +92,15 @@ def _tcp(address: str, hosts: Tuple[str, ...], port: int) -> Sequence[_Test]:
 
     def is_bound_there(one: ListeningSocket) -> bool:
         local = one.tcp_local
-        return local is not None and local[1] == port and (not hosts or _v4(local[0]) in hosts)
+        return local is not None and local[1] == port and (not hosts or as_ipv4(local[0]) in hosts)
 
     def serves_any_host(one: ListeningSocket) -> bool:
         local = one.tcp_local
         if local is None or local[1] != port:
             return False
-        return _covers(_v4(local[0]), one.address, hosts)
+        return _covers(as_ipv4(local[0]), one.address, hosts)
 
     return (is_printed_so, is_bound_there, serves_any_host)
-
-
-def _v4(host: str) -> str:
-    """An IPv4 address that an IPv6 socket is bound to, as its clients name it (RFC 4291)."""
-    return host.removeprefix(_MAPPED) if "." in host else host
 
 
 def _covers(bound: str, address: str, hosts: Tuple[str, ...]) -> bool:
@@ -125,7 +119,7 @@ def _hosts(text: str, shown: str) -> Tuple[str, ...]:
         return _HOSTS[bare]
     family = socket.AF_INET6 if ":" in bare else socket.AF_INET
     try:
-        return (_v4(socket.inet_ntop(family, socket.inet_pton(family, bare))),)
+        return (as_ipv4(socket.inet_ntop(family, socket.inet_pton(family, bare))),)
     except (OSError, ValueError):
         raise _malformed(shown) from None
 

@@ -35,6 +35,7 @@ _RECEIVE_BYTES = 1 << 16  # netlink dumps come in datagrams of at most 32 KiB
 _ANSWER_WITHIN_S = 5.0
 _CLONE_NEWNET = 0x40000000
 _SIOCGIFNAME = 0x8910
+_MAPPED = "::ffff:"
 _OWN_NAMESPACE = "/proc/thread-self/ns/net"
 _UNIX_TYPES: Dict[int, str] = {socket.SOCK_STREAM: "stream", socket.SOCK_SEQPACKET: "seqpacket"}
 _DIAG_MODULES: Dict[int, str] = {
@@ -322,8 +323,7 @@ def _connected(answer: Answer) -> Optional[ConnectedSocket]:
             return None
         return ConnectedSocket(answer.peer, answer.file, None)
     host, port = _readable(answer.remote)
-    remote = (host[len("::ffff:") :] if host.startswith("::ffff:") else host, port)
-    return ConnectedSocket(answer.inode, None, remote)
+    return ConnectedSocket(answer.inode, None, (as_ipv4(host), port))
 
 
 def _readable(end: Tuple[bytes, int]) -> Tuple[str, int]:
@@ -341,8 +341,17 @@ def unix_address(name: bytes) -> str:
     return "\\x40" + printable(name[1:]) if name.startswith(b"@") else printable(name)
 
 
+def as_ipv4(host: str) -> str:
+    """An IPv4 address that an IPv6 socket has, as other hosts name it (RFC 4291, 2.5.5.2).
+
+    Java and gRPC ask, and listen, at IPv4 addresses so.
+    """
+    return host.removeprefix(_MAPPED) if "." in host else host
+
+
 def tcp_address(host: str, port: int, device: str, v6_only: bool) -> str:
     """`host:port` as people read it; `device` is empty or `%eth0`."""
+    host = as_ipv4(host)
     if host == "::" and not v6_only:
         return f"*{device}:{port}"
     return f"[{host}]{device}:{port}" if ":" in host else f"{host}{device}:{port}"

@@ -211,7 +211,9 @@ def connect_failing(error: str, transport: str, address: str) -> Tuple[Action, .
         return remedies("no-port")
     if error in NO_ANSWER and transport == "tcp":
         return remedies("no-answer", GENERIC, **_for_clients(transport, address))
-    return remedies("nobody-unix" if transport == "unix" else "nobody-tcp", address=address)
+    if transport == "unix":
+        return remedies("nobody-unix", address=address)
+    return remedies("nobody-tcp", address=address, port=address.rpartition(":")[2])
 
 
 def descriptors(target: Optional[Target], is_host: bool = False) -> Tuple[Action, ...]:

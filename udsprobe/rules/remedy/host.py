@@ -42,8 +42,8 @@ NOBODY_UNIX: Dict[str, Tuple[Row, ...]] = {
 NOBODY_TCP: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
-            "sudo ss -ltnp | grep -F -- {address}",
-            "check whether anything listens there, then start the server",
+            "sudo ss -ltnp 'sport = :{port}'",
+            "check whether anything listens at {address}, then start the server",
             "a connect needs a listener at that address and port",
         ),
     )
