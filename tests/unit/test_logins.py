@@ -10,7 +10,8 @@ import pytest
 from tests.unit import ill
 from tests.unit.reports import connect
 from udsprobe.model.report import Report, Verdict
-from udsprobe.rules.judge import judged
+from udsprobe.rules.judge import judged, root_cause
+from udsprobe.rules.suspects.suspect import LOGINS, Suspect
 from udsprobe.views.fields import cells
 from udsprobe.views.text.report_text import render
 
@@ -72,3 +73,24 @@ def test_what_is_not_measured_is_no_login() -> None:
     rows = [replace(r, logins=None, login_mean_us=None) for r in report.requests.upstream or []]
     report = replace(report, requests=replace(report.requests, upstream=rows))
     assert verdict(report).cause == "upstream-wait"
+
+
+def test_who_waits_for_who_logs_in_waits_for_the_login() -> None:
+    """nginx before PHP-FPM, which logs in at its database for each request."""
+    logins = Suspect(
+        *("connection-churn", "churn", "warning", True, 72.0, "tcp:127.0.0.1:5432", "PHP opens"),
+        pids=frozenset({30}),
+        kind=LOGINS,
+    )
+    front = Suspect(
+        *("upstream-wait", "wait", "warning", True, 44.0, "tcp:127.0.0.1:9000", "nginx waits"),
+        pids=frozenset({20}),
+        waits_for=frozenset({30}),
+    )
+    report = logging_in(SERVED, 9_000.0)
+    assert root_cause([front, logins], report) is logins
+    assert root_cause([front, replace(logins, kind="")], report) is front
+    assert root_cause([front, replace(logins, pids=frozenset({40}))], report) is front
+    # nginx opens more connections, to PHP-FPM.
+    opens = replace(logins, share_pct=100.0, seen=900, pids=frozenset(), kind="")
+    assert root_cause([front, logins, opens], report) is logins

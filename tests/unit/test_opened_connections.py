@@ -8,9 +8,10 @@ import pytest
 
 from tests.unit import ill
 from tests.unit.reports import connect, syscall, target
-from udsprobe.model.report import Hop, OwnRequests, Report, Verdict
+from udsprobe.model.report import Hop, OwnRequests, Peer, Report, Verdict
 from udsprobe.rules.judge import judged
-from udsprobe.rules.suspects.churn import opened_churn
+from udsprobe.rules.suspects.churn import most_opened, opened_churn
+from udsprobe.rules.suspects.suspect import Suspect
 
 OPENED, ANSWER_US = 2_000, 5_900.0
 
@@ -82,3 +83,33 @@ def churned_upstream() -> Report:
     report = ill.service(ill.served(OPENED), ill.thread(), upstream=[upstream])
     targets = [target(4711, "sh"), target(4712, "php")]
     return replace(report, targets=targets, connects=[connect(upstream.address, calls=OPENED)])
+
+
+def churn(where: str, opened: int) -> Suspect:
+    words = ("connection-churn", f"churn:{where}", "warning", True, 100.0, where, "opens")
+    return Suspect(*words, seen=opened)
+
+
+def test_of_two_that_open_as_many_the_innermost_is_first() -> None:
+    """nginx asks PHP-FPM, which asks Redis: each opens one for a request of a client."""
+    hop = Hop(4713, [4713], "nginx", "127.0.0.1:80", OPENED, None, None, None, [4712])
+    inner = Hop(4712, [4712], "php-fpm8.2", "127.0.0.1:9000", OPENED, None, None, None, [])
+    report = churned_upstream()
+    report = replace(report, requests=replace(report.requests, hops=[hop, inner]))
+    outer, own = churn("tcp:127.0.0.1:9000", OPENED), churn("tcp:127.0.0.1:6379", OPENED - 9)
+    assert most_opened(report, [outer, own]) is own
+    assert most_opened(report, [own, churn("tcp:127.0.0.1:80", OPENED)]) is own
+    assert most_opened(report, [outer, replace(own, seen=OPENED // 2)]) is outer
+    assert most_opened(report, []) is None
+
+
+def test_who_keeps_connections_to_php_fpm_is_told_how_many() -> None:
+    """Each takes one of its workers, idle or not."""
+    report = replace(churned_upstream(), targets=[replace(target(4711, "nginx"), cmdline="nginx")])
+    (row,) = report.requests.upstream or []
+    (found,) = opened_churn(report)
+    assert "keepalive 64" in found.actions[0].say
+    asked = replace(row, peer=Peer(4712, "php-fpm8.2", None))
+    report = replace(report, requests=replace(report.requests, upstream=[asked]))
+    (found,) = opened_churn(report)
+    assert "has to stay below pm.max_children" in found.actions[0].say

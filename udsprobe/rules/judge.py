@@ -25,7 +25,12 @@ from udsprobe.rules.suspects.buffers import (
     readers_keep_up,
     slow_reader_findings,
 )
-from udsprobe.rules.suspects.churn import accepted_churn, is_most_of_the_work, opened_churn
+from udsprobe.rules.suspects.churn import (
+    accepted_churn,
+    is_most_of_the_work,
+    most_opened,
+    opened_churn,
+)
 from udsprobe.rules.suspects.hung import hung_suspects
 from udsprobe.rules.suspects.logins import with_logins
 from udsprobe.rules.suspects.losses import account_findings
@@ -33,7 +38,7 @@ from udsprobe.rules.suspects.nagle import nagle_findings, with_nagle
 from udsprobe.rules.suspects.narrow_buffers import narrow_buffer_suspects
 from udsprobe.rules.suspects.one_worker import is_most_of, is_queued_at, of_worker, slow_workers
 from udsprobe.rules.suspects.stuck import stuck_suspects
-from udsprobe.rules.suspects.suspect import SEVERITIES, Suspect
+from udsprobe.rules.suspects.suspect import LOGINS, SEVERITIES, Suspect
 from udsprobe.rules.suspects.traced import is_tracer, with_tracers
 from udsprobe.rules.thresholds import ACCOUNTED_FOR_MIN, NEAR_LIMIT, RUNNER_UP_SHARE_PCT_MIN
 from udsprobe.rules.turned_away.accept_queue import (
@@ -178,13 +183,15 @@ def root_cause(
     failing, queue = _first(pressing, FAILED_CONNECTS), _first(pressing, QUEUES)
     if failing is not None and (queue is None or _is_felt_more(failing, queue, report)):
         return failing
-    processing = _innermost([each for each in pressing if each.cause in _INSIDE])
+    processing = _innermost(pressing)
     if queue is not None:
         if processing is None or not _explains(processing, queue, report, judged_services):
             return queue
         return processing
+    if processing is not None and processing.kind == LOGINS:
+        return processing
     churns = [each for each in pressing if not _is_outweighed(each, processing, judged_services)]
-    return _first(churns, ("connection-churn",)) or processing
+    return most_opened(report, churns) or processing
 
 
 # Of a service itself, and those of them that can be another one's.
@@ -199,7 +206,8 @@ def _innermost(pressing: Sequence[Suspect]) -> Optional[Suspect]:
     while found is not None and found.cause in _OF_OTHERS and found not in passed:
         passed.append(found)
         deeper = [each for each in pressing if each.pids & found.waits_for]
-        found = _first(deeper, _INSIDE) or found
+        logins = (each for each in deeper if each.kind == LOGINS)
+        found = _first(deeper, _INSIDE) or next(logins, found)
     return found
 
 

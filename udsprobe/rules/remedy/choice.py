@@ -558,7 +558,7 @@ def keeping_clients(report: Report, row: Listener, client: Optional[str]) -> Tup
     server = next((server_of(each) for each in owners if closes_each(each)), None)
     if server is not None:
         return remedies("keeps-none", server)
-    kept = remedies("churn", recognise(client) if client else GENERIC)
+    kept = _kept(recognise(client) if client else GENERIC, [server_of(each) for each in owners])
     database = login_server(report, row)
     return (*kept, *remedies("logins", database)) if database is not None else kept
 
@@ -570,11 +570,22 @@ def login_server(report: Report, row: Listener) -> Optional[str]:
 
 
 def kept_connections(
-    report: Report, row: Connect, pids: Optional[FrozenSet[int]]
+    report: Report, row: Connect, pids: Optional[FrozenSet[int]], answering: Optional[str] = None
 ) -> Tuple[Action, ...]:
-    """These of the targets open a connection for each request of their own; None: any of them."""
+    """These of the targets open a connection for each request of their own; None: any of them.
+
+    Args:
+        answering: what answers there calls itself, `php-fpm8.2`.
+    """
     port = row.address.rpartition(":")[2] if row.transport == "tcp" else None
-    return remedies("churn", _server_among(report, pids), port=port)
+    return _kept(_server_among(report, pids), [recognise(answering or "")], port)
+
+
+def _kept(client: str, servers: Sequence[str], port: Optional[str] = None) -> Tuple[Action, ...]:
+    """A client, of `SERVERS`, is to keep connections to those."""
+    if "php-fpm" in servers:
+        return remedies("churn-php-fpm", client, port=port)
+    return remedies("churn", client, port=port)
 
 
 def lookups(report: Report, pids: Optional[FrozenSet[int]], where: str) -> Tuple[Action, ...]:

@@ -101,6 +101,9 @@ KINDS: Dict[str, Kind] = {
     "wmem-max": Kind("send-blocked", "wmem_max cuts SO_SNDBUF", work.WMEM_MAX),
     "datagrams": Kind("send-blocked", "a log's reader is slow", work.DATAGRAMS),
     "churn": Kind("connection-churn", "what the client changes", work.CHURN),
+    "churn-php-fpm": Kind(
+        "connection-churn", "what the client of PHP-FPM changes", work.CHURN_PHP_FPM
+    ),
     "logins": Kind("connection-churn", "what stands before a database", work.LOGINS),
     "keeps-none": Kind("connection-churn", "the server closes each connection", work.KEEPS_NONE),
     "polls-all": Kind("transport", "poll() or select() of many connections", moving.POLLS_ALL),

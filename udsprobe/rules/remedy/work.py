@@ -1038,6 +1038,18 @@ CHURN: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
 }
+CHURN_PHP_FPM: Dict[str, Tuple[Row, ...]] = {
+    **CHURN,
+    "nginx": (
+        reload(
+            "in the upstream block `keepalive 2;` (times worker_processes, it has to stay below "
+            "pm.max_children of PHP-FPM), in the location `fastcgi_keep_conn on;`, then reload "
+            "nginx",
+            f"{_KEPT}; but each holds a worker of PHP-FPM, also while it is idle, and with all of "
+            "them held new connections wait for up to a minute",
+        ),
+    ),
+}
 LOGINS: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         restart(

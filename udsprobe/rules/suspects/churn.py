@@ -34,6 +34,7 @@ from udsprobe.rules.thresholds import (
     CHURN_CONNECTIONS_PER_S_MIN,
     CHURN_CPU_SHARE_MIN,
     CHURN_CPUS_MIN,
+    NEAR_LIMIT,
     REQUESTS_MIN,
 )
 from udsprobe.rules.wording import count, evidence, percent
@@ -190,9 +191,28 @@ def _opened(report: Report, row: Connect) -> Optional[Suspect]:
         report=report,
         opened=opened,
         requests=requests,
-        actions=choice.kept_connections(report, row, pids),
+        actions=choice.kept_connections(report, row, pids, _answering(asked)),
         is_dear=_is_dear(report, row, asked),
     )
+
+
+def most_opened(report: Report, suspects: Sequence[Suspect]) -> Optional[Suspect]:
+    """Of those that churn, where most connections are opened; of several alike the innermost.
+
+    Each request opens one there, while all others wait for it; and who keeps connections to a
+    server of few workers (PHP-FPM) takes these.
+    """
+    churns = [each for each in suspects if each.cause == "connection-churn"]
+    most = max((each.seen for each in churns), default=0)
+    alike = [each for each in churns if each.seen >= (1 - NEAR_LIMIT) * most]
+    return max(alike, key=lambda each: (_depth(report, each), each.seen), default=None)
+
+
+def _depth(report: Report, churn: Suspect) -> int:
+    """How far in the chain of targets the server is to which connections are opened."""
+    where = (churn.subject or "").partition(":")[2]
+    hops = [hop.address for hop in report.requests.hops or ()]
+    return hops.index(where) if where in hops else len(hops)
 
 
 def _is_dear(report: Report, row: Connect, asked: Sequence[Upstream]) -> bool:
@@ -217,6 +237,11 @@ def _is_churn(report: Report, opened: int, requests: int) -> bool:
     if requests < REQUESTS_MIN or not report.window.duration_s:
         return False
     return opened >= REQUESTS_MIN and opened / requests >= ACCEPTS_PER_REQUEST_MIN
+
+
+def _answering(asked: Sequence[Upstream]) -> Optional[str]:
+    """What answers there calls itself."""
+    return next((each.peer.comm for each in asked if each.peer and each.peer.comm), None)
 
 
 def _each(opened: int, requests: int) -> str:

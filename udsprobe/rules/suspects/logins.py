@@ -7,7 +7,7 @@ from typing import List, Optional
 
 from udsprobe.model.report import Report, Upstream
 from udsprobe.rules.accounts.service import upstream_us
-from udsprobe.rules.suspects.suspect import Suspect
+from udsprobe.rules.suspects.suspect import LOGINS, Suspect
 from udsprobe.rules.wording import count, duration, evidence, percent, place
 
 
@@ -63,4 +63,5 @@ def _to_log_in(churn: Suspect, wait: Suspect, row: Upstream) -> Suspect:
         waits_for=wait.waits_for,
         harm=wait.harm,
         overloads=wait.overloads,
+        kind=LOGINS,
     )

@@ -10,8 +10,9 @@ from udsprobe.model.report import Action, CodeKind, CodePlace, Evidence
 
 INFO, WARNING, CRITICAL = "info", "warning", "critical"
 SEVERITIES = (INFO, WARNING, CRITICAL)
-DROPPED, TRACED = "dropped", "traced"
-"""Kinds of `app-blocked` that other rules ask for."""
+DROPPED, TRACED, LOGINS = "dropped", "traced", "logins"
+"""Kinds that other rules ask for: two of `app-blocked`; `connection-churn` whose logins are what
+requests wait for."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Suspect:
     Attributes:
         cause: of the contract, `app-cpu`.
         name: of the finding; tells apart two of one cause.
-        kind: `DROPPED` or `TRACED` where it is one of those.
+        kind: `DROPPED`, `TRACED` or `LOGINS` where it is one of those.
         is_pressure: somebody suffers; otherwise it is only worth knowing.
         share_pct: of request time, or of the connections or calls concerned.
         subject: what it is about: a listener, a peer, a thread.
