@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from tests.unit import ill
 from tests.unit.reports import target
 from udsprobe.model.report import Exits, Report, ThreadTime, Unanswered, Verdict
@@ -151,6 +153,14 @@ def test_one_for_each_connection_may_end_with_a_status_that_it_has_told() -> Non
     assert report.verdict is not None and report.verdict.cause == "healthy"
     assert any("ended with status 1" in each.summary for each in report.findings or ())
     assert verdict(reported(ended("status 1", processes=50, unanswered=50))).cause == "app-failing"
+
+
+@pytest.mark.parametrize("comm", ["sshd", "sshd-session", "dropbear"])
+def test_how_a_session_ends_is_its_users(comm: str) -> None:
+    """255 where the client left, else as its command ended."""
+    found = judged(reported(ended("status 255", processes=50, unanswered=0, comm=comm)))
+    assert not [each for each in found.findings or () if each.id == "app-failing"]
+    assert verdict(reported(ended("status 255", comm=comm))).cause == "app-failing"
 
 
 def test_the_kernel_logs_faults_and_no_abort() -> None:

@@ -94,6 +94,19 @@ def test_fetches_of_kafka_wait_for_messages(thread: str) -> None:
     assert ("what another client sends" in found.summary) is (thread != "node")
 
 
+@pytest.mark.parametrize("comms", [["sshd"], ["sshd-session", "sshd"], ["sshd", "nginx"]])
+def test_sessions_of_ssh_wait_for_their_commands(comms: List[str]) -> None:
+    """A command that runs for two seconds is no illness of the server."""
+    timers = report([TIMER] * 8)
+    rows = [ill.served_by(4711 + n, 200, comm) for n, comm in enumerate(comms)]
+    timers = replace(timers, requests=replace(timers.requests, served_by=rows))
+    found = judged(timers).verdict
+    assert found is not None
+    is_ssh = "nginx" not in comms
+    assert found.cause == ("healthy" if is_ssh else "app-blocked")
+    assert ("waiting for what its users' commands do" in found.summary) is is_ssh
+
+
 def test_who_sends_what_is_waited_for_is_named() -> None:
     """A worker that answers by a queue, a replica that confirms: from there it goes on."""
     found = judged(waited_for(9e6, 1e6)).verdict

@@ -13,6 +13,7 @@ from tests.unit.reports import (
     connect,
     crowded,
     hostile,
+    listener,
     measured,
     measurement,
     syscall,
@@ -94,6 +95,20 @@ def test_what_a_loop_waits_for_is_no_delivery() -> None:
     assert found.cause == "app-cpu"
     assert found.transport_share_pct is not None and found.transport_share_pct < 2
     assert found.subject == "node thread 4711"
+
+
+@pytest.mark.parametrize(
+    ("accepted", "now", "is_told"), [(0, 0, True), (11, 0, True), (16, 0, False), (16, 1, False)]
+)
+def test_one_of_several_workers_is_told_who_accepts(accepted: int, now: int, is_told: bool) -> None:
+    """Of 32 connections."""
+    row = replace(listener("127.0.0.1:80", "tcp", now), established=32, accepted=accepted)
+    found = verdict(replace(ill.service(ill.served(3)), listeners=[row]))
+    assert found.cause == "unknown"
+    says = f"{32 - accepted} of 32 connections to tcp:127.0.0.1:80 were accepted by processes that"
+    assert (says in found.summary) is is_told
+    runs = [each.run for each in found.actions]
+    assert ("sudo udsprobe attach --listener 127.0.0.1:80" in runs) is is_told
 
 
 def test_too_little_traffic_is_unknown_and_says_what_is_missing() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from udsprobe.model.action import LOOKS
-from udsprobe.model.report import Action, Evidence, Report, ThreadTime, Verdict, Waiting
+from udsprobe.model.report import Action, Evidence, Listener, Report, ThreadTime, Verdict, Waiting
 from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.rules.accounts.authors import DOING
 from udsprobe.rules.accounts.lock_use import busiest_lock
-from udsprobe.rules.accounts.other_clients import Sender, is_kafka, who_sends
+from udsprobe.rules.accounts.other_clients import Sender, is_ssh, waits_for_others, who_sends
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.saturation import is_busy_for_nobody
 from udsprobe.rules.accounts.service import Service, in_erlang, in_virtual_threads, serving_threads
@@ -45,7 +45,8 @@ def unknown(report: Report, service: Service, share: TransportShare) -> Optional
     if _has_no_socket(report):
         return _no_socket(share)
     asks = own_asks(report)
-    owed += [each.fact for each in asks]
+    elsewhere = _served_elsewhere(report)
+    owed += [*(each.fact for each in asks), *(fact for fact, _ in elsewhere)]
     missing = REQUESTS_MIN - service.count
     says = f"{count(service.count, 'request')} served, {REQUESTS_MIN} are needed"
     return Verdict(
@@ -61,10 +62,33 @@ def unknown(report: Report, service: Service, share: TransportShare) -> Optional
             *owed,
             evidence("requests", service.count, "requests", says, REQUESTS_MIN),
         ],
-        actions=_actions_of(asks) or _looks_at_owing(report),
+        actions=_actions_of(asks) or _looks_at_owing(report) or [at for _, at in elsewhere],
         class_=UNKNOWN,
         harm=not_enough_seen(owed[0].says if owed else f"{count(service.count, 'request')} seen"),
     )
+
+
+def _served_elsewhere(report: Report) -> List[Tuple[Evidence, Action]]:
+    """Connections that processes accepted which are no targets, where these are most: of workers
+    that share a listener some are observed, and have little to do."""
+    rows = [row for row in report.listeners or [] if row.established and row.depth.now is not None]
+    if not rows:
+        return []
+    row = max(rows, key=_accepted_elsewhere)
+    others = _accepted_elsewhere(row)
+    if others <= (row.accepted or 0):
+        return []
+    says = (
+        f"{others:,} of {count(row.established or 0, 'connection')} to {place(row)} were accepted "
+        "by processes that are not observed"
+    )
+    fact = evidence("accepted_elsewhere", others, "connections", says)
+    return [(fact, each) for each in choice.served_elsewhere(row.address)]
+
+
+def _accepted_elsewhere(row: Listener) -> int:
+    """Of those that came, without the ones that wait."""
+    return (row.established or 0) - (row.accepted or 0) - (row.depth.now or 0)
 
 
 def _has_no_socket(report: Report) -> bool:
@@ -367,6 +391,8 @@ def _where(
         f"{f', {sender.who},' if sender else ''} sends: a blocking queue, a long poll, a replica "
         "that confirms",
     }
+    if is_ssh(report, service.pids):
+        words["other_clients"] = "waiting for what its users' commands do, or users type"
     inside = _carried(report, service)
     if inside is not None:
         words.update(dict.fromkeys(IN_GOROUTINES, f"waits of its {inside}"))
@@ -396,8 +422,12 @@ def _largest(time: RequestTime) -> str:
 
 def _sender(report: Report, service: Service, time: RequestTime) -> Optional[Sender]:
     """Who sends what most of the time of requests is waited for; None where they do not wait so,
-    and of Kafka, where a time limit ends fetches as well."""
-    if not time.count or _largest(time) != "other_clients" or is_kafka(report, service.pids):
+    and of Kafka, where a time limit ends fetches as well, and of SSH."""
+    if (
+        not time.count
+        or _largest(time) != "other_clients"
+        or waits_for_others(report, service.pids)
+    ):
         return None
     return who_sends(service.waits, service.clients)
 

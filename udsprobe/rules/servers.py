@@ -98,6 +98,16 @@ _STARTED = re.compile(
 )
 
 
+# OpenSSH (sshd-session since 9.8) and Dropbear: a process, or three, for each connection.
+_SSH = ("sshd", "dropbear")
+
+
+def carries_sessions(comm: Optional[str]) -> bool:
+    """What comes and goes on its connections is what users type and their commands print: no
+    requests, and no replies but for those of the login."""
+    return comm is not None and comm.startswith(_SSH)
+
+
 def recognise(comm: str, cmdline: Optional[str] = None) -> str:
     """The slug of a server of `SERVERS`; `generic` when it is none that is known."""
     known = next((slug for start, slug in _COMMS if comm.startswith(start)), None)

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.model.report import Report, Wait, WholeRequest
+from udsprobe.rules.servers import carries_sessions
 from udsprobe.rules.thresholds import AUTHOR_SHARE_MIN, OTHERS_SHARE_MIN, SLOW_REQUESTS_MIN
 from udsprobe.rules.wording import process
 
@@ -30,6 +31,22 @@ def is_kafka(report: Report, pids: Optional[FrozenSet[int]]) -> bool:
     )
 
 
+def is_ssh(report: Report, pids: Optional[FrozenSet[int]]) -> bool:
+    """Those of these processes that serve, None: of all targets, serve users of SSH, who wait for
+    what their commands do, or think.
+
+    How long a login took nobody can tell from that.
+    """
+    rows = (row for row in report.requests.served_by or () if pids is None or row.pid in pids)
+    comms = {row.comm for row in rows if row.count and row.comm}
+    return bool(comms) and all(map(carries_sessions, comms))
+
+
+def waits_for_others(report: Report, pids: Optional[FrozenSet[int]]) -> bool:
+    """By what it is, all that such a server waits for in a poller is of others' making."""
+    return is_kafka(report, pids) or is_ssh(report, pids)
+
+
 def share_of_other_clients(report: Report, pids: Optional[FrozenSet[int]]) -> float:
     """The part of the waits in a poller that a message of another client ended, of 1.
 
@@ -40,7 +57,7 @@ def share_of_other_clients(report: Report, pids: Optional[FrozenSet[int]]) -> fl
     Args:
         pids: of the service; None for all targets.
     """
-    if is_kafka(report, pids):
+    if waits_for_others(report, pids):
         return 1.0
     slowest = _waited(report.requests.slowest, pids)
     sampled = _waited(report.requests.sampled, pids)

@@ -297,6 +297,11 @@ def started_for_requests(report: Report) -> Optional[str]:
     return Counter(ended).most_common(1)[0][0]
 
 
+def served_elsewhere(address: str) -> Tuple[Action, ...]:
+    """Processes that are not observed accept the connections to that listener."""
+    return remedies("served-elsewhere", address=address)
+
+
 def sender(pid: int, who: str) -> Tuple[Action, ...]:
     """Requests wait for what that other client of their server sends."""
     return remedies("sender", peer_pid=pid, who=who)

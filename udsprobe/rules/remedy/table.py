@@ -223,6 +223,9 @@ KINDS: Dict[str, Kind] = {
     "lookups-lost": Kind(
         "upstream-wait", "the name server that does not answer", work.LOOKUPS_LOST
     ),
+    "served-elsewhere": Kind(
+        "accept-starved", "others of its listener are not observed", work.SERVED_ELSEWHERE
+    ),
     "sender": Kind("upstream-wait", "requests wait for what another client sends", work.SENDER),
     "asks-again": Kind("upstream-wait", "each request asks it many times", work.ASKS_AGAIN),
     "sent-through": Kind(

@@ -764,6 +764,15 @@ ASKS_AGAIN: Dict[str, Tuple[Row, ...]] = {
         ),
     ),
 }
+SERVED_ELSEWHERE: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        look(
+            "sudo udsprobe attach --listener {address}",
+            "observe all processes that serve there",
+            "those that share the listener have the requests that these do not have",
+        ),
+    )
+}
 SENDER: Dict[str, Tuple[Row, ...]] = {
     GENERIC: (
         look(

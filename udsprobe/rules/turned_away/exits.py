@@ -14,6 +14,7 @@ from udsprobe.model.threads.exits import ASKED_TO_END, OUT_OF_MEMORY, is_status
 from udsprobe.rules.causes import QUEUES, WAITING
 from udsprobe.rules.harm import FAILED
 from udsprobe.rules.remedy import choice
+from udsprobe.rules.servers import carries_sessions
 from udsprobe.rules.suspects.suspect import CRITICAL, DROPPED, WARNING, Suspect
 from udsprobe.rules.thresholds import EXITS_PER_S_MIN, GIVEN_UP_MIN, GIVEN_UP_SHARE_MIN
 from udsprobe.rules.turned_away.failing_replies import CAUSE
@@ -44,9 +45,12 @@ def with_exits(report: Report, suspects: Sequence[Suspect]) -> List[Suspect]:
 
 def _is_told(report: Report, row: Exits, suspects: Sequence[Suspect]) -> bool:
     """Of processes that never served, only where connections wait for one that does; of those that
-    are asked to end, where requests are lost and it is no stop of all."""
+    are asked to end, where requests are lost and it is no stop of all. The status of a session's
+    process (SSH) is how its client left, or its command's."""
     if row.how in ASKED_TO_END:
         return _loses(report, row) and _goes_on_without(report, row)
+    if is_status(row.how) and carries_sessions(row.comm):
+        return _loses(report, row)
     starved = any(each.is_pressure and each.cause in QUEUES for each in suspects)
     return bool(row.served) or (starved and row.processes >= GIVEN_UP_MIN)
 
