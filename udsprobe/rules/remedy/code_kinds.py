@@ -42,10 +42,16 @@ _RUBY_GC = restart(
 )
 _GO_GC = (
     restart(
-        "start it with a larger GOGC (200; it is 100 where nothing sets it), and GOMEMLIMIT as the "
-        "bound of its memory; a GOMEMLIMIT near what is alive has to be raised",
+        "where GOMEMLIMIT is set, raise it to twice what is alive or more: near that a larger GOGC "
+        "changes little; else start it with a larger GOGC (200; it is 100 where nothing sets it), "
+        "and GOMEMLIMIT as the bound of its memory",
         "Go collects when the heap has grown by GOGC per cent of what is alive, and all the time "
-        "at GOMEMLIMIT",
+        "at GOMEMLIMIT, whatever GOGC is",
+    ),
+    look(
+        "sudo grep -zE '^GO(GC|MEMLIMIT)=' /proc/{pid}/environ | tr '\\0' '\\n'",
+        "see which of the two it was started with",
+        "the program may also have set them itself (debug.SetMemoryLimit, debug.SetGCPercent)",
     ),
     restart(
         "see each collection in its error output: GODEBUG=gctrace=1",
