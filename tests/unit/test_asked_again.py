@@ -35,6 +35,21 @@ def test_a_loop_of_short_answers_is_told_with_asking_once_as_the_remedy() -> Non
     assert "see why postgres 55 takes so long" in look.say
 
 
+@pytest.mark.parametrize(
+    ("times", "says"),
+    [(14, "waiting for postgres 55, which it asks 14 times."), (1, "its upstreams.")],
+)
+def test_who_suffers_from_nothing_is_told_how_often_it_asks(times: int, says: str) -> None:
+    """With more rows it may suffer; nothing is wrong yet."""
+    row = replace(ill.upstream(REQUESTS * times, 50), peer=Peer(55, "postgres", None))
+    requests = ill.served(REQUESTS, app=times * 50 / 0.9, upstream=90, cpu=10)
+    report = ill.service(requests, ill.thread(blocked_recv=0.1), upstream=[row])
+    found = judged(report)
+    assert found.verdict is not None and found.verdict.cause == "healthy"
+    assert f"% of it {says}" in found.verdict.summary
+    assert not found.verdict.actions and not found.findings
+
+
 @pytest.mark.parametrize(("times", "each_us", "is_first"), [(3, 300, True), (3, 9000, False)])
 def test_of_a_few_long_answers_each_is_to_be_looked_at(
     times: int, each_us: float, is_first: bool

@@ -31,7 +31,7 @@ from udsprobe.rules.thresholds import (
     THREAD_BUSY_MIN,
     WAIT_SHARE_MIN,
 )
-from udsprobe.rules.upstreams import MostAsked, asks_only
+from udsprobe.rules.upstreams import MostAsked, asks_only, most_asked, times, times_in_turn
 from udsprobe.rules.wording import at_most, count, duration, evidence, percent, place
 
 
@@ -379,7 +379,7 @@ def _where(
         "cpu": "its own CPU time",
         "transport": "moving bytes",
         "runq": "waiting for a CPU",
-        "upstream": "its upstreams",
+        "upstream": _upstream_words(service, time),
         "lock": "locks",
         "disk": "the disk",
         "timer": "waiting in its poller",
@@ -401,6 +401,16 @@ def _where(
         part = transport.max_gain_pct / 100  # the one figure that is told of it
     told = f"a request takes {mean}, {percent(part)} of it {words[largest]}"
     return f"{told}{_last_byte(report, time)}{_why_no_wait(time)}."
+
+
+def _upstream_words(service: Service, time: RequestTime) -> str:
+    """Of a request that asks again and again, how often: no illness while it is short, and what
+    grows with the rows that it asks for."""
+    asked = most_asked(service)
+    each = times_in_turn(service, asked, time.sum_us("upstream")) if asked is not None else None
+    if asked is None or each is None:
+        return "its upstreams"
+    return f"waiting for {asked.who}, which it asks {times(each)} times"
 
 
 def _sends(report: Report, service: Service) -> str:
