@@ -8,7 +8,7 @@ from typing import Any, Optional
 import pytest
 
 from tests.unit import ill, samples
-from tests.unit.reports import target
+from tests.unit.reports import connect, target
 from udsprobe.model.report import (
     GivenUp,
     OwnRequests,
@@ -103,6 +103,17 @@ def test_one_that_never_answers() -> None:
 def test_no_illness(row: Upstream) -> None:
     found = verdict(reported(row))
     assert (found.cause, found.harm.kind) == ("healthy", "none")
+
+
+@pytest.mark.parametrize(
+    ("opened", "answered", "is_ill"), [(3200, 0, False), (30, 0, True), (3200, 150, True)]
+)
+def test_what_most_send_there_needs_no_answer(opened: int, answered: int, is_ill: bool) -> None:
+    """Postfix wakes its queue manager, which hangs up on some while it is awake."""
+    row = asked(answered, Unanswered(24, 540.0), peer=None)
+    opens = connect(row.address, calls=opened, transport=row.transport)
+    report = replace(reported(row), connects=[opens])
+    assert (verdict(report).cause == "upstream-wait") is is_ill
 
 
 def test_who_gives_up_with_its_clients_is_not_who_suffers() -> None:

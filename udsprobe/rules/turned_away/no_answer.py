@@ -15,6 +15,7 @@ from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import GENERIC, recognise
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
 from udsprobe.rules.thresholds import (
+    ACCOUNTED_FOR_MIN,
     GIVEN_UP_MIN,
     GIVEN_UP_SHARE_MIN,
     HUNG_US_MIN,
@@ -74,6 +75,8 @@ def _suspect(report: Report, row: Upstream) -> Optional[Suspect]:
         return None
     if _is_kept_too_long(row, dropped) and not given_up.count:
         return None
+    if _is_one_way(report, row, ended):
+        return None
     share_pct = 100 * ended / (ended + row.count)
     says = f"{part(share_pct / 100)} of requests to {named_place(place(row))} end without an answer"
     return Suspect(
@@ -91,6 +94,16 @@ def _suspect(report: Report, row: Upstream) -> Optional[Suspect]:
         waits_for=pids_of(row) | listening_there(report, row),
         harm=Harm(FAILED, share_pct, ended, None, says),
     )
+
+
+def _is_one_way(report: Report, row: Upstream, ended: int) -> bool:
+    """Nobody ever has an answer from there, and most connections that the targets open to it end
+    without a wait for one: Postfix wakes its queue manager so, which hangs up on those that come
+    while it is awake."""
+    there = row.transport, row.address
+    rows = [each for each in report.connects or () if (each.transport, each.address) == there]
+    opened = sum(each.calls - sum(each.errors.values()) for each in rows)
+    return not row.count and ended < ACCOUNTED_FOR_MIN * opened
 
 
 def _askers(report: Report, row: Upstream) -> FrozenSet[int]:
