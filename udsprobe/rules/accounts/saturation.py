@@ -72,7 +72,8 @@ def saturation(
         busiest = max(threads, key=lambda t: busy(service, t.share))
         together = _of_host(service) if _waits_in_turns(busiest) else None
         return together or _of_thread(service, busiest)
-    if by_others + _behind_own_threads(service, by_others) >= WAIT_SHARE_MIN:
+    behind = by_others + _behind_own_threads(service, by_others)
+    if behind >= WAIT_SHARE_MIN or _let_nobody_in(service):
         taking_turns = _of_process(service)
         if taking_turns is not None:
             return taking_turns
@@ -87,6 +88,16 @@ def _behind_own_threads(service: Service, by_others: float) -> float:
     """
     waits = service.app_pct.get("runq", 0.0) / 100 * (1 - service.foreign_runq)
     return waits if waits <= by_others else 0.0
+
+
+def _let_nobody_in(service: Service) -> bool:
+    """Nothing completes that would tell what is waited for, and who accepts waits for an
+    interpreter's lock: a thread of it computes without giving that away (a regular expression)."""
+    if service.count >= REQUESTS_MIN or not service.asks_for_lock_again:
+        return False
+    accepting = [t for t in service.threads if t.tid in service.acceptors]
+    locked = [t for t in accepting if t.share.get("blocked_lock", 0.0) >= WAIT_SHARE_MIN]
+    return bool(locked) and len(locked) == len(accepting)
 
 
 def is_busy_for_nobody(service: Service, time: RequestTime) -> bool:
@@ -148,11 +159,28 @@ def _waits_in_turns(thread: ThreadTime) -> bool:
 
 def _of_process(service: Service) -> Optional[Saturation]:
     """Its threads use one CPU together."""
-    for process in service.processes:
+    for process in _with_ended(service):
         cores = _cores(process, service.duration_s)
         if process.threads > 1 and THREAD_BUSY_MIN <= cores <= 1 / THREAD_BUSY_MIN:
             return _of_all(service, process, "process", cores)
     return _of_crew(service)
+
+
+def _with_ended(service: Service) -> Sequence[ProcessTime]:
+    """Its processes; where nothing completes, of one alone what its threads did that have ended as
+    well: of a thread for each connection, whose client has left."""
+    if len(service.processes) != 1 or service.count >= REQUESTS_MIN:
+        return service.processes
+    (process,) = service.processes
+    ended_s = {
+        name: service.spent_us(name) / 1e6 - process.share.get(name, 0.0) * process.observed_s
+        for name in ON_CPU
+    }
+    if not process.observed_s or sum(ended_s.values()) <= 0:
+        return service.processes
+    more = {name: max(0.0, seconds) / process.observed_s for name, seconds in ended_s.items()}
+    share = {**process.share, **{n: process.share.get(n, 0.0) + more[n] for n in more}}
+    return [replace(process, threads=process.threads + 1, share=share)]
 
 
 def _of_crew(service: Service) -> Optional[Saturation]:
