@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit import ill
 from tests.unit.kept import call, kept, story
-from udsprobe.model.report import Author, Peer, Report, Wait, WholeRequest
+from udsprobe.model.report import Author, Peer, Report, Wait, Waiting, WholeRequest
 from udsprobe.model.requests.whole_requests import whole_request
 from udsprobe.rules import judged
 from udsprobe.rules.accounts.other_clients import follows_another_client, share_of_other_clients
@@ -105,6 +105,18 @@ def test_sessions_of_ssh_wait_for_their_commands(comms: List[str]) -> None:
     is_ssh = "nginx" not in comms
     assert found.cause == ("healthy" if is_ssh else "app-blocked")
     assert ("waiting for what its users' commands do" in found.summary) is is_ssh
+
+
+@pytest.mark.parametrize("comm", ["sshd", "node"])
+def test_a_session_of_ssh_owes_no_reply(comm: str) -> None:
+    """Its user's command runs."""
+    waiting = replace(ill.served_by(4711, 3, comm), unanswered=Waiting(1, 5e6))
+    found = ill.service(ill.served(3))
+    requests = replace(found.requests, served_by=[waiting])
+    verdict = judged(replace(found, requests=requests)).verdict
+    assert verdict is not None and verdict.cause == "unknown"
+    is_owed = comm != "sshd"
+    assert ("1 reply is outstanding" in verdict.summary, bool(verdict.actions)) == (is_owed,) * 2
 
 
 def test_who_sends_what_is_waited_for_is_named() -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from udsprobe.model.action import LOOKS
-from udsprobe.model.report import Action, Evidence, Listener, Report, ThreadTime, Verdict, Waiting
+from udsprobe.model.report import (
+    Action,
+    Evidence,
+    Listener,
+    Report,
+    ServedBy,
+    ThreadTime,
+    Verdict,
+    Waiting,
+)
 from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.rules.accounts.authors import DOING
 from udsprobe.rules.accounts.lock_use import busiest_lock
@@ -19,7 +28,7 @@ from udsprobe.rules.harm import NOBODY, not_enough_seen
 from udsprobe.rules.nearness import clearness
 from udsprobe.rules.peers.readers import busy_s, held_share, holds_bytes
 from udsprobe.rules.remedy import choice
-from udsprobe.rules.servers import IN_GOROUTINES, is_go
+from udsprobe.rules.servers import IN_GOROUTINES, carries_sessions, is_go
 from udsprobe.rules.suspects.own_asks import TOLD_MAX, OwnAsks, own_asks
 from udsprobe.rules.suspects.processing import is_enough
 from udsprobe.rules.thresholds import (
@@ -122,9 +131,15 @@ def _told(facts: List[Evidence]) -> str:
     return "".join(f"{fact.says[0].upper()}{fact.says[1:]}. " for fact in facts)
 
 
+def _may_owe(report: Report) -> List[ServedBy]:
+    """Who serves requests; what a session of SSH has received last need not have an answer."""
+    rows = report.requests.served_by or []
+    return [row for row in rows if not carries_sessions(row.comm)]
+
+
 def owed_replies(report: Report) -> List[Evidence]:
     """Requests that wait for their reply for long: nobody completes, and long polls look so."""
-    served = report.requests.served_by or []
+    served = _may_owe(report)
     owed = _for_long(row.unanswered for row in served)
     if owed is None:
         return []
@@ -141,7 +156,7 @@ def owed_replies(report: Report) -> List[Evidence]:
 
 def asked_before(report: Report) -> List[Evidence]:
     """Clients that had spoken last when we came, and have no answer since."""
-    asked = _for_long(row.asked_before for row in report.requests.served_by or [])
+    asked = _for_long(row.asked_before for row in _may_owe(report))
     if asked is None:
         return []
     says = (
@@ -179,7 +194,7 @@ def _looks_at_owing(report: Report) -> List[Action]:
     """
     waiting = [
         (_for_long([row.unanswered]) or _for_long([row.asked_before]), row.pid)
-        for row in report.requests.served_by or []
+        for row in _may_owe(report)
     ]
     oldest = [(each.oldest_us or 0.0, pid) for each, pid in waiting if each is not None]
     found = choice.stuck(report, max(oldest)[1]) if oldest else ()
