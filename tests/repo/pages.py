@@ -27,6 +27,14 @@ EXAMPLES = {
     "`password_hash` (PHP), `OpenSSL::KDF.…` (Ruby)",
     "compression": "`deflate`, `BrotliEncoderCompressStream`, `ZSTD_compressStream2`, "
     "`gzencode` (PHP), `Zlib::Deflate…` (Ruby)",
+    "json-writing": "`v8::internal::JsonStringifier::…` (Node), `encoding/json.Marshal` (Go), "
+    "`encoder_listencode_obj` (Python), `json_encode` (PHP), `JSON.generate` (Ruby)",
+    "json-reading": "`v8::internal::JsonParser<…>` (Node), `encoding/json.Unmarshal` (Go), "
+    "`scan_once_unicode` (Python), `json_decode` (PHP)",
+    "template-compiling": "`text/template/parse.…` (Go); those of Jinja2's lexer, parser and "
+    "compiler, and of EJS, Handlebars, Mako and Pug, by their files; `ERB::Compiler#compile`",
+    "templates": "`text/template.…`, `html/template.…` (Go), `org.thymeleaf.…` (Java); functions "
+    "in files of Django, EJS, ERB, Handlebars, Jinja2 and Mako, and in templates; `ERB#result`",
     "regular-expression": "`pcre2_match_8`, `preg_match` (PHP), `Regexp#match` (Ruby), "
     "`sre_ucs1_match`, `regexp.(*Regexp).…`, `RegExp:…` of Node's map file",
     "tls-records": "`SSL_read`, `SSL_write`, `crypto/tls.(*Conn).Write`",

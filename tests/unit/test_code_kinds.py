@@ -14,7 +14,7 @@ from tests.unit.test_code_places import APP, LIBC, line, reading, reports_sample
 from tests.unit.test_report_page import line as told_over_time
 from tests.unit.test_report_page import text_of
 from udsprobe.model.code.kinds import with_kinds
-from udsprobe.model.code.marks import KINDS, MARKS, kind_of
+from udsprobe.model.code.marks import KINDS, MARKS, Found, kind_of
 from udsprobe.model.code.stacks import stacks
 from udsprobe.model.report import BusyTime, CodeKind, Loop, Report, Stacks
 from udsprobe.rules.code_kinds import KIND_WORDS
@@ -52,6 +52,22 @@ SENDS: Stack = (
     ("stack", "kind", "runtime", "part"),
     [
         (HANDSHAKE, "tls-handshake", None, None),
+        (
+            (("v8::internal::JsonStringifier::SerializeString(v8::Handle)", NODE),),
+            *("json-writing", None, None),
+        ),
+        ((("encoding/json.Marshal", "web"),), "json-writing", None, None),
+        ((("encoding/json.structEncoder.encode", "web"),), "json-writing", None, None),
+        ((("encoder_listencode_obj.isra.0", "_json.so"),), "json-writing", None, None),
+        ((("json_encode", "php8.2"),), "json-writing", None, None),
+        ((("encoding/json.(*decodeState).object", "web"),), "json-reading", None, None),
+        ((("scan_once_unicode", "_json.so"),), "json-reading", None, None),
+        ((("text/template/parse.lexText", "web"),), "template-compiling", None, None),
+        ((("html/template.htmlEscaper", "web"),), "templates", None, None),
+        (
+            (("text/template.(*state).walk", "web"), ("regexp.(*Regexp).doExecute", "web")),
+            *("templates", None, None),
+        ),
         ((("SSL_read", SSL), ("BN_mod_exp_mont", CRYPTO)), "tls-handshake", None, None),
         ((("SSL_read", SSL), ("EVP_CipherUpdate", CRYPTO)), "tls-records", None, None),
         ((("crypto/tls.(*Conn).serverHandshake", "web"),), "tls-handshake", None, None),
@@ -122,7 +138,7 @@ SENDS: Stack = (
 def test_names_tell_the_kind(
     stack: Stack, kind: str, runtime: Optional[str], part: Optional[str]
 ) -> None:
-    found = kind_of(stack)
+    found = told(stack)
     assert found is not None
     assert (found.mark.kind, found.mark.runtime, found.mark.part) == (kind, runtime, part)
 
@@ -147,11 +163,18 @@ def test_names_tell_the_kind(
         (("preg_match", APP),),
         (("preg_replace_callback", "php8.2"), ("{closure}", "php8.2")),
         (("runtime.mallocgc", "web"),),
+        (("json_encode", APP),),
+        (("encoding/json.RawMessage", "web"),),
         (("GenCollectedHeap::mem_allocate_work(unsigned long, bool, bool*)", JVM),),
     ],
 )
 def test_other_names_tell_none(stack: Stack) -> None:
-    assert kind_of(stack) is None
+    assert told(stack) is None
+
+
+def told(stack: Stack) -> Optional[Found]:
+    """Of functions whose source files are not known."""
+    return kind_of([(*frame, None) for frame in stack])
 
 
 def test_every_kind_has_marks_words_and_remedies() -> None:
@@ -172,8 +195,41 @@ def test_functions_that_the_page_names_tell_their_kind() -> None:
             modules = [module] if module else ["x", JVM, "libruby.so", "php", PYTHON]
             below = (("SSL_read", SSL),) if kind == "tls-handshake" else ()
             stacks_of = [(*below, (name, each)) for each in modules]
-            told = {found.mark.kind for found in map(kind_of, stacks_of) if found is not None}
-            assert kind in told, name
+            named = {found.mark.kind for found in map(told, stacks_of) if found is not None}
+            assert kind in named, name
+
+
+JINJA = "/srv/env/lib/python3.11/site-packages/jinja2"
+
+
+def of_files(samples: int, *frames: Tuple[str, str, str]) -> StackCounts:
+    """Of functions of Python, with their source files and lines."""
+    text = "\n".join(f"{name}\t{PYTHON}\t{file}\t{at}" for name, file, at in frames)
+    return StackCounts(4711, "cpu", text, samples, 0)
+
+
+VIEW = ("users_page", "/srv/shop.py", "12")
+PAGE = ("root", "/srv/templates/users.html", "4")
+
+
+@pytest.mark.parametrize(
+    ("inside", "kind"),
+    [
+        ((PAGE,), "templates"),
+        ((PAGE, ("Environment.getattr", f"{JINJA}/environment.py", "485")), "templates"),
+        ((("Parser.parse", f"{JINJA}/parser.py", "1034"),), "template-compiling"),
+        # What a template calls of the program, and of the packages that this chose.
+        ((PAGE, ("price", "/srv/shop.py", "30")), None),
+        ((PAGE, ("price", "/srv/shop.py", "30"), ("sre_ucs1_match", "", "")), "regular-expression"),
+        ((PAGE, ("QuerySet._fetch_all", "/srv/env/site-packages/django/db/query.py", "9")), None),
+        # The language's own library is called by whoever renders.
+        ((PAGE, ("escape", "/usr/lib/python3.11/html/__init__.py", "12")), "templates"),
+        ((("total", "/srv/jinja2.py", "3"),), None),
+    ],
+)
+def test_files_tell_templates(inside: Tuple[Tuple[str, str, str], ...], kind: str) -> None:
+    told_of = kinds(of_files(90, VIEW, *inside))
+    assert [each.kind for each in told_of] == ([] if kind is None else [kind])
 
 
 # ------------------------------------------------------------ shares
@@ -344,6 +400,27 @@ def test_what_is_written_at_once_counts_with_the_waits_for_its_disk() -> None:
     assert "40 % of its CPU time is writing files to the disk at once (fsync)" in told.headline
     assert "; requests wait for the disk for 35 % of their time" in told.headline
     assert "fsync once for many changes" in told.actions[0].say
+
+
+def test_who_writes_json_is_told_with_the_size_of_replies() -> None:
+    """The program's function stays, of a compiled program too."""
+    handler = "main.listUsers\tshop\t/srv/main.go\t7\nencoding/json.Marshal\tshop\t\t"
+    served = replace(ill.connection(), pid=4711, requests=40, bytes_out=26_000_000)
+    asked = replace(served, role="upstream", requests=10, bytes_out=700)
+    report = replace(report_of("shop"), connections=[served, asked])
+    told_of = judged(report, StackCounts(4711, "cpu", handler, 90, 0))
+    assert "main.listUsers (main.go:7); 100 % of its CPU time is writing JSON" in told_of.headline
+    assert "fewer rows" in told_of.actions[0].say
+    (fact,) = (each for each in told_of.evidence if each.metric == "reply_bytes")
+    assert (fact.value, fact.says) == (650_000.0, "a reply has 650,000 bytes on average")
+    none = judged(replace(report, connections=[asked]), StackCounts(4711, "cpu", handler, 90, 0))
+    assert not any(each.metric == "reply_bytes" for each in none.evidence)
+
+
+@pytest.mark.parametrize(("server", "says"), [("uvicorn", "orjson"), ("node", "fewer rows")])
+def test_json_is_written_faster_where_a_package_does_so(server: str, says: str) -> None:
+    dumps = (("encoder_call", "_json.so"),)
+    assert says in judged(report_of(server), ran(dumps, 90)).actions[0].say
 
 
 def test_what_a_kept_connection_saves() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Mapping, Optional, Tuple
 
 from udsprobe.model.code.frames import is_script
+from udsprobe.model.code.marks import CALL_BACK
 from udsprobe.model.report import CodeKind, Evidence, ProcessCode, Report
 from udsprobe.rules.accounts.service import ON_CPU, Service, accepted_by, whole_service
 from udsprobe.rules.remedy import choice
@@ -20,6 +21,10 @@ KIND_WORDS: Mapping[str, str] = {
     "tls-handshake": "TLS handshakes",
     "password-hashing": "password hashing",
     "compression": "compression",
+    "json-writing": "writing JSON",
+    "json-reading": "reading JSON",
+    "template-compiling": "compiling templates",
+    "templates": "rendering templates",
     "regular-expression": "regular expressions",
     "tls-records": "encryption of what TLS sends and receives",
     "process-creation": "starting and ending processes and threads",
@@ -41,7 +46,11 @@ def with_kinds(named: Suspect, headline: str, found: ProcessCode, report: Report
     first = max(found.kinds, key=lambda kind: _part_of_time(kind, service), default=None)
     if first is None or _part_of_time(first, service) < CODE_KIND_SHARE_MIN:
         return named
-    facts = (_fact(first, found), *_handshake_fact(first, found.pid, report))
+    facts = (
+        _fact(first, found),
+        *_handshake_fact(first, found.pid, report),
+        *_reply_fact(first, found.pid, report),
+    )
     own = choice.code_kind(report, found.pid, first)
     return replace(
         named,
@@ -75,8 +84,8 @@ def _said_of_waits(kind: CodeKind, service: Service) -> str:
 
 def _headline(named: Suspect, before: str, kind: CodeKind) -> str:
     share = f"{percent(kind.share_pct / 100)} of its CPU time is {KIND_WORDS[kind.kind]}"
-    # A program's own source says more than the library that it calls.
-    if is_script(named.code[0].file):
+    # A program's own function says more than the library that it calls.
+    if is_script(named.code[0].file) or kind.kind in CALL_BACK:
         return f"{named.headline}; {share}"
     *inner, last = kind.stack
     names = [*(name.rpartition(" (")[0] for name in inner), last]
@@ -105,6 +114,19 @@ def _handshake_fact(kind: CodeKind, pid: int, report: Report) -> Tuple[Evidence,
         f"{percent(share)} of its CPU time"
     )
     return (evidence("handshake_us", each_us, "µs", says),)
+
+
+def _reply_fact(kind: CodeKind, pid: int, report: Report) -> Tuple[Evidence, ...]:
+    """How much is made of it for each request."""
+    if kind.kind not in ("json-writing", "templates"):
+        return ()
+    served = [row for row in report.connections or [] if row.pid == pid and row.role == "served"]
+    replies = sum(row.requests or 0 for row in served)
+    if not replies:
+        return ()
+    each_bytes = sum(row.bytes_out or 0 for row in served) / replies
+    says = f"a reply has {each_bytes:,.0f} bytes on average"
+    return (evidence("reply_bytes", each_bytes, "bytes", says),)
 
 
 def _cpu_us(report: Report, pid: int) -> Optional[float]:

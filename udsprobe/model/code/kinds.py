@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from udsprobe.model.code.frames import Frame, is_installed, own_functions
-from udsprobe.model.code.marks import KERNEL, Mark, kind_of
+from udsprobe.model.code.marks import CALL_BACK, KERNEL, Found, Mark, Named, kind_of
 from udsprobe.model.code.places import Row, places, spoken_for
 from udsprobe.model.code.socket_calls import is_socket_call
 from udsprobe.model.code.stacks import ran
@@ -93,8 +93,20 @@ def _own_pct(rows: Sequence[Row]) -> Optional[float]:
 def _marked(row: Row) -> Optional[_Marked]:
     if is_in_sockets(row):
         return None
-    found = kind_of([(frame.function, frame.module) for frame in row.frames])
+    found = _found([(each.function, each.module, each.file) for each in row.frames], row.frames)
     return None if found is None else _Marked(found.mark, found.at, row)
+
+
+def _found(names: Sequence[Named], frames: Sequence[Frame]) -> Optional[Found]:
+    """Where a template, or who writes JSON, calls the program, what that does tells the kind."""
+    found = kind_of(names)
+    if found is None or found.mark.kind not in CALL_BACK:
+        return found
+    called = own_functions(frames)[-1:]
+    if not called or called[0] <= found.at[-1]:
+        return found
+    inside = kind_of(names[called[0] :])
+    return inside and inside._replace(at=tuple(called[0] + at for at in inside.at))
 
 
 def _kind(name: str, marked: Sequence[_Marked], whole: int, comms: Mapping[int, str]) -> CodeKind:

@@ -12,6 +12,8 @@ from typing import NamedTuple, Optional, Pattern, Sequence, Tuple
 
 KERNEL = "[kernel]"
 YOUNG = "young"
+Named = Tuple[Optional[str], Optional[str], Optional[str]]
+"""A function, its module and its source file, as far as they are known."""
 
 
 class Mark(NamedTuple):
@@ -26,6 +28,7 @@ class Mark(NamedTuple):
         runtime: whose collector, compiler or library it is, by the names of servers; None: of no
             runtime.
         part: of the kind, where it has a remedy of its own.
+        files: what is in the path of the function's source file; None: any, or none.
     """
 
     kind: str
@@ -34,6 +37,7 @@ class Mark(NamedTuple):
     called_by: Optional[Pattern[str]] = None
     runtime: Optional[str] = None
     part: Optional[str] = None
+    files: Optional[Pattern[str]] = None
 
 
 class Found(NamedTuple):
@@ -46,7 +50,8 @@ class Found(NamedTuple):
 # The first that a stack has: what makes the work comes before what that work is done by.
 KINDS = (
     *("memory-reclaim", "memory-compaction", "garbage-collection", "tls-handshake"),
-    *("password-hashing", "compression", "regular-expression", "tls-records"),
+    *("password-hashing", "compression", "json-writing", "json-reading", "template-compiling"),
+    *("templates", "regular-expression", "tls-records"),
     *("process-creation", "disk-sync", "kernel-locks", "page-faults"),
 )
 
@@ -294,6 +299,82 @@ _EXPRESSIONS = (
         runtime="python",
     ),
 )
+_ANY = _names(r".+")
+_JACKSON = r"(\S+ )?com\.fasterxml\.jackson\.databind\."
+_JSON = (
+    Mark(
+        "json-writing",
+        _names(
+            rf"{_V8}(\(anonymous namespace\)::)?JsonStringif\w+\b.*|Builtins?[:_]JsonStringify",
+            r"encoder_(call|listencode_\w+|encode_\w+)(\.\w+)*",
+            r"(py|c|ascii)_e(ncode_basestring|scape_unicode)(_ascii)?(\.\w+)*",
+            r"JSONEncoder\.(encode|iterencode)|_make_iterencode\.<locals>\.\w+",
+            r"<?orjson::(serialize|ffi::\w*ser)\b.*|<?pydantic_core::serializers::.*",
+            r"<?serde_json::(ser::|value::ser::|to_(string|vec|writer)).*",
+            r"encoding/json\.(Marshal\w*|\(\*(Encoder|encodeState)\)\..*|append(String|Compact).*)",
+            r"encoding/json\.(\(?\*?\w+Encoder\)?\.\w+|\w+Encoder)(-fm)?",
+            _JACKSON + r"(ser\.|ObjectWriter|ObjectMapper\.write).*",
+            r"JSON::Ext::Generator::\S*#\w+|JSON\.(generate|dump|pretty_generate)",
+        ),
+    ),
+    Mark("json-writing", _names(r"json_encode|php_json_encode\w*"), _PHP),
+    Mark("json-writing", _ANY, files=_names(r"/(fastapi/encoders|rest_framework/renderers)\.py$")),
+    Mark(
+        "json-reading",
+        _names(
+            rf"{_V8}Json(Parser|ParseInternalizer)\b.*|Builtins?[:_]JsonParse",
+            r"scan(ner_call|_once_unicode)(\.\w+)*|_parse_(object|array)_unicode(\.\w+)*",
+            r"JSONDecoder\.(raw_)?decode|<?orjson::deserialize\b.*",
+            r"<?serde_json::(de::|value::de::|from_(str|slice|reader)).*",
+            r"encoding/json\.(Unmarshal\w*|\(\*(Decoder|decodeState|scanner)\)\..*|checkValid)",
+            _JACKSON + r"(deser\.|ObjectReader|ObjectMapper\.read).*",
+            r"JSON::Ext::Parser#parse|JSON\.(parse!?|load)",
+        ),
+    ),
+    Mark("json-reading", _names(r"json_decode|php_json_(parser|scanner|decode)\w*"), _PHP),
+)
+_TEMPLATES = (
+    Mark(
+        "template-compiling",
+        _names(
+            r"text/template/parse\..*|html/template\.(\(\*escaper\)\..*|escapeTemplate)",
+            r"(text|html)/template\.\(\*Template\)\.Parse\w*|ERB(::Compiler\S*)?#(compile|initialize)",
+        ),
+    ),
+    Mark(
+        "template-compiling",
+        _ANY,
+        files=_names(
+            r"/jinja2/(parser|lexer|compiler|nodes|optimizer|idtracking|visitor)\.py$",
+            r"/mako/(lexer|codegen|parsetree|pyparser)\.py$|/pug-(lexer|parser|code-gen|linker)/",
+            r"/handlebars/(dist/\w+/handlebars/|lib/handlebars/)?compiler/",
+        ),
+    ),
+    Mark(
+        "template-compiling",
+        _names(r"Template\.(compile|generateSource|parseTemplateText|scanLine)"),
+        files=_names(r"/ejs/lib/"),
+    ),
+    Mark(
+        "templates",
+        _names(
+            r"(text|html)/template\..*|(\S+ )?(org\.(thymeleaf|apache\.velocity)|freemarker)\..*",
+            r"__TwigTemplate_\w+::\w+|ERB#result\w*",
+        ),
+    ),
+    Mark(
+        "templates",
+        _ANY,
+        files=_names(
+            r"/(jinja2|markupsafe|mako|chameleon|django/template|ejs/lib|pug-runtime)/",
+            r"/(handlebars|nunjucks|mustache|eta)/|/(actionview|haml|slim|temple|tilt)-\d",
+            r"\.(html|htm|j2|jinja2?|mako|erb|haml|slim|twig|hbs|pug|ejs)$|^(<template>|\(erb\))$",
+        ),
+    ),
+)
+CALL_BACK = frozenset({"json-writing", "json-reading", "template-compiling", "templates"})
+"""What these call of the program, or of a package, is not theirs."""
+
 _KERNEL_WORK = (
     Mark(
         "process-creation",
@@ -332,22 +413,24 @@ MARKS: Tuple[Mark, ...] = (
     *_TLS,
     *_PASSWORDS,
     *_COMPRESSORS,
+    *_JSON,
+    *_TEMPLATES,
     *_EXPRESSIONS,
     *_RECORDS,
     *_KERNEL_WORK,
 )
 
 
-def kind_of(frames: Sequence[Tuple[Optional[str], Optional[str]]]) -> Optional[Found]:
+def kind_of(frames: Sequence[Named]) -> Optional[Found]:
     """The mark of a stack; None when it has none that is known.
 
     Args:
-        frames: function and module, the outermost first.
+        frames: function, module and source file, the outermost first.
     """
     met = [
         (mark, at)
-        for at, (function, module) in enumerate(frames)
-        for mark in _marks_of(function or "", module or "")
+        for at, (function, module, file) in enumerate(frames)
+        for mark in _marks_of(function or "", module or "", file or "")
         if mark.called_by is None or _is_called_by(mark.called_by, frames[:at])
     ]
     if not met:
@@ -357,18 +440,18 @@ def kind_of(frames: Sequence[Tuple[Optional[str], Optional[str]]]) -> Optional[F
     return Found(first, tuple(at for mark, at in met if mark.kind == first.kind))
 
 
-def _is_called_by(
-    names: Pattern[str], outwards: Sequence[Tuple[Optional[str], Optional[str]]]
-) -> bool:
-    return any(names.fullmatch(function or "") for function, _ in outwards)
+def _is_called_by(names: Pattern[str], outwards: Sequence[Named]) -> bool:
+    return any(names.fullmatch(function or "") for function, _, _ in outwards)
 
 
 @lru_cache(maxsize=8192)
-def _marks_of(function: str, module: str) -> Tuple[Mark, ...]:
+def _marks_of(function: str, module: str, file: str) -> Tuple[Mark, ...]:
     return tuple(
         mark
         for mark in MARKS
-        if mark.functions.fullmatch(function) and _is_in(mark.modules, module)
+        if mark.functions.fullmatch(function)
+        and _is_in(mark.modules, module)
+        and (mark.files is None or mark.files.search(file))
     )
 
 

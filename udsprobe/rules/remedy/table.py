@@ -122,6 +122,10 @@ KINDS: Dict[str, Kind] = {
     "code-tls-handshake": Kind("app-cpu", "TLS handshakes", code_kinds.HANDSHAKES),
     "code-tls-records": Kind("app-cpu", "encryption of what is sent", code_kinds.RECORDS),
     "code-compression": Kind("app-cpu", "compression", code_kinds.COMPRESSION),
+    "code-json-writing": Kind("app-cpu", "writing JSON", code_kinds.JSON_WRITING),
+    "code-json-reading": Kind("app-cpu", "reading JSON", code_kinds.JSON_READING),
+    "code-template-compiling": Kind("app-cpu", "compiling templates", code_kinds.COMPILING),
+    "code-templates": Kind("app-cpu", "rendering templates", code_kinds.TEMPLATES),
     "code-regular-expression": Kind("app-cpu", "regular expressions", code_kinds.EXPRESSIONS),
     "code-password-hashing": Kind("app-cpu", "hashes of passwords", code_kinds.PASSWORDS),
     "code-password-hashing-beside": Kind(
