@@ -210,6 +210,23 @@ def test_what_to_do_is_told_with_the_function(call: str, says: str) -> None:
     assert says in told.actions[0].say and told.actions[1:] == remedies("disk")
 
 
+def test_a_thread_of_go_that_writes_at_once_is_told_and_no_goroutines_are_looked_for() -> None:
+    """Packages of go.etcd.io and go.uber.org are no part of Go: the thread is none of its own."""
+    frames = (
+        *(("runtime.goexit", "etcd"), ("go.etcd.io/etcd/wal.(*WAL).sync", "etcd")),
+        ("syscall.Fdatasync", "etcd"),
+    )
+    actions = (*remedies("sleeps", "go", pid=1), *remedies("disk"))
+    asked = replace(suspect("app-blocked", "app_disk_us"), actions=actions)
+    slept_in = found(slept("fdatasync", *frames, ms=300, owing_ms=250))
+    told = with_code(asked, replace(reports.measured(), stacks=slept_in))
+    assert told.headline.endswith(
+        "100 % in syscall.Fdatasync ← go.etcd.io/etcd/wal.(*WAL).sync (etcd)"
+    )
+    assert "call fsync once for many changes" in told.actions[0].say
+    assert told.actions[1:] == remedies("disk")
+
+
 def test_of_redis_no_timer_of_a_program_is_looked_for() -> None:
     """Its clients have it wait: CLIENT PAUSE, say. Nobody changes its code."""
     paused = found(slept("epoll_wait", ("main", APP), ("aeMain", APP), ms=300, owing_ms=250))

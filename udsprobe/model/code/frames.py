@@ -53,7 +53,9 @@ _GO = re.compile(
     r"|path|plugin|reflect|regexp|runtime|slices|sort|strconv|strings|structs|sync|syscall"
     r"|testing|text|time|unicode|unique|unsafe|vendor|weak|golang\.org/x/sys)(/[\w./-]+?)?"
     # What compilers of C add to a function's name.
-    r"\.(?!(part|constprop|isra|cold|hot|lto_priv|llvm|localalias|clone)\b)[\w(]"
+    r"\.(?!(part|constprop|isra|cold|hot|lto_priv|llvm|localalias|clone)\b)"
+    # Paths of other packages begin with a host, which may be go.uber.org.
+    r"(?![\w.-]+/)[\w(]"
 )
 _GO_RUNTIME = re.compile(r"(internal/)?runtime(/[\w/]+)?\.")
 _PARKS = re.compile(r"runtime\.|(internal/)?sync\.runtime_")

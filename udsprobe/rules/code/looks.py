@@ -39,7 +39,8 @@ def profiles(action: Action, pid: int, report: Report) -> bool:
 
 def looks_for_sleep(action: Action, pid: Optional[int], report: Report) -> bool:
     """The same of sleep."""
-    return (action.run or "").startswith(_WHERE_IT_SLEEPS) or _asks_runtime(action, pid, report)
+    asks = action.say.startswith(GOROUTINES_LOOK) or _asks_runtime(action, pid, report)
+    return asks or (action.run or "").startswith(_WHERE_IT_SLEEPS)
 
 
 def _asks_runtime(action: Action, pid: Optional[int], report: Report) -> bool:

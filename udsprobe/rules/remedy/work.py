@@ -474,6 +474,11 @@ DISK: Dict[str, Tuple[Row, ...]] = {
             "see which disk is busy (package sysstat)",
             "shows how long the disk takes per request, and how full its queue is",
         ),
+        restart(
+            "move its data to a faster disk, or to one that nobody else writes to; raise the IOPS "
+            "of a volume, or the limit of its control group (io.max, blkio.throttle)",
+            "what is written waits for all that was written to the disk before it",
+        ),
     )
 }
 _STOPPED_IN = look(
