@@ -8,7 +8,7 @@ from typing import Callable, FrozenSet, List, Optional
 import pytest
 
 from tests.unit import ill, reports
-from udsprobe.model.report import Author, Report, RootAuthor, Wait
+from udsprobe.model.report import Author, OwnRequests, Report, RootAuthor, Wait
 from udsprobe.rules.accounts.request_time import RequestTime, request_time
 from udsprobe.rules.accounts.saturation import saturation
 from udsprobe.rules.accounts.service import Service, whole_service
@@ -68,6 +68,27 @@ def test_quick_ones_that_stay_with_their_thread_do_not_tell_of_those_handed_over
     found = request_time(service_of(report, handed=0.999))
     assert found.share("sleep") > 0.95
     assert found.share("cpu", "runq") < 0.02
+
+
+@pytest.mark.parametrize(
+    ("address", "part"), [("127.0.0.1:2379", "sleep"), ("10.0.0.7:2379", "upstream")]
+)
+def test_who_waits_for_what_its_process_asks_itself_waits_for_that(address: str, part: str) -> None:
+    """As etcd's gateway of HTTP, which asks its own listener over gRPC: half of what it serves."""
+    asked = OwnRequests("tcp", address, None, 250, 320_000.0)
+    row = replace(ill.served_by(4711, 500, "etcd"), handed_over=500, handed_over_us=160e6)
+    own = replace(ill.quiet_listener(), transport="tcp", address="0.0.0.0:2379", pids=[4711])
+    everything = pool(320_000, blocked_other=0.98)
+    upstream = [replace(ill.upstream(250, 320_000.0, address), transport="tcp")]
+    requests = replace(
+        everything.requests, served_by=[replace(row, upstream=[asked])], upstream=upstream
+    )
+    report = replace(everything, requests=requests, listeners=[own])
+    service = replace(whole_service(report), repliers=REPLIERS)
+    assert bool(service.upstream) == (part == "upstream")
+    found = request_time(service)
+    assert max(found.parts_us, key=lambda name: found.parts_us[name]) == part
+    assert found.total_us == pytest.approx(service.total_us)
 
 
 def test_those_handed_over_take_what_the_report_says() -> None:

@@ -65,6 +65,9 @@ def test_what_a_process_asks_itself_hangs_nowhere_else(address: str) -> None:
     own = replace(ill.quiet_listener(), transport="tcp", address=address, pids=[there.pid])
     report = replace(worker(there), listeners=[own])
     assert verdict(report).summary.startswith("Too little traffic")
+    member = replace(there, peer=Peer(None, None, "10.0.0.7:2379"))
+    of_cluster = replace(worker(member), listeners=[own])
+    assert verdict(of_cluster).summary.startswith("A request of node")
     others = replace(own, pids=[there.pid + 1])
     assert verdict(replace(report, listeners=[others])).summary.startswith("A request of node")
 

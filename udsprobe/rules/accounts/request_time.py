@@ -229,7 +229,22 @@ def app_account(service: Service) -> AppAccount:
     _add(parts, behind, taken_from="lock")
     for name, us in queued_for_pools(service, parts).items():
         _add(parts, {"upstream": us}, taken_from=name)
+    parts = _without_itself(service, parts)
     return AppAccount(parts, behind, before_taken, behind_helpers, held_us)
+
+
+def _without_itself(service: Service, parts: Dict[str, float]) -> Dict[str, float]:
+    """A request that waits for what its process asks itself waits for what that waits for."""
+    asked_us = service.itself_us + service.upstream_us
+    itself_us = parts["upstream"] * service.itself_us / asked_us if asked_us else 0.0
+    rest_us = sum(parts.values()) - itself_us
+    if itself_us <= 0 or rest_us <= 0:
+        return parts
+    scale = 1 + itself_us / rest_us
+    return {
+        **{name: us * scale for name, us in parts.items()},
+        "upstream": (parts["upstream"] - itself_us) * scale,
+    }
 
 
 def _by_who_replies(service: Service) -> Dict[str, float]:
@@ -388,7 +403,7 @@ def _handed_over(service: Service) -> Tuple[Dict[str, float], Dict[str, float]]:
     known = {
         "cpu": service.spent_us("user", "sys_other") * part,
         "runq": service.spent_us("runq") * part,
-        "upstream": service.upstream_us * part,
+        "upstream": (service.upstream_us + service.itself_us) * part,
         "disk": service.spent_us("blocked_disk") * part,
         "sleep": _thread_us(repliers, "blocked_other") * part,
         "lock": locked_in_pool_us(service) * part,
@@ -411,7 +426,7 @@ def _handed_over(service: Service) -> Tuple[Dict[str, float], Dict[str, float]]:
 def _asleep_shares(service: Service, repliers: Sequence[ThreadTime]) -> Dict[str, float]:
     """The part of any moment in which who replies sleeps in a request, by what for."""
     asleep_us = {
-        "upstream": service.upstream_us,
+        "upstream": service.upstream_us + service.itself_us,
         "disk": _thread_us(repliers, "blocked_disk"),
         "sleep": _thread_us(repliers, "blocked_other"),
         "send": _thread_us(repliers, "blocked_send"),

@@ -9,6 +9,7 @@ from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence,
 
 from udsprobe.model.counters import counted_share
 from udsprobe.model.report import (
+    Connect,
     Hop,
     Latency,
     OwnRequests,
@@ -28,6 +29,7 @@ from udsprobe.rules.accounts.affinity import allowed_cpus
 from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.accounts.other_clients import share_of_other_clients
 from udsprobe.rules.peers.connecting import connecting_us
+from udsprobe.rules.peers.itself import is_own_listener
 from udsprobe.rules.servers import asks_for_lock_again
 from udsprobe.rules.thresholds import (
     SERVING_PART_MIN,
@@ -72,6 +74,8 @@ class Service:
             `app` stage here.
         answers_paused_us: pauses of answers to it, but for those that are pauses of its own.
         connecting_us: its connects that completed in the background took so long, all together.
+        itself_us: until answers to requests came that its processes asked themselves, all
+            together; `upstream` has none of these.
         waits: of its threads, and who ended them.
         clients: (pid of a process, pid of one at the other end of a connection that it serves);
             partners: of any connection.
@@ -113,6 +117,7 @@ class Service:
     is_first: bool = False
     asks_for_lock_again: bool = False
     handed_us: float = 0.0
+    itself_us: float = 0.0
 
     @property
     def counted_share(self) -> float:
@@ -265,7 +270,8 @@ def whole_service(report: Report) -> Service:
         handed_over=sum(row.handed_over or 0 for row in report.requests.served_by or ()),
         handed_us=_handed_us(report.requests.served_by or (), _stage_sums(served)),
         at_once=_at_once(report.requests.served_by or ()),
-        upstream=tuple(report.requests.upstream or ()),
+        upstream=_of_others(report),
+        itself_us=_itself_us(report, report.requests.served_by or ()),
         threads=tuple(time.threads) if time is not None else (),
         processes=tuple(time.processes) if time is not None else (),
         spent_s={k: v * time.total_s for k, v in time.total.items()} if time else {},
@@ -429,9 +435,8 @@ def without_row(service: Service) -> ThreadTime:
 def _of_hop(report: Report, hop: Hop) -> Service:
     pids = frozenset(hop.pids)
     rows = [row for row in report.requests.served_by or () if row.pid in pids]
-    upstream = tuple(_as_upstream(report, each) for row in rows for each in row.upstream)
-    asked = {(each.transport, each.address) for each in upstream}
-    connects = [row for row in report.connects or () if (row.transport, row.address) in asked]
+    upstream = _asked_others(report, rows)
+    connects = _connects_to(report, upstream)
     time = report.time
     processes = [p for p in (time.processes if time is not None else ()) if p.pid in pids]
     service = Service(
@@ -450,6 +455,7 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         handed_us=_handed_us(rows, {"app": _sum_of_stage(rows, "app")}),
         at_once=_at_once(rows),
         upstream=upstream,
+        itself_us=_itself_us(report, rows),
         threads=tuple(t for t in (time.threads if time is not None else ()) if t.pid in pids),
         processes=tuple(processes),
         spent_s=_spent_s(processes),
@@ -495,6 +501,41 @@ def _app_pct(rows: Sequence[ServedBy]) -> Dict[str, float]:
         for name, pct in parts.items():
             total[name] = total.get(name, 0.0) + pct * us / whole if whole else 0.0
     return total
+
+
+def _asked_others(report: Report, rows: Sequence[ServedBy]) -> Tuple[Upstream, ...]:
+    return tuple(
+        _as_upstream(report, each)
+        for row in rows
+        for each in row.upstream
+        if not _is_own(report, row, each)
+    )
+
+
+def _connects_to(report: Report, upstream: Sequence[Upstream]) -> List[Connect]:
+    asked = {(each.transport, each.address) for each in upstream}
+    return [row for row in report.connects or () if (row.transport, row.address) in asked]
+
+
+def _is_own(report: Report, row: ServedBy, asked: OwnRequests) -> bool:
+    return is_own_listener(report, row.pid, asked.transport, asked.address)
+
+
+def _itself_us(report: Report, rows: Sequence[ServedBy]) -> float:
+    """What is asked there is served here, and counted with what is served."""
+    asked = (each for row in rows for each in row.upstream if _is_own(report, row, each))
+    return sum(each.latency_mean_us * each.count for each in asked)
+
+
+def _of_others(report: Report) -> Tuple[Upstream, ...]:
+    own = {
+        (each.transport, each.address)
+        for row in report.requests.served_by or ()
+        for each in row.upstream
+        if _is_own(report, row, each)
+    }
+    rows = report.requests.upstream or ()
+    return tuple(row for row in rows if (row.transport, row.address) not in own)
 
 
 def _as_upstream(report: Report, row: OwnRequests) -> Upstream:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Collection, Dict, List, Optional, Tuple
 
 from udsprobe.model.report import Action, Connection, Evidence, Report
-from udsprobe.model.requests.hops import ANY_HOST
+from udsprobe.rules.peers.itself import is_own_listener
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.servers import target_of
 from udsprobe.rules.thresholds import HUNG_US_MIN
@@ -49,10 +49,7 @@ def own_asks(report: Report, of: Optional[Collection[int]] = None) -> List[OwnAs
 
 def _asks_itself(report: Report, row: Connection) -> bool:
     address = (row.peer.address if row.peer is not None else None) or ""
-    port = address.rpartition(":")[2]
-    there = {address, *(f"{host}:{port}" for host in ANY_HOST if row.transport == "tcp")}
-    own = [each for each in report.listeners or () if row.pid in (each.pids or ())]
-    return any(each.transport == row.transport and each.address in there for each in own)
+    return is_own_listener(report, row.pid, row.transport, address)
 
 
 def _asks(report: Report, pid: int, place: str, rows: List[Connection]) -> OwnAsks:
