@@ -409,7 +409,14 @@ SEATS: Dict[str, Tuple[Row, ...]] = {
             _FREES,
         ),
     ),
-    "python": (_ONE_ACCEPTS,),
+    "python": (
+        restart(
+            "raise its limit where it has one (max_size of eventlet.wsgi.server(), spawn of "
+            "gevent's WSGIServer, threads of waitress)",
+            _FREES,
+        ),
+        _ONE_ACCEPTS,
+    ),
     "ruby": (_ONE_ACCEPTS,),
     "caddy": (
         restart(

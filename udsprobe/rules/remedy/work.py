@@ -856,7 +856,8 @@ LOOP_SLEEPS: Dict[str, Tuple[Row, ...]] = {
         restart(
             "wait with await (asyncio.sleep(), asyncio.create_subprocess_exec()), or run what "
             "sleeps in a thread: await asyncio.to_thread(function); in FastAPI and Starlette a "
-            "handler with def in place of async def",
+            "handler with def in place of async def; under eventlet and gevent monkey_patch() or "
+            "patch_all() before any other import, or eventlet.tpool.execute(function)",
             _SERVES_NOBODY,
         ),
     ),
