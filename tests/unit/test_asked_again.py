@@ -32,7 +32,7 @@ def test_a_loop_of_short_answers_is_told_with_asking_once_as_the_remedy() -> Non
     assert ", which it asks 60 times for each request, 100 µs each time." in verdict.summary
     once, look = verdict.actions
     assert "a join, or IN (...)" in once.say and "select_related" in once.say
-    assert "see why postgres 55 takes so long" in look.say
+    assert "see what postgres 55 spends its time on" in look.say
 
 
 @pytest.mark.parametrize(

@@ -730,13 +730,13 @@ UPSTREAM: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(
             "sudo udsprobe attach --pid {peer_pid}",
-            "see why {who} takes so long",
-            "shows what the process spends its time on",
+            "see what {who} spends its time on",
+            "where answers take long, the report of who answers says why",
         ),
         look(
             "sudo udsprobe attach --listener {address}",
-            "see why {who} takes so long",
-            "shows what the processes that listen there, and their children, spend their time on",
+            "see what {who} spends its time on",
+            "shows the processes that listen there, and their children",
         ),
     )
 }
