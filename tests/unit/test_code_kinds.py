@@ -59,6 +59,13 @@ SENDS: Stack = (
         ((("encoding/json.Marshal", "web"),), "json-writing", None, None),
         ((("encoding/json.structEncoder.encode", "web"),), "json-writing", None, None),
         ((("encoder_listencode_obj.isra.0", "_json.so"),), "json-writing", None, None),
+        (
+            (
+                ("com.fasterxml.jackson.databind.ObjectMapper.writeValueAsBytes", "[jit]"),
+                ("com.fasterxml.jackson.core.json.UTF8JsonGenerator.writeString", "[jit]"),
+            ),
+            *("json-writing", None, None),
+        ),
         ((("json_encode", "php8.2"),), "json-writing", None, None),
         ((("encoding/json.(*decodeState).object", "web"),), "json-reading", None, None),
         ((("scan_once_unicode", "_json.so"),), "json-reading", None, None),
@@ -199,6 +206,7 @@ def test_functions_that_the_page_names_tell_their_kind() -> None:
             assert kind in named, name
 
 
+FASTAPI = "/srv/env/lib/python3.11/site-packages/fastapi"
 JINJA = "/srv/env/lib/python3.11/site-packages/jinja2"
 
 
@@ -225,9 +233,21 @@ PAGE = ("root", "/srv/templates/users.html", "4")
         # The language's own library is called by whoever renders.
         ((PAGE, ("escape", "/usr/lib/python3.11/html/__init__.py", "12")), "templates"),
         ((("total", "/srv/jinja2.py", "3"),), None),
+        ((("total", "/srv/mako/total.py", "3"),), None),
+        ((("serialize_response", f"{FASTAPI}/routing.py", "329"),), "json-writing"),
+        (
+            (
+                ("jsonable_encoder", f"{FASTAPI}/encoders.py", "129"),
+                ("BaseModel.model_dump", f"{FASTAPI}/../pydantic/main.py", "400"),
+            ),
+            "json-writing",
+        ),
+        ((("BaseModel.__init__", f"{FASTAPI}/../pydantic/main.py", "200"),), None),
     ],
 )
-def test_files_tell_templates(inside: Tuple[Tuple[str, str, str], ...], kind: str) -> None:
+def test_files_tell_templates_and_who_writes_json(
+    inside: Tuple[Tuple[str, str, str], ...], kind: str
+) -> None:
     told_of = kinds(of_files(90, VIEW, *inside))
     assert [each.kind for each in told_of] == ([] if kind is None else [kind])
 

@@ -300,7 +300,7 @@ _EXPRESSIONS = (
     ),
 )
 _ANY = _names(r".+")
-_JACKSON = r"(\S+ )?com\.fasterxml\.jackson\.databind\."
+_JACKSON = r"(\S+ )?com\.fasterxml\.jackson\."
 _JSON = (
     Mark(
         "json-writing",
@@ -313,12 +313,21 @@ _JSON = (
             r"<?serde_json::(ser::|value::ser::|to_(string|vec|writer)).*",
             r"encoding/json\.(Marshal\w*|\(\*(Encoder|encodeState)\)\..*|append(String|Compact).*)",
             r"encoding/json\.(\(?\*?\w+Encoder\)?\.\w+|\w+Encoder)(-fm)?",
-            _JACKSON + r"(ser\.|ObjectWriter|ObjectMapper\.write).*",
+            _JACKSON + r"databind\.(ser\.|ObjectWriter|ObjectMapper\.write).*",
+            _JACKSON + r"core\.(json\.\w*Generator|io\.(NumberOutput|JsonStringEncoder))\b.*",
             r"JSON::Ext::Generator::\S*#\w+|JSON\.(generate|dump|pretty_generate)",
         ),
     ),
     Mark("json-writing", _names(r"json_encode|php_json_encode\w*"), _PHP),
     Mark("json-writing", _ANY, files=_names(r"/(fastapi/encoders|rest_framework/renderers)\.py$")),
+    Mark(
+        "json-writing",
+        _names(
+            r"serialize_response|_prepare_response_content|ModelField\.serialize",
+            r"(BaseModel|TypeAdapter)\.(model_dump(_json)?|dump_(python|json)|dict|json)",
+        ),
+        files=_names(r"/(fastapi|pydantic)/"),
+    ),
     Mark(
         "json-reading",
         _names(
@@ -327,7 +336,8 @@ _JSON = (
             r"JSONDecoder\.(raw_)?decode|<?orjson::deserialize\b.*",
             r"<?serde_json::(de::|value::de::|from_(str|slice|reader)).*",
             r"encoding/json\.(Unmarshal\w*|\(\*(Decoder|decodeState|scanner)\)\..*|checkValid)",
-            _JACKSON + r"(deser\.|ObjectReader|ObjectMapper\.read).*",
+            _JACKSON + r"databind\.(deser\.|ObjectReader|ObjectMapper\.read).*",
+            _JACKSON + r"core\.(json\.\w*Parser|sym\.\w+|io\.NumberInput)\b.*",
             r"JSON::Ext::Parser#parse|JSON\.(parse!?|load)",
         ),
     ),
@@ -345,20 +355,21 @@ _TEMPLATES = (
         "template-compiling",
         _ANY,
         files=_names(
-            r"/jinja2/(parser|lexer|compiler|nodes|optimizer|idtracking|visitor)\.py$",
-            r"/mako/(lexer|codegen|parsetree|pyparser)\.py$|/pug-(lexer|parser|code-gen|linker)/",
-            r"/handlebars/(dist/\w+/handlebars/|lib/handlebars/)?compiler/",
+            r"-packages/jinja2/(parser|lexer|compiler|nodes|optimizer|idtracking|visitor)\.py$",
+            r"-packages/mako/(lexer|codegen|parsetree|pyparser)\.py$",
+            r"/node_modules/pug-(lexer|parser|code-gen|linker)/",
+            r"/node_modules/handlebars/(dist/\w+/handlebars/|lib/handlebars/)?compiler/",
         ),
     ),
     Mark(
         "template-compiling",
         _names(r"Template\.(compile|generateSource|parseTemplateText|scanLine)"),
-        files=_names(r"/ejs/lib/"),
+        files=_names(r"/node_modules/ejs/"),
     ),
     Mark(
         "templates",
         _names(
-            r"(text|html)/template\..*|(\S+ )?(org\.(thymeleaf|apache\.velocity)|freemarker)\..*",
+            r"(text|html)/template\..*|(\S+ )?(org\.(thymeleaf|attoparser)|freemarker)\..*",
             r"__TwigTemplate_\w+::\w+|ERB#result\w*",
         ),
     ),
@@ -366,8 +377,9 @@ _TEMPLATES = (
         "templates",
         _ANY,
         files=_names(
-            r"/(jinja2|markupsafe|mako|chameleon|django/template|ejs/lib|pug-runtime)/",
-            r"/(handlebars|nunjucks|mustache|eta)/|/(actionview|haml|slim|temple|tilt)-\d",
+            r"-packages/(jinja2|markupsafe|mako|chameleon)/|/django/template/",
+            r"/node_modules/(handlebars|nunjucks|mustache|eta|ejs|pug-runtime)/",
+            r"/(actionview|haml|slim|temple|tilt)-\d",
             r"\.(html|htm|j2|jinja2?|mako|erb|haml|slim|twig|hbs|pug|ejs)$|^(<template>|\(erb\))$",
         ),
     ),
