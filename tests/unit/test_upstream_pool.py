@@ -52,7 +52,7 @@ def test_the_first_remedy_of_a_queue_for_an_upstream_is_more_at_once() -> None:
     assert first_action(pooled(95.0)).startswith("raise `max` of the pool (pg.Pool")
     assert "default_pool_size" in first_action(named(pooled(95.0), "pgbouncer"))
     assert "circuit_breakers.thresholds" in first_action(named(pooled(95.0), "envoy"))
-    assert "see why" in first_action(pooled(95.0, connections=2, at_once=3))
+    assert "see what" in first_action(pooled(95.0, connections=2, at_once=3))
 
 
 def test_one_connection_may_be_a_lock_that_is_held_meanwhile() -> None:
@@ -69,7 +69,7 @@ def test_one_connection_may_carry_several_requests_at_once() -> None:
     row = replace((one.requests.upstream or [])[0], count=300)
     together = replace(one, requests=replace(one.requests, upstream=[row]))
     assert "over one connection, which is 98 % busy" in verdict(together).summary
-    assert "see why" in first_action(together)
+    assert "see what" in first_action(together)
     assert all("hold no lock" not in each.say for each in verdict(together).actions)
 
 
@@ -84,7 +84,7 @@ def test_a_larger_pool_is_no_remedy_where_one_carries_all(connections: int, says
     http2 = replace(few, requests=replace(few.requests, upstream=[row]))
     found = verdict(http2)
     assert found.cause == "upstream-wait" and f"over {says}" in found.summary
-    assert "see why" in first_action(http2)
+    assert "see what" in first_action(http2)
     assert not any("pool" in each.say for each in found.actions)
 
 
@@ -119,7 +119,7 @@ def test_more_at_once_does_not_help_where_the_upstream_has_no_time(
         requests=replace(report.requests, upstream=rows),
         connections=[asked],
     )
-    assert ("see why" in first_action(report)) is not has_time
+    assert ("see what" in first_action(report)) is not has_time
     assert (f"{comm} 77 itself is 9" in verdict(report).summary) is not has_time
 
 
