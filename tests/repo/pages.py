@@ -37,6 +37,7 @@ EXAMPLES = {
     "in files of Django, EJS, ERB, Handlebars, Jinja2 and Mako, and in templates; `ERB#result`",
     "regular-expression": "`pcre2_match_8`, `preg_match` (PHP), `Regexp#match` (Ruby), "
     "`sre_ucs1_match`, `regexp.(*Regexp).…`, `RegExp:…` of Node's map file",
+    "text-encoding": "`node::StringBytes::Size`, `v8::String::Utf8Length` (Node)",
     "tls-records": "`SSL_read`, `SSL_write`, `crypto/tls.(*Conn).Write`",
     "disk-sync": "`vfs_fsync_range`, `…_sys_fdatasync` of the kernel",
     "process-creation": "`kernel_clone`, `do_execve…`, `do_exit` of the kernel",

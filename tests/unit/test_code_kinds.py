@@ -56,6 +56,14 @@ SENDS: Stack = (
             (("v8::internal::JsonStringifier::SerializeString(v8::Handle)", NODE),),
             *("json-writing", None, None),
         ),
+        (
+            (
+                ("node::StringBytes::Size(v8::Isolate*, v8::Local<v8::Value>)", NODE),
+                ("v8::String::Utf8Length(v8::Isolate*) const", NODE),
+                ("exc_page_fault", KERNEL),
+            ),
+            *("text-encoding", None, None),
+        ),
         ((("encoding/json.Marshal", "web"),), "json-writing", None, None),
         ((("encoding/json.structEncoder.encode", "web"),), "json-writing", None, None),
         ((("encoder_listencode_obj.isra.0", "_json.so"),), "json-writing", None, None),

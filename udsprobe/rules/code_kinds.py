@@ -26,6 +26,7 @@ KIND_WORDS: Mapping[str, str] = {
     "template-compiling": "compiling templates",
     "templates": "rendering templates",
     "regular-expression": "regular expressions",
+    "text-encoding": "making bytes of text",
     "tls-records": "encryption of what TLS sends and receives",
     "process-creation": "starting and ending processes and threads",
     "disk-sync": "writing files to the disk at once (fsync)",
@@ -118,7 +119,7 @@ def _handshake_fact(kind: CodeKind, pid: int, report: Report) -> Tuple[Evidence,
 
 def _reply_fact(kind: CodeKind, pid: int, report: Report) -> Tuple[Evidence, ...]:
     """How much is made of it for each request."""
-    if kind.kind not in ("json-writing", "templates"):
+    if kind.kind not in ("json-writing", "templates", "text-encoding"):
         return ()
     served = [row for row in report.connections or [] if row.pid == pid and row.role == "served"]
     replies = sum(row.requests or 0 for row in served)

@@ -51,7 +51,7 @@ class Found(NamedTuple):
 KINDS = (
     *("memory-reclaim", "memory-compaction", "garbage-collection", "tls-handshake"),
     *("password-hashing", "compression", "json-writing", "json-reading", "template-compiling"),
-    *("templates", "regular-expression", "tls-records"),
+    *("templates", "regular-expression", "text-encoding", "tls-records"),
     *("process-creation", "disk-sync", "kernel-locks", "page-faults"),
 )
 
@@ -387,6 +387,18 @@ _TEMPLATES = (
 CALL_BACK = frozenset({"json-writing", "json-reading", "template-compiling", "templates"})
 """What these call of the program, or of a package, is not theirs."""
 
+_ENCODING = (
+    Mark(
+        "text-encoding",
+        _names(
+            # What these do but for their calls on sockets they do for strings.
+            r"node::StreamBase::(Writev|WriteString<.*)\(.*",
+            r"node::StringBytes::(Size|StorageSize|Write|Encode)\b.*",
+            r"v8::String::(Utf8Length|WriteUtf8|WriteOneByte)(V2)?\b.*",
+            r"node::Buffer::\(anonymous namespace\)::SlowByteLengthUtf8\b.*",
+        ),
+    ),
+)
 _KERNEL_WORK = (
     Mark(
         "process-creation",
@@ -428,6 +440,7 @@ MARKS: Tuple[Mark, ...] = (
     *_JSON,
     *_TEMPLATES,
     *_EXPRESSIONS,
+    *_ENCODING,
     *_RECORDS,
     *_KERNEL_WORK,
 )

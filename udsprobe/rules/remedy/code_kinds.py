@@ -268,6 +268,15 @@ JSON_READING: Rows = {
         ),
     ),
 }
+ENCODING: Rows = {
+    GENERIC: (
+        restart(
+            "where many requests get the same text, keep it as bytes (Node: Buffer.from(text)); "
+            "else reply with less of it",
+            "bytes are sent as they are; a string is measured and converted for each reply",
+        ),
+    )
+}
 _FEWER_ON_A_PAGE = restart(
     "put fewer rows on a page: a limit, and links to the pages that follow",
     "a template does the same work for each row, for each reply",

@@ -124,6 +124,7 @@ KINDS: Dict[str, Kind] = {
     "code-compression": Kind("app-cpu", "compression", code_kinds.COMPRESSION),
     "code-json-writing": Kind("app-cpu", "writing JSON", code_kinds.JSON_WRITING),
     "code-json-reading": Kind("app-cpu", "reading JSON", code_kinds.JSON_READING),
+    "code-text-encoding": Kind("app-cpu", "making bytes of text", code_kinds.ENCODING),
     "code-template-compiling": Kind("app-cpu", "compiling templates", code_kinds.COMPILING),
     "code-templates": Kind("app-cpu", "rendering templates", code_kinds.TEMPLATES),
     "code-regular-expression": Kind("app-cpu", "regular expressions", code_kinds.EXPRESSIONS),
