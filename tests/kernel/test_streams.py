@@ -221,13 +221,17 @@ def test_frames_are_followed_from_call_to_call(address: str, tmp_path: Path, siz
     assert served(watched)["count"] == len(streams)
 
 
+def four_of_seven_are_answered(ends: Speaker) -> None:
+    for stream in stream_ids(7):
+        ends.asks(asks(stream))
+    for stream in stream_ids(7)[1:5]:
+        ends.tells(tells(stream))
+    time.sleep(IDLE_S)
+
+
 def test_what_has_no_reply_is_owed(address: str, tmp_path: Path) -> None:
     with spoken(address, tmp_path) as (ends, watched):
-        for stream in stream_ids(7):
-            ends.asks(asks(stream))
-        for stream in stream_ids(7)[1:5]:
-            ends.tells(tells(stream))
-        time.sleep(IDLE_S)
+        four_of_seven_are_answered(ends)
     assert served(watched)["count"] == 4
     assert owed(watched.report)[0] == 3
 
@@ -249,11 +253,7 @@ def test_who_ends_the_connection_ends_what_is_open_on_it(
 ) -> None:
     """A client that leaves has given up; a server that does drops them."""
     with spoken(address, tmp_path) as (ends, watched):
-        for stream in stream_ids(7):
-            ends.asks(asks(stream))
-        for stream in stream_ids(7)[1:5]:
-            ends.tells(tells(stream))
-        time.sleep(IDLE_S)
+        four_of_seven_are_answered(ends)
         ends.leaves(who)
     assert served(watched)["count"] == 4
     (row,) = watched.report["requests"]["served_by"]
