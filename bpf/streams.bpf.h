@@ -309,16 +309,14 @@ static __always_inline void served_stream_unanswered(struct server *server, stru
 }
 
 static __always_inline void own_stream_unanswered(struct server *server, struct stream *stream,
-						  struct upstream *upstream, bool given_up, ns_t now)
+						  struct connection *connection, bool is_there,
+						  ns_t now)
 {
-	ns_t waited_ns = elapsed(stream->arrived_ns, now);
+	struct upstream *upstream = upstream_entry(connection->upstream);
 
 	own_stream_over(stream, server);
-	if (!upstream)
-		return;
-	barrier_var(upstream);
-	shared_add(given_up ? &upstream->given_up : &upstream->dropped, 1);
-	shared_add(given_up ? &upstream->given_up_ns : &upstream->dropped_ns, waited_ns);
+	if (upstream)
+		count_no_answer(upstream, connection, elapsed(stream->arrived_ns, now), is_there);
 }
 
 /* By a reset: of the client, which does not want to wait any longer, or of the server, which may only have
@@ -341,10 +339,10 @@ __noinline u64 stream_reset(address_t sk, u64 id, u64 by_client)
 		settle_shares(server, state, (u64)current_task(), now);
 	if (!streams->asks_by_sending)
 		served_stream_unanswered(server, stream, by_client, now);
+	else if (by_client)
+		own_stream_unanswered(server, stream, connection, true, now);
 	else
-		own_stream_unanswered(server, stream,
-				      by_client ? upstream_entry(connection->upstream) : NULL,
-				      true, now);
+		own_stream_over(stream, server);
 	stream_over(streams, stream);
 	return 0;
 }
@@ -365,8 +363,7 @@ __noinline u64 stream_unanswered(address_t sk, u64 place, u64 other_left)
 		return 0;
 	server = server_with(stream);
 	if (streams->asks_by_sending)
-		own_stream_unanswered(server, stream, upstream_entry(connection->upstream),
-				      !other_left, now);
+		own_stream_unanswered(server, stream, connection, !other_left, now);
 	else
 		served_stream_unanswered(server, stream, other_left, now);
 	stream_over(streams, stream);

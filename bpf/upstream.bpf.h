@@ -283,6 +283,24 @@ static __always_inline bool upstream_answered(struct task_struct *task,
 	return true;
 }
 
+/* A request has waited so long; by now the other end is there still, or has left. */
+static __always_inline void count_no_answer(struct upstream *upstream,
+					    struct connection *connection, ns_t waited_ns,
+					    bool is_there)
+{
+	if (is_there) {
+		shared_add(&upstream->given_up, 1);
+		shared_add(&upstream->given_up_ns, waited_ns);
+		return;
+	}
+	if (connection->peer_tgid)
+		upstream->peer_tgid = connection->peer_tgid;
+	shared_add(&upstream->dropped, 1);
+	shared_add(&upstream->dropped_ns, waited_ns);
+	if (connection->turns)
+		shared_add(&upstream->dropped_kept, 1);
+}
+
 /* Once for each connection that ends so. What one of many requests at once, or of messages, had open is
  * not known, and a goodbye of TLS, which may find that the other end is gone, asks for nothing.
  */
@@ -299,17 +317,7 @@ static __always_inline void note_no_answer(struct connection *connection, ns_t n
 	    (connection->is_tls && waited_ns < GOODBYE_NS))
 		return;
 	connection->phase = PHASE_ENDED;
-	if (is_there) {
-		shared_add(&upstream->given_up, 1);
-		shared_add(&upstream->given_up_ns, waited_ns);
-		return;
-	}
-	if (connection->peer_tgid)
-		upstream->peer_tgid = connection->peer_tgid;
-	shared_add(&upstream->dropped, 1);
-	shared_add(&upstream->dropped_ns, waited_ns);
-	if (connection->turns)
-		shared_add(&upstream->dropped_kept, 1);
+	count_no_answer(upstream, connection, waited_ns, is_there);
 }
 
 /* This end closes it. A goodbye, and what is sent where no answers come, ask for none; nor does what

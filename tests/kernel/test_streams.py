@@ -299,6 +299,7 @@ def test_own_requests_that_are_open_when_the_connection_ends(
     left, dropped = (3, 0) if who == "client" else (0, 3)
     assert row["count"] == 2
     assert (row["given_up"]["count"], row["dropped"]["count"]) == (left, dropped)
+    assert row["dropped_kept"] == dropped
 
 
 def test_own_requests_that_are_reset_are_given_up(address: str, tmp_path: Path) -> None:
