@@ -52,6 +52,7 @@ from udsprobe.rules.accounts.upstream_pool import (
     holds_back,
     is_queueing,
 )
+from udsprobe.rules.peers.connecting import is_of_this_host
 from udsprobe.rules.peers.lookups import Lookups, lookups
 from udsprobe.rules.remedy import choice, cpus
 from udsprobe.rules.remedy.table import remedies
@@ -879,13 +880,9 @@ def _unix_instead(report: Report) -> Tuple[Action, ...]:
     served = [row for row in report.connections or [] if row.role == "served"]
     if not served or any(row.transport != "tcp" for row in served):
         return ()
-    if not all(_is_local(row.local) for row in served):
+    if not all(is_of_this_host(row.local) for row in served):
         return ()
     return remedies("unix-instead")
-
-
-def _is_local(address: str) -> bool:
-    return address.startswith(("127.", "[::1]"))
 
 
 _REMEDIES: Dict[str, Callable[[_Case], Remedy]] = {

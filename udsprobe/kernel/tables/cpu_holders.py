@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import AbstractSet, Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import (
+    AbstractSet,
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from udsprobe.kernel.objects.probe_object import ProbeObject
 from udsprobe.kernel.objects.shared_memory import SharedGlobals
@@ -34,6 +45,14 @@ OUTSIDE = "outside"
 OWN_CHILD = "udsprobe-names"
 
 _Who = Tuple[int, int]
+
+
+class _Name(NamedTuple):
+    comm: Optional[str]
+    is_kernel: Optional[bool] = None
+
+
+_NOT_KNOWN = _Name(None)
 # Of those that ended: whether they were targets, or else at the other end of one's connections.
 _Kind = Tuple[bool, bool]
 _KINDS: Tuple[_Kind, ...] = ((False, False), (True, False), (False, True))
@@ -62,8 +81,7 @@ class CpuHolders:
         self._tick_ns = loaded.btf.enum("limits")["NS_PER_TICK"]
         self._outside = loaded.btf.enum("limits")["PID_OUTSIDE"]
         self._waited_ns: Dict[_Who, int] = {}
-        self._comms: Dict[_Who, str] = {}
-        self._of_kernel: Dict[_Who, bool] = {}
+        self._names: Dict[_Who, _Name] = {}
         self._ended_ns: Dict[_Kind, int] = dict.fromkeys(_KINDS, 0)
         self._partners: Set[_Who] = set()
         self._chains = PartnerChains(procfs)
@@ -97,14 +115,15 @@ class CpuHolders:
             CpuHolder(
                 pid=pid & ~self._outside,
                 started_ns=started_ns,
-                comm=self._comms.get((pid, started_ns)) if pid else IDLE,
+                comm=name.comm if pid else IDLE,
                 is_target=bool(entry.is_target),
                 waited_ns=entry.waited_ns,
                 is_partner=(pid, started_ns) in self._partners,
                 priority=self._priorities.get((pid, started_ns)),
-                is_kernel=self._of_kernel.get((pid, started_ns)),
+                is_kernel=name.is_kernel,
             )
             for (pid, started_ns), entry in entries.items()
+            for name in [self._names.get((pid, started_ns), _NOT_KNOWN)]
         )
 
     def _ended(self) -> Iterator[CpuHolder]:
@@ -128,8 +147,7 @@ class CpuHolders:
             entry = entries.pop(who)
             is_target = bool(entry.is_target)
             self._ended_ns[is_target, who in self._partners and not is_target] += entry.waited_ns
-            self._comms.pop(who, None)
-            self._of_kernel.pop(who, None)
+            self._names.pop(who, None)
             self._priorities.pop(who, None)
             self._partners.discard(who)
             pid, started_ns = who
@@ -153,13 +171,9 @@ class CpuHolders:
             if waited_ns:
                 grown.append((waited_ns, who))
         for _, who in sorted(grown, reverse=True)[:NAMES_READ_MAX]:
-            process = None if who[0] & self._outside else self._process(*who)
-            if process is not None:
-                self._comms[who], self._of_kernel[who] = process.comm, process.kernel_thread
-            elif who[0] & self._outside:
-                self._comms[who] = OUTSIDE
-            elif who[0] in own:
-                self._comms[who] = OWN_CHILD
+            name = self._name(who, own)
+            if name is not None:
+                self._names[who] = name
 
     def _read_partners(self, entries: Dict[_Who, Any], targets: Iterable[int]) -> None:
         """The kernel keeps the last so many, dead or alive: those that are known stay known."""
@@ -213,6 +227,14 @@ class CpuHolders:
             if not who[0] & self._outside and self._looked_at.get(who, due) <= due
         ]
         return sorted(asked, key=lambda who: -grown[who])[:STRANGERS_LOOKED_AT_MAX]
+
+    def _name(self, who: _Who, own: AbstractSet[int]) -> Optional[_Name]:
+        if who[0] & self._outside:
+            return _Name(OUTSIDE)
+        process = self._process(*who)
+        if process is not None:
+            return _Name(process.comm, process.kernel_thread)
+        return _Name(OWN_CHILD) if who[0] in own else None
 
     def _process(self, pid: int, started_ns: int) -> Optional[Process]:
         process = self._procfs.process(pid) if pid else None

@@ -16,6 +16,11 @@ _THIS_HOST = ("127.", "[::1]", "[::ffff:127.")
 NO_ANSWER = ("ECANCELED", "ETIMEDOUT")
 
 
+def is_of_this_host(address: str) -> bool:
+    """A TCP address of the loopback interface; of others it is not known whose they are."""
+    return address.startswith(_THIS_HOST)
+
+
 def owner_of(row: Connect, report: Report) -> Optional[Peer]:
     """Who answers at the address that a target connects to."""
     peers = [
@@ -60,4 +65,4 @@ def connecting_us(row: Connect) -> float:
 def _is_tcp_of_this_host(row: Connect, report: Report) -> bool:
     if row.transport != "tcp":
         return False
-    return row.address.startswith(_THIS_HOST) or owner_of(row, report) is not None
+    return is_of_this_host(row.address) or owner_of(row, report) is not None

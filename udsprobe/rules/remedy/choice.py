@@ -25,7 +25,7 @@ from udsprobe.model.threads.cpu_list import cpu_list
 from udsprobe.model.threads.exits import ASKED_TO_END, OUT_OF_MEMORY
 from udsprobe.rules import shell
 from udsprobe.rules.accounts.affinity import idle_beside
-from udsprobe.rules.peers.connecting import NO_ANSWER
+from udsprobe.rules.peers.connecting import NO_ANSWER, is_of_this_host
 from udsprobe.rules.remedy.goroutine_waits import ParkedWait
 from udsprobe.rules.remedy.row import Value
 from udsprobe.rules.remedy.table import KINDS, remedies
@@ -640,7 +640,6 @@ def _server_among(report: Report, pids: Optional[FrozenSet[int]]) -> str:
     return server_of(target)
 
 
-_OF_THIS_HOST = ("unix:", "tcp:127.", "tcp:[::1]", "tcp:[::ffff:127.")
 _MAPPED = re.compile(r"\[::ffff:([\d.]+)\]")
 
 
@@ -661,7 +660,8 @@ def upstream(pid: Optional[int], who: str, place: str, is_kept: bool = True) -> 
     """
     if is_name_server(place):
         return remedies("lookups", who=place)
-    if place.startswith(_OF_THIS_HOST) and (pid is None or not is_kept):
-        address = _MAPPED.sub(r"\1", place.partition(":")[2])
-        return remedies("upstream", who=who, address=address)
+    transport, _, address = place.partition(":")
+    is_here = transport == "unix" or is_of_this_host(address)
+    if is_here and (pid is None or not is_kept):
+        return remedies("upstream", who=who, address=_MAPPED.sub(r"\1", address))
     return remedies("upstream", peer_pid=pid, who=who)

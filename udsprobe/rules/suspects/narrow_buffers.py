@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import List, Tuple
 
 from udsprobe.model.report import Connection, Evidence, Report
+from udsprobe.rules.peers.connecting import is_of_this_host
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.buffers import bytes_per_request
 from udsprobe.rules.suspects.suspect import CRITICAL, Suspect
@@ -49,7 +50,11 @@ def stopped_us(row: Connection) -> float:
 
 def _stops(row: Connection) -> Tuple[float, float]:
     size = row.send_buffer_bytes or 1
-    if row.transport == "tcp" and _is_local(row) and size < 2 * LOOPBACK_SEGMENT_BYTES:
+    if (
+        row.transport == "tcp"
+        and is_of_this_host(row.local or "")
+        and size < 2 * LOOPBACK_SEGMENT_BYTES
+    ):
         return bytes_per_request(row) // max(size, LOOPBACK_SEGMENT_BYTES), DELAYED_ACK_US
     return bytes_per_request(row) // size, WAKE_UP_US_MAX
 
@@ -61,10 +66,6 @@ def _is_narrow(row: Connection) -> bool:
         return False
     blocked = row.send_blocked
     return blocked is not None and blocked.eagain > 0 and not blocked.count
-
-
-def _is_local(row: Connection) -> bool:
-    return (row.local or "").startswith(("127.", "[::1]"))
 
 
 def _suspect(report: Report, row: Connection, cost_us: float, requests: int) -> Suspect:
