@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit import ill
 from tests.unit.verdicts import node_served
-from udsprobe.model.report import CpuHolder, Report
+from udsprobe.model.report import Cpu, CpuHolder, HostCpu, Report
 from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
@@ -86,6 +86,46 @@ def test_workers_that_fill_the_cpus_by_themselves_are_not_kept_from_them() -> No
     # Two that take turns on one CPU of two would have room without the stranger.
     roomy = judged(prefork(stranger_pct=33, workers=2)).verdict
     assert roomy is not None and roomy.cause == "cpu-contention"
+
+
+def bursts(stranger_pct: float, busy_pct: float = 85.0, runq_pct: float = 85.0) -> Report:
+    """Twelve workers, idle for most of the time, whose clients ask at the same moments."""
+    threads = [ill.thread(4711 + n, user=0.05, runq=0.28, blocked_recv=0.6) for n in range(12)]
+    requests = ill.served(900, app=40_000, runq=runq_pct, cpu=100 - runq_pct)
+    report = ill.service(requests, *threads)
+    assert report.time is not None
+    holders = [
+        CpuHolder(4711, "worker", True, 1e6 * (100 - stranger_pct), 100 - stranger_pct),
+        CpuHolder(66, "ffmpeg", False, 1e6 * stranger_pct, stranger_pct),
+    ]
+    return replace(
+        report,
+        host=replace(report.host, cpus=2),
+        cpu=Cpu(HostCpu(busy_pct, busy_pct, 0.0, 0.0, 0.0, 2, 5), None, [], []),
+        time=replace(report.time, cpu_holders=holders),
+    )
+
+
+def test_bursts_wait_for_a_cpu_behind_each_other() -> None:
+    found = judged(bursts(stranger_pct=10)).verdict
+    assert found is not None and found.cause == "app-cpu"
+    assert "30.6 ms on average for a CPU behind each other" in found.evidence[0].says
+    assert "requests wait for a CPU behind each other in node" in found.summary
+    assert "more CPUs" in (found.actions[-1].do or "")
+    # CPUs that are mostly idle, a wait of less than four times the work, strangers: none of that.
+    idle = judged(bursts(stranger_pct=10, busy_pct=40)).verdict
+    assert idle is not None and idle.cause == "healthy"
+    short = judged(bursts(stranger_pct=10, runq_pct=60)).verdict
+    assert short is not None and short.cause == "healthy"
+    strangers = judged(bursts(stranger_pct=45)).verdict
+    assert strangers is not None and strangers.cause == "cpu-contention"
+
+
+def test_the_targets_own_part_of_the_waits_is_told_first() -> None:
+    """Where it is more than the stranger's, that one alone is not who holds the CPUs."""
+    found = judged(bursts(stranger_pct=45)).verdict
+    assert found is not None
+    assert "its own threads held it for 55 % of that time, ffmpeg 66 for 45 %" in found.summary
 
 
 def with_requests(at_once: float, workers: int = 10) -> Report:

@@ -29,13 +29,14 @@ from udsprobe.rules.accounts.cpu_holders import (
     foreign_holders,
     foreign_share,
     has_too_many_threads,
+    held_by_targets,
     runnable_per_cpu,
     throttling,
 )
 from udsprobe.rules.accounts.lock_use import queue_at_locks
 from udsprobe.rules.accounts.own_pool import OwnPool, own_pool
 from udsprobe.rules.accounts.request_time import RequestTime
-from udsprobe.rules.accounts.saturation import Saturation
+from udsprobe.rules.accounts.saturation import Saturation, behind_own_us
 from udsprobe.rules.accounts.service import (
     ON_CPU,
     Service,
@@ -217,6 +218,8 @@ def _app_cpu(case: _Case) -> Remedy:
         pid, tid, comm = thread.pid, thread.tid, thread.comm
         subject = f"{comm} thread {tid}"
         headline = f"requests spend their time on the CPU in {comm}"
+        if _has_no_cpu_free(case):
+            headline = f"requests wait for a CPU behind each other in {comm}"
     else:
         return Remedy(None, "requests spend their time on a CPU")
     how = "" if found is None else found.how
@@ -227,7 +230,7 @@ def _app_cpu(case: _Case) -> Remedy:
             tid,
             comm,
             of_many=how in _MANY,
-            has_all_cpus=how in _OF_HOST,
+            has_all_cpus=how in _OF_HOST or (found is None and _has_no_cpu_free(case)),
         ),
         *choice.files_to_send(case.report, case.service.pids),
     )
@@ -240,6 +243,13 @@ def _app_cpu(case: _Case) -> Remedy:
         if found is not None:
             headline = f"{subject} that come and go keep all its CPUs {percent(found.busy)} busy"
     return Remedy(subject, headline, actions=actions)
+
+
+def _has_no_cpu_free(case: _Case) -> bool:
+    """Its threads wait for each other at the CPUs for longer than they run."""
+    service = case.service
+    run_us = service.spent_us(*ON_CPU) / service.count if service.count else 0.0
+    return behind_own_us(case.report, service) > run_us
 
 
 def _is_of_children(service: Service) -> bool:
@@ -741,7 +751,7 @@ def _held_by(report: Report, first: CpuHolder, name: str, facts: Tuple[Evidence,
     if low and cpus.is_stranger(report, first):
         fact = _lowered_fact(first, low[0])
         return Remedy(who, f"{lacks}: {fact.says}", (*facts, fact), actions)
-    return Remedy(who, f"{lacks}: {who} {_holds(first)}", facts, actions)
+    return Remedy(who, f"{lacks}: {_holds(report, first, who)}", facts, actions)
 
 
 def _lowered_fact(holder: CpuHolder, low: LoweredPriority) -> Evidence:
@@ -753,12 +763,16 @@ def _lowered_fact(holder: CpuHolder, low: LoweredPriority) -> Evidence:
     return evidence("target_priority", low.value, "nice" if kind != "cgroup" else "weight", says)
 
 
-def _holds(holder: CpuHolder) -> str:
+def _holds(report: Report, holder: CpuHolder, who: str) -> str:
     """Who had less than most of it is one of several, and no culprit alone."""
-    share = holder.share_pct / 100
+    share, own = holder.share_pct / 100, held_by_targets(report)
     if share >= HOLDER_SHARE_MIN:
-        return "holds it"
-    return f"held it for {percent(share)} of that time, others for the rest"
+        return f"{who} holds it"
+    if own > share:
+        return (
+            f"its own threads held it for {percent(own)} of that time, {who} for {percent(share)}"
+        )
+    return f"{who} held it for {percent(share)} of that time, others for the rest"
 
 
 def _send_blocked(case: _Case) -> Remedy:

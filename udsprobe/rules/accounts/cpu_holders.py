@@ -44,6 +44,13 @@ def foreign_share(report: Report) -> float:
     return sum(each.waited_us for each in foreign_holders(report)) / whole if whole else 0.0
 
 
+def held_by_targets(report: Report) -> float:
+    """Of the waits for a CPU that somebody held, the part that the targets themselves did."""
+    holders = (report.time.cpu_holders if report.time is not None else None) or []
+    whole = sum(each.waited_us for each in holders if not each.is_idle)
+    return sum(each.waited_us for each in holders if each.is_target) / whole if whole else 0.0
+
+
 def foreign_holders(report: Report) -> List[CpuHolder]:
     """Processes that ran while targets waited and have nothing to do with them."""
     holders = (report.time.cpu_holders if report.time is not None else None) or []

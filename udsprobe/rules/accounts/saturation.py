@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Dict, List, Mapping, Optional, Sequence
 
-from udsprobe.model.report import ProcessTime, ThreadTime
+from udsprobe.model.report import ProcessTime, Report, ThreadTime
 from udsprobe.model.threads.thread_time import busy_share
+from udsprobe.rules.accounts.cpu_holders import held_by_targets
 from udsprobe.rules.accounts.request_time import RequestTime
 from udsprobe.rules.accounts.service import ON_CPU, Service, serving_threads
 from udsprobe.rules.thresholds import (
@@ -219,6 +220,14 @@ def _of_host(service: Service) -> Optional[Saturation]:
         return _of_all(service, first, "host", min(1.0, used / room))
     every = replace(_as_one(service.processes), comm=service.name)
     return _of_all(service, every, "crew", min(1.0, used / room))
+
+
+def behind_own_us(report: Report, service: Service) -> float:
+    """Of a request that is in hand, µs on average: its thread waits while others of its own run."""
+    if not service.count:
+        return 0.0
+    own = min(held_by_targets(report), 1 - service.foreign_runq)
+    return service.app_us("runq") * own / service.count
 
 
 def part_of_host(service: Service) -> float:

@@ -12,7 +12,12 @@ from udsprobe.rules.accounts.lock_use import queue_at_locks
 from udsprobe.rules.accounts.moving import moving
 from udsprobe.rules.accounts.own_pool import full_own_pool
 from udsprobe.rules.accounts.request_time import CLIENTS, WAITS, RequestTime
-from udsprobe.rules.accounts.saturation import Saturation, busy, saturation
+from udsprobe.rules.accounts.saturation import (
+    Saturation,
+    behind_own_us,
+    busy,
+    saturation,
+)
 from udsprobe.rules.accounts.service import (
     ON_CPU,
     Service,
@@ -267,21 +272,39 @@ def _moves(processing: Processing) -> Optional[Pressure]:
 
 
 def _queues(processing: Processing) -> Optional[Pressure]:
-    """Requests come in bursts: they wait for each other as at a thread that is always busy."""
+    """Requests come in bursts: they wait for each other as where there is always work."""
     service, wait = processing.service, processing.service.stages.recv_wait
     if wait is None or not is_enough(processing.time):
         return None
     if processing.time.share("cpu") < WAIT_SHARE_MIN:
         return None
-    waited_us, work_us = wait.mean or 0.0, service.spent_us(*ON_CPU) / service.count
-    busiest = max((busy(service, t.share) for t in serving_threads(service)), default=0.0)
-    if busiest < QUEUED_BUSY_MIN or waited_us < max(WAIT_MEAN_US_MIN, QUEUED_TIMES_WORK * work_us):
-        return None
+    work_us = service.spent_us(*ON_CPU) / service.count
+    least_us = max(WAIT_MEAN_US_MIN, QUEUED_TIMES_WORK * work_us)
+    if _thread_is_often_busy(service) and (wait.mean or 0.0) >= least_us:
+        where = "before they are read"
+        return _queued("recv_wait_us", wait.mean or 0.0, where, work_us)
+    behind_us = behind_own_us(processing.report, service)
+    if _cpus_are_often_busy(processing.report) and behind_us >= least_us:
+        return _queued("own_runq_us", behind_us, "for a CPU behind each other", work_us)
+    return None
+
+
+def _thread_is_often_busy(service: Service) -> bool:
+    threads = serving_threads(service)
+    return any(busy(service, thread.share) >= QUEUED_BUSY_MIN for thread in threads)
+
+
+def _cpus_are_often_busy(report: Report) -> bool:
+    host = report.cpu.host if report.cpu is not None else None
+    return host is not None and (host.busy_pct or 0.0) / 100 >= QUEUED_BUSY_MIN
+
+
+def _queued(name: str, waited_us: float, where: str, work_us: float) -> Pressure:
     says = (
-        f"requests wait {duration(waited_us)} on average before they are read, and each takes "
+        f"requests wait {duration(waited_us)} on average {where}, and each takes "
         f"{duration(work_us)} of CPU time"
     )
-    fact = evidence("recv_wait_us", waited_us, "µs", says, QUEUED_TIMES_WORK * work_us)
+    fact = evidence(name, waited_us, "µs", says, QUEUED_TIMES_WORK * work_us)
     return Pressure("app-cpu", (fact,), overloads=False)
 
 
