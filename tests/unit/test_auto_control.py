@@ -26,6 +26,7 @@ from udsprobe.auto.control import (
     Bounds,
     Control,
     Costs,
+    quiet_pace_s,
 )
 from udsprobe.auto.reserve import HOUR_S, Reserve
 
@@ -375,3 +376,11 @@ def test_pressure_is_followed_by_full_detail_or_a_reason(seen: List[Tuple[float,
         (tick,) = followed(control, [(at_s, pressed)])
         if pressed:
             assert tick.is_open or control.held_back or control.used()[1] >= 36.0
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "quiet_s"), [(0.1, 0.15), (1.0, 1.5), (1.2, 1.5), (2.0, 2.0), (60.0, 60.0)]
+)
+def test_between_windows_samples_are_further_apart(asked_s: float, quiet_s: float) -> None:
+    """Of a second: still early enough to meet what begins within two."""
+    assert quiet_pace_s(asked_s) == pytest.approx(quiet_s)

@@ -380,9 +380,9 @@ def test_what_is_no_recording(tmp_path: Path) -> None:
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     recordings.recorded(tmp_path / "a", 3)
     with closing(sqlite3.connect(tmp_path / "a")) as store:
-        # Of a version that does not know these bodies, 2 is the newest.
-        assert store.execute("PRAGMA user_version").fetchone() == (3,)
-        store.execute("PRAGMA user_version = 4")
+        # Of a version that does not know these calls of kept requests, 3 is the newest.
+        assert store.execute("PRAGMA user_version").fetchone() == (4,)
+        store.execute("PRAGMA user_version = 5")
     assert slug_of(tmp_path / "a") == "recording-newer"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import List
@@ -105,13 +106,32 @@ def test_windows_have_a_part_of_the_bytes(tmp_path: Path, monkeypatch: pytest.Mo
     assert numbers == list(range(21 - len(numbers), 21))
 
 
+def test_a_window_of_schema_3_has_its_observation_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    recorder = record(path, list(service(2)))
+    put(recorder, list(service(3)))
+    recorder.close()
+    with open_recording(str(path)) as recording:
+        written = recording.window(1).observation
+    with sqlite3.connect(str(path)) as store:
+        (packed,) = store.execute("SELECT body FROM full_window").fetchone()
+        assert isinstance(packed, bytes)
+        store.execute("UPDATE full_window SET body = ?", (zlib.decompress(packed).decode(),))
+        store.execute("PRAGMA user_version = 3")
+    store.close()
+    with open_recording(str(path)) as recording:
+        assert recording.window(1).observation == written
+
+
 @pytest.mark.parametrize(
     "change",
     [
         "UPDATE full_sample SET body = zeroblob(length(body))",
         "UPDATE full_sample SET last_unix_s = last_unix_s + 1",
         "UPDATE full_window SET bodies = 2",
-        "UPDATE full_window SET body = replace(body, 'full', 'fool')",
+        "UPDATE full_window SET body = zeroblob(length(body))",
+        "UPDATE full_window SET body = substr(body, 1, length(body) - 9)",
+        "UPDATE full_window SET slo_us = 5",
         "DELETE FROM full_window",
     ],
 )

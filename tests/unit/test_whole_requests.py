@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict
 
@@ -73,6 +74,20 @@ def test_parts_add_up_whatever_the_stages_are() -> None:
         assert sum(found.parts_us.values()) == pytest.approx(found.latency_us)
         assert all(us > 0 for us in found.parts_us.values())
         assert set(found.parts_us) <= set(PART_NAMES)
+
+
+def test_calls_by_the_time_since_the_one_before() -> None:
+    """As a recording of schema 4 has them; before they had the time since the arrival."""
+    former = kept(10)
+    written = json.loads(former.story or "")
+    starts = [row[1] for row in written["calls"]]
+    apart = [
+        [row[0], row[1] - before, *row[2:]]
+        for row, before in zip(written.pop("calls"), [0, *starts])
+    ]
+    now = replace(former, story=json.dumps({**written, "calls_apart": apart}))
+    assert whole_request(now) == whole_request(former)
+    assert [row.at_us for row in whole_request(now).calls or ()] == [ns / 1e3 for ns in starts]
 
 
 def test_a_window_has_its_own_slowest() -> None:

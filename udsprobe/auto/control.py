@@ -23,6 +23,10 @@ PERIOD_S = 30.0
 WINDOW_S = 1.0
 """How long a scheduled window is open; one interval where that is longer."""
 
+QUIET_PACE, QUIET_PACE_S_MAX = 1.5, 1.5
+"""Between windows samples are so many times as far apart, and no further by it than that: what
+begins is still met within two seconds."""
+
 VERDICT_S = 10.0
 """A window that pressure opened is open for so long at least: what a verdict is made of."""
 
@@ -101,6 +105,15 @@ class _Held:
     seen_s: float
     allowed_s: float
     taken_s: float = 0.0
+
+
+def quiet_pace_s(interval_s: float) -> float:
+    """From one sample to the next while no window is open.
+
+    Args:
+        interval_s: while one is.
+    """
+    return max(interval_s, min(QUIET_PACE * interval_s, QUIET_PACE_S_MAX))
 
 
 class Control:

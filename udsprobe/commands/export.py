@@ -133,7 +133,7 @@ def _sample_until_the_end(
     ending.watch(observer.alive_pids())
     if options.ready_file:
         announce(options.ready_file)
-    while not ending.wait(options.interval_s):
+    while not ending.wait(observer.pace_s(options.interval_s)):
         _publish_page(observer, book, newest)
         ending.watch(observer.alive_pids())
     observer.stop()

@@ -24,7 +24,7 @@ from typing import (
 
 from udsprobe.auto import costs
 from udsprobe.auto.composing import UNPROBED, FullWindow, auto_measurements, composed
-from udsprobe.auto.control import BUDGET, WINDOW_S, Bounds, Control, Costs
+from udsprobe.auto.control import BUDGET, WINDOW_S, Bounds, Control, Costs, quiet_pace_s
 from udsprobe.auto.light_cost import LightCost
 from udsprobe.auto.pressure import Pressure, cause_of_full
 from udsprobe.errors import KernelCannotError, UdsprobeError
@@ -155,6 +155,10 @@ class AutoObserver(LiveObserver):
         light = self._light.interval()
         self._steer(light)
         return self._composed(light, live=True)
+
+    def pace_s(self, interval_s: float) -> float:
+        """Light is looked at less often than a window that is open."""
+        return interval_s if self._full is not None else quiet_pace_s(interval_s)
 
     def keep_up(self) -> None:
         """Take samples and report nothing: what comes and goes has to be seen in time."""

@@ -70,6 +70,10 @@ class LiveObserver(ABC):
     def interval(self) -> Report:
         """What happened since the last call, or since the beginning."""
 
+    def pace_s(self, interval_s: float) -> float:
+        """How long from the last sample to the next, of who asks for one at that interval."""
+        return interval_s
+
     def keep_up(self) -> None:
         """Take a sample and report nothing: what comes and goes has to be seen in time."""
         self.interval()

@@ -8,16 +8,19 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from typing import Any, Optional, Sequence
+from typing import Any, Optional, Sequence, Union
 
 APPLICATION_ID = 0x75647362
 """`udsb`; in the file's header, byte 68."""
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """In the file's header (user_version)."""
 
-READABLE_VERSIONS = (2, SCHEMA_VERSION)
-"""A reader refuses any other. 2 has the same tables, and former bodies in them."""
+READABLE_VERSIONS = (2, 3, SCHEMA_VERSION)
+"""A reader refuses any other. 3 has calls of kept requests by the time since the request arrived,
+and observations of full windows as text; 2 former bodies besides. The tables are the same."""
+
+_OBSERVATION_BYTES_MAX = 1 << 20
 
 SAMPLES_PER_BLOCK = 600
 """Of a recording that keeps everything; long blocks are smaller."""
@@ -156,6 +159,26 @@ def checksum(first: int, last: int, first_unix_s: float, last_unix_s: float, bod
 def observation_checksum(body: str, slo_us: Optional[float]) -> int:
     """The same of the observation."""
     return checksum(0, 0, -1.0 if slo_us is None else slo_us, 0.0, body.encode())
+
+
+def small(observation: str) -> bytes:
+    """Of a full window, which has little else."""
+    return zlib.compress(observation.encode(), 9)
+
+
+def observation_text(body: Union[str, bytes]) -> str:
+    """What `small` was given; a text is one already.
+
+    Raises:
+        ValueError, zlib.error: these are not the bytes that `small` made.
+    """
+    if isinstance(body, str):
+        return body
+    opened = zlib.decompressobj()
+    text = opened.decompress(body, _OBSERVATION_BYTES_MAX)
+    if not opened.eof:
+        raise ValueError("an observation without an end")
+    return text.decode()
 
 
 def finding_checksum(row: Sequence[Any]) -> int:

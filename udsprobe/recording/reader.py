@@ -17,7 +17,12 @@ from udsprobe.recording.bodies.body import begins_anew, is_block
 from udsprobe.recording.bodies.leaves import UnknownFieldError
 from udsprobe.recording.bodies.limits import SAMPLES_MAX
 from udsprobe.recording.bodies.series import Series
-from udsprobe.recording.layout import checksum, finding_checksum, observation_checksum
+from udsprobe.recording.layout import (
+    checksum,
+    finding_checksum,
+    observation_checksum,
+    observation_text,
+)
 from udsprobe.recording.plain import from_json
 from udsprobe.recording.snapshot import Snapshot, damaged, empty, has_windows, newer
 from udsprobe.recording.window_reader import WindowTime, window_times
@@ -423,10 +428,11 @@ class _Window(Recording):
 
     def _checked(self) -> Observation:
         store = self._snapshot.store
-        value, self.slo_us, body, bodies, checksums = store.execute(
+        value, self.slo_us, packed, bodies, checksums = store.execute(
             "SELECT checksum, slo_us, body, bodies, checksums FROM full_window WHERE number = ?",
             (self._number,),
         ).fetchone()
+        body = observation_text(packed)
         if observation_checksum(body, self.slo_us) != value:
             raise damaged(self.path, f"the checksum of full window {self._number} is wrong")
         self._stored = []

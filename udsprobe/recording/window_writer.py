@@ -14,7 +14,7 @@ from udsprobe.model.report import Report, Verdict
 from udsprobe.recording.autopsy import QUIET, Autopsies
 from udsprobe.recording.bodies.body import Packing, pack
 from udsprobe.recording.bodies.open_block import OpenBlock
-from udsprobe.recording.layout import SAMPLES_PER_BLOCK, checksum, observation_checksum
+from udsprobe.recording.layout import SAMPLES_PER_BLOCK, checksum, observation_checksum, small
 from udsprobe.recording.plain import to_json
 from udsprobe.recording.retention import Period, Retention
 from udsprobe.sample import Observation, Sample
@@ -65,7 +65,7 @@ class WindowRecorder:
         value = observation_checksum(body, slo_us)
 
         def work(store: sqlite3.Connection) -> None:
-            row = (value, slo_us, body)
+            row = (value, slo_us, small(body))
             made = store.execute("INSERT INTO full_window VALUES (NULL, ?, ?, ?, 0, 0)", row)
             self._number = int(made.lastrowid or 0)
             self._append(store, first)

@@ -77,7 +77,8 @@ def _watch_quietly(
     ending: Ending,
     given_up: Optional[Callable[[], bool]],
 ) -> None:
-    while not ending.wait(options.interval_s):
+    is_told = options.form == "jsonl"
+    while not ending.wait(options.interval_s if is_told else observer.pace_s(options.interval_s)):
         if options.form == "jsonl":
             outlet.write(rendered(observer.interval(), "jsonl", outlet))
         else:

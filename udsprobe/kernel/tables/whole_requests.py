@@ -183,12 +183,19 @@ class WholeRequests:
 
     def _calls_of(self, record: Any) -> Dict[str, object]:
         if not record.flags & self._has_calls:
-            return {"calls": None, "not_kept": None, "not_kept_below_ns": None}
+            return {"calls_apart": None, "not_kept": None, "not_kept_below_ns": None}
         kept, missing, are_short = _chosen(record, self._limits)
         roles = {call.inode: call.role for call in kept if call.inode and call.role}
         rows = [self._calls.row(call, record, roles) for call in (*kept, record.reply)]
         below_ns = self._limits.long_ns if are_short else None
-        return {"calls": rows, "not_kept": missing, "not_kept_below_ns": below_ns}
+        return {"calls_apart": _apart(rows), "not_kept": missing, "not_kept_below_ns": below_ns}
+
+
+def _apart(rows: List[List[Any]]) -> List[List[Any]]:
+    """Each starts so long after the one before: requests in progress at once have calls in common,
+    which a recording then has once."""
+    starts = [0, *(row[1] for row in rows)]
+    return [[row[0], row[1] - before, *row[2:]] for row, before in zip(rows, starts)]
 
 
 def _chosen(record: Any, limits: _Limits) -> Tuple[List[Any], Optional[int], bool]:
@@ -249,7 +256,7 @@ class _CallRows:
         self._roles = loaded.btf.enum("role")
         self.local_of: Dict[int, str] = {}
 
-    def row(self, call: Any, record: Any, roles: Mapping[int, int]) -> List[object]:
+    def row(self, call: Any, record: Any, roles: Mapping[int, int]) -> List[Any]:
         """As `model.requests.whole_requests` reads it; times from the request's arrival."""
         name = self._name(call)
         kind = self._endpoints[call.endpoint]

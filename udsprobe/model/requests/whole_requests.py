@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timezone
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Set, Tuple
 
 from udsprobe.kept_requests import SAMPLED_KEPT, SLOWEST_KEPT, highest
@@ -71,9 +72,19 @@ _NO_STORY = (LookupError, TypeError, ValueError, AttributeError, OverflowError, 
 def _read(text: str) -> Known:
     try:
         story = json.loads(text)
+        if "calls_apart" in story:
+            story["calls"] = _since_arrival(story["calls_apart"])
         return Known(_row(story), *_ends(story))
     except _NO_STORY as error:
         raise UnsoundError(f"a kept request is damaged: {error!r}") from error
+
+
+def _since_arrival(apart: Optional[List[List[Any]]]) -> Optional[List[List[Any]]]:
+    """Calls that say how long after the one before they start; former recordings have it so."""
+    if apart is None:
+        return None
+    starts = accumulate(_number(row[1]) for row in apart)
+    return [[row[0], start, *row[2:]] for row, start in zip(apart, starts)]
 
 
 def _ends(story: Mapping[str, Any]) -> Tuple[int, FrozenSet[End], Tuple[Asked, ...]]:
