@@ -247,7 +247,7 @@ def _answering(asked: Sequence[Upstream]) -> Optional[str]:
 def _each(opened: int, requests: int) -> str:
     if opened >= 0.9 * requests:
         return "a connection for each request"
-    return f"a connection for every {requests / opened:.1f} requests"
+    return f"a connection for every {round(requests / opened, 1):g} requests"
 
 
 def _suspect(
