@@ -208,18 +208,16 @@ def _app_cpu(case: _Case) -> Remedy:
         holder = _computing_author(case) or holder
     if holder is not None:
         return holder
+    lacks_cpus = found is None and _has_no_cpu_free(case)
     if found is not None:
         pid, tid, comm = found.pid, found.tid, found.comm
-        subject = {"thread": f"{comm} thread {tid}", "processes": comm, "crew": comm}.get(
-            found.how, f"{comm} {pid}"
-        )
+        subject = _who_is_busy(found)
         headline = f"{subject} {_is_busy(found)}, {_of_its_time(found)}"
     elif thread is not None:
         pid, tid, comm = thread.pid, thread.tid, thread.comm
         subject = f"{comm} thread {tid}"
-        headline = f"requests spend their time on the CPU in {comm}"
-        if _has_no_cpu_free(case):
-            headline = f"requests wait for a CPU behind each other in {comm}"
+        does = "wait for a CPU behind each other" if lacks_cpus else "spend their time on the CPU"
+        headline = f"requests {does} in {comm}"
     else:
         return Remedy(None, "requests spend their time on a CPU")
     how = "" if found is None else found.how
@@ -230,7 +228,7 @@ def _app_cpu(case: _Case) -> Remedy:
             tid,
             comm,
             of_many=how in _MANY,
-            has_all_cpus=how in _OF_HOST or (found is None and _has_no_cpu_free(case)),
+            has_all_cpus=how in _OF_HOST or lacks_cpus,
         ),
         *choice.files_to_send(case.report, case.service.pids),
     )
@@ -243,6 +241,12 @@ def _app_cpu(case: _Case) -> Remedy:
         if found is not None:
             headline = f"{subject} that come and go keep all its CPUs {percent(found.busy)} busy"
     return Remedy(subject, headline, actions=actions)
+
+
+def _who_is_busy(found: Saturation) -> str:
+    if found.how == "thread":
+        return f"{found.comm} thread {found.tid}"
+    return found.comm if found.how in _MANY else f"{found.comm} {found.pid}"
 
 
 def _has_no_cpu_free(case: _Case) -> bool:
