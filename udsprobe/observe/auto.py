@@ -109,6 +109,7 @@ class AutoObserver(LiveObserver):
         self._procfs, self._pressure = Procfs(), Pressure()
         self.control = Control(Bounds(options.budget, max(WINDOW_S, options.windows.interval_s)))
         self._full: Optional[Observer] = None
+        self._kept_bytes: Optional[int] = None
         self._newest: Optional[_Newest] = None
         self._now: Optional[Report] = None
         self._window_recorder: Optional[WindowRecorder] = None
@@ -203,7 +204,9 @@ class AutoObserver(LiveObserver):
     def _full_maps_bytes(self) -> int:
         """Kernel memory that full detail has now, also between windows."""
         if self._full is None:
-            return self._kept.maps_bytes
+            if self._kept_bytes is None:
+                self._kept_bytes = self._kept.maps_bytes
+            return self._kept_bytes
         return self._full.last.probe.maps_bytes or 0
 
     def _is_fresh(self, newest: _Newest) -> bool:
@@ -348,6 +351,8 @@ class AutoObserver(LiveObserver):
         full, self._full = self._full, None
         if full is None:
             return
+        # What is attached to nothing stays as it is until the next window.
+        self._kept_bytes = None
         began_s = time.process_time()
         now = self._now
         try:
