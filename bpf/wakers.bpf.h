@@ -328,18 +328,15 @@ static __always_inline bool may_deliver(u32 waker_slot)
 	return endpoint == ENDPOINT_TCP || endpoint == ENDPOINT_UDP;
 }
 
-/* Its name is read when another one woke the thread last time. */
+/* Its name is read each time: who wakes a parent that waits in vfork() and then runs another program
+ * has the name of that from then on.
+ */
 static __always_inline void name_waker(struct wake *wake, struct task_struct *waker, u32 slot)
 {
-	u32 tid = tid_of(waker);
-	ns_t started_ns = task_read(waker, start_boottime);
-
 	wake->is_target = slot != 0;
-	if (wake->tid == tid && wake->started_ns == started_ns)
-		return;
-	wake->tid = tid;
+	wake->tid = tid_of(waker);
 	wake->tgid = tgid_of(waker);
-	wake->started_ns = started_ns;
+	wake->started_ns = task_read(waker, start_boottime);
 	bpf_get_current_comm(wake->comm, sizeof(wake->comm));
 }
 

@@ -230,6 +230,13 @@ def test_what_a_child_did_is_known_while_others_come_and_go(tmp_path: Path) -> N
     assert spent_us(row["authors"], None) == 0
 
 
+def test_a_child_has_the_name_of_the_program_that_it_became(tmp_path: Path) -> None:
+    seen = watched(tmp_path, "programs", rounds=20)
+    row = seen.row(seen.truth["tids"][0], "child")
+    assert row["count"] == 20
+    assert {part["comm"] for part in row["authors"]} == {"sleep"}
+
+
 @pytest.mark.parametrize("work", ["cpu", "sleep"])
 @pytest.mark.parametrize("case", ["timedlock", "timedqueue", "twowords"])
 def test_a_wait_that_is_begun_anew_is_that_of_who_ends_it(

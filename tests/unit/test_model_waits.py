@@ -236,6 +236,16 @@ def test_who_ended_since_is_taken_from_its_program() -> None:
     assert [(a.by, a.total_us, row.count) for a in row.authors] == [("program", 25, 1)]
 
 
+def test_who_has_ended_was_named_as_when_it_ended_the_wait() -> None:
+    """A child of vfork() wakes its parent under its name first, then under its program's."""
+    begins, ends = (
+        replace(ended(1, kind, by=2, sleep=9), author_pid=2, author_comm=comm)
+        for kind, comm in (("other", "nginx"), ("child", "sh"))
+    )
+    named = {row.kind: row.authors[0].comm for row in window(begins, ends).rows}
+    assert named == {"child": "sh", "other": "nginx"}
+
+
 def test_programs_of_different_names_stay_apart() -> None:
     (row,) = window(program(1, 2, cpu=35), program(1, 1, "other", cpu=5)).rows
     assert [(a.comm, a.total_us) for a in row.authors] == [("convert", 35), ("other", 5)]

@@ -599,6 +599,27 @@ static void *child_after_child(void *unused)
 	return NULL;
 }
 
+static pid_t start_program(void)
+{
+	pid_t child = vfork();
+
+	if (!child) {
+		execl("/bin/sleep", "sleep", "0.05", NULL);
+		_exit(3);
+	}
+	return child;
+}
+
+/* Each child wakes its parent twice: from vfork(), when it becomes a program, and at its end. */
+static void run_programs(void)
+{
+	tids[0] = gettid();
+	for (int i = 0; i < rounds; i++) {
+		tids[1] = start_program();
+		waitpid(tids[1], NULL, 0);
+	}
+}
+
 /* As run_child, while other children come and go all the time. */
 static void run_children(void)
 {
@@ -923,6 +944,8 @@ static void run(const char *name, const char *path)
 		run_socket(true, true);
 	} else if (!strcmp(name, "child")) {
 		run_child();
+	} else if (!strcmp(name, "programs")) {
+		run_programs();
 	} else if (!strcmp(name, "children")) {
 		run_children();
 	} else if (!strcmp(name, "pipe")) {

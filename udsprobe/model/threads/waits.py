@@ -74,11 +74,12 @@ class _Names:
     """Names of threads, as the samples have them."""
 
     def __init__(self, first: Sample, last: Sample) -> None:
-        self._comms = {
+        self._alive = {
             (thread.pid, thread.tid): thread.comm
             for sample in (first, last)
             for thread in sample.threads or ()
         }
+        self._comms = dict(self._alive)
         # Of threads that ended, as they were named when they woke somebody.
         for row in last.waits or ():
             if row.author_pid is not None and row.author_tid is not None and row.author_comm:
@@ -88,6 +89,10 @@ class _Names:
 
     def thread(self, who: Optional[_Who]) -> Optional[str]:
         return None if who is None else self._comms.get(who)
+
+    def alive(self, who: Optional[_Who]) -> Optional[str]:
+        """Of a thread that ended before it was met none: it may have had several."""
+        return None if who is None else self._alive.get(who)
 
     def is_target(self, pid: Optional[int]) -> bool:
         return pid in self._targets
@@ -182,7 +187,7 @@ def _parts(counts: WaitCounts, names: _Names) -> Iterator[_Part]:
     by = _by(counts)
     pid, tid = counts.author_pid, counts.author_tid
     who = None if pid is None or tid is None else (pid, tid)
-    comm = names.thread(who) or counts.author_comm
+    comm = names.alive(who) or counts.author_comm
     is_target = counts.author_is_target or names.is_target(pid)
     for part in counts.parts:
         if part.total_ns:
