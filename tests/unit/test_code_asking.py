@@ -11,7 +11,7 @@ from tests.unit import ill, reports
 from tests.unit.test_code_places import APP, LIBC, found, slept
 from udsprobe.model.code.asked_in import asked_in
 from udsprobe.model.code.frames import Frame, is_installed
-from udsprobe.model.code.places import Row
+from udsprobe.model.code.places import Row, places
 from udsprobe.model.code.stacks import culprit_pids
 from udsprobe.model.report import Report, Upstream, Verdict
 from udsprobe.observe.stack_taking import culprits
@@ -146,6 +146,26 @@ def test_a_library_that_was_installed_is_passed_over(function: str, file: str) -
     assert [each.own for each in asked_in([row])] == [shop.named()]
     alone = row._replace(frames=(library,))
     assert [each.own for each in asked_in([alone])] == [library.named()]
+
+
+def on_cpu(samples: int, *functions: str) -> Row:
+    frames = tuple(Frame(each, "app", "/srv/app.py", 1) for each in functions)
+    return Row(1, "on-cpu", "", "", frames, samples, 0, 0, 0, samples)
+
+
+@pytest.mark.parametrize(
+    ("through", "itself", "first"),
+    [
+        # Of all it has half, and of what it calls there is a little less.
+        (48, 3, "svd"),
+        (38, 3, "svd"),
+        (30, 20, "do_GET"),
+    ],
+)
+def test_who_only_calls_another_is_passed_over(through: int, itself: int, first: str) -> None:
+    others = [on_cpu(1, f"helper_{at}") for at in range(100 - through - itself)]
+    served = [on_cpu(through, "do_GET", "stats", "svd"), on_cpu(itself, "do_GET")]
+    assert places([*served, *others])[0].function == first
 
 
 def asked_by(cause: str, subject: Optional[str], *comms: str) -> Report:

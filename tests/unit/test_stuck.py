@@ -8,7 +8,7 @@ from typing import Any, Optional, Sequence, Tuple
 import pytest
 
 from tests.unit import ill
-from tests.unit.reports import listener, syscall, target
+from tests.unit.reports import connect, listener, syscall, target
 from tests.unit.test_code_places import found, slept
 from udsprobe.model.report import (
     Connection,
@@ -341,6 +341,19 @@ def asking(*connections: Connection, total: Optional[int] = None, owed: int = 1)
 
 def upstream(pid: int = 498, address: str = "/run/db.sock") -> Connection:
     return ill.connection(role="upstream", peer=Peer(pid, "postgres", address))
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_of_who_has_no_connection_the_name_server_is_named(others: int) -> None:
+    """And the function that asks it. Whom it asks is not known where there are two."""
+    asks = slept_in(
+        wait(kind="recv", call="poll"), 1, (("resolve", "app"), ("getaddrinfo", "libc.so.6"))
+    )
+    connects = [connect(f"10.0.0.5{at}:53", "udp") for at in range(1 + others)]
+    found = verdict(replace(asking(), connects=connects, stacks=asks))
+    who = "an upstream" if others else "the name server udp:10.0.0.50:53"
+    assert f"has waited 3 s for {who}, in resolve (app)" in found.summary
+    assert [each.own for each in found.code] == ["resolve (app)"]
 
 
 def test_an_upstream_is_named_where_there_is_one() -> None:

@@ -9,7 +9,7 @@ from udsprobe.rules.code.between_asks import with_asks
 from udsprobe.rules.code.held import held_elsewhere
 from udsprobe.rules.code.parked import left_waiting
 from udsprobe.rules.code.running import running
-from udsprobe.rules.code.still import still_asleep
+from udsprobe.rules.code.still import still_asleep, still_asking
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.turned_away.given_up import is_idle_beside
@@ -21,7 +21,9 @@ def with_code(root: Suspect, report: Report) -> Suspect:
         return with_asks(running(root, report), root.headline, report)
     goes_on = root.harm is not None and root.harm.kind == STUCK
     if root.cause == "upstream-wait":
-        return (still_asleep(root, report) or root) if goes_on else asking(root, report)
+        if not goes_on:
+            return asking(root, report)
+        return still_asleep(root, report) or still_asking(root, report) or root
     if root.cause != "app-blocked":
         return root
     if goes_on:

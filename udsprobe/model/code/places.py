@@ -25,6 +25,9 @@ CALLERS_SHOWN_MAX = 24
 HOT_PATH_MIN = 0.5
 """A function that most samples are in, itself or what it calls, is what the time goes to."""
 
+PASSED_ON_MIN = 0.9
+"""Of a function's time: what it does itself is not worth to be told."""
+
 CALLERS_KNOWN_MIN, CALLED_MIN = 0.1, 30
 """Of a function's time, or of its stacks: they are taken by chance where not all can be, so some
 speak for the others."""
@@ -102,8 +105,29 @@ def _hot(rows: Sequence[Row], whole: int, idle: Idle) -> Optional[CodePlace]:
     if not innermost:
         return None
     most = max(innermost, key=lambda frame: (innermost[frame], frame.named()))
+    if not any(inside[frame] >= HOT_PATH_MIN * whole for frame in likely):
+        inside = Counter({frame: inside[frame] for frame in filter(is_own, inside)})
+    most = _passed_on(most, inside, rows)
     most = _called_by_framework(most, inside[most], rows) or most
     return place_of(most, inside[most], whole, rows, idle)
+
+
+def _passed_on(frame: Frame, inside: Mapping[Frame, int], rows: Sequence[Row]) -> Frame:
+    """The innermost function that nearly all of its time is in: it only calls that one.
+
+    Args:
+        inside: the functions that may be told, with the weight of the stacks that they are in.
+    """
+    called: Counter[Frame] = Counter()
+    depth: Counter[Frame] = Counter()
+    for row in rows:
+        for at, each in enumerate(dict.fromkeys(_called(frame, row.frames))):
+            if each in inside and each != frame and not says_nothing(each):
+                called[each] += row.weight
+                depth[each] += row.weight * at
+    least = PASSED_ON_MIN * inside[frame]
+    found = (each for each, weight in called.items() if weight >= least)
+    return max(found, key=lambda each: (depth[each] / called[each], each.named()), default=frame)
 
 
 def _called_by_framework(frame: Frame, weight: int, rows: Sequence[Row]) -> Optional[Frame]:

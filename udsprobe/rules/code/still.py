@@ -6,11 +6,12 @@ import re
 from dataclasses import replace
 from typing import Optional
 
+from udsprobe.model.code.sleeps import is_parked
 from udsprobe.model.report import Report, SleepCall, WaitNow
 from udsprobe.rules.accounts.authors import thread_name
 from udsprobe.rules.code.asleep import actions_in_code, without_sleep_looks
 from udsprobe.rules.code.known_waits import known_of, with_known
-from udsprobe.rules.code.sleep_calls import asleep_in, is_always_there, sleep_fact
+from udsprobe.rules.code.sleep_calls import asleep_in, is_always_there, sleep_fact, waited_us
 from udsprobe.rules.code.words import is_known, named
 from udsprobe.rules.peers.owed import held_up, is_of_one_thread
 from udsprobe.rules.suspects.suspect import Suspect
@@ -34,6 +35,24 @@ def still_asleep(root: Suspect, report: Report) -> Optional[Suspect]:
     if found is None or not _is_place_of(found, len(alike), report):
         return None
     return _at_place(root, found, report)
+
+
+def still_asking(root: Suspect, report: Report) -> Optional[Suspect]:
+    """The cause with the function in which its own requests have no answer; None: not known."""
+    asked = sum(row.asking.count for row in report.requests.served_by or () if row.pid in root.pids)
+    calls = [call for each in asleep_in(root, report) for call in each.calls]
+    found = max((call for call in calls if call.asked_in), key=waited_us, default=None)
+    if found is None or is_parked(found):
+        return None
+    place, least = found.asked_in[0], CODE_KIND_SHARE_MIN * asked
+    if place.own is None or not is_always_there(place, found.total_us, report, least):
+        return None
+    return replace(
+        root,
+        headline=f"{root.headline}, in {place.own}",
+        evidence=(sleep_fact(found, report), *root.evidence),
+        code=tuple(found.asked_in),
+    )
 
 
 def _is_told(wait: WaitNow, headline: str) -> bool:

@@ -7,6 +7,7 @@ from typing import FrozenSet, Optional
 
 from udsprobe.model.report import Connection, Report, ServedBy
 from udsprobe.model.sockets.connection_rows import CONNECTIONS_SHOWN_MAX
+from udsprobe.rules.wording import is_name_server, named_place, place
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Asked:
     @property
     def where(self) -> str:
         """`postgres 812 at unix:/run/db.sock`."""
-        return self.address if self.who == self.address else f"{self.who} at {self.address}"
+        known = self.who != self.address
+        return f"{self.who} at {self.address}" if known else named_place(self.address)
 
 
 def only_upstream(report: Report, row: ServedBy) -> Optional[Asked]:
@@ -54,17 +56,27 @@ def only_upstream(report: Report, row: ServedBy) -> Optional[Asked]:
         return None
     rows = [each for each in listed if each.pid == row.pid and each.role == "upstream"]
     places = {_place(each) for each in rows}
-    place = places.pop() if len(places) == 1 else None
-    if place is None:
+    if are_all and not rows:
+        return _only_name_server(report, row)
+    found = places.pop() if len(places) == 1 else None
+    if found is None:
         return None
     peers = [each.peer for each in rows if each.peer is not None and each.peer.pid]
     comms = {peer.comm for peer in peers}
     return Asked(
-        place,
+        found,
         frozenset(peer.pid for peer in peers if peer.pid),
         comms.pop() if len(comms) == 1 else None,
         len(rows) if are_all else None,
     )
+
+
+def _only_name_server(report: Report, row: ServedBy) -> Optional[Asked]:
+    """Of one without connections, which UDP has none of; who has not answered yet was connected to."""
+    asked = {place(each) for each in row.upstream}
+    asked |= {place(each) for each in report.connects or () if is_name_server(place(each))}
+    found = asked.pop() if len(asked) == 1 else ""
+    return Asked(found, frozenset(), None, None) if is_name_server(found) else None
 
 
 def _place(row: Connection) -> Optional[str]:
