@@ -408,6 +408,25 @@ def test_the_call_that_a_service_sleeps_in_is_that_of_its_requests(
     assert f"node sleeps on {words} while requests wait" in found.summary
 
 
+@pytest.mark.parametrize(("at_pipes", "words"), [(3.0, "a pipe"), (0.5, "read() of a terminal")])
+def test_where_threads_come_and_go_what_was_waited_for_is_known_without_names(
+    at_pipes: float, words: str
+) -> None:
+    asleep = call("read", 60, 79_000, waits="other", asleep=True)
+    request = whole_request(kept(1, text=story(calls=[asleep])))
+    server = ill.thread(4711, user=0.02, blocked_other=0.95, blocked_poll=0.03)
+    requests = ill.served(500, recv_wait=0, recv=0, send=0, app=80_000, other=98.0, cpu=2.0)
+    report = ill.service(requests, server)
+    nameless = [
+        replace(wait(0, kind=kind), pid=0, total_us=us)
+        for kind, us in (("pipe", at_pipes * 1e6), ("other", 1e6))
+    ]
+    asked = replace(report.requests, slowest=[request])
+    targets = [replace(report.targets[0], pid=request.pid)]
+    found = judged(replace(report, requests=asked, targets=targets, waits=nameless)).verdict
+    assert found is not None and f"node sleeps on {words}" in found.summary
+
+
 def shared_by(disk: float, requests: int = 500, threads: int = 4) -> Report:
     """One other thread takes requests in turn, on the disk and on a CPU, and is full by neither."""
     times = requests / 500

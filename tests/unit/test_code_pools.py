@@ -8,6 +8,7 @@ from typing import Sequence
 import pytest
 
 from tests.unit import ill
+from tests.unit.test_authors import part, wait
 from tests.unit.test_code_places import (
     JAVA_NAP,
     LOCKS,
@@ -78,6 +79,61 @@ def test_requests_that_wait_for_a_task_of_another_thread_are_told_so() -> None:
     assert (
         scripted_one.headline == f"{waits}: 100 % in Future.result (_base.py:451) ← buy (app.py:7)"
     )
+
+
+WAITS = "shop sleeps on a lock (futex) while requests wait for its reply"
+CONDITIONS = {
+    "c": ("pthread_cond_wait\tlibc.so.6\t\t", "pthread_cond_wait ← ask (shop)"),
+    "c++": (
+        "std::condition_variable::wait(std::unique_lock<std::mutex>&)\tlibstdc++.so.6\t\t",
+        "std::condition_variable::wait ← ask (shop)",
+    ),
+    "rust": (
+        "rayon_core::latch::LockLatch::wait_and_reset\tshop\t\t",
+        "rayon_core::latch::LockLatch::wait_and_reset ← ask (shop)",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", CONDITIONS)
+def test_a_condition_is_met_by_others_and_no_lock_that_is_held(language: str) -> None:
+    """And what those do who end it is told, whatever call they sleep in."""
+    function, where = CONDITIONS[language]
+    asks = ("serve\tshop\t\t", "ask\tshop\t\t", function)
+    naps = ("worker\tshop\t\t", "nap\tshop\t\t", "nanosleep\tlibc.so.6\t\t")
+    working = replace(in_futex(naps, 6_000), call="clock_nanosleep")
+    report = behind_locks(in_futex(asks, 40_000), working)
+    ending = part(0.97, pid=1, tid=7, was="sleep", call="clock_nanosleep")
+    one = with_code(on_lock(), replace(report, waits=[wait(5, ending)]))
+    waits = WAITS.replace(
+        "sleeps on a lock (futex)", "waits for another of its threads (a condition)"
+    )
+    assert one.headline == f"{waits}: 100 % in {where}; others meanwhile in nanosleep ← nap (shop)"
+    assert [each.say.rpartition(": ")[2] for each in one.actions] == [where]
+    alone = with_code(on_lock(), report)
+    assert alone.headline == f"{waits}: 100 % in {where}"
+
+
+def test_a_mutex_is_a_lock_that_is_held() -> None:
+    locks = ("serve\tshop\t\t", "ask\tshop\t\t", "pthread_mutex_lock\tlibc.so.6\t\t")
+    one = with_code(on_lock(), behind_locks(in_futex(locks, 40_000)))
+    assert one.headline == f"{WAITS}: 100 % in pthread_mutex_lock ← ask (shop)"
+
+
+def test_a_child_that_node_waits_for_in_its_loop_is_to_be_awaited() -> None:
+    spawns = (
+        *("convert\tnode\t/srv/app.js\t41", "execFileSync\tnode\tnode:child_process\t9"),
+        *("spawnSync\tnode\tnode:internal/child_process\t1", "uv__io_poll\tnode\t\t"),
+    )
+    polls = replace(in_futex(spawns, 4_000), call="epoll_wait")
+    one = replace(suspect("app-blocked", "app_timer_us"), actions=remedies("sleeps", pid=1))
+    one = replace(one, headline="node sleeps in its poller while requests wait for its reply")
+    found_of = with_code(one, behind_locks(polls))
+    assert found_of.headline.startswith(
+        "node waits for a child process in its event loop (spawnSync)"
+    )
+    assert found_of.headline.endswith("← convert (app.js:41)")
+    assert found_of.actions[0].say.startswith("await the child: execFile() or spawn()")
 
 
 RESTING = {

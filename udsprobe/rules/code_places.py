@@ -9,7 +9,7 @@ from udsprobe.rules.code.between_asks import with_asks
 from udsprobe.rules.code.held import held_elsewhere
 from udsprobe.rules.code.parked import left_waiting
 from udsprobe.rules.code.running import running
-from udsprobe.rules.code.still import still_asleep, still_asking
+from udsprobe.rules.code.still import still_asking, still_asleep
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.rules.turned_away.given_up import is_idle_beside

@@ -166,7 +166,20 @@ def sleeping_on(report: Report, service: Service, time: RequestTime) -> str:
     call = slept_in(report, service, part)
     if call is None:
         return _sleep_call(report) or "a sleep, a pipe, a child process or a signal"
-    return _SLEEPS.get(call) or f"{call}(){_SPECIAL_FILE if call in _OF_FILES else ''}"
+    if call in _OF_FILES:
+        return (
+            f"a pipe{_direction(report)}" if _is_at_pipes(service) else f"{call}(){_SPECIAL_FILE}"
+        )
+    return _SLEEPS.get(call) or f"{call}()"
+
+
+def _is_at_pipes(service: Service) -> bool:
+    """Where threads come and go it is not known who waited, but for what: pipes, or other files."""
+    spent = dict.fromkeys(("pipe", "other"), 0.0)
+    for row in service.waits:
+        if not row.pid and row.kind in spent:
+            spent[row.kind] += row.total_us
+    return spent["pipe"] > spent["other"]
 
 
 def _direction(report: Report) -> str:

@@ -23,6 +23,7 @@ from udsprobe.rules.code.parked import and_tasks, left_waiting, parked_begin, te
 from udsprobe.rules.code.sleep_calls import (
     FOR_LOCKS,
     asleep_in,
+    ended_in,
     is_always_there,
     is_of,
     kind_of,
@@ -168,12 +169,7 @@ def _helpers_sleep(root: Suspect, report: Report) -> Optional[SleepCall]:
     named = subject_pids(report, root.subject)
     if any(row.pid in named for row in report.requests.served_by or ()):
         return None
-    ended = [each for row in report.waits or () for each in (*row.roots, *row.authors)]
-    did = [each for each in ended if each.pid in named and each.by == "thread" and each.call]
-    most = max(did, key=lambda each: each.total_us, default=None)
-    if most is None:
-        return None
-    return next((call for call in sleep_calls(root, report) if call.call == most.call), None)
+    return next(iter(ended_in(named, root, report)), None)
 
 
 def _says_nothing(found: SleepCall, root: Suspect) -> bool:

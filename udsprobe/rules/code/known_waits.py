@@ -8,7 +8,13 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from udsprobe.model.action import Action
 from udsprobe.model.report import CodePlace, Evidence, Report, SleepCall
-from udsprobe.rules.code.sleep_calls import is_always_there, pid_of, sleep_fact, waited_us
+from udsprobe.rules.code.sleep_calls import (
+    ended_in,
+    is_always_there,
+    pid_of,
+    sleep_fact,
+    waited_us,
+)
 from udsprobe.rules.code.words import named, told
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.known_sleeps import (
@@ -83,12 +89,17 @@ def _of_turn(
     """Its turn comes when another request is done: with what those others do."""
     first = found.code[0]
     called = called_from(wait, first.stack)
-    where = " ← ".join(called) if called else named(first)
+    is_nearest = tuple(called) == tuple(first.stack[:2])
+    where = " ← ".join(called) if called and not is_nearest else named(first)
     headline = f"{_waits_for(wait.waits_for, root.headline)}: {told(first, where)}"
-    others = (each for each in found.code if known_sleep(each.stack) is None and each.own)
-    goes_on = next(
-        (each for each in others if is_always_there(each, waited_us(found), report)), None
+    others = (
+        each
+        for call in (found, *ended_in((pid_of(found, report),), root, report))
+        for each in call.code
+        if known_sleep(each.stack) is None and each.own
+        if is_always_there(each, waited_us(call), report)
     )
+    goes_on = next(others, None)
     if goes_on is not None:
         headline = f"{headline}; others meanwhile in {named(goes_on)}"
     return replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import FrozenSet, List, Mapping, Optional
+from typing import Container, FrozenSet, List, Mapping, Optional
 
 from udsprobe.model.code.sleeps import FOR_BYTES, IN_LOOP, is_parked
 from udsprobe.model.code.stacks import subject_pids
@@ -52,6 +52,15 @@ def sleep_calls(root: Suspect, report: Report) -> List[SleepCall]:
     named = subject_pids(report, root.subject)
     mine = [each for each in asked if each.pid in named] or asked[:1]
     return [call for each in mine for call in each.calls]
+
+
+def ended_in(pids: Container[Optional[int]], root: Suspect, report: Report) -> List[SleepCall]:
+    """The call in which threads of these processes slept most until they ended others' waits."""
+    ended = [each for row in report.waits or () for each in (*row.roots, *row.authors)]
+    did = [each for each in ended if each.pid in pids and each.by == "thread" and each.call]
+    most = max(did, key=lambda each: each.total_us, default=None)
+    calls = sleep_calls(root, report) if most is not None else []
+    return [call for call in calls if most is not None and call.call == most.call][:1]
 
 
 def service_of(root: Suspect, report: Report) -> Service:

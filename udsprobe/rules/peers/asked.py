@@ -72,8 +72,8 @@ def only_upstream(report: Report, row: ServedBy) -> Optional[Asked]:
 
 
 def _only_name_server(report: Report, row: ServedBy) -> Optional[Asked]:
-    """Of one without connections, which UDP has none of; who has not answered yet was connected to."""
-    asked = {place(each) for each in row.upstream}
+    """Of one without connections, as UDP has none; connects are also to who never answers."""
+    asked = {f"{each.transport}:{each.address}" for each in row.upstream}
     asked |= {place(each) for each in report.connects or () if is_name_server(place(each))}
     found = asked.pop() if len(asked) == 1 else ""
     return Asked(found, frozenset(), None, None) if is_name_server(found) else None

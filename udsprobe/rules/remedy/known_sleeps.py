@@ -41,6 +41,10 @@ def _in(functions: str) -> Pattern[str]:
     return re.compile(rf"^({functions})(?= \(|$)", re.MULTILINE)
 
 
+def _first(functions: str) -> Pattern[str]:
+    return re.compile(rf"\A({functions})(?= \(|$)", re.MULTILINE)
+
+
 # A writer that finds the database locked sleeps and tries again, and nothing wakes it when the
 # lock is free (sqlite.org/c3ref/busy_timeout.html).
 _SQLITE = KnownSleep(
@@ -135,6 +139,28 @@ _TASK = KnownSleep(
     ),
     re.compile(r"java\.util\.concurrent\.\w+\.(get|join|invoke(All|Any))|Future\.\w+"),
 )
+# Functions of the C and C++ libraries, Rust's and rayon's: another thread ends it, which may have
+# worked off a task, made room, or given something back.
+_CONDITION = KnownSleep(
+    "condition-in",
+    "another of its threads (a condition)",
+    _first(
+        r"pthread_cond_(timed|clock)?wait|cnd_(timed)?wait"
+        r"|std::condition_variable(_any)?::wait\w*|std::__condvar::wait\w*"
+        r"|std::__atomic_futex_unsigned_base::_M_futex_wait_until\w*"
+        r"|<?std::sync::(\w+::)*(Condvar::wait\w*|mp[sm]c::\S*::recv\w*)"
+        r"|std::sys::(\w+::)*[cC]ondvar::(\w+::)*\w*wait\w*"
+        r"|rayon_core::latch::LockLatch::wait\w*"
+    ),
+    re.compile(r"(<?(std|rayon_core|rayon)::|std::).*"),
+    may_rest=True,
+)
+# lib/child_process.js of Node: it runs a loop of its own until the child has ended.
+_NODE_CHILD = KnownSleep(
+    "node-child",
+    "a child process in its event loop (spawnSync)",
+    re.compile(r"^(spawnSync|execFileSync|execSync) \((?:node:)?child_process\b", re.MULTILINE),
+)
 # redis/lock.py of redis-py 3 to 7: who does not get it sleeps, for 0.1 s where the program does not
 # say, and looks again. CPython 3.11 and later.
 _REDIS_LOCK = KnownSleep(
@@ -145,7 +171,7 @@ _REDIS_LOCK = KnownSleep(
 )
 _KNOWN = (
     *(_REDIS_LOCK, _SQLITE, _POSTGRESQL, _STANDBY, _INNODB, _TABLE_IN_MYSQL, _PHP_SESSION),
-    *(_POOL, _LIMIT, _TASK),
+    *(_POOL, _LIMIT, _TASK, _NODE_CHILD, _CONDITION),
 )
 # Sleeps for a time, which the runtime makes of a lock or its poller: thread.c of Ruby, of Java
 # jvm.cpp (JVM_Sleep) and Thread.java.
@@ -237,6 +263,24 @@ EXECUTOR_IN: Dict[str, Tuple[Row, ...]] = {
             "let that task take less time, or give its executor more threads where tasks queue "
             "for them: {where}",
             "a request waits there until another thread of the program has done it",
+        ),
+    )
+}
+CONDITION_IN: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "let what it waits for there be done sooner, or by more threads at once: {where}",
+            "a request waits until another thread has worked off a task, made room or given "
+            "something back",
+        ),
+    )
+}
+NODE_CHILD: Dict[str, Tuple[Row, ...]] = {
+    GENERIC: (
+        restart(
+            "await the child: execFile() or spawn() of node:child_process (with util.promisify) in "
+            "place of execFileSync(), execSync() and spawnSync()",
+            "the event loop serves nobody until the child has ended",
         ),
     )
 }

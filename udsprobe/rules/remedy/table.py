@@ -152,6 +152,10 @@ KINDS: Dict[str, Kind] = {
     "executor-in": Kind(
         "app-blocked", "a task that it gave to other threads", known_sleeps.EXECUTOR_IN
     ),
+    "condition-in": Kind(
+        "app-blocked", "a condition that another thread meets", known_sleeps.CONDITION_IN
+    ),
+    "node-child": Kind("app-blocked", "a child process in an event loop", known_sleeps.NODE_CHILD),
     "room-in": Kind("app-blocked", "a channel without room", goroutine_waits.ROOM_IN),
     "retry-in": Kind("app-blocked", "a proxy asks again after a pause", goroutine_waits.RETRY_IN),
     "same-in": Kind(
