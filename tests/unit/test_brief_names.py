@@ -19,6 +19,8 @@ V8 = "v8::internal::JsonStringifier"
         ("void (anonymous namespace)::g<int>(int)", "(anonymous namespace)::g<int>"),
         (f"void x::E<{'y' * 60}, z<1>>::run(int)", "x::E<…>::run"),
         ("com.shop.Cart::total(java.lang.String)", "com.shop.Cart::total"),
+        ("Catalog::sorted() (.isra.0)", "Catalog::sorted"),
+        (f"R<int> std::_Handler<std::unique_ptr<{'y' * 60}, T> (), std::T<u…", "std::_Handler<…>"),
         ("Full::mark(Set<Queue<oop*>, 5>*, Set<Qu…", "Full::mark"),
     ],
 )

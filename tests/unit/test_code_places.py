@@ -1004,8 +1004,8 @@ def in_loop_of_js(*counts: StackCounts, timer_pct: float) -> Suspect:
 
 def test_async_functions_wait_for_a_promise_and_others_meanwhile_do_what_ends_it() -> None:
     told = in_loop_of_js(
-        of_function(*LOCK_OF_JS, ms=950, owing_ms=950),
-        of_function(*HOLDS_OF_JS, ms=50, owing_ms=50),
+        of_function(*LOCK_OF_JS, ms=95_000, owing_ms=95_000),
+        of_function(*HOLDS_OF_JS, ms=5_000, owing_ms=5_000),
         timer_pct=95,
     )
     assert told.headline == (
@@ -1013,6 +1013,11 @@ def test_async_functions_wait_for_a_promise_and_others_meanwhile_do_what_ends_it
         "others meanwhile in put (app.js:9) ← (anonymous) (app.js:20)"
     )
     assert "let what it awaits be done sooner: lock (app.js:5)" in told.actions[0].say
+
+
+def test_async_functions_that_were_met_seldom_are_no_place_of_a_loop() -> None:
+    place = of_function(*LOCK_OF_JS, ms=50, owing_ms=50)
+    assert in_loop_of_js(place, timer_pct=95).headline == IN_LOOP
 
 
 def test_async_functions_that_may_wait_for_an_upstream_are_not_what_a_timer_ends() -> None:
@@ -1349,3 +1354,26 @@ def test_the_statements_of_a_file_of_python_are_nobody_s_reason() -> None:
     # Where they compute themselves it is them.
     (process,) = found(StackCounts(1, "cpu", loop[0], 90, 90)).processes  # type: ignore[assignment]
     assert told(process.code[0]) == "100 % in <module> (app.py:1)"
+
+
+POOL_RUN = "Pool::run (shop)"
+
+
+@pytest.mark.parametrize(
+    ("callers", "said"),
+    [
+        (
+            ("std::_Function_handler<int>::_M_invoke (shop)", "Pool::run (shop)"),
+            "… ← Pool::run (shop)",
+        ),
+        (("std::thread::_State_impl<int>::_M_run (shop)", "start_thread (libc.so.6)"), ""),
+        (("std::rt::lang_start (shop)", "__pthread_once_slow (libc.so.6)"), ""),
+        ((POOL_RUN,), POOL_RUN),
+    ],
+)
+def test_where_a_library_calls_the_program_says_nothing(
+    callers: Tuple[str, ...], said: str
+) -> None:
+    own = "price (shop)"
+    place = CodePlace("price", "shop", None, None, 90.0, "on-cpu", [own, *callers], own)
+    assert told(place) == (f"90 % in price ← {said}" if said else f"90 % in {own}")

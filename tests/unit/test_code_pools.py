@@ -114,6 +114,16 @@ def test_a_condition_is_met_by_others_and_no_lock_that_is_held(language: str) ->
     assert alone.headline == f"{waits}: 100 % in {where}"
 
 
+def test_what_an_interpreter_makes_its_locks_of_says_nothing() -> None:
+    """The same wait is there with its own functions, too: nobody else is in it meanwhile."""
+    locks = ("locked\tlibruby-3.1.so\tapp.ru\t6", "Mutex#lock\tlibruby-3.1.so\truby:internal\t")
+    native = (*locks, "do_sleep\tlibruby-3.1.so\t\t", "pthread_cond_wait\tlibc.so.6\t\t")
+    own = ("main\tlibruby-3.1.so\tapp.ru\t1",)
+    report = behind_locks(in_futex((*own, *locks), 40_000), in_futex((*own, *native), 9_000))
+    one = with_code(on_lock(), report)
+    assert "a condition" not in one.headline and "meanwhile" not in one.headline
+
+
 def test_a_mutex_is_a_lock_that_is_held() -> None:
     locks = ("serve\tshop\t\t", "ask\tshop\t\t", "pthread_mutex_lock\tlibc.so.6\t\t")
     one = with_code(on_lock(), behind_locks(in_futex(locks, 40_000)))

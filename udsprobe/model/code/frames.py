@@ -97,7 +97,7 @@ _OF_JAVA = re.compile(
     r"|okhttp3|okio|reactor|kotlinx?|scala)\."
 )
 # What demanglers put behind the arguments of a function of C++.
-_QUALIFIERS = re.compile(r"(?: const| volatile| &&?| \[clone [^\]]*\]| \(\.\w+\))+$")
+_QUALIFIERS = re.compile(r"(?: const| volatile| &&?| \[clone [^\]]*\]| \(\.[\w.]+\))+$")
 _BRIEF_MAX = 60
 
 
@@ -114,6 +114,9 @@ def brief(function: str) -> str:
     begins = _first_group(named) if is_cut else _last_group(named)
     name = named[:begins]
     ends = named.endswith(")") or (is_cut and begins < len(named))
+    if is_cut and begins == len(named) > _BRIEF_MAX and "<" in named:
+        short = _without_templates(named)
+        return short[_last_word(short) :]
     if not name or name.endswith(("operator", "::", " ", ".", "{")) or not ends:
         return function
     if "operator" not in name:
@@ -152,6 +155,7 @@ def _last_word(text: str) -> int:
 
 
 def _without_templates(name: str) -> str:
+    """`f<…>::g`, also where the name was cut in a bracket."""
     kept, depth = "", 0
     for letter in name:
         if letter == ">":
@@ -161,7 +165,7 @@ def _without_templates(name: str) -> str:
         if letter == "<":
             depth += 1
             kept += "…" if depth == 1 else ""
-    return kept
+    return f"{kept}>" if depth > 0 else kept
 
 
 class Frame(NamedTuple):
@@ -246,6 +250,12 @@ def is_languages(frame: Frame) -> bool:
         return True
     name = frame.function or ""
     return any(each.match(name) for each in (_GO, _CPP_OR_RUST, _JAVA))
+
+
+def is_of_c_or_std(named: str) -> bool:
+    """Of what `Frame.named` says: a function of the library of C, C++ or Rust."""
+    function, _, where = named.rpartition(" (")
+    return _CPP_OR_RUST.match(function) is not None or _LIBRARY.match(where) is not None
 
 
 def _is_of_jdk(frame: Frame) -> bool:

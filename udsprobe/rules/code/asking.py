@@ -8,6 +8,7 @@ from typing import Dict, List, Sequence, Tuple
 from udsprobe.model.code.sleeps import FOR_ANSWERS, is_parked
 from udsprobe.model.report import CodePlace, ProcessSleep, Report, SleepCall
 from udsprobe.rules.accounts.service import upstream_us
+from udsprobe.rules.code.parked import is_enough
 from udsprobe.rules.code.sleep_calls import (
     asleep_in,
     service_of,
@@ -28,7 +29,8 @@ _Asked = Tuple[CodePlace, float]
 def asking(root: Suspect, report: Report) -> Suspect:
     """The cause with the function that most of its upstream's time is waited in."""
     parked, others = _calls(asleep_in(root, report))
-    inside = _asked(parked)
+    asked_us = service_of(root, report).upstream_us
+    inside = _asked([each for each in parked if is_enough(each, asked_us, report)])
     found = inside or _asked(others)
     if not found:
         return root

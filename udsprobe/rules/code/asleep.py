@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Dict, List, Optional, Sequence
 
 from udsprobe.model.action import Action
+from udsprobe.model.code.frames import is_script
 from udsprobe.model.code.sleeps import is_parked
 from udsprobe.model.code.stacks import subject_pids
 from udsprobe.model.report import CodePlace, Report, SleepCall
@@ -211,9 +212,9 @@ def _and_beyond(told_of: Suspect, found: SleepCall, report: Report) -> Suspect:
 
 
 def _is_same_wait(first: CodePlace, place: CodePlace, call: SleepCall) -> bool:
-    """At its own line a script waits by its interpreter's functions; only some stacks have them."""
-    is_at_line = first.own == first.stack[0] and place.own == first.own
-    return is_at_line and call.call in FOR_LOCKS and not sleeps_for_a_time(place.stack)
+    """A script waits by its interpreter's functions; only some stacks have them."""
+    is_behind = place.own == first.own and is_script(first.file) and not is_script(place.file)
+    return is_behind and call.call in FOR_LOCKS and not sleeps_for_a_time(place.stack)
 
 
 def _locked_us(service: Service) -> float:

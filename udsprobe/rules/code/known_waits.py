@@ -72,7 +72,8 @@ def is_for_a_time(found: SleepCall) -> bool:
 
 def known_of(found: SleepCall) -> Optional[_Known]:
     """What most of a call waits for, by a library's function, with its places; None: not known."""
-    return _known(found.code[:1]) or _known(found.code[1:])
+    behind = _known(found.code[1:])
+    return _known(found.code[:1]) or (None if behind and behind[0].is_native else behind)
 
 
 def _by_known(place: CodePlace, wait: KnownSleep) -> CodePlace:

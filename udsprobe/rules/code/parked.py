@@ -10,7 +10,13 @@ from udsprobe.model.report import CodePlace, Evidence, Report, SleepCall
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.code.looks import without_looks
-from udsprobe.rules.code.sleep_calls import is_of, sleep_calls, sleep_fact
+from udsprobe.rules.code.sleep_calls import (
+    is_of,
+    sleep_calls,
+    sleep_fact,
+    waited_us,
+    while_watched,
+)
 from udsprobe.rules.code.words import named, told
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.goroutine_waits import ParkedWait, goroutine_wait, holder_does
@@ -89,7 +95,21 @@ def and_tasks(told_of: Suspect, report: Report) -> Suspect:
 
 def tells(found: SleepCall, report: Report) -> bool:
     """It is known what it waits for, and that this is what requests wait for."""
-    return _wait_of(found) is not None and not _may_be_for_bytes(found, report)
+    is_theirs = is_enough(found, request_time(whole_service(report)).sum_us("timer"), report)
+    return _wait_of(found) is not None and is_theirs and not _may_be_for_bytes(found, report)
+
+
+def is_enough(found: SleepCall, asleep_us: float, report: Report) -> bool:
+    """What was met speaks for most of what requests waited in the loop. Async functions that V8
+    moves meanwhile are missed, and of a few it may be the innermost ones.
+
+    Args:
+        asleep_us: that requests waited, in the whole window.
+    """
+    if found.call != ASYNC_FUNCTION:
+        return True
+    waited = while_watched(asleep_us, whole_service(report), report)
+    return waited_us(found) >= CODE_KIND_SHARE_MIN * waited
 
 
 def _wait_of(found: SleepCall) -> Optional[ParkedWait]:

@@ -14,6 +14,7 @@ from udsprobe.model.code.frames import (
     bare,
     brief,
     is_beginning,
+    is_of_c_or_std,
     is_script,
 )
 from udsprobe.model.report import CodePlace, Evidence
@@ -74,8 +75,13 @@ def _caller(place: CodePlace) -> Tuple[str, ...]:
     # The C library's way to the kernel's code in the process has its name, too.
     if outwards and outwards[0] != place.stack[0] and place.function == bare(outwards[0]):
         outwards = outwards[1:]
-    told_of = (each for each in outwards if is_known(each) and not _is_below_all(bare(each)))
-    known = next(told_of, None)
+    told_of = [each for each in outwards if is_known(each) and not _is_below_all(bare(each))]
+    if place.own == place.stack[0]:
+        # What a library calls is known: where in the library it does so says nothing.
+        told_of = [each for each in told_of if not is_of_c_or_std(each)]
+        if not told_of:
+            return ()
+    known = next(iter(told_of), None)
     if place.own is not None and place.own in outwards:
         known = place.own
     if known is None:

@@ -22,6 +22,7 @@ class KnownSleep(NamedTuple):
             one that sleeps; several in a row are divided by newlines, the innermost first.
         library: its other functions, that called these; None: they say nothing of where it was
             called. may_rest: threads without a request wait so for work, too.
+        is_native: an interpreter makes its own locks of it.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class KnownSleep(NamedTuple):
     functions: Pattern[str]
     library: Optional[Pattern[str]] = None
     may_rest: bool = False
+    is_native: bool = False
 
     def found_in(self, stack: Sequence[str]) -> Optional[int]:
         """The place of such a function in a stack."""
@@ -154,6 +156,7 @@ _CONDITION = KnownSleep(
     ),
     re.compile(r"(<?(std|rayon_core|rayon)::|std::).*"),
     may_rest=True,
+    is_native=True,
 )
 # lib/child_process.js of Node: it runs a loop of its own until the child has ended.
 _NODE_CHILD = KnownSleep(
