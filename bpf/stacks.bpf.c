@@ -322,18 +322,23 @@ static __always_inline u32 taken_eighths(u64 ring_eighths, u64 now)
 	return eighths < 7 ? eighths : 7;
 }
 
-/* When it falls asleep too often for all of them, by chance: else the same of a pattern would be
- * left out each time. The more is taken, the more who sleeps often leaves to who sleeps seldom.
+/* When it falls asleep too often for all of them, one of the next four is: the first would be, of
+ * sleeps in turn, the one behind the longest more often than others. The more is taken, the more
+ * who sleeps often leaves to who sleeps seldom.
  */
 static __always_inline bool is_due(struct sleeper *sleeper, u64 now)
 {
 	u64 due = sleeper->due_ns > now ? sleeper->due_ns : now;
 	u64 ring_eighths;
 
-	if (due - now > TAKEN_AHEAD_NS)
+	if (due - now > TAKEN_AHEAD_NS / 2) {
+		sleeper->left_out = bpf_get_prandom_u32() & 3;
 		return false;
-	if (due - now > TAKEN_AHEAD_NS / 2 && bpf_get_prandom_u32() & 7)
+	}
+	if (sleeper->left_out) {
+		sleeper->left_out--;
 		return false;
+	}
 	ring_eighths = bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) / (RING_BYTES / 8);
 	if (ring_eighths > TAKEN_BELOW_EIGHTHS)
 		return false;

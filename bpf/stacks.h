@@ -195,7 +195,7 @@ struct sleeper {
 	u32 is_told;		/* its stack was handed over */
 	u32 is_owing;
 	s32 call;
-	u32 unused;
+	u32 left_out;		/* so many more of its stacks, before the next one is taken */
 	u64 due_ns;		/* when its next stack would come, were they evenly spread */
 };
 

@@ -584,6 +584,21 @@ def test_a_rare_long_sleep_among_many_short_ones(asleep: str, tmp_path: Path) ->
     assert 0.5 * share < long / sleeps["total_us"] < 1.1 * share
 
 
+def test_sleeps_in_turn_are_told_by_their_time(asleep: str, tmp_path: Path) -> None:
+    """Not all stacks can be taken: those behind the longer sleep are taken no more often."""
+    with spinning([asleep, "turns"]) as process:
+        report = attach(process.pid, tmp_path, "--stacks", "--duration", "6")
+        truth = json.loads(process.communicate("end\n", timeout=PATIENCE_S)[0])
+    sleeps = calls(report)["clock_nanosleep"]
+    assert sleeps["truncated"] > 0.3 * sleeps["count"]
+    spent = {"planted_first": 0.0, "planted_second": 0.0}
+    for each in report["stacks"]["stacks"]:
+        for name in spent.keys() & {frame.partition(" (")[0] for frame in each["frames"]}:
+            spent[name] += each["total_us"] or 0.0
+    share = truth["first_ns"] / (truth["first_ns"] + truth["second_ns"])
+    assert spent["planted_first"] / sum(spent.values()) == pytest.approx(share, abs=0.025)
+
+
 def test_all_sleep_is_counted_by_its_time(asleep: str, tmp_path: Path) -> None:
     """It is what the threads' account has: neither on a CPU nor waiting for one."""
     with spinning([asleep, "timer"]) as process:

@@ -2,7 +2,8 @@
 /*
  * Sleeps in known functions for known times until stdin ends, then says how long each slept, by the
  * wall clock. By argument: `disk` (fsync of its own file), `lock` (a mutex that another thread holds),
- * `timer` (nanosleep), `rare` (many short sleeps and now and then a long one). With a path of a
+ * `timer` (nanosleep), `rare` (many short sleeps and now and then a long one), `turns` (each of eight
+ * threads sleeps long, then short, and so on: who did the former is told first). With a path of a
  * socket it does so once for each byte that comes there, and sends one back. "spins" is said first.
  */
 #include <poll.h>
@@ -82,6 +83,56 @@ __attribute__((noinline, noclone)) long long planted_caller(void (*wait)(void))
 	return now_ns() - before;
 }
 
+static void pause_long(void)
+{
+	pause_us(7000);
+}
+
+static void pause_short(void)
+{
+	pause_us(3000);
+}
+
+__attribute__((noinline, noclone)) long long planted_first(void)
+{
+	return planted_caller(pause_long) + 1;
+}
+
+__attribute__((noinline, noclone)) long long planted_second(void)
+{
+	return planted_caller(pause_short) + 1;
+}
+
+static _Atomic long long in_first_ns, in_second_ns;
+static _Atomic int is_over;
+
+static void *in_turns(void *unused)
+{
+	while (!is_over) {
+		in_first_ns += planted_first();
+		in_second_ns += planted_second();
+	}
+	return unused;
+}
+
+static int take_turns(void)
+{
+	pthread_t threads[8];
+	char line[8];
+
+	for (int i = 0; i < 8; i++)
+		pthread_create(&threads[i], NULL, in_turns, NULL);
+	puts("spins");
+	fflush(stdout);
+	if (!fgets(line, sizeof(line), stdin))
+		line[0] = 0;
+	is_over = 1;
+	for (int i = 0; i < 8; i++)
+		pthread_join(threads[i], NULL);
+	printf("{\"first_ns\": %lld, \"second_ns\": %lld}\n", in_first_ns, in_second_ns);
+	return 0;
+}
+
 static void (*planted(const char *how))(void)
 {
 	if (!strcmp(how, "disk"))
@@ -118,6 +169,8 @@ int main(int argc, char **argv)
 	long long first_ns = 0, second_ns = 0;
 	pthread_t other;
 
+	if (!strcmp(how, "turns"))
+		return take_turns();
 	file = tmpfile();
 	if (!strcmp(how, "lock"))
 		pthread_create(&other, NULL, held, NULL);
