@@ -20,6 +20,7 @@ from udsprobe.model.report import BusyTime, CodeKind, Loop, Report, Stacks
 from udsprobe.rules.code_kinds import KIND_WORDS
 from udsprobe.rules.code_places import with_code
 from udsprobe.rules.remedy.table import KINDS as REMEDIES
+from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.servers import SERVERS
 from udsprobe.rules.suspects.suspect import Suspect
 from udsprobe.sample import StackCounts
@@ -482,3 +483,10 @@ def test_views_say_what_kinds_ran() -> None:
     lines = [str(each.text) for each in tree_page(report, frozenset(), 100).lines]
     assert any("TLS handshakes: BN_mod_exp" in each for each in lines)
     assert words.code_kinds(found(ran(WORK, 10))) == []
+
+
+def test_expressions_of_postgresql_are_those_of_a_query() -> None:
+    """Its own engine cannot be changed for RE2."""
+    look, change = remedies("code-regular-expression", "postgresql", pid=1)
+    assert look.effect == "looks" and "pg_stat_activity" in (look.run or "")
+    assert "gin_trgm_ops" in change.say and "RE2" not in change.say

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Dict, Tuple
 
 from udsprobe.rules.remedy.row import Row, look, now, reload, restart
+from udsprobe.rules.remedy.work import PROFILE_MANY
 from udsprobe.rules.servers import GENERIC
 
 Rows = Dict[str, Tuple[Row, ...]]
@@ -338,6 +339,15 @@ EXPRESSIONS: Rows = {
             "rewrite the expression of `location ~`, `rewrite`, `map` or `if` so that it does not "
             "backtrack, or use a prefix in its place; pcre_jit on; then reload nginx",
             _BACKTRACKS,
+        ),
+    ),
+    "postgresql": (
+        *PROFILE_MANY["postgresql"],
+        reload(
+            "make an index for the expression of that query (USING gin (COLUMN gin_trgm_ops), of "
+            "the extension pg_trgm), match by LIKE or = where that says the same, or let other "
+            "conditions leave fewer rows first",
+            "an expression is matched with each row that the other conditions leave",
         ),
     ),
     "go": (
