@@ -110,8 +110,10 @@ def test_a_condition_is_met_by_others_and_no_lock_that_is_held(language: str) ->
     )
     assert one.headline == f"{waits}: 100 % in {where}; others meanwhile in nanosleep ← nap (shop)"
     assert [each.say.rpartition(": ")[2] for each in one.actions] == [where]
-    alone = with_code(on_lock(), report)
+    disk = remedies("disk")
+    alone = with_code(replace(on_lock(), actions=(*disk, *remedies("sleeps", pid=1))), report)
     assert alone.headline == f"{waits}: 100 % in {where}"
+    assert alone.actions == (*disk, *one.actions)
 
 
 def test_what_an_interpreter_makes_its_locks_of_says_nothing() -> None:

@@ -40,7 +40,10 @@ def with_known(
     wait, places = known
     fact = sleep_fact(found, report)
     if wait.library is not None:
-        return _of_turn(root, found, fact, wait, report)
+        told_of = _of_turn(root, found, fact, wait, report)
+        # Of a condition it is known who meets it, and what that calls for.
+        kept = tuple(each for each in actions if each in root.actions) if wait.is_native else ()
+        return replace(told_of, actions=(*kept, *told_of.actions))
     # Where an interpreter's script is before it, the script's function says where.
     is_inside = found.code[0].stack[0] in places[0].stack
     first = _by_known(found.code[0] if is_inside else places[0], wait)
