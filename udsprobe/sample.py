@@ -800,7 +800,8 @@ class ThreadActivities:
             inode: of the socket that the call is about; 0 where there is none, or not known.
         polls_clients: it sleeps in a poller that watches a connection which its process serves, or
             a listener;
-            lock_holder: who holds the file lock. None: not known.
+            lock_holder: who holds the file lock, or reads the pipe that it writes to. None: not
+            known.
     """
 
     pid: int

@@ -119,6 +119,16 @@ def test_a_file_lock_of_another_process(mode: str, tmp_path: Path) -> None:
     assert found["actions"][0]["run"] == f"sudo udsprobe attach --pid {holder.pid}"
 
 
+@pytest.mark.parametrize("mode", ["threads", "process"])
+def test_a_pipe_that_its_reader_does_not_read(mode: str, tmp_path: Path) -> None:
+    with Server(mode, tmp_path) as server:
+        found = told(server, "full", tmp_path)
+    name, _, reader = found["subject"].rpartition(" ")
+    assert (found["cause"], name) == ("app-blocked", "sh")
+    assert f"{found['subject']} does not read it" in found["summary"]
+    assert found["actions"][0]["run"].endswith(f"-p {reader}")
+
+
 def test_a_thread_that_never_stops_computing(tmp_path: Path) -> None:
     found = computing(tmp_path)
     # A child is forked after the server has said that it will wait for one.

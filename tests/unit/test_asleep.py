@@ -17,7 +17,9 @@ from udsprobe.kernel.proc.asleep import (
     file_lock_holders,
     holders_in,
     listed_inodes,
+    pipe_written,
     polled_inodes,
+    readers_of,
 )
 
 # Of a session of PostgreSQL 15 that waits for a row, Linux 6.18.
@@ -115,6 +117,44 @@ def test_a_real_thread_in_poll() -> None:
             assert found == {inode}
         finally:
             process.kill()
+
+
+READS_NOT = "import os; print('here', flush=True); os.read({}, 1)"
+
+
+def test_who_reads_the_pipe_that_a_thread_writes_to() -> None:
+    """One that fills its output, and one that has that output as its input."""
+    filled, until_then = os.pipe(), os.pipe()
+    reader_argv = [sys.executable, "-c", READS_NOT.format(until_then[0])]
+    writer_argv = [sys.executable, "-c", "import os\nwhile True: os.write(1, bytes(4096))"]
+    with (
+        subprocess.Popen(
+            reader_argv, stdin=filled[0], stdout=subprocess.PIPE, pass_fds=[until_then[0]]
+        ) as reader,
+        subprocess.Popen(writer_argv, stdout=filled[1]) as writer,
+    ):
+        assert reader.stdout is not None and reader.stdout.readline() == b"here\n"
+        for fd in (*filled, until_then[0]):
+            os.close(fd)
+        try:
+            ends_s = time.monotonic() + 10
+            while (pipe := pipe_written(writer.pid)) is None and time.monotonic() < ends_s:
+                os.sched_yield()
+            assert pipe is not None and pipe.startswith("pipe:[")
+            # Who writes to it has an end as well, from which it may not read.
+            assert readers_of(pipe) == [reader.pid]
+        finally:
+            os.close(until_then[1])
+            writer.kill()
+
+
+def test_a_pipe_that_cannot_be_seen(tmp_path: Path) -> None:
+    (tmp_path / "9" / "fd").mkdir(parents=True)
+    os.symlink("pipe:[1]", tmp_path / "9" / "fd" / "0")
+    # Its flags are hidden, or it has gone.
+    assert readers_of("pipe:[1]", str(tmp_path)) == []
+    assert readers_of("pipe:[1]", str(tmp_path / "none")) == []
+    assert pipe_written(9, str(tmp_path)) is None
 
 
 LOCKS = b"""1: POSIX  ADVISORY  WRITE 498 fd:01:1234 0 EOF

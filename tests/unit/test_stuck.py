@@ -263,6 +263,47 @@ def test_who_woke_the_last_one_is_no_holder() -> None:
     assert any("flusher 4711/4720 woke who waited" in fact.says for fact in found.evidence)
 
 
+FULL = {"kind": "pipe", "call": "write", "lock": None}
+
+
+def test_a_full_pipe_is_told_with_who_does_not_read_it() -> None:
+    found = verdict(reported(wait(**FULL, held_by=Peer(55, "logger"))))
+    assert (found.cause, found.subject) == ("app-blocked", "logger 55")
+    assert "node 4711 has been waiting at a full pipe (write) for 3 s" in found.summary
+    assert "logger 55 does not read it" in found.summary
+    assert found.actions[0].run == "sudo ps -o pid,stat,wchan:24,etime,args -p 55"
+    unknown = verdict(reported(wait(**FULL)))
+    assert unknown.subject == "node 4711"
+    assert "whoever has its other end does not read it" in unknown.summary
+    assert all("-p 55" not in (action.run or "") for action in unknown.actions)
+
+
+def test_who_writes_to_a_full_pipe_has_the_lock_that_others_wait_for() -> None:
+    """Loggers write with a lock held; and with a client that has left by now."""
+    locked = [wait(tid) for tid in (4712, 4713)]
+    writer = wait(4714, **FULL, lasted_us=9e6, held_by=Peer(55, "logger"))
+    assert verdict(reported(*locked, threads=4)).subject == "node 4711/4712"
+    for waits in ((*locked, writer), (writer, *locked)):
+        assert verdict(reported(*waits, threads=4)).subject == "logger 55"
+
+
+def test_a_full_pipe_beside_an_event_loop() -> None:
+    """Threads that serve in turns poll as well (Go); one that serves nobody may log late."""
+    polling = wait(4712, kind="poll", call="epoll_pwait", lock=None, polls_clients=True)
+    writer = wait(4714, **FULL, held_by=Peer(55, "logger"))
+    aside = replace(writer, is_serving=False)
+    assert verdict(reported(polling, writer, threads=4)).subject == "logger 55"
+    assert verdict(reported(polling, aside, threads=4)).subject == "logger 55"
+    answered = owing(count=900, owed=20)
+    assert verdict(reported(polling, writer, threads=4, row=answered)).subject == "logger 55"
+    for report in (
+        reported(polling, aside, threads=4, row=answered),
+        reported(polling, writer, threads=4, row=owing(owed=0)),
+        reported(polling, wait(4714, kind="pipe", call="read", lock=None), threads=4),
+    ):
+        assert verdict(report).subject != "logger 55"
+
+
 def test_who_holds_a_file_lock_is_known() -> None:
     found = verdict(reported(wait(kind="file_lock", call="fcntl", held_by=OTHER)))
     assert found.subject == "postgres 498"

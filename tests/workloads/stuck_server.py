@@ -5,10 +5,10 @@
 `threads`: one for each connection; `process`: one thread, one connection at a time; `loop`: an
 event loop. A request is one line, the name of what it does; a reply is the same line. `echo`
 replies at once. The others say their name on stdout and then wait for what never comes: `lock`
-(another thread has it), `file` (a lock of FILE, which another process has), `pipe`, `child`,
-`compute`, `sleep`, `ask` (PATH.upstream, with a time limit, so it polls), `send` (a reply larger
-than any buffer), `push` (a message for the client, which the server does not have yet). Says
-"ready" when it listens, and ends with its stdin.
+(another thread has it), `file` (a lock of FILE, which another process has), `pipe`, `full` (a pipe
+that nobody reads), `child`, `compute`, `sleep`, `ask` (PATH.upstream, with a time limit, so it
+polls), `send` (a reply larger than any buffer), `push` (a message for the client, which the server
+does not have yet). Says "ready" when it listens, and ends with its stdin.
 """
 
 from __future__ import annotations
@@ -43,6 +43,16 @@ def on_pipe(_: socket.socket) -> None:
     os.read(reading, 1)
 
 
+def on_full(_: socket.socket) -> None:
+    """Of a pipe whose reader reads something else, until this process ends."""
+    reading, writing = os.pipe()
+    other, _until_we_end = os.pipe()
+    argv = ["sh", "-c", f"read line <&{other}"]
+    with subprocess.Popen(argv, stdin=reading, pass_fds=[other]):
+        os.close(reading)
+        os.write(writing, bytes(REPLY_BYTES))
+
+
 def on_child(_: socket.socket) -> None:
     reading, _writing = os.pipe()
     subprocess.run(["cat"], stdin=reading, stdout=subprocess.DEVNULL, check=True)
@@ -73,6 +83,7 @@ WAITS: Dict[str, Callable[[socket.socket], None]] = {
     "lock": on_lock,
     "file": on_file,
     "pipe": on_pipe,
+    "full": on_full,
     "child": on_child,
     "compute": on_compute,
     "sleep": on_sleep,

@@ -1288,9 +1288,9 @@ class WaitNow:
     `unknown` of the one that its call is about, or the only one of a process of one thread whose
     call is about none; `peer` is its other end. `polls_clients`: of a thread in a poller: it
     watches a connection that its process serves, or a listener; False: no client can wake it.
-    `held_by`: who holds the file lock. `is_serving`: the thread has moved bytes on sockets and
-    slept in a receive call or a poller. `clients`: connections that its process serves; None where
-    not all are known.
+    `held_by`: who holds the file lock; of a `pipe` that is written to, the process that reads it.
+    `is_serving`: the thread has moved bytes on sockets and slept in a receive call or a poller.
+    `clients`: connections that its process serves; None where not all are known.
     """
 
     pid: int

@@ -1,7 +1,8 @@
-"""What /proc shows of a thread that sleeps: what its poller watches, who holds its file lock.
+"""What /proc shows of a thread that sleeps: what its poller watches, who holds its file lock or
+reads the pipe that it writes to.
 
-Knows the formats of `/proc/PID/syscall`, of `fdinfo` of an epoll set, of `/proc/locks`, and of the
-list that poll() is given. What is hidden or gone is None or left out.
+Knows the formats of `/proc/PID/syscall`, of `fdinfo` of epoll sets and pipes, of `/proc/locks`, and
+of the list that poll() is given. What is hidden or gone is None or left out.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _MEMBERS_MAX = 64
 _POLLED = struct.Struct("<ihh")
 _POLLIN = 0x1
 _INODE = re.compile(r"(?:socket|pipe):\[(\d+)\]")
+# seq_show() in fs/proc/fd.c, in octal: O_ACCMODE is the last two bits.
+_FLAGS = re.compile(rb"^flags:\s*[0-7]*([0-7])$", re.MULTILINE)
+_O_ACCMODE, _O_WRONLY = 0o3, 0o1
 # lock_get_status() in fs/locks.c: number, kind, how, access, process, …
 _WORDS_OF_A_LOCK = 6
 _BLOCKED = b"->"
@@ -39,12 +43,12 @@ def polled_inodes(tid: int, root: str = "/proc") -> Optional[FrozenSet[int]]:
     None when that is not all told: it is in another call, or the set has sets or rings as members.
     """
     try:
-        fd = _polling(tid, root)
+        fd = _first_argument(tid, root)
         if fd is None or os.readlink(f"{root}/{tid}/fd/{fd}") != _SET:
             return None
         text = Path(f"{root}/{tid}/fdinfo/{fd}").read_bytes()
         members = [row for row in map(_MEMBER.match, text.split(b"\n")) if row is not None]
-        if len(members) > _MEMBERS_MAX or _polling(tid, root) != fd:
+        if len(members) > _MEMBERS_MAX or _first_argument(tid, root) != fd:
             return None
         links = {os.readlink(f"{root}/{tid}/fd/{int(row[1])}") for row in members}
     except (OSError, ValueError):
@@ -82,7 +86,7 @@ def _listed(tid: int, root: str, address: int, count: int) -> List[int]:
     return [fd for fd, events, _ in _POLLED.iter_unpack(listed) if fd >= 0 and events & _POLLIN]
 
 
-def _polling(tid: int, root: str) -> Optional[int]:
+def _first_argument(tid: int, root: str) -> Optional[int]:
     call = _arguments(tid, root)
     return call[0] if call else None
 
@@ -91,6 +95,51 @@ def _arguments(tid: int, root: str) -> List[int]:
     """Of the call that the thread sleeps in; empty: it is in none."""
     words = Path(f"{root}/{tid}/syscall").read_bytes().split()
     return [int(word, 16) for word in words[1:7]] if len(words) == _WORDS_OF_A_CALL else []
+
+
+def pipe_written(tid: int, root: str = "/proc") -> Optional[str]:
+    """The pipe that a thread in write() or writev() writes to, as links of descriptors name it
+    (`pipe:[4711]`, or the path of a named one); None: it does not any more."""
+    try:
+        fd = _first_argument(tid, root)
+        return None if fd is None else os.readlink(f"{root}/{tid}/fd/{fd}")
+    except (OSError, ValueError):
+        return None
+
+
+def readers_of(pipe: str, root: str = "/proc") -> List[int]:
+    """The processes that have a descriptor from which they may read that pipe."""
+    pids = (int(name) for name in _listed_names(root) if name.isdigit())
+    return sorted(pid for pid in pids if _reads(pid, pipe, root))
+
+
+def _reads(pid: int, pipe: str, root: str) -> bool:
+    return any(
+        _leads_to(f"{root}/{pid}/fd/{fd}") == pipe and _may_read(f"{root}/{pid}/fdinfo/{fd}")
+        for fd in _listed_names(f"{root}/{pid}/fd")
+    )
+
+
+def _listed_names(folder: str) -> List[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _leads_to(link: str) -> Optional[str]:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return None
+
+
+def _may_read(fdinfo: str) -> bool:
+    try:
+        found = _FLAGS.search(Path(fdinfo).read_bytes())
+    except OSError:
+        return False
+    return found is not None and int(found[1], 8) & _O_ACCMODE != _O_WRONLY
 
 
 def file_lock_holders(root: str = "/proc") -> Dict[int, int]:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Dict, FrozenSet, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
-from udsprobe.kernel.proc.asleep import file_lock_holders, listed_inodes, polled_inodes
+from udsprobe.kernel.proc.asleep import (
+    file_lock_holders,
+    listed_inodes,
+    pipe_written,
+    polled_inodes,
+    readers_of,
+)
 from udsprobe.kernel.proc.procfs import Procfs
 from udsprobe.sample import ConnectionReading, ListenerReading, PeerReading, ThreadActivities
 
@@ -26,6 +32,8 @@ class OngoingWaits:
 
     def __init__(self, procfs: Procfs) -> None:
         self._procfs = procfs
+        # All descriptors of the host are looked through once for a pipe.
+        self._readers: Dict[str, List[int]] = {}
 
     def told(
         self,
@@ -50,6 +58,7 @@ class OngoingWaits:
         asleep = [each for each in threads if each.slept_ns(now_ns) >= LASTED_NS_MIN]
         more: Dict[_Who, ThreadActivities] = {**self._polling(asleep, clients, comes, upstream)}
         more.update(self._locked(asleep))
+        more.update(self._at_full_pipes(asleep))
         return tuple(more.get((each.pid, each.tid), each) for each in threads)
 
     def _polling(
@@ -84,12 +93,36 @@ class OngoingWaits:
             if each.pid in holders
         }
 
+    def _at_full_pipes(self, asleep: Sequence[ThreadActivities]) -> Dict[_Who, ThreadActivities]:
+        """Who writes to a pipe waits for the one that reads it."""
+        wanted = [each for each in asleep if each.kind == "pipe" and each.call in _WRITES]
+        pipes = {(each.pid, each.tid): pipe_written(each.tid) for each in wanted[:POLLERS_MAX]}
+        self._readers = {
+            pipe: self._readers.get(pipe) or readers_of(pipe)
+            for pipe in set(pipes.values())
+            if pipe is not None
+        }
+        readers = {who: self._only_other(who[0], pipe) for who, pipe in pipes.items()}
+        return {
+            (each.pid, each.tid): replace(each, lock_holder=readers[each.pid, each.tid])
+            for each in wanted[:POLLERS_MAX]
+            if readers[each.pid, each.tid] is not None
+        }
+
+    def _only_other(self, pid: int, pipe: Optional[str]) -> Optional[PeerReading]:
+        """Who reads it, where that is one process; its children may have the pipe as well."""
+        others = [each for each in self._readers.get(pipe or "", ()) if each != pid]
+        if len(others) != 1:
+            return None
+        return self._named(others[0])
+
     def _named(self, pid: int) -> Optional[PeerReading]:
         """None of one that has ended: its children have the lock with the file."""
         process = self._procfs.process(pid)
         return None if process is None or process.ended else PeerReading(pid, process.comm)
 
 
+_WRITES = frozenset(("write", "writev"))
 # How what a call waits for is found.
 _LOOKS_AT: Mapping[str, Callable[[int], Optional[FrozenSet[int]]]] = {
     **dict.fromkeys(("epoll_wait", "epoll_pwait", "epoll_pwait2"), polled_inodes),

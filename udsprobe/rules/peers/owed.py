@@ -2,18 +2,25 @@
 
 A wait holds up a reply when its thread has the request. Of a process of one thread that is the only
 one there can be. Of others it is a thread that takes requests from its clients itself, as long as
-no thread of the process polls for all of them: there, whoever sleeps may just have no work. A
-process that may not run waits for that, whatever its threads are in.
+no thread of the process polls for all of them: there, whoever sleeps may just have no work; but not
+one that writes to a full pipe, mostly of a log, with whatever lock it has meanwhile. A process that
+may not run waits for that, whatever its threads are in.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, List, Optional, Tuple
 
 from udsprobe.model.report import Report, ServedBy, Waiting, WaitNow
 from udsprobe.rules.peers.late import hung_after_us
-from udsprobe.rules.peers.stalled import AT_WORK, FOR_OTHERS, left_waiting, what_stalls
+from udsprobe.rules.peers.stalled import (
+    AT_WORK,
+    FOR_OTHERS,
+    is_at_full_pipe,
+    left_waiting,
+    what_stalls,
+)
 from udsprobe.rules.thresholds import HUNG_US_MIN
 
 OWED, EARLY = "owed", "early"
@@ -67,9 +74,36 @@ def held_up(report: Report) -> List[HeldUp]:
 
 
 def _process(report: Report, row: Optional[ServedBy], waits: List[WaitNow]) -> Optional[HeldUp]:
-    first = waits[0]
-    if any(each.pid == first.pid and each.stopped for each in report.targets):
+    if any(each.pid == waits[0].pid and each.stopped for each in report.targets):
         return None
+    found = _held_up(report, row, waits)
+    full = _longest([each for each in waits if is_at_full_pipe(each)])
+    if found is None:
+        return _behind_a_pipe(report, row, full) if full else None
+    others = tuple(each for each in found.waits if each not in full)
+    return replace(found, waits=(*full, *others))
+
+
+def _longest(waits: List[WaitNow]) -> Tuple[WaitNow, ...]:
+    return tuple(sorted(waits, key=lambda each: -each.lasted_us))
+
+
+def _behind_a_pipe(
+    report: Report, row: Optional[ServedBy], full: Tuple[WaitNow, ...]
+) -> Optional[HeldUp]:
+    """A server whose threads are taken for all requests, and one writes to a full pipe."""
+    if row is None or not any(each.is_serving or not row.count for each in full):
+        return None
+    late_us = hung_after_us(report, full[0].comm)
+    late = [each for each in (row.unanswered, row.abandoned) if each is not None and each.count]
+    owed = max(late, key=lambda each: each.oldest_us or 0.0, default=None)
+    if owed is None or (owed.oldest_us or 0.0) < late_us:
+        return None
+    return HeldUp(row.pid, full[0].comm, owed, full, late_us=late_us)
+
+
+def _held_up(report: Report, row: Optional[ServedBy], waits: List[WaitNow]) -> Optional[HeldUp]:
+    first = waits[0]
     is_alone = is_of_one_thread(report, first.pid)
     if not first.replies_owed:
         return _stalled(report, row, waits) or (_early(report, first) if is_alone else None)
@@ -82,9 +116,8 @@ def _process(report: Report, row: Optional[ServedBy], waits: List[WaitNow]) -> O
     why = [each for each in why if each.lasted_us <= oldest_us]
     if not why or oldest_us < late_us:
         return None
-    longest = tuple(sorted(why, key=lambda each: -each.lasted_us))
     meanwhile = _meanwhile(waits, why)
-    return HeldUp(first.pid, first.comm, owed, longest, late_us=late_us, meanwhile=meanwhile)
+    return HeldUp(first.pid, first.comm, owed, _longest(why), late_us=late_us, meanwhile=meanwhile)
 
 
 def _stalled(report: Report, row: Optional[ServedBy], waits: List[WaitNow]) -> Optional[HeldUp]:
@@ -93,8 +126,9 @@ def _stalled(report: Report, row: Optional[ServedBy], waits: List[WaitNow]) -> O
         return None
     how, owed = found
     why = what_stalls(report, row, waits, how)
-    longest = tuple(sorted(why, key=lambda each: -each.lasted_us))
-    return HeldUp(row.pid, row.comm or waits[0].comm, owed, longest, how) if why else None
+    if not why:
+        return None
+    return HeldUp(row.pid, row.comm or waits[0].comm, owed, _longest(why), how)
 
 
 def is_of_one_thread(report: Report, pid: int) -> bool:

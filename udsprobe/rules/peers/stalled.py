@@ -22,6 +22,11 @@ FOR_OTHERS = ("recv", "connect")
 AT_WORK = ("file_lock", "disk", "child", "pipe")
 
 
+def is_at_full_pipe(wait: WaitNow) -> bool:
+    """It writes to a pipe, and whoever reads that takes nothing."""
+    return wait.kind == "pipe" and wait.call in ("write", "writev")
+
+
 def left_waiting(row: ServedBy) -> Optional[Tuple[str, Waiting]]:
     """What its clients wait for, for a second or longer: `UNREAD`, or `BEFORE` and no byte since.
 

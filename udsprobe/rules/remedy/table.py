@@ -209,6 +209,7 @@ KINDS: Dict[str, Kind] = {
     "disk": Kind("app-blocked", "the disk", work.DISK),
     "memory": Kind("app-blocked", "page faults that read from the disk", code_kinds.RECLAIM),
     "pipe-full": Kind("app-blocked", "who reads a pipe is slow", work.PIPE_FULL),
+    "pipe-unread": Kind("app-blocked", "nobody reads a pipe", work.PIPE_UNREAD),
     "hung": Kind("app-blocked", "nothing completes", work.HUNG),
     "unanswered": Kind("app-blocked", "requests that nothing answers", work.UNANSWERED),
     "dropped": Kind("app-blocked", "it ends requests without a reply", work.DROPPED),

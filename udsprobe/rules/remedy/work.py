@@ -467,6 +467,26 @@ PIPE_FULL: Dict[str, Tuple[Row, ...]] = {
         ),
     )
 }
+PIPE_UNREAD: Dict[str, Tuple[Row, ...]] = {
+    "generic": (
+        look(
+            "sudo ps -o pid,stat,wchan:24,etime,args -p {peer_pid}",
+            "see why {who} does not read: T is stopped (`sudo kill -CONT {peer_pid}` lets it go "
+            "on), D waits for a disk; else restart it, or whoever it writes to itself",
+            "each write to that pipe waits until it reads, and with it who needs the writer's lock",
+        ),
+        look(
+            "sudo sh -c 'ls -l /proc/{pid}/fd | grep -E \"pipe:|fifo\"'",
+            "see which descriptors are pipes: 1 and 2 are its output and its errors",
+            "whose pipe it is says what is written there",
+        ),
+        restart(
+            "write its log to a file, or from a thread of its own that drops lines while its queue "
+            "is full (QueueHandler of Python, AsyncAppender with neverBlock of Logback)",
+            "then no request waits for who reads the log",
+        ),
+    )
+}
 DISK: Dict[str, Tuple[Row, ...]] = {
     "generic": (
         look(

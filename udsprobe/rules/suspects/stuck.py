@@ -1,7 +1,8 @@
 """Requests that are stuck now: judged by the waits that go on, as completed ones by theirs.
 
 Who will end such a wait nobody knows yet. So the subject is whoever is known to be at the other
-end: the upstream, the reader, the process that holds a file lock; else the thread that waits.
+end: the upstream, the reader, the process that holds a file lock or reads a full pipe; else the
+thread that waits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from udsprobe.model.report import Evidence, Peer, Report, WaitNow
 from udsprobe.rules.accounts.authors import DOING, thread_name
 from udsprobe.rules.harm import STUCK
 from udsprobe.rules.peers.owed import EARLY, HeldUp, held_up, kind_of, not_let_in
-from udsprobe.rules.peers.stalled import BEFORE, UNREAD, asked_before_words
+from udsprobe.rules.peers.stalled import BEFORE, UNREAD, asked_before_words, is_at_full_pipe
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.remedy.table import remedies
 from udsprobe.rules.suspects.suspect import CRITICAL, WARNING, Suspect
@@ -41,6 +42,8 @@ def stuck_suspects(report: Report) -> List[Suspect]:
 
 
 def _root(each: HeldUp) -> Tuple[str, WaitNow]:
+    if is_at_full_pipe(each.waits[0]):
+        return "app-blocked", each.waits[0]
     for kind, cause in _ROOTS:
         found = each.first(kind)
         if found is not None:
@@ -108,7 +111,8 @@ def _headline(report: Report, wait: WaitNow) -> str:
     call = "" if wait.call is None else f" ({wait.call})"
     since_before = wait.lasted_us >= _US_PER_S * report.window.duration_s
     lasted = f"{duration(wait.lasted_us)}{' or longer' if since_before else ''}"
-    what = f"{who} has been {DOING.get(wait.kind, wait.kind)}{call} for {lasted}"
+    doing = "waiting at a full pipe" if is_at_full_pipe(wait) else DOING.get(wait.kind, wait.kind)
+    what = f"{who} has been {doing}{call} for {lasted}"
     return f"{what}{_whose_turn(wait)}"
 
 
@@ -119,6 +123,8 @@ def _whose_turn(wait: WaitNow) -> str:
         return f": {end or 'its upstream'} has sent nothing since"
     if kind_of(wait) == "send":
         return f": {end or 'its reader'} does not read"
+    if is_at_full_pipe(wait):
+        return f": {end or 'whoever has its other end'} does not read it"
     if wait.kind == "file_lock" and end is not None:
         return f", which {end} holds"
     if wait.polls_clients is False:
@@ -128,7 +134,7 @@ def _whose_turn(wait: WaitNow) -> str:
 
 def _other_end(wait: WaitNow) -> Optional[str]:
     """Who is known to have it in hand."""
-    if wait.kind == "file_lock":
+    if wait.kind == "file_lock" or is_at_full_pipe(wait):
         return _name(wait.held_by)
     return _name(wait.peer) if kind_of(wait) in ("upstream", "send") else None
 
@@ -212,7 +218,16 @@ def _place(report: Report, wait: WaitNow) -> Optional[str]:
     return f"{found.pop()}:{address}" if address and len(found) == 1 else None
 
 
+def _let_read(wait: WaitNow) -> Tuple[Action, ...]:
+    pid = None if wait.held_by is None else wait.held_by.pid
+    return remedies(
+        "pipe-unread", pid=wait.pid, peer_pid=pid, who=_other_end(wait) or "whoever reads it"
+    )
+
+
 def _actions(report: Report, cause: str, wait: WaitNow) -> Tuple[Action, ...]:
+    if is_at_full_pipe(wait):
+        return _let_read(wait)
     peer = wait.peer or wait.held_by
     if cause == "app-blocked" and wait.held_by is None:
         return choice.stuck(report, wait.pid)

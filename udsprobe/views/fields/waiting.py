@@ -80,6 +80,9 @@ def _other_end(row: WaitNow) -> List[str]:
         )
         whose = {"served": "its client is", "upstream": "its upstream is"}
         found.append(f"{whose.get(row.connection or '', 'at the other end is')} {name}")
+    if row.held_by is not None:
+        does = "reads that pipe" if row.kind == "pipe" else "holds it"
+        found.append(f"{thread(row.held_by.comm, row.held_by.pid, None)} {does}")
     return found
 
 
