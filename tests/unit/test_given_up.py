@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 import pytest
 
@@ -199,6 +199,60 @@ def test_waiting_for_an_upstream_meanwhile() -> None:
 
 def upstream(peer: Peer) -> Connection:
     return replace(ill.connection(), pid=PID, role="upstream", transport="unix", peer=peer)
+
+
+A, B = Peer(61, "node", "127.0.0.1:9001"), Peer(None, None, "127.0.0.1:9002")
+
+
+def behind(*own: Connection, asking: int = 8, oldest_us: float = 5e6) -> Report:
+    """A proxy that keeps the connections of clients that have left, and what it has asked."""
+    kept = row(
+        GivenUp(0, 8, None, None),
+        abandoned=Waiting(8, 5e6),
+        asking=Waiting(asking, oldest_us),
+        unanswered=Waiting(8, 5e6),
+    )
+    return replace(reported(kept), connections=list(own), connections_total=60)
+
+
+def answering(peer: Peer) -> Connection:
+    return replace(upstream(peer), transport="tcp", requests=9, bytes_in=900, bytes_out=900)
+
+
+def silent(peer: Peer) -> Connection:
+    return replace(upstream(peer), transport="tcp", requests=0, bytes_in=0, bytes_out=100)
+
+
+def test_the_upstream_that_answers_nothing_while_others_do() -> None:
+    found = verdict(behind(answering(A), *[silent(B)] * 4))
+    assert (found.cause, found.subject) == ("upstream-wait", "tcp:127.0.0.1:9002")
+    assert (
+        "node 4711 waits for tcp:127.0.0.1:9002 (of its upstreams only this one answers nothing) "
+        "meanwhile" in found.summary
+    )
+    assert found.actions[0].run == "sudo udsprobe attach --listener 127.0.0.1:9002"
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        (answering(A), *[silent(B)] * 3),
+        (answering(A), answering(B), *[silent(B)] * 4),
+        (*[silent(A)] * 4, *[silent(B)] * 4),
+    ],
+    ids=["few of those that wait", "it answers others", "two"],
+)
+def test_which_upstream_answers_nothing_is_not_always_known(own: Tuple[Connection, ...]) -> None:
+    found = verdict(behind(*own))
+    assert (found.cause, "waits for an upstream meanwhile" in found.summary) == (
+        "upstream-wait",
+        True,
+    )
+
+
+def test_connections_kept_open_wait_for_upstreams_where_as_many_are_asked() -> None:
+    assert verdict(behind(silent(B), asking=7)).cause == "app-blocked"
+    assert verdict(behind(silent(B), oldest_us=2e6)).cause == "app-blocked"
 
 
 def test_latency_without_percentiles() -> None:

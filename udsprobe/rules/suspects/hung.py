@@ -12,7 +12,7 @@ from udsprobe.model.threads.thread_time import busy_share
 from udsprobe.rules.accounts.cpu_holders import foreign_runq
 from udsprobe.rules.accounts.service import is_serving
 from udsprobe.rules.harm import STUCK
-from udsprobe.rules.peers.asked import Asked, only_upstream
+from udsprobe.rules.peers.asked import Asked, without_answer
 from udsprobe.rules.peers.late import hung_after_us
 from udsprobe.rules.peers.owed import is_of_one_thread
 from udsprobe.rules.peers.stalled import BEFORE, asked_before_words, left_waiting
@@ -123,7 +123,7 @@ def _asking(report: Report, row: ServedBy) -> Optional[_Found]:
         return None
     says = f"{count(row.asking.count, 'own request')} without a reply, the oldest for "
     fact = evidence("asking_oldest_us", oldest_us, "µs", says + duration(oldest_us), least_us)
-    asked = only_upstream(report, row)
+    asked = without_answer(report, row)
     who = "an upstream" if asked is None else asked.where
     found = _found(
         report,

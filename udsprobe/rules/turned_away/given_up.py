@@ -15,7 +15,7 @@ from udsprobe.model.harm import Harm
 from udsprobe.model.report import Evidence, GivenUp, Report, ServedBy, Waiting, WaitNow
 from udsprobe.rules.causes import PARTS
 from udsprobe.rules.harm import FAILED, STUCK
-from udsprobe.rules.peers.asked import only_upstream
+from udsprobe.rules.peers.asked import without_answer
 from udsprobe.rules.peers.late import slow_us
 from udsprobe.rules.remedy import choice
 from udsprobe.rules.suspects.hung import does, name_of
@@ -147,10 +147,24 @@ def _suspect(report: Report, row: ServedBy, given_up: GivenUp) -> Suspect:
         pids=frozenset([row.pid]),
         harm=_harm(row, given_up),
     )
-    upstream = (given_up.upstream_mean_us or 0.0) / max(1.0, given_up.waited_mean_us or 0.0)
+    upstream = _upstream_share(row, given_up)
     if upstream >= WAIT_SHARE_MIN:
         return _for_upstream(report, row, found, upstream)
     return _with_stuck_pool(report, row, found)
+
+
+def _upstream_share(row: ServedBy, given_up: GivenUp) -> float:
+    """Of what those waited who left, that in which it waited for requests of its own.
+
+    Of connections that are still open, by the oldest of either, where as many of its own have no
+    answer.
+    """
+    if given_up.waited_mean_us is not None:
+        return (given_up.upstream_mean_us or 0.0) / max(1.0, given_up.waited_mean_us)
+    if row.asking.count < given_up.kept_open:
+        return 0.0
+    waited_us = max(1.0, _abandoned(row).oldest_us or 0.0)
+    return min(1.0, (row.asking.oldest_us or 0.0) / waited_us)
 
 
 def _with_stuck_pool(report: Report, row: ServedBy, found: Suspect) -> Suspect:
@@ -204,7 +218,7 @@ def _headline(report: Report, row: ServedBy) -> str:
 
 def _for_upstream(report: Report, row: ServedBy, found: Suspect, share: float) -> Suspect:
     """It waited for its own requests meanwhile."""
-    asked = only_upstream(report, row)
+    asked = without_answer(report, row)
     who = "an upstream" if asked is None else asked.where
     says = f"it waited for requests of its own for {percent(share)} of that time"
     found = replace(
