@@ -86,6 +86,23 @@ def test_of_two_upstreams_it_may_be_the_other_s(others: int, is_told: bool) -> N
     assert bool(verdict.code) == is_told
 
 
+GO = "proxy"
+# Of Traefik, whose connections from clients are of a type of its own.
+FROM_CLIENT: Frames = (
+    *(("net/http.(*connReader).backgroundRead", GO), ("main.(*tracked).Read", APP)),
+    *(("net.(*conn).Read", GO), ("internal/poll.runtime_pollWait", GO)),
+)
+
+
+def test_what_reads_from_the_client_of_go_asks_nobody() -> None:
+    """It looks for the end of the connection as long as the handler runs, for each request."""
+    asks = (("main.(*tripper).RoundTrip", APP), ("net/http.(*persistConn).roundTrip", GO))
+    reads = slept("goroutine for bytes", *FROM_CLIENT, ms=1900, owing_ms=1900)
+    found = asking(reads, slept("goroutine for bytes", *asks, ms=1900, owing_ms=1900))
+    assert [each.own for each in found.code] == ["main.(*tripper).RoundTrip (app)"]
+    assert asking(reads).code == []
+
+
 def waiting_tasks(ms: int, *frames: Tuple[str, str]) -> StackCounts:
     """Of asyncio, by their functions and files, the outermost first."""
     text = "\n".join(

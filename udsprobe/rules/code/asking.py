@@ -25,6 +25,10 @@ from udsprobe.sample import TASK
 
 _Asked = Tuple[CodePlace, float]
 
+# net/http reads from its client through these, also through a program's own type of connection:
+# for the next request, and, while a handler runs, for the end of the connection (server.go).
+_READS_FROM_CLIENT = ("net/http.(*connReader).", "net/http.(*conn).readRequest")
+
 
 def asking(root: Suspect, report: Report) -> Suspect:
     """The cause with the function that most of its upstream's time is waited in."""
@@ -72,10 +76,16 @@ def _asked(calls: Sequence[SleepCall]) -> List[_Asked]:
 
 
 def _for_answers(call: SleepCall) -> List[CodePlace]:
-    """Without those of which a library's function tells that they wait for something else."""
+    """Without those that wait for a client, or of which a library's function tells that they wait
+    for something else."""
     if call.call == TASK:
         return [each for each in call.asked_in if task_wait(each.stack) in (None, A_FUTURE)]
-    return [each for each in call.asked_in if known_sleep(each.stack) is None]
+    found = [each for each in call.asked_in if known_sleep(each.stack) is None]
+    return [each for each in found if not _is_for_client(each)]
+
+
+def _is_for_client(place: CodePlace) -> bool:
+    return any(frame.startswith(_READS_FROM_CLIENT) for frame in place.stack)
 
 
 def _is_of_upstream(first: CodePlace, us: float, root: Suspect, report: Report) -> bool:
