@@ -98,7 +98,7 @@ class OngoingWaits:
         wanted = [each for each in asleep if each.kind == "pipe" and each.call in _WRITES]
         pipes = {(each.pid, each.tid): pipe_written(each.tid) for each in wanted[:POLLERS_MAX]}
         self._readers = {
-            pipe: self._readers.get(pipe) or readers_of(pipe)
+            pipe: self._readers[pipe] if pipe in self._readers else readers_of(pipe)
             for pipe in set(pipes.values())
             if pipe is not None
         }
