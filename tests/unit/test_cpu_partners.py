@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit import ill
 from tests.unit.verdicts import node_served
-from udsprobe.model.report import Cpu, CpuHolder, HostCpu, Report
-from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
+from udsprobe.model.report import Cpu, CpuHolder, HostCpu, Peer, Report
+from udsprobe.rules.accounts.cpu_holders import asked_beside, delivering_runq, foreign_runq
 from udsprobe.rules.accounts.request_time import request_time
 from udsprobe.rules.accounts.service import whole_service
 from udsprobe.rules.judge import judged
@@ -86,6 +86,37 @@ def test_workers_that_fill_the_cpus_by_themselves_are_not_kept_from_them() -> No
     # Two that take turns on one CPU of two would have room without the stranger.
     roomy = judged(prefork(stranger_pct=33, workers=2)).verdict
     assert roomy is not None and roomy.cause == "cpu-contention"
+
+
+def beside_its_database(asked_pct: float, role: str = "upstream") -> Report:
+    """Eight threads that ask for each row: half of the CPUs' time is theirs, a third is whom they
+    ask."""
+    threads = [ill.thread(4711 + n, user=0.12, runq=0.6, blocked_lock=0.25) for n in range(8)]
+    served = ill.served(900, app=66_000, runq=80.0, cpu=14.0, upstream=6.0)
+    peer = Peer(900, "postgres", None)
+    report = ill.service(
+        served, *threads, connections=[replace(ill.connection(), role=role, peer=peer)]
+    )
+    assert report.time is not None
+    holders = [
+        CpuHolder(4711, "java", True, 5e6, 50.0),
+        CpuHolder(900, "postgres", False, 1e5 * asked_pct, asked_pct, is_partner=True),
+        CpuHolder(66, "ffmpeg", False, 1e5 * (50 - asked_pct), 50 - asked_pct),
+    ]
+    time = replace(report.time, cpu_holders=holders)
+    return replace(report, host=replace(report.host, cpus=2), time=time)
+
+
+def test_whom_it_asks_is_its_own_demand_for_cpus() -> None:
+    """Hibernate with 100 questions a request, beside its PostgreSQL: the CPUs are full."""
+    found = judged(beside_its_database(asked_pct=35)).verdict
+    assert found is not None and found.cause == "app-cpu"
+    assert asked_beside(beside_its_database(asked_pct=35)) == pytest.approx(0.7)
+    # Who asks it is a load as well, and may be as quick as it likes.
+    clients = beside_its_database(asked_pct=35, role="served")
+    assert asked_beside(clients) == 0
+    found = judged(clients).verdict
+    assert found is not None and found.cause == "healthy"
 
 
 def bursts(stranger_pct: float, busy_pct: float = 85.0, runq_pct: float = 85.0) -> Report:

@@ -51,6 +51,22 @@ def held_by_targets(report: Report) -> float:
     return sum(each.waited_us for each in holders if each.is_target) / whole if whole else 0.0
 
 
+def asked_beside(report: Report) -> float:
+    """How long those that the targets ask ran while targets waited for a CPU, for each second that
+    targets themselves ran then."""
+    holders = (report.time.cpu_holders if report.time is not None else None) or []
+    asked = _asked_pids(report)
+    own_us = sum(each.waited_us for each in holders if each.is_target)
+    asked_us = sum(each.waited_us for each in holders if not each.is_target and each.pid in asked)
+    return asked_us / own_us if own_us else 0.0
+
+
+def _asked_pids(report: Report) -> Set[int]:
+    peers = [row.peer for row in report.connections or [] if row.role == "upstream"]
+    peers += [row.peer for row in report.requests.upstream or []]
+    return {peer.pid for peer in peers if peer is not None and peer.pid}
+
+
 def foreign_holders(report: Report) -> List[CpuHolder]:
     """Processes that ran while targets waited and have nothing to do with them."""
     holders = (report.time.cpu_holders if report.time is not None else None) or []

@@ -207,13 +207,13 @@ def _of_host(service: Service) -> Optional[Saturation]:
     """Its threads want all CPUs, though none of them all the time.
 
     Many that are woken at once wait in turns, each for all before it: that is no demand, where they
-    run for less than half of what there is.
+    and whom they ask run for less than half of what there is.
     """
     used = service.spent_us(*ON_CPU, "runq") / 1e6
     room = service.duration_s * service.cpus
     if not service.processes or not room or used / room < THREAD_BUSY_MIN:
         return None
-    if part_of_host(service) < WAIT_SHARE_MIN:
+    if part_of_host(service) * (1 + service.asked_beside) < WAIT_SHARE_MIN:
         return None
     first = service.processes[0]
     if _used_s(first) >= WAIT_SHARE_MIN * used:

@@ -26,7 +26,7 @@ from udsprobe.model.report import (
 from udsprobe.model.requests.reply_pieces import pause_parts_us, paused_us
 from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX, busy_share
 from udsprobe.rules.accounts.affinity import allowed_cpus
-from udsprobe.rules.accounts.cpu_holders import delivering_runq, foreign_runq
+from udsprobe.rules.accounts.cpu_holders import asked_beside, delivering_runq, foreign_runq
 from udsprobe.rules.accounts.other_clients import share_of_other_clients
 from udsprobe.rules.peers.connecting import connecting_us
 from udsprobe.rules.peers.itself import is_own_listener
@@ -66,6 +66,7 @@ class Service:
         foreign_runq: part of the waits for a CPU that others are the reason
             of: not the service, nor who talks to it; 1 when not known.
         delivering_runq: the part in which the kernel moved packets.
+        asked_beside: how long whom it asks ran meanwhile, for each second that targets did.
         acceptors: threads that accepted connections; accepted: how many these are.
         polled: loops' threads → how often each went through its poller.
         repliers: threads that sent the replies of requests kept whole.
@@ -101,6 +102,7 @@ class Service:
     spent_s: Mapping[str, float]
     foreign_runq: float = 1.0
     delivering_runq: float = 0.0
+    asked_beside: float = 0.0
     acceptors: FrozenSet[int] = frozenset()
     accepted: int = 0
     polled: Mapping[int, int] = field(default_factory=dict)
@@ -277,6 +279,7 @@ def whole_service(report: Report) -> Service:
         spent_s={k: v * time.total_s for k, v in time.total.items()} if time else {},
         foreign_runq=foreign_runq(report),
         delivering_runq=delivering_runq(report),
+        asked_beside=asked_beside(report),
         acceptors=_acceptors(report),
         accepted=accepted_by(report, None),
         polled=_polled(report),
@@ -436,7 +439,6 @@ def _of_hop(report: Report, hop: Hop) -> Service:
     pids = frozenset(hop.pids)
     rows = [row for row in report.requests.served_by or () if row.pid in pids]
     upstream = _asked_others(report, rows)
-    connects = _connects_to(report, upstream)
     time = report.time
     processes = [p for p in (time.processes if time is not None else ()) if p.pid in pids]
     service = Service(
@@ -461,12 +463,13 @@ def _of_hop(report: Report, hop: Hop) -> Service:
         spent_s=_spent_s(processes),
         foreign_runq=foreign_runq(report),
         delivering_runq=delivering_runq(report),
+        asked_beside=asked_beside(report),
         acceptors=_acceptors(report),
         accepted=accepted_by(report, pids),
         polled=_polled(report),
         repliers=_repliers(report),
         others_share=share_of_other_clients(report, pids),
-        connecting_us=sum(map(connecting_us, connects)),
+        connecting_us=sum(map(connecting_us, _connects_to(report, upstream))),
         waits=tuple(row for row in report.waits or () if row.pid in pids),
         clients=_partners(report, "served"),
         partners=_partners(report, "served", "upstream", "unknown"),
