@@ -111,6 +111,8 @@ def test_whom_it_asks_is_its_own_demand_for_cpus() -> None:
     """Hibernate with 100 questions a request, beside its PostgreSQL: the CPUs are full."""
     found = judged(beside_its_database(asked_pct=35)).verdict
     assert found is not None and found.cause == "app-cpu"
+    says = "node 4711 and those that it asks keep all CPUs that it may use 100 % busy"
+    assert says in found.summary and "with those that it asks" in found.evidence[0].says
     assert asked_beside(beside_its_database(asked_pct=35)) == pytest.approx(0.7)
     # Who asks it is a load as well, and may be as quick as it likes.
     clients = beside_its_database(asked_pct=35, role="served")

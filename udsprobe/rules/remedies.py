@@ -225,7 +225,7 @@ def _app_cpu(case: _Case) -> Remedy:
     if found is not None:
         pid, tid, comm = found.pid, found.tid, found.comm
         subject = _who_is_busy(found)
-        headline = f"{subject} {_is_busy(found)}, {_of_its_time(found)}"
+        headline = f"{subject} {_is_busy(found)}{_of_its_time(found)}"
     elif thread is not None:
         pid, tid, comm = thread.pid, thread.tid, thread.comm
         subject = f"{comm} thread {tid}"
@@ -330,6 +330,8 @@ _MANY, _OF_HOST = ("processes", "crew"), ("host", "crew")
 
 
 def _is_busy(found: Saturation) -> str:
+    if found.with_asked:
+        return f"and those that it asks keep all CPUs that it may use {percent(found.busy)} busy"
     if found.how == "crew":
         return f"keeps all CPUs that it may use {percent(found.busy)} busy"
     return f"is {percent(found.busy)} busy"
@@ -337,10 +339,10 @@ def _is_busy(found: Saturation) -> str:
 
 def _of_its_time(found: Saturation) -> str:
     if found.how == "process":
-        return "its threads contend for one lock"
+        return ", its threads contend for one lock"
     if found.how == "processes":
-        return "its processes contend for one lock"
-    return f"{percent(found.kinds['cpu'])} of that in its own code"
+        return ", its processes contend for one lock"
+    return "" if found.with_asked else f", {percent(found.kinds['cpu'])} of that in its own code"
 
 
 def _kinds_of_sleep(case: _Case) -> Tuple[Evidence, ...]:

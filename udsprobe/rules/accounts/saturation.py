@@ -38,6 +38,7 @@ class Saturation:
             uses all CPUs) or `crew` (its processes use all CPUs together).
         busy: part of the time that could have been used.
         kinds: `cpu`, `transport`, `runq` → its part of the busy time.
+        with_asked: alone it would leave half of the CPUs free; those that it asks use them, too.
     """
 
     how: str
@@ -46,6 +47,7 @@ class Saturation:
     comm: str
     busy: float
     kinds: Mapping[str, float]
+    with_asked: bool = False
 
     @property
     def kind(self) -> str:
@@ -213,13 +215,16 @@ def _of_host(service: Service) -> Optional[Saturation]:
     room = service.duration_s * service.cpus
     if not service.processes or not room or used / room < THREAD_BUSY_MIN:
         return None
-    if part_of_host(service) * (1 + service.asked_beside) < WAIT_SHARE_MIN:
+    part = part_of_host(service)
+    if part * (1 + service.asked_beside) < WAIT_SHARE_MIN:
         return None
     first = service.processes[0]
     if _used_s(first) >= WAIT_SHARE_MIN * used:
-        return _of_all(service, first, "host", min(1.0, used / room))
-    every = replace(_as_one(service.processes), comm=service.name)
-    return _of_all(service, every, "crew", min(1.0, used / room))
+        found = _of_all(service, first, "host", min(1.0, used / room))
+    else:
+        every = replace(_as_one(service.processes), comm=service.name)
+        found = _of_all(service, every, "crew", min(1.0, used / room))
+    return replace(found, with_asked=part < WAIT_SHARE_MIN)
 
 
 def behind_own_us(report: Report, service: Service) -> float:

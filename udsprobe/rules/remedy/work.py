@@ -472,7 +472,7 @@ PIPE_UNREAD: Dict[str, Tuple[Row, ...]] = {
         look(
             "sudo ps -o pid,stat,wchan:24,etime,args -p {peer_pid}",
             "see why {who} does not read: T is stopped (`sudo kill -CONT {peer_pid}` lets it go "
-            "on), D waits for a disk; else restart it, or whoever it writes to itself",
+            "on), D waits for a disk; else restart it, or what it writes to",
             "each write to that pipe waits until it reads, and with it who needs the writer's lock",
         ),
         look(

@@ -430,4 +430,6 @@ def _who(found: Saturation) -> str:
     if found.how == "processes":
         return f"{found.comm}, whose processes contend for one lock,"
     who = found.comm if found.how == "crew" else f"{found.comm} {found.pid}"
+    if found.with_asked:
+        return f"{who}, with those that it asks and all CPUs that it may use,"
     return f"{who} with all CPUs that it may use"
