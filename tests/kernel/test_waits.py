@@ -234,7 +234,9 @@ def test_a_child_has_the_name_of_the_program_that_it_became(tmp_path: Path) -> N
     seen = watched(tmp_path, "programs", rounds=20)
     row = seen.row(seen.truth["tids"][0], "child")
     assert row["count"] == 20
-    assert {part["comm"] for part in row["authors"]} == {"sleep"}
+    # A child may wait for a disk besides: that has no name.
+    named = [part["comm"] for part in row["authors"] if part["by"] in ("thread", "program")]
+    assert set(named) == {"sleep"}
 
 
 @pytest.mark.parametrize("work", ["cpu", "sleep"])
