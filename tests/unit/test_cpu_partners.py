@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import List
 
 import pytest
 
@@ -55,19 +56,23 @@ def test_packets_of_others_are_a_stranger_s() -> None:
     assert (foreign_runq(report), delivering_runq(report)) == (1.0, 0.0)
 
 
+def workers_and(stranger_pct: float) -> List[CpuHolder]:
+    """Who ran while the workers waited: they themselves, and a stranger."""
+    return [
+        CpuHolder(4711, "worker", True, 1e6 * (100 - stranger_pct), 100 - stranger_pct),
+        CpuHolder(66, "ffmpeg", False, 1e6 * stranger_pct, stranger_pct),
+    ]
+
+
 def prefork(stranger_pct: float, workers: int = 6) -> Report:
     """Each worker computes for its client, which never pauses, and mostly waits for a sibling."""
     threads = [ill.thread(4711 + n, user=0.13, runq=0.84) for n in range(workers)]
     report = ill.service(ill.served(900, app=9000, runq=87.0, cpu=13.0), *threads)
     assert report.time is not None
-    holders = [
-        CpuHolder(4711, "worker", True, 1e6 * (100 - stranger_pct), 100 - stranger_pct),
-        CpuHolder(66, "ffmpeg", False, 1e6 * stranger_pct, stranger_pct),
-    ]
     return replace(
         report,
         host=replace(report.host, cpus=2),
-        time=replace(report.time, cpu_holders=holders),
+        time=replace(report.time, cpu_holders=workers_and(stranger_pct)),
     )
 
 
@@ -127,15 +132,11 @@ def bursts(stranger_pct: float, busy_pct: float = 85.0, runq_pct: float = 85.0) 
     requests = ill.served(900, app=40_000, runq=runq_pct, cpu=100 - runq_pct)
     report = ill.service(requests, *threads)
     assert report.time is not None
-    holders = [
-        CpuHolder(4711, "worker", True, 1e6 * (100 - stranger_pct), 100 - stranger_pct),
-        CpuHolder(66, "ffmpeg", False, 1e6 * stranger_pct, stranger_pct),
-    ]
     return replace(
         report,
         host=replace(report.host, cpus=2),
         cpu=Cpu(HostCpu(busy_pct, busy_pct, 0.0, 0.0, 0.0, 2, 5), None, [], []),
-        time=replace(report.time, cpu_holders=holders),
+        time=replace(report.time, cpu_holders=workers_and(stranger_pct)),
     )
 
 
