@@ -264,9 +264,7 @@ def _who_is_busy(found: Saturation) -> str:
 
 def _has_no_cpu_free(case: _Case) -> bool:
     """Its threads wait for each other at the CPUs for longer than they run."""
-    service = case.service
-    run_us = service.spent_us(*ON_CPU) / service.count if service.count else 0.0
-    return behind_own_us(case.report, service) > run_us
+    return behind_own_us(case.report, case.service) > case.service.work_us
 
 
 def _is_of_children(service: Service) -> bool:

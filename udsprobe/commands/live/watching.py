@@ -79,14 +79,14 @@ def _watch_quietly(
 ) -> None:
     is_told = options.form == "jsonl"
     while not ending.wait(options.interval_s if is_told else observer.pace_s(options.interval_s)):
-        if options.form == "jsonl":
+        if is_told:
             outlet.write(rendered(observer.interval(), "jsonl", outlet))
         else:
             observer.keep_up()
         ending.watch(observer.alive_pids())
         if given_up is not None and given_up():
             ending.stop()
-    if options.form == "jsonl":
+    if is_told:
         observer.stop()
         outlet.write(rendered(observer.interval(), "jsonl", outlet))
 

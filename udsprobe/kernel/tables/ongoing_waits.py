@@ -95,18 +95,18 @@ class OngoingWaits:
 
     def _at_full_pipes(self, asleep: Sequence[ThreadActivities]) -> Dict[_Who, ThreadActivities]:
         """Who writes to a pipe waits for the one that reads it."""
-        wanted = [each for each in asleep if each.kind == "pipe" and each.call in _WRITES]
-        pipes = {(each.pid, each.tid): pipe_written(each.tid) for each in wanted[:POLLERS_MAX]}
+        writing = [each for each in asleep if each.kind == "pipe" and each.call in _WRITES]
+        pipes = [(each, pipe_written(each.tid)) for each in writing[:POLLERS_MAX]]
         self._readers = {
             pipe: self._readers[pipe] if pipe in self._readers else readers_of(pipe)
-            for pipe in set(pipes.values())
+            for pipe in {pipe for _, pipe in pipes}
             if pipe is not None
         }
-        readers = {who: self._only_other(who[0], pipe) for who, pipe in pipes.items()}
+        found = ((each, self._only_other(each.pid, pipe)) for each, pipe in pipes)
         return {
-            (each.pid, each.tid): replace(each, lock_holder=readers[each.pid, each.tid])
-            for each in wanted[:POLLERS_MAX]
-            if readers[each.pid, each.tid] is not None
+            (each.pid, each.tid): replace(each, lock_holder=reader)
+            for each, reader in found
+            if reader is not None
         }
 
     def _only_other(self, pid: int, pipe: Optional[str]) -> Optional[PeerReading]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import List, Optional, Set
+from typing import Iterable, List, Optional, Set
 
-from udsprobe.model.report import CpuCgroup, CpuHolder, Report
+from udsprobe.model.report import CpuCgroup, CpuHolder, Peer, Report
 from udsprobe.model.threads.thread_time import THREADS_SHOWN_MAX, busy_share
 from udsprobe.rules.accounts.affinity import allowed_cpus, confinement
 from udsprobe.rules.thresholds import (
@@ -26,8 +26,7 @@ def foreign_runq(report: Report) -> float:
     carry; a limit (a quota, CPUs that they may not use), too many threads and everybody else are
     not. 1 when not measured.
     """
-    holders = report.time.cpu_holders if report.time is not None else None
-    if not holders or is_limited(report) or has_too_many_threads(report):
+    if not _holders(report) or is_limited(report) or has_too_many_threads(report):
         return 1.0
     return foreign_share(report)
 
@@ -39,41 +38,53 @@ def is_limited(report: Report) -> bool:
 
 def foreign_share(report: Report) -> float:
     """Of the waits for a CPU that somebody held, the part that strangers did."""
-    holders = (report.time.cpu_holders if report.time is not None else None) or []
-    whole = sum(each.waited_us for each in holders if not each.is_idle)
-    return sum(each.waited_us for each in foreign_holders(report)) / whole if whole else 0.0
+    return _share(report, foreign_holders(report))
 
 
 def held_by_targets(report: Report) -> float:
     """Of the waits for a CPU that somebody held, the part that the targets themselves did."""
-    holders = (report.time.cpu_holders if report.time is not None else None) or []
-    whole = sum(each.waited_us for each in holders if not each.is_idle)
-    return sum(each.waited_us for each in holders if each.is_target) / whole if whole else 0.0
+    return _share(report, (each for each in _holders(report) if each.is_target))
+
+
+def _holders(report: Report) -> List[CpuHolder]:
+    return (report.time.cpu_holders if report.time is not None else None) or []
+
+
+def _share(report: Report, held: Iterable[CpuHolder]) -> float:
+    whole_us = _waited_us(each for each in _holders(report) if not each.is_idle)
+    return _waited_us(held) / whole_us if whole_us else 0.0
+
+
+def _waited_us(holders: Iterable[CpuHolder]) -> float:
+    return sum(each.waited_us for each in holders)
 
 
 def asked_beside(report: Report) -> float:
     """How long those that the targets ask ran while targets waited for a CPU, for each second that
     targets themselves ran then."""
-    holders = (report.time.cpu_holders if report.time is not None else None) or []
-    asked = _asked_pids(report)
-    own_us = sum(each.waited_us for each in holders if each.is_target)
-    asked_us = sum(each.waited_us for each in holders if not each.is_target and each.pid in asked)
+    asked, holders = _asked_pids(report), _holders(report)
+    own_us = _waited_us(each for each in holders if each.is_target)
+    asked_us = _waited_us(each for each in holders if not each.is_target and each.pid in asked)
     return asked_us / own_us if own_us else 0.0
 
 
 def _asked_pids(report: Report) -> Set[int]:
-    peers = [row.peer for row in report.connections or [] if row.role == "upstream"]
-    peers += [row.peer for row in report.requests.upstream or []]
+    of_requests = _pids(row.peer for row in report.requests.upstream or [])
+    return of_requests | _pids(
+        row.peer for row in report.connections or [] if row.role == "upstream"
+    )
+
+
+def _pids(peers: Iterable[Optional[Peer]]) -> Set[int]:
     return {peer.pid for peer in peers if peer is not None and peer.pid}
 
 
 def foreign_holders(report: Report) -> List[CpuHolder]:
     """Processes that ran while targets waited and have nothing to do with them."""
-    holders = (report.time.cpu_holders if report.time is not None else None) or []
     partners = partner_pids(report)
     return [
         each
-        for each in holders
+        for each in _holders(report)
         if not (each.is_idle or each.is_target or each.is_partner or each.pid in partners)
         and not (_delivers(report, each) or is_own(each))
     ]
@@ -86,10 +97,7 @@ def is_own(holder: CpuHolder) -> bool:
 
 def delivering_runq(report: Report) -> float:
     """The part of the waits for a CPU in which the kernel moved packets, 0 to 1."""
-    holders = (report.time.cpu_holders if report.time is not None else None) or []
-    whole = sum(each.waited_us for each in holders if not each.is_idle)
-    delivering = sum(each.waited_us for each in holders if _delivers(report, each))
-    return delivering / whole if whole else 0.0
+    return _share(report, (each for each in _holders(report) if _delivers(report, each)))
 
 
 def _delivers(report: Report, holder: CpuHolder) -> bool:
@@ -103,9 +111,7 @@ def _delivers(report: Report, holder: CpuHolder) -> bool:
 
 def partner_pids(report: Report) -> Set[int]:
     """At the other end of the targets' connections."""
-    peers = [row.peer for row in report.connections or []]
-    peers += [row.peer for row in report.requests.upstream or []]
-    return {peer.pid for peer in peers if peer is not None and peer.pid}
+    return _pids(row.peer for row in report.connections or []) | _asked_pids(report)
 
 
 def throttling(report: Report) -> Optional[CpuCgroup]:

@@ -154,6 +154,11 @@ class Service:
         """Thread time in some activities, added up."""
         return sum(self.spent_s.get(name, 0.0) for name in activities) * _US_PER_S
 
+    @property
+    def work_us(self) -> float:
+        """CPU time of its threads for each request, on average."""
+        return self.spent_us(*ON_CPU) / self.count if self.count else 0.0
+
     def long_lived(self) -> List[ThreadTime]:
         """Threads that were there for a good part of the window."""
         return [t for t in self.threads if t.observed_s >= THREAD_LIFE_MIN * self.duration_s]

@@ -278,7 +278,7 @@ def _queues(processing: Processing) -> Optional[Pressure]:
         return None
     if processing.time.share("cpu") < WAIT_SHARE_MIN:
         return None
-    work_us = service.spent_us(*ON_CPU) / service.count
+    work_us = service.work_us
     least_us = max(WAIT_MEAN_US_MIN, QUEUED_TIMES_WORK * work_us)
     if _thread_is_often_busy(service) and (wait.mean or 0.0) >= least_us:
         where = "before they are read"
